@@ -1,35 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""JSON of others as typed values; what is wrong is told in one line. Pure.
+"""Decoding of JSON from others, with errors that name field and limit. Pure.
 
-The one decoder of REST bodies and of the frames that edge modules send.
+msgspec decodes and checks in one pass. Only a refused document is parsed a
+second time, to show the value at the path that msgspec's error names.
 """
 
+from collections.abc import Iterator
+from collections.abc import Mapping
+import functools
 import json
-import typing
+import re
 from typing import Any
 from typing import Generic
 from typing import NoReturn
 from typing import TypeVar
 
-import jsonschema
-from jsonschema import exceptions as schema_exceptions
 import msgspec
 
 from virtco import exception
 
 SHOWN_CHARS = 80
-_LIMITS = {
-    'minimum': 'at least {}', 'maximum': 'at most {}',
-    'exclusiveMinimum': 'more than {}',
-    'maxLength': 'at most {} characters',
-    'minLength': 'at least {} characters',
-    'maxItems': 'at most {} entries', 'minItems': 'at least {} entries',
-    'maxProperties': 'at most {} fields',
-    'minProperties': 'at least {} field',
-    'type': 'of type {}', 'enum': 'one of {}', 'const': '{}',
-    'pattern': 'matching {}'}
 _T = TypeVar('_T')
+_WHERE = re.compile(r'(?s)(.*?)(?: - at `(?:key` in `)?\$(.*)`)?')
+_STEP = re.compile(r'\.([^.\[]+)|\[(\d+|\.\.\.)\]')
+_ANY_KEY = '...'
+_NAMES = {'int': 'integer', 'float': 'number', 'str': 'string',
+          'bool': 'boolean'}
+_ENTRIES = {'str': 'characters', 'array': 'entries', 'object': 'fields'}
+_BOUNDS = {'>=': 'at least', '<=': 'at most', '>': 'more than',
+           '<': 'less than'}
+_TYPE = re.compile(r'Expected `(.*)`, got `.*`')
+_LENGTH = re.compile(r'Expected `(\w+)` of length (?:([<>]=?) )?(\d+)')
+_BOUND = re.compile(r'Expected `\w+` ([<>]=?) (.*)')
+_PATTERN = re.compile(r'(?s)Expected `str` matching regex (.*)')
+_MISSING = re.compile('Object missing required field `(.*)`')
+_UNKNOWN = re.compile('(?s)Object contains unknown field `(.*)`')
 
 
 class Decoder(Generic[_T]):
@@ -44,15 +50,9 @@ class Decoder(Generic[_T]):
     """
 
     def __init__(self, kind: Any, named: str = 'body'):
+        self._kind = kind
         self._named = named
         self._decoder = msgspec.json.Decoder(kind)
-        members = typing.get_args(kind) or (kind,)
-        # Schemas of each tag, for errors only.
-        self._validators = {
-            str(member.__struct_config__.tag):
-                jsonschema.Draft202012Validator(msgspec.json.schema(member))
-            for member in members}
-        self._tag_field = members[0].__struct_config__.tag_field
 
     def decode(self, raw: bytes) -> _T:
         """
@@ -69,27 +69,119 @@ class Decoder(Generic[_T]):
             # A wrong type is found before the rest is read, which may be no
             # JSON.
             self._refuse(loads(raw.decode()), str(error))
+        except msgspec.DecodeError:
+            loads(raw.decode())  # says what is wrong with NaN
+            raise
         except RecursionError:
             raise _too_deep() from None
 
-    def _refuse(self, value: Any, why: str) -> NoReturn:
-        """Only what is wrong is worth the time that a good message takes."""
-        tag = 'None'
-        if self._tag_field is not None:
-            if not isinstance(value, dict):
-                raise exception.Invalid(
-                    field=self._named, value=shown(value),
-                    limit=f'an object with a {self._tag_field}')
-            tag = str(value.get(self._tag_field))
-        if tag not in self._validators:
-            raise exception.Invalid(
-                field=self._tag_field, value=shown(tag),
-                limit=f'one of {", ".join(self._validators)}')
-        first = schema_exceptions.best_match(
-            self._validators[tag].iter_errors(value))
-        raise exception.Invalid(**(
-            described(first, self._named) if first is not None else
-            {'field': self._named, 'value': '…', 'limit': why})) from None
+    def read(self, texts: Mapping[str, Any]) -> _T:
+        """Convert parameters of a path or query, whose values are text.
+
+        :raises virtco.exception.Invalid: naming field, value and limit.
+        """
+        try:
+            found: _T = msgspec.convert(texts, self._kind, strict=False)
+            return found
+        except msgspec.ValidationError as error:
+            self._refuse(dict(texts), str(error))
+
+    def _refuse(self, value: Any, error: str) -> NoReturn:
+        matched = _WHERE.fullmatch(error)
+        assert matched is not None
+        what, where = matched.group(1), matched.group(2) or ''
+        steps: list[str | int] = []
+        found = value
+        for name, index in _STEP.findall(where):
+            step: str | int = name or index
+            if step == _ANY_KEY:
+                step = self._key(value, found, error)
+            elif index:
+                step = int(index)
+            found = found[step]
+            steps.append(step)
+        if missing := _MISSING.fullmatch(what):
+            steps.append(missing.group(1))
+            found, limit = None, 'it is required'
+        elif unknown := _UNKNOWN.fullmatch(what):
+            steps.append(unknown.group(1))
+            found, limit = found[unknown.group(1)], 'a field that is known'
+        else:
+            limit = _limit(what) or ' or '.join(self._choices(steps)) or what
+        field = ''.join(f'[{step}]' if isinstance(step, int) else f'.{step}'
+                        for step in steps).lstrip('.')
+        raise exception.Invalid(field=field or self._named,
+                                value=shown(found), limit=limit) from None
+
+    def _key(self, whole: Any, entries: dict[str, Any], error: str) -> str:
+        """Search the entry of an object that msgspec refuses without its key.
+
+        :param entries: part of ``whole``; left as it was.
+        """
+        kept, keys = dict(entries), list(entries)
+        while len(keys) > 1:
+            first = keys[:len(keys) // 2]
+            entries.clear()
+            entries.update((key, kept[key]) for key in first)
+            try:
+                msgspec.convert(whole, self._kind)
+                is_first = False
+            except msgspec.ValidationError as other:
+                is_first = str(other) == error
+            keys = first if is_first else keys[len(first):]
+        entries.update(kept)
+        return keys[0]
+
+    @functools.cached_property
+    def _schema(self) -> dict[str, Any]:
+        return msgspec.json.schema(self._kind)
+
+    def _choices(self, steps: list[str | int]) -> Iterator[str]:
+        """Yield the values that a field with a list of them may have."""
+        nodes = [self._schema]
+        for step in [*steps, None]:
+            below = []
+            for node in self._options(nodes):
+                if step is None:
+                    if 'enum' in node:
+                        yield 'one of ' + ', '.join(map(str, node['enum']))
+                elif isinstance(step, int):
+                    below += [*node.get('prefixItems', ())[step:step + 1],
+                              *([node['items']] if node.get('items') else ())]
+                elif step in node.get('properties', {}):
+                    below.append(node['properties'][step])
+                elif isinstance(node.get('additionalProperties'), dict):
+                    below.append(node['additionalProperties'])
+                elif 'discriminator' in node:
+                    yield 'one of ' + ', '.join(
+                        node['discriminator']['mapping'])
+            nodes = below
+
+    def _options(self, nodes: list[dict[str, Any]]
+                 ) -> Iterator[dict[str, Any]]:
+        for node in nodes:
+            if '$ref' in node:
+                name = node['$ref'].rpartition('/')[2]
+                node = self._schema['$defs'][name]
+            yield node
+            if 'discriminator' not in node:
+                yield from self._options(node.get('anyOf', []))
+
+
+def _limit(what: str) -> str:
+    """Say what msgspec expected; nothing where it does not tell."""
+    if found := _TYPE.fullmatch(what):
+        return 'of type ' + ' or '.join(
+            _NAMES.get(name, name) for name in found.group(1).split(' | '))
+    if found := _LENGTH.fullmatch(what):
+        kind, sign, number = found.groups()
+        return ' '.join([*([_BOUNDS[sign]] if sign else ()), number,
+                         _ENTRIES[kind]])
+    if found := _BOUND.fullmatch(what):
+        return f'{_BOUNDS[found.group(1)]} {found.group(2).removesuffix(".0")}'
+    if found := _PATTERN.fullmatch(what):
+        return f'matching {found.group(1)[1:-1]}'
+    return ''
 
 
 def _refuse_constant(text: str) -> NoReturn:
@@ -101,7 +193,7 @@ _PLAIN = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def loads(text: str) -> Any:
-    """Values without a type, for what is described by a schema only.
+    """Values without a type.
 
     :raises virtco.exception.Invalid:
     :raises ValueError: for what is no JSON.
@@ -127,26 +219,3 @@ def shown(value: Any) -> str:
     """As an error can hold it."""
     text = json.dumps(value)
     return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + '…'
-
-
-def described(error: jsonschema.ValidationError, named: str = 'body'
-              ) -> dict[str, Any]:
-    """Field, value and limit."""
-    path = ''.join(f'[{part}]' if isinstance(part, int) else f'.{part}'
-                   for part in error.absolute_path).lstrip('.')
-    value: Any = error.instance
-    limit = str(error.message)
-    rule: Any = error.validator_value
-    if error.validator == 'required':
-        missing = [name for name in rule if name not in value]
-        path = '.'.join(part for part in (path, missing[0]) if part)
-        value, limit = None, 'it is required'
-    elif error.validator == 'additionalProperties':
-        schema: Any = error.schema
-        unknown = [name for name in value
-                   if name not in schema.get('properties', {})]
-        path = '.'.join(part for part in (path, unknown[0]) if part)
-        value, limit = value[unknown[0]], 'a field that is known'
-    elif str(error.validator) in _LIMITS:
-        limit = _LIMITS[str(error.validator)].format(rule)
-    return {'field': path or named, 'value': shown(value), 'limit': limit}

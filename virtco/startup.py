@@ -7,9 +7,9 @@ import contextlib
 import logging
 import threading
 import time
-from typing import Any
 
 from virtco import systemd
+from virtco.wire import health as wire
 
 LOG = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ class Startup:
             return self._failure
         return f'the controller is starting: {self.what}'
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> wire.Health:
         """The body of ``GET /health`` until everything is ready."""
-        return {'status': 'starting', 'what': self.what,
-                'since': self.since,
-                'for_s': round(time.time() - self.since, 3)}
+        return wire.Health(status='starting', what=self.what,
+                           since=self.since,
+                           for_s=round(time.time() - self.since, 3))

@@ -20,12 +20,12 @@ import sqlalchemy as sa
 from tests.faults import history
 from virtco import app
 from virtco import clock as clocks
-from virtco.ask import request as requests
 from virtco.cmd import controller as controller_cmd
 from virtco.db import leader
 from virtco.db import models
 from virtco.decide import policies
 from virtco.model import booking
+from virtco.wire import placement as wire
 from virtco.wire import reports
 
 SLOTS = 3
@@ -203,7 +203,7 @@ class World:
                 'hosts': [self.vms[one].host for one in group.vms
                           if one in self.vms and self.vms[one].host]}
         answer = self.app.ask.place(msgspec.structs.replace(
-            msgspec.convert(body, requests.Placement), instance_uuid=vm))
+            msgspec.convert(body, wire.Placement), instance_uuid=vm))
         self.statuses[answer.status] += 1
         assert answer.status in ('planned', 'neutral'), answer
         if answer.status == 'neutral':

@@ -30,7 +30,7 @@ from virtco import compiled
 _LIBRARIES = ('numpy', 'scipy.optimize', 'scipy.sparse', 'hypothesis',
               'hypothesis.extra.numpy', 'hypothesis.stateful', 'msgspec',
               'sqlalchemy.orm', 'alembic', 'falcon.testing', 'oslo_config.cfg',
-              'oslo_log.log', 'requests', 'jsonschema', 'pytest',
+              'oslo_log.log', 'requests', 'pytest',
               'pytest_timeout', 'yaml', '_hypothesis_pytestplugin', 'pulp',
               'cliff.command', 'rich.console', 'tenacity')
 

@@ -14,7 +14,8 @@ _sources, _imports, _loaded_by = (layers._sources, layers._imports,
 ROOMS = {'ask', 'know', 'decide', 'follow'}
 # Pure, although they stand beside what is not.
 PURE_IN_ROOMS = [
-    'virtco.ask.answer', 'virtco.ask.problem', 'virtco.ask.wishes',
+    'virtco.ask.answer', 'virtco.ask.problem', 'virtco.ask.request',
+    'virtco.ask.wishes',
     'virtco.cast.blocks', 'virtco.cast.clusters', 'virtco.cast.demand',
     'virtco.cast.peers',
     'virtco.db.codec', 'virtco.decoding',

@@ -18,7 +18,7 @@ def test_a_step_is_told_and_told_again_while_it_lasts(caplog, monkeypatch):
     start = startup.Startup()
     with start.step('reading'):
         assert start.why() == 'the controller is starting: reading'
-        assert start.document()['what'] == 'reading'
+        assert start.document().what == 'reading'
         while 'Still reading, for 0 s.' not in caplog.messages:
             pass
     assert caplog.messages[0] == 'Starting: reading.'
@@ -72,7 +72,7 @@ def test_a_step_that_is_over_is_not_told_again(monkeypatch):
         raise KeyError
     patience.wait_for(lambda: not reminders(), poll_s=0.002)
     document = start.document()
-    assert 0 <= document['for_s'] < 60
-    assert document['for_s'] == round(document['for_s'], 3)
-    assert (document['status'], document['since']) == (
+    assert 0 <= document.for_s < 60
+    assert document.for_s == round(document.for_s, 3)
+    assert (document.status, document.since) == (
         'starting', start.since)

@@ -14,7 +14,6 @@ from oslo_middleware import http_proxy_to_wsgi
 from virtco import app
 from virtco import metrics
 from virtco.api import errors
-from virtco.api import media
 from virtco.api import nesting
 from virtco.api import pace
 from virtco.api import request_ids
@@ -35,9 +34,6 @@ def application(conf: cfg.ConfigOpts,
     request gets.
     """
     app = falcon.App(middleware=_middleware(conf))
-    handler = media.json_handler()
-    for options in (app.req_options, app.resp_options):
-        options.media_handlers[falcon.MEDIA_JSON] = handler
     errors.add_handlers(app)
     routes.add(app, conf, rooms)
     wsgi: Wsgi = nesting.checked(app)
@@ -65,7 +61,7 @@ class Monitored(Protocol):
 
     metrics: metrics.Metrics
 
-    def health(self) -> tuple[bool, dict[str, Any]]:
+    def health(self) -> tuple[bool, Any]:
         """Whether it serves, and how its parts are."""
 
     def gauge(self) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import falcon
 
 from virtco import exception
+from virtco.api import media
+from virtco.wire import error as wire
 
 LOG = logging.getLogger(__name__)
 
@@ -44,12 +46,10 @@ FALCON_CODES = {
 
 
 def document(code: str, title: str, detail: str,
-             fields: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    error = {'code': code, 'title': title, 'detail': detail}
-    for name in ('field', 'value', 'limit'):
-        if fields and name in fields:
-            error[name] = fields[name]
-    return {'error': error}
+             fields: Mapping[str, Any] | None = None) -> wire.Failure:
+    return wire.Failure(wire.Error(code=code, title=title, detail=detail, **{
+        name: value for name, value in (fields or {}).items()
+        if name in ('field', 'value', 'limit')}))
 
 
 def add_handlers(app: 'falcon.App[Any, Any]') -> None:
@@ -62,11 +62,11 @@ def _ours(_request: falcon.Request, response: falcon.Response,
           error: exception.VirtcoException, _params: Any) -> None:
     for kind, status, code, title in KINDS:
         if isinstance(error, kind):
-            response.status = status
-            response.media = document(code, title, str(error), error.kwargs)
+            media.answer(response, document(code, title, str(error),
+                                            error.kwargs), status)
             return
-    response.status = falcon.HTTP_500
-    response.media = document('virtco.error', 'Error', str(error))
+    media.answer(response, document('virtco.error', 'Error', str(error)),
+                 falcon.HTTP_500)
 
 
 def _unexpected(request: falcon.Request, response: falcon.Response,
@@ -74,14 +74,14 @@ def _unexpected(request: falcon.Request, response: falcon.Response,
     if isinstance(error, falcon.HTTPStatus | falcon.HTTPError):
         raise error
     LOG.exception('%s %s failed.', request.method, request.path)
-    response.status = falcon.HTTP_500
-    response.media = document('virtco.error', 'Internal error',
-                              'See the log of the controller.')
+    media.answer(response, document(
+        'virtco.error', 'Internal error', 'See the log of the controller.'),
+        falcon.HTTP_500)
 
 
 def _falcon(_request: falcon.Request, response: falcon.Response,
             error: falcon.HTTPError) -> None:
     code = FALCON_CODES.get(type(error), f'virtco.http_{error.status_code}')
     title = error.title or ''
-    response.content_type = falcon.MEDIA_JSON
-    response.media = document(code, title, error.description or title)
+    media.answer(response, document(code, title, error.description or title),
+                 error.status)

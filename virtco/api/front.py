@@ -16,6 +16,7 @@ import msgspec
 
 from virtco import startup
 from virtco.ask import answer
+from virtco.wire import error
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -58,5 +59,5 @@ class Front:
                     [offer['host'] for offer in asked['hosts']], why)
             except (ValueError, TypeError, KeyError, RecursionError):
                 pass  # the API will say what is wrong with it
-        return _UNAVAILABLE, {'error': {
-            'code': 'virtco.starting', 'title': 'Starting', 'detail': why}}
+        return _UNAVAILABLE, error.Failure(error.Error(
+            code='virtco.starting', title='Starting', detail=why))

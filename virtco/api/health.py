@@ -2,8 +2,6 @@
 
 """How the parts are, and the gauges that are looked up, not counted."""
 
-from typing import Any
-
 import sqlalchemy as sa
 
 from virtco import app
@@ -11,6 +9,7 @@ from virtco import exception
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.model import states
+from virtco.wire import health as wire
 
 
 class Document:
@@ -20,14 +19,14 @@ class Document:
         self.metrics = rooms.metrics
         self._rooms = rooms
 
-    def health(self) -> tuple[bool, dict[str, Any]]:
+    def health(self) -> tuple[bool, wire.Health]:
         return document(self._rooms)
 
     def gauge(self) -> None:
         gauge(self._rooms, self._rooms.clock())
 
 
-def document(rooms: app.App) -> tuple[bool, dict[str, Any]]:
+def document(rooms: app.App) -> tuple[bool, wire.Health]:
     """Whether the controller serves, and how its parts are."""
     if rooms.starting.what is not None:
         return False, rooms.starting.document()
@@ -36,11 +35,11 @@ def document(rooms: app.App) -> tuple[bool, dict[str, Any]]:
              'keeper': rooms.keeps(),
              'distributor': rooms.distribute.is_alive(),
              'database': rooms.know.has_database()}
-    return all(parts.values()), {
-        'status': 'ok' if all(parts.values()) else 'failing',
-        'parts': parts, 'hosts': len(rooms.decide.generations()),
-        'mode': 'shadow' if rooms.know.settings.is_shadow else 'enforce',
-        'leader': rooms.leadership()}
+    return all(parts.values()), wire.Health(
+        status='ok' if all(parts.values()) else 'failing',
+        parts=parts, hosts=len(rooms.decide.generations()),
+        mode='shadow' if rooms.know.settings.is_shadow else 'enforce',
+        leader=wire.Leadership(**rooms.leadership()))
 
 
 def gauge(rooms: app.App, now_s: float) -> None:

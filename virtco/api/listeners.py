@@ -10,11 +10,14 @@ port`` where that is set.
 
 from collections.abc import Callable
 from collections.abc import Iterable
-import json
 import re
 from typing import Any
 
+import msgspec
 from oslo_config import cfg
+
+from virtco.wire import error
+from virtco.wire import health
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -70,9 +73,10 @@ class Listeners:
         port, path = environ['SERVER_PORT'], environ.get('PATH_INFO', '')
         method = environ['REQUEST_METHOD']
         if not self._is_served(port, method, path):
-            return _answer(start_response, '404 Not Found', {'error': {
-                'code': 'virtco.not_found', 'title': 'Not found',
-                'detail': f'{path[:80]} is not served on this port.'}})
+            return _answer(start_response, '404 Not Found', error.Failure(
+                error.Error(code='virtco.not_found', title='Not found',
+                            detail=f'{path[:80]} is not served on this '
+                            'port.')))
         if (self._monitoring and port != self._monitoring
                 and path == '/health'):
             return self._brief_health(environ, start_response)
@@ -98,12 +102,12 @@ class Listeners:
             pass
         is_good = found[0].startswith('200')
         return _answer(start_response, found[0],
-                       {'status': 'ok' if is_good else 'failing'})
+                       health.Health(status='ok' if is_good else 'failing'))
 
 
-def _answer(start_response: Any, status: str, document: dict[str, Any]
+def _answer(start_response: Any, status: str, document: msgspec.Struct
             ) -> Iterable[bytes]:
-    body = json.dumps(document).encode()
+    body = msgspec.json.encode(document)
     start_response(status, [('Content-Type', 'application/json'),
                             ('Content-Length', str(len(body)))])
     return [body]

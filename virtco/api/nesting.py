@@ -5,10 +5,10 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 import io
-import json
 from typing import Any
 
 import falcon
+import msgspec
 
 from virtco.api import errors
 
@@ -57,10 +57,10 @@ def checked(app: Wsgi) -> Wsgi:
 def _refuse(start_response: Any) -> list[bytes]:
     fields = {'field': 'body', 'value': 'deep nesting',
               'limit': f'at most {MOST_DEPTH} levels'}
-    answer = json.dumps(errors.document(
+    answer = msgspec.json.encode(errors.document(
         'virtco.invalid', 'Invalid input',
         'body: deep nesting is not acceptable: at most '
-        f'{MOST_DEPTH} levels.', fields)).encode()
+        f'{MOST_DEPTH} levels.', fields))
     start_response(falcon.HTTP_400, [
         ('Content-Type', falcon.MEDIA_JSON),
         ('Content-Length', str(len(answer)))])

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The API as OpenAPI 3.1, from what it validates bodies by.
+"""The API as OpenAPI 3.1, derived from the types of :mod:`virtco.wire`.
 
 ``python -m virtco.api.openapi`` prints it; ``doc/source/api/openapi.json`` is
 what it printed last.
 """
 
+from collections.abc import Iterator
 import inspect
 import json
 import re
@@ -16,86 +17,120 @@ import msgspec
 
 from virtco.api import routes
 from virtco.api import versions
-from virtco.api.schemas import advice
-from virtco.api.schemas import coflow
-from virtco.api.schemas import host
-from virtco.api.schemas import measure
-from virtco.api.schemas import placement
-from virtco.api.schemas import topology
-from virtco.ask import answer
-from virtco.ask import request
-from virtco.decide import asked
-from virtco.wire import edge_policy
-from virtco.wire import reports
+from virtco.wire import error
+from virtco.wire import operation as wire
 
-#: Frozen values, whose schemas are derived from them.
-TYPES = [answer.Answer, request.Placement, edge_policy.EdgePolicy,
-         reports.Report, reports.Measurement, asked.Request]
-BODIES: dict[tuple[str, str], Any] = {
-    ('put', '/v1/placements/{instance_uuid}'): request.Placement,
-    ('post', '/v1/plans'): placement.PLAN,
-    ('post', '/v1/advice'): placement.ADVICE,
-    ('post', '/v1/groups/{group}/mapping'): advice.MAPPING,
-    ('post', '/v1/coflows'): coflow.REGISTER,
-    ('patch', '/v1/coflows/{coflow_id}'): coflow.CHANGE,
-    ('post', '/v1/groups/{group}/coflows'): coflow.ANNOUNCE,
-    ('patch', '/v1/projects/{project_id}'): coflow.CHANGE_PROJECT,
-    ('put', '/v1/hosts/{host}/drain'): host.DRAIN,
-    ('put', '/v1/hosts/{host}/report'): reports.Report,
-    ('post', '/v1/measurements'): reports.Measurement,
-    ('post', '/v1/probes'): asked.Request,
-    ('post', '/v1/checks'): measure.CHECK,
-    ('patch', '/v1/settings'): coflow.SETTINGS,
-    ('put', '/v1/topology'): topology.TOPOLOGY,
-    ('post', '/v1/capacity'): topology.CAPACITY,
-    ('post', '/v1/notifications'): coflow.NOTIFICATION,
-}
-ANSWERS = {
-    ('put', '/v1/placements/{instance_uuid}'): answer.Answer,
-    ('get', '/v1/hosts/{host}/policy'): edge_policy.EdgePolicy}
+_TEMPLATE = '#/components/schemas/{name}'
+_IVAR = re.compile(r'(?ms)^:ivar (\w+): (.*?)(?=^:ivar |\Z)')
 
 
 def document() -> dict[str, Any]:
-    _, components = msgspec.json.schema_components(
-        TYPES, ref_template='#/components/schemas/{name}')
-    for schema in components.values():
-        if 'description' in schema:
-            # Python 3.13 keeps docstrings without their indentation.
-            schema['description'] = inspect.cleandoc(schema['description'])
+    kinds = [error.Failure, *(
+        kind for one in routes.OPERATIONS for kind in (
+            one.body, one.query, one.answer)
+        if kind not in (None, wire.NOTHING, str))]
+    schemas, components = msgspec.json.schema_components(
+        kinds, ref_template=_TEMPLATE)
+    names = dict(zip(kinds, schemas, strict=True))
+    inherited = {kind.__name__: parent.__doc__ or ''
+                 for parent in (*wire.Response.__subclasses__(),
+                                *wire.Query.__subclasses__())
+                 for kind in parent.__subclasses__()}
+    for name, schema in components.items():
+        _describe(schema, inherited.get(name, ''))
+    paths: dict[str, dict[str, Any]] = {}
+    for one in routes.OPERATIONS:
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(
+            one, names, components)
+    for one in routes.OPERATIONS:
+        if one.query is not None:
+            components.pop(_name(names[one.query]), None)
     return {
         'openapi': '3.1.0',
         'info': {'title': 'VirtCO', 'version': versions.VERSIONS[-1]},
-        'paths': {path: {method: _operation(method, path, resource)
-                         for method in ('get', 'put', 'post', 'patch',
-                                        'delete')
-                         if hasattr(resource, f'on_{method}')}
-                  for path, resource in routes.RESOURCES.items()},
-        'components': {'schemas': components}}
+        'paths': paths, 'components': {'schemas': components}}
 
 
-def _operation(method: str, path: str, resource: type) -> dict[str, Any]:
+def _name(schema: dict[str, Any]) -> str:
+    return str(schema['$ref'].rpartition('/')[2])
+
+
+def _describe(schema: dict[str, Any], inherited: str) -> None:
+    """Move what a docstring tells of fields to their properties.
+
+    :param inherited: docstring of the parent.
+    """
+    # Python 3.13 keeps docstrings without their indentation.
+    text = inspect.cleandoc(schema.pop('description', ''))
+    properties = schema.get('properties', {})
+    for name, told in (*_IVAR.findall(inspect.cleandoc(inherited)),
+                       *_IVAR.findall(text)):
+        if name in properties:
+            properties[name] = {**properties[name],
+                                'description': _sentence(told)}
+    if rest := _IVAR.sub('', text).strip():
+        schema['description'] = rest
+
+
+def _sentence(text: str) -> str:
+    text = ' '.join(text.split())
+    return text[:1].upper() + text[1:]
+
+
+def _operation(one: wire.Operation[Any], names: dict[Any, dict[str, Any]],
+               components: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
-        'operationId': f'{method}{resource.__name__}' + (
-            'One' if '{' in path else ''),
-        'responses': {'default': {'description': 'Done, or an error.'}}}
-    names = re.findall(r'{(\w+)}', path)
-    if names:
-        found['parameters'] = [
-            {'name': name, 'in': 'path', 'required': True,
-             'schema': {'type': 'string'}} for name in names]
-    if (method, path) in BODIES:
+        'operationId': one.name, 'summary': one.summary,
+        'responses': {
+            str(one.status): _response(one, names),
+            'default': {'description': 'An error.', 'content': _content(
+                names[error.Failure])}}}
+    parameters = list(_parameters(one, {} if one.query is None else
+                                  components[_name(names[one.query])]))
+    if parameters:
+        found['parameters'] = parameters
+    if one.body is not None:
         found['requestBody'] = {'required': True, 'content': _content(
-            BODIES[method, path])}
-    if (method, path) in ANSWERS:
-        found['responses']['200'] = {
-            'description': 'OK', 'content': _content(ANSWERS[method, path])}
+            names[one.body], one.example)}
     return found
 
 
-def _content(schema: Any) -> dict[str, Any]:
-    if isinstance(schema, type):
-        schema = {'$ref': f'#/components/schemas/{schema.__name__}'}
-    return {'application/json': {'schema': schema}}
+def _parameters(one: wire.Operation[Any], query: dict[str, Any]
+                ) -> Iterator[dict[str, Any]]:
+    in_path = re.findall(r'{(\w+)}', one.path)
+    properties = query.get('properties', {})
+    for name in dict.fromkeys([*in_path, *properties]):
+        schema = dict(properties.get(name, {'type': 'string'}))
+        described = ({'description': told} if (
+            told := schema.pop('description', None)) else {})
+        if schema.get('default', ...) is None:
+            # A parameter that is not given has no value, not null.
+            del schema['default']
+            schema['anyOf'] = [kind for kind in schema['anyOf']
+                               if kind != {'type': 'null'}]
+            if len(schema['anyOf']) == 1:
+                schema |= schema.pop('anyOf')[0]
+        yield {'name': name, **described,
+               'in': 'path' if name in in_path else 'query',
+               'required': name in in_path, 'schema': schema}
+
+
+def _response(one: wire.Operation[Any], names: dict[Any, dict[str, Any]]
+              ) -> dict[str, Any]:
+    if one.answer is wire.NOTHING:
+        return {'description': 'Done.'}
+    if one.answer is str:
+        return {'description': 'Text.', 'content': {
+            'text/plain': {'schema': {'type': 'string'}}}}
+    return {'description': 'The answer.',
+            'content': _content(names[one.answer])}
+
+
+def _content(schema: dict[str, Any], example: Any = None) -> dict[str, Any]:
+    found = {'schema': schema}
+    if example is not None:
+        found['example'] = json.loads(msgspec.json.encode(example))
+    return {'application/json': found}
 
 
 def render() -> str:

@@ -1,80 +1,200 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every path of the API, in one place."""
+"""Each operation of the API with its handler, and the rule of who may."""
 
+from collections.abc import Callable
+import dataclasses
+import types
 from typing import Any
+from typing import TypeVar
 
 import falcon
 from oslo_config import cfg
 
 from virtco import app
+from virtco import decoding
+from virtco.api import call
 from virtco.api import context
 from virtco.api import health
+from virtco.api import media
 from virtco.api import versions
-from virtco.api.handlers import advice
 from virtco.api.handlers import coflows
+from virtco.api.handlers import groups
 from virtco.api.handlers import hosts
 from virtco.api.handlers import measure
 from virtco.api.handlers import operations
 from virtco.api.handlers import placements
 from virtco.api.handlers import profiles
 from virtco.api.handlers import projects
+from virtco.api.handlers import settings
 from virtco.api.handlers import topology
+from virtco.api.policies import coflow as coflow_rules
+from virtco.api.policies import operator as operator_rules
+from virtco.api.policies import service as service_rules
+from virtco.wire import check as check_wire
+from virtco.wire import coflow as coflow_wire
+from virtco.wire import distributor as distributor_wire
+from virtco.wire import edge_policy
+from virtco.wire import group as group_wire
+from virtco.wire import health as health_wire
+from virtco.wire import host as host_wire
+from virtco.wire import notification as notification_wire
+from virtco.wire import operation as wire
+from virtco.wire import placement as placement_wire
+from virtco.wire import plan as plan_wire
+from virtco.wire import probe as probe_wire
+from virtco.wire import profile as profile_wire
+from virtco.wire import project as project_wire
+from virtco.wire import rate as rate_wire
+from virtco.wire import reports
+from virtco.wire import setting as setting_wire
+from virtco.wire import topology as topology_wire
+from virtco.wire import version as version_wire
 
-#: Of each path; doc/source/api is made from it.
+_A = TypeVar('_A')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Route:
+    """:ivar handler: is called with a :class:`virtco.api.call.Call` and, by
+        name, the parameters of the path, the query and the body.
+    :ivar rule: that the caller has to keep; None: the handler asks.
+    """
+
+    operation: wire.Operation[Any]
+    handler: Callable[..., Any]
+    rule: str | None
+    body: decoding.Decoder[Any] | None
+    query: decoding.Decoder[wire.Query] | None
+
+    def answer(self, asked: call.Call, response: falcon.Response,
+               **parameters: str) -> None:
+        """Decode the request, have it handled, and encode the answer."""
+        if self.rule is not None:
+            asked.require(self.rule)
+        given: dict[str, Any] = dict(parameters)
+        if self.query is not None:
+            given['query'] = self.query.read(
+                {**asked.request.params, **parameters})
+        if self.body is not None:
+            given['body'] = media.decode(asked.request, self.body)
+        media.answer(response, self.handler(asked, **given),
+                     self.operation.status)
+
+
+def _route(operation: wire.Operation[_A], handler: Callable[..., _A],
+           rule: str | None = None) -> Route:
+    decoding.Decoder(operation.answer)  # for msgspec.convert, see there
+    return Route(
+        operation, handler, rule,
+        None if operation.body is None else decoding.Decoder(operation.body),
+        None if operation.query is None else decoding.Decoder(
+            operation.query, 'query'))
+
+
+ROUTES = [
+    _route(placement_wire.PLACE, placements.place, service_rules.PLACE),
+    _route(placement_wire.SHOW, placements.show),
+    _route(placement_wire.RELEASE, placements.release, service_rules.PLACE),
+    _route(placement_wire.EXPLAIN, placements.explain, operator_rules.PLANS),
+    _route(plan_wire.PLAN, placements.plan, operator_rules.PLANS),
+    _route(plan_wire.MOVES, placements.moves, operator_rules.PLANS),
+    _route(plan_wire.LOOK, placements.find_moves, operator_rules.PLANS),
+    _route(coflow_wire.LIST, coflows.find),
+    _route(coflow_wire.REGISTER, coflows.register),
+    _route(coflow_wire.SHOW, coflows.show),
+    _route(coflow_wire.CHANGE, coflows.change),
+    _route(coflow_wire.DELETE, coflows.delete),
+    _route(coflow_wire.ANNOUNCE, coflows.announce),
+    _route(coflow_wire.EVENTS, coflows.events),
+    _route(group_wire.TREE, groups.tree),
+    _route(group_wire.MAPPING, groups.mapping),
+    _route(group_wire.CLUSTERS, groups.clusters),
+    _route(project_wire.LIST, projects.find, coflow_rules.PRIORITIZE),
+    _route(project_wire.SHOW, projects.show, coflow_rules.PRIORITIZE),
+    _route(project_wire.CHANGE, projects.change, coflow_rules.PRIORITIZE),
+    _route(profile_wire.LIST, profiles.find),
+    _route(profile_wire.SHOW, profiles.show),
+    _route(profile_wire.LIST_APPS, profiles.find_apps),
+    _route(profile_wire.SHOW_APP, profiles.show_app),
+    _route(profile_wire.FORGET_APP, profiles.forget_app),
+    _route(host_wire.LIST, hosts.find, operator_rules.HOSTS),
+    _route(host_wire.SHOW, hosts.show, operator_rules.HOSTS),
+    _route(host_wire.DRAIN, hosts.drain, operator_rules.DRAIN),
+    _route(host_wire.UNDRAIN, hosts.undrain, operator_rules.DRAIN),
+    _route(distributor_wire.SHOW, hosts.distributor, service_rules.EDGE),
+    _route(rate_wire.LIST, measure.rates, operator_rules.RATES),
+    _route(rate_wire.MATRIX, measure.matrix, operator_rules.RATES),
+    _route(rate_wire.PERFORMERS, measure.performers, operator_rules.RATES),
+    _route(probe_wire.SCHEDULE, measure.schedule, operator_rules.PROBES),
+    _route(probe_wire.ORDER, measure.probe, operator_rules.PROBE),
+    _route(probe_wire.SHOW, measure.find_probe, operator_rules.PROBES),
+    _route(check_wire.LIST, measure.find_checks, operator_rules.CHECKS),
+    _route(check_wire.ORDER, measure.check, operator_rules.CHECKS),
+    _route(check_wire.SHOW, measure.find_check, operator_rules.CHECKS),
+    _route(topology_wire.SHOW, topology.show, operator_rules.TOPOLOGY),
+    _route(topology_wire.IMPORT, topology.replace, operator_rules.TOPOLOGY),
+    _route(topology_wire.DELETE, topology.delete, operator_rules.TOPOLOGY),
+    _route(topology_wire.CAPACITY, topology.capacity,
+           operator_rules.TOPOLOGY),
+    _route(setting_wire.SHOW, settings.show, operator_rules.SETTINGS),
+    _route(setting_wire.CHANGE, settings.change, operator_rules.SETTINGS),
+    _route(setting_wire.HISTORY, settings.history, operator_rules.SETTINGS),
+    _route(notification_wire.POST, operations.notify, service_rules.NOTIFY),
+]
+
+#: Of each path that other processes serve too, or that edge modules ask for.
 RESOURCES: dict[str, type] = {
     '/': versions.Versions,
     '/v1': versions.Versions,
-    '/v1/placements/{instance_uuid}': placements.Placement,
-    '/v1/placements/{instance_uuid}/explanation': placements.Explanation,
-    '/v1/advice': placements.Advice,
-    '/v1/plans': placements.Plans,
-    '/v1/coflows': coflows.Coflows,
-    '/v1/coflows/{coflow_id}': coflows.Coflow,
-    '/v1/groups/{group}/coflows': coflows.Announcements,
-    '/v1/groups/{group}/tree': advice.Tree,
-    '/v1/groups/{group}/mapping': advice.Mapping,
-    '/v1/groups/{group}/clusters': advice.Clusters,
-    '/v1/projects': projects.Projects,
-    '/v1/projects/{project_id}': projects.Project,
-    '/v1/events': coflows.Events,
-    '/v1/profiles': profiles.Profiles,
-    '/v1/profiles/{group}': profiles.Profile,
-    '/v1/apps': profiles.Apps,
-    '/v1/apps/{name}': profiles.App,
-    '/v1/hosts': hosts.Hosts,
-    '/v1/hosts/{host}': hosts.Hosts,
-    '/v1/hosts/{host}/drain': hosts.Drain,
     '/v1/hosts/{host}/policy': hosts.Policy,
     '/v1/hosts/{host}/report': hosts.Report,
     '/v1/hosts/{host}/probes': hosts.Probes,
-    '/v1/distributor': hosts.Distributor,
     '/v1/measurements': hosts.Measurements,
-    '/v1/rates': hosts.Rates,
-    '/v1/checks': measure.Checks,
-    '/v1/checks/{check_id}': measure.Check,
-    '/v1/matrices/{kind}': measure.Matrices,
-    '/v1/performers': measure.Performers,
-    '/v1/probes': hosts.Probing,
-    '/v1/probes/{probe_id}': hosts.Probe,
-    '/v1/settings': operations.Settings,
-    '/v1/settings/history': operations.History,
-    '/v1/topology': topology.Topology,
-    '/v1/topology/{plane}': topology.Plane,
-    '/v1/capacity': topology.Capacity,
-    '/v1/notifications': operations.Notifications,
     '/health': operations.Health,
     '/metrics': operations.Metrics,
 }
+OPERATIONS: list[wire.Operation[Any]] = [
+    *(route.operation for route in ROUTES),
+    version_wire.LIST, version_wire.SHOW, health_wire.SHOW,
+    health_wire.METRICS,
+    wire.Operation('showPolicy', 'GET', '/v1/hosts/{host}/policy',
+                   edge_policy.EdgePolicy, 'Show the policy of a host.'),
+    wire.Operation('report', 'PUT', '/v1/hosts/{host}/report', wire.NOTHING,
+                   'Report for a host.', body=reports.Report, status=204),
+    wire.Operation('showTrain', 'GET', '/v1/hosts/{host}/probes', dict,
+                   'Tell a host what to measure.'),
+    wire.Operation('measured', 'POST', '/v1/measurements', wire.NOTHING,
+                   'Tell what a measurement brought.',
+                   body=reports.Measurement, status=204),
+]
 
 
 def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
         rooms: app.App) -> None:
-    both = rooms, context.Authorizer(conf)
-    for path, resource in RESOURCES.items():
+    authorizer = context.Authorizer(conf)
+    resources: dict[str, types.SimpleNamespace] = {}
+    for route in ROUTES:
+        setattr(resources.setdefault(route.operation.path,
+                                     types.SimpleNamespace()),
+                f'on_{route.operation.method.lower()}',
+                _responder(route, rooms, authorizer))
+    for path, resource in resources.items():
+        app.add_route(path, resource)
+    both = rooms, authorizer
+    for path, kind in RESOURCES.items():
         given: tuple[Any, ...] = both
-        if resource is versions.Versions:
+        if kind is versions.Versions:
             given = (path == '/',)
-        elif resource in (operations.Health, operations.Metrics):
+        elif kind in (operations.Health, operations.Metrics):
             given = (health.Document(rooms),)
-        app.add_route(path, resource(*given))
+        app.add_route(path, kind(*given))
+
+
+def _responder(route: Route, rooms: app.App, authorizer: context.Authorizer
+               ) -> Callable[..., None]:
+    def respond(request: falcon.Request, response: falcon.Response,
+                **parameters: str) -> None:
+        route.answer(call.Call(rooms, authorizer, request), response,
+                     **parameters)
+    return respond

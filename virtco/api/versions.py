@@ -11,6 +11,9 @@ from typing import Any
 
 import falcon
 
+from virtco.api import media
+from virtco.wire import version as wire
+
 #: Each with what it brought, oldest first.
 VERSIONS = [
     '1.0',  # The first one.
@@ -20,10 +23,9 @@ SERVICE = 'virtco'
 _ASKED = re.compile(rf'(?:^|,)\s*{SERVICE}\s+(latest|\d+\.\d+)\s*(?:,|$)')
 
 
-def document() -> dict[str, Any]:
-    return {'id': 'v1.0', 'min_version': VERSIONS[0],
-            'max_version': VERSIONS[-1], 'status': 'CURRENT',
-            'links': [{'rel': 'self', 'href': '/v1'}]}
+_VERSION = wire.Version(
+    id='v1.0', min_version=VERSIONS[0], max_version=VERSIONS[-1],
+    status='CURRENT', links=[wire.VersionLink('self', '/v1')])
 
 
 class Versions:
@@ -34,8 +36,8 @@ class Versions:
 
     def on_get(self, _request: falcon.Request,
                response: falcon.Response) -> None:
-        response.media = ({'versions': [document()]} if self._is_root
-                          else {'version': document()})
+        media.answer(response, wire.Versions([_VERSION]) if self._is_root
+                     else wire.Current(_VERSION))
 
 
 class Negotiation:

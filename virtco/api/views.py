@@ -1,57 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts, and what coflows wait for, as the API shows them."""
+"""What several answers show of hosts and coflows."""
 
-from typing import Any
+import msgspec
 
 from virtco.db import codec
 from virtco.decide import waiting as waits
 from virtco.know import host_state
+from virtco.wire import coflow as coflow_wire
 from virtco.wire import edge_policy
+from virtco.wire import host as wire
 
 
 def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
-         now_s: float) -> dict[str, Any]:
+         drained: wire.Drained, now_s: float) -> wire.Host:
     report, found = seen.report, seen.capacity
-    return {
-        'host': seen.host, 'egress_bps': found.egress_bps,
-        'ingress_bps': found.ingress_bps,
-        'link_egress_bps': report.link.egress_bps,
-        'link_ingress_bps': report.link.ingress_bps,
-        'measured_egress_bps': found.measured_egress_bps,
-        'measured_ingress_bps': found.measured_ingress_bps,
-        'measured_age_s': now_s - found.measured_s
+    return wire.Host(
+        host=seen.host, egress_bps=found.egress_bps,
+        ingress_bps=found.ingress_bps,
+        link_egress_bps=report.link.egress_bps,
+        link_ingress_bps=report.link.ingress_bps,
+        measured_egress_bps=found.measured_egress_bps,
+        measured_ingress_bps=found.measured_ingress_bps,
+        measured_age_s=now_s - found.measured_s
         if found.measured_s is not None else None,
-        'rate_source': found.source,
-        'background_bps': seen.background_bps,
-        'generation': policy.generation if policy else None,
-        'applied_generation': (report.applied_generation
-                               if seen.last_report_s is not None else None),
-        'last_report': seen.last_report_s,
-        'coflows': [c.coflow_id for c in policy.classes] if policy else [],
-        'vms': sorted({port.vm for port in report.ports}),
-        'health': report.health, 'error': report.error,
-        'cpu_s': report.cpu_s}
+        rate_source=found.source, background_bps=seen.background_bps,
+        generation=policy.generation if policy else None,
+        applied_generation=report.applied_generation
+        if seen.last_report_s is not None else None,
+        last_report=seen.last_report_s,
+        coflows=[c.coflow_id for c in policy.classes] if policy else [],
+        vms=sorted({port.vm for port in report.ports}),
+        health=report.health, error=report.error, cpu_s=report.cpu_s,
+        drain=drained.drain, drain_reason=drained.drain_reason,
+        drain_since=drained.drain_since)
 
 
 def classes(seen: host_state.View,
-            policy: edge_policy.EdgePolicy | None) -> list[dict[str, Any]]:
+            policy: edge_policy.EdgePolicy | None) -> list[wire.Class]:
     """Each class of the host's policy, and what was seen of it."""
     backlogs = {counters.coflow_id: counters.backlog_bytes
                 for counters in seen.report.coflows}
-    return [{
-        'coflow_id': c.coflow_id, 'name': c.name, 'minor': f'1:{c.minor:x}',
-        'prio': c.prio, 'rate_bps': c.rate_bps, 'ceil_bps': c.ceil_bps,
-        'observed_bps': seen.observed_bps.get(c.coflow_id),
-        'backlog_bytes': backlogs.get(c.coflow_id),
-        'destinations': [d.host for d in c.destinations],
-    } for c in (policy.classes if policy else ())]
+    return [wire.Class(
+        coflow_id=c.coflow_id, name=c.name, minor=f'1:{c.minor:x}',
+        prio=c.prio, rate_bps=c.rate_bps, ceil_bps=c.ceil_bps,
+        observed_bps=seen.observed_bps.get(c.coflow_id),
+        backlog_bytes=backlogs.get(c.coflow_id),
+        destinations=[d.host for d in c.destinations],
+    ) for c in (policy.classes if policy else ())]
 
 
-def waiting(found: waits.Waiting | None) -> dict[str, Any]:
-    """Of a coflow; None for one that has nothing to send between hosts."""
-    return {
-        'bottleneck': {'host': found.host, 'direction': found.direction,
-                       'busy_s': codec.finite(found.busy_s)}
+def waiting(coflow: coflow_wire.Coflow, found: waits.Waiting | None
+            ) -> coflow_wire.Coflow:
+    """Tell where a coflow waits; None: it has nothing to send."""
+    return msgspec.structs.replace(
+        coflow, bottleneck=coflow_wire.Bottleneck(
+            host=found.host, direction=found.direction,
+            busy_s=codec.finite(found.busy_s))
         if found is not None else None,
-        'n_before': found.n_before if found is not None else None}
+        n_before=found.n_before if found is not None else None)

@@ -5,12 +5,11 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
-import json
 import logging
 import time
-from typing import Any
 from typing import Protocol
 
+import msgspec
 from oslo_config import cfg
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -26,6 +25,7 @@ from virtco.know import settings
 from virtco.model import states
 from virtco.solver import budget as budgets
 from virtco.solver import reevaluation
+from virtco.wire import plan as wire
 
 LOG = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ MIGRATING_S = 600.0
 #: Of one look at all groups, unless the caller gives another.
 BUDGET_S = 5.0
 MIB = 2 ** 20
+_DECODER = msgspec.json.Decoder(wire.Move)
 
 
 class Mover(Protocol):
@@ -65,7 +66,7 @@ class Adviser:
         self._hosts = hosts
         self._clock = clock
 
-    def look(self, budget_s: float | None = None) -> list[dict[str, Any]]:
+    def look(self, budget_s: float | None = None) -> list[wire.Move]:
         """Moves that would pay now, one of each group at most.
 
         :raises virtco.exception.Invalid: nothing is known of any host.
@@ -84,8 +85,7 @@ class Adviser:
             move = self._move_of(group, free, budget)
             if move is not None:
                 found.append(move)
-        return sorted(found, key=lambda move: (
-            move['reason'] != 'drain', move['cost_s'] - move['saved_s']))
+        return sorted(found, key=_rank)
 
     def _groups(self) -> list[_Group]:
         """Those that run, first those on hosts that are drained."""
@@ -110,7 +110,7 @@ class Adviser:
 
     def _move_of(self, group: _Group,
                  free: dict[str, problem_builder.Vector],
-                 budget: budgets.Budget) -> dict[str, Any] | None:
+                 budget: budgets.Budget) -> wire.Move | None:
         members = sorted((
             m for m in group.members if m.host is not None
             and m.state == states.MemberState.RUNNING),
@@ -155,15 +155,15 @@ class Adviser:
             if host in free:
                 free[host] = tuple(have + sign * need for have, need in zip(
                     free[host], _demand(member)))
-        return {
-            'instance_uuid': member.instance_uuid, 'row': member.row_index,
-            'group': group.group.id, 'group_name': group.group.name,
-            'project_id': group.group.project_id, 'host': move.source,
-            'to_host': move.target, 'saved_s': move.saved_s,
-            'cost_s': move.cost_s, 'cct_s': codec.finite(move.cct_s[0]),
-            'then_cct_s': codec.finite(move.cct_s[1]), 'at': now_s,
-            'reason': 'drain' if move.source in self._state.drained
-            else 'saves', 'state': 'proposed'}
+        return wire.Move(
+            instance_uuid=member.instance_uuid or '', row=member.row_index,
+            group=group.group.id, group_name=group.group.name,
+            project_id=group.group.project_id, host=move.source,
+            to_host=move.target, saved_s=move.saved_s, cost_s=move.cost_s,
+            cct_s=codec.finite(move.cct_s[0]),
+            then_cct_s=codec.finite(move.cct_s[1]), at=now_s,
+            reason='drain' if move.source in self._state.drained
+            else 'saves')
 
     def turn(self, mover: Mover | None,
              fence: Callable[[orm.Session], None]) -> None:
@@ -174,63 +174,67 @@ class Adviser:
         """
         now_s = self._clock()
         under_way = {
-            move['instance_uuid']: move for move in self.known()
-            if move['state'] == 'migrating'
-            and now_s - move['at'] < MIGRATING_S
+            move.instance_uuid: move for move in self.known()
+            if move.state == 'migrating'
+            and now_s - move.at < MIGRATING_S
             and self._is_there(move)}
         found = [move for move in self.look()
-                 if move['instance_uuid'] not in under_way]
-        moves = [*under_way.values(), *found]
-        begun = []
+                 if move.instance_uuid not in under_way]
+        begun: list[wire.Move] = []
         if self._conf.migrate == 'live' and mover is not None:
             begun = found[:max(0, self._conf.max_migrations - len(under_way))]
-            for move in begun:
-                move['state'] = 'migrating'
+        rest = [*under_way.values(), *found[len(begun):]]
+        begun = [msgspec.structs.replace(move, state='migrating')
+                 for move in begun]
         # Before Nova is told: only the leader does, and the next one counts
         # what was begun.
-        self._save(moves, fence)
-        if mover is not None and not all([
-                self._migrate(mover, move) for move in begun]):
-            self._save(moves, fence)
+        self._save([*begun, *rest], fence)
+        told = [move if self._migrate(mover, move)
+                else msgspec.structs.replace(move, state='refused')
+                for move in begun if mover is not None]
+        if told != begun:
+            self._save([*told, *rest], fence)
 
-    def _save(self, moves: list[dict[str, Any]],
+    def _save(self, moves: list[wire.Move],
               fence: Callable[[orm.Session], None]) -> None:
         def save(session: orm.Session) -> None:
             fence(session)
             session.execute(sa.delete(models.Advice))
             session.add_all([models.Advice(
-                instance_uuid=move['instance_uuid'],
-                document=json.dumps(move)) for move in moves])
+                instance_uuid=move.instance_uuid,
+                document=msgspec.json.encode(move).decode())
+                for move in moves])
 
         self._database.retried(save)
 
-    def _is_there(self, move: Mapping[str, Any]) -> bool:
+    def _is_there(self, move: wire.Move) -> bool:
         """Whether the VM is where it was to leave."""
         with self._database.reader() as session:
-            member = db_groups.member_of(session, move['instance_uuid'])
-            return member is not None and member.host == move['host']
+            member = db_groups.member_of(session, move.instance_uuid)
+            return member is not None and member.host == move.host
 
-    def _migrate(self, mover: Mover, move: dict[str, Any]) -> bool:
+    def _migrate(self, mover: Mover, move: wire.Move) -> bool:
         """Whether Nova takes it."""
-        what = (f'{move["instance_uuid"]} from {move["host"]} to '
-                f'{move["to_host"]}')
+        what = f'{move.instance_uuid} from {move.host} to {move.to_host}'
         try:
-            mover.live_migrate(move['instance_uuid'], move['to_host'])
+            mover.live_migrate(move.instance_uuid, move.to_host)
         except exception.NovaUnavailable as error:
             LOG.warning('Nova does not migrate %s: %s', what, error)
-            move['state'] = 'refused'
             return False
         LOG.info('Nova migrates %s: %.1f s saved for %.1f s.', what,
-                 move['saved_s'], move['cost_s'])
+                 move.saved_s, move.cost_s)
         return True
 
-    def known(self) -> list[dict[str, Any]]:
+    def known(self) -> list[wire.Move]:
         """What was found last, the best first."""
         with self._database.reader() as session:
-            found = [json.loads(row.document) for row in session.scalars(
-                sa.select(models.Advice))]
-        return sorted(found, key=lambda move: (
-            move['reason'] != 'drain', move['cost_s'] - move['saved_s']))
+            found = [_DECODER.decode(row.document) for row in
+                     session.scalars(sa.select(models.Advice))]
+        return sorted(found, key=_rank)
+
+
+def _rank(move: wire.Move) -> tuple[bool, float]:
+    return move.reason != 'drain', move.cost_s - move.saved_s
 
 
 def _demand(member: models.Member) -> problem_builder.Vector:

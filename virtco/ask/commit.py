@@ -20,6 +20,7 @@ from virtco.db import models
 from virtco.model import booking
 from virtco.model import snapshot
 from virtco.model import states
+from virtco.wire import placement as wire
 
 
 class Commit:
@@ -30,7 +31,7 @@ class Commit:
     """
 
     def __init__(self, reads: membership.Reader, session: orm.Session,
-                 request: requests.Placement, view: membership.View,
+                 request: wire.Placement, view: membership.View,
                  rows: Sequence[int], plan: snapshot.Plan):
         self._reads = reads
         self._session = session
@@ -114,7 +115,7 @@ class Commit:
 
     def _check_room(self) -> None:
         """:raises Conflict: where the plan does not fit any more."""
-        view, demand = self._view, self._request.flavor.vector
+        view, demand = self._view, requests.vector(self._request.flavor)
         self._wanted = problem_builder.sum_by_host(
             (self._placed[m.row_index], demand) for m in view.members
             if m is view.member or (
@@ -122,7 +123,7 @@ class Commit:
                 and m.row_index in self._placed))
         self._ledger = bookings.ledger(
             self._session.connection(), self._reads.now_s(),
-            self._request.free, self._wanted, view.beside())
+            requests.free(self._request), self._wanted, view.beside())
         if not self._ledger.admits(self._wanted):
             raise exception.Conflict(what='room', id=min(self._wanted))
 
@@ -190,7 +191,7 @@ class Commit:
                 **self._booked_on(host)}
 
 
-def taken_by(request: requests.Placement,
+def taken_by(request: wire.Placement,
              expires_at: float) -> dict[str, Any]:
     """Columns of the member that the instance becomes."""
     return {'instance_uuid': request.instance_uuid,
@@ -199,8 +200,8 @@ def taken_by(request: requests.Placement,
             'expires_at': expires_at, **_demand(request)}
 
 
-def _demand(request: requests.Placement) -> dict[str, float]:
-    return dict(zip(problem_builder.RESOURCES, request.flavor.vector,
+def _demand(request: wire.Placement) -> dict[str, float]:
+    return dict(zip(problem_builder.RESOURCES, requests.vector(request.flavor),
                     strict=True))
 
 

@@ -13,10 +13,9 @@ import threading
 
 from virtco import exception
 from virtco import hints
-from virtco.ask import answer as answers
-from virtco.ask import request as requests
 from virtco.db import records
 from virtco.db import session as db_session
+from virtco.wire import placement as wire
 
 #: Of an event.
 NEUTRAL = 'neutral'
@@ -44,8 +43,8 @@ class Journal:
         self._entries: collections.deque[_Entry] = collections.deque(
             maxlen=MOST_WAITING)
 
-    def add(self, request: requests.Placement,
-            answer: answers.Answer) -> None:
+    def add(self, request: wire.Placement,
+            answer: wire.Answer) -> None:
         """Nothing is noted of a server without a hint."""
         said = hints.select(request.hints | request.metadata)
         if not said:

@@ -27,6 +27,7 @@ from virtco.db import records
 from virtco.model import booking
 from virtco.model import coflow as coflow_model
 from virtco.model import states
+from virtco.wire import placement as wire
 
 LOG = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ class Reader:
         self._clock = clock
         self.limits = limits_of(conf)
 
-    def view(self, session: orm.Session, request: requests.Placement,
+    def view(self, session: orm.Session, request: wire.Placement,
              hint: hints.Hint) -> View:
         """Read all that a placement needs, and choose the row.
 
@@ -156,14 +157,15 @@ class Reader:
         view = View(
             generation, group, members, coflows, member, {},
             member.state == states.MemberState.RESERVED
-            and member.host in request.free, is_new, matrices, keeps_matrix,
-            notes, hint.wishes, deadline=hint.deadline if is_new else None)
+            and member.host in requests.host_names(request), is_new,
+            matrices, keeps_matrix, notes, hint.wishes,
+            deadline=hint.deadline if is_new else None)
         view.free = bookings.ledger(
-            session.connection(), self._clock(), request.free,
+            session.connection(), self._clock(), requests.free(request),
             beside=view.beside()).left()
         return view
 
-    def _new_group(self, session: orm.Session, request: requests.Placement,
+    def _new_group(self, session: orm.Session, request: wire.Placement,
                    hint: hints.Hint,
                    matrices: tuple[coflow_model.Coflow, ...]
                    ) -> tuple[models.Group, list[models.Coflow]]:
@@ -177,7 +179,7 @@ class Reader:
             app=hint.app.name if hint.app is not None else '')
         return group, new_coflows(group, matrices, given, now_s)
 
-    def _matrices(self, session: orm.Session, request: requests.Placement,
+    def _matrices(self, session: orm.Session, request: wire.Placement,
                   hint: hints.Hint
                   ) -> tuple[tuple[coflow_model.Coflow, ...], Notes]:
         """Of a new group; and what is to be said about them."""
@@ -219,7 +221,7 @@ class Reader:
         return self._clock() + float(
             self._conf.placement.reservation_ttl_s)
 
-    def note(self, session: orm.Session, request: requests.Placement,
+    def note(self, session: orm.Session, request: wire.Placement,
              notes: Notes, group_name: str, group_id: str | None) -> None:
         """Write events down."""
         for kind, detail in notes:
@@ -252,7 +254,7 @@ def check_project(session: orm.Session, conf: cfg.ConfigOpts,
                 limit=f'at most {shown(most)} in living groups')
 
 
-def batch_rows(request: requests.Placement,
+def batch_rows(request: wire.Placement,
                members: Sequence[models.Member],
                member: models.Member) -> frozenset[int]:
     """Rows that the VMs of this request have or will take."""
@@ -302,7 +304,7 @@ def vacant(group_id: str, index: int) -> models.Member:
 
 
 def _choose_row(members: Sequence[models.Member],
-                request: requests.Placement, hint: hints.Hint,
+                request: wire.Placement, hint: hints.Hint,
                 notes: list[tuple[str, str]]) -> models.Member:
     """The asked row, or the next one that no VM has."""
     n_vms = len(members)

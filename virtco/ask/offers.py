@@ -6,6 +6,7 @@ import collections
 import threading
 
 from virtco.ask import request as requests
+from virtco.wire import placement as wire
 
 #: Requests whose hosts are remembered; they are kept as they came.
 MOST_REQUESTS = 4
@@ -15,9 +16,9 @@ class Offers:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._newest: collections.OrderedDict[
-            str, list[requests.Offer]] = collections.OrderedDict()
+            str, list[wire.Offer]] = collections.OrderedDict()
 
-    def note(self, request: requests.Placement) -> None:
+    def note(self, request: wire.Placement) -> None:
         key = request.reservation_id or request.instance_uuid
         with self._lock:
             self._newest.pop(key, None)
@@ -29,5 +30,5 @@ class Offers:
         """Per host what the newest request shows."""
         with self._lock:
             newest = list(self._newest.values())
-        return {offer.host: offer.free.vector
+        return {offer.host: requests.vector(offer.free)
                 for offers in newest for offer in offers}

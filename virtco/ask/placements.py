@@ -35,6 +35,7 @@ from virtco.know import live_state
 from virtco.know import pairs as known_pairs
 from virtco.know import settings
 from virtco.model import snapshot
+from virtco.wire import placement as wire
 
 LOG = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class Question:
         the instance.
     """
 
-    request: requests.Placement
+    request: wire.Placement
     fingerprint: str
     is_known: bool
 
@@ -77,8 +78,8 @@ class Placer:
         self.promises = promises.Promises(
             state, lambda: settings.is_fair, clock)
 
-    def place(self, request: requests.Placement,
-              deadline: deadlines.Deadline) -> answers.Answer:
+    def place(self, request: wire.Placement,
+              deadline: deadlines.Deadline) -> wire.Answer:
         """Answer ``PUT /v1/placements/{instance_uuid}``.
 
         :raises virtco.exception.TooLate:
@@ -90,23 +91,23 @@ class Placer:
         finally:
             self._planning.leave(deadline)
 
-    def _attempts(self, request: requests.Placement,
-                  deadline: deadlines.Deadline) -> answers.Answer:
+    def _attempts(self, request: wire.Placement,
+                  deadline: deadlines.Deadline) -> wire.Answer:
         fingerprint = _fingerprint(request)
         for attempt in self._retrying:
             with attempt:
                 return self._attempt(request, fingerprint, deadline)
         raise AssertionError('unreachable')
 
-    def _attempt(self, request: requests.Placement, fingerprint: str,
-                 deadline: deadlines.Deadline) -> answers.Answer:
+    def _attempt(self, request: wire.Placement, fingerprint: str,
+                 deadline: deadlines.Deadline) -> wire.Answer:
         deadline.enter('read')
         try:
             outline = hints.outline(request.hints, request.metadata,
                                     self._reader.limits)
             if outline is None:
                 return answers.neutral(request.instance_uuid,
-                                       request.host_names(), 'no hint')
+                                       requests.host_names(request), 'no hint')
             digest = outline.digest
             key = request.project_id, outline.coflow_name
             if self._siblings.expects(key, digest):
@@ -126,7 +127,8 @@ class Placer:
             self._siblings.remember(key, view.group.id, digest)
         question = Question(request, fingerprint, is_known)
         planned = view.planned()
-        if planned is not None and planned.host in request.free:
+        if (planned is not None
+                and planned.host in requests.host_names(request)):
             with self._database.writer() as session:
                 answer = self._assign(
                     session.connection(), question, planned, view.wishes,
@@ -139,9 +141,9 @@ class Placer:
                     return answer
         return self._planned(question, view, deadline)
 
-    def _as_sibling(self, request: requests.Placement, fingerprint: str,
+    def _as_sibling(self, request: wire.Placement, fingerprint: str,
                     outline: hints.Outline, deadline: deadlines.Deadline
-                    ) -> answers.Answer | None:
+                    ) -> wire.Answer | None:
         """Most questions end in this one transaction.
 
         None for any other, such as the very same question again.
@@ -167,7 +169,7 @@ class Placer:
     def _assign(self, connection: sa.Connection, question: Question,
                 planned: db_members.Planned, wishes: hints.Wishes,
                 notes: membership.Notes, deadline: deadlines.Deadline
-                ) -> answers.Answer | None:
+                ) -> wire.Answer | None:
         """The instance becomes a member whose host is planned.
 
         None where the host has no room for it: the plan was made for another
@@ -177,9 +179,10 @@ class Placer:
         request = question.request
         db_members.advance(connection)
         if not bookings.ledger(
-                connection, self._clock(), request.free, [planned.host],
+                connection, self._clock(), requests.free(request),
+                [planned.host],
                 bookings.Beside(planned.group_id, planned.index)).admits(
-                    {planned.host: request.flavor.vector}):
+                    {planned.host: requests.vector(request.flavor)}):
             return None
         answer = self._siblings.answer(
             request, planned, self._planning.allowed(
@@ -190,7 +193,7 @@ class Placer:
         return answer
 
     def _planned(self, question: Question, view: membership.View,
-                 deadline: deadlines.Deadline) -> answers.Answer:
+                 deadline: deadlines.Deadline) -> wire.Answer:
         request = question.request
         solution = self._planning.solution(request, view, deadline)
         if solution is None:
@@ -220,7 +223,7 @@ class Placer:
                 view.group.id, problem, rows, plan, deadline.spent_s()))
         return answer
 
-    def _judge(self, request: requests.Placement, view: membership.View,
+    def _judge(self, request: wire.Placement, view: membership.View,
                deadline: hints.Deadline, problem: snapshot.PlacementProblem,
                plan: snapshot.Plan) -> None:
         """Promise a new group its deadline, or say why not."""
@@ -235,11 +238,11 @@ class Placer:
         LOG.info('Instance %s: %s', request.instance_uuid, text)
 
     def _without_plan(self, question: Question, view: membership.View,
-                      deadline: deadlines.Deadline) -> answers.Answer:
+                      deadline: deadlines.Deadline) -> wire.Answer:
         """A refusal keeps the VM from its boot, so it is written down."""
         request = question.request
         answer = answers.neutral(
-            request.instance_uuid, request.host_names(),
+            request.instance_uuid, requests.host_names(request),
             'no valid placement: ' + '; '.join(
                 detail for _kind, detail in view.notes),
             refused=view.refused)
@@ -256,9 +259,9 @@ class Placer:
                 deadline.claim()
         return answer
 
-    def _ignored(self, request: requests.Placement, fingerprint: str,
+    def _ignored(self, request: wire.Placement, fingerprint: str,
                  error: exception.HintInvalid, deadline: deadlines.Deadline
-                 ) -> answers.Answer:
+                 ) -> wire.Answer:
         deadline.enter('commit')
         with self._database.writer() as session:
             stored, is_known = _stored(session, request, fingerprint)
@@ -271,8 +274,8 @@ class Placer:
             name = name[:255] if isinstance(name, str) else ''
             group = db_groups.find(session, request.project_id, name)
             answer = answers.neutral(
-                request.instance_uuid, request.host_names(), str(error),
-                status='ignored',
+                request.instance_uuid, requests.host_names(request),
+                str(error), status='ignored',
                 group=group.id if group is not None else None)
             self._reader.note(session, request,
                               [('hint_ignored', str(error))], name,
@@ -284,7 +287,7 @@ class Placer:
         return answer
 
     def _remember(self, connection: sa.Connection, question: Question,
-                  answer: answers.Answer) -> None:
+                  answer: wire.Answer) -> None:
         db_members.remember(
             connection, answer.instance_uuid, question.is_known, {
                 'project_id': question.request.project_id,
@@ -294,8 +297,8 @@ class Placer:
                 'updated_at': self._clock()})
 
 
-def _stored(session: orm.Session, request: requests.Placement,
-            fingerprint: str) -> tuple[answers.Answer | None, bool]:
+def _stored(session: orm.Session, request: wire.Placement,
+            fingerprint: str) -> tuple[wire.Answer | None, bool]:
     """The answer to the very same question, while it still holds, and
     whether there is an answer to any.
     """
@@ -316,20 +319,20 @@ def _stored(session: orm.Session, request: requests.Placement,
     return answer, True
 
 
-def _answer(request: requests.Placement, view: membership.View,
+def _answer(request: wire.Placement, view: membership.View,
             plan: snapshot.Plan, rows: tuple[int, ...],
-            ranked: tuple[snapshot.RankedHost, ...]) -> answers.Answer:
+            ranked: tuple[snapshot.RankedHost, ...]) -> wire.Answer:
     hosts = dict(zip(rows, plan.hosts))
     chosen = hosts[view.member.row_index]
-    offered = set(request.host_names())
+    offered = set(requests.host_names(request))
     order = sorted((r for r in ranked if r.host in offered),
                    key=lambda r: r.host != chosen)
     why = next((r.why for r in order if r.host == chosen), 'as planned')
-    listed = [answers.RankedHost(
+    listed = [wire.RankedHost(
         r.host, rank, r.feasible, answers.finite(r.cct_s),
         answers.finite(r.objective_s), r.why)
         for rank, r in zip(range(answers.MOST_HOSTS), order)]
-    return answers.Answer(
+    return wire.Answer(
         instance_uuid=request.instance_uuid, status='planned', host=chosen,
         group=view.group.id, group_name=view.group.name,
         row=view.member.row_index,
@@ -346,7 +349,7 @@ def _answer(request: requests.Placement, view: membership.View,
         deadline=view.judged.promise if view.judged is not None else None)
 
 
-def _fingerprint(request: requests.Placement) -> str:
+def _fingerprint(request: wire.Placement) -> str:
     if request.unplanned_passes:
         request = msgspec.structs.replace(request, unplanned_passes=0)
     return hashlib.sha256(msgspec.msgpack.encode(request)).hexdigest()

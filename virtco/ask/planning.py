@@ -26,6 +26,7 @@ from virtco.know import settings
 from virtco.model import snapshot
 from virtco.model import states
 from virtco.solver import planner
+from virtco.wire import placement as wire
 
 LOG = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Planning:
         """The answer is there, or there will be none."""
         self._window.leave(deadline)
 
-    def solution(self, request: requests.Placement, view: membership.View,
+    def solution(self, request: wire.Placement, view: membership.View,
                  deadline: deadlines.Deadline) -> Solution | None:
         """The plan, or None when nothing is valid; the view's notes say why.
 
@@ -68,7 +69,7 @@ class Planning:
             return self._as_planned(question, view)
         return self._solve(question, view, deadline)
 
-    def allowed(self, request: requests.Placement, wish: hints.Wishes,
+    def allowed(self, request: wire.Placement, wish: hints.Wishes,
                 host: str) -> list[str] | None:
         """The offered hosts that keep to the wishes that are required.
 
@@ -85,7 +86,7 @@ class Planning:
         if not levels:
             return None
         tree = self._state.payload_tree(self._clock())
-        return sorted(set(request.host_names()).intersection(
+        return sorted(set(requests.host_names(request)).intersection(
             *(wishes.below_the_same(tree, level, host) for level in levels)))
 
     def rank(self, solution: Solution, row: int,
@@ -105,7 +106,7 @@ class Planning:
                             deadline.left_s()
                             - self._pace.expected_s(*later)))
 
-    def _question(self, request: requests.Placement,
+    def _question(self, request: wire.Placement,
                   view: membership.View) -> problem_builder.Question:
         members = tuple(self._member(request, view, member)
                         for member in view.members)
@@ -149,13 +150,13 @@ class Planning:
                                              'drained'))
         return free
 
-    def _member(self, request: requests.Placement, view: membership.View,
+    def _member(self, request: wire.Placement, view: membership.View,
                 member: models.Member) -> problem_builder.Member:
         own = member is view.member
         has_vm = member.instance_uuid is not None and not own
         return problem_builder.Member(
             index=member.row_index,
-            demand=(request.flavor.vector
+            demand=(requests.vector(request.flavor)
                     if own or not has_vm else
                     (member.vcpus, member.memory_mb, member.disk_gb)),
             host=member.host, instance_uuid=member.instance_uuid,

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 
-from virtco.ask import request as requests
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
+from virtco.wire import placement as wire
 
 RESOURCES = ('vcpus', 'memory_mb', 'disk_gb')
 
@@ -57,13 +57,7 @@ class Question:
     pairs_bps: Mapping[tuple[str, str], float] = dataclasses.field(
         default_factory=dict)
     batch: frozenset[int] = frozenset()
-    server_group: requests.ServerGroup | None = None
-
-
-def demand_of(values: Mapping[str, float]) -> Vector:
-    get = values.get
-    return (float(get('vcpus', 0)), float(get('memory_mb', 0)),
-            float(get('disk_gb', 0)))
+    server_group: wire.ServerGroup | None = None
 
 
 def sum_by_host(demands: Iterable[tuple[str, Vector]]) -> dict[str, Vector]:

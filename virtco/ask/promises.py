@@ -18,6 +18,7 @@ from virtco.model import coflow as coflow_model
 from virtco.model import live
 from virtco.model import snapshot
 from virtco.scheduling import deadlines
+from virtco.wire import placement as wire
 
 #: More than the hint says is reserved: for packets that are sent twice, and
 #: for the time until rates are in force.
@@ -27,7 +28,7 @@ MARGIN = 1.05
 class Judged(NamedTuple):
     """:ivar beside: ids of the coflows whose promises it was judged by."""
 
-    promise: answers.Promise
+    promise: wire.Promise
     beside: frozenset[str] = frozenset()
 
 
@@ -61,7 +62,7 @@ class Promises:
         elif unknown:
             why_not = f'nothing is known of host {unknown[0]}'
         if why_not:
-            return Judged(answers.Promise(
+            return Judged(wire.Promise(
                 at=due_s, promised=False, why=f'no: {why_not}',
                 bound_s=answers.finite(plan.lower_bound_s)))
         return Judged(self._judge(
@@ -70,7 +71,7 @@ class Promises:
 
     def _judge(self, due_s: float, left_s: float,
                promised: deadlines.Claims, size_s: np.ndarray,
-               least_s: float, is_asked: bool) -> answers.Promise:
+               least_s: float, is_asked: bool) -> wire.Promise:
         """:param least_s: the group alone, on any hosts."""
         verdict = deadlines.judge(promised, size_s, left_s)
         alone_s = float(size_s.max(initial=0.0))
@@ -82,7 +83,7 @@ class Promises:
             self._withheld.note(alone_s, waits or verdict.is_promised)
         is_promised = verdict.is_promised and not waits
         least_s = min(least_s, verdict.bound_s)
-        return answers.Promise(
+        return wire.Promise(
             at=due_s, promised=is_promised,
             why=_text(is_promised, waits and verdict.is_promised, least_s,
                       verdict.bound_s, earliest_s),

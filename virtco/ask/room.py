@@ -6,7 +6,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import concurrent.futures
-import json
 import logging
 import threading
 import time
@@ -26,7 +25,6 @@ from virtco.ask import deadline as deadlines
 from virtco.ask import decisions
 from virtco.ask import journal
 from virtco.ask import offers
-from virtco.ask import problem
 from virtco.ask import request as requests
 from virtco.db import bookings
 from virtco.db import groups as db_groups
@@ -36,6 +34,9 @@ from virtco.db import session as db_session
 from virtco.know import live_state
 from virtco.know import pairs as known_pairs
 from virtco.know import settings
+from virtco.wire import fields
+from virtco.wire import placement as wire
+from virtco.wire import plan as plan_wire
 
 if TYPE_CHECKING:
     from virtco.ask import advice
@@ -137,7 +138,7 @@ class Ask:
             threading.Thread(target=planner.load_libraries,
                              name='libraries', daemon=True).start()
 
-    def place(self, request: requests.Placement) -> answers.Answer:
+    def place(self, request: wire.Placement) -> wire.Answer:
         """Answer within ``[placement] deadline_s``, whatever happens."""
         self._metrics.nova_unplanned.inc(request.unplanned_passes)
         self._offers.note(request)
@@ -151,7 +152,7 @@ class Ask:
         self._metrics.placements.labels(answer.status).inc()
         return answer
 
-    def _place(self, request: requests.Placement) -> answers.Answer:
+    def _place(self, request: wire.Placement) -> wire.Answer:
         if self._placer is None:
             return self._no_opinion(request, 'starting',
                                     self._startup.why() or 'no planner')
@@ -175,8 +176,8 @@ class Ask:
                 self._preflight([answer.group])
         return answer
 
-    def _in_shadow(self, request: requests.Placement,
-                   answer: answers.Answer) -> answers.Answer:
+    def _in_shadow(self, request: wire.Placement,
+                   answer: wire.Answer) -> wire.Answer:
         """No opinion, but in the log."""
         if answer.status != 'planned' and answer.refused is None:
             return answer
@@ -184,11 +185,12 @@ class Ask:
                if answer.status == 'planned' else f'shadow mode: {answer.why}')
         LOG.info('Instance %s: %s.', request.instance_uuid, why)
         self._metrics.shadow_placements.labels(answer.status).inc()
-        return answers.neutral(request.instance_uuid, request.host_names(),
-                               why, group=answer.group)
+        return answers.neutral(request.instance_uuid,
+                               requests.host_names(request), why,
+                               group=answer.group)
 
     def _in_time(self, placer: 'placements.Placer',
-                 request: requests.Placement) -> answers.Answer:
+                 request: wire.Placement) -> wire.Answer:
         """:raises virtco.exception.TooLate: with nothing committed."""
         deadline = deadlines.Deadline(self._conf.placement.deadline_s)
         self._pace.admit(deadline)
@@ -202,8 +204,8 @@ class Ask:
                 raise deadline.too_late() from None
         return future.result(db_session.PATIENCE_S)
 
-    def _work(self, placer: 'placements.Placer', request: requests.Placement,
-              deadline: deadlines.Deadline) -> answers.Answer:
+    def _work(self, placer: 'placements.Placer', request: wire.Placement,
+              deadline: deadlines.Deadline) -> wire.Answer:
         started_s = time.thread_time()
         try:
             return placer.place(request, deadline)
@@ -212,30 +214,31 @@ class Ask:
             for phase, spent_s in deadline.spent_s().items():
                 self._metrics.phase_seconds.labels(phase).observe(spent_s)
 
-    def _no_opinion(self, request: requests.Placement, reason: str,
+    def _no_opinion(self, request: wire.Placement, reason: str,
                     why: str, slow_phase: str | None = None
-                    ) -> answers.Answer:
+                    ) -> wire.Answer:
         self._metrics.placement_failures.labels(reason).inc()
         LOG.warning('No opinion on instance %s: %s',
                     request.instance_uuid, why)
-        return answers.neutral(request.instance_uuid, request.host_names(),
-                               why, slow_phase=slow_phase)
+        return answers.neutral(request.instance_uuid,
+                               requests.host_names(request), why,
+                               slow_phase=slow_phase)
 
-    def placement(self, instance_uuid: str) -> dict[str, Any]:
+    def placement(self, instance_uuid: str) -> wire.Kept:
         with self._database.reader() as session:
             found = records.placement(session, instance_uuid)
             if found is None:
                 return _neutral(records.newest_event(
                     session, instance_uuid, journal.NEUTRAL), instance_uuid)
-            answer: dict[str, Any] = json.loads(found.answer)
             member = db_groups.member_of(session, instance_uuid)
-            return answer | {
-                'project_id': found.project_id, 'at': found.updated_at,
-                'state': member.state if member is not None else None,
-                'host_now': member.host if member is not None else None}
+            return _kept(
+                answers.DECODER.decode(found.answer),
+                project_id=found.project_id, at=found.updated_at,
+                state=member.state if member is not None else None,
+                host_now=member.host if member is not None else None)
 
-    def explain(self, placement: Mapping[str, Any],
-                budget_s: float | None) -> dict[str, Any]:
+    def explain(self, placement: wire.Kept,
+                budget_s: float | None) -> wire.Explanation:
         """What decided.
 
         :param placement: as :meth:`placement` has it.
@@ -245,27 +248,27 @@ class Ask:
         if self._placer is None:
             raise exception.Starting(why=self._startup.why())
         from virtco.ask import explanation
-        group_id = placement.get('group')
+        group_id = placement.group
         return explanation.answer(
             placement, self._decisions.find(group_id)
-            if group_id and placement['status'] == 'planned' else None,
+            if group_id and placement.status == 'planned' else None,
             explanation.BUDGET_S if budget_s is None else budget_s)
 
-    def free_after_bookings(self, free: Mapping[str, Mapping[str, float]]
-                            ) -> dict[str, dict[str, float]]:
+    def free_after_bookings(self, free: Mapping[str, fields.Resources]
+                            ) -> dict[str, fields.Resources]:
         """What may still be booked on each host.
 
         :param free: as Nova or placement shows it.
         :raises virtco.exception.DatabaseUnavailable:
         """
-        shown = {host: problem.demand_of(left) for host, left in free.items()}
+        shown = {host: requests.vector(left) for host, left in free.items()}
         with self._database.reader() as session:
             found = bookings.ledger(session.connection(), self._clock(),
                                     shown).left()
-        return {host: dict(zip(problem.RESOURCES, left))
+        return {host: fields.Resources(*left)
                 for host, left in found.items()}
 
-    def what_if(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def what_if(self, request: plan_wire.PlanRequest) -> plan_wire.Plan:
         """Answer ``POST /v1/plans``.
 
         :raises virtco.exception.Starting:
@@ -274,9 +277,9 @@ class Ask:
         if self._placer is None:
             raise exception.Starting(why=self._startup.why())
         from virtco.ask import whatif
-        if 'hosts' not in request:
-            request = {**request, 'hosts': self._hosts()}
-        hosts = [entry['host'] for entry in request['hosts']]
+        if request.hosts is None:
+            request = msgspec.structs.replace(request, hosts=self._hosts())
+        hosts = [one.host for one in request.hosts or ()]
         settings = self._settings.get()
         now_s = self._clock()
         unknown_bps = self._conf.placement.default_link_bps
@@ -289,13 +292,14 @@ class Ask:
             self._placer.promises.judge)
         with self._database.reader() as session:
             names = records.coflow_names(
-                session, [one['coflow_id'] for one in found['delays']])
-        return found | {'delays': [
-            one | dict(zip(('name', 'project_id'), names.get(
-                one['coflow_id'], (None, None))))
-            for one in found['delays']]}
+                session, [one.coflow_id for one in found.delays])
+        return msgspec.structs.replace(found, delays=[
+            msgspec.structs.replace(one, **dict(zip(
+                ('name', 'project_id'),
+                names.get(one.coflow_id, (None, None)))))
+            for one in found.delays])
 
-    def advise(self, budget_s: float | None) -> list[dict[str, Any]]:
+    def advise(self, budget_s: float | None) -> list[plan_wire.Move]:
         """Moves that would pay now; nothing is written down.
 
         :raises virtco.exception.Invalid: nothing is known of any host.
@@ -307,10 +311,10 @@ class Ask:
         from virtco.ask import advice
         return advice.Adviser(
             self._conf, self._database, self._state, self._settings,
-            lambda: {offer['host']: problem.demand_of(offer['free'])
-                     for offer in self._hosts()}, self._clock)
+            lambda: {one.host: requests.vector(one.free)
+                     for one in self._hosts()}, self._clock)
 
-    def _hosts(self) -> list[dict[str, Any]]:
+    def _hosts(self) -> list[plan_wire.GivenHost]:
         """All hosts with what is free on them, as for a launch.
 
         :raises virtco.exception.Invalid: when nothing is known of any.
@@ -323,24 +327,27 @@ class Ask:
                 field='hosts', value=None,
                 limit='given, as long as no host is known: Nova has not asked '
                       'yet, and without [nova] auth_type it cannot be asked')
-        resources = problem.RESOURCES
-        return [{'host': host, 'free': left} for host, left in
+        return [plan_wire.GivenHost(host=host, free=left) for host, left in
                 self.free_after_bookings({
-                    host: dict(zip(resources, vector))
+                    host: fields.Resources(*vector)
                     for host, vector in free.items()
                     if host not in self._state.drained}).items()]
 
 
 def _neutral(event: models.Event | None,
-             instance_uuid: str) -> dict[str, Any]:
+             instance_uuid: str) -> wire.Kept:
     """An answer without a plan, of which there is no more than its reason.
 
     :raises virtco.exception.NotFound: when there was none.
     """
     if event is None:
         raise exception.NotFound(what='Placement', id=instance_uuid)
-    answer: dict[str, Any] = msgspec.to_builtins(
-        answers.neutral(instance_uuid, (), event.detail))
-    return answer | {'project_id': event.project_id, 'at': event.created_at,
-                     'group_name': event.group_name, 'state': None,
-                     'host_now': None}
+    answer = answers.neutral(instance_uuid, (), event.detail)
+    return _kept(
+        msgspec.structs.replace(answer, group_name=event.group_name),
+        project_id=event.project_id, at=event.created_at, state=None,
+        host_now=None)
+
+
+def _kept(answer: wire.Answer, **since: Any) -> wire.Kept:
+    return wire.Kept(**msgspec.structs.asdict(answer), **since)

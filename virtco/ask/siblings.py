@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from virtco.ask import answer as answers
 from virtco.ask import request as requests
 from virtco.db import members
+from virtco.wire import placement as wire
 
 # Project and name.
 Key = tuple[str, str]
@@ -75,7 +76,7 @@ class Siblings:
         known = self._groups.get(key)
         return known is not None and digest in ('', known.digest)
 
-    def find(self, connection: sa.Connection, request: requests.Placement,
+    def find(self, connection: sa.Connection, request: wire.Placement,
              key: Key, index: int | None) -> members.Planned | None:
         """The member that the instance becomes, on its planned host.
 
@@ -90,19 +91,19 @@ class Siblings:
         return found if (
             found is not None and known is not None
             and found.group_id == known.group_id
-            and found.host in request.free) else None
+            and found.host in requests.host_names(request)) else None
 
-    def answer(self, request: requests.Placement, planned: members.Planned,
+    def answer(self, request: wire.Placement, planned: members.Planned,
                allowed: list[str] | None,
-               notes: Iterable[tuple[str, str]] = ()) -> answers.Answer:
+               notes: Iterable[tuple[str, str]] = ()) -> wire.Answer:
         """:param allowed: hosts that keep to a required wish, if there is one.
         """
         return answers.assigned(
             request.instance_uuid, planned, self._alternates(
-                request, planned, request.host_names()
+                request, planned, requests.host_names(request)
                 if allowed is None else allowed), notes, allowed)
 
-    def _alternates(self, request: requests.Placement,
+    def _alternates(self, request: wire.Placement,
                     planned: members.Planned, hosts: Iterable[str]
                     ) -> list[str]:
         """Other hosts, in the order in which they suited the first member.

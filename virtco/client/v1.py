@@ -247,7 +247,7 @@ class Client:
         return self._list('/v1/rates', 'pairs')
 
     def ask_probes(self, **request: Any) -> str:
-        """See :class:`virtco.decide.asked.Request`; the request's id."""
+        """See :class:`virtco.wire.probe.ProbeRequest`; the request's id."""
         return str(self._dict('POST', '/v1/probes', request)['id'])
 
     def asked_probes(self, probe_id: str) -> dict[str, Any]:

@@ -5,14 +5,10 @@
 from collections.abc import Collection
 from collections.abc import Iterator
 import dataclasses
-from typing import Annotated
 from typing import Any
-from typing import Literal
-
-import msgspec
 
 from virtco import exception
-from virtco.wire import fields
+from virtco.wire import probe as wire
 from virtco.wire import reports
 
 #: Requests at the same time, and how long one may wait for its hosts.
@@ -22,48 +18,32 @@ PATIENCE_S = 120.0
 Pair = tuple[str, str]
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True,
-              forbid_unknown_fields=True):
-    """The body of ``POST /v1/probes``.
+def train_bytes(request: wire.ProbeRequest) -> int:
+    return request.bursts * request.packets * request.packet_bytes
 
-    Pairs without a common host are measured at the same time.
 
-    :ivar kind: ``train``, taken as it is even if its bursts are too short, or
-        ``bulk``, one TCP connection for ``lasts_s``.
-    """
+def check(request: wire.ProbeRequest) -> None:
+    """:raises virtco.exception.Invalid: for a pair of one host."""
+    for src, dst in request.pairs:
+        if src == dst:
+            raise exception.Invalid(field='pairs', value=[src, dst],
+                                    limit='two different hosts')
 
-    pairs: Annotated[list[tuple[fields.Host, fields.Host]],
-                     msgspec.Meta(min_length=1, max_length=1000)]
-    kind: Literal['train', 'bulk'] = 'train'
-    bursts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 10
-    packets: Annotated[int, msgspec.Meta(ge=2, le=5000)] = 200
-    packet_bytes: Annotated[int, msgspec.Meta(ge=64, le=8972)] = 1472
-    lasts_s: Annotated[float, msgspec.Meta(gt=0, le=10)] = 3.0
 
-    @property
-    def train_bytes(self) -> int:
-        return self.bursts * self.packets * self.packet_bytes
-
-    def check(self) -> None:
-        """:raises virtco.exception.Invalid: for a pair of one host."""
-        for src, dst in self.pairs:
-            if src == dst:
-                raise exception.Invalid(field='pairs', value=[src, dst],
-                                        limit='two different hosts')
-
-    def order(self) -> dict[str, Any]:
-        """What the sender is told beside the peer."""
-        if self.kind == 'bulk':
-            return {'kind': 'bulk', 'lasts_s': float(self.lasts_s)}
-        return {'kind': 'train', 'repeats': False, 'bursts': self.bursts,
-                'packets': self.packets, 'packet_bytes': self.packet_bytes}
+def order(request: wire.ProbeRequest) -> dict[str, Any]:
+    """What the sender is told beside the peer."""
+    if request.kind == 'bulk':
+        return {'kind': 'bulk', 'lasts_s': float(request.lasts_s)}
+    return {'kind': 'train', 'repeats': False, 'bursts': request.bursts,
+            'packets': request.packets,
+            'packet_bytes': request.packet_bytes}
 
 
 @dataclasses.dataclass
 class Asked:
     """A request and what became of it so far."""
 
-    request: Request
+    request: wire.ProbeRequest
     until_s: float
     waiting: list[Pair]
     results: dict[Pair, reports.Measurement | None] = dataclasses.field(
@@ -88,9 +68,9 @@ class Desk:
     def __init__(self) -> None:
         self._asked: dict[str, Asked] = {}
 
-    def add(self, request: Request, name: str, now_s: float) -> None:
+    def add(self, request: wire.ProbeRequest, name: str, now_s: float) -> None:
         """:raises virtco.exception.Invalid: for a pair of one host."""
-        request.check()
+        check(request)
         self._asked[name] = Asked(request, now_s + PATIENCE_S,
                                   list(dict.fromkeys(request.pairs)))
 
@@ -104,7 +84,7 @@ class Desk:
         return self._asked[name]
 
     def begin(self, free: Collection[str], now_s: float
-              ) -> Iterator[tuple[str, Pair, Request]]:
+              ) -> Iterator[tuple[str, Pair, wire.ProbeRequest]]:
         """Yield what may begin between hosts that are free now."""
         left = set(free)
         for name, one in self._asked.items():

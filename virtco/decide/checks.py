@@ -19,6 +19,7 @@ import threading
 import time
 from typing import Any
 
+import msgspec
 from oslo_config import cfg
 
 from virtco import exception
@@ -78,8 +79,8 @@ class Check:
         return found | {'hosts': list(self.hosts), 'asked': self.asked_s,
                         'purpose': str(self.purpose),
                         'planes': list(self.planes),
-                        'findings': [findings.to_dict(one)
-                                     for one in self.findings]}
+                        'findings': msgspec.to_builtins([
+                            findings.shown(one) for one in self.findings])}
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> 'Check':

@@ -34,6 +34,8 @@ from virtco.decide import asked
 from virtco.decide import checks
 from virtco.decide import probes
 from virtco.know import live_state
+from virtco.wire import check as check_wire
+from virtco.wire import probe as probe_wire
 
 LOG = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ PROBE_EXPIRES_S = 120.0
 #: The model knows the hosts of a group so long after its plan.
 SETTLE_S = 1.0
 NOBODY = 'no scheduler led in time to take it up'
+_SCHEDULES = msgspec.json.Decoder(probe_wire.Schedule)
 
 
 @dataclasses.dataclass
@@ -116,7 +119,7 @@ class Orders:
 
     def check(self, hosts: Iterable[str],
               purpose: checks.Purpose = checks.Purpose.CHECK,
-              trigger: str = 'command') -> dict[str, Any]:
+              trigger: str = 'command') -> check_wire.Check:
         """Check these hosts as soon as no other check runs.
 
         :raises virtco.exception.Invalid: for too few or too many hosts, one
@@ -127,9 +130,9 @@ class Orders:
                              self._clock(), purpose)
         self._add(CHECK, check.check_id, check.to_dict(), CHECK_EXPIRES_S,
                   checks.MOST_WAITING)
-        return check.to_dict()
+        return msgspec.convert(check.to_dict(), check_wire.Check)
 
-    def probe(self, request: asked.Request) -> str:
+    def probe(self, request: probe_wire.ProbeRequest) -> str:
         """Measure these pairs soon; the id of the request.
 
         :raises virtco.exception.Invalid: when that is not possible.
@@ -137,7 +140,7 @@ class Orders:
         if not self._conf.enabled:
             raise exception.Invalid(field='[probe] enabled', value=False,
                                     limit='true, to measure')
-        request.check()
+        asked.check(request)
         order_id = str(uuid.uuid4())
         self._add(PROBE, order_id, {
             'request': msgspec.to_builtins(request), 'done': False,
@@ -155,17 +158,17 @@ class Orders:
         if self._leads:
             self._turns.attempt()
 
-    def find_check(self, check_id: str) -> dict[str, Any]:
+    def find_check(self, check_id: str) -> check_wire.Check:
         """:raises virtco.exception.NotFound:"""
         return self._shown_check(self._find(check_id, CHECK, 'Check'))
 
-    def checks(self) -> list[dict[str, Any]]:
+    def checks(self) -> list[check_wire.Check]:
         """The newest last."""
         with self._database.reader() as session:
             rows = db_orders.of_kind(session, CHECK)
         return [self._shown_check(row) for row in rows]
 
-    def find_probe(self, order_id: str) -> dict[str, Any]:
+    def find_probe(self, order_id: str) -> probe_wire.Results:
         """See :meth:`virtco.decide.asked.Asked.to_dict`; ``why`` tells of
         an order that was not carried out.
 
@@ -179,15 +182,15 @@ class Orders:
         if 'why' in found:
             found |= {'done': True, 'results': [
                 {'src': src, 'dst': dst} for src, dst in request['pairs']]}
-        return found
+        return msgspec.convert(found, probe_wire.Results)
 
-    def schedule(self) -> dict[str, Any] | None:
+    def schedule(self) -> probe_wire.Schedule | None:
         """What is measured unasked, as far as a leader told."""
         if self._leads:
             return self._prober.state()
         with self._database.reader() as session:
             row = db_orders.get(session, SCHEDULE, SCHEDULE)
-        return None if row is None else json.loads(row.document)
+        return None if row is None else _SCHEDULES.decode(row.document)
 
     def _find(self, order_id: str, kind: str, what: str) -> models.Order:
         with self._database.reader() as session:
@@ -196,12 +199,12 @@ class Orders:
             raise exception.NotFound(what=what, id=order_id)
         return row
 
-    def _shown_check(self, row: models.Order) -> dict[str, Any]:
+    def _shown_check(self, row: models.Order) -> check_wire.Check:
         found: dict[str, Any] = json.loads(row.document) | {
             'state': row.state}
         if self._is_expired(row):
             found |= {'state': db_orders.FAILED, 'why': NOBODY}
-        return found
+        return msgspec.convert(found, check_wire.Check)
 
     def _is_expired(self, row: models.Order) -> bool:
         return (row.state == db_orders.WAITING
@@ -231,9 +234,9 @@ class Orders:
     def _checked_lately(self) -> set[str]:
         """Hosts that were, or are about to be."""
         since_s = self._clock() - self._conf.freshness_s
-        return {host for one in self.checks() if one['asked'] >= since_s
-                and one['purpose'] == checks.Purpose.CHECK
-                and one['state'] != db_orders.FAILED for host in one['hosts']}
+        return {host for one in self.checks() if one.asked >= since_s
+                and one.purpose == 'check'
+                and one.state != db_orders.FAILED for host in one.hosts}
 
     # In the process that leads.
 
@@ -262,7 +265,7 @@ class Orders:
                     check.state, check.to_dict()))
             else:
                 self._prober.ask(msgspec.convert(
-                    document['request'], asked.Request), row.id)
+                    document['request'], probe_wire.ProbeRequest), row.id)
                 self._taken[row.id] = _Taken(PROBE, lambda: self._probed(
                     row.id, document['request']))
         except exception.VirtcoException as error:
@@ -313,6 +316,6 @@ class Orders:
         before_s, before = self._schedule
         if 0 <= now_s - before_s < SCHEDULE_S:
             return None
-        found = json.dumps(self._prober.state())
+        found = msgspec.json.encode(self._prober.state()).decode()
         self._schedule = now_s, found
         return found if found != before else None

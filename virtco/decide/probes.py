@@ -23,6 +23,7 @@ from virtco.measure import budget
 from virtco.measure import schedule
 from virtco.measure import together
 from virtco.model import cluster
+from virtco.wire import probe as wire
 from virtco.wire import reports
 
 RETRY_S = 30.0
@@ -251,7 +252,7 @@ class Prober:
             self._count(plan, now_s)
             return not is_asked
 
-    def ask(self, request: asked.Request, name: str) -> None:
+    def ask(self, request: wire.ProbeRequest, name: str) -> None:
         """Measure these pairs soon.
 
         :raises virtco.exception.Invalid: for a pair of one host.
@@ -323,13 +324,13 @@ class Prober:
             self._expected.keys())
         for name, (src, dst), request in self._desk.begin(free, now_s):
             is_bulk = request.kind == 'bulk'
-            plan.begin((src, dst), 0 if is_bulk else request.train_bytes,
-                       now_s)
+            plan.begin((src, dst), 0 if is_bulk
+                       else asked.train_bytes(request), now_s)
             self._trains[src] = self._expected[dst] = _Train(
                 str(uuid.uuid4()), (src, dst), found.targets[dst],
                 now_s + TIMEOUT_S + _FETCHED_S
                 + (request.lasts_s if is_bulk else 0.0),
-                asked=name, order=request.order())
+                asked=name, order=asked.order(request))
 
     def _count(self, plan: schedule.Schedule, now_s: float) -> None:
         state = plan.state()
@@ -339,23 +340,22 @@ class Prober:
         self._counts.probe_hosts.labels('due').set(
             state.n_hosts - state.n_fresh)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> wire.Schedule:
         """``GET /v1/probes``: what probing does and what it costs."""
         with self._lock:
             now_s = self._clock()
             plan = self._plan(now_s)
             state = plan.state()
             conf = self._conf
-            return {
-                'enabled': conf.enabled, 'n_hosts': state.n_hosts,
-                'n_fresh': state.n_fresh, 'n_held': state.n_held,
-                'all_pairs': state.all_pairs,
-                'freshness_s': conf.freshness_s,
-                'under_way': [{'src': src, 'dst': dst}
-                              for src, dst in state.under_way],
-                'max_link_share': conf.max_link_share,
-                'max_bytes_per_hour': conf.max_bytes_per_hour,
-                'last_hour_bytes': plan.budget.spent_bytes(now_s)}
+            return wire.Schedule(
+                enabled=conf.enabled, n_hosts=state.n_hosts,
+                n_fresh=state.n_fresh, n_held=state.n_held,
+                all_pairs=state.all_pairs, freshness_s=conf.freshness_s,
+                under_way=[wire.ProbedPair(src, dst)
+                           for src, dst in state.under_way],
+                max_link_share=conf.max_link_share,
+                max_bytes_per_hour=conf.max_bytes_per_hour,
+                last_hour_bytes=plan.budget.spent_bytes(now_s))
 
     def _to_dict(self, train: _Train) -> dict[str, Any]:
         address, port = train.target

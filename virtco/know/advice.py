@@ -28,8 +28,8 @@ from virtco.know import pairs
 from virtco.know import rules
 from virtco.measure import constant
 from virtco.model import coflow as coflow_model
+from virtco.wire import group as wire
 
-BASES = tuple(estimates.Basis)
 #: As the RPCA paper's section V broadcasts.
 SIZE_BYTES = 8e6
 #: A collective in segments takes no smaller ones, and no more of them.
@@ -46,7 +46,7 @@ Adviser = Callable[[mappings.Paths, int], tuple[mappings.Mapping, ...]]
 class _Group:
     group_id: str
     name: str
-    members: list[dict[str, Any]]
+    members: list[wire.AdvisedMember]
     hosts: list[str]
     coflows: list[coflow_model.Coflow]
 
@@ -66,16 +66,15 @@ class Advice:
 
     def tree(self, project_id: str | None, group: str, root: int = 0,
              size_bytes: float = SIZE_BYTES, is_reduce: bool = False,
-             basis: str = estimates.Basis.CONSTANT) -> dict[str, Any]:
+             basis: wire.Basis = 'constant') -> wire.Tree:
         """Trees of one message from or to a member, for each estimate.
 
         :param project_id: whose group it is; None = any.
         :param group: id or name.
         :raises virtco.exception.NotFound: without such a group.
-        :raises virtco.exception.Invalid: for a root or basis that is none,
-            and for a group of which not all VMs have hosts.
+        :raises virtco.exception.Invalid: for a root that is none, and for a
+            group of which not all VMs have hosts.
         """
-        _checked(basis)
         found = self._group(project_id, group)
         all_of = self._estimates(found, basis)
         chosen = all_of[basis]
@@ -91,31 +90,33 @@ class Advice:
         by_basis = trees_by(all_of, root, size_bytes, is_reduce)
         best = by_basis[basis]
         first = best.orders[0]
-        return _head(found, chosen) | {
-            'operation': 'reduce' if is_reduce else 'broadcast',
-            'root': root, 'size_bytes': size_bytes,
-            'shape': str(first.shape), 'order': list(first.order),
-            'rank_hint': list(first.order),
-            'predicted_s': first.predicted_s, 'bound_s': best.bound_s,
-            'best': best.best.name,
-            'orders': [{'shape': str(one.shape), 'order': list(one.order),
-                        'predicted_s': one.predicted_s,
-                        'n_segments': one.n_segments}
-                       for one in best.orders],
-            'trees': [{'tree': tree.name, 'predicted_s': tree.predicted_s,
-                       'n_segments': tree.n_segments,
-                       'edges': [list(edge) for edge in tree.edges]}
-                      for tree in best.trees],
-            'estimates': [_estimate(all_of[name]) | {
-                'best': one.best.name, 'bound_s': one.bound_s,
-                'predicted_s': {tree.name: tree.predicted_s
-                                for tree in one.trees},
-                'as_chosen_s': really_s(one.best)}
-                for name, one in by_basis.items()]}
+        return wire.Tree(
+            group=found.group_id, group_name=found.name,
+            members=found.members, matrix=basis,
+            operation='reduce' if is_reduce else 'broadcast',
+            root=root, size_bytes=size_bytes,
+            shape=str(first.shape), order=list(first.order),
+            rank_hint=list(first.order),
+            predicted_s=first.predicted_s, bound_s=best.bound_s,
+            best=best.best.name,
+            orders=[wire.Order(
+                shape=str(one.shape), order=list(one.order),
+                predicted_s=one.predicted_s, n_segments=one.n_segments)
+                for one in best.orders],
+            trees=[wire.NamedTree(
+                tree=tree.name, predicted_s=tree.predicted_s,
+                n_segments=tree.n_segments, edges=list(tree.edges))
+                for tree in best.trees],
+            estimates=[_estimate(
+                all_of[name], best=one.best.name, bound_s=one.bound_s,
+                predicted_s={tree.name: tree.predicted_s
+                             for tree in one.trees},
+                as_chosen_s=really_s(one.best))
+                for name, one in by_basis.items()])
 
     def mapping(self, project_id: str | None, group: str, matrix: Any = None,
-                basis: str = estimates.Basis.CONSTANT,
-                all_reduce_bytes: float | None = None) -> dict[str, Any]:
+                basis: wire.Basis = 'constant',
+                all_reduce_bytes: float | None = None) -> wire.Mapping:
         """Which rank of a matrix should run on which VM, for each estimate.
 
         :param matrix: of bytes between ranks, in any form of ``virtco:tm``;
@@ -125,7 +126,6 @@ class Advice:
         :raises virtco.exception.Invalid: for a matrix that does not fit, and
             as :meth:`tree`.
         """
-        _checked(basis)
         if matrix is not None and all_reduce_bytes is not None:
             raise exception.Invalid(field='all_reduce_bytes',
                                     value=all_reduce_bytes,
@@ -136,24 +136,26 @@ class Advice:
         chosen = all_of[basis]
         by_basis = mappings_by(all_of, basis, advise)
         best = by_basis[basis][0]
-        return _head(found, chosen) | {
-            'operation': 'exchange' if all_reduce_bytes is None
+        return wire.Mapping(
+            group=found.group_id, group_name=found.name,
+            members=found.members, matrix=basis,
+            operation='exchange' if all_reduce_bytes is None
             else 'all_reduce',
-            'size_bytes': float(exchanges[0].sum())
+            size_bytes=float(exchanges[0].sum())
             if all_reduce_bytes is None else all_reduce_bytes,
-            'order': list(best.order), 'rank_hint': list(best.order),
-            'predicted_s': best.predicted_s, 'bound_s': best.bound_s,
-            'best': best.name,
-            'mappings': [{'mapping': one.name, 'order': list(one.order),
-                          'predicted_s': one.predicted_s,
-                          'gap': codec.finite(one.gap)}
-                         for one in by_basis[basis]],
-            'estimates': [_estimate(all_of[name]) | {
-                'best': its[0].name, 'bound_s': its[0].bound_s,
-                'predicted_s': {one.name: one.predicted_s for one in its},
-                'as_chosen_s': mappings.slowest_s(
-                    exchanges, np.array(its[0].order), chosen.paths)}
-                for name, its in by_basis.items()]}
+            order=list(best.order), rank_hint=list(best.order),
+            predicted_s=best.predicted_s, bound_s=best.bound_s,
+            best=best.name,
+            mappings=[wire.NamedMapping(
+                mapping=one.name, order=list(one.order),
+                predicted_s=one.predicted_s, gap=codec.finite(one.gap))
+                for one in by_basis[basis]],
+            estimates=[_estimate(
+                all_of[name], best=its[0].name, bound_s=its[0].bound_s,
+                predicted_s={one.name: one.predicted_s for one in its},
+                as_chosen_s=mappings.slowest_s(
+                    exchanges, np.array(its[0].order), chosen.paths))
+                for name, its in by_basis.items()])
 
     def _exchanges(self, group: _Group, matrix: Any,
                    all_reduce_bytes: float | None
@@ -191,11 +193,10 @@ class Advice:
                     + ' has not (yet, or no more)')
             addresses = self._state.addresses_of(
                 [str(member.instance_uuid) for member in members])
-            return _Group(stored.id, stored.name, [{
-                'row': member.row_index,
-                'instance_uuid': member.instance_uuid,
-                'display_name': member.display_name, 'addresses': ips,
-                'host': member.host}
+            return _Group(stored.id, stored.name, [wire.AdvisedMember(
+                row=member.row_index, instance_uuid=member.instance_uuid,
+                display_name=member.display_name, addresses=tuple(ips),
+                host=member.host)
                 for member, ips in zip(members, addresses)],
                 [str(member.host) for member in members], coflows)
 
@@ -248,12 +249,6 @@ def _most_segments(size_bytes: float) -> int:
     return 1 << max(0, int(most).bit_length() - 1)
 
 
-def _checked(basis: str) -> None:
-    if basis not in BASES:
-        raise exception.Invalid(field='matrix', value=basis,
-                                limit='one of ' + ', '.join(BASES))
-
-
 def _volumes(coflows: Sequence[coflow_model.Coflow], n: int
              ) -> mappings.Matrix:
     """Bytes between all ranks, all coflows together."""
@@ -268,13 +263,9 @@ def _volumes(coflows: Sequence[coflow_model.Coflow], n: int
     return found
 
 
-def _head(group: _Group, chosen: estimates.Estimate) -> dict[str, Any]:
-    return {'group': group.group_id, 'group_name': group.name,
-            'members': group.members, 'matrix': str(chosen.basis)}
-
-
-def _estimate(one: estimates.Estimate) -> dict[str, Any]:
-    return {'matrix': str(one.basis),
-            'estimator': one.estimator and str(one.estimator),
-            'noise': one.noise, 'trust': one.trust and str(one.trust),
-            'n_measured': one.n_measured, 'n_pairs': one.n_pairs}
+def _estimate(one: estimates.Estimate, **advised: Any) -> wire.Estimate:
+    return wire.Estimate(
+        matrix=one.basis.value,
+        estimator=one.estimator and str(one.estimator), noise=one.noise,
+        trust=one.trust and str(one.trust), n_measured=one.n_measured,
+        n_pairs=one.n_pairs, **advised)

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import hashlib
 import hmac
-from typing import Any
+from typing import Literal
 
-from virtco import exception
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import session as db_session
 from virtco.know import live_state
 from virtco.topology import tree
+from virtco.wire import group as wire
 
-LEVELS = ('rack', 'host')
 _ID_DIGITS = 16
 
 
@@ -29,19 +28,16 @@ class Clusters:
         self._state = state
         self._plane = plane
 
-    def show(self, project_id: str | None, group: str, level: str
-             ) -> dict[str, Any]:
+    def show(self, project_id: str | None, group: str,
+             level: Literal['rack', 'host']
+             ) -> wire.Clusters:
         """The members of a living group with an opaque cluster each.
 
         :param project_id: whose group it is; None = any.
         :param group: id or name.
-        :param level: of ``LEVELS``; hosts in no rack stand for themselves.
+        :param level: that is shared; hosts in no rack stand for themselves.
         :raises virtco.exception.NotFound: without such a group.
-        :raises virtco.exception.Invalid: for another level.
         """
-        if level not in LEVELS:
-            raise exception.Invalid(field='level', value=level,
-                                    limit='one of ' + ', '.join(LEVELS))
         with self._database.reader() as session:
             found = db_groups.only_living(session, project_id, group)
             members = db_groups.members(session, found.id)
@@ -49,19 +45,21 @@ class Clusters:
             # Ids can be compared within one group only, and nobody can try
             # names of hosts against them. All processes have the same.
             key = f'{db_groups.secret(session)} {group_id}'.encode()
-        return {'group_id': group_id, 'group_name': name, 'level': level,
-                'members': self._members(key, members, level)}
+        return wire.Clusters(
+            group_id=group_id, group_name=name, level=level,
+            members=self._members(key, members, level))
 
     def _members(self, key: bytes, members: Sequence[models.Member],
-                 level: str) -> list[dict[str, Any]]:
+                 level: str) -> list[wire.Clustered]:
         racks = self._racks() if level == 'rack' else {}
         addresses = self._state.addresses_of(
             [member.instance_uuid or '' for member in members])
         return [
-            {'row': member.row_index, 'instance_uuid': member.instance_uuid,
-             'display_name': member.display_name, 'addresses': list(ips),
-             'cluster': None if member.host is None else _id(
-                 key, racks.get(member.host, f'host {member.host}'))}
+            wire.Clustered(
+                row=member.row_index, instance_uuid=member.instance_uuid,
+                display_name=member.display_name, addresses=tuple(ips),
+                cluster=None if member.host is None else _id(
+                    key, racks.get(member.host, f'host {member.host}')))
             for member, ips in zip(members, addresses, strict=True)]
 
     def _racks(self) -> dict[str, str]:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import time
 from typing import Any
+from typing import Literal
 import uuid
 
+import msgspec
 from oslo_config import cfg
 from sqlalchemy import orm
 
@@ -25,6 +27,7 @@ from virtco.know import live_state
 from virtco.know import summary
 from virtco.model import live
 from virtco.model import states
+from virtco.wire import coflow as wire
 
 EVENTS_SHOWN = 20
 NO_SCHEDULE = live.Schedule(0.0, ())
@@ -43,22 +46,22 @@ class Coflows:
         self._clock = clock
 
     def find(self, schedule: live.Schedule, project_id: str | None = None,
-             state: str | None = None) -> list[dict[str, Any]]:
+             state: str | None = None) -> list[wire.Coflow]:
         """:param schedule: the newest."""
         # Before the database is read: what ends meanwhile is in one of both.
         statuses = self._state.statuses()
         with self._database.reader() as session:
             shown = self._show(session, schedule, records.list_coflows(
                 session, project_id=project_id), statuses)
-        return [c for c in shown if state is None or c['state'] == state]
+        return [c for c in shown if state is None or c.state == state]
 
-    def events(self, project_id: str | None = None) -> list[dict[str, Any]]:
+    def events(self, project_id: str | None = None) -> list[wire.Event]:
         with self._database.reader() as session:
             return [_event(event) for event in records.list_events(
                 session, project_id=project_id)]
 
     def show(self, coflow_id: str, schedule: live.Schedule
-             ) -> dict[str, Any]:
+             ) -> wire.Coflow:
         status = self._state.status(coflow_id)
         with self._database.reader() as session:
             coflow = session.get(models.Coflow, coflow_id)
@@ -66,19 +69,20 @@ class Coflows:
                 raise exception.NotFound(what='Coflow', id=coflow_id)
             (shown,) = self._show(session, schedule, [coflow],
                                   {coflow_id: status} if status else {})
-            group_name = shown['group_name']
-            shown['members'] = [_member(m) for m in db_groups.members(
-                session, coflow.group_id)] if coflow.group_id else []
-            shown['events'] = [_event(e) for e in records.list_events(
-                session, project_id=coflow.project_id,
-                group_name=group_name, limit=EVENTS_SHOWN)
-            ] if group_name else []
-            return shown
+            group_name = shown.group_name
+            return msgspec.structs.replace(
+                shown,
+                members=[_member(m) for m in db_groups.members(
+                    session, coflow.group_id)] if coflow.group_id else [],
+                events=[_event(e) for e in records.list_events(
+                    session, project_id=coflow.project_id,
+                    group_name=group_name, limit=EVENTS_SHOWN)]
+                if group_name else [])
 
     def _show(self, session: orm.Session, schedule: live.Schedule,
               coflows: Sequence[models.Coflow],
               statuses: Mapping[str, summary.Status]
-              ) -> list[dict[str, Any]]:
+              ) -> list[wire.Coflow]:
         group_ids = {c.group_id for c in coflows if c.group_id}
         groups = db_groups.by_id(session, group_ids)
         hosts = db_groups.hosts_by_group(session, group_ids)
@@ -88,18 +92,18 @@ class Coflows:
         debts = self._state.debts()
         return [self._show_one(
             coflow, group, statuses.get(coflow.id), ranked.get(coflow.id),
-            coflow.project_id in debts) | {
-                'hosts': hosts.get(coflow.group_id or '', []),
-                'n_elsewhere': elsewhere.get(coflow.group_id or '', 0),
-                'warnings': warnings.get(
-                    (coflow.project_id, group.name), 0) if group else 0}
-                for coflow in coflows
-                for group in [groups.get(coflow.group_id or '')]]
+            in_debt=coflow.project_id in debts,
+            hosts=hosts.get(coflow.group_id or '', []),
+            n_elsewhere=elsewhere.get(coflow.group_id or '', 0),
+            warnings=warnings.get((coflow.project_id, group.name), 0)
+            if group else 0)
+            for coflow in coflows
+            for group in [groups.get(coflow.group_id or '')]]
 
     def _show_one(self, coflow: models.Coflow, group: models.Group | None,
                   status: summary.Status | None,
-                  ranked: live.CoflowSchedule | None, in_debt: bool
-                  ) -> dict[str, Any]:
+                  ranked: live.CoflowSchedule | None, **of_group: Any
+                  ) -> wire.Coflow:
         sent_bytes = (status.sent_bytes if status is not None
                       else coflow.sent_bytes)
         # The counters know of an end and of the next beginning first, the
@@ -118,49 +122,46 @@ class Coflows:
                     if status is not None and coflow.is_live else
                     {name: getattr(coflow, name)
                      for name in summary.measured(None)})
-        return {
-            'id': coflow.id, 'name': coflow.name,
-            'group': coflow.group_id,
-            'group_name': group.name if group is not None else None,
-            'project_id': coflow.project_id, 'state': state,
-            'n_vms': coflow.n_vms, 'n_flows': coflow.n_flows,
-            'size_bytes': coflow.size_bytes, 'sent_bytes': sent_bytes,
-            'remaining_bytes': 0.0 if over else max(
+        return wire.Coflow(
+            id=coflow.id, name=coflow.name, group=coflow.group_id,
+            group_name=group.name if group is not None else None,
+            project_id=coflow.project_id, state=state,
+            n_vms=coflow.n_vms, n_flows=coflow.n_flows,
+            size_bytes=coflow.size_bytes, sent_bytes=sent_bytes,
+            remaining_bytes=0.0 if over else max(
                 0.0, coflow.size_bytes - sent_bytes),
-            'dst_port': coflow.dst_port, 'iteration': iteration,
-            'iterations': coflow.iterations, 'period_s': coflow.period_s,
-            'compute_s': coflow.compute_s, 'order': coflow.served_by,
-            'rank_hint': coflow.rank_hint,
-            'measured_period_s': status.measured_period_s
+            dst_port=coflow.dst_port, iteration=iteration,
+            iterations=coflow.iterations, period_s=coflow.period_s,
+            compute_s=coflow.compute_s, order=coflow.served_by,
+            rank_hint=coflow.rank_hint,
+            measured_period_s=status.measured_period_s
             if status is not None else None,
-            'counted_compute_s': status.counted_compute_s
+            counted_compute_s=status.counted_compute_s
             if status is not None else None,
-            'priority_class': coflow.priority_class,
-            'weight': coflow.weight, 'in_debt': in_debt,
-            'rank': ranked.rank if ranked is not None else None,
-            'rate_bps': sum(r.rate_bps for r in ranked.flow_rates)
+            priority_class=coflow.priority_class, weight=coflow.weight,
+            rank=ranked.rank if ranked is not None else None,
+            rate_bps=sum(r.rate_bps for r in ranked.flow_rates)
             if ranked is not None else 0.0,
-            'cct_s': coflow.cct_s,
-            'measured_cct_s': measured['measured_cct_s'] if over else None,
-            'measured_cct_error_s': measured['measured_cct_error_s']
+            cct_s=coflow.cct_s,
+            measured_cct_s=measured['measured_cct_s'] if over else None,
+            measured_cct_error_s=measured['measured_cct_error_s']
             if over else None,
-            'first_byte': measured['first_byte_at'],
-            'last_byte': measured['last_byte_at'],
-            'lower_bound_s': group.lower_bound_s if group else None,
-            'gap': group.gap if group else None,
-            'planned_bottleneck': _bottleneck(
+            first_byte=measured['first_byte_at'],
+            last_byte=measured['last_byte_at'],
+            lower_bound_s=group.lower_bound_s if group else None,
+            gap=group.gap if group else None,
+            planned_bottleneck=_bottleneck(
                 group.bottleneck if group else None),
-            'arrival': arrival or coflow.arrival,
-            'deadline': coflow.deadline_at,
-            'promise': _promise(coflow, ended_s, self._clock()),
-            'ended': ended_s, 'expires': coflow.expires_at,
-            'predicted_end': codec.finite(ranked.predicted_end_s)
+            arrival=arrival or coflow.arrival, deadline=coflow.deadline_at,
+            promise=_promise(coflow, ended_s, self._clock()),
+            ended=ended_s, expires=coflow.expires_at,
+            predicted_end=codec.finite(ranked.predicted_end_s)
             if ranked is not None else None,
-            'why': '; '.join(text for text in (
-                group.why if group else '', coflow.why) if text)}
+            why='; '.join(text for text in (
+                group.why if group else '', coflow.why) if text), **of_group)
 
     def register(self, project_id: str, name: str,
-                 matrix: Any) -> dict[str, Any]:
+                 matrix: Any) -> wire.Coflow:
         """Keep a matrix; its id is the hint ``virtco:tm_ref``.
 
         :param matrix: as in ``virtco:tm``, as JSON text or decoded.
@@ -259,33 +260,34 @@ class Coflows:
             return coflow.project_id
 
 
-def _member(row: models.Member) -> dict[str, Any]:
-    return {'row': row.row_index, 'instance_uuid': row.instance_uuid,
-            'display_name': row.display_name, 'state': row.state,
-            'host': row.host, 'planned_host': row.planned_host,
-            'expires_at': row.expires_at}
+def _member(row: models.Member) -> wire.Member:
+    return wire.Member(
+        row=row.row_index, instance_uuid=row.instance_uuid,
+        display_name=row.display_name, state=row.state, host=row.host,
+        planned_host=row.planned_host, expires_at=row.expires_at)
 
 
-def _bottleneck(text: str | None) -> dict[str, str] | None:
+def _bottleneck(text: str | None) -> wire.PlannedPort | None:
     """The port that decides the plan, of what the planner calls it."""
     port, _, direction = (text or '').rpartition(' ')
     if port:
         level = 'rack' if direction in ('up', 'down') else 'host'
-        return {'level': level, 'port': port, 'direction': direction}
+        return wire.PlannedPort(level=level, port=port, direction=direction)
     if '->' in (text or ''):
-        return {'level': 'pair', 'port': direction, 'direction': 'egress'}
+        return wire.PlannedPort(level='pair', port=direction,
+                                direction='egress')
     return None
 
 
-def _event(row: models.Event) -> dict[str, Any]:
-    return {'at': row.created_at, 'kind': row.kind,
-            'project_id': row.project_id, 'group_name': row.group_name,
-            'group': row.group_id, 'instance_uuid': row.instance_uuid,
-            'detail': row.detail}
+def _event(row: models.Event) -> wire.Event:
+    return wire.Event(
+        at=row.created_at, kind=row.kind, project_id=row.project_id,
+        group_name=row.group_name, group=row.group_id,
+        instance_uuid=row.instance_uuid, detail=row.detail)
 
 
 def _promise(coflow: models.Coflow, ended_s: float | None, now_s: float
-             ) -> str | None:
+             ) -> Literal['yes', 'no', 'kept', 'missed'] | None:
     """What became of a deadline: ``yes`` and ``no`` as told at the launch,
     then ``kept`` or ``missed``; None without one.
     """

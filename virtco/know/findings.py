@@ -5,12 +5,9 @@
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
-import dataclasses
-import json
 import logging
 import threading
 import time
-from typing import Any
 
 import msgspec
 from sqlalchemy import orm
@@ -21,39 +18,20 @@ from virtco.db import orders
 from virtco.db import session as db_session
 from virtco.know import live_state
 from virtco.measure import preflight
+from virtco.wire import check as wire
 
 LOG = logging.getLogger(__name__)
 
 UPLINKS = (preflight.Kind.UPLINK, preflight.Kind.DOWNLINK)
+_DECODER = msgspec.json.Decoder(wire.Finding)
 
 
-def to_dict(found: preflight.Finding) -> dict[str, Any]:
-    return {'kind': str(found.kind), 'subject': found.subject,
-            'rate_bps': found.rate_bps, 'expected_bps': found.expected_bps,
-            'evidence': [{'src': one.pair[0], 'dst': one.pair[1],
-                          'rate_bps': one.rate_bps}
-                         for one in found.evidence]}
-
-
-class _Row(msgspec.Struct):
-    """What is read of a finding's document."""
-
-    kind: preflight.Kind
-    subject: str
-    rate_bps: float
-    expected_bps: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Held:
-    """A finding that holds now."""
-
-    row: _Row
-    found_s: float
-    document: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.document | {'found': self.found_s}
+def shown(found: preflight.Finding) -> wire.Finding:
+    return wire.Finding(
+        kind=found.kind.value, subject=found.subject,
+        rate_bps=found.rate_bps, expected_bps=found.expected_bps,
+        evidence=[wire.Reading(*one.pair, one.rate_bps)
+                  for one in found.evidence])
 
 
 class Findings:
@@ -75,9 +53,10 @@ class Findings:
         self._clock = clock
         self._lock = threading.Lock()
         self._signature: orders.Signature | None = None
-        self._held: tuple[Held, ...] = ()
+        self._held: tuple[wire.Finding, ...] = ()
 
-    def all(self) -> tuple[Held, ...]:
+    def all(self) -> tuple[wire.Finding, ...]:
+        """Those that hold now, with the time when they were found."""
         return self._held
 
     def refresh(self) -> bool:
@@ -91,10 +70,9 @@ class Findings:
                 if seen == self._signature:
                     return False
                 rows = orders.findings(session)
-            documents = [json.loads(row.document) for row in rows]
-            self._held = tuple(
-                Held(msgspec.convert(document, _Row), row.found_at, document)
-                for row, document in zip(rows, documents, strict=True))
+            self._held = tuple(msgspec.structs.replace(
+                _DECODER.decode(row.document), found=row.found_at)
+                for row in rows)
             is_first, self._signature = self._signature is None, seen
             self._live.set_poor_uplinks(self._uplinks())
         self.show()
@@ -108,17 +86,17 @@ class Findings:
             return
         self._counts.poor.clear()
         for one in self._held:
-            self._counts.poor.labels(str(one.row.kind), one.row.subject).set(
-                one.row.rate_bps / one.row.expected_bps)
+            self._counts.poor.labels(one.kind, one.subject).set(
+                one.rate_bps / one.expected_bps)
 
     def _uplinks(self) -> dict[str, tuple[float, float]]:
         """What poor uplinks carry, out of and into their subtrees."""
         found: dict[str, list[float]] = {}
         for one in self._held:
-            if one.row.kind in UPLINKS:
-                rates_bps = found.setdefault(one.row.subject,
+            if one.kind in UPLINKS:
+                rates_bps = found.setdefault(one.subject,
                                              [float('inf')] * 2)
-                rates_bps[UPLINKS.index(one.row.kind)] = one.row.rate_bps
+                rates_bps[UPLINKS.index(one.kind)] = one.rate_bps
         return {subject: (out_bps, in_bps)
                 for subject, (out_bps, in_bps) in found.items()}
 
@@ -134,7 +112,7 @@ class Findings:
             LOG.warning('Check: %s', one)
         still = {(one.subject, one.kind) for one in found}
         for held in self._held:
-            subject, kind = held.row.subject, held.row.kind
+            subject, kind = held.subject, held.kind
             if subject in subjects and (subject, kind) not in still:
                 LOG.info('Check: %s of %s is well again.', kind, subject)
         # The newest of them is another one than before, whatever the clock.
@@ -145,7 +123,7 @@ class Findings:
             orders.replace_findings(session, subjects, [
                 models.Finding(subject=one.subject, kind=str(one.kind),
                                found_at=now_s,
-                               document=json.dumps(to_dict(one)))
+                               document=msgspec.json.encode(shown(one)).decode())
                 for one in found])
 
         self._database.retried(save)

@@ -4,7 +4,6 @@
 
 from collections.abc import Callable
 import time
-from typing import Any
 
 from sqlalchemy import orm
 
@@ -13,6 +12,8 @@ from virtco.db import models
 from virtco.db import operators
 from virtco.db import session as db_session
 from virtco.know import live_state
+from virtco.wire import host as host_wire
+from virtco.wire import setting as wire
 
 
 class Drains:
@@ -34,14 +35,16 @@ class Drains:
             self._drains = operators.drains(session)
         self._live.drained = frozenset(self._drains)
 
-    def show(self, host: str) -> dict[str, Any]:
+    def show(self, host: str) -> host_wire.Drained:
         """``draining`` while VMs of groups are there or planned to be."""
         found = self._drains.get(host)
         if found is None:
-            return dict.fromkeys(('drain', 'drain_reason', 'drain_since'))
-        return {'drain': 'draining' if self._live.count_members(host)
-                else 'drained', 'drain_reason': found.reason,
-                'drain_since': found.drained_at}
+            return host_wire.Drained(host=host, drain=None, drain_reason=None,
+                                     drain_since=None)
+        return host_wire.Drained(
+            host=host, drain='draining' if self._live.count_members(host)
+            else 'drained', drain_reason=found.reason,
+            drain_since=found.drained_at)
 
     def drain(self, host: str, reason: str, who: str) -> None:
         """No new group is planned for the host.
@@ -96,10 +99,10 @@ class History:
             session, who, what, before, after, self._clock()))
 
     def list(self, limit: int = operators.MOST_CHANGES
-             ) -> list[dict[str, Any]]:
+             ) -> list[wire.Changed]:
         """The newest first."""
         with self._database.reader() as session:
-            return [{'at': change.changed_at, 'who': change.who,
-                     'what': change.what, 'before': change.before,
-                     'after': change.after}
+            return [wire.Changed(
+                at=change.changed_at, who=change.who, what=change.what,
+                before=change.before, after=change.after)
                     for change in operators.changes(session, limit)]

@@ -3,7 +3,6 @@
 """Bytes per VM pair, group and hour: counted, kept and read."""
 
 from collections.abc import Callable
-from typing import Any
 
 from oslo_config import cfg
 from sqlalchemy import orm
@@ -16,6 +15,7 @@ from virtco.know import live_state
 from virtco.profiles import learning
 from virtco.profiles import pairs
 from virtco.profiles import prediction
+from virtco.wire import profile as wire
 
 #: Between two writes; what was counted since the last one is lost when the
 #: leader ends without warning.
@@ -70,17 +70,17 @@ class Profiles:
             raise
         self._n_writes += 1
 
-    def groups(self, project_id: str | None) -> list[dict[str, Any]]:
+    def groups(self, project_id: str | None) -> list[wire.Counted]:
         """Every group with a profile; of one project, or all."""
         with self._database.reader() as session:
-            return [{'group_id': group_id, 'project_id': project,
-                     'group_name': name, 'app': app or None, 'n_vms': n_vms,
-                     'first_hour': _start_s(first),
-                     'last_hour': _start_s(last), 'n_hours': count}
+            return [wire.Counted(
+                group_id=group_id, project_id=project, group_name=name,
+                app=app or None, n_vms=n_vms, first_hour=_start_s(first),
+                last_hour=_start_s(last), n_hours=count)
                     for group_id, project, name, app, n_vms, first, last,
                     count in db_profiles.list_groups(session, project_id)]
 
-    def show(self, project_id: str | None, group: str) -> dict[str, Any]:
+    def show(self, project_id: str | None, group: str) -> wire.Profile:
         """What a group's pairs sent, and will send in the next hour.
 
         :param group: id or name; of several of a name the latest.
@@ -106,36 +106,35 @@ class Profiles:
         launch = learning.Launch(last.n_vms, pairs.merged(
             *(pairs.decode(row.pairs) for row in rows)))
         learned = learning.learn([launch], last.n_vms)
-        return {
-            'group_id': last.group_id, 'project_id': last.project_id,
-            'group_name': last.group_name, 'app': last.app or None,
-            'n_vms': last.n_vms, 'n_hours': len(rows),
-            'size_bytes': launch.size_bytes,
-            'tm': learned.tm if learned is not None else None,
-            'pattern': learned.how if learned is not None else None,
-            'next_hour': _predicted({
+        return wire.Profile(
+            group_id=last.group_id, project_id=last.project_id,
+            group_name=last.group_name, app=last.app or None,
+            n_vms=last.n_vms, n_hours=len(rows),
+            size_bytes=launch.size_bytes,
+            tm=learned.tm if learned is not None else None,
+            pattern=learned.how if learned is not None else None,
+            next_hour=_predicted({
                 hour: sum(found.get(hour, 0.0)
                           for found in by_pair.values())
                 for hour in range(first, until)}, first, until),
-            'pairs': [{
-                'src': src, 'dst': dst,
-                'size_bytes': sum(found.values()),
-                'is_seen': bool(found),
-                'hours': [{'hour': _start_s(hour), 'size_bytes': size}
-                          for hour, size in sorted(found.items())],
-                'next_hour': _predicted(found, first, until)
-                if (src, dst) in told else None}
-                for (src, dst), found in sorted(by_pair.items())]}
+            pairs=[wire.ProfiledPair(
+                src=src, dst=dst, size_bytes=sum(found.values()),
+                is_seen=bool(found),
+                hours=[wire.Hour(_start_s(hour), size)
+                       for hour, size in sorted(found.items())],
+                next_hour=_predicted(found, first, until)
+                if (src, dst) in told else None)
+                for (src, dst), found in sorted(by_pair.items())])
 
-    def apps(self, project_id: str | None) -> list[dict[str, Any]]:
+    def apps(self, project_id: str | None) -> list[wire.Launched]:
         with self._database.reader() as session:
-            return [{'project_id': project, 'app': app,
-                     'n_launches': count, 'last_hour': _start_s(last)}
+            return [wire.Launched(project_id=project, app=app,
+                                  n_launches=count, last_hour=_start_s(last))
                     for project, app, count, last
                     in db_profiles.list_apps(session, project_id)]
 
     def app(self, project_id: str, app: str, n_vms: int | None
-            ) -> dict[str, Any]:
+            ) -> wire.App:
         """What the next launch of an application would get.
 
         :param n_vms: None = as many as the last one had.
@@ -147,15 +146,14 @@ class Profiles:
             raise exception.NotFound(what='Application', id=app)
         wanted = n_vms or launches[0].n_vms
         found = learning.learn(launches, wanted)
-        return {
-            'project_id': project_id, 'app': app, 'n_vms': wanted,
-            'launches': [{'n_vms': launch.n_vms,
-                          'size_bytes': launch.size_bytes}
-                         for launch in launches],
-            'tm': found.tm if found is not None else None,
-            'size_bytes': found.size_bytes if found is not None else None,
-            'how': found.how if found is not None else
-            'no pattern is recognised that could be scaled'}
+        return wire.App(
+            project_id=project_id, app=app, n_vms=wanted,
+            launches=[wire.Launch(launch.n_vms, launch.size_bytes)
+                      for launch in launches],
+            tm=found.tm if found is not None else None,
+            size_bytes=found.size_bytes if found is not None else None,
+            how=found.how if found is not None else
+            'no pattern is recognised that could be scaled')
 
     def forget_app(self, project_id: str, app: str) -> None:
         """:raises virtco.exception.NotFound:"""
@@ -171,8 +169,8 @@ def _start_s(hour: int) -> float:
 
 
 def _predicted(hours: dict[int, float], first: int, until: int
-               ) -> dict[str, Any]:
+               ) -> wire.Predicted:
     found = prediction.predict(prediction.series(hours, first, until))
-    return {'size_bytes': found.size_bytes, 'method': found.method,
-            'error_fraction': found.error_fraction,
-            'last_hour_weight': found.weight}
+    return wire.Predicted(
+        size_bytes=found.size_bytes, method=found.method,
+        error_fraction=found.error_fraction, last_hour_weight=found.weight)

@@ -12,6 +12,7 @@ from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.know import live_state
+from virtco.wire import project as wire
 
 
 class Projects:
@@ -28,18 +29,18 @@ class Projects:
         self._changed = changed
         self._forgiven = forgiven
 
-    def find(self) -> list[dict[str, Any]]:
+    def find(self) -> list[wire.Project]:
         """Projects for which something was set, or that owe."""
         with self._database.reader() as session:
             return [self._shown(found)
                     for found in records.list_projects(session)]
 
-    def show(self, project_id: str) -> dict[str, Any]:
+    def show(self, project_id: str) -> wire.Project:
         with self._database.reader() as session:
             return self._shown(records.project(session, project_id))
 
     def change(self, project_id: str,
-               values: Mapping[str, Any]) -> dict[str, Any]:
+               values: Mapping[str, Any]) -> wire.Project:
         """Set class or weight, of the coflows in flight too, or forgive.
 
         A coflow for which the operator says something else later keeps that:
@@ -49,7 +50,7 @@ class Projects:
             self._state.forgive(project_id)
             self._forgiven(project_id)
 
-        def save(session: orm.Session) -> dict[str, Any]:
+        def save(session: orm.Session) -> wire.Project:
             found = records.project(session, project_id)
             for name, value in values.items():
                 setattr(found, name, value)
@@ -64,9 +65,8 @@ class Projects:
         self._changed()
         return found
 
-    def _shown(self, project: models.Project) -> dict[str, Any]:
-        return {'project_id': project.project_id,
-                'priority_class': project.priority_class,
-                'weight': project.weight,
-                'debt_bytes': self._state.debts().get(
-                    project.project_id, 0.0)}
+    def _shown(self, project: models.Project) -> wire.Project:
+        return wire.Project(
+            project_id=project.project_id,
+            priority_class=project.priority_class, weight=project.weight,
+            debt_bytes=self._state.debts().get(project.project_id, 0.0))

@@ -10,6 +10,7 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 from virtco.measure import hostrates
+from virtco.wire import rate as wire
 from virtco.wire import reports
 
 if TYPE_CHECKING:
@@ -77,15 +78,15 @@ class Rates:
             return {pair: now_s - rate.measured_s
                     for pair, rate in self._pairs.items()}
 
-    def pairs(self, now_s: float) -> list[dict[str, Any]]:
+    def pairs(self, now_s: float) -> list[wire.MeasuredPair]:
         """Rows of ``GET /v1/rates``."""
         with self._lock:
-            return [{'src': src, 'dst': dst, 'rate_bps': rate.rate_bps,
-                     'age_s': now_s - rate.measured_s,
-                     'confidence': hostrates.confidence(
-                         now_s - rate.measured_s)
-                     * (0.5 if rate.lower_bound else 1.0),
-                     **self._details[src, dst]}
+            return [wire.MeasuredPair(
+                src=src, dst=dst, rate_bps=rate.rate_bps,
+                age_s=now_s - rate.measured_s,
+                confidence=hostrates.confidence(now_s - rate.measured_s)
+                * (0.5 if rate.lower_bound else 1.0),
+                **self._details[src, dst])
                     for (src, dst), rate in sorted(self._pairs.items())]
 
     def estimate(self, now_s: float) -> Estimate:

@@ -2,6 +2,6 @@
 
 """Values that cross a process: frozen types, and what decoding checks. Pure.
 
-Nova's plug-ins and the edge module import this package; msgspec is all that
-it needs.
+The edge module imports this package; msgspec is all that it needs. Nova's
+plug-ins do not, as Nova's process has no msgspec: they build plain values.
 """

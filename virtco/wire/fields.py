@@ -3,8 +3,11 @@
 """Types of single fields, which several documents share."""
 
 from typing import Annotated
+from typing import Any
 
 import msgspec
+
+from virtco.wire import operation
 
 HOST_PATTERN = r'^[A-Za-z0-9._:@-]+\Z'
 
@@ -26,3 +29,34 @@ Bytes = Annotated[float, msgspec.Meta(ge=0, le=1e21)]
 LinkRate = Annotated[float, msgspec.Meta(ge=8, le=1e15)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2 ** 31 - 1)]
 Generation = Annotated[int, msgspec.Meta(ge=0, le=2 ** 62)]
+
+#: A matrix in any form of the hint; virtco.hint_matrix reads it.
+Matrix = str | list[Any] | dict[str, Any]
+Budget = Annotated[float, msgspec.Meta(ge=0.001, le=60)]
+Project = Annotated[str, msgspec.Meta(
+    min_length=1, max_length=255, pattern=HOST_PATTERN)]
+PriorityClass = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
+Weight = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
+
+
+# Of thousands of offers none is ever part of a cycle.
+class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
+                gc=False):
+    """What a VM takes, or what is left on a host.
+
+    :ivar vcpus: virtual processors, as a number.
+    :ivar memory_mb: memory in MiB.
+    :ivar disk_gb: disk in GiB.
+    """
+
+    vcpus: Amount
+    memory_mb: Amount
+    disk_gb: Amount
+
+
+class ProjectQuery(operation.Query, frozen=True, kw_only=True):
+    """:ivar project_id: whose objects are meant; the caller's own, or for an
+        operator those of all projects, where it is not given.
+    """
+
+    project_id: str | None = None

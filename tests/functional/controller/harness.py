@@ -16,6 +16,7 @@ import uuid
 
 import requests
 
+from tests import answers
 from tests import forks
 from tests import patience
 
@@ -129,6 +130,7 @@ class ControllerProcess:
         response = requests.request(method, self.url + path, json=body,
                                     timeout=DEADLINE_S, **kwargs)
         assert status in (None, response.status_code), response.text
+        answers.check(method, path, response.status_code, response.content)
         return response.json() if response.content else None
 
     def log_text(self):

@@ -135,9 +135,9 @@ def test_an_all_reduce_has_no_matrix(tenant, controller):
 @pytest.mark.parametrize(('path', 'params', 'words'), [
     ('a/tree', {'root': 4}, 'a rank between 0 and 3'),
     ('a/tree', {'root': -1}, 'root'),
-    ('a/tree', {'matrix': 'mean'}, 'one of constant, rpca, median, raw'),
+    ('a/tree', {'matrix': 'mean'}, 'one of constant, median, raw, rpca'),
     ('a/tree', {'operation': 'scatter'}, 'one of broadcast, reduce'),
-    ('a/tree', {'size_bytes': 'nan'}, 'a number of bytes'),
+    ('a/tree', {'size_bytes': 'nan'}, 'at least 1'),
     ('a/tree', {'size_bytes': 0}, 'size_bytes')])
 def test_what_is_wrong_is_named(tenant, path, params, words):
     answer = tenant.call('GET', f'/v1/groups/{path}', None, 400, params={

@@ -133,7 +133,7 @@ def test_wrong_groups_and_levels_are_refused(launched):
     tenant, _hosts = launched
     with pytest.raises(exception.NotFound):
         _clusters(tenant, group='none')
-    with pytest.raises(exception.Invalid, match='one of rack, host'):
+    with pytest.raises(exception.Invalid, match='one of host, rack'):
         _clusters(tenant, 'pod')
     with pytest.raises(exception.NotFound):
         v1.Client(tenant.controller.url).clusters('a', None, 'another')

@@ -6,11 +6,11 @@ import falcon
 from falcon import testing
 from oslo_policy import opts as policy_opts
 
+from tests import answers
 from tests.unit import made
 from tests.unit import stored
 from virtco import app
 from virtco.api import errors
-from virtco.api import media
 from virtco.api import routes
 from virtco.db import models
 
@@ -62,8 +62,6 @@ class Service:
         self.rooms.ask.load_planner(is_used=False)
         # Keystone's middleware has named the caller in the headers.
         wsgi = falcon.App()
-        for options in (wsgi.req_options, wsgi.resp_options):
-            options.media_handlers[falcon.MEDIA_JSON] = media.json_handler()
         errors.add_handlers(wsgi)
         routes.add(wsgi, self.conf, self.rooms)
         self.wsgi = testing.TestClient(wsgi)
@@ -73,11 +71,13 @@ class Service:
 
     def send(self, method, path, body=None, role='admin', project='p',
              user='u', headers=None):
-        return self.wsgi.simulate_request(
+        found = self.wsgi.simulate_request(
             method, path, json=body, headers={
                 'X-Roles': role, 'X-Project-Id': project, 'X-User-Id': user,
                 'X-User-Name': user, 'X-Identity-Status': 'Confirmed'
             } | (headers or {}))
+        answers.check(method, path, found.status_code, found.content)
+        return found
 
     def get(self, path, **kwargs):
         """Return the document, of a request that is answered."""

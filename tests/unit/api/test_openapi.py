@@ -3,13 +3,19 @@
 """The API's description and its versions."""
 
 import pathlib
+import re
+import typing
 
 import falcon
 from falcon import testing
+import msgspec
 import pytest
 
 from virtco.api import openapi
+from virtco.api import routes
 from virtco.api import versions
+from virtco.know import settings
+from virtco.wire import setting
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -20,13 +26,56 @@ def test_the_description_is_current():
         openapi.render())
 
 
-def test_bodies_belong_to_paths():
-    paths = openapi.document()['paths']
-    for method, path in openapi.BODIES:
-        assert 'requestBody' in paths[path][method]
-    assert {(method, path) for path, found in paths.items()
-            for method in found if method in ('post', 'put', 'patch')} == (
-        openapi.BODIES.keys())
+OPERATIONS = [(path, method, one)
+              for path, found in openapi.document()['paths'].items()
+              for method, one in found.items()]
+
+
+@pytest.mark.parametrize(('path', 'method', 'one'), OPERATIONS, ids=[
+    one['operationId'] for *_, one in OPERATIONS])
+def test_an_operation_is_described(path, method, one):
+    """Its bodies have schemas, and each request that has one an example."""
+    success, = one['responses'].keys() - {'default'}
+    assert ('content' in one['responses'][success]) == (success != '204')
+    assert ('requestBody' in one) == (method in ('post', 'put', 'patch'))
+    if 'requestBody' in one and one['operationId'] not in (
+            'report', 'measured'):
+        assert one['requestBody']['content']['application/json']['example']
+    assert one['summary'].endswith('.')
+    assert {found['name'] for found in one.get('parameters', ())
+            if found['in'] == 'path'} == set(re.findall(r'{(\w+)}', path))
+
+
+def test_fields_are_described():
+    """Of types that are the REST API's alone."""
+    edges = re.compile('Report|Counter|Unmanaged|EdgePolicy|CoflowClass|'
+                       'Destination|FlowEntry|Link|Port|Responder|Pair|'
+                       'Measurement')
+    missing = [f'{kind}.{name}' for kind, schema in openapi.document()[
+        'components']['schemas'].items() if not edges.search(kind)
+        for name, found in schema['properties'].items()
+        if 'description' not in found]
+    assert missing == []
+
+
+def test_operations_and_types_have_names_of_their_own():
+    names = [one['operationId'] for *_, one in OPERATIONS]
+    assert len(set(names)) == len(names)
+    assert all('.' not in name for name
+               in openapi.document()['components']['schemas'])
+
+
+def test_examples_are_of_their_types():
+    for one in routes.OPERATIONS:
+        if one.example is not None:
+            assert msgspec.json.decode(msgspec.json.encode(one.example),
+                                       type=one.body) == one.example
+
+
+def test_settings_are_those_of_the_configuration():
+    assert {name: list(typing.get_args(kind)) for name, kind in
+            typing.get_type_hints(setting.Settings).items()} == (
+        settings.CHOICES)
 
 
 @pytest.fixture

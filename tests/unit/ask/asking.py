@@ -14,11 +14,11 @@ from virtco.ask import deadline as deadlines
 from virtco.ask import decisions
 from virtco.ask import membership
 from virtco.ask import placements
-from virtco.ask import request as requests
 from virtco.db import bookings
 from virtco.db import session as db_session
 from virtco.know import live_state
 from virtco.know import settings
+from virtco.wire import placement as wire
 
 #: Rows and columns differ, and so do all sizes.
 MATRIX = [[0, 100e9, 20e9], [0, 0, 3e9], [0, 0, 0]]
@@ -44,7 +44,7 @@ def request(number=0, matrix=MATRIX, hosts=('h0', 'h1', 'h2'), hints=None,
         | (hints or {}),
         'hosts': [{'host': host, 'free': amounts(free)}
                   for host, free in offers.items()]} | values,
-        requests.Placement)
+        wire.Placement)
 
 
 _defaults = functools.cache(stored.conf)

@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 
+from tests.unit import plain
 from tests.unit.db import conftest as db_fixtures
 from tests.unit.follow import test_rebuild
 from virtco import exception
@@ -47,11 +48,11 @@ def make(database):
             for number in range(4)])
         state = live_state.LiveState()
         state.drained = frozenset(drained)
-        return advice.Adviser(
+        return plain.Plain(advice.Adviser(
             conf, database, state,
             settings.Settings(conf, database),
             lambda: {f'h{i}': (2.0, 4096.0, 90.0) for i in range(6)
-                     if f'h{i}' not in drained})
+                     if f'h{i}' not in drained}))
     return call
 
 

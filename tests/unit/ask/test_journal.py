@@ -7,10 +7,11 @@ import pytest
 from virtco import exception
 from virtco.ask import answer as answers
 from virtco.ask import journal
-from virtco.ask import request as requests
 from virtco.db import migration
 from virtco.db import records
 from virtco.db import session as db_session
+from virtco.wire import fields
+from virtco.wire import placement as wire
 
 
 @pytest.fixture
@@ -22,10 +23,10 @@ def database(tmp_path):
 
 
 def add(book, number, hints=None):
-    request = requests.Placement(
+    request = wire.Placement(
         project_id='p', hints={'virtco:coflow': 'a'} if hints is None
-        else hints, flavor=requests.Resources(1, 1, 1), hosts=[
-            requests.Offer('h0', requests.Resources(1, 1, 1))],
+        else hints, flavor=fields.Resources(1, 1, 1), hosts=[
+            wire.Offer('h0', fields.Resources(1, 1, 1))],
         instance_uuid=f'vm-{number}')
     book.add(request, answers.neutral(f'vm-{number}', ['h0'],
                                       f'no time {number}'))
@@ -77,10 +78,10 @@ def test_of_a_storm_the_newest_are_kept(database):
 
 def test_texts_that_no_column_holds(database):
     book = journal.Journal(database, lambda: 5.0)
-    request = requests.Placement(
+    request = wire.Placement(
         project_id='p', hints={'virtco:coflow': 'n' * 300},
-        flavor=requests.Resources(1, 1, 1), hosts=[
-            requests.Offer('h0', requests.Resources(1, 1, 1))],
+        flavor=fields.Resources(1, 1, 1), hosts=[
+            wire.Offer('h0', fields.Resources(1, 1, 1))],
         instance_uuid='vm')
     book.add(request, answers.neutral('vm', ['h0'], 'w' * 5000))
     book.write()

@@ -4,11 +4,13 @@
 
 import pytest
 
+from tests.unit import plain
 from tests.unit import stored
 from tests.unit.ask import asking
 from virtco.ask import advice
 from virtco.db import models
 from virtco.model import states
+from virtco.wire import plan
 
 State = states.MemberState
 HOSTS = {'h0': (0.0, 0.0, 0.0), 'h1': (0.0, 0.0, 0.0),
@@ -28,9 +30,9 @@ class Moves(asking.Asking):
         self.free = dict(free)
         self.state.payload_rates = lambda hosts, *_args: {
             host: RATES[host] for host in hosts}
-        self.adviser = advice.Adviser(
+        self.adviser = plain.Plain(advice.Adviser(
             self.conf, self.database, self.state, self.settings,
-            lambda: self.free, self.clock)
+            lambda: self.free, self.clock))
 
     def group(self, name='a', hosts=('h0', 'h1'), tm=TM, demand=(1, 2, 3),
               state=State.RUNNING, **coflow):
@@ -202,12 +204,15 @@ def test_so_many_at_a_time():
 
 def test_the_best_of_what_is_known_comes_first():
     moves = Moves()
+    kept = []
     for number, (reason, cost_s, saved_s) in enumerate((
             ('saves', 1, 5), ('saves', 9, 10), ('drain', 5, 1),
             ('saves', 9, 99))):
-        moves.adviser._save([{
-            'instance_uuid': f'vm-{number}', 'at': 1.0, 'reason': reason,
-            'cost_s': cost_s, 'saved_s': saved_s}, *moves.adviser.known()],
-            lambda session: None)
+        kept.append(plan.Move(
+            instance_uuid=f'vm-{number}', row=0, group='g', group_name='g',
+            project_id='p', host='h0', to_host='h1', saved_s=saved_s,
+            cost_s=cost_s, cct_s=None, then_cct_s=None, at=1.0,
+            reason=reason))
+    moves.adviser._save(kept, lambda session: None)
     assert [one['instance_uuid'] for one in moves.adviser.known()] == [
         'vm-2', 'vm-3', 'vm-0', 'vm-1']

@@ -5,9 +5,9 @@
 import pytest
 
 from virtco.ask import problem
-from virtco.ask import request
 from virtco.model import coflow
 from virtco.model import snapshot
+from virtco.wire import placement as wire
 
 ONE = (1.0, 1.0, 1.0)
 RING = coflow.Coflow.from_flows('ring', 3, [(0, 1, 5), (1, 2, 6),
@@ -87,7 +87,7 @@ def test_a_server_group_over_known_and_coming_rows(policy):
     found, _order = problem.build(question(
         [*rows(None, None), fixed], {'a': room(2), 'b': room(2)},
         batch=frozenset({0, 1}),
-        server_group=request.ServerGroup(
+        server_group=wire.ServerGroup(
             policy, ['i0', 'i2', 'other'], ['b', 'z'], 2)))
     (group,) = found.server_groups
     assert group.members == (0, 1, 2)

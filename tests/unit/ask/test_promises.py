@@ -2,7 +2,6 @@
 
 """A launch with a deadline is told yes, and it holds, or no and why."""
 
-import json
 import types
 
 import numpy as np
@@ -11,6 +10,7 @@ import sqlalchemy as sa
 
 from tests.unit.ask import asking
 from virtco import hints
+from virtco.ask import answer as answers
 from virtco.ask import explanation
 from virtco.ask import promises
 from virtco.db import models
@@ -92,8 +92,9 @@ def test_yes(ask):
     assert 'yes' in event['detail']
     # It is stored with the answer, so that explain tells it too.
     stored = ask.rows(models.Placement)[-1]
-    found = explanation.answer(json.loads(stored['answer']), None, 1.0)
-    assert found['deadline']['promised'] is True
+    found = explanation.answer(
+        answers.DECODER.decode(stored['answer']), None, 1.0)
+    assert found.deadline.promised
 
 
 def test_no_has_a_bound_and_the_earliest_time(ask):

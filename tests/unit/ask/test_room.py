@@ -2,7 +2,6 @@
 
 """The door of the room: answers in time, whatever happens."""
 
-import json
 import threading
 
 import msgspec
@@ -18,6 +17,8 @@ from virtco.ask import room as ask_room
 from virtco.db import models
 from virtco.model import snapshot
 from virtco.model import states
+from virtco.wire import fields
+from virtco.wire import plan
 
 State = states.MemberState
 
@@ -84,8 +85,8 @@ def test_until_the_planner_is_there(make):
     answer = one.ask()
     assert answer.status == 'neutral' and 'is starting' in answer.why
     assert count(one.counts.placement_failures, 'starting') == 1
-    for question in (lambda: one.room.explain({}, None),
-                     lambda: one.room.what_if({})):
+    for question in (lambda: one.room.explain(None, None),
+                     lambda: one.room.what_if(None)):
         with pytest.raises(exception.Starting):
             question()
     one.room.load_planner(False)
@@ -169,8 +170,8 @@ def test_what_fails_is_no_opinion(make, error, reason):
     # Why there is no plan can be read, though nobody waited for it.
     one.room._write()
     found = one.room.placement('vm-0')
-    assert (found['why'], found['group_name'], found['project_id'],
-            found['state'], found['host_now'], found['at']) == (
+    assert (found.why, found.group_name, found.project_id,
+            found.state, found.host_now, found.at) == (
                 answer.why, 'a', 'p', None, None, asking.NOW_S)
     # It goes on.
     one.room._placer = one.placer
@@ -258,14 +259,14 @@ def test_the_answer_of_an_instance(make):
     one = make()
     answer = one.ask(0)
     found = one.room.placement('vm-0')
-    assert found == json.loads(msgspec.json.encode(answer)) | {
+    assert msgspec.to_builtins(found) == msgspec.to_builtins(answer) | {
         'project_id': 'p', 'at': asking.NOW_S, 'state': 'reserved',
         'host_now': answer.host}
     with one.database.writer() as session:
         session.execute(sa.update(models.Member).values(
             instance_uuid=None))
     gone = one.room.placement('vm-0')
-    assert (gone['state'], gone['host_now']) == (None, None)
+    assert (gone.state, gone.host_now) == (None, None)
     with pytest.raises(exception.NotFound):
         one.room.placement('nobody')
 
@@ -275,19 +276,20 @@ def test_what_decided(make):
     one.ask(0)
     placement = one.room.placement('vm-0')
     found = one.room.explain(placement, 0.2)
-    assert found['why_not'] == '' and found['row'] == 0
-    assert found['phases_s']['solve'] >= 0
-    assert 0 < found['seconds'] < 10
+    assert found.why_not == '' and found.row == 0
+    assert found.phases_s['solve'] >= 0
+    assert 0 < found.seconds < 10
     for other, why in (({'status': 'neutral'}, 'its problem was not kept'),
                        ({'group': None}, 'there is no plan'),
                        ({'row': 7}, 'its problem was not kept')):
-        found = one.room.explain(placement | other, 0.2)
-        assert (found['why_not'], found['reasons'], found['is_complete'],
-                found['seconds']) == (why, [], False, 0)
+        found = one.room.explain(
+            msgspec.structs.replace(placement, **other), 0.2)
+        assert (found.why_not, found.reasons, found.is_complete,
+                found.seconds) == (why, [], False, 0)
 
 
 def of(values):
-    return {host: asking.amounts(free) for host, free in values.items()}
+    return {host: fields.Resources(*free) for host, free in values.items()}
 
 
 def test_what_is_free_after_bookings(make):
@@ -314,25 +316,25 @@ def test_one_that_came_lately_may_be_missing_in_novas_numbers(make):
         'h1': (7, 5, 3)})
 
 
-RING = {'name': 'g', 'tm': '[[0, 8e9], [0, 0]]',
-        'flavor': asking.amounts((1, 1, 1))}
+RING = plan.Group(name='g', tm='[[0, 8e9], [0, 0]]',
+                  flavor=fields.Resources(1, 1, 1))
 
 
 def hosts(**values):
-    return [{'host': host, 'free': asking.amounts(free)}
+    return [plan.GivenHost(host=host, free=fields.Resources(*free))
             for host, free in values.items()]
 
 
 def test_what_would_be(make):
     one = make(placement={'default_link_bps': 2e9})
-    question = {'groups': [RING], 'hosts': hosts(h0=(1, 1, 1), h1=(1, 1, 1))}
-    found = one.room.what_if(question)
+    found = one.room.what_if(plan.PlanRequest(
+        groups=[RING], hosts=hosts(h0=(1, 1, 1), h1=(1, 1, 1))))
     # Nothing is known of the hosts' links but what is configured.
-    assert found['cct_s'] == pytest.approx(32)
-    assert [(vm['group'], vm['row']) for vm in found['vms']] == [
+    assert found.cct_s == pytest.approx(32)
+    assert [(vm.group, vm.row) for vm in found.vms] == [
         ('g', 0), ('g', 1)]
-    assert {vm['host'] for vm in found['vms']} == {'h0', 'h1'}
-    assert (found['delays'], found['n_hosts']) == ([], 2)
+    assert {vm.host for vm in found.vms} == {'h0', 'h1'}
+    assert (found.delays, found.n_hosts) == ([], 2)
     assert stored.count(one.database, models.Group) == 0
 
 
@@ -344,24 +346,24 @@ def test_who_would_be_delayed_has_a_name(make):
         name, (('h0', size), ('h1', size)), (('h0', size), ('h1', size)),
         (('h0', 'h1', size), ('h1', 'h0', size)))
         for name, size in (('c-p-b', 90e9), ('gone', 80e9)))
-    found = one.room.what_if({'groups': [RING], 'hosts': hosts(
-        h0=(1, 1, 1), h1=(1, 1, 1))})
-    assert {late['coflow_id']: (late['name'], late['project_id'])
-            for late in found['delays']} == {
+    found = one.room.what_if(plan.PlanRequest(groups=[RING], hosts=hosts(
+        h0=(1, 1, 1), h1=(1, 1, 1))))
+    assert {late.coflow_id: (late.name, late.project_id)
+            for late in found.delays} == {
         'c-p-b': ('shuffle', 'p'), 'gone': (None, None)}
 
 
 def test_what_would_be_on_the_hosts_that_are_known(make):
-    question = {'groups': [RING]}
+    question = plan.PlanRequest(groups=[RING])
     with pytest.raises(exception.Invalid, match='no host is known'):
         make().room.what_if(question)
     asked = make()
     asked.ask(0)
-    assert asked.room.what_if(question)['n_hosts'] == 3
+    assert asked.room.what_if(question).n_hosts == 3
     told = make(Inventory({'h7': (2, 2, 2), 'h8': (1, 1, 1)}))
-    assert told.room.what_if(question)['n_hosts'] == 2
+    assert told.room.what_if(question).n_hosts == 2
     told.state.drained = frozenset({'h8'})
-    assert [vm['host'] for vm in told.room.what_if(question)['vms']] == [
+    assert [vm.host for vm in told.room.what_if(question).vms] == [
         'h7', 'h7']
 
 

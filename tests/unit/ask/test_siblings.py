@@ -13,7 +13,6 @@ from virtco import metrics
 from virtco.ask import deadline as deadlines
 from virtco.ask import decisions
 from virtco.ask import placements
-from virtco.ask import request as requests
 from virtco.cmd import controller
 from virtco.db import groups
 from virtco.db import members
@@ -22,9 +21,10 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco.know import live_state
 from virtco.know import settings
+from virtco.wire import placement as wire
 
 RING = '{"pattern": "ring", "n": 4, "flow_size": "10MB"}'
-PLACEMENT = decoding.Decoder(requests.Placement)
+PLACEMENT = decoding.Decoder(wire.Placement)
 
 
 @pytest.fixture

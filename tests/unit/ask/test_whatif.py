@@ -2,17 +2,19 @@
 
 """A question without consequences."""
 
+import msgspec
 import pytest
 
 from tests.unit import stored
 from tests.unit.ask import asking
 from virtco import exception
 from virtco import hints
-from virtco.ask import answer as answers
 from virtco.ask import promises
 from virtco.ask import whatif
 from virtco.model import cluster
 from virtco.model import snapshot
+from virtco.wire import placement as wire
+from virtco.wire import plan
 
 RATES = {'h0': (1e9, 2e9), 'h1': (4e9, 8e9)}
 SETTINGS = {'objective': 'online', 'planner': 'virtco'}
@@ -24,9 +26,9 @@ def group(name='g', tm='[[0, 8e9], [0, 0]]', flavor=(1, 2, 3)):
 
 
 def question(*groups, free=(1, 4, 5), **values):
-    return {'groups': groups or [group()], 'hosts': [
+    return msgspec.convert({'groups': groups or [group()], 'hosts': [
         {'host': host, 'free': asking.amounts(free)} for host in RATES]
-    } | values
+    } | values, plan.PlanRequest)
 
 
 def build(asked, loads=LOADS, **limits):
@@ -35,8 +37,9 @@ def build(asked, loads=LOADS, **limits):
 
 
 def answer(asked, loads=()):
-    return whatif.answer(stored.conf(placement={'budget_s': 1}), asked,
-                         SETTINGS, RATES, cluster.Tree(), loads)
+    return msgspec.to_builtins(whatif.answer(
+        stored.conf(placement={'budget_s': 1}), asked, SETTINGS, RATES,
+        cluster.Tree(), loads))
 
 
 def test_all_groups_are_one_problem():
@@ -57,10 +60,12 @@ def test_all_groups_are_one_problem():
 
 def test_links_may_be_given():
     asked = question()
-    asked['hosts'][0] |= {'egress_bps': 7.0}
-    asked['hosts'][1] |= {'ingress_bps': 9.0}
+    first, second = asked.hosts
+    asked = msgspec.structs.replace(asked, hosts=[
+        msgspec.structs.replace(first, egress_bps=9.0),
+        msgspec.structs.replace(second, ingress_bps=9.0)])
     assert [(host.egress_bps, host.ingress_bps)
-            for host in build(asked)[0].hosts] == [(7, 2e9), (4e9, 9)]
+            for host in build(asked)[0].hosts] == [(9, 2e9), (4e9, 9)]
 
 
 def test_what_is_sent_now_counts_unless_told_otherwise():
@@ -112,7 +117,8 @@ def test_so_many_are_named_that_are_delayed(monkeypatch):
     assert [one['coflow_id'] for one in found['delays']] == [
         str(number) for number in range(100)]
     assert found['delays'][0] == {
-        'coflow_id': '0', 'before_s': 1.0, 'after_s': None}
+        'coflow_id': '0', 'before_s': 1.0, 'after_s': None, 'name': None,
+        'project_id': None}
 
 
 def test_a_deadline_is_judged_and_not_remembered():
@@ -120,13 +126,13 @@ def test_a_deadline_is_judged_and_not_remembered():
 
     def judge(*args):
         asked.append(args)
-        return promises.Judged(answers.Promise(at=7.0, promised=True,
-                                               why='yes'))
+        return promises.Judged(wire.Promise(at=7.0, promised=True,
+                                            why='yes'))
 
     found = whatif.answer(
         stored.conf(placement={'budget_s': 1}), question(deadline='2.5'),
         SETTINGS, RATES, cluster.Tree(), (), judge)
-    assert found['deadline'] == {
+    assert msgspec.to_builtins(found.deadline) == {
         'at': 7.0, 'promised': True, 'why': 'yes', 'bound_s': None,
         'bound_here_s': None, 'earliest_s': None}
     ((deadline, problem, plan, n_vms, is_asked),) = asked

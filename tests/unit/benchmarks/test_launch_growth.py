@@ -14,11 +14,11 @@ from benchmarks import growth
 from benchmarks import launch
 from virtco import app
 from virtco.ask import deadline as deadlines
-from virtco.ask import request as requests
 from virtco.cmd import controller as controller_cmd
 from virtco.db import migration
 from virtco.model import snapshot
 from virtco.solver import planner
+from virtco.wire import placement as wire
 
 
 def spread(problem, **_options):
@@ -49,7 +49,7 @@ def counted(home, n_hosts, n_coflows):
     # The first group of all pays for what is made once.
     for number, row in ((0, 0), (0, 1), (1, 0), (1, 1)):
         request = msgspec.structs.replace(msgspec.json.decode(json.dumps(
-            launch.body(number, row, n_hosts, 36)), type=requests.Placement),
+            launch.body(number, row, n_hosts, 36)), type=wire.Placement),
             instance_uuid=launch.instance(number, row))
         calls = 0
 

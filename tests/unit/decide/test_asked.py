@@ -10,11 +10,12 @@ import pytest
 from tests.unit import made
 from virtco import exception
 from virtco.decide import asked
+from virtco.wire import probe as wire
 
 
 def request(*pairs, **values):
     return msgspec.convert({'pairs': pairs or [('a', 'b')]} | values,
-                           asked.Request)
+                           wire.ProbeRequest)
 
 
 @pytest.mark.parametrize(('field', 'low', 'high'), [
@@ -43,15 +44,16 @@ def test_what_is_asked_for_by_default():
 
 def test_what_the_sender_is_told():
     one = request(bursts=3, packets=50, packet_bytes=100)
-    assert one.train_bytes == 15_000
-    assert one.order() == {'kind': 'train', 'repeats': False, 'bursts': 3,
-                           'packets': 50, 'packet_bytes': 100}
-    assert request(kind='bulk', lasts_s=2).order() == {
+    assert asked.train_bytes(one) == 15_000
+    assert asked.order(one) == {
+        'kind': 'train', 'repeats': False, 'bursts': 3, 'packets': 50,
+        'packet_bytes': 100}
+    assert asked.order(request(kind='bulk', lasts_s=2)) == {
         'kind': 'bulk', 'lasts_s': 2.0}
 
 
 def test_a_pair_is_of_two_hosts():
-    request(('a', 'b'), ('b', 'a')).check()
+    asked.check(request(('a', 'b'), ('b', 'a')))
     desk = asked.Desk()
     with pytest.raises(exception.Invalid, match='two different hosts'):
         desk.add(request(('a', 'b'), ('b', 'b')), 'n', 0.0)

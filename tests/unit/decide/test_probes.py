@@ -4,6 +4,7 @@
 
 import types
 
+import msgspec
 import pytest
 
 from tests.unit import made as plain
@@ -12,6 +13,7 @@ from virtco.decide import asked
 from virtco.decide import probes
 from virtco.know import rates
 from virtco.measure import together
+from virtco.wire import probe as wire
 
 HOSTS = ['a', 'b', 'c', 'd']
 
@@ -89,9 +91,9 @@ def test_every_pair_is_measured_once_and_then_there_is_rest(made):
     assert sorted(pairs) == sorted((a, b) for a in HOSTS for b in HOSTS
                                    if a != b)
     state = made.prober.state()
-    assert state['n_fresh'] == state['n_hosts'] == 4
-    assert state['last_hour_bytes'] == 12 * 10 * 200 * 1472
-    assert state['under_way'] == []
+    assert state.n_fresh == state.n_hosts == 4
+    assert state.last_hour_bytes == 12 * 10 * 200 * 1472
+    assert state.under_way == []
     made.clock.now += 50
     assert fetch(made) == {}
     made.clock.now += 51
@@ -160,7 +162,7 @@ def measure_all(made):
 
 def test_what_is_asked_for_is_measured_at_the_same_time_and_not_kept(made):
     measure_all(made)
-    made.prober.ask(asked.Request(
+    made.prober.ask(wire.ProbeRequest(
         pairs=[('a', 'b'), ('c', 'd')], kind='bulk', lasts_s=2.0), name := 'n')
     made.clock.now += 1
     trains = fetch(made)
@@ -183,7 +185,7 @@ def test_what_is_asked_for_is_measured_at_the_same_time_and_not_kept(made):
 
 def test_asked_trains_take_turns_where_they_share_a_host(made):
     measure_all(made)
-    made.prober.ask(asked.Request(
+    made.prober.ask(wire.ProbeRequest(
         pairs=[('a', 'b'), ('a', 'c')], bursts=3, packets=50), name := 'n')
     made.clock.now += 1
     for peer in 'bc':
@@ -195,7 +197,7 @@ def test_asked_trains_take_turns_where_they_share_a_host(made):
         made.clock.now += 1
     assert made.prober.answer(name)['done']
     # It counts in the budget with what it sent.
-    assert made.prober.state()['last_hour_bytes'] == (
+    assert made.prober.state().last_hour_bytes == (
         12 * 10 * 200 * 1472 + 2 * 9)
 
 
@@ -216,7 +218,7 @@ def test_rounds_that_the_budget_does_not_allow_are_refused(made):
 
 
 def test_a_host_that_never_comes_ends_a_request(made):
-    made.prober.ask(asked.Request(pairs=[('a', 'gone')]), name := 'n')
+    made.prober.ask(wire.ProbeRequest(pairs=[('a', 'gone')]), name := 'n')
     made.clock.now += asked.PATIENCE_S + 1
     assert made.prober.answer(name) == {
         'done': True, 'results': [{'src': 'a', 'dst': 'gone'}]}
@@ -224,10 +226,10 @@ def test_a_host_that_never_comes_ends_a_request(made):
 
 def test_requests_are_checked_and_forgotten(made):
     with pytest.raises(exception.Invalid, match='two different hosts'):
-        made.prober.ask(asked.Request(pairs=[('a', 'a')]), 'n')
+        made.prober.ask(wire.ProbeRequest(pairs=[('a', 'a')]), 'n')
     with pytest.raises(exception.NotFound):
         made.prober.answer('n')
-    made.prober.ask(asked.Request(pairs=[('a', 'gone')]), 'n')
+    made.prober.ask(wire.ProbeRequest(pairs=[('a', 'gone')]), 'n')
     assert not made.prober.answer('n')['done']
     made.prober.forget('n')
     with pytest.raises(exception.NotFound):
@@ -254,11 +256,11 @@ def test_the_connections_of_a_round_begin_at_a_common_time(made):
     # Who is told too late begins at once.
     assert starts == pytest.approx(dict.fromkeys('abc', 1000.5)
                                    | {'d': 1000.6})
-    assert made.prober.state()['last_hour_bytes'] == 2 * 2_500_000
+    assert made.prober.state().last_hour_bytes == 2 * 2_500_000
     made.prober.done(plain.measurement(
         'a', 'b', 1e9, probe_id=begun['a', 'b'], method='bulk',
         sent_bytes=2_000_000))
-    assert made.prober.state()['last_hour_bytes'] == 4_500_000
+    assert made.prober.state().last_hour_bytes == 4_500_000
     assert not made.prober.is_idle()
     made.clock.now += 5.3
     assert made.prober.is_idle()
@@ -269,7 +271,7 @@ def test_a_train_of_a_check_is_repeated_if_need_be(made):
     assert made.prober.order([('a', 'b')]).keys() == {('a', 'b')}
     train = made.prober.next_train('a')
     assert not {'kind', 'repeats', 'start_in_s'} & train.keys()
-    assert made.prober.state()['last_hour_bytes'] == 10 * 200 * 1472
+    assert made.prober.state().last_hour_bytes == 10 * 200 * 1472
 
 
 def sample(metric, *labels):
@@ -332,7 +334,7 @@ def test_when_a_train_is_given_up(made, later_s, is_over):
 def test_when_what_was_asked_for_is_given_up(made, kind, most_s):
     """It takes a while to come to the edge modules, and lasts."""
     measure_all(made)
-    made.prober.ask(asked.Request(pairs=[('a', 'b')], kind=kind,
+    made.prober.ask(wire.ProbeRequest(pairs=[('a', 'b')], kind=kind,
                                   lasts_s=2.0), 'n')
     made.clock.now += 1
     assert len(fetch(made)) == 1
@@ -341,8 +343,8 @@ def test_when_what_was_asked_for_is_given_up(made, kind, most_s):
     made.clock.now += 0.01
     assert made.prober.answer('n')['done']
     # It is no reading that failed: nobody retries it.
-    assert made.prober.state()['n_held'] == 0
-    assert made.prober.state()['under_way'] == []
+    assert made.prober.state().n_held == 0
+    assert made.prober.state().under_way == []
 
 
 def test_it_looks_once_in_an_interval(made):
@@ -393,7 +395,7 @@ def test_which_measurements_are_kept(made):
     assert made.prober.done(usual) and not made.prober.done(bulk)
     assert heard == [usual, bulk]
     state = made.prober.state()
-    assert (state['n_hosts'], state['last_hour_bytes']) == (0, 0)
+    assert (state.n_hosts, state.last_hour_bytes) == (0, 0)
     pairs = set()
     while trains := fetch(made):
         pairs |= {(host, train['peer']) for host, train in trains.items()}
@@ -407,7 +409,7 @@ def test_the_state_says_what_is_configured(made):
     made.conf.probe.max_bytes_per_hour = 10 ** 12
     made.prober = made.again()
     trains = fetch(made)
-    assert made.prober.state() == {
+    assert msgspec.to_builtins(made.prober.state()) == {
         'enabled': True, 'n_hosts': 4, 'n_fresh': 0, 'n_held': 0,
         'all_pairs': True, 'freshness_s': 100.0,
         'under_way': [{'src': src, 'dst': trains[src]['peer']}

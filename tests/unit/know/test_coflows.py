@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.unit import plain
 from tests.unit import stored
 from tests.unit.know import test_live_state as known
 from virtco import exception
@@ -15,6 +16,7 @@ from virtco.know import coflows
 from virtco.know import live_state
 from virtco.model import live
 from virtco.model import states
+from virtco.wire import coflow as wire
 
 STATE = states.CoflowState
 SCHEDULE = live.Schedule(5.0, (live.CoflowSchedule(
@@ -40,9 +42,9 @@ class Bench:
               for row in range(3)))
         self.live = live_state.LiveState()
         self.n_changes, self.now_s = 0, 50.0
-        self.coflows = coflows.Coflows(
+        self.coflows = plain.Plain(coflows.Coflows(
             self.conf, self.database, self.live, self.changed,
-            lambda: self.now_s)
+            lambda: self.now_s))
 
     def changed(self):
         self.n_changes += 1
@@ -172,8 +174,9 @@ def test_coflows_are_found_by_project_and_state(bench):
     ('r down', ('rack', 'r', 'down')),
     ('h0->h1', ('pair', 'h0->h1', 'egress')), ('nothing', None)])
 def test_a_bottleneck_is_taken_apart(text, expected):
-    assert coflows._bottleneck(text) == (None if expected is None else dict(
-        zip(('level', 'port', 'direction'), expected)))
+    assert coflows._bottleneck(text) == (
+        None if expected is None else wire.PlannedPort(**dict(
+            zip(('level', 'port', 'direction'), expected))))
 
 
 MATRIX = [[0, 5, 7], [0, 0, 0], [9, 0, 0]]

@@ -2,6 +2,7 @@
 
 """What checks found poor, over a real database and real metrics."""
 
+import msgspec
 import prometheus_client
 import pytest
 
@@ -44,7 +45,7 @@ class Bench:
                 if 'poor' in line and not line.startswith('#')]
 
     def held(self, known=None):
-        return [(one.row.subject, one.row.kind)
+        return [(one.subject, one.kind)
                 for one in (known or self.findings).all()]
 
     def uplinks(self):
@@ -82,11 +83,11 @@ def test_what_a_finding_says(bench):
         KIND.UPLINK, 'r0', 2e9, 8e9,
         (preflight.Reading(('h0', 'h2'), 3, 1e9),)))
     (held,) = bench.findings.all()
-    assert held.to_dict() == {
+    assert msgspec.to_builtins(held) == {
         'kind': 'leaf-uplink', 'subject': 'r0', 'rate_bps': 2e9,
         'expected_bps': 8e9, 'found': 100.0,
         'evidence': [{'src': 'h0', 'dst': 'h2', 'rate_bps': 1e9}]}
-    assert (held.row.rate_bps, held.row.expected_bps) == (2e9, 8e9)
+    assert (held.rate_bps, held.expected_bps) == (2e9, 8e9)
 
 
 def test_a_poor_uplink_limits_coflows_in_its_direction(bench):
@@ -110,9 +111,9 @@ def test_another_process_learns_of_it(bench):
     bench.now_s = 50.0
     bench.conclude({'r0'}, poor(rate_bps=1e9))
     assert other.refresh()
-    assert [one.row.rate_bps for one in other.all()] == [1e9]
+    assert [one.rate_bps for one in other.all()] == [1e9]
     (held,) = other.all()
-    assert held.found_s == pytest.approx(100.001)
+    assert held.found == pytest.approx(100.001)
     # Who begins with findings has something to tell.
     n_changes = bench.n_changes
     assert bench.process().refresh() and bench.n_changes == n_changes + 1

@@ -371,10 +371,10 @@ def test_rates_of_pairs_are_rows():
                                rtt_s=0.1, method='train'), 10.0)
     found.add(made.measurement('a', 'b', 4e8), 10.0)
     first, second = found.pairs(1810.0)
-    assert (first['src'], first['dst'], first['rate_bps'], first['age_s'],
-            first['confidence']) == ('a', 'b', 4e8, 1800.0, 0.5)
-    assert (second['src'], second['confidence'], second['lower_bound'],
-            second['loss'], second['rtt_s'], second['method']) == (
+    assert (first.src, first.dst, first.rate_bps, first.age_s,
+            first.confidence) == ('a', 'b', 4e8, 1800.0, 0.5)
+    assert (second.src, second.confidence, second.lower_bound,
+            second.loss, second.rtt_s, second.method) == (
                 'b', 0.25, True, 0.25, 0.1, 'train')
     assert found.age_s(30.0) == {('a', 'b'): 20.0, ('b', 'a'): 20.0}
     assert rates.Rates().estimate(1.0).hosts == {}

@@ -4,6 +4,7 @@
 
 import pytest
 
+from tests.unit import plain
 from tests.unit import stored
 from tests.unit.know import test_live_state as known
 from virtco import exception
@@ -22,11 +23,12 @@ class Bench:
         self.live.load_groups(
             [known.member('g', i, f'h{i}') for i in range(2)], [])
         self.n_changes, self.now_s, self.forgiven = 0, 10.0, []
-        self.history = operators.History(self.database, lambda: self.now_s)
-        self.drains = operators.Drains(
-            self.database, self.live, self.changed, lambda: self.now_s)
-        self.projects = projects.Projects(
-            self.database, self.live, self.changed, self.forgiven.append)
+        self.history = plain.Plain(operators.History(
+            self.database, lambda: self.now_s))
+        self.drains = plain.Plain(operators.Drains(
+            self.database, self.live, self.changed, lambda: self.now_s))
+        self.projects = plain.Plain(projects.Projects(
+            self.database, self.live, self.changed, self.forgiven.append))
 
     def changed(self):
         self.n_changes += 1
@@ -41,7 +43,8 @@ def bench():
     return Bench()
 
 
-NOTHING = {'drain': None, 'drain_reason': None, 'drain_since': None}
+NOTHING = {'host': 'h0', 'drain': None, 'drain_reason': None,
+           'drain_since': None}
 
 
 def test_a_host_is_drained_until_it_is_in_use_again(bench):
@@ -49,8 +52,9 @@ def test_a_host_is_drained_until_it_is_in_use_again(bench):
     bench.drains.drain('h0', 'disk', 'admin')
     assert bench.live.drained == {'h0'} and bench.n_changes == 1
     assert bench.drains.show('h0') == {
-        'drain': 'draining', 'drain_reason': 'disk', 'drain_since': 10.0}
-    assert bench.drains.show('h1') == NOTHING
+        'host': 'h0', 'drain': 'draining', 'drain_reason': 'disk',
+        'drain_since': 10.0}
+    assert bench.drains.show('h1') == NOTHING | {'host': 'h1'}
     # Its last VM is gone.
     bench.live.load_groups([known.member('g', 1, 'h1')], [])
     assert bench.drains.show('h0')['drain'] == 'drained'

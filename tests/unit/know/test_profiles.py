@@ -4,6 +4,7 @@
 
 import pytest
 
+from tests.unit import plain
 from tests.unit import stored
 from virtco import exception
 from virtco.db import models
@@ -33,9 +34,9 @@ class Bench:
                    stored.group('b', app='sort', n_vms=2),
                    stored.group('c', 'q'))
         self.state, self.hour, self.fences = Counting(), 1000, 0
-        self.profiles = profiles.Profiles(
+        self.profiles = plain.Plain(profiles.Profiles(
             stored.conf(profiles=options), self.database, self.state,
-            lambda: self.hour * HOUR_S + 1800)
+            lambda: self.hour * HOUR_S + 1800))
 
     def fence(self, session):
         self.fences += 1

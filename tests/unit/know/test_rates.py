@@ -23,8 +23,8 @@ def test_the_newest_measurement_of_a_pair_counts():
     assert found.estimate(9) is found.estimate(10)
     assert found.age_s(3) == {('a', 'b'): 1, ('a', 'c'): 1}
     (first, _second) = found.pairs(3)
-    assert first['rate_bps'] == 5e7
-    assert 0.9 < first['confidence'] <= 1
+    assert first.rate_bps == 5e7
+    assert 0.9 < first.confidence <= 1
 
 
 HOSTS = st.sampled_from('abcdefg')

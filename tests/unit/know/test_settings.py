@@ -4,6 +4,7 @@
 
 import pytest
 
+from tests.unit import plain
 from tests.unit import stored
 from virtco import exception
 from virtco.db import models
@@ -25,7 +26,7 @@ class Bench:
         self.n_changes += 1
 
     def history(self):
-        return operators.History(self.database).list()
+        return plain.Plain(operators.History(self.database)).list()
 
 
 @pytest.fixture

@@ -1,63 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``/v1/settings``, ``/v1/notifications``, ``/health`` and ``/metrics``."""
+"""``/v1/notifications``, ``/health`` and ``/metrics``."""
 
 from typing import Any
 
 import falcon
 
-from virtco import app
-from virtco.api import context
 from virtco.api import media
-from virtco.api.policies import operator as operator_rules
-from virtco.api.policies import service as service_rules
-from virtco.api.schemas import coflow as schema
+from virtco.api.call import Call
+from virtco.wire import notification
 
 
-class Settings:
-    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
-        self._settings = rooms.know.settings
-        self._authorizer = authorizer
-
-    def on_get(self, request: falcon.Request,
-               response: falcon.Response) -> None:
-        self._authorizer.require(request, operator_rules.SETTINGS)
-        response.media = self._settings.get()
-
-    def on_patch(self, request: falcon.Request,
-                 response: falcon.Response) -> None:
-        self._authorizer.require(request, operator_rules.SETTINGS)
-        response.media = self._settings.change(
-            media.read(request, schema.SETTINGS),
-            self._authorizer.who(request))
-
-
-class History:
-    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
-        self._history = rooms.know.history
-        self._authorizer = authorizer
-
-    def on_get(self, request: falcon.Request,
-               response: falcon.Response) -> None:
-        self._authorizer.require(request, operator_rules.SETTINGS)
-        response.media = {'changes': self._history.list()}
-
-
-class Notifications:
-    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
-        self._follow = rooms.follow
-        self._authorizer = authorizer
-
-    def on_post(self, request: falcon.Request,
-                response: falcon.Response) -> None:
-        self._authorizer.require(request, service_rules.NOTIFY)
-        body = media.read(request, schema.NOTIFICATION)
-        changed = self._follow.notified(body['event_type'],
-                                        body['payload'],
-                                        body.get('timestamp'),
-                                        body.get('publisher_id'))
-        response.status = falcon.HTTP_202
-        response.media = {'changed': changed}
+def notify(call: Call, body: notification.Notification
+           ) -> notification.Followed:
+    return notification.Followed(call.rooms.follow.notified(
+        body.event_type, body.payload, body.timestamp, body.publisher_id))
 
 
 class Health:
@@ -66,9 +23,8 @@ class Health:
 
     def on_get(self, _request: falcon.Request,
                response: falcon.Response) -> None:
-        healthy, response.media = self._found.health()
-        if not healthy:
-            response.status = falcon.HTTP_503
+        is_healthy, found = self._found.health()
+        media.answer(response, found, 200 if is_healthy else 503)
 
 
 class Metrics:

@@ -1,112 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``/v1/topology``."""
+"""The topology, its imports, and what fits below its switches."""
 
 import dataclasses
-from typing import Any
 
-import falcon
+import msgspec
 
-from virtco import app
 from virtco import exception
-from virtco.api import context
-from virtco.api import media
-from virtco.api.policies import operator as rules
-from virtco.api.schemas import topology as schema
-from virtco.topology import capacity
+from virtco.api.call import Call
+from virtco.topology import capacity as capacities
 from virtco.topology import tree
 from virtco.topology.formats import plain
+from virtco.wire import topology as wire
 
 #: Of groups, where the question names none.
 SIZES = (2, 4, 8, 16, 32)
 
 
-class Topology:
-    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
-        self._know = rooms.know
-        self._clock = rooms.clock
-        self._authorizer = authorizer
-
-    def on_get(self, request: falcon.Request,
-               response: falcon.Response) -> None:
-        self._authorizer.require(request, rules.TOPOLOGY)
-        response.media = self._shown(self._know.topology.get())
-
-    def on_put(self, request: falcon.Request,
-               response: falcon.Response) -> None:
-        self._authorizer.require(request, rules.TOPOLOGY)
-        body = media.read(request, schema.TOPOLOGY)
-        known = self._know.topology
-        known.refresh()
-        planes = plain.load({'planes': body['planes']}).planes
-        changes = known.would_change(planes)
-        if not body.get('dry_run'):
-            before = known.generation()
-            known.replace(planes, body.get('generation'))
-            if changes:
-                self._know.history.add(
-                    self._authorizer.who(request),
-                    'topology ' + ', '.join(plane.name for plane in planes),
-                    f'generation {before}',
-                    f'generation {known.generation()}, {len(changes)} '
-                    'changes')
-        response.media = {
-            'changes': [dataclasses.asdict(change) for change in changes],
-            'applied': not body.get('dry_run'),
-            'generation': known.generation(),
-            'hosts_without_leaf': self._hosts_without_leaf(
-                known.get().replaced(planes))}
-
-    def _shown(self, topology: tree.Topology) -> dict[str, Any]:
-        return {**plain.dump(topology),
-                'generation': self._know.topology.generation(),
-                'hosts_without_leaf': self._hosts_without_leaf(topology)}
-
-    def _hosts_without_leaf(self, topology: tree.Topology
-                            ) -> dict[str, list[str]]:
-        """By plane: hosts with an edge module that it does not have."""
-        hosts = [seen.host for seen in self._know.live.views(self._clock())]
-        found = {}
-        for plane in topology.planes:
-            known = set(plane.hosts())
-            found[plane.name] = [host for host in hosts if host not in known]
-        return found
+def show(call: Call) -> wire.Topology:
+    known = call.rooms.know.topology
+    return msgspec.convert(plain.dump(known.get()) | {
+        'generation': known.generation(),
+        'hosts_without_leaf': _hosts_without_leaf(call, known.get())},
+        wire.Topology)
 
 
-class Plane:
-    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
-        self._topology = rooms.know.topology
-        self._authorizer = authorizer
+def replace(call: Call, body: wire.Import) -> wire.Imported:
+    known = call.rooms.know.topology
+    known.refresh()
+    planes = plain.load({'planes': msgspec.to_builtins(body.planes)}).planes
+    changes = known.would_change(planes)
+    if not body.dry_run:
+        before = known.generation()
+        known.replace(planes, body.generation)
+        if changes:
+            call.rooms.know.history.add(
+                call.who(),
+                'topology ' + ', '.join(plane.name for plane in planes),
+                f'generation {before}',
+                f'generation {known.generation()}, {len(changes)} changes')
+    return wire.Imported(
+        changes=[wire.TopologyChange(**dataclasses.asdict(one))
+                 for one in changes],
+        applied=not body.dry_run, generation=known.generation(),
+        hosts_without_leaf=_hosts_without_leaf(
+            call, known.get().replaced(planes)))
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response,
-                  plane: str) -> None:
-        self._authorizer.require(request, rules.TOPOLOGY)
-        self._topology.delete(plane)
-        response.status = falcon.HTTP_204
+
+def _hosts_without_leaf(call: Call, topology: tree.Topology
+                        ) -> dict[str, list[str]]:
+    """By plane: hosts with an edge module that it does not have."""
+    hosts = [seen.host
+             for seen in call.rooms.know.live.views(call.rooms.clock())]
+    found = {}
+    for plane in topology.planes:
+        known = set(plane.hosts())
+        found[plane.name] = [host for host in hosts if host not in known]
+    return found
 
 
-class Capacity:
-    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
-        self._ask = rooms.ask
-        self._topology = rooms.know.topology
-        self._authorizer = authorizer
+def delete(call: Call, plane: str) -> None:
+    call.rooms.know.topology.delete(plane)
 
-    def on_post(self, request: falcon.Request,
-                response: falcon.Response) -> None:
-        """How many groups fit where: each host's room less what is held."""
-        self._authorizer.require(request, rules.TOPOLOGY)
-        body = media.read(request, schema.CAPACITY)
-        name = body.get('plane', tree.FRONT_END)
-        plane = self._topology.get().plane(name)
-        if plane is None:
-            raise exception.NotFound(what='Plane', id=name)
-        free = self._ask.free_after_bookings({
-            entry['host']: entry['free'] for entry in body['hosts']})
-        found = capacity.count(plane, body['level'], body['flavor'], free,
-                               body.get('vms') or SIZES)
-        response.media = {
-            'plane': plane.name, 'level': body['level'],
-            'domains': [dataclasses.asdict(domain) | {'groups': {
-                str(size): count for size, count in domain.groups.items()}}
-                for domain in found.domains],
-            'hosts_without_leaf': list(found.hosts_without_leaf)}
+
+def capacity(call: Call, body: wire.CapacityRequest) -> wire.Capacity:
+    """Count groups by each host's room less what is held."""
+    plane = call.rooms.know.topology.get().plane(body.plane)
+    if plane is None:
+        raise exception.NotFound(what='Plane', id=body.plane)
+    free = call.rooms.ask.free_after_bookings({
+        one.host: one.free for one in body.hosts})
+    found = capacities.count(
+        plane, body.level, msgspec.structs.asdict(body.flavor),
+        {host: msgspec.structs.asdict(left) for host, left in free.items()},
+        body.vms or SIZES)
+    return wire.Capacity(
+        plane=plane.name, level=body.level,
+        domains=[wire.Domain(**dataclasses.asdict(domain) | {'groups': {
+            str(size): count for size, count in domain.groups.items()}})
+            for domain in found.domains],
+        hosts_without_leaf=list(found.hosts_without_leaf))

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The operator's choices at run time, and the history of changes."""
+
+import msgspec
+
+from virtco.api import media
+from virtco.api.call import Call
+from virtco.wire import setting as wire
+
+
+def show(call: Call) -> wire.Settings:
+    return msgspec.convert(call.rooms.know.settings.get(), wire.Settings)
+
+
+def change(call: Call, body: wire.SettingsChange) -> wire.Settings:
+    return msgspec.convert(call.rooms.know.settings.change(
+        media.some(body), call.who()), wire.Settings)
+
+
+def history(call: Call) -> wire.History:
+    return wire.History(call.rooms.know.history.list())

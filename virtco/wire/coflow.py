@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Coflows as tenants and operators see and change them, and their events."""
+
+from typing import Annotated
+from typing import Literal
+
+import msgspec
+
+from virtco.wire import fields
+from virtco.wire import operation
+
+State = Literal['registered', 'planned', 'active', 'done', 'retired']
+
+
+class PlannedPort(operation.Response, frozen=True, kw_only=True):
+    """The port that decides the planned completion time.
+
+    :ivar level: ``host``, ``rack`` or ``pair``.
+    :ivar port: name of the host or switch.
+    :ivar direction: ``egress``, ``ingress``, ``up`` or ``down``.
+    """
+
+    level: str
+    port: str
+    direction: str
+
+
+class Bottleneck(operation.Response, frozen=True, kw_only=True):
+    """The port at which a coflow waits longest.
+
+    :ivar host: of the port.
+    :ivar direction: ``egress`` or ``ingress``.
+    :ivar busy_s: until the port has served the coflow and those before it.
+    """
+
+    host: str
+    direction: str
+    busy_s: float | None
+
+
+class Member(operation.Response, frozen=True, kw_only=True):
+    """A VM of the coflow's group.
+
+    :ivar row: of the matrix.
+    :ivar instance_uuid: null: no server was launched for the row yet.
+    :ivar display_name: of the server.
+    :ivar state: vacant, planned, reserved or running.
+    :ivar host: where it is, or is being built; null: nowhere, or hidden.
+    :ivar planned_host: where the plan has it; null: nowhere, or hidden.
+    :ivar expires_at: of a reservation, in seconds since the epoch.
+    """
+
+    row: int
+    instance_uuid: str | None
+    display_name: str | None
+    state: str
+    host: str | None
+    planned_host: str | None
+    expires_at: float | None
+
+
+class Event(operation.Response, frozen=True, kw_only=True):
+    """Something that a tenant should know of a group.
+
+    :ivar at: time, in seconds since the epoch.
+    :ivar kind: such as ``hint_ignored``.
+    :ivar project_id: whose group it is.
+    :ivar group_name: name of the group.
+    :ivar group: id of the group.
+    :ivar instance_uuid: server that it is about.
+    :ivar detail: as a sentence.
+    """
+
+    at: float
+    kind: str
+    project_id: str
+    group_name: str | None
+    group: str | None
+    instance_uuid: str | None
+    detail: str
+
+
+class Events(operation.Response, frozen=True):
+    """:ivar events: the newest first."""
+
+    events: list[Event]
+
+
+class Coflow(operation.Response, frozen=True, kw_only=True):
+    """A coflow, and what is known of its progress.
+
+    :ivar id: id of the coflow; of a registered one: ``virtco:tm_ref``.
+    :ivar name: name of the coflow.
+    :ivar group: id of its group.
+    :ivar group_name: name of its group.
+    :ivar project_id: whose coflow it is.
+    :ivar state: in the life of the coflow.
+    :ivar n_vms: rows of the matrix.
+    :ivar n_flows: pairs of VMs with bytes.
+    :ivar size_bytes: of an iteration.
+    :ivar sent_bytes: counted in this iteration.
+    :ivar remaining_bytes: of this iteration.
+    :ivar dst_port: TCP or UDP port that tells its packets from others.
+    :ivar iteration: that is under way, or was the last, from 0.
+    :ivar iterations: how often it is sent; 0: no end is known.
+    :ivar period_s: between beginnings, by the hint.
+    :ivar compute_s: between an end and the next beginning, by the hint.
+    :ivar order: in which its pairs are served, by the hint.
+    :ivar rank_hint: whether rows are given to VMs by the planner.
+    :ivar measured_period_s: between beginnings, as counted.
+    :ivar counted_compute_s: between an end and the next beginning, as
+        counted.
+    :ivar priority_class: the highest is served first.
+    :ivar weight: share beside other coflows.
+    :ivar in_debt: whether its project owes bytes, so that it comes last.
+    :ivar rank: in the order of service, 0 is the first.
+    :ivar rate_bps: that it is allocated now.
+    :ivar cct_s: planned completion time.
+    :ivar measured_cct_s: completion time, as counted.
+    :ivar measured_cct_error_s: by which that may be wrong.
+    :ivar first_byte: time, in seconds since the epoch.
+    :ivar last_byte: time, in seconds since the epoch.
+    :ivar lower_bound_s: no placement would take less time.
+    :ivar gap: of the plan to the bound, as a fraction.
+    :ivar planned_bottleneck: port that decides ``cct_s``.
+    :ivar arrival: of the iteration, in seconds since the epoch.
+    :ivar deadline: time, in seconds since the epoch.
+    :ivar promise: ``yes`` or ``no``, then ``kept`` or ``missed``.
+    :ivar ended: time, in seconds since the epoch.
+    :ivar expires: time until which an announced coflow waits.
+    :ivar predicted_end: time, in seconds since the epoch.
+    :ivar why: what became of it, and why.
+    :ivar hosts: where its VMs are, null for one that is nowhere; empty
+        where that is hidden.
+    :ivar n_elsewhere: VMs that are not where they were planned.
+    :ivar warnings: number of events about its group.
+    :ivar bottleneck: where it waits now.
+    :ivar n_before: coflows that are served there before it.
+    :ivar waits_for: their ids; only of one coflow by itself.
+    :ivar members: VMs of its group; only of one coflow by itself.
+    :ivar events: about its group; only of one coflow by itself.
+    """
+
+    id: str
+    name: str
+    group: str | None
+    group_name: str | None
+    project_id: str
+    state: str
+    n_vms: int
+    n_flows: int
+    size_bytes: float
+    sent_bytes: float
+    remaining_bytes: float
+    dst_port: int | None
+    iteration: int
+    iterations: int
+    period_s: float | None
+    compute_s: float | None
+    order: str | None
+    rank_hint: bool
+    measured_period_s: float | None
+    counted_compute_s: float | None
+    priority_class: int
+    weight: float
+    in_debt: bool
+    rank: int | None
+    rate_bps: float
+    cct_s: float | None
+    measured_cct_s: float | None
+    measured_cct_error_s: float | None
+    first_byte: float | None
+    last_byte: float | None
+    lower_bound_s: float | None
+    gap: float | None
+    planned_bottleneck: PlannedPort | None
+    arrival: float | None
+    deadline: float | None
+    promise: Literal['yes', 'no', 'kept', 'missed'] | None
+    ended: float | None
+    expires: float | None
+    predicted_end: float | None
+    why: str
+    hosts: list[str | None]
+    n_elsewhere: int
+    warnings: int
+    bottleneck: Bottleneck | None | msgspec.UnsetType = msgspec.UNSET
+    n_before: int | None | msgspec.UnsetType = msgspec.UNSET
+    waits_for: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    members: list[Member] | msgspec.UnsetType = msgspec.UNSET
+    events: list[Event] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Coflows(operation.Response, frozen=True):
+    """:ivar coflows: of the projects and the state that are meant."""
+
+    coflows: list[Coflow]
+
+
+class Registration(operation.Request, frozen=True, kw_only=True):
+    """A matrix to keep; its id is the hint ``virtco:tm_ref``.
+
+    :ivar name: of the coflow.
+    :ivar tm: matrix as for ``virtco:tm``, as JSON or as its text.
+    :ivar project_id: whose it will be; the caller's own where it is not
+        given.
+    """
+
+    name: fields.Name
+    tm: fields.Matrix
+    project_id: fields.Name | None = None
+
+
+class Announcement(operation.Request, frozen=True, kw_only=True):
+    """A coflow over the VMs of a group that runs.
+
+    :ivar name: of the coflow.
+    :ivar tm: matrix as for ``virtco:tm``, over the rows of the group.
+    :ivar expires_s: how long it waits for its bytes.
+    """
+
+    name: fields.Name
+    tm: fields.Matrix
+    expires_s: Annotated[float, msgspec.Meta(gt=0, le=7 * 86400)] = 3600.0
+
+
+class CoflowChange(operation.Request, frozen=True, kw_only=True):
+    """What is to be changed; at least one field.
+
+    :ivar state: ``done``, to declare that it is.
+    :ivar priority_class: the highest is served first.
+    :ivar weight: share beside other coflows.
+    """
+
+    state: Literal['done'] | msgspec.UnsetType = msgspec.UNSET
+    priority_class: fields.PriorityClass | msgspec.UnsetType = msgspec.UNSET
+    weight: fields.Weight | msgspec.UnsetType = msgspec.UNSET
+
+
+class CoflowQuery(fields.ProjectQuery, frozen=True, kw_only=True):
+    """:ivar project_id: whose coflows are meant; the caller's own, or for an
+        operator those of all projects, where it is not given.
+    :ivar state: of the coflows that are meant; any where it is not given.
+    """
+
+    state: State | None = None
+
+
+_MATRIX = [[0, 1_000_000_000], [0, 0]]
+
+LIST = operation.Operation(
+    'listCoflows', 'GET', '/v1/coflows', Coflows,
+    'List coflows and how far they are.', query=CoflowQuery)
+REGISTER = operation.Operation(
+    'registerCoflow', 'POST', '/v1/coflows', Coflow,
+    'Keep a matrix under an id, for hints that are too long.',
+    body=Registration, status=201,
+    example=Registration(name='shuffle', tm=_MATRIX))
+SHOW = operation.Operation(
+    'showCoflow', 'GET', '/v1/coflows/{coflow_id}', Coflow,
+    'Show a coflow, the VMs of its group and what was told of it.')
+CHANGE = operation.Operation(
+    'changeCoflow', 'PATCH', '/v1/coflows/{coflow_id}', Coflow,
+    'Declare a coflow done, or set its class or weight.', body=CoflowChange,
+    example=CoflowChange(state='done'))
+DELETE = operation.Operation(
+    'deleteCoflow', 'DELETE', '/v1/coflows/{coflow_id}', operation.NOTHING,
+    'Forget a registered matrix, or give up a coflow; its VMs stay.',
+    status=204)
+ANNOUNCE = operation.Operation(
+    'announceCoflow', 'POST', '/v1/groups/{group}/coflows', Coflows,
+    'Announce a coflow over the VMs of a group that runs.',
+    body=Announcement, query=fields.ProjectQuery, status=201,
+    example=Announcement(name='epoch-7', tm=_MATRIX))
+EVENTS = operation.Operation(
+    'listEvents', 'GET', '/v1/events', Events,
+    'List what tenants should know of their groups.',
+    query=fields.ProjectQuery)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The answer to a request that fails."""
+
+from typing import Any
+
+import msgspec
+
+from virtco.wire import operation
+
+
+class Error(operation.Response, frozen=True, kw_only=True):
+    """What is wrong.
+
+    :ivar code: stays the same over releases, such as ``virtco.invalid``.
+    :ivar title: of the kind of error.
+    :ivar detail: of this error, as a sentence.
+    :ivar field: that is wrong, where it is one.
+    :ivar value: of the field, or the beginning of its JSON text.
+    :ivar limit: that the value should keep to.
+    """
+
+    code: str
+    title: str
+    detail: str
+    field: str | msgspec.UnsetType = msgspec.UNSET
+    value: Any = msgspec.UNSET
+    limit: Any = msgspec.UNSET
+
+
+class Failure(operation.Response, frozen=True):
+    """The body of each answer with a status of 400 or above.
+
+    :ivar error: what is wrong.
+    """
+
+    error: Error

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Hypervisors as operators see and empty them."""
+
+from typing import Literal
+
+import msgspec
+
+from virtco.wire import fields
+from virtco.wire import operation
+
+DrainState = Literal['draining', 'drained']
+
+
+class Class(operation.Response, frozen=True, kw_only=True):
+    """A coflow's class on the uplink of a host.
+
+    :ivar coflow_id: id of the coflow.
+    :ivar name: name of the coflow.
+    :ivar minor: of the HTB class, such as ``1:10``.
+    :ivar prio: place in the order of the host's coflows, 0 is the first.
+    :ivar rate_bps: guaranteed rate.
+    :ivar ceil_bps: upper limit.
+    :ivar observed_bps: rate of the last reports; null: none is known.
+    :ivar backlog_bytes: in the class's queues; null: not reported.
+    :ivar destinations: hosts that the coflow sends to from here.
+    """
+
+    coflow_id: str
+    name: str
+    minor: str
+    prio: int
+    rate_bps: float
+    ceil_bps: float
+    observed_bps: float | None
+    backlog_bytes: float | None
+    destinations: list[str]
+
+
+class Host(operation.Response, frozen=True, kw_only=True):
+    """A host that reports, or whose rates were measured.
+
+    :ivar host: name of the host.
+    :ivar egress_bps: that coflows are scheduled by, out of the host.
+    :ivar ingress_bps: that coflows are scheduled by, into the host.
+    :ivar link_egress_bps: that the uplink's device tells.
+    :ivar link_ingress_bps: that the uplink's device tells.
+    :ivar measured_egress_bps: estimate by packet trains.
+    :ivar measured_ingress_bps: estimate by packet trains.
+    :ivar measured_age_s: age of that estimate.
+    :ivar rate_source: what ``egress_bps`` and ``ingress_bps`` come from.
+    :ivar background_bps: rate of what is no coflow's.
+    :ivar generation: of the newest policy.
+    :ivar applied_generation: of the policy that the host keeps.
+    :ivar last_report: time of the last report, in seconds since the epoch.
+    :ivar coflows: ids of the coflows with a class here.
+    :ivar vms: instances whose ports are here.
+    :ivar health: as the edge module reports it.
+    :ivar error: last error of the edge module.
+    :ivar cpu_s: processor time of the edge module since its start.
+    :ivar drain: null: new groups are planned here.
+    :ivar drain_reason: as the operator gave it.
+    :ivar drain_since: time, in seconds since the epoch.
+    :ivar classes: of the newest policy; only of one host by itself.
+    """
+
+    host: str
+    egress_bps: float
+    ingress_bps: float
+    link_egress_bps: float | None
+    link_ingress_bps: float | None
+    measured_egress_bps: float | None
+    measured_ingress_bps: float | None
+    measured_age_s: float | None
+    rate_source: str
+    background_bps: float
+    generation: int | None
+    applied_generation: int | None
+    last_report: float | None
+    coflows: list[str]
+    vms: list[str]
+    health: str | None
+    error: str | None
+    cpu_s: float | None
+    drain: DrainState | None
+    drain_reason: str | None
+    drain_since: float | None
+    classes: list[Class] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Hosts(operation.Response, frozen=True):
+    """:ivar hosts: each one that is known."""
+
+    hosts: list[Host]
+
+
+class Drain(operation.Request, frozen=True):
+    """:ivar reason: for the history, and for those who look at the host."""
+
+    reason: fields.LongText = ''
+
+
+class Drained(operation.Response, frozen=True, kw_only=True):
+    """A host for which no new group is planned.
+
+    :ivar host: name of the host.
+    :ivar drain: ``draining`` while VMs of groups are there, or will be.
+    :ivar drain_reason: as it was given.
+    :ivar drain_since: time, in seconds since the epoch.
+    """
+
+    host: str
+    drain: DrainState | None
+    drain_reason: str | None
+    drain_since: float | None
+
+
+class One(operation.Query, frozen=True):
+    """:ivar host: name of the host."""
+
+    host: fields.Host
+
+
+LIST = operation.Operation(
+    'listHosts', 'GET', '/v1/hosts', Hosts,
+    'List the hosts with their rates and policies.')
+SHOW = operation.Operation(
+    'showHost', 'GET', '/v1/hosts/{host}', Host,
+    'Show a host and the classes of its policy.')
+DRAIN = operation.Operation(
+    'drainHost', 'PUT', '/v1/hosts/{host}/drain', Drained,
+    'Plan no new group for a host, and advise moves away from it.',
+    body=Drain, query=One, example=Drain('fans'))
+UNDRAIN = operation.Operation(
+    'undrainHost', 'DELETE', '/v1/hosts/{host}/drain', operation.NOTHING,
+    'Use a drained host again.', query=One, status=204)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Description of one operation of the REST API, by the types of its bodies.
+
+The server finds its handlers by these values, the client its requests, and
+OpenAPI is derived from them.
+"""
+
+import dataclasses
+from typing import Any
+from typing import Generic
+from typing import TypeVar
+
+import msgspec
+
+_A = TypeVar('_A')
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of the bodies of requests: a field that is not known is refused."""
+
+
+class Query(msgspec.Struct, frozen=True):
+    """Base of parameters: others are ignored."""
+
+
+class Response(msgspec.Struct, frozen=True):
+    """Base of the bodies of answers: others may come with later releases."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operation(Generic[_A]):
+    """A method of a path.
+
+    :ivar name: unique, the ``operationId`` of OpenAPI.
+    :ivar path: with its parameters in braces.
+    :ivar answer: type of the body of a successful answer.
+    :ivar summary: one sentence for those who call it.
+    :ivar body: type of the body of a request; None: it has none.
+    :ivar query: Struct of the parameters in the query, and of those in the
+        path that are checked.
+    :ivar status: of a successful answer.
+    :ivar example: a body, as it may be sent.
+    """
+
+    name: str
+    method: str
+    path: str
+    answer: type[_A]
+    summary: str
+    body: Any = None
+    query: type[Query] | None = None
+    status: int = 200
+    example: Any = None
+
+
+NOTHING = type(None)

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Nova's question for a host, the answer, and what decided it."""
+
+from collections.abc import Mapping
+import re
+from typing import Annotated
+from typing import Literal
+
+import msgspec
+
+from virtco.wire import check
+from virtco.wire import fields
+from virtco.wire import operation
+
+_HOST = re.compile(fields.HOST_PATTERN)
+#: Hints and metadata are a tenant's: virtco.hints judges what is in them.
+TenantText = Annotated[
+    dict[str, str | Annotated[list[str], msgspec.Meta(max_length=16)]],
+    msgspec.Meta(max_length=1024)]
+Status = Literal['planned', 'neutral', 'ignored']
+
+
+class Offer(operation.Request, frozen=True, gc=False):
+    """A candidate host of Nova's.
+
+    :ivar host: name of the host.
+    :ivar free: what is left on it.
+    :ivar node: hypervisor of the host.
+    """
+
+    # Checked all at once: as a pattern it takes half of the decoding's time.
+    host: Annotated[str, msgspec.Meta(
+        min_length=1, max_length=255,
+        extra_json_schema={'pattern': fields.HOST_PATTERN})]
+    free: fields.Resources
+    node: fields.Name = ''
+
+
+class ServerGroup(operation.Request, frozen=True):
+    """Nova's server group of the instance.
+
+    :ivar policy: affinity or anti-affinity, also soft.
+    :ivar members: instances of the group.
+    :ivar hosts: where they are.
+    :ivar max_per_host: members that may share a host.
+    """
+
+    policy: Annotated[str, msgspec.Meta(
+        pattern='^(soft-)?(anti-)?affinity\\Z')]
+    members: Annotated[list[fields.Id], msgspec.Meta(max_length=10_000)] = []
+    hosts: Annotated[list[fields.Host], msgspec.Meta(max_length=10_000)] = []
+    max_per_host: Annotated[
+        int, msgspec.Meta(ge=1, le=10_000)] | None = None
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Nova's question for a host of one instance.
+
+    :ivar project_id: whose instance it is.
+    :ivar hints: scheduler hints that begin with ``virtco:``.
+    :ivar flavor: that the instance takes.
+    :ivar hosts: candidates.
+    :ivar metadata: of the server, as far as it begins with ``virtco:``.
+    :ivar user_id: who launches it.
+    :ivar display_name: name of the server.
+    :ivar reservation_id: of the request for several servers.
+    :ivar launch_index: of the instance among those of the request.
+    :ivar num_instances: of the request.
+    :ivar server_group: of the instance.
+    :ivar unplanned_passes: of Nova before this one, without an answer.
+    :ivar instance_uuid: of the path; left out of the body.
+    """
+
+    project_id: fields.Name
+    hints: TenantText
+    flavor: fields.Resources
+    hosts: Annotated[list[Offer], msgspec.Meta(min_length=1,
+                                               max_length=10_000)]
+    metadata: TenantText = {}
+    user_id: fields.Name | None = None
+    display_name: Annotated[str, msgspec.Meta(max_length=4096)] | None = None
+    reservation_id: fields.Text | None = None
+    launch_index: fields.Count | None = None
+    num_instances: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
+    server_group: ServerGroup | None = None
+    unplanned_passes: fields.Count = 0
+    instance_uuid: str = ''
+
+    def __post_init__(self) -> None:
+        """Check the names of all hosts, and tell as msgspec does."""
+        if not _HOST.match(''.join([offer.host for offer in self.hosts])):
+            at = next(i for i, offer in enumerate(self.hosts)
+                      if not _HOST.match(offer.host))
+            raise ValueError('Expected `str` matching regex '
+                             f'{fields.HOST_PATTERN!r} - at `$.hosts[{at}]'
+                             '.host`')
+
+
+class RankedHost(operation.Response, frozen=True):
+    """A host in the order of preference.
+
+    :ivar host: name of the host.
+    :ivar rank: 0 is the best.
+    :ivar feasible: whether the VM could be there.
+    :ivar cct_s: of the group with this VM there; null: not known.
+    :ivar objective_s: with this VM there; null: not known.
+    :ivar why: reason for the rank.
+    """
+
+    host: str
+    rank: int
+    feasible: bool = True
+    cct_s: float | None = None
+    objective_s: float | None = None
+    why: str = ''
+
+
+class Promise(operation.Response, frozen=True, kw_only=True):
+    """Whether a deadline is promised.
+
+    :ivar at: the deadline, in seconds since the epoch.
+    :ivar promised: whether it will be kept.
+    :ivar why: reason.
+    :ivar bound_s: no placement and no schedule takes less time.
+    :ivar bound_here_s: no schedule on the planned hosts that keeps the
+        promises to others takes less time; null: it never ends there.
+    :ivar earliest_s: least time that could be promised on these hosts; null:
+        none could.
+    """
+
+    at: float
+    promised: bool
+    why: str
+    bound_s: float | None = None
+    bound_here_s: float | None = None
+    earliest_s: float | None = None
+
+
+class Answer(operation.Response, frozen=True, kw_only=True):
+    """Hosts for an instance, or no opinion.
+
+    :ivar instance_uuid: id of the instance.
+    :ivar status: ``planned``, ``neutral`` or ``ignored``.
+    :ivar host: the best one.
+    :ivar why: reason.
+    :ivar group: id of the group.
+    :ivar group_name: name of the group.
+    :ivar row: the member that the instance is.
+    :ivar hosts: the best first.
+    :ivar rows: the host of each planned member, of an answer that planned
+        the group.
+    :ivar cct_s: planned completion time of the group.
+    :ivar lower_bound_s: no placement takes less time.
+    :ivar gap: of the plan to the bound, as a fraction.
+    :ivar method: that found the plan.
+    :ivar bottleneck: port that decides ``cct_s``.
+    :ivar slow_phase: what took most of the time, when it ran out.
+    :ivar refused: of a required wish that cannot be met: its level, how many
+        of how many VMs fit, and the resource that limits. Nova's filter then
+        passes no host.
+    :ivar allowed: of a required wish that is met: the offered hosts that
+        keep to it, for any VM of the request. Nova's filter passes no other.
+    :ivar deadline: of an answer that planned a group with a deadline.
+    """
+
+    instance_uuid: str
+    status: Status
+    host: str | None = None
+    why: str = ''
+    group: str | None = None
+    group_name: str | None = None
+    row: int | None = None
+    hosts: list[RankedHost] = []
+    rows: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
+    cct_s: float | None = None
+    lower_bound_s: float | None = None
+    gap: float | None = None
+    method: str | None = None
+    bottleneck: str | None = None
+    slow_phase: str | None = None
+    refused: Mapping[str, str | int] | None = None
+    allowed: list[str] | None = None
+    deadline: Promise | None = None
+
+
+class Kept(Answer, frozen=True, kw_only=True):
+    """The last answer for an instance, and what became of it.
+
+    :ivar project_id: whose instance it is.
+    :ivar at: time of the answer, in seconds since the epoch.
+    :ivar state: of the member; null: it is none.
+    :ivar host_now: where the instance is; null: nowhere, or hidden.
+    """
+
+    project_id: str
+    at: float
+    state: str | None
+    host_now: str | None
+
+
+class One(operation.Query, frozen=True):
+    """:ivar instance_uuid: id of the instance."""
+
+    instance_uuid: fields.Id
+
+
+class Reason(operation.Response, frozen=True, kw_only=True):
+    """What one change of the problem would have changed.
+
+    :ivar kind: ``coflow`` (one less), ``room`` (for one VM more) or ``rate``
+        (twice as much).
+    :ivar subject: the coflow, host or port that is changed.
+    :ivar host: where the VM would be.
+    :ivar cct_s: of its group, then.
+    :ivar instead_of_s: of its group, as planned.
+    :ivar saved_objective_s: that all coflows together would be earlier.
+    :ivar limiting: port that would decide the group's time, if known.
+    :ivar text: the same as a sentence.
+    """
+
+    kind: str
+    subject: str
+    host: str
+    cct_s: float | None
+    instead_of_s: float | None
+    saved_objective_s: float | None
+    limiting: str
+    text: str
+
+
+class Explanation(operation.Response, frozen=True, kw_only=True):
+    """What decided an answer.
+
+    :ivar instance_uuid: id of the instance.
+    :ivar status: ``planned``, ``neutral`` or ``ignored``.
+    :ivar why: reason.
+    :ivar host: that was chosen.
+    :ivar group: id of the group.
+    :ivar group_name: name of the group.
+    :ivar row: the member that the instance is.
+    :ivar cct_s: planned completion time of the group.
+    :ivar bottleneck: port that decides ``cct_s``.
+    :ivar deadline: of the group.
+    :ivar phases_s: time that each phase of the answer took.
+    :ivar reasons: the strongest first.
+    :ivar is_complete: whether the time was enough for all questions.
+    :ivar seconds: that the explanation took.
+    :ivar why_not: why there are no reasons.
+    :ivar findings: of checks, about hosts of the group and switches above.
+    """
+
+    instance_uuid: str
+    status: Status
+    why: str
+    host: str | None
+    group: str | None
+    group_name: str | None
+    row: int | None
+    cct_s: float | None
+    bottleneck: str | None
+    deadline: Promise | None
+    phases_s: Mapping[str, float] = {}
+    reasons: list[Reason] = []
+    is_complete: bool = False
+    seconds: float = 0.0
+    why_not: str = ''
+    findings: list[check.Finding] = []
+
+
+class ExplanationQuery(operation.Query, frozen=True):
+    """:ivar budget_s: time for all questions; some where it is not given."""
+
+    budget_s: fields.Budget | None = None
+
+
+_FLAVOR = fields.Resources(vcpus=2, memory_mb=4096, disk_gb=20)
+
+PLACE = operation.Operation(
+    'place', 'PUT', '/v1/placements/{instance_uuid}', Answer,
+    'Ask for a host of an instance, as CoflowWeigher does.', body=Placement,
+    query=One, example=Placement(
+        project_id='5c8f', hints={
+            'virtco:coflow': 'shuffle', 'virtco:tm': '[[0, "1GB"], [0, 0]]'},
+        flavor=_FLAVOR, hosts=[Offer(
+            'compute1', fields.Resources(16, 65536, 500), 'compute1')]))
+SHOW = operation.Operation(
+    'showPlacement', 'GET', '/v1/placements/{instance_uuid}', Kept,
+    'Show the last answer for an instance, and where the instance is.')
+RELEASE = operation.Operation(
+    'releasePlacement', 'DELETE', '/v1/placements/{instance_uuid}',
+    operation.NOTHING, 'Give up the reservation of an instance.', status=204)
+EXPLAIN = operation.Operation(
+    'explainPlacement', 'GET', '/v1/placements/{instance_uuid}/explanation',
+    Explanation, 'Explain what decided the host of an instance.',
+    query=ExplanationQuery)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Plans without consequences, and moves of VMs that would pay."""
+
+from typing import Annotated
+from typing import Literal
+
+import msgspec
+
+from virtco.wire import fields
+from virtco.wire import operation
+from virtco.wire import placement
+from virtco.wire import setting
+
+
+class Group(operation.Request, frozen=True, kw_only=True):
+    """VMs that would be launched.
+
+    :ivar name: of the group.
+    :ivar tm: matrix as for ``virtco:tm``; a VM for each row.
+    :ivar flavor: that each VM takes.
+    """
+
+    name: fields.Name
+    tm: fields.Matrix
+    flavor: fields.Resources
+
+
+class GivenHost(operation.Request, frozen=True, kw_only=True):
+    """A host that takes VMs.
+
+    :ivar host: name of the host.
+    :ivar free: what is left on it.
+    :ivar egress_bps: of its uplink; as known where it is not given.
+    :ivar ingress_bps: of its uplink; as known where it is not given.
+    """
+
+    host: fields.Host
+    free: fields.Resources
+    egress_bps: fields.LinkRate | None = None
+    ingress_bps: fields.LinkRate | None = None
+
+
+class PlanRequest(operation.Request, frozen=True, kw_only=True):
+    """Groups to plan together.
+
+    :ivar groups: that would be launched.
+    :ivar hosts: that take VMs; as Nova has them where none are given.
+    :ivar planner: that chooses hosts; the operator's choice where it is not
+        given.
+    :ivar objective: that the planner minimises; the operator's choice where
+        it is not given.
+    :ivar respect_active: whether running coflows keep their rates.
+    :ivar budget_s: time for the search; as configured where it is not given.
+    :ivar seed: of the search.
+    :ivar within: as the hint ``virtco:within``.
+    :ivar spread: as the hint ``virtco:spread``.
+    :ivar deadline: as the hint ``virtco:deadline``.
+    """
+
+    groups: Annotated[list[Group], msgspec.Meta(min_length=1,
+                                                max_length=100)]
+    hosts: Annotated[list[GivenHost], msgspec.Meta(
+        min_length=1, max_length=10_000)] | None = None
+    planner: setting.Planner | None = None
+    objective: setting.Objective | None = None
+    respect_active: bool = True
+    budget_s: fields.Budget | None = None
+    seed: fields.Count = 0
+    within: fields.LongText | None = None
+    spread: fields.LongText | None = None
+    deadline: str | float | None = None
+
+
+class Vm(operation.Response, frozen=True):
+    """:ivar group: name of the group.
+    :ivar row: of its matrix.
+    :ivar host: where the VM would be.
+    """
+
+    group: str
+    row: int
+    host: str
+
+
+class PlannedCoflow(operation.Response, frozen=True):
+    """:ivar name: of the coflow.
+    :ivar cct_s: its completion time; null: it would not end.
+    """
+
+    name: str
+    cct_s: float | None
+
+
+class Delay(operation.Response, frozen=True, kw_only=True):
+    """A running coflow that would end later.
+
+    :ivar coflow_id: id of the coflow.
+    :ivar before_s: until it ends without the plan.
+    :ivar after_s: until it ends with the plan.
+    :ivar name: of the coflow; null: it is gone.
+    :ivar project_id: whose coflow it is.
+    """
+
+    coflow_id: str
+    before_s: float | None
+    after_s: float | None
+    name: str | None = None
+    project_id: str | None = None
+
+
+class Plan(operation.Response, frozen=True, kw_only=True):
+    """Where the VMs would be, and what would come of it.
+
+    :ivar vms: of all groups.
+    :ivar cct_s: until the last of the new coflows ends.
+    :ivar coflows: the new ones.
+    :ivar objective: that was minimised.
+    :ivar objective_s: its value.
+    :ivar lower_bound_s: no plan has a lower objective.
+    :ivar gap: to the bound, as a fraction.
+    :ivar method: that found the plan.
+    :ivar bottleneck: port that decides ``cct_s``.
+    :ivar notes: what else should be known of the plan.
+    :ivar delays: of running coflows.
+    :ivar deadline: whether it would be promised.
+    :ivar n_hosts: hosts among which was chosen.
+    :ivar seconds: that the answer took.
+    """
+
+    vms: list[Vm]
+    cct_s: float | None
+    coflows: list[PlannedCoflow]
+    objective: str
+    objective_s: float | None
+    lower_bound_s: float | None
+    gap: float | None
+    method: str
+    bottleneck: str
+    notes: list[str]
+    delays: list[Delay]
+    deadline: placement.Promise | None
+    n_hosts: int
+    seconds: float
+
+
+class Move(operation.Response, frozen=True, kw_only=True):
+    """A running VM that should be on another host.
+
+    :ivar instance_uuid: id of the server.
+    :ivar row: of the matrix.
+    :ivar group: id of its group.
+    :ivar group_name: name of its group.
+    :ivar project_id: whose group it is.
+    :ivar host: where it is.
+    :ivar to_host: where it should be.
+    :ivar saved_s: seconds that all coflows together would save.
+    :ivar cost_s: seconds that the migration takes.
+    :ivar cct_s: of its group, as it is.
+    :ivar then_cct_s: of its group, after the move.
+    :ivar at: time, in seconds since the epoch.
+    :ivar reason: its host is drained, or it saves time.
+    :ivar state: proposed, migrating or refused.
+    """
+
+    instance_uuid: str
+    row: int
+    group: str
+    group_name: str
+    project_id: str
+    host: str
+    to_host: str
+    saved_s: float
+    cost_s: float
+    cct_s: float | None
+    then_cct_s: float | None
+    at: float
+    reason: Literal['drain', 'saves']
+    state: Literal['proposed', 'migrating', 'refused'] = 'proposed'
+
+
+class Moves(operation.Response, frozen=True):
+    """:ivar moves: the best first, one of each group at most."""
+
+    moves: list[Move]
+
+
+class Look(operation.Request, frozen=True):
+    """:ivar budget_s: time for the search; as configured where it is not
+        given.
+    """
+
+    budget_s: fields.Budget | None = None
+
+
+PLAN = operation.Operation(
+    'plan', 'POST', '/v1/plans', Plan,
+    'Plan groups that nobody launches: what would come of it.',
+    body=PlanRequest, example=PlanRequest(groups=[Group(
+        name='train', tm=[[0, 1_000_000_000], [0, 0]],
+        flavor=fields.Resources(vcpus=2, memory_mb=4096, disk_gb=20))]))
+MOVES = operation.Operation(
+    'listMoves', 'GET', '/v1/advice', Moves,
+    'List the moves of running VMs that were found last.')
+LOOK = operation.Operation(
+    'findMoves', 'POST', '/v1/advice', Moves,
+    'Find moves of running VMs that would pay now.', body=Look,
+    example=Look(budget_s=1.0))

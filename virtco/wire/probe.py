@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Measurements that an operator asks for, and those of the schedule."""
+
+from typing import Annotated
+from typing import Literal
+
+import msgspec
+
+from virtco.wire import fields
+from virtco.wire import operation
+
+
+class ProbeRequest(operation.Request, frozen=True, kw_only=True):
+    """Pairs of hosts to measure; those without a common host at once.
+
+    :ivar pairs: sender and receiver of each.
+    :ivar kind: ``train``, taken as it is even if its bursts are too short, or
+        ``bulk``, one TCP connection for ``lasts_s``.
+    :ivar bursts: of a train.
+    :ivar packets: of a burst.
+    :ivar packet_bytes: payload of a packet.
+    :ivar lasts_s: of a TCP connection.
+    """
+
+    pairs: Annotated[list[tuple[fields.Host, fields.Host]],
+                     msgspec.Meta(min_length=1, max_length=1000)]
+    kind: Literal['train', 'bulk'] = 'train'
+    bursts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 10
+    packets: Annotated[int, msgspec.Meta(ge=2, le=5000)] = 200
+    packet_bytes: Annotated[int, msgspec.Meta(ge=64, le=8972)] = 1472
+    lasts_s: Annotated[float, msgspec.Meta(gt=0, le=10)] = 3.0
+
+
+class Ordered(operation.Response, frozen=True):
+    """:ivar id: under which the results are asked for."""
+
+    id: str
+
+
+class Result(operation.Response, frozen=True, kw_only=True):
+    """What came of a pair; without a rate where nothing did.
+
+    :ivar src: host that sent.
+    :ivar dst: host that received.
+    :ivar rate_bps: measured rate.
+    :ivar lower_bound: whether the path may carry more.
+    :ivar loss: fraction of the packets.
+    :ivar rtt_s: shortest round trip.
+    :ivar sent_bytes: by the measurement.
+    :ivar windows_bytes: received in each window of a TCP connection.
+    """
+
+    src: str
+    dst: str
+    rate_bps: float | msgspec.UnsetType = msgspec.UNSET
+    lower_bound: bool | msgspec.UnsetType = msgspec.UNSET
+    loss: float | None | msgspec.UnsetType = msgspec.UNSET
+    rtt_s: float | None | msgspec.UnsetType = msgspec.UNSET
+    sent_bytes: float | None | msgspec.UnsetType = msgspec.UNSET
+    windows_bytes: tuple[float, ...] | None | msgspec.UnsetType = (
+        msgspec.UNSET)
+
+
+class Results(operation.Response, frozen=True, kw_only=True):
+    """What came of a request so far.
+
+    :ivar done: whether there is a result of each pair.
+    :ivar results: of the pairs that were measured.
+    :ivar why: it was not carried out.
+    """
+
+    done: bool
+    results: list[Result]
+    why: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ProbedPair(operation.Response, frozen=True):
+    """:ivar src: host that sends.
+    :ivar dst: host that receives.
+    """
+
+    src: str
+    dst: str
+
+
+class Schedule(operation.Response, frozen=True, kw_only=True):
+    """What is measured unasked, and what it costs.
+
+    :ivar enabled: whether anything is.
+    :ivar n_hosts: hosts that can be measured.
+    :ivar n_fresh: hosts that have all readings that they are to have.
+    :ivar n_held: hosts that want a reading which the budget does not allow.
+    :ivar all_pairs: whether each pair is measured, not only some per host.
+    :ivar freshness_s: age at which a pair is measured again.
+    :ivar under_way: pairs that are measured now.
+    :ivar max_link_share: of a link that measurements may take.
+    :ivar max_bytes_per_hour: that measurements may send; null: any number.
+    :ivar last_hour_bytes: that measurements sent.
+    """
+
+    enabled: bool
+    n_hosts: int
+    n_fresh: int
+    n_held: int
+    all_pairs: bool
+    freshness_s: float
+    under_way: list[ProbedPair]
+    max_link_share: float
+    max_bytes_per_hour: float | None
+    last_hour_bytes: float
+
+
+SCHEDULE = operation.Operation(
+    'showProbing', 'GET', '/v1/probes', Schedule,
+    'Show what is measured unasked, and what it costs.')
+ORDER = operation.Operation(
+    'orderProbes', 'POST', '/v1/probes', Ordered,
+    'Measure pairs of hosts soon.', body=ProbeRequest, status=202,
+    example=ProbeRequest(pairs=[('compute1', 'compute2')]))
+SHOW = operation.Operation(
+    'showProbe', 'GET', '/v1/probes/{probe_id}', Results,
+    'Show what came of ordered measurements.')

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Bytes per pair of VMs and hour: of groups, and of applications."""
+
+from typing import Annotated
+
+import msgspec
+
+from virtco.wire import fields
+from virtco.wire import operation
+
+
+class Counted(operation.Response, frozen=True, kw_only=True):
+    """A group whose bytes were counted.
+
+    :ivar group_id: id of the group.
+    :ivar project_id: whose group it is.
+    :ivar group_name: name of the group.
+    :ivar app: application that the hint names.
+    :ivar n_vms: members of the group.
+    :ivar first_hour: start of the first hour, in seconds since the epoch.
+    :ivar last_hour: start of the last hour, in seconds since the epoch.
+    :ivar n_hours: hours in which something was counted.
+    """
+
+    group_id: str
+    project_id: str
+    group_name: str
+    app: str | None
+    n_vms: int
+    first_hour: float
+    last_hour: float
+    n_hours: int
+
+
+class Profiles(operation.Response, frozen=True):
+    """:ivar profiles: one for each group that was counted."""
+
+    profiles: list[Counted]
+
+
+class Predicted(operation.Response, frozen=True, kw_only=True):
+    """Bytes of the next hour.
+
+    :ivar size_bytes: that are expected.
+    :ivar method: that predicted past hours best.
+    :ivar error_fraction: of the method over past hours; null: not known.
+    :ivar last_hour_weight: of the last hour; the hour of the day has the
+        rest.
+    """
+
+    size_bytes: float
+    method: str
+    error_fraction: float | None
+    last_hour_weight: float
+
+
+class Hour(operation.Response, frozen=True):
+    """:ivar hour: its start, in seconds since the epoch.
+    :ivar size_bytes: bytes that were sent in it.
+    """
+
+    hour: float
+    size_bytes: float
+
+
+class ProfiledPair(operation.Response, frozen=True, kw_only=True):
+    """Bytes from one VM of a group to another.
+
+    :ivar src: row of the sender.
+    :ivar dst: row of the receiver.
+    :ivar size_bytes: sum over the hours.
+    :ivar is_seen: whether the bytes of the pair could be counted.
+    :ivar hours: hours in which something was sent.
+    :ivar next_hour: what is expected; null for all but the largest pairs.
+    """
+
+    src: int
+    dst: int
+    size_bytes: float
+    is_seen: bool
+    hours: list[Hour]
+    next_hour: Predicted | None
+
+
+class Profile(operation.Response, frozen=True, kw_only=True):
+    """What the pairs of a group sent, and will send.
+
+    :ivar group_id: id of the group.
+    :ivar project_id: whose group it is.
+    :ivar group_name: name of the group.
+    :ivar app: application that the hint names.
+    :ivar n_vms: members of the group.
+    :ivar n_hours: hours in which something was counted.
+    :ivar size_bytes: sum over pairs and hours.
+    :ivar tm: matrix as for ``virtco:tm``; null: no pattern is recognised.
+    :ivar pattern: that was recognised.
+    :ivar next_hour: of all pairs together.
+    :ivar pairs: in the order of their rows.
+    """
+
+    group_id: str
+    project_id: str
+    group_name: str
+    app: str | None
+    n_vms: int
+    n_hours: int
+    size_bytes: float
+    tm: fields.Matrix | None
+    pattern: str | None
+    next_hour: Predicted
+    pairs: list[ProfiledPair]
+
+
+class Launched(operation.Response, frozen=True, kw_only=True):
+    """An application that was launched.
+
+    :ivar project_id: whose application it is.
+    :ivar app: name of the application.
+    :ivar n_launches: launches whose bytes were counted.
+    :ivar last_hour: start of the last hour, in seconds since the epoch.
+    """
+
+    project_id: str
+    app: str
+    n_launches: int
+    last_hour: float
+
+
+class Apps(operation.Response, frozen=True):
+    """:ivar apps: each application of the projects that are meant."""
+
+    apps: list[Launched]
+
+
+class Launch(operation.Response, frozen=True):
+    """:ivar n_vms: VMs of the launch.
+    :ivar size_bytes: bytes that they sent each other.
+    """
+
+    n_vms: int
+    size_bytes: float
+
+
+class App(operation.Response, frozen=True, kw_only=True):
+    """What the next launch of an application would get.
+
+    :ivar project_id: whose application it is.
+    :ivar app: name of the application.
+    :ivar n_vms: VMs of the next launch.
+    :ivar launches: past launches, the newest first.
+    :ivar tm: matrix as for ``virtco:tm``; null: none would be used.
+    :ivar size_bytes: of the matrix.
+    :ivar how: the pattern, or why there is none.
+    """
+
+    project_id: str
+    app: str
+    n_vms: int
+    launches: list[Launch]
+    tm: fields.Matrix | None
+    size_bytes: float | None
+    how: str
+
+
+class AppQuery(fields.ProjectQuery, frozen=True, kw_only=True):
+    """:ivar project_id: whose application is meant; the caller's own where
+        it is not given.
+    :ivar n_vms: VMs of the next launch; as many as the last one had where it
+        is not given.
+    """
+
+    n_vms: Annotated[int, msgspec.Meta(ge=2, le=100_000)] | None = None
+
+
+LIST = operation.Operation(
+    'listProfiles', 'GET', '/v1/profiles', Profiles,
+    'List the groups whose bytes were counted.', query=fields.ProjectQuery)
+SHOW = operation.Operation(
+    'showProfile', 'GET', '/v1/profiles/{group}', Profile,
+    'Show what the pairs of a group sent; of several of a name the latest.',
+    query=fields.ProjectQuery)
+LIST_APPS = operation.Operation(
+    'listApps', 'GET', '/v1/apps', Apps,
+    'List the applications that were launched.', query=fields.ProjectQuery)
+SHOW_APP = operation.Operation(
+    'showApp', 'GET', '/v1/apps/{name}', App,
+    'Show what the next launch of an application would get.', query=AppQuery)
+FORGET_APP = operation.Operation(
+    'forgetApp', 'DELETE', '/v1/apps/{name}', operation.NOTHING,
+    'Forget what was counted of an application.', query=fields.ProjectQuery,
+    status=204)

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The tree of switches above the hosts, and what fits below each."""
+
+from typing import Annotated
+from typing import Any
+from typing import Literal
+
+import msgspec
+
+from virtco.wire import fields
+from virtco.wire import operation
+
+#: Such as ``100Gbit``, or bits per second.
+Rate = str | float
+
+
+class Ways(operation.Response, frozen=True, omit_defaults=True):
+    """Rates of an uplink whose directions differ.
+
+    :ivar up: towards the top.
+    :ivar down: towards the hosts.
+    """
+
+    up: Rate | None = None
+    down: Rate | None = None
+
+
+class Level(operation.Response, frozen=True, omit_defaults=True):
+    """Switches that are as far above the hosts.
+
+    :ivar name: name of the level.
+    :ivar uplink: of each of its switches that says nothing else.
+    :ivar oversubscription: rates below a switch by the rate of its uplink.
+    """
+
+    name: str
+    uplink: Rate | Ways | None = None
+    oversubscription: float | None = None
+
+
+class Node(operation.Response, frozen=True, omit_defaults=True):
+    """A switch, or several that act as one.
+
+    :ivar name: unique in its plane.
+    :ivar uplink: rate towards the top.
+    :ivar oversubscription: rates below by the rate of the uplink.
+    :ivar hosts: at this switch, as a host list such as ``compute[01-16]``.
+    :ivar nodes: switches below this one.
+    """
+
+    name: str
+    uplink: Rate | Ways | None = None
+    oversubscription: float | None = None
+    hosts: str | list[str] | None = None
+    nodes: list['Node'] | None = None
+
+
+class Plane(operation.Response, frozen=True):
+    """A network of the cloud.
+
+    :ivar name: name of the plane; coflows use ``front-end``.
+    :ivar levels: those next to the hosts first.
+    :ivar nodes: at the top.
+    """
+
+    name: str
+    levels: list[Level]
+    nodes: list[Node]
+
+
+class Topology(operation.Response, frozen=True, kw_only=True):
+    """All planes.
+
+    :ivar planes: networks of the cloud.
+    :ivar generation: of the last change, for :class:`Import`.
+    :ivar hosts_without_leaf: by plane, hosts with an edge module that it does
+        not have.
+    """
+
+    planes: list[Plane]
+    generation: int
+    hosts_without_leaf: dict[str, list[str]]
+
+
+class GivenPlane(operation.Request, frozen=True):
+    """A plane as it is imported; errors name the level or node.
+
+    :ivar name: name of the plane.
+    :ivar levels: as in :class:`Level`, those next to the hosts first.
+    :ivar nodes: as in :class:`Node`, at the top.
+    """
+
+    name: fields.Host
+    levels: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=16)] = []
+    nodes: Annotated[list[dict[str, Any]], msgspec.Meta(
+        max_length=50_000)] = []
+
+
+class Import(operation.Request, frozen=True, kw_only=True):
+    """Planes that replace those of their names; others stay.
+
+    :ivar planes: networks of the cloud.
+    :ivar generation: refuse where the topology has another one.
+    :ivar dry_run: only tell what would change.
+    """
+
+    planes: Annotated[list[GivenPlane], msgspec.Meta(max_length=16)]
+    generation: fields.Generation | None = None
+    dry_run: bool = False
+
+
+class TopologyChange(operation.Response, frozen=True, kw_only=True):
+    """A difference that an import makes.
+
+    :ivar plane: name of the plane.
+    :ivar kind: of what changes.
+    :ivar name: of what changes.
+    :ivar before: where it was, or its value; null: it is new.
+    :ivar after: where it is, or its value; null: it is gone.
+    """
+
+    plane: str
+    kind: Literal['plane', 'level', 'node', 'uplink', 'host']
+    name: str
+    before: str | None
+    after: str | None
+
+
+class Imported(operation.Response, frozen=True, kw_only=True):
+    """What an import changes.
+
+    :ivar changes: the differences.
+    :ivar applied: false: it was a dry run.
+    :ivar generation: of the topology now.
+    :ivar hosts_without_leaf: by plane, hosts with an edge module that it does
+        not have.
+    """
+
+    changes: list[TopologyChange]
+    applied: bool
+    generation: int
+    hosts_without_leaf: dict[str, list[str]]
+
+
+class Room(operation.Request, frozen=True):
+    """:ivar host: name of the host.
+    :ivar free: what is left on it.
+    """
+
+    host: fields.Host
+    free: fields.Resources
+
+
+class CapacityRequest(operation.Request, frozen=True, kw_only=True):
+    """How many groups would fit below each switch of a level.
+
+    :ivar flavor: that each VM takes.
+    :ivar level: name of the level.
+    :ivar hosts: what is left on each host that takes VMs.
+    :ivar plane: name of the plane.
+    :ivar vms: sizes of groups; 2, 4, 8, 16 and 32 where none are given.
+    """
+
+    flavor: fields.Resources
+    level: fields.Host
+    hosts: Annotated[list[Room], msgspec.Meta(max_length=100_000)]
+    plane: fields.Host = 'front-end'
+    vms: Annotated[list[Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]],
+                   msgspec.Meta(max_length=16)] = []
+
+
+class Domain(operation.Response, frozen=True, kw_only=True):
+    """What fits below one switch.
+
+    :ivar name: of the switch.
+    :ivar n_hosts: of those below it that are offered.
+    :ivar slots: VMs of the flavor, all hosts together.
+    :ivar most_per_host: VMs on its roomiest host.
+    :ivar limiting: resource that ends first; empty without a host.
+    :ivar groups: how many groups of each size fit, each size alone.
+    """
+
+    name: str
+    n_hosts: int
+    slots: int
+    most_per_host: int
+    limiting: str
+    groups: dict[str, int]
+
+
+class Capacity(operation.Response, frozen=True, kw_only=True):
+    """What fits below each switch of a level.
+
+    :ivar plane: name of the plane.
+    :ivar level: name of the level.
+    :ivar domains: the switches of the level.
+    :ivar hosts_without_leaf: offered, but the plane does not have them.
+    """
+
+    plane: str
+    level: str
+    domains: list[Domain]
+    hosts_without_leaf: list[str]
+
+
+_FLAVOR = fields.Resources(vcpus=2, memory_mb=4096, disk_gb=20)
+
+SHOW = operation.Operation(
+    'showTopology', 'GET', '/v1/topology', Topology,
+    'Show the planes of the topology.')
+IMPORT = operation.Operation(
+    'importTopology', 'PUT', '/v1/topology', Imported,
+    'Replace planes of the topology, or tell what that would change.',
+    body=Import, example=Import(planes=[GivenPlane(
+        'front-end', levels=[{'name': 'rack', 'oversubscription': 4}],
+        nodes=[{'name': 'rack1', 'hosts': 'compute[01-16]',
+                'uplink': '100Gbit'}])]))
+DELETE = operation.Operation(
+    'deletePlane', 'DELETE', '/v1/topology/{plane}', operation.NOTHING,
+    'Delete a plane.', status=204)
+CAPACITY = operation.Operation(
+    'countCapacity', 'POST', '/v1/capacity', Capacity,
+    'Count how many groups fit below each switch of a level.',
+    body=CapacityRequest, example=CapacityRequest(
+        flavor=_FLAVOR, level='rack', hosts=[Room(
+            'compute01', fields.Resources(32, 131072, 1000))], vms=[8]))
