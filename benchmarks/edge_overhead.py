@@ -276,8 +276,8 @@ def _agent(site: _Site, controller: controllers.Controller,
         (path / 'state').mkdir()
         shutil.chown(path / 'state', _USER)
         edge = process.EdgeProcess(
-            site.bed, 'h1', directory, LINK_BPS, report_interval_s=1,
-            pairs_interval_s=5, grace_s=5, user=_USER, **options)
+            site.bed, 'h1', directory, LINK_BPS, {}, report_interval_s=1,
+            user=_USER, **options)
         seen = len(controller.reports)
         edge.start()
         try:

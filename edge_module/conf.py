@@ -47,19 +47,12 @@ Rate of the uplink from the network, in bits per second. 0 takes
 What the wire adds to a frame, in bytes: preamble, checksum and gap of
 Ethernet by default. The rates of all classes are rates of the wire. Add 4 for
 a VLAN tag that the device inserts. Headers of tunnels are in the packet
-already when it is counted.
+already when it is counted. The shortest frame takes 60 bytes more than this; 0
+suits a link whose limit counts packets as the kernel does.
 
 Related options:
 
-* ``wire_frame_min_bytes``
 * ``link_margin``
-"""),
-    cfg.IntOpt('wire_frame_min_bytes', default=84, min=0, max=1024, help="""
-What the shortest frame takes on the wire, in bytes.
-
-Related options:
-
-* ``wire_overhead_bytes``
 """),
     cfg.FloatOpt('link_margin', default=0.02, min=0, max=0.5, help="""
 Share of the uplink's speed that is not used, both ways. The kernel counts
@@ -89,10 +82,6 @@ Related options:
 
 * ``link_ingress_bps``
 * ``[scheduler] protect_receivers`` of the controller, which must be set too
-"""),
-    cfg.FloatOpt('default_share', default=0.02, min=0.001, max=1, help="""
-Share of the uplink guaranteed to everything unmanaged while there is no
-policy. A policy brings its own.
 """),
     cfg.StrOpt('ports_backend', default='static',
                choices=[('static', 'a JSON file that is watched'),
@@ -138,26 +127,9 @@ must belong to one edge module alone.
 Time between two reports to the controller, in seconds. The end of a coflow is
 noticed that much later on average.
 """),
-    cfg.FloatOpt('pairs_interval_s', default=5.0, min=0.1, max=3600, help="""
-Shortest time between two readings of the counters of VM pairs, in seconds. A
-reading costs about 30 microseconds of CPU per pair; the time is longer when
-it would take more than a hundredth of a core.
-"""),
-    cfg.FloatOpt('http_timeout_s', default=5, min=0.1, max=120, help="""
-How long to wait for a connection to the controller, and for an answer of its,
-in seconds.
-"""),
     cfg.FloatOpt('audit_interval_s', default=30, min=0.1, max=86400, help="""
 Time between two comparisons of the kernel with the policy, in seconds. What
 somebody else changed is put right then, if it was not announced before.
-"""),
-    cfg.FloatOpt('grace_s', default=5, min=0, max=600, help="""
-How long the class of a coflow that ended is kept for its last packets, in
-seconds.
-"""),
-    cfg.FloatOpt('leaf_s', default=0.025, min=0.001, max=1, help="""
-Length of the queue of a class, in seconds at its highest rate. Queues are
-sized to the next power of two, and hold at least ``leaf_min_bytes``.
 """),
     cfg.IntOpt('leaf_min_bytes', default=128 * 1024, min=16 * 1024,
                max=64 * 1024 * 1024, help="""

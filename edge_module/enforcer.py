@@ -31,6 +31,9 @@ from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 
+#: For which the class of a coflow that ended is kept for its last packets.
+GRACE_S = 5.0
+
 
 class Guard(Protocol):
     """Peace with whoever else may look after the uplink's qdisc."""
@@ -60,7 +63,7 @@ class Enforcer:
                  settings: model.TreeSettings = model.TreeSettings(),
                  guard: Guard | None = None,
                  receiver: edge_receiver.Receiver | None = None,
-                 grace_s: float = 5.0,
+                 grace_s: float = GRACE_S,
                  speed_bps: Callable[[], float] | None = None,
                  step: Callable[[str], None] = lambda name: None):
         self.classifier = classifier

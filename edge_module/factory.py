@@ -28,6 +28,13 @@ def _ovsdb() -> Any:
     return ovsdb
 
 
+#: Of the uplink, guaranteed to all that is unmanaged while there is no policy;
+#: a policy brings its own.
+DEFAULT_SHARE = 0.02
+#: The shortest frame of Ethernet, without what the wire adds.
+FRAME_MIN_BYTES = 60
+
+
 class Parts:
     """The parts an agent is made of, as its options say."""
 
@@ -106,13 +113,12 @@ class Parts:
         rate_bps = link_speed.egress_bps(self.conf)
         return edge_enforcer.Enforcer(
             htb.Uplink(self.kernel, options.uplink_dev), self.classifier(),
-            rate_bps, rate_bps * options.default_share,
+            rate_bps, rate_bps * DEFAULT_SHARE,
             settings=model.TreeSettings(
-                leaf_s=options.leaf_s,
                 min_leaf_bytes=options.leaf_min_bytes,
                 link_packet_s=options.super_packet_s,
                 overhead_bytes=options.wire_overhead_bytes,
-                frame_min_bytes=options.wire_frame_min_bytes),
+                frame_min_bytes=options.wire_overhead_bytes
+                and FRAME_MIN_BYTES + options.wire_overhead_bytes),
             guard=self.guard(), receiver=self.receiver(rate_bps),
-            speed_bps=self._speed,
-            grace_s=options.grace_s)
+            speed_bps=self._speed, grace_s=edge_enforcer.GRACE_S)

@@ -163,7 +163,7 @@ class Link:
 
         :raises OSError: when it never was one.
         """
-        ends = talk.Talk(sock, self._conf.edge.http_timeout_s)
+        ends = talk.Talk(sock, talk.TIMEOUT_S)
         welcome = ends.greet(self._conf.edge.host, self._epochs.newest,
                              self._generation(), ticket)
         self._outbox.restart(welcome)

@@ -22,6 +22,8 @@ from edge_module import conf as edge_conf
 from virtco import exception
 from virtco.distribute import frames
 
+#: For a connection to the controller, and for an answer of its.
+TIMEOUT_S = 5.0
 # A million flows take less than 200 bytes each.
 _MOST_BYTES = 256 * 1024 * 1024
 
@@ -50,7 +52,7 @@ class EdgeClient:
                 auth=auth or noauth.NoAuth(endpoint=self.url)))
         self._adapter = adapter.Adapter(
             session, endpoint_override=self.url, connect_retries=0)
-        self._timeout_s = conf.edge.http_timeout_s
+        self._timeout_s = TIMEOUT_S
 
     def get_distributor(self, host: str) -> dict[str, Any]:
         """Where edge modules connect to, and perhaps this host's ticket.
@@ -104,7 +106,7 @@ def find(conf: cfg.ConfigOpts, rest: EdgeClient
 def connect(conf: cfg.ConfigOpts, address: Address) -> socket.socket:
     """:raises OSError: when there is nobody, or nobody to trust."""
     sock = socket.create_connection(
-        (address.host, address.port), timeout=conf.edge.http_timeout_s)
+        (address.host, address.port), timeout=TIMEOUT_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if not address.is_tls:
         return sock

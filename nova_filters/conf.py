@@ -84,20 +84,6 @@ Related options:
 * ``[filter_scheduler] build_failure_weight_multiplier``
 * ``[filter_scheduler] host_subset_size``: keep it at 1
 """),
-    cfg.IntOpt('notification_queue_size', default=10_000, min=1, help="""
-How many notifications the ``virtco_http`` notification driver keeps for a
-controller that does not answer. The oldest are dropped first.
-
-Related options:
-
-* ``[oslo_messaging_notifications] driver``: ``virtco_http`` sends
-  notifications to ``controller_url`` and needs no message bus
-* ``[notifications] notification_format``: must not be ``unversioned``
-"""),
-    cfg.FloatOpt('notification_timeout_s', default=5.0, min=0.1, help="""
-Time in seconds after which the ``virtco_http`` notification driver gives up
-one attempt to deliver a notification, and tries again later.
-"""),
 ]
 
 

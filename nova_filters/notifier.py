@@ -5,7 +5,7 @@
 For clouds without a message bus listener. A versioned notification about an
 instance goes to ``POST /v1/notifications`` of the controller, in order and in
 the background: Nova neither waits for the controller nor fails with it. While
-the controller is away the latest ``notification_queue_size`` are kept.
+the controller is away the latest 10,000 are kept.
 """
 
 import threading
@@ -22,6 +22,10 @@ from nova_filters import sender
 
 LOG = logging.getLogger(__name__)
 
+#: Notifications kept for a controller that is away; the oldest go first.
+QUEUE_SIZE = 10_000
+#: Of one attempt to deliver; it is tried again.
+TIMEOUT_S = 5.0
 EVENTS = ('instance.', 'compute_task.')
 
 
@@ -52,9 +56,8 @@ class HTTPDriver(notifier.Driver):
         with self._lock:
             if self._sender is None:
                 virtco_conf.register_opts(self.conf)
-                options = self.conf.virtco
                 self._sender = sender.Sender(
                     connection.Connection(self.conf),
-                    queue_size=options.notification_queue_size,
-                    timeout_s=options.notification_timeout_s)
+                    queue_size=QUEUE_SIZE,
+                    timeout_s=TIMEOUT_S)
             return self._sender

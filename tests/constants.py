@@ -14,13 +14,17 @@ import runpy
 import sys
 
 
-def main():
-    text, program, *arguments = sys.argv[1:]
-    for name, value in json.loads(text).items():
+def give(constants):
+    for name, value in constants.items():
         module, _, constant = name.rpartition('.')
         found = importlib.import_module(module)
         assert hasattr(found, constant), name
         setattr(found, constant, value)
+
+
+def main():
+    text, program, *arguments = sys.argv[1:]
+    give(json.loads(text))
     sys.modules.pop(program, None)
     sys.argv[:] = [program, *arguments]
     runpy.run_module(program, run_name='__main__', alter_sys=True)

@@ -37,13 +37,18 @@ _MOST_WINDOWS = 1500
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """See the options of ``[probe]`` with the same names."""
+    """What a responder accepts.
+
+    :ivar timeout_s: after which a train is given up, as by the controller.
+    :ivar max_bytes: of one train, with the repetition by longer bursts that
+        follows when a token bucket bent the first one.
+    """
 
     address: str
     port: int
-    timeout_s: float
-    max_bytes: int
-    max_trains_per_minute: int
+    timeout_s: float = 5.0
+    max_bytes: int = 16 * 2 ** 20
+    max_trains_per_minute: int = 60
     max_bulk_bytes: int = protocol.MAX_BULK_BYTES
     uplink_dev: str | None = None
 

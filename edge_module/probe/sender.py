@@ -44,15 +44,22 @@ _RETRY_S = 0.2
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """See the options of ``[probe]`` with the same names.
+    """How trains are sent; the bounds are those of a responder.
 
+    :ivar max_sending_s: no new burst begins after this time; slow paths get
+        fewer bursts.
+    :ivar bypass_classes: send past the classes of the uplink's HTB, as direct
+        packets, so that a train sees the link and not the policy. Without
+        CAP_NET_ADMIN it goes in the default class.
+    :ivar foreign_share: of the bytes on the uplink at either end; with more
+        of other traffic a measurement is a lower bound.
     :ivar repeats: False to take the train as it is, whether its bursts are
         long enough or not: for calibration.
     """
 
-    timeout_s: float
-    max_sending_s: float
-    max_bytes: int
+    timeout_s: float = 5.0
+    max_sending_s: float = 2.5
+    max_bytes: int = 16 * 2 ** 20
     max_bulk_bytes: int = protocol.MAX_BULK_BYTES
     bypass_classes: bool = True
     foreign_share: float = 0.05

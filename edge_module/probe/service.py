@@ -43,32 +43,29 @@ class ProbeService:
         there is such an option.
     :param link: used by a thread of its own.
     :param host: name of this hypervisor.
+    :param max_trains_per_minute: accepted from all peers together, and sent.
     :ivar address: where trains are received.
     :ivar port: the port, also when a free one was asked for.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, link: Link, host: str):
+    def __init__(self, conf: cfg.ConfigOpts, link: Link, host: str,
+                 max_trains_per_minute: int = 60):
         options = conf.probe
         edge = getattr(conf, 'edge', None)
         uplink_dev = getattr(edge, 'uplink_dev', None)
         self._link = link
         self._host = host
-        self._settings = sender.Settings(
-            timeout_s=options.timeout_s, max_sending_s=options.max_sending_s,
-            max_bytes=options.max_bytes,
-            bypass_classes=options.bypass_classes,
-            foreign_share=options.foreign_share, uplink_dev=uplink_dev)
+        self._settings = sender.Settings(uplink_dev=uplink_dev)
         self.address: str = (
             options.address
             or (uplink_dev and netdev.address_of(uplink_dev))
             or netdev.address_towards(_ANYWHERE) or '127.0.0.1')
         self._responder = responder.Responder(responder.Settings(
             address=self.address, port=options.port,
-            timeout_s=options.timeout_s, max_bytes=options.max_bytes,
-            max_trains_per_minute=options.max_trains_per_minute,
+            max_trains_per_minute=max_trains_per_minute,
             uplink_dev=uplink_dev))
         self.port = self._responder.port
-        self._pace = protocol.Pace(options.max_trains_per_minute)
+        self._pace = protocol.Pace(max_trains_per_minute)
         self._stop = threading.Event()
         self._worker = threading.Thread(target=self._run, daemon=True,
                                         name='virtco-probe-sender')

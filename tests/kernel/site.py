@@ -124,7 +124,7 @@ class Site:
         self.edge = process.EdgeProcess(
             self.bed, 'h1', self.directory, LINK_BPS, ports_backend='ovs',
             ovsdb_connection=self.switch.address,
-            report_interval_s=0.5, pairs_interval_s=2, **options)
+            report_interval_s=0.5, **options)
         self.controller.reports.clear()
         self.edge.start()
 

@@ -17,6 +17,8 @@ import runpy
 import signal
 import sys
 
+from tests import constants as tests_constants
+
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 _MS_REC, _MS_SLAVE, _MNT_DETACH = 0x4000, 0x80000, 2
 _MODULE = 'edge_module.cmd'
@@ -31,12 +33,13 @@ class Popen:
 
     :param out: file for what it prints.
     :param err: file for its complaints; None: the same.
+    :param constants: see :mod:`tests.constants`.
     """
 
-    def __init__(self, netns, arguments, out, err=None):
+    def __init__(self, netns, arguments, out, err=None, constants=None):
         self._process = _server.Process(target=_main, daemon=True, args=(
             netns, [str(one) for one in arguments],
-            (str(out), str(err or out)), dict(os.environ)))
+            (str(out), str(err or out)), dict(os.environ), constants or {}))
         self._process.start()
         self.pid = self._process.pid
 
@@ -56,7 +59,7 @@ class Popen:
             os.kill(self.pid, number)
 
 
-def _main(netns, arguments, files, environment):
+def _main(netns, arguments, files, environment, constants):
     _enter(netns)
     os.environ.clear()
     os.environ.update(environment)
@@ -65,6 +68,7 @@ def _main(netns, arguments, files, environment):
         os.dup2(opened, number)
         os.close(opened)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    tests_constants.give(constants)
     # Its own module is known, but not under this name.
     del sys.modules[_MODULE]
     sys.argv[:] = [_MODULE, *arguments]

@@ -19,12 +19,20 @@ class Done(typing.NamedTuple):
     stderr: str
 
 
+#: So that nothing waits.
+CONSTANTS = {'edge_module.enforcer.GRACE_S': 0.5,
+             'edge_module.report.PAIRS_PERIODS': 2,
+             'edge_module.talk.TIMEOUT_S': 2.0}
+
+
 class EdgeProcess:
     """The real command with a configuration of its own."""
 
-    def __init__(self, bed, host, directory, link_bps=40e6, **options):
+    def __init__(self, bed, host, directory, link_bps=40e6,
+                 constants=CONSTANTS, **options):
         self.bed = bed
         self.host = host
+        self.constants = constants
         self.directory = pathlib.Path(directory)
         self.ports = self.directory / 'ports.json'
         self.config = self.directory / 'edge.conf'
@@ -34,9 +42,7 @@ class EdgeProcess:
             'ports_file': self.ports,
             'state_dir': self.directory / 'state',
             'controller_url': 'http://127.0.0.1:8791',
-            'report_interval_s': 0.1, 'pairs_interval_s': 0.2,
-            'grace_s': 0.5, 'http_timeout_s': 2,
-            **options}
+            'report_interval_s': 0.1, **options}
         self.config.write_text('[edge]\n' + ''.join(
             f'{key} = {value}\n' for key, value in options.items()))
         self.process = None
@@ -47,7 +53,8 @@ class EdgeProcess:
         self.bed.write_ports(self.host, self.ports)
         path = self.directory / 'log'
         path.touch()
-        self.process = forked.Popen(netns, arguments, path)
+        self.process = forked.Popen(netns, arguments, path,
+                                    constants=self.constants)
         return self
 
     def update_ports(self):

@@ -375,15 +375,16 @@ def parts(conf, **options):
 
 
 def test_options_reach_the_enforcer(conf):
-    found = parts(conf, default_share=0.1, grace_s=3.5, leaf_s=0.5,
-                  leaf_min_bytes=20000, super_packet_s=0.25,
-                  wire_overhead_bytes=24, wire_frame_min_bytes=84).enforcer()
+    found = parts(conf, leaf_min_bytes=20000, super_packet_s=0.25,
+                  wire_overhead_bytes=28).enforcer()
     assert (found.link_bps, found.default_rate_bps, found.grace_s) == (
-        1.5e9, pytest.approx(0.15e9), 3.5)
+        1.5e9, pytest.approx(0.03e9), 5.0)
     settings = found.settings
     assert (settings.leaf_s, settings.min_leaf_bytes, settings.link_packet_s,
             settings.overhead_bytes, settings.frame_min_bytes) == (
-        0.5, 20000, 0.25, 24, 84)
+        0.025, 20000, 0.25, 28, 88)
+    settings = parts(conf, wire_overhead_bytes=0).enforcer().settings
+    assert (settings.overhead_bytes, settings.frame_min_bytes) == (0, 0)
     assert found.guard is None and found.receiver is None
     assert found.classifier.name == 'nft' and found.speed_bps() == 1.5e9
     conf.set_override('uplink_dev', '', 'edge')

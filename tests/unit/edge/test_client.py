@@ -45,7 +45,6 @@ def _client(server):
     conf = cfg.ConfigOpts()
     edge_conf.register_opts(conf)
     conf([], project='virtco')
-    conf.set_override('http_timeout_s', 2, 'edge')
     conf.set_override('controller_url', 'http://127.0.0.1:'
                       f'{server.server_address[1]}/virtco/', 'edge')
     return talk.EdgeClient(conf)

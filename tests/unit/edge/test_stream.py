@@ -17,6 +17,7 @@ import pytest
 from edge_module import conf as edge_conf
 from edge_module import state
 from edge_module import stream
+from edge_module import talk
 from tests import patience
 from tests.unit import made
 from virtco import exception
@@ -27,12 +28,12 @@ WELCOME = {'epoch': 4, 'heartbeat_s': 9.0, 'spread_s': 2.5,
 
 
 @pytest.fixture
-def link():
+def link(monkeypatch):
     conf = cfg.ConfigOpts()
     edge_conf.register_opts(conf)
     conf([], project='virtco')
     conf.set_override('host', 'h1', 'edge')
-    conf.set_override('http_timeout_s', 0.2, 'edge')
+    monkeypatch.setattr(talk, 'TIMEOUT_S', 0.2)
     offered = []
     found = stream.Link(conf, lambda: 6, threading.Event(),
                         offered=lambda: offered.append(1))

@@ -112,10 +112,8 @@ def test_the_options_are_those_of_the_documents():
         'controller_url': 'http://127.0.0.1:8791', 'timeout_ms': 800,
         'request_budget_ms': 950, 'breaker_reset_s': 10.0,
         'on_bad_hint': 'ignore', 'read_metadata': True,
-        'weight_multiplier': 100_000.0, 'notification_queue_size': 10_000,
-        'notification_timeout_s': 5.0}
+        'weight_multiplier': 100_000.0}
     assert {opt.dest: opt.type.min for opt in virtco_conf.OPTS
             if getattr(opt.type, 'min', None) is not None} == {
         'timeout_ms': 1, 'request_budget_ms': 1, 'breaker_reset_s': 0.0,
-        'weight_multiplier': 0.0, 'notification_queue_size': 1,
-        'notification_timeout_s': 0.1}
+        'weight_multiplier': 0.0}

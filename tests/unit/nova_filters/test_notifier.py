@@ -131,14 +131,12 @@ def test_what_became_of_a_message(error, is_over):
     assert len(link.sent) == (0 if error else 1)
 
 
-def test_a_driver_makes_one_sender_of_its_options():
+def test_a_driver_makes_one_sender():
     conf = make_conf('http://127.0.0.1:1')
-    conf.set_override('notification_queue_size', 7, 'virtco')
-    conf.set_override('notification_timeout_s', 2.5, 'virtco')
     driver = notifier.HTTPDriver(conf, [], None)
     found = driver._get_sender()
     assert driver._get_sender() is found
-    assert (found._queue_size, found._timeout_s) == (7, 2.5)
+    assert (found._queue_size, found._timeout_s) == (10_000, 5.0)
 
 
 @pytest.mark.parametrize(('message', 'is_wanted'), [

@@ -446,7 +446,7 @@ def test_the_service_expects_whom_the_controller_announces():
 def test_the_service_sends_no_more_trains_than_it_may():
     with _responder() as answering:
         sending = service.ProbeService(
-            _conf(max_trains_per_minute=1), _Controller(), 'h1')
+            _conf(), _Controller(), 'h1', max_trains_per_minute=1)
         sending.measure(_probe(answering.port))
         with pytest.raises(protocol.ProbeError, match='too many trains'):
             sending.measure(_probe(answering.port))

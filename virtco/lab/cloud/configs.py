@@ -211,7 +211,7 @@ def edge(layout: layouts.Layout, host: str, address: str) -> Groups:
                  'link_egress_bps': round(layout.rate_bps),
                  'link_ingress_bps': round(layout.rate_bps),
                  # The fabric's limits count a frame's own bytes.
-                 'wire_overhead_bytes': 0, 'wire_frame_min_bytes': 0,
+                 'wire_overhead_bytes': 0,
                  'ports_file': layout.ports_file(host),
                  'state_dir': layout.home / f'edge-{host}'},
         'probe': {'address': address},

@@ -72,14 +72,14 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
                  'link_egress_bps': round(rate_bps),
                  'link_ingress_bps': round(rate_bps),
                  # The fabric's limits count a frame's own bytes.
-                 'wire_overhead_bytes': 0, 'wire_frame_min_bytes': 0,
+                 'wire_overhead_bytes': 0,
                  'link_margin': 0, 'super_packet_s': 0,
                  'ports_backend': 'static',
                  'ports_file': _ports_file(state, host),
                  'state_dir': state / f'edge-{host}',
                  'report_interval_s': _report_interval_s(fabric),
                  # A queue holds the windows of all its flows, at any rate.
-                 'leaf_s': 1.0, 'leaf_min_bytes': 8 * 2 ** 20},
+                 'leaf_min_bytes': 8 * 2 ** 20},
         'probe': {'enabled': True, 'address': hypervisor.address,
                   'port': _PROBE_PORT},
     })
