@@ -11,6 +11,9 @@ GROUP = 'nova'
 # Of one request; a page of a busy Nova takes seconds.
 TIMEOUT_S = 30
 
+# What of keystoneauth tells where in the catalogue Nova is.
+_FINDING = ('valid_interfaces', 'region_name', 'endpoint_override')
+
 OPTS = [
     cfg.FloatOpt('compare_interval_s', default=300, min=1, max=86400, help="""
 Time between two comparisons of the model with Nova, in seconds.
@@ -47,11 +50,12 @@ all servers.
 
 
 def auth_opts() -> list[Any]:
-    """The options of keystoneauth, for the compute service and in bounds."""
+    """The options of keystoneauth for a session and for finding Nova."""
     found = (loading.get_session_conf_options()
              + loading.get_auth_common_conf_options()
-             + loading.get_adapter_conf_options(include_deprecated=False))
-    cfg.set_defaults(found, service_type='compute', timeout=TIMEOUT_S,
+             + [opt for opt in loading.get_adapter_conf_options(
+                 include_deprecated=False) if opt.dest in _FINDING])
+    cfg.set_defaults(found, timeout=TIMEOUT_S,
                      valid_interfaces=['internal', 'public'])
     return found
 

@@ -8,7 +8,6 @@ import threading
 import time
 from typing import Any
 
-from keystoneauth1 import adapter
 from oslo_config import cfg
 
 from virtco.follow import nova
@@ -30,13 +29,9 @@ class Inventory:
         """:raises virtco.exception.Invalid: for credentials that cannot be.
         """
         self._nova = nova.Nova(conf)
-        self._placement = adapter.Adapter(
-            self._nova.session, service_type='placement',
-            interface=conf.nova.valid_interfaces,
-            region_name=conf.nova.region_name,
-            endpoint_override=conf.nova.placement_endpoint_override,
-            user_agent='virtco-controller', raise_exc=False,
-            default_microversion=PLACEMENT_VERSION)
+        self._placement = nova.adapter_of(
+            conf, self._nova.session, 'placement',
+            conf.nova.placement_endpoint_override, PLACEMENT_VERSION)
         self._clock = clock
         self._lock = threading.Lock()
         self._free: dict[str, Vector] = {}

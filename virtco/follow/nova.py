@@ -7,8 +7,10 @@ from collections.abc import Mapping
 import contextlib
 from typing import Any
 
+from keystoneauth1 import adapter
 from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import loading
+from keystoneauth1 import session as ks_session
 from oslo_config import cfg
 
 from virtco import exception
@@ -19,6 +21,21 @@ GROUP = 'nova'
 PAGE = '500'
 #: Nova tells the scheduler hints of a server since then.
 HINTS_VERSION = '2.100'
+
+
+def adapter_of(conf: cfg.ConfigOpts, session: ks_session.Session,
+               service_type: str, url: str | None,
+               version: str | None = None) -> adapter.Adapter:
+    """A service of the cloud as ``[nova]`` finds it.
+
+    :param url: None: as the catalogue has it.
+    """
+    return adapter.Adapter(
+        session, service_type=service_type,
+        interface=conf.nova.valid_interfaces,
+        region_name=conf.nova.region_name, endpoint_override=url,
+        user_agent='virtco-controller', raise_exc=False,
+        default_microversion=version)
 
 
 class Nova:
@@ -37,9 +54,8 @@ class Nova:
             auth = loading.load_auth_from_conf_options(conf, GROUP)
             self.session = loading.load_session_from_conf_options(
                 conf, GROUP, auth=auth)
-            self._adapter = loading.load_adapter_from_conf_options(
-                conf, GROUP, session=self.session, auth=auth,
-                user_agent='virtco-controller', raise_exc=False)
+            self._adapter = adapter_of(
+                conf, self.session, 'compute', conf.nova.endpoint_override)
         except (ks_exceptions.ClientException, TypeError,
                 ValueError) as error:
             raise exception.Invalid(
