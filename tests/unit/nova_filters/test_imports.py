@@ -2,17 +2,24 @@
 
 """Nothing heavy gets into Nova's process, and nothing happens at import."""
 
+import ast
+from importlib import metadata
 import json
+import pathlib
 import subprocess
 import sys
 
 from oslo_config import cfg
+from packaging import requirements
 import pytest
 
 from nova_filters import conf as virtco_conf
+from tests import sources
+
+ROOT = pathlib.Path(__file__).parents[3]
 
 HEAVY = {'numpy', 'scipy', 'numba', 'pulp', 'matplotlib', 'rich', 'falcon',
-         'alembic', 'sqlalchemy', 'eventlet', 'pyroute2', 'jsonschema',
+         'alembic', 'sqlalchemy', 'eventlet', 'pyroute2', 'msgspec',
          'oslo_db', 'waitress', 'prometheus_client'}
 OWN = {'virtco', 'virtco.exception', 'virtco.hints', 'virtco.hint_encoding',
        'virtco.hint_matrix', 'virtco.hint_patterns', 'virtco.units',
@@ -55,6 +62,31 @@ def test_what_the_scheduler_loads():
         'import nova.scheduler.manager, nova.scheduler.host_manager')
     assert not HEAVY & {name.split('.')[0] for name in found}
     assert {name for name in found if name.split('.')[0] == 'virtco'} <= OWN
+
+
+def test_of_virtco_they_import_errors_and_the_parsing_of_hints():
+    found = {name for path in (ROOT / 'nova_filters').glob('*.py')
+             for statement in sources.read(path).imports
+             for name in _modules(statement)}
+    assert found == {'virtco.exception', 'virtco.hints'}
+
+
+def _modules(statement):
+    if isinstance(statement, ast.Import):
+        return {one.name for one in statement.names
+                if one.name.startswith('virtco')}
+    if (statement.module or '').split('.')[0] != 'virtco':
+        return set()
+    return {f'{statement.module}.{one.name}' for one in statement.names}
+
+
+def test_nova_itself_requires_what_they_require():
+    """So they add no library to Nova's process."""
+    own = {requirements.Requirement(line).name for line in (
+        ROOT / 'requirements.txt').read_text().splitlines()
+        if line and not line.startswith('#')}
+    assert own <= {requirements.Requirement(line).name.lower()
+                   for line in metadata.requires('nova')}
 
 
 def test_no_option_is_registered_at_import():

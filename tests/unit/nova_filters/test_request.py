@@ -2,9 +2,11 @@
 
 """What the controller is told, without Nova."""
 
+import json
 import sys
 import types
 
+import msgspec
 from oslo_config import cfg
 import pytest
 
@@ -12,6 +14,7 @@ from nova_filters import conf as virtco_conf
 from nova_filters import planclient
 from nova_filters import recent
 from nova_filters import request
+from virtco.wire import placement as wire
 
 
 class Object:
@@ -69,6 +72,32 @@ def make_host(**fields):
         'free_ram_mb': 100, 'ram_allocation_ratio': 1.5,
         'total_usable_disk_gb': 100, 'disk_mb_used': 10 * 1024,
         'disk_allocation_ratio': None, 'free_disk_mb': 0, **fields})
+
+
+@pytest.mark.parametrize('spec', [
+    make_spec(), make_spec(user_id=None, instance_group=Object(
+        policy='anti-affinity', members=['i-1'], hosts=['h1'],
+        rules={'max_server_per_host': 2}))])
+def test_the_body_is_of_the_declared_type(spec):
+    """Though Nova's process builds it without the type."""
+    body = request.build(
+        spec, [make_host()], {'virtco:coflow': 'a', 'virtco:tm': ['1', '2']},
+        {}, Object(display_name='v', reservation_id='r', launch_index=3))
+    body['unplanned_passes'] = 1
+    found = msgspec.convert(json.loads(json.dumps(body)), wire.Placement)
+    assert msgspec.to_builtins(found) == body | {'instance_uuid': ''}
+
+
+def test_an_answer_of_the_declared_type_is_understood():
+    link = types.SimpleNamespace(url='http://c')
+    client = planclient.PlanClient(link, timeout_s=1, budget_s=1,
+                                   breaker=planclient.Breaker(1))
+    for answer in (wire.Answer(instance_uuid='i', status='neutral'),
+                   wire.Answer(instance_uuid='i', status='planned', host='h1',
+                               hosts=[wire.RankedHost('h1', 0)], row=0,
+                               rows={'0': 'h1'}, allowed=['h1'])):
+        assert client._checked(msgspec.json.encode(answer)) == (
+            msgspec.to_builtins(answer))
 
 
 def test_capacity_counts_overcommitment():
