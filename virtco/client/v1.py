@@ -2,14 +2,17 @@
 
 """Client of REST v1 over a keystoneauth adapter.
 
-Light on purpose: keystoneauth, which OpenStack's clients share, and nothing
-of the controller.
+Light on purpose: keystoneauth, which OpenStack's clients share, msgspec, and
+nothing of the controller but the description of its operations, from which
+the methods are made.
 """
 
+from collections.abc import Callable
 from collections.abc import Container
 from collections.abc import Mapping
 from collections.abc import Sequence
 import os
+import re
 from typing import Any
 import urllib.parse
 
@@ -19,6 +22,21 @@ from keystoneauth1 import noauth
 from keystoneauth1 import session as ks_session
 
 from virtco import exception
+from virtco.wire import check as check_wire
+from virtco.wire import coflow as coflow_wire
+from virtco.wire import group as group_wire
+from virtco.wire import health as health_wire
+from virtco.wire import host as host_wire
+from virtco.wire import notification as notification_wire
+from virtco.wire import operation as wire
+from virtco.wire import placement as placement_wire
+from virtco.wire import plan as plan_wire
+from virtco.wire import probe as probe_wire
+from virtco.wire import profile as profile_wire
+from virtco.wire import project as project_wire
+from virtco.wire import rate as rate_wire
+from virtco.wire import setting as setting_wire
+from virtco.wire import topology as topology_wire
 
 DEFAULT_URL = 'http://127.0.0.1:8791'
 DEFAULT_TIMEOUT_S = 10.0
@@ -36,8 +54,37 @@ _RAISED: dict[str, type[exception.VirtcoException]] = {
 }
 
 
+_Document = Callable[..., dict[str, Any]]
+_Rows = Callable[..., list[dict[str, Any]]]
+_Text = Callable[..., str]
+_Flag = Callable[..., bool]
+_Nothing = Callable[..., None]
+
+
+def _method(operation: wire.Operation[Any], names: str = '') -> Any:
+    """Make a method of an operation.
+
+    :param names: of its positional arguments.
+    """
+    only: tuple[str, ...] = getattr(operation.answer, '__struct_fields__', ())
+
+    def method(self: 'Client', /, *args: Any, **given: Any) -> Any:
+        positional = dict(zip(names.split(), args, strict=False))
+        if len(positional) < len(args):
+            raise TypeError(f'{operation.name} takes ({names})')
+        found = self.call(operation, **positional, **given)
+        return found[only[0]] if len(only) == 1 else found
+
+    method.__doc__ = operation.summary
+    return method
+
+
 class Client:
     """Calls of one controller; every call is bounded in time.
+
+    Arguments are parameters of the path and the query and fields of the body,
+    as the operation has them; None is as not given. Methods return the answer
+    as JSON values, and of an answer with one field the value of that field.
 
     :param url: of the controller; None reads ``VIRTCO_URL``.
     :param session: keystoneauth session that authenticates; None for a
@@ -100,114 +147,78 @@ class Client:
             **{name: error[name] for name in ('field', 'value', 'limit')
                if name in error})
 
-    def _dict(self, method: str, path: str,
-              body: Any = None) -> dict[str, Any]:
-        found: dict[str, Any] = self.request(method, path, body)
-        return found
+    coflows: _Rows = _method(coflow_wire.LIST, 'project_id state')
+    coflow: _Document = _method(coflow_wire.SHOW, 'coflow_id')
+    register: _Document = _method(coflow_wire.REGISTER, 'name tm project_id')
+    announce: _Rows = _method(
+        coflow_wire.ANNOUNCE, 'group name tm expires_s project_id')
+    change_coflow: _Document = _method(coflow_wire.CHANGE, 'coflow_id')
+    delete_coflow: _Nothing = _method(coflow_wire.DELETE, 'coflow_id')
+    events: _Rows = _method(coflow_wire.EVENTS, 'project_id')
+    projects: _Rows = _method(project_wire.LIST)
+    change_project: _Document = _method(project_wire.CHANGE, 'project_id')
+    profiles: _Rows = _method(profile_wire.LIST, 'project_id')
+    profile: _Document = _method(profile_wire.SHOW, 'group project_id')
+    apps: _Rows = _method(profile_wire.LIST_APPS, 'project_id')
+    app: _Document = _method(profile_wire.SHOW_APP, 'name n_vms project_id')
+    forget_app: _Nothing = _method(profile_wire.FORGET_APP, 'name project_id')
+    hosts: _Rows = _method(host_wire.LIST)
+    host: _Document = _method(host_wire.SHOW, 'host')
+    drain: _Document = _method(host_wire.DRAIN, 'host reason')
+    undrain: _Nothing = _method(host_wire.UNDRAIN, 'host')
+    check_state: _Document = _method(check_wire.SHOW, 'check_id')
+    performers: _Document = _method(rate_wire.PERFORMERS)
+    rates: _Rows = _method(rate_wire.LIST)
+    ask_probes: _Text = _method(probe_wire.ORDER, 'pairs')
+    asked_probes: _Document = _method(probe_wire.SHOW, 'probe_id')
+    probes: _Document = _method(probe_wire.SCHEDULE)
+    placement: _Document = _method(placement_wire.SHOW, 'instance_uuid')
+    explanation: _Document = _method(
+        placement_wire.EXPLAIN, 'instance_uuid budget_s')
+    advice: _Rows = _method(plan_wire.MOVES)
+    advise: _Rows = _method(plan_wire.LOOK, 'budget_s')
+    tree: _Document = _method(
+        group_wire.TREE, 'group root size_bytes operation matrix project_id')
+    mapping: _Document = _method(
+        group_wire.MAPPING, 'group tm matrix project_id all_reduce_bytes')
+    clusters: _Document = _method(
+        group_wire.CLUSTERS, 'group level project_id')
+    settings: _Document = _method(setting_wire.SHOW)
+    change_settings: _Document = _method(setting_wire.CHANGE)
+    history: _Rows = _method(setting_wire.HISTORY)
+    topology: _Document = _method(topology_wire.SHOW)
+    change_topology: _Document = _method(
+        topology_wire.IMPORT, 'planes generation dry_run')
+    delete_plane: _Nothing = _method(topology_wire.DELETE, 'plane')
+    notify: _Flag = _method(notification_wire.POST, 'event_type payload')
 
-    def _list(self, path: str, name: str,
-              params: Mapping[str, Any] | None = None
-              ) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.request(
-            'GET', path, params=params)[name]
-        return found
+    def call(self, operation: wire.Operation[Any], /,
+             expected: Container[int] = (), **given: Any) -> Any:
+        """Ask for an operation; :meth:`request` tells what it raises.
 
-    def coflows(self, project_id: str | None = None,
-                state: str | None = None) -> list[dict[str, Any]]:
-        return self._list('/v1/coflows', 'coflows', {
-            'project_id': project_id, 'state': state})
-
-    def coflow(self, coflow_id: str) -> dict[str, Any]:
-        return self._dict('GET', f'/v1/coflows/{_quote(coflow_id)}')
-
-    def register(self, name: str, tm: Any,
-                 project_id: str | None = None) -> dict[str, Any]:
-        body = {'name': name, 'tm': tm}
-        if project_id is not None:
-            body['project_id'] = project_id
-        return self._dict('POST', '/v1/coflows', body)
-
-    def announce(self, group: str, name: str, tm: Any,
-                 expires_s: float | None = None,
-                 project_id: str | None = None) -> list[dict[str, Any]]:
-        """Coflows over the VMs of a living group.
-
-        :param tm: as a hint's ``virtco:tm``, over the rows of the group.
+        :param given: parameters of the path and the query, and fields of
+            the body.
         """
-        body = {'name': name, 'tm': tm}
-        if expires_s is not None:
-            body['expires_s'] = expires_s
-        found: dict[str, Any] = self.request(
-            'POST', f'/v1/groups/{_quote(group)}/coflows', body,
-            {'project_id': project_id})
-        made: list[dict[str, Any]] = found['coflows']
-        return made
-
-    def change_coflow(self, coflow_id: str,
-                      **values: Any) -> dict[str, Any]:
-        return self._dict('PATCH', f'/v1/coflows/{_quote(coflow_id)}',
-                          values)
-
-    def delete_coflow(self, coflow_id: str) -> None:
-        self.request('DELETE', f'/v1/coflows/{_quote(coflow_id)}')
-
-    def projects(self) -> list[dict[str, Any]]:
-        return self._list('/v1/projects', 'projects')
-
-    def change_project(self, project_id: str,
-                       **values: Any) -> dict[str, Any]:
-        return self._dict('PATCH', f'/v1/projects/{_quote(project_id)}',
-                          values)
-
-    def events(self, project_id: str | None = None) -> list[dict[str, Any]]:
-        return self._list('/v1/events', 'events', {'project_id': project_id})
-
-    def profiles(self, project_id: str | None = None
-                 ) -> list[dict[str, Any]]:
-        return self._list('/v1/profiles', 'profiles',
-                          {'project_id': project_id})
-
-    def profile(self, group: str, project_id: str | None = None
-                ) -> dict[str, Any]:
-        """What the pairs of a group sent; by its id or its name."""
-        found: dict[str, Any] = self.request(
-            'GET', f'/v1/profiles/{_quote(group)}',
-            params={'project_id': project_id})
-        return found
-
-    def apps(self, project_id: str | None = None) -> list[dict[str, Any]]:
-        return self._list('/v1/apps', 'apps', {'project_id': project_id})
-
-    def app(self, name: str, n_vms: int | None = None,
-            project_id: str | None = None) -> dict[str, Any]:
-        """What the next launch of an application would get."""
-        found: dict[str, Any] = self.request(
-            'GET', f'/v1/apps/{_quote(name)}',
-            params={'n_vms': n_vms, 'project_id': project_id})
-        return found
-
-    def forget_app(self, name: str, project_id: str | None = None) -> None:
-        self.request('DELETE', f'/v1/apps/{_quote(name)}',
-                     params={'project_id': project_id})
-
-    def hosts(self) -> list[dict[str, Any]]:
-        return self._list('/v1/hosts', 'hosts')
-
-    def host(self, host: str) -> dict[str, Any]:
-        return self._dict('GET', f'/v1/hosts/{_quote(host)}')
-
-    def drain(self, host: str, reason: str = '') -> dict[str, Any]:
-        return self._dict('PUT', f'/v1/hosts/{_quote(host)}/drain',
-                          {'reason': reason})
-
-    def undrain(self, host: str) -> None:
-        self.request('DELETE', f'/v1/hosts/{_quote(host)}/drain')
-
-    def history(self) -> list[dict[str, Any]]:
-        return self._list('/v1/settings/history', 'changes')
+        path = re.sub(r'{(\w+)}', lambda found: urllib.parse.quote(
+            str(given.pop(found.group(1))), safe=''), operation.path)
+        given = {name: value for name, value in given.items()
+                 if value is not None}
+        body = None
+        if operation.body is not None:
+            body = {name: given.pop(name)
+                    for name in operation.body.__struct_fields__
+                    if name in given}
+        known = () if operation.query is None else (
+            operation.query.__struct_fields__)
+        if not given.keys() <= set(known):
+            raise TypeError(f'{operation.name} has no {sorted(given)}')
+        return self.request(operation.method, path, body, given, expected)
 
     def policy(self, host: str) -> dict[str, Any]:
-        return self._dict('GET', f'/v1/hosts/{_quote(host)}/policy')
+        quoted = urllib.parse.quote(host, safe='')
+        found: dict[str, Any] = self.request(
+            'GET', f'/v1/hosts/{quoted}/policy')
+        return found
 
     def check(self, hosts: Sequence[str] | None = None,
               group: str | None = None, purpose: str = 'check'
@@ -217,133 +228,34 @@ class Client:
         :param purpose: ``check``, or ``discover`` to find the tree above
             them; of all hosts, if none are named.
         """
-        body: dict[str, Any] = {'purpose': purpose}
-        if hosts is not None:
-            body['hosts'] = list(hosts)
-        elif group is not None:
-            body['group'] = group
-        return self._dict('POST', '/v1/checks', body)
-
-    def check_state(self, check_id: str) -> dict[str, Any]:
-        return self._dict('GET', f'/v1/checks/{_quote(check_id)}')
+        found: dict[str, Any] = self.call(
+            check_wire.ORDER, purpose=purpose,
+            hosts=None if hosts is None else list(hosts),
+            group=group if hosts is None else None)
+        return found
 
     def checks(self) -> list[dict[str, Any]]:
-        return self._list('/v1/checks', 'checks')
+        found: list[dict[str, Any]] = self.call(check_wire.LIST)['checks']
+        return found
 
     def matrix(self, kind: str, statistic: str | None = None,
                at: float | None = None,
                hosts: Sequence[str] | None = None) -> dict[str, Any]:
         """:param kind: rate or latency."""
-        found: dict[str, Any] = self.request(
-            'GET', f'/v1/matrices/{_quote(kind)}', params={
-                'statistic': statistic, 'at': at,
-                'hosts': ','.join(hosts) if hosts else None})
+        found: dict[str, Any] = self.call(
+            rate_wire.MATRIX, kind=kind, statistic=statistic, at=at,
+            hosts=','.join(hosts) if hosts else None)
         return found
-
-    def performers(self) -> dict[str, Any]:
-        return self._dict('GET', '/v1/performers')
-
-    def rates(self) -> list[dict[str, Any]]:
-        return self._list('/v1/rates', 'pairs')
-
-    def ask_probes(self, **request: Any) -> str:
-        """See :class:`virtco.wire.probe.ProbeRequest`; the request's id."""
-        return str(self._dict('POST', '/v1/probes', request)['id'])
-
-    def asked_probes(self, probe_id: str) -> dict[str, Any]:
-        return self._dict('GET', f'/v1/probes/{_quote(probe_id)}')
-
-    def probes(self) -> dict[str, Any]:
-        return self._dict('GET', '/v1/probes')
 
     def place(self, instance_uuid: str,
               request: Mapping[str, Any]) -> dict[str, Any]:
-        return self._dict('PUT', f'/v1/placements/{_quote(instance_uuid)}',
-                          request)
-
-    def placement(self, instance_uuid: str) -> dict[str, Any]:
-        return self._dict('GET', f'/v1/placements/{_quote(instance_uuid)}')
-
-    def explanation(self, instance_uuid: str,
-                    budget_s: float | None = None) -> dict[str, Any]:
-        found: dict[str, Any] = self.request(
-            'GET', f'/v1/placements/{_quote(instance_uuid)}/explanation',
-            params={'budget_s': budget_s})
-        return found
-
-    def advice(self) -> list[dict[str, Any]]:
-        return self._list('/v1/advice', 'moves')
-
-    def advise(self, budget_s: float | None = None) -> list[dict[str, Any]]:
-        body = {} if budget_s is None else {'budget_s': budget_s}
-        found: list[dict[str, Any]] = self._dict(
-            'POST', '/v1/advice', body)['moves']
+        found: dict[str, Any] = self.call(
+            placement_wire.PLACE, **request, instance_uuid=instance_uuid)
         return found
 
     def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        return self._dict('POST', '/v1/plans', request)
-
-    def tree(self, group: str, root: int = 0, size_bytes: float | None = None,
-             operation: str | None = None, matrix: str | None = None,
-             project_id: str | None = None) -> dict[str, Any]:
-        """Communication trees of a group.
-
-        :param group: id or name.
-        :param operation: broadcast or reduce.
-        :param matrix: estimate to go by: constant, rpca, median or raw.
-        """
-        found: dict[str, Any] = self.request(
-            'GET', f'/v1/groups/{_quote(group)}/tree', params={
-                'root': root, 'size_bytes': size_bytes,
-                'operation': operation, 'matrix': matrix,
-                'project_id': project_id})
+        found: dict[str, Any] = self.call(plan_wire.PLAN, **request)
         return found
-
-    def mapping(self, group: str, tm: Any = None, matrix: str | None = None,
-                project_id: str | None = None,
-                all_reduce_bytes: float | None = None) -> dict[str, Any]:
-        """Which rank of a matrix should run on which VM of a group.
-
-        :param tm: as a hint's ``virtco:tm``; None = the group's own.
-        :param all_reduce_bytes: of NCCL's all-reduce, in place of ``tm``.
-        """
-        body = {name: value for name, value in (
-            ('tm', tm), ('matrix', matrix),
-            ('all_reduce_bytes', all_reduce_bytes)) if value is not None}
-        found: dict[str, Any] = self.request(
-            'POST', f'/v1/groups/{_quote(group)}/mapping', body,
-            {'project_id': project_id})
-        return found
-
-    def clusters(self, group: str, level: str | None = None,
-                 project_id: str | None = None) -> dict[str, Any]:
-        """Which members of a group share a rack or a host."""
-        found: dict[str, Any] = self.request(
-            'GET', f'/v1/groups/{_quote(group)}/clusters',
-            params={'level': level, 'project_id': project_id})
-        return found
-
-    def settings(self) -> dict[str, str]:
-        return self._dict('GET', '/v1/settings')
-
-    def change_settings(self, **values: str) -> dict[str, str]:
-        return self._dict('PATCH', '/v1/settings', values)
-
-    def topology(self) -> dict[str, Any]:
-        return self._dict('GET', '/v1/topology')
-
-    def change_topology(self, planes: list[dict[str, Any]],
-                        generation: int | None = None,
-                        dry_run: bool = False) -> dict[str, Any]:
-        """Replace these planes; those of other names stay.
-
-        :param generation: refuse where the topology is not of that one.
-        :param dry_run: only say what would change.
-        """
-        body = {'planes': planes, 'dry_run': dry_run}
-        if generation is not None:
-            body['generation'] = generation
-        return self._dict('PUT', '/v1/topology', body)
 
     def capacity(self, flavor: Mapping[str, float], level: str,
                  free: Mapping[str, Mapping[str, float]],
@@ -355,27 +267,13 @@ class Client:
         :param free: host -> what is left on it, by the same names.
         :param vms: sizes of groups; none = 2, 4, 8, ….
         """
-        body: dict[str, Any] = {
-            'flavor': flavor, 'level': level, 'hosts': [
-                {'host': host, 'free': left} for host, left in free.items()]}
-        if vms:
-            body['vms'] = list(vms)
-        if plane is not None:
-            body['plane'] = plane
-        return self._dict('POST', '/v1/capacity', body)
-
-    def delete_plane(self, plane: str) -> None:
-        self.request('DELETE', f'/v1/topology/{_quote(plane)}')
-
-    def notify(self, event_type: str, payload: Mapping[str, Any]) -> None:
-        self.request('POST', '/v1/notifications', {
-            'event_type': event_type, 'payload': payload})
+        found: dict[str, Any] = self.call(
+            topology_wire.CAPACITY, flavor=flavor, level=level, plane=plane,
+            vms=list(vms) or None, hosts=[{'host': name, 'free': left}
+                                  for name, left in free.items()])
+        return found
 
     def health(self) -> dict[str, Any]:
         """Also that of a controller that starts or fails."""
-        found: dict[str, Any] = self.request('GET', '/health', expected=(503,))
+        found: dict[str, Any] = self.call(health_wire.SHOW, expected=(503,))
         return found
-
-
-def _quote(part: str) -> str:
-    return urllib.parse.quote(part, safe='')
