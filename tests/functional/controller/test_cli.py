@@ -246,7 +246,7 @@ def test_settings_rates_and_events(run, show, tenant):
         assert show('settings', 'set', '--order', 'sebf')['order'] == 'sebf'
         code, _out, err = run('settings', 'set', '--order', 'mine')
         assert code == 1
-        assert "'weighted-fair'" in err
+        assert 'weighted-fair' in err
         assert run('settings', 'set')[0] == 1
     finally:
         run('settings', 'set', '--order', before['order'])
