@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import json
 from typing import Any
 
-from osc_lib.command import command
 import rich.box
 import rich.console
 import rich.table
@@ -22,27 +21,24 @@ FORMATS = ('table', 'json', 'rankfile', 'nccl', 'torchrun')
 _MOST_TEXT_BYTES = 2 ** 20
 
 
-class _Advise(command.Command):
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--group', required=True, metavar='<group>',
-                            help='Name or id')
-        parser.add_argument(
+class _Advise(base.Command):
+    arguments: tuple[base.Argument, ...] = (
+        base.argument('--group', required=True, metavar='<group>',
+                      help='Name or id'),
+        base.argument(
             '--matrix', choices=MATRICES, default='constant', help=(
                 'Rates to go by: the long-term ones by the estimator that '
                 'predicts this cloud best (default), those by RPCA, medians, '
-                'or the newest readings'))
-        parser.add_argument('--format', choices=FORMATS, default='table')
-        parser.add_argument(
+                'or the newest readings')),
+        base.argument('--format', choices=FORMATS, default='table'),
+        base.argument(
             '--names', choices=launchers.NAMES, default='auto', help=(
                 'What files of hosts call the VMs (default: by name, where '
-                'names are host names and unique, else by address)'))
-        parser.add_argument(
+                'names are host names and unique, else by address)')),
+        base.argument(
             '--slots', default='0', metavar='<slots>',
-            help='Of each rank in a rankfile, such as 0-7 (default 0)')
-        parser.add_argument('--project', metavar='<project>',
-                            help='Project id, default your own')
-        return parser
+            help='Of each rank in a rankfile, such as 0-7 (default 0)'),
+        base.PROJECT)
 
     @abc.abstractmethod
     def ask(self, args: Any) -> dict[str, Any]:
@@ -97,19 +93,18 @@ class Tree(_Advise):
     order them for NCCL's ring.
     """
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--root', type=int, default=0, metavar='<row>',
-                            help='Row of the VM that sends (default 0)')
-        parser.add_argument('--size-bytes', default='8MB', metavar='<size>',
-                            help='Of the message, such as 100MB (default '
-                                 '%(default)s)')
-        parser.add_argument('--reduce', action='store_true',
-                            help='To the root instead of from it')
-        return parser
+    arguments = (
+        *_Advise.arguments,
+        base.argument('--root', type=int, default=0, metavar='<row>',
+                      help='Row of the VM that sends (default 0)'),
+        base.argument('--size-bytes', default='8MB', metavar='<size>',
+                      help='Of the message, such as 100MB (default '
+                           '%(default)s)'),
+        base.argument('--reduce', action='store_true',
+                      help='To the root instead of from it'))
 
     def ask(self, args: Any) -> dict[str, Any]:
-        return base.client_of(self.app).tree(
+        return self.client.tree(
             args.group, args.root, _size_bytes(args.size_bytes),
             'reduce' if args.reduce else 'broadcast', args.matrix,
             args.project)
@@ -176,7 +171,7 @@ class Mapping(_Advise):
         return parser
 
     def ask(self, args: Any) -> dict[str, Any]:
-        return base.client_of(self.app).mapping(
+        return self.client.mapping(
             args.group, None if args.tm is None else _read(
                 self.app.stdin, args.tm), args.matrix, args.project,
             None if args.all_reduce is None else _size_bytes(

@@ -15,27 +15,46 @@ from osc_lib.command import command
 from virtco.client import v1
 from virtco.osc import columns
 
-
-def client_of(app: Any) -> v1.Client:
-    client: v1.Client = app.client_manager.coflow
-    return client
+Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
-def _heads(args: Any, names: list[str]) -> list[str]:
-    """Titles in tables, elsewhere the API's names.
-
-    ``--column`` takes either.
-    """
-    heads = {name: columns.title(name) if args.formatter == 'table' else name
-             for name in names}
-    either = {columns.title(name).lower(): head
-              for name, head in heads.items()} | heads
-    args.columns = [either.get(wanted, either.get(wanted.lower(), wanted))
-                    for wanted in args.columns]
-    return list(heads.values())
+def argument(*names: str, **options: Any) -> Argument:
+    """Names and options of an argument, as argparse takes them."""
+    return names, options
 
 
-class Lister(command.Lister):
+COFLOW = argument('coflow', help='Id or name')
+GROUP = argument('group', help='Id or name')
+TM = argument('tm', help='The matrix as in the hint virtco:tm, or @FILE')
+PROJECT = argument('--project', metavar='<project>',
+                   help='Project id, default your own')
+PLANE = argument('--plane', metavar='<name>', help='Only this one')
+APPLY = argument('--apply', action='store_true', help='Change the topology')
+
+
+class Command(command.Command):
+    """A command with its arguments declared, and the controller's client."""
+
+    arguments: tuple[Argument, ...] = ()
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.set_defaults(fit_width=True, long=False)
+        for names, options in self.arguments:
+            parser.add_argument(*names, **options)
+        return parser
+
+    @property
+    def client(self) -> v1.Client:
+        app: Any = self.app
+        client: v1.Client = app.client_manager.coflow
+        return client
+
+    def find_coflow(self, name_or_id: str) -> str:
+        return find_coflow(self.client, name_or_id)
+
+
+class Lister(Command, command.Lister):
     """Shows ``shown`` of each entry; ``--long`` adds ``more``.
 
     What is shown fits a terminal of 80 columns.
@@ -46,7 +65,6 @@ class Lister(command.Lister):
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        parser.set_defaults(fit_width=True, long=False)
         if self.more:
             parser.add_argument('--long', action='store_true',
                                 help='Show more columns')
@@ -64,13 +82,8 @@ class Lister(command.Lister):
                                      for entry in self.entries(args)]
 
 
-class ShowOne(command.ShowOne):
+class ShowOne(Command, command.ShowOne):
     """Shows every field of one thing."""
-
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.set_defaults(fit_width=True)
-        return parser
 
     @abc.abstractmethod
     def entry(self, args: Any) -> dict[str, Any]:
@@ -100,3 +113,17 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
     raise osc_exceptions.CommandError(
         f'{len(found)} coflows are called {name_or_id!r}; give an id of '
         + ', '.join(c['id'] for c in found))
+
+
+def _heads(args: Any, names: list[str]) -> list[str]:
+    """Titles in tables, elsewhere the API's names.
+
+    ``--column`` takes either.
+    """
+    heads = {name: columns.title(name) if args.formatter == 'table' else name
+             for name in names}
+    either = {columns.title(name).lower(): head
+              for name, head in heads.items()} | heads
+    args.columns = [either.get(wanted, either.get(wanted.lower(), wanted))
+                    for wanted in args.columns]
+    return list(heads.values())

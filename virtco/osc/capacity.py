@@ -14,6 +14,17 @@ from virtco.topology import drawing
 RESOURCES = ('vcpus', 'memory_mb', 'disk_gb')
 
 
+def _sizes(text: str) -> list[int]:
+    try:
+        found = [int(part) for part in text.split(',')]
+    except ValueError:
+        found = []
+    if not found or not all(0 < size <= 1_000_000 for size in found):
+        raise argparse.ArgumentTypeError(
+            f'{text!r}: numbers of VMs such as 4 or 4,8,16')
+    return found
+
+
 class Capacity(base.Lister):
     """Count how many groups of VMs fit below each switch of a level
 
@@ -23,23 +34,21 @@ class Capacity(base.Lister):
 
     more = ['most_per_host']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        base.argument(
             '--flavor', required=True, metavar='<flavor>',
             help='Name or id of a flavor, or what a VM takes, such as '
-                 'vcpus=4,memory_mb=8192,disk_gb=20')
-        parser.add_argument('--level', default='rack', metavar='<level>',
-                            help='Level of the switches, default rack')
-        parser.add_argument(
+                 'vcpus=4,memory_mb=8192,disk_gb=20'),
+        base.argument('--level', default='rack', metavar='<level>',
+                      help='Level of the switches, default rack'),
+        base.argument(
             '--vms', type=_sizes, default=[], metavar='<n>,…',
-            help='VMs of a group, default 2,4,8,16,32')
-        parser.add_argument('--plane', metavar='<name>')
-        parser.add_argument(
+            help='VMs of a group, default 2,4,8,16,32'),
+        base.argument('--plane', metavar='<name>'),
+        base.argument(
             '--free', metavar='FILE', type=argparse.FileType('rb'),
             help='JSON {host: {"vcpus", "memory_mb", "disk_gb"}} instead of '
-                 'asking placement; - is standard input')
-        return parser
+                 'asking placement; - is standard input'))
 
     def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
         # The columns are known with the answer.
@@ -55,7 +64,7 @@ class Capacity(base.Lister):
                   else nova_facts.flavor(session, args.flavor))
         free = (_free(args.free) if args.free is not None
                 else nova_facts.free(session, demand))
-        found = base.client_of(self.app).capacity(
+        found = self.client.capacity(
             demand, args.level, free, args.vms, args.plane)
         domains = found['domains']
         sizes = list(domains[0]['groups']) if domains else []
@@ -82,17 +91,6 @@ def _summary(found: dict[str, Any], sizes: list[str]) -> str:
     lines += drawing.without_leaf(found['plane'],
                                   found['hosts_without_leaf'])
     return '\n'.join(lines) + '\n'
-
-
-def _sizes(text: str) -> list[int]:
-    try:
-        found = [int(part) for part in text.split(',')]
-    except ValueError:
-        found = []
-    if not found or not all(0 < size <= 1_000_000 for size in found):
-        raise argparse.ArgumentTypeError(
-            f'{text!r}: numbers of VMs such as 4 or 4,8,16')
-    return found
 
 
 def _demand(text: str) -> dict[str, float]:

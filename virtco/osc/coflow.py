@@ -7,7 +7,6 @@ import pathlib
 from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
-from osc_lib.command import command
 
 from virtco import units
 from virtco.osc import base
@@ -32,18 +31,16 @@ class ListCoflows(base.Lister):
             'ended', 'deadline', 'promise', 'predicted_end', 'n_elsewhere',
             'bottleneck', 'n_before', 'planned_bottleneck', 'why']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--project', metavar='<project>',
-                            help='Only coflows of this project id')
-        parser.add_argument('--state', choices=STATES,
-                            help='Only coflows in this state')
-        parser.add_argument('--all', action='store_true',
-                            help='Also retired coflows')
-        return parser
+    arguments = (
+        base.argument('--project', metavar='<project>',
+                      help='Only coflows of this project id'),
+        base.argument('--state', choices=STATES,
+                      help='Only coflows in this state'),
+        base.argument('--all', action='store_true',
+                      help='Also retired coflows'))
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        client = base.client_of(self.app)
+        client = self.client
         if args.state not in (None, 'ignored'):
             return client.coflows(args.project, args.state)
         found = [c for c in client.coflows(args.project)
@@ -68,31 +65,23 @@ def _ignored(events: list[dict[str, Any]],
 class ShowCoflow(base.ShowOne):
     """Show a coflow, its VMs and what happened to it"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('coflow', help='Id or name')
-        return parser
+    arguments = (base.COFLOW,)
 
     def entry(self, args: Any) -> dict[str, Any]:
-        client = base.client_of(self.app)
-        return client.coflow(base.find_coflow(client, args.coflow))
+        return self.client.coflow(self.find_coflow(args.coflow))
 
 
 class RegisterCoflow(base.ShowOne):
     """Register a traffic matrix; its id is the hint virtco:tm_ref"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('name', help='Name of the matrix')
-        parser.add_argument(
-            'tm', help='The matrix as in the hint virtco:tm, or @FILE')
-        parser.add_argument('--project', metavar='<project>',
-                            help='Project id it belongs to')
-        return parser
+    arguments = (
+        base.argument('name', help='Name of the matrix'),
+        base.TM,
+        base.argument('--project', metavar='<project>',
+                      help='Project id it belongs to'))
 
     def entry(self, args: Any) -> dict[str, Any]:
-        return base.client_of(self.app).register(
-            args.name, _text(args.tm), args.project)
+        return self.client.register(args.name, _text(args.tm), args.project)
 
 
 class AnnounceCoflow(base.Lister):
@@ -104,22 +93,18 @@ class AnnounceCoflow(base.Lister):
 
     shown = ['id', 'name', 'state', 'size_bytes', 'n_flows', 'expires']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('group', help='Id or name')
-        parser.add_argument('name', help='Name of the coflow')
-        parser.add_argument(
-            'tm', help='The matrix as in the hint virtco:tm, or @FILE')
-        parser.add_argument(
+    arguments = (
+        base.GROUP,
+        base.argument('name', help='Name of the coflow'),
+        base.TM,
+        base.argument(
             '--expires', type=float, metavar='<seconds>', help=(
                 'Give it up so long from now, if it has not ended '
-                '(default 3600)'))
-        parser.add_argument('--project', metavar='<project>',
-                            help='Project id, default your own')
-        return parser
+                '(default 3600)')),
+        base.PROJECT)
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        return base.client_of(self.app).announce(
+        return self.client.announce(
             args.group, args.name, _text(args.tm), args.expires,
             args.project)
 
@@ -133,17 +118,14 @@ class ShowClusters(base.Lister):
     shown = ['row', 'display_name', 'instance_uuid', 'cluster']
     more = ['addresses']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('group', help='Id or name')
-        parser.add_argument('--level', choices=['rack', 'host'],
-                            help='What they share (default rack)')
-        parser.add_argument('--project', metavar='<project>',
-                            help='Project id, default your own')
-        return parser
+    arguments = (
+        base.GROUP,
+        base.argument('--level', choices=['rack', 'host'],
+                      help='What they share (default rack)'),
+        base.PROJECT)
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = base.client_of(self.app).clusters(
+        found: list[dict[str, Any]] = self.client.clusters(
             args.group, args.level, args.project)['members']
         return found
 
@@ -151,23 +133,19 @@ class ShowClusters(base.Lister):
 class EndCoflow(base.ShowOne):
     """Declare a coflow done"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('coflow', help='Id or name')
-        return parser
+    arguments = (base.COFLOW,)
 
     def entry(self, args: Any) -> dict[str, Any]:
-        client = base.client_of(self.app)
-        return client.change_coflow(
-            base.find_coflow(client, args.coflow), state='done')
+        return self.client.change_coflow(
+            self.find_coflow(args.coflow), state='done')
 
 
-def _add_priority(parser: Any) -> None:
-    parser.add_argument('--priority-class', type=int, metavar='<class>',
-                        help='Lower is served first (order priority)')
-    parser.add_argument('--weight', type=float, metavar='<weight>',
-                        help='Worth of its time (order mrtf) or its '
-                             'share (order weighted-fair)')
+PRIORITY = (
+    base.argument('--priority-class', type=int, metavar='<class>',
+                  help='Lower is served first (order priority)'),
+    base.argument('--weight', type=float, metavar='<weight>',
+                  help='Worth of its time (order mrtf) or its share (order '
+                       'weighted-fair)'))
 
 
 def _priority(args: Any) -> dict[str, Any]:
@@ -175,25 +153,19 @@ def _priority(args: Any) -> dict[str, Any]:
         ('priority_class', args.priority_class),
         ('weight', args.weight)) if value is not None}
     if not values:
-        raise osc_exceptions.CommandError(
-            'Give --priority-class or --weight.')
+        raise osc_exceptions.CommandError('Give --priority-class or --weight.')
     return values
 
 
 class SetCoflow(base.ShowOne):
     """Set the priority class or the weight of a coflow (operators)"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('coflow', help='Id or name')
-        _add_priority(parser)
-        return parser
+    arguments = (base.COFLOW, *PRIORITY)
 
     def entry(self, args: Any) -> dict[str, Any]:
         values = _priority(args)
-        client = base.client_of(self.app)
-        return client.change_coflow(
-            base.find_coflow(client, args.coflow), **values)
+        return self.client.change_coflow(
+            self.find_coflow(args.coflow), **values)
 
 
 class ListProjects(base.Lister):
@@ -203,7 +175,7 @@ class ListProjects(base.Lister):
     shown = ['project_id', 'priority_class', 'weight', 'debt_bytes']
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        return base.client_of(self.app).projects()
+        return self.client.projects()
 
 
 class SetProject(base.ShowOne):
@@ -212,32 +184,25 @@ class SetProject(base.ShowOne):
     It holds for the project's coflows in flight and for those to come.
     """
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('project', help='Project id')
-        _add_priority(parser)
-        parser.add_argument('--forgive', action='store_true',
-                            help='What it owes for sending more than it said')
-        return parser
+    arguments = (
+        base.argument('project', help='Project id'), *PRIORITY,
+        base.argument('--forgive', action='store_true',
+                      help='What it owes for sending more than it said'))
 
     def entry(self, args: Any) -> dict[str, Any]:
         values: dict[str, Any] = {'debt_bytes': 0} if args.forgive else {}
         if not values or (args.priority_class, args.weight) != (None, None):
             values |= _priority(args)
-        return base.client_of(self.app).change_project(args.project, **values)
+        return self.client.change_project(args.project, **values)
 
 
-class DeleteCoflow(command.Command):
+class DeleteCoflow(base.Command):
     """Delete a registered matrix or a coflow; VMs are not touched"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('coflow', help='Id or name')
-        return parser
+    arguments = (base.COFLOW,)
 
     def take_action(self, args: Any) -> None:
-        client = base.client_of(self.app)
-        client.delete_coflow(base.find_coflow(client, args.coflow))
+        self.client.delete_coflow(self.find_coflow(args.coflow))
 
 
 class ListEvents(base.Lister):
@@ -246,14 +211,12 @@ class ListEvents(base.Lister):
     shown = ['at', 'kind', 'group_name', 'detail']
     more = ['instance_uuid', 'project_id', 'group']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--project', metavar='<project>',
-                            help='Only events of this project id')
-        return parser
+    arguments = (
+        base.argument('--project', metavar='<project>',
+                      help='Only events of this project id'),)
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        return base.client_of(self.app).events(args.project)
+        return self.client.events(args.project)
 
 
 class CreatePlan(base.Lister):
@@ -266,27 +229,25 @@ class CreatePlan(base.Lister):
 
     shown = ['group', 'row', 'host']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('file', nargs='?', help='JSON file')
-        parser.add_argument('--tm', help='The matrix as in the hint '
-                            'virtco:tm, or @FILE')
-        parser.add_argument(
+    arguments = (
+        base.argument('file', nargs='?', help='JSON file'),
+        base.argument('--tm', help='The matrix as in the hint '
+                      'virtco:tm, or @FILE'),
+        base.argument(
             '--flavor', help='Name or id of a flavor or, without keystone, '
-            'VCPUS:MEMORY_MB:DISK_GB')
-        parser.add_argument('--within', metavar='<level>',
-                            help='Wish as in the hint virtco:within')
-        parser.add_argument('--spread', metavar='<level>',
-                            help='Wish as in the hint virtco:spread')
-        parser.add_argument('--deadline', metavar='<time>',
-                            help='Ask for a promise as in the hint '
-                                 'virtco:deadline')
-        parser.add_argument('--budget', type=float, metavar='<seconds>',
-                            help='Time to plan')
-        parser.add_argument('--delays', action='store_true',
-                            help='List the coflows that would end later '
-                                 'instead of the hosts')
-        return parser
+            'VCPUS:MEMORY_MB:DISK_GB'),
+        base.argument('--within', metavar='<level>',
+                      help='Wish as in the hint virtco:within'),
+        base.argument('--spread', metavar='<level>',
+                      help='Wish as in the hint virtco:spread'),
+        base.argument('--deadline', metavar='<time>',
+                      help='Ask for a promise as in the hint '
+                           'virtco:deadline'),
+        base.argument('--budget', type=float, metavar='<seconds>',
+                      help='Time to plan'),
+        base.argument('--delays', action='store_true',
+                      help='List the coflows that would end later '
+                           'instead of the hosts'))
 
     def _body(self, args: Any) -> dict[str, Any]:
         if args.file is not None:
@@ -303,7 +264,7 @@ class CreatePlan(base.Lister):
             if value is not None}
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        plan = base.client_of(self.app).plan(self._body(args))
+        plan = self.client.plan(self._body(args))
         self.app.stderr.write(_summary(plan))
         return list(plan['delays'] if args.delays else plan['vms'])
 
@@ -359,8 +320,7 @@ def _text(value: str) -> str:
 def _flavor(app: Any, text: str) -> dict[str, float]:
     parts = text.split(':')
     if len(parts) == 3 and all(part.isdecimal() for part in parts):
-        return dict(zip(('vcpus', 'memory_mb', 'disk_gb'),
-                        map(float, parts)))
+        return dict(zip(('vcpus', 'memory_mb', 'disk_gb'), map(float, parts)))
     found: dict[str, float] = nova_facts.flavor(
         app.client_manager.session, text)
     return found

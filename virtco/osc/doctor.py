@@ -20,16 +20,13 @@ class Doctor(base.Lister):
 
     shown = ['link', 'state', 'finding', 'action']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('coflow', nargs='?', help='Id or name')
-        return parser
+    arguments = (base.argument('coflow', nargs='?', help='Id or name'),)
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        client = base.client_of(self.app)
+        client = self.client
         found = findings.examine(_answers(client))
         if args.coflow is not None:
-            coflow = client.coflow(base.find_coflow(client, args.coflow))
+            coflow = client.coflow(self.find_coflow(args.coflow))
             found += findings.examine_coflow(coflow, {
                 host: client.host(host)['classes']
                 for host in sorted(set(coflow['hosts']) - {None})})

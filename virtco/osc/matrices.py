@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
-from osc_lib.command import command
 
 from virtco.client import v1
 from virtco.osc import base
@@ -56,8 +55,7 @@ class Check(base.Lister):
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         what = parser.add_mutually_exclusive_group(required=True)
-        what.add_argument('--hosts', metavar='HOST,…',
-                          help='At least two')
+        what.add_argument('--hosts', metavar='HOST,…', help='At least two')
         what.add_argument('--group', metavar='<id>',
                           help='The hosts of this group\'s VMs')
         parser.add_argument('--timeout', type=float, default=300.0,
@@ -66,7 +64,7 @@ class Check(base.Lister):
         return parser
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        client = base.client_of(self.app)
+        client = self.client
         found = client.check(
             None if args.hosts is None else args.hosts.split(','),
             args.group)
@@ -91,7 +89,7 @@ class ListChecks(base.Lister):
             'n_hosts': len(one['hosts']), 'n_findings': len(one['findings']),
             'subjects': ', '.join(f'{found["kind"]} {found["subject"]}'
                                   for found in one['findings'])}
-                for one in base.client_of(self.app).checks()]
+                for one in self.client.checks()]
 
 
 class Performers(base.Lister):
@@ -103,13 +101,10 @@ class Performers(base.Lister):
     shown = ['host', 'egress_bps', 'ingress_bps', 'rtt_s', 'reasons']
     more = ['range_share', 'n_peers']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--all', action='store_true')
-        return parser
+    arguments = (base.argument('--all', action='store_true'),)
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        found = base.client_of(self.app).performers()
+        found = self.client.performers()
         if found['estimator'] is not None:
             self.app.stderr.write(
                 f'Long-term rates by {found["estimator"]}, Norm(N_E) '
@@ -118,28 +113,26 @@ class Performers(base.Lister):
                 for one in found['hosts'] if one['reasons'] or args.all]
 
 
-class Matrix(command.Command):
+class Matrix(base.Command):
     """Write the matrix of rates or latencies between hypervisors"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('kind', choices=['rate', 'latency'])
-        parser.add_argument(
+    arguments = (
+        base.argument('kind', choices=['rate', 'latency']),
+        base.argument(
             '--statistic', metavar='<name>', help=(
                 'constant (default of rates), latest, median (default of '
-                'latencies), least, most or range of the readings kept'))
-        parser.add_argument('--at', type=float, metavar='SECONDS', help=(
-            'As it was at this time, in seconds since 1970'))
-        parser.add_argument('--hosts', metavar='HOST,…',
-                            help='Only these')
-        parser.add_argument('--format', choices=['csv', 'json'],
-                            default='csv')
-        parser.add_argument('--plot', metavar='FILE',
-                            help='Draw a heat map: PNG, SVG or PDF')
-        return parser
+                'latencies), least, most or range of the readings kept')),
+        base.argument('--at', type=float, metavar='SECONDS', help=(
+            'As it was at this time, in seconds since 1970')),
+        base.argument('--hosts', metavar='HOST,…',
+                      help='Only these'),
+        base.argument('--format', choices=['csv', 'json'],
+                      default='csv'),
+        base.argument('--plot', metavar='FILE',
+                      help='Draw a heat map: PNG, SVG or PDF'))
 
     def take_action(self, args: Any) -> None:
-        found = base.client_of(self.app).matrix(
+        found = self.client.matrix(
             args.kind, args.statistic, args.at,
             args.hosts.split(',') if args.hosts else None)
         if args.plot is not None:

@@ -33,7 +33,7 @@ class ShowProbes(base.ShowOne):
     """Show which measurements run, and what of their budget is used"""
 
     def entry(self, args: Any) -> dict[str, Any]:
-        found = base.client_of(self.app).probes()
+        found = self.client.probes()
         under_way = found.pop('under_way')
         return found | {'n_under_way': len(under_way), 'under_way': [
             f'{pair["src"]} -> {pair["dst"]}' for pair in under_way]}
@@ -74,26 +74,24 @@ class Calibrate(base.Lister):
     shown = ['bursts', 'packets', 'train_bytes', 'mean_error', 'median_error',
              'worst_error', 'failed', 'chosen']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--hosts', metavar='<host,host,...>', help=(
-            'Hosts to measure, in pairs (default: the first ten)'))
-        parser.add_argument('--near-enough', type=float, metavar='<share>',
-                            default=calibration.NEAR_ENOUGH, help=(
-                                'Largest mean error (default: %(default)s)'))
-        parser.add_argument('--seconds', type=float, default=3.0, help=(
-            'Of each TCP connection (default: %(default)s)'))
-        parser.add_argument('--write', type=pathlib.Path, metavar='<file>',
-                            help=('Write the setting as configuration of the '
-                                  'controller, such as '
-                                  '/etc/virtco/virtco.conf.d/trains.conf'))
-        return parser
+    arguments = (
+        base.argument('--hosts', metavar='<host,host,...>', help=(
+            'Hosts to measure, in pairs (default: the first ten)')),
+        base.argument('--near-enough', type=float, metavar='<share>',
+                      default=calibration.NEAR_ENOUGH, help=(
+                          'Largest mean error (default: %(default)s)')),
+        base.argument('--seconds', type=float, default=3.0, help=(
+            'Of each TCP connection (default: %(default)s)')),
+        base.argument('--write', type=pathlib.Path, metavar='<file>',
+                      help=('Write the setting as configuration of the '
+                            'controller, such as '
+                            '/etc/virtco/virtco.conf.d/trains.conf')))
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
         if args.write is not None:
             # Not only after minutes.
             _replace(args.write, None)
-        client = base.client_of(self.app)
+        client = self.client
         names = (args.hosts.split(',') if args.hosts else
                  [host['host'] for host in client.hosts()][:10])
         pairs = list(zip(names[::2], names[1::2]))
@@ -161,15 +159,13 @@ class CrossTraffic(base.ShowOne):
     By one TCP connection, each 10 ms (Choreo section 3.2).
     """
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('src', metavar='<from>')
-        parser.add_argument('dst', metavar='<to>')
-        parser.add_argument('--seconds', type=float, default=5.0)
-        return parser
+    arguments = (
+        base.argument('src', metavar='<from>'),
+        base.argument('dst', metavar='<to>'),
+        base.argument('--seconds', type=float, default=5.0))
 
     def entry(self, args: Any) -> dict[str, Any]:
-        client = base.client_of(self.app)
+        client = self.client
         path_bps = calibration.tcp_bps(min(
             client.host(args.src)['egress_bps'],
             client.host(args.dst)['ingress_bps']))
@@ -197,20 +193,18 @@ class Interference(base.Lister):
     shown = ['src', 'dst', 'beside', 'alone_bps', 'beside_bps',
              'shares_bottleneck']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('hosts', nargs='+', metavar='<host>', help=(
+    arguments = (
+        base.argument('hosts', nargs='+', metavar='<host>', help=(
             'From, to, and from, to of each other path; all different, at '
-            f'most {MOST_PATHS} paths'))
-        parser.add_argument('--seconds', type=float, default=5.0)
-        parser.add_argument('--plane', metavar='<name>',
-                            default=tree.FRONT_END, help=(
-                                'Plane of the topology to locate it in '
-                                '(default: %(default)s)'))
-        return parser
+            f'most {MOST_PATHS} paths')),
+        base.argument('--seconds', type=float, default=5.0),
+        base.argument('--plane', metavar='<name>',
+                      default=tree.FRONT_END, help=(
+                          'Plane of the topology to locate it in '
+                          '(default: %(default)s)')))
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        client = base.client_of(self.app)
+        client = self.client
         n_hosts = len(args.hosts)
         if (len(set(args.hosts)) < n_hosts or n_hosts % 2
                 or not 4 <= n_hosts <= 2 * MOST_PATHS):

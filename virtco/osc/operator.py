@@ -5,7 +5,6 @@
 from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
-from osc_lib.command import command
 
 from virtco import exception
 from virtco import units
@@ -25,7 +24,7 @@ class ListHosts(base.Lister):
             'drain', 'drain_reason', 'drain_since', 'error']
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        hosts = base.client_of(self.app).hosts()
+        hosts = self.client.hosts()
         return [host | {'n_coflows': len(host['coflows'])} for host in hosts]
 
 
@@ -36,39 +35,31 @@ class DrainHost(base.ShowOne):
     VM of a group is left.
     """
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('host')
-        parser.add_argument('--reason', default='',
-                            help='For those who read it later')
-        return parser
+    arguments = (
+        base.argument('host'),
+        base.argument('--reason', default='',
+                      help='For those who read it later'))
 
     def entry(self, args: Any) -> dict[str, Any]:
-        return base.client_of(self.app).drain(args.host, args.reason)
+        return self.client.drain(args.host, args.reason)
 
 
-class UndrainHost(command.Command):
+class UndrainHost(base.Command):
     """Plan groups for a hypervisor again (operators)"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('host')
-        return parser
+    arguments = (base.argument('host'),)
 
     def take_action(self, args: Any) -> None:
-        base.client_of(self.app).undrain(args.host)
+        self.client.undrain(args.host)
 
 
 class ShowHost(base.ShowOne):
     """Show a hypervisor"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('host')
-        return parser
+    arguments = (base.argument('host'),)
 
     def entry(self, args: Any) -> dict[str, Any]:
-        found = base.client_of(self.app).host(args.host)
+        found = self.client.host(args.host)
         found.pop('classes', None)
         return found
 
@@ -79,13 +70,10 @@ class ShowEdge(base.Lister):
     shown = ['name', 'prio', 'rate_bps', 'observed_bps', 'backlog_bytes']
     more = ['coflow_id', 'minor', 'ceil_bps', 'destinations']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('host')
-        return parser
+    arguments = (base.argument('host'),)
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        found = base.client_of(self.app).host(args.host)
+        found = self.client.host(args.host)
         return list(found['classes'])
 
 
@@ -95,22 +83,19 @@ class ExplainPlacement(base.Lister):
     shown = ['rank', 'host', 'cct_s', 'why']
     more = ['feasible', 'objective_s']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('instance', help='UUID')
-        parser.add_argument('--reasons', action='store_true',
-                            help='List what decided instead of the hosts')
-        parser.add_argument('--budget', type=float, metavar='<seconds>',
-                            help='Time to find out what decided')
-        return parser
+    arguments = (
+        base.argument('instance', help='UUID'),
+        base.argument('--reasons', action='store_true',
+                      help='List what decided instead of the hosts'),
+        base.argument('--budget', type=float, metavar='<seconds>',
+                      help='Time to find out what decided'))
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        client = base.client_of(self.app)
+        client = self.client
         found = client.placement(args.instance)
         explained = _explained(client, args)
         self.app.stderr.write(_summary(found, explained))
-        return list(explained['reasons'] if args.reasons
-                    else found['hosts'])
+        return list(explained['reasons'] if args.reasons else found['hosts'])
 
     def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
         if args.reasons:
@@ -173,16 +158,14 @@ class ListAdvice(base.Lister):
     more = ['instance_uuid', 'group', 'project_id', 'reason', 'cct_s',
             'then_cct_s', 'at']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--now', action='store_true',
-                            help='Look anew: a dry run')
-        parser.add_argument('--budget', type=float, metavar='<seconds>',
-                            help='Time to look, with --now')
-        return parser
+    arguments = (
+        base.argument('--now', action='store_true',
+                      help='Look anew: a dry run'),
+        base.argument('--budget', type=float, metavar='<seconds>',
+                      help='Time to look, with --now'))
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        client = base.client_of(self.app)
+        client = self.client
         return client.advise(args.budget) if args.now else client.advice()
 
 
@@ -194,14 +177,14 @@ class ListRates(base.Lister):
     more = ['lower_bound', 'loss', 'method']
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        return base.client_of(self.app).rates()
+        return self.client.rates()
 
 
 class ShowSettings(base.ShowOne):
     """Show the run-time settings"""
 
     def entry(self, args: Any) -> dict[str, Any]:
-        return base.client_of(self.app).settings()
+        return self.client.settings()
 
 
 class ListHistory(base.Lister):
@@ -210,7 +193,7 @@ class ListHistory(base.Lister):
     shown = ['at', 'who', 'what', 'before', 'after']
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        return base.client_of(self.app).history()
+        return self.client.history()
 
 
 class SetSettings(base.ShowOne):
@@ -218,11 +201,8 @@ class SetSettings(base.ShowOne):
 
     names = ('planner', 'objective', 'order', 'ceil')
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        for name in self.names:
-            parser.add_argument(f'--{name}', metavar=f'<{name}>')
-        return parser
+    arguments = tuple(base.argument(f'--{name}', metavar=f'<{name}>')
+                      for name in names)
 
     def entry(self, args: Any) -> dict[str, Any]:
         values = {name: getattr(args, name) for name in self.names
@@ -231,4 +211,4 @@ class SetSettings(base.ShowOne):
             raise osc_exceptions.CommandError(
                 'Give at least one of '
                 + ', '.join(f'--{name}' for name in self.names) + '.')
-        return base.client_of(self.app).change_settings(**values)
+        return self.client.change_settings(**values)

@@ -5,31 +5,22 @@
 import json
 from typing import Any
 
-from osc_lib.command import command
-
 from virtco.osc import base
 from virtco.osc import columns
 
 
-class _Parser(command.Command):
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--project', metavar='<project>',
-                            help='Project id, default your own')
-        return parser
-
-
-class ListProfiles(_Parser, base.Lister):
+class ListProfiles(base.Lister):
     """List the groups of which is known what they sent"""
 
     shown = ['group_name', 'app', 'n_vms', 'n_hours', 'last_hour']
     more = ['group_id', 'project_id', 'first_hour']
+    arguments = (base.PROJECT,)
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        return base.client_of(self.app).profiles(args.project)
+        return self.client.profiles(args.project)
 
 
-class ShowProfile(_Parser, base.Lister):
+class ShowProfile(base.Lister):
     """Show what each pair of VMs of a group sent, and will send next hour
 
     The error is that of the same prediction on the hours before.
@@ -38,13 +29,12 @@ class ShowProfile(_Parser, base.Lister):
     shown = ['src', 'dst', 'size_bytes', 'next_bytes', 'error', 'method']
     more = ['hours', 'is_seen']
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('group', help='Name or id; the latest of a name')
-        return parser
+    arguments = (
+        base.PROJECT,
+        base.argument('group', help='Name or id; the latest of a name'))
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        found = base.client_of(self.app).profile(args.group, args.project)
+        found = self.client.profile(args.group, args.project)
         self.app.stderr.write(_summary(found))
         return [pair | _next(pair['next_hour']) for pair in found['pairs']]
 
@@ -75,42 +65,39 @@ def _summary(found: dict[str, Any]) -> str:
     return '\n'.join(lines) + '\n'
 
 
-class ListApps(_Parser, base.Lister):
+class ListApps(base.Lister):
     """List the applications of which something was learned"""
 
     shown = ['app', 'n_launches', 'last_hour']
     more = ['project_id']
+    arguments = (base.PROJECT,)
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        return base.client_of(self.app).apps(args.project)
+        return self.client.apps(args.project)
 
 
-class _App(_Parser):
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('app', help='Value of virtco:app')
-        return parser
+APP = base.argument('app', help='Value of virtco:app')
 
 
-class ShowApp(_App, base.ShowOne):
+class ShowApp(base.ShowOne):
     """Show the matrix that an application's next launch would get"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--vms', type=int, metavar='<n>',
-                            help='VMs of that launch, default as the last')
-        return parser
+    arguments = (
+        base.PROJECT, APP,
+        base.argument('--vms', type=int, metavar='<n>',
+                      help='VMs of that launch, default as the last'))
 
     def entry(self, args: Any) -> dict[str, Any]:
-        found = base.client_of(self.app).app(args.app, args.vms,
-                                             args.project)
+        found = self.client.app(args.app, args.vms, args.project)
         return found | {'launches': len(found['launches']),
                         'tm': json.dumps(found['tm'],
                                          separators=(',', ':'))}
 
 
-class ForgetApp(_App):
+class ForgetApp(base.Command):
     """Forget what was learned of an application"""
 
+    arguments = (base.PROJECT, APP)
+
     def take_action(self, args: Any) -> None:
-        base.client_of(self.app).forget_app(args.app, args.project)
+        self.client.forget_app(args.app, args.project)

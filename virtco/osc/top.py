@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
-from osc_lib.command import command
 from rich import console
 from rich import live
 
@@ -20,41 +19,39 @@ from virtco.osc import overview
 MOST_HOSTS = 64
 
 
-class Top(command.Command):
+class Top(base.Command):
     """Watch coflows in serving order, and hosts
 
     Ctrl-C ends it.
     """
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--once', action='store_true',
-                            help='Print it once')
-        parser.add_argument('--svg', metavar='<file>',
-                            help='Print it once, and as a picture to a file')
-        parser.add_argument('--interval', type=float, default=2.0,
-                            metavar='<seconds>',
-                            help='Between two looks, at least 0.5; default 2')
-        parser.add_argument('--project', metavar='<project>',
-                            help='Only coflows of this project id')
-        parser.add_argument('--state', metavar='<state>',
-                            help='Only coflows in this state')
-        parser.add_argument('--filter', default='', metavar='<text>',
-                            help='Only what has this text in a name of the '
-                                 'coflow, its group, project or hosts')
-        parser.add_argument('--sort', choices=list(overview.SORTS),
-                            default='order',
-                            help='order: as they are served (default)')
-        parser.add_argument('--rows', type=int, default=20, metavar='<n>',
-                            help='Most rows of each table, default 20')
-        return parser
+    arguments = (
+        base.argument('--once', action='store_true',
+                      help='Print it once'),
+        base.argument('--svg', metavar='<file>',
+                      help='Print it once, and as a picture to a file'),
+        base.argument('--interval', type=float, default=2.0,
+                      metavar='<seconds>',
+                      help='Between two looks, at least 0.5; default 2'),
+        base.argument('--project', metavar='<project>',
+                      help='Only coflows of this project id'),
+        base.argument('--state', metavar='<state>',
+                      help='Only coflows in this state'),
+        base.argument('--filter', default='', metavar='<text>',
+                      help='Only what has this text in a name of the '
+                           'coflow, its group, project or hosts'),
+        base.argument('--sort', choices=list(overview.SORTS),
+                      default='order',
+                      help='order: as they are served (default)'),
+        base.argument('--rows', type=int, default=20, metavar='<n>',
+                      help='Most rows of each table, default 20'))
 
     def take_action(self, args: Any) -> None:
         if args.interval < 0.5 or args.rows < 1:
             raise osc_exceptions.CommandError(
                 f'--interval {args.interval:g}: at least 0.5'
                 if args.interval < 0.5 else f'--rows {args.rows}: at least 1')
-        client = base.client_of(self.app)
+        client = self.client
         screen = console.Console(file=self.app.stdout, highlight=False,
                                  record=args.svg is not None)
         if args.once or args.svg:

@@ -9,7 +9,6 @@ import sys
 from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
-from osc_lib.command import command
 
 from virtco import exception
 from virtco.osc import base
@@ -31,7 +30,7 @@ from virtco.topology.formats import result
 MAX_LISTED = 200
 
 
-class Import(command.Command):
+class Import(base.Command):
     """Replace planes of the topology by those of a file or of Nova
 
     Without --apply it only prints what would change.
@@ -67,7 +66,7 @@ class Import(command.Command):
         planes = plain.dump(read.topology)['planes']
         if not planes:
             raise osc_exceptions.CommandError('There is nothing to import.')
-        _change(self.app, planes, args.apply)
+        _change(self, planes, args.apply)
 
     def _read(self, args: Any) -> result.Read:
         levels = _names(args.levels)
@@ -85,7 +84,7 @@ class Import(command.Command):
         return found
 
 
-class Discover(command.Command):
+class Discover(base.Command):
     """Find the tree above the hypervisors by measuring
 
     All of them send at the same time by TCP, in differently paired rounds:
@@ -94,26 +93,23 @@ class Discover(command.Command):
     change.
     """
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--hosts', metavar='HOST,…',
-                            help='Default: all that report')
-        parser.add_argument('--plane', metavar='<name>',
-                            default=tree.FRONT_END,
-                            help='Name of the plane (default: %(default)s)')
-        parser.add_argument(
+    arguments = (
+        base.argument('--hosts', metavar='HOST,…',
+                      help='Default: all that report'),
+        base.argument('--plane', metavar='<name>',
+                      default=tree.FRONT_END,
+                      help='Name of the plane (default: %(default)s)'),
+        base.argument(
             '--levels', metavar='<names>',
             help='Names of the levels from the hosts upwards; default: those '
-                 'of the plane as it is, or rack,pod,zone')
-        parser.add_argument('--timeout', type=float, default=3600.0,
-                            metavar='SECONDS',
-                            help='How long to wait (default 3600)')
-        parser.add_argument('--apply', action='store_true',
-                            help='Change the topology')
-        return parser
+                 'of the plane as it is, or rack,pod,zone'),
+        base.argument('--timeout', type=float, default=3600.0,
+                      metavar='SECONDS',
+                      help='How long to wait (default 3600)'),
+        base.APPLY)
 
     def take_action(self, args: Any) -> None:
-        client = base.client_of(self.app)
+        client = self.client
         found = matrices.ended(client, client.check(
             args.hosts and args.hosts.split(','), purpose='discover'),
             args.timeout)
@@ -129,14 +125,15 @@ class Discover(command.Command):
             name=args.plane),))
         if levels := _names(args.levels):
             topology = formats.renamed(topology, levels)
-        _change(self.app, plain.dump(topology)['planes'], args.apply)
+        _change(self, plain.dump(topology)['planes'], args.apply)
 
 
-def _change(app: Any, planes: list[dict[str, Any]], applied: bool) -> None:
+def _change(asked: base.Command, planes: list[dict[str, Any]], applied: bool
+            ) -> None:
     """Print what these planes change, and change it if that is wanted."""
-    found = base.client_of(app).change_topology(planes, dry_run=not applied)
+    found = asked.client.change_topology(planes, dry_run=not applied)
     changes = [comparison.Change(**change) for change in found['changes']]
-    out = app.stdout.write
+    out = asked.app.stdout.write
     plane = None
     for change in changes[:MAX_LISTED]:
         if change.plane != plane:
@@ -191,20 +188,17 @@ def _chosen(found: dict[str, Any], plane: str | None) -> tree.Topology:
     return tree.Topology((one,))
 
 
-class Export(command.Command):
+class Export(base.Command):
     """Write the topology to a file or to standard output"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('file', nargs='?', default='-', metavar='FILE')
-        parser.add_argument('--format', choices=formats.NAMES,
-                            default=formats.YAML)
-        parser.add_argument('--plane', metavar='<name>',
-                            help='Only this one')
-        return parser
+    arguments = (
+        base.argument('file', nargs='?', default='-', metavar='FILE'),
+        base.argument('--format', choices=formats.NAMES,
+                      default=formats.YAML),
+        base.PLANE)
 
     def take_action(self, args: Any) -> None:
-        topology = _chosen(base.client_of(self.app).topology(), args.plane)
+        topology = _chosen(self.client.topology(), args.plane)
         written = formats.write(topology, args.format)
         for notice in written.notices:
             self.app.stderr.write(f'Notice: {notice}.\n')
@@ -212,27 +206,23 @@ class Export(command.Command):
             self.app.stdout.write(written.text)
             return
         try:
-            pathlib.Path(args.file).write_text(written.text,
-                                               encoding='utf-8')
+            pathlib.Path(args.file).write_text(written.text, encoding='utf-8')
         except OSError as error:
             raise exception.InputInvalid(
                 where=args.file, field='file', value=error.strerror,
                 limit='a file that can be written') from None
 
 
-class Show(command.Command):
+class Show(base.Command):
     """Draw the topology as text, or as a picture with --plot"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--plane', metavar='<name>',
-                            help='Only this one')
-        parser.add_argument('--plot', metavar='FILE',
-                            help='Draw one plane into a PNG, SVG or PDF')
-        return parser
+    arguments = (
+        base.PLANE,
+        base.argument('--plot', metavar='FILE',
+                      help='Draw one plane into a PNG, SVG or PDF'))
 
     def take_action(self, args: Any) -> None:
-        found = base.client_of(self.app).topology()
+        found = self.client.topology()
         topology = _chosen(found, args.plane)
         if args.plot is not None:
             _plot(topology, args.plot)
@@ -254,14 +244,11 @@ def _plot(topology: tree.Topology, path: str) -> None:
     plots.save('virtco.topology.plot', plane, path)
 
 
-class Delete(command.Command):
+class Delete(base.Command):
     """Delete a plane of the topology"""
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('plane')
-        return parser
+    arguments = (base.argument('plane'),)
 
     def take_action(self, args: Any) -> None:
         laws.name(args.plane, (), 'plane')
-        base.client_of(self.app).delete_plane(args.plane)
+        self.client.delete_plane(args.plane)
