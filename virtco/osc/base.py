@@ -7,12 +7,15 @@ have the client at ``client_manager.coflow``.
 """
 
 import abc
+import importlib
 from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
 from osc_lib.command import command
 
+from virtco import exception
 from virtco.client import v1
+from virtco.cmd import entry
 from virtco.osc import columns
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
@@ -127,3 +130,20 @@ def _heads(args: Any, names: list[str]) -> list[str]:
     args.columns = [either.get(wanted, either.get(wanted.lower(), wanted))
                     for wanted in args.columns]
     return list(heads.values())
+
+
+def save_plot(module: str, drawn: Any, path: str) -> None:
+    """Let a module's ``save`` draw a picture, as the extra ``plot`` can.
+
+    :raises virtco.exception.InputInvalid: when it cannot be written.
+    """
+    try:
+        importlib.import_module(module).save(drawn, path)
+    except ModuleNotFoundError as error:
+        raise osc_exceptions.CommandError(
+            entry.missing(error, 'plot')) from None
+    except (OSError, ValueError) as error:
+        raise exception.InputInvalid(
+            where=path, field='file', value=str(error)[:80],
+            limit='a file *.png, *.svg or *.pdf that can be written'
+        ) from None

@@ -2,6 +2,7 @@
 
 """Titles and units for people in tables; plain numbers in all else."""
 
+from collections.abc import Callable
 import datetime
 import re
 from typing import Any
@@ -11,34 +12,36 @@ from cliff import columns
 from virtco import units
 
 
-class Size(columns.FormattableColumn):
+class _Told(columns.FormattableColumn):
+    """A value in the words of ``told``; None leaves an empty cell."""
+
+    told: Callable[[Any], str]
+
     def human_readable(self) -> str:
-        return '' if self._value is None else units.format_size(self._value)
+        return '' if self._value is None else type(self).told(self._value)
 
 
-class Rate(columns.FormattableColumn):
-    def human_readable(self) -> str:
-        return '' if self._value is None else units.format_rate(self._value)
+class Size(_Told):
+    told = staticmethod(units.format_size)
 
 
-class Seconds(columns.FormattableColumn):
-    def human_readable(self) -> str:
-        return '' if self._value is None else units.format_time(self._value)
+class Rate(_Told):
+    told = staticmethod(units.format_rate)
 
 
-class Percent(columns.FormattableColumn):
-    def human_readable(self) -> str:
-        return '' if self._value is None else f'{100 * self._value:.1f} %'
+class Seconds(_Told):
+    told = staticmethod(units.format_time)
 
 
-class Time(columns.FormattableColumn):
+class Percent(_Told):
+    told = staticmethod(lambda value: f'{100 * value:.1f} %')
+
+
+class Time(_Told):
     """Seconds since the epoch, shown as local time."""
 
-    def human_readable(self) -> str:
-        if self._value is None:
-            return ''
-        return datetime.datetime.fromtimestamp(self._value).isoformat(
-            ' ', 'seconds')
+    told = staticmethod(lambda value: datetime.datetime.fromtimestamp(
+        value).isoformat(' ', 'seconds'))
 
 
 class Names(columns.FormattableColumn):
@@ -75,38 +78,23 @@ class Plain(columns.FormattableColumn):
         return '' if self._value is None else self._value
 
 
+#: Kinds of fields by the unit that ends their names.
+UNITS: dict[str, Any] = {'bytes': Size, 'bps': Rate, 's': Seconds}
+#: Kinds of fields whose names do not end in a unit.
 KINDS: dict[str, Any] = {
-    'next_bytes': Size, 'error': Percent, 'hours': Lines, 'hour': Time,
-    'first_hour': Time, 'last_hour': Time,
-    'size_bytes': Size, 'sent_bytes': Size, 'remaining_bytes': Size,
-    'train_bytes': Size, 'mean_error': Percent, 'median_error': Percent,
-    'worst_error': Percent, 'failed': Percent, 'path_bps': Rate,
-    'alone_bps': Rate, 'beside_bps': Rate,
-    'last_hour_bytes': Size, 'max_bytes_per_hour': Size,
-    'max_link_share': Percent, 'under_way': Names, 'freshness_s': Seconds,
-    'backlog_bytes': Size, 'debt_bytes': Size,
-    'rate_bps': Rate, 'observed_bps': Rate,
-    'egress_bps': Rate, 'ingress_bps': Rate, 'background_bps': Rate,
-    'link_egress_bps': Rate, 'link_ingress_bps': Rate,
-    'measured_egress_bps': Rate, 'measured_ingress_bps': Rate,
-    'ceil_bps': Rate, 'cct_s': Seconds, 'lower_bound_s': Seconds,
-    'measured_cct_s': Seconds, 'measured_cct_error_s': Seconds,
-    'saved_s': Seconds, 'cost_s': Seconds, 'then_cct_s': Seconds,
-    'before_s': Seconds, 'after_s': Seconds, 'instead_of_s': Seconds,
-    'saved_objective_s': Seconds,
-    'objective_s': Seconds, 'age_s': Seconds, 'measured_age_s': Seconds,
-    'rtt_s': Seconds, 'rtt_median_s': Seconds, 'rtt_p99_s': Seconds,
-    'period_s': Seconds, 'compute_s': Seconds,
-    'measured_period_s': Seconds, 'counted_compute_s': Seconds,
-    'gap': Percent, 'confidence': Percent,
-    'loss': Percent, 'arrival': Time, 'ended': Time, 'at': Time,
-    'drain_since': Time,
-    'expires': Time, 'deadline': Time, 'addresses': Names,
-    'first_byte': Time, 'last_byte': Time, 'predicted_end': Time,
-    'last_report': Time, 'hosts': Names,
-    'bottleneck': Fields, 'planned_bottleneck': Fields,
-    'waits_for': Names, 'coflows': Names, 'vms': Names, 'members': Lines,
-    'events': Lines,
+    'max_bytes_per_hour': Size, 'packet_bytes': Plain,
+    **dict.fromkeys((
+        'error', 'mean_error', 'median_error', 'worst_error', 'failed',
+        'max_link_share', 'gap', 'confidence', 'loss'), Percent),
+    **dict.fromkeys((
+        'hour', 'first_hour', 'last_hour', 'arrival', 'ended', 'at',
+        'drain_since', 'expires', 'deadline', 'first_byte', 'last_byte',
+        'predicted_end', 'last_report'), Time),
+    **dict.fromkeys((
+        'under_way', 'addresses', 'hosts', 'waits_for', 'coflows', 'vms'),
+        Names),
+    **dict.fromkeys(('bottleneck', 'planned_bottleneck'), Fields),
+    **dict.fromkeys(('hours', 'members', 'events'), Lines),
 }
 
 
@@ -134,7 +122,7 @@ def title(name: str) -> str:
 
 
 def cell(name: str, value: Any) -> Any:
-    return KINDS.get(name, Plain)(value)
+    return KINDS.get(name, UNITS.get(name.rpartition('_')[2], Plain))(value)
 
 
 def row(names: list[str], entry: dict[str, Any]) -> tuple[Any, ...]:

@@ -11,7 +11,6 @@ from osc_lib import exceptions as osc_exceptions
 
 from virtco.client import v1
 from virtco.osc import base
-from virtco.osc import plots
 
 POLL_S = 0.5
 
@@ -136,7 +135,7 @@ class Matrix(base.Command):
             args.kind, args.statistic, args.at,
             args.hosts.split(',') if args.hosts else None)
         if args.plot is not None:
-            plots.save('virtco.measure.heatmap', found, args.plot)
+            base.save_plot('virtco.measure.heatmap', found, args.plot)
         elif args.format == 'json':
             json.dump(found, self.app.stdout)
             self.app.stdout.write('\n')

@@ -14,7 +14,6 @@ from virtco import exception
 from virtco.osc import base
 from virtco.osc import matrices
 from virtco.osc import nova_facts
-from virtco.osc import plots
 from virtco.topology import comparison
 from virtco.topology import drawing
 from virtco.topology import formats
@@ -241,7 +240,7 @@ def _plot(topology: tree.Topology, path: str) -> None:
     if not topology.planes:
         raise osc_exceptions.CommandError('There is nothing to draw.')
     plane = topology.plane(tree.FRONT_END) or topology.planes[0]
-    plots.save('virtco.topology.plot', plane, path)
+    base.save_plot('virtco.topology.plot', plane, path)
 
 
 class Delete(base.Command):

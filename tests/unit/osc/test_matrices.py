@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.osc import controller
 from virtco import exception
+from virtco.osc import base
 from virtco.osc import matrices
-from virtco.osc import plots
 
 DONE = {'check_id': 'c', 'state': 'done', 'hosts': ['h1', 'h2'],
         'n_rounds': 4, 'n_rounds_done': 4, 'seconds': 1.25,
@@ -128,9 +128,9 @@ def test_a_picture_and_what_keeps_one_from_being_drawn(tmp_path,
         'def save(drawn, path):\n'
         '    print(drawn["unit"], file=open(path, "w"))\n')
     monkeypatch.syspath_prepend(tmp_path)
-    plots.save('virtco_draws', MATRIX, str(tmp_path / 'm.svg'))
+    base.save_plot('virtco_draws', MATRIX, str(tmp_path / 'm.svg'))
     assert (tmp_path / 'm.svg').read_text() == 'bps\n'
     with pytest.raises(exception.InputInvalid, match='No such file'):
-        plots.save('virtco_draws', MATRIX, str(tmp_path / 'no' / 'm.svg'))
+        base.save_plot('virtco_draws', MATRIX, str(tmp_path / 'no' / 'm.svg'))
     with pytest.raises(osc_exceptions.CommandError, match='plot'):
-        plots.save('virtco_that_is_not_there', MATRIX, 'm.svg')
+        base.save_plot('virtco_that_is_not_there', MATRIX, 'm.svg')
