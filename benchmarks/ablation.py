@@ -3,7 +3,8 @@
 """What every stage of a launch is worth.
 
 ``python -m benchmarks.ablation [--family NAME ...] [--seeds A..B]
-[--budget S ...] [--variant TEXT ...] [--long-s S] [--counted] [--json]``
+[--budget S ...] [--variant TEXT ...] [--long-s S] [--counted] [--table FILE]
+[--json]``
 
 Instances of hard families (:mod:`benchmarks.instances`) are planned as a
 launch plans them, then once without each stage or part of a stage. Families
@@ -15,7 +16,8 @@ the others ``isolated`` and by the time of the group.
 answers and, with ``--long-s``, of a run of so many seconds; ``certified`` is
 the share of answers proven to be within 1 %. ``seconds`` are the CPU's, or
 with ``--counted`` those of a counter, which makes the table the same on any
-machine. ``--variant`` selects rows whose name contains the text.
+machine. ``--variant`` selects rows whose name contains the text. ``--table``
+writes mean, p99 and certified for the documentation.
 """
 
 import argparse
@@ -23,7 +25,9 @@ from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
 import json
+import pathlib
 import statistics
+import sys
 import time
 from typing import Any
 from unittest import mock
@@ -33,17 +37,15 @@ import numpy as np
 from benchmarks import instances as generator
 from benchmarks import placement
 from benchmarks import reference
+from virtco.lab.sim.figures import document
+from virtco.lab.sim.figures import record
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver import search
-from virtco.solver.bounds import lowerbounds
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
-from virtco.solver.partition import master
-from virtco.solver.partition import setpartition
-from virtco.solver.stages import annealing
-from virtco.solver.stages import carvings
+from virtco.solver.partition import rounding
 from virtco.solver.stages import proofs
 from virtco.solver.stages import state as states
 
@@ -77,48 +79,13 @@ def replaced(module: Any, name: str, by: Any) -> Change:
     return lambda: mock.patch.object(module, name, by)
 
 
-def both(*changes: Change) -> Change:
-    """A launch with several changes."""
-    @contextlib.contextmanager
-    def change() -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for one in changes:
-                stack.enter_context(one())
-            yield
-    return change
-
-
-def _fewer(name: str, method: snapshot.Method) -> Change:
-    """Without one of the starts that a function yields."""
-    usual = getattr(annealing, name)
-
-    def starts(*args: Any) -> Iterator[annealing.Found]:
-        return ((by, start) for by, start in usual(*args) if by != method)
-    return replaced(annealing, name, starts)
-
-
-_NO_BOUND = replaced(lowerbounds, 'anchored_sets',
-                     lambda *_args: lowerbounds.Bound(0.0, False))
-_NO_CARVING = replaced(carvings, '_carve', _nothing)
 VARIANTS: dict[str, Change] = {
     'as it is': contextlib.nullcontext,
     **{f'without {stage.name}': without(stage.name)
        for stage in (*search.STAGES, *search.FINISH)},
-    'without anchored sets': _NO_BOUND,
-    'without any carving': _NO_CARVING,
-    'without sets and carving': both(_NO_BOUND, _NO_CARVING),
-    'without bounds of tiers': replaced(lowerbounds, 'tiers',
-                                        lambda _inst: ()),
-    'without spread start': _fewer('_first_starts', snapshot.Method.SPREAD),
-    'without min-cut start': _fewer('_first_starts',
-                                    snapshot.Method.MIN_CUT),
-    'without more starts': replaced(annealing, '_more_starts',
-                                    lambda *_args: ()),
     'without any local search': replaced(states.State, 'anneal', _nothing),
     'without any set partition': replaced(proofs, '_narrow', _nothing),
-    'without linked uplinks': replaced(setpartition.Partition, 'link', _no),
-    'without integer program': replaced(master.Master, 'choose', _nothing),
-    'without dive': replaced(setpartition.Partition, '_dive', _nothing),
+    'without rounding': replaced(rounding, 'dive', _nothing),
     'without proposals': replaced(portfolio, 'applies', _no),
     **{f'without proposal of {name}': replaced(planner, 'RIVALS', tuple(
         one for one in planner.RIVALS if one[0] != name))
@@ -196,6 +163,18 @@ def measure(items: list[reference.Instance], budget_s: float, counted: bool,
     return rows
 
 
+def document_of(result: dict[str, dict[str, dict[str, Any]]], command: str,
+                commit: str | None) -> str:
+    """The table for the documentation, a row for each variant."""
+    variants = next(iter(result.values()))
+    return document.table(
+        ('launch', *result),
+        [(name, *(f'{rows[name]["mean"]:.3f} / {rows[name]["p99"]:.3f} / '
+                  f'{rows[name]["certified"]:.0%}'
+                  for rows in result.values()))
+         for name in variants]) + f'\n``{command}``: commit {commit}.\n'
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__,
@@ -206,6 +185,8 @@ def main() -> None:
     parser.add_argument('--variant', action='append')
     parser.add_argument('--long-s', type=float, default=0.0)
     parser.add_argument('--counted', action='store_true')
+    parser.add_argument('--table', type=pathlib.Path,
+                        help='writes the table for the documentation')
     parser.add_argument('--json', action='store_true')
     options = parser.parse_args()
     planner.load_libraries()
@@ -228,6 +209,12 @@ def main() -> None:
                 print(f'{variant:38}{row["mean"]:7.3f}{row["p90"]:7.3f}'
                       f'{row["p99"]:7.3f}{row["certified"]:11.2f}'
                       f'{row["seconds"]:9.3f}', flush=True)
+    if options.table:
+        options.table.write_text(document_of(
+            result, ' '.join(['python -m benchmarks.ablation', *(
+                text for text in sys.argv[1:] if text not in (
+                    '--table', str(options.table)))]),
+            record.made_on(0.0)['commit']))
     if options.json:
         print(json.dumps(result, indent=1))
 

@@ -34,14 +34,12 @@ import numpy as np
 from benchmarks import instances as generator
 from benchmarks import reference
 from benchmarks import scheduling
-from virtco import compiled
 from virtco.lab.sim import event_kernels
 from virtco.lab.sim import replay
 from virtco.lab.sim import simulation
 from virtco.lab.sim import traces
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
-from virtco.solver.bounds import anchored
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.moves import localsearch
@@ -111,15 +109,14 @@ def _price() -> Run:
 
 def _anchored() -> Run:
     inst = _instance('18x40')
-    arrays, graph = lowerbounds.prepare(
+    work = lowerbounds.prepare(
         inst, lowerbounds.undominated(inst, lowerbounds.hose_s_per_byte(inst)),
         budgets.unlimited())
-    classes = anchored.Classes(**compiled.views(**arrays))
 
     def run() -> float:
         for node in range(inst.n_nodes):
-            lowerbounds.least_around(graph, classes, node, 1e300, 0.0,
-                                     20_000, budgets.unlimited())
+            lowerbounds.least_around(work, node, 1e300, 0.0, 20_000,
+                                     budgets.unlimited())
         return inst.n_nodes
     return _timed(run)
 

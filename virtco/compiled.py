@@ -34,11 +34,10 @@ KERNELS = (
     'virtco.lab.sim.deployed_kernels',
     'virtco.lab.sim.pair_kernels',
     'virtco.advise.kernels',
-    'virtco.solver.bounds.anchored',
+    'virtco.solver.bounds.sets_kernel',
     'virtco.solver.moves.kernel',
     'virtco.solver.judging.judge_kernel',
     'virtco.solver.model.loads_kernel',
-    'virtco.solver.partition.pricing',
     'virtco.solver.moves.rank_kernel',
 )
 _ROOT = pathlib.Path(__file__).parent.parent

@@ -90,7 +90,6 @@ class Method(enum.StrEnum):
     BEST_FIT = 'best fit'
     SPREAD = 'spread'
     MIN_CUT = 'min-cut'
-    PACK = 'pack'
     ONE_AFTER_ANOTHER = 'one after another'
     CHEAPEST_SETS = 'cheapest sets'
     LOCAL_SEARCH = 'local search'

@@ -150,7 +150,7 @@ def _baseline(problem: snapshot.PlacementProblem,
               objective: snapshot.Objective, planner: str, seed: int,
               budget: budgets.Budget) -> snapshot.Plan:
     inst = _build(problem, budget, reduce=False)
-    lower_s = lowerbounds.in_tree(
+    lower_s = lowerbounds.anchored_sets(
         inst, math.inf, budget.slice(BOUND_SHARE)).lower_s
     moves = 0
     notes: tuple[str, ...] = ()

@@ -14,8 +14,6 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.stages import annealing
-from virtco.solver.stages import bounding
-from virtco.solver.stages import carvings
 from virtco.solver.stages import finishing
 from virtco.solver.stages import proofs
 from virtco.solver.stages import state as states
@@ -36,14 +34,15 @@ class Stage(NamedTuple):
 
 
 STAGES = (
-    Stage('first bound', bounding.first, 0.25, ahead=True),
-    Stage('tiny problems', bounding.try_all, 0.5, ahead=True),
-    Stage('first carving', carvings.first, 0.5),
+    Stage('bound', proofs.bound, 0.25, ahead=True),
+    Stage('tiny problems', proofs.try_all, 0.5, ahead=True),
+    Stage('cheapest sets', annealing.carve, 0.5),
+    Stage('one after another', annealing.one_after_another, 0.3),
     Stage('quick search', annealing.quick, 0.4),
-    Stage('bound', bounding.better, 0.15),
+    Stage('larger trees', proofs.grow_trees, 0.15),
     Stage('local search', annealing.deepen, 0.5),
     Stage('set partition', proofs.solve, 0.85),
-    Stage('all placements', bounding.exhaust, 0.5),
+    Stage('all placements', proofs.exhaust, 0.5),
     Stage('rounds', annealing.rounds, 0.95),
     Stage('lowered targets', proofs.lower_targets, 0.95),
     Stage('more proofs', proofs.again, 1.0),
@@ -72,8 +71,8 @@ def run(inst: instances.Instance, objective: snapshot.Objective, seed: int,
     state = states.State(inst, objective, seed, budget, certify=certify,
                          on_incumbent=on_incumbent, solve=solve)
     state.stage = 'any placement'
-    state.offer(states.Method.BEST_FIT,
-                feasible.any_placement(inst, seed, budget))
+    state.add(states.Method.BEST_FIT,
+              feasible.any_placement(inst, seed, budget))
     for stage in STAGES:
         if state.is_closed(ahead=stage.ahead):
             break

@@ -3,8 +3,8 @@
 """Load-aware online by set partition: a target for every prefix CCT.
 
 With the running coflows fixed, the new one adds to the prefixes from its own
-place in the order on. Prefix k ends within tau_k when every host or uplink m
-cuts at most
+place in the order on. Prefix k ends within tau_k when every host m cuts at
+most
 
     min_k (tau_k B_m - base_k(m))
 
@@ -25,11 +25,11 @@ import numpy as np
 
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
+from virtco.solver import groups
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.moves import localsearch
 from virtco.solver.partition import setpartition
-from virtco.solver.starts import sequence
 
 #: Seconds that one group's targets may take.
 MOST_S = 0.5
@@ -76,7 +76,7 @@ def improve(inst: instances.Instance, assign: np.ndarray,
 
     :param budget: each group has a part of it.
     """
-    parts = [part for part in sequence.groups(inst)
+    parts = [part for part in groups.split(inst)
              if len(part.coflows) == 1]
     lasting = 0
     turn = 0
@@ -90,7 +90,7 @@ def improve(inst: instances.Instance, assign: np.ndarray,
 
 
 def _improve_part(inst: instances.Instance, assign: np.ndarray,
-                  part: sequence.Group, budget: budgets.Budget,
+                  part: groups.Group, budget: budgets.Budget,
                   objective: snapshot.Objective) -> np.ndarray:
     """The same with only one group moving."""
     others = np.setdiff1d(np.arange(inst.n_nodes), part.nodes)
@@ -98,7 +98,7 @@ def _improve_part(inst: instances.Instance, assign: np.ndarray,
     np.subtract.at(free, assign[others], inst.demand[others])
     loads = np.delete(objectives.own_loads(inst, assign), part.coflows,
                       axis=0)
-    sub = sequence.restrict(inst, part, free, list(loads))
+    sub = groups.restrict(inst, part, free, list(loads))
     if not len(sub.movable):
         return assign
     result = assign.copy()
@@ -115,9 +115,9 @@ class _Group:
         self.inst = inst
         self.local = localsearch.Searcher(inst, objective, seed=0)
         m = inst.n_hosts
-        self.s_per_byte = self.local.s_per_byte[:inst.n_fabric]
+        self.s_per_byte = self.local.s_per_byte[:2 * m]
         self.partition = setpartition.Partition(inst, budget, np.vstack([
-            self.s_per_byte[:2 * m].reshape(2, m),
+            self.s_per_byte.reshape(2, m),
             inst.running.dense()[:, :2 * m].reshape(-1, m)]).T)
         self.bytes = sum(float(size.sum()) for _a, _b, size in inst.arcs)
 
@@ -128,8 +128,6 @@ class _Group:
         while found is not None:
             assign = found
             found = self._better(self._levels(assign), best_s)
-            if found is None and self.partition.link():
-                found = self._better(self._levels(assign), best_s)
             if found is not None:
                 best_s = self.local.evaluate(found).objective_s
         return assign
@@ -162,7 +160,7 @@ class _Group:
     def _limits(self, base: np.ndarray, aim: np.ndarray) -> np.ndarray:
         """1 / bytes that every class may cut, shape (C, 2)."""
         room = (aim[:, None] / self.s_per_byte
-                - base[:, :self.inst.n_fabric]).min(axis=0)
+                - base[:, :len(self.s_per_byte)]).min(axis=0)
         room = np.maximum(room, CLOSED_BYTES * self.bytes)
         limits: np.ndarray = 1.0 / room[self.partition.pool.ports]
         return limits

@@ -2,10 +2,8 @@
 
 """Lower bounds of small groups, worked out by hand."""
 
-import dataclasses
 import math
 
-import numpy as np
 import pytest
 
 from tests.unit.solver import problems
@@ -27,37 +25,37 @@ def hosts(*rates_bps, slots=2.0):
                  for m, rates in enumerate(rates_bps))
 
 
-def bound(inst, upper_s=math.inf, **options):
-    return lowerbounds.anchored_sets(inst, upper_s, budgets.unlimited(),
-                                     **options)
+def bound(inst, upper_s=math.inf):
+    return lowerbounds.anchored_sets(
+        inst, upper_s, budgets.unlimited()).lower_s
 
 
 def test_the_cheapest_set_around_each():
-    found = bound(build())
-    assert found.complete
+    found = lowerbounds.anchored_sets(build(), math.inf, budgets.unlimited())
+    assert found.is_complete and sorted(found.order) == [0, 1, 2]
+    lower_s, sets = found.lower_s, found.sets
     # VMs 0 and 1 together take 4 s, and so does VM 2 on its own.
-    assert found.lower_s == pytest.approx(4.0, rel=1e-8)
-    assert found.lower_s < 4.0
-    assert sorted(found.order) == [0, 1, 2]
-    assert [True, True, False] in [one.tolist() for one in found.sets]
+    assert lower_s == pytest.approx(4.0, rel=1e-8)
+    assert lower_s < 4.0
+    assert [True, True, False] in [one.tolist() for one in sets]
 
 
 def test_a_bound_meets_what_is_known():
-    assert bound(build(), 4.0).lower_s == 4.0
-    assert bound(build(), 3.0).lower_s == 3.0
-    assert bound(build(), 4.5).lower_s == pytest.approx(4.0)
-    assert bound(build(), 0.0) == lowerbounds.Bound(0.0, True)
-    assert bound(build(coflows=())) == lowerbounds.Bound(0.0, True)
+    assert bound(build(), 4.0) == 4.0
+    assert bound(build(), 3.0) == 3.0
+    assert bound(build(), 4.5) == pytest.approx(4.0)
+    assert bound(build(), 0.0) == 0.0
+    assert bound(build(coflows=())) == 0.0
     dead = build(hosts=hosts(*[(8.0, 0.0)] * 3))
-    assert bound(dead, 5.0).lower_s == 5.0
+    assert bound(dead, 5.0) == 5.0
 
 
-def test_who_needs_most_goes_first():
+def test_the_busiest_node_is_looked_at_first():
     one_slot = build(hosts=hosts(*[(8.0, 8.0)] * 3, slots=1.0))
     # VM 1 receives 7 bytes, VM 0 sends 5, VM 2 4.
-    found = bound(one_slot)
-    assert found.order == (1, 0, 2)
-    assert found.lower_s == pytest.approx(7.0)
+    assert bound(one_slot) == pytest.approx(7.0)
+    assert lowerbounds.anchored_sets(
+        one_slot, math.inf, budgets.unlimited()).order == (1, 0, 2)
     assert lowerbounds.by_traffic(one_slot).tolist() == [1, 0, 2]
 
 
@@ -68,19 +66,26 @@ def test_a_bound_without_time_says_nothing():
         budget = budgets.Budget(budgets.Counter(),
                                 units / budgets.UNITS_PER_S)
         found = lowerbounds.anchored_sets(inst, math.inf, budget)
-        assert found.complete is said and (found.lower_s > 0) is said
+        assert (found.lower_s > 0) is bool(found.sets) is said
+        assert found.is_complete is said
+
+
+def test_trees_that_are_too_small_grow(monkeypatch):
+    monkeypatch.setattr(lowerbounds, 'TREE_LIMIT', 1)
+    for growths, said in ((0, False), (1, True)):
+        found = lowerbounds.anchored_sets(
+            build(), math.inf, budgets.unlimited(), growths)
+        assert found.is_complete is said
+        assert (found.lower_s > 3.9) is said
 
 
 def test_a_tree_too_large_is_no_bound():
     inst = build()
-    graph_of = lowerbounds.prepare(inst, [0], budgets.unlimited())
-    arrays, graph = graph_of
-    classes = lowerbounds.anchored.Classes(
-        **lowerbounds.compiled.views(**arrays))
+    work = lowerbounds.prepare(inst, [0], budgets.unlimited())
 
     def least(limit, cutoff_s=1e300, enough_s=0.0, seconds=math.inf):
         return lowerbounds.least_around(
-            graph, classes, 1, cutoff_s, enough_s, limit,
+            work, 1, cutoff_s, enough_s, limit,
             budgets.Budget(budgets.Counter(), seconds))
 
     assert least(1) == -1.0
@@ -120,50 +125,6 @@ def test_dominated_hosts_are_left_out_pinned_ones_never():
                            for j in range(3)))
     assert lowerbounds.undominated(
         full, lowerbounds.hose_s_per_byte(full)) == [0, 1, 2]
-
-
-def racks(uplink_bps, free=1.0, **more):
-    return build(
-        hosts=hosts(*[(80.0, 80.0)] * 4, slots=free),
-        tree=cluster.Tree((
-            cluster.Subtree('a', uplink_bps, 8.0),
-            cluster.Subtree('b', uplink_bps, 8.0)),
-            {'h0': 'a', 'h1': 'a', 'h2': 'b', **more}))
-
-
-def test_a_rack_is_a_host_of_all_its_hosts():
-    inst = racks(4.0)
-    tier, = lowerbounds.tiers(inst)
-    assert tier.n_hosts == 3
-    # h3 stays as it is; ports of the others are the uplinks'.
-    assert sorted(tier.free.ravel().tolist()) == [1, 1, 2]
-    assert sorted(tier.s_per_byte.tolist()) == [0.1, 0.1, 1, 1, 2, 2]
-    assert not tier.uplinks and not tier.pipe
-    assert tier.allowed.all()
-    # Any VM may be at h3, with 10 bytes per second; in two racks 1 and 2
-    # receive 5 bytes for 5 s, and all else takes VM 2 longer.
-    assert bound(inst).lower_s == pytest.approx(0.7)
-    assert above_s(inst) == pytest.approx(0.7)
-    inst = racks(4.0, h3='b')
-    assert bound(inst).lower_s == pytest.approx(0.7)
-    assert above_s(inst) == pytest.approx(5.0)
-    assert problems.optimum(inst.problem, problems.isolated_s) == 8.0
-
-
-def above_s(inst):
-    return lowerbounds.in_tree(inst, math.inf, budgets.unlimited()).lower_s
-
-
-def test_pinned_nodes_are_in_their_rack():
-    inst = racks(4.0)
-    inst = dataclasses.replace(
-        inst, fixed=np.array([1, -1, 3]),
-        free=np.array([[1.0], [-0.5], [1.0], [1.0]]))
-    tier, = lowerbounds.tiers(inst)
-    where = dict(enumerate(tier.free.ravel().tolist()))
-    assert tier.fixed[1] == -1 and tier.fixed[0] != tier.fixed[2]
-    # What is overbooked takes nothing from its neighbour.
-    assert where[tier.fixed[0]] == 1.0
 
 
 def test_the_sum_of_prefixes_is_bounded_coflow_by_coflow():
@@ -219,7 +180,7 @@ def test_few_placements_are_judged_one_by_one(monkeypatch):
 def test_group_sizes_of_one():
     inst = build(vms=(cluster.Vm('v', (1.0,)),), coflows=(
         coflow.Coflow.from_flows('c', 1, []),))
-    assert bound(inst).lower_s == 0.0
+    assert bound(inst) == 0.0
     assert smallgroup.enumerate_all(inst, math.inf, budgets.unlimited())[
         0] == 0.0
 

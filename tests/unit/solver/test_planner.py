@@ -24,9 +24,6 @@ from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver.judging import foresight
 from virtco.solver.model import instance as instances
-from virtco.solver.stages import annealing
-from virtco.solver.stages import state as states
-from virtco.solver.starts import feasible
 
 ROOT = pathlib.Path(__file__).parents[3]
 FIXTURES = reference.read_all(ROOT / 'tests' / 'fixtures' / 'placement')
@@ -416,22 +413,3 @@ def test_the_plan_says_what_became_of_the_relaxation():
     assert relaxed(hard, 0.001) == snapshot.Relaxed.NO_TIME
     easy = dataclasses.replace(hard, vms=hard.vms[:1], coflows=())
     assert relaxed(easy, 0.5) == snapshot.Relaxed.CERTIFIED_BEFORE
-
-
-def test_a_near_answer_that_no_carving_found_is_searched_from():
-    """Many running coflows make any placement near in sum."""
-    problem = snapshot.PlacementProblem(
-        tuple(cluster.Host(f'h{i}', (2.0,), 1e9, 1e9) for i in range(4)),
-        tuple(cluster.Vm(f'v{i}', (1.0,)) for i in range(4)),
-        (coflow.Coflow.from_flows('c', 4, [(0, 1, 5e8), (2, 3, 7e8),
-                                           (0, 3, 2e8)]),))
-    budget = budgets.Budget(budgets.clock_of(time.monotonic), 20.0)
-    inst = instances.build(problem)
-    state = states.State(inst, Objective.ONLINE, 1, budget)
-    state.offer(snapshot.Method.BEST_FIT,
-                feasible.any_placement(inst, 1, budget))
-    state.raise_floor(0.9 * state.answer.value.objective_s)
-    assert state.is_closed(annealing.NEAR) and not state.is_closed()
-    annealing.quick(state, budget)
-    annealing.deepen(state, budget)
-    assert state.pool

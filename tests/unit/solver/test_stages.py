@@ -17,8 +17,6 @@ from virtco.solver import search
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.stages import annealing
-from virtco.solver.stages import bounding
-from virtco.solver.stages import carvings
 from virtco.solver.stages import finishing
 from virtco.solver.stages import proofs
 from virtco.solver.stages import state as states
@@ -176,16 +174,16 @@ def test_a_stage_for_one_coflow_leaves_several_alone_and_back():
     several, one = begin(ONLINE), begin()
     for state in (several, one):
         state.offer(SPREAD, APART)
-    bounding.try_all(one, one.budget)
+    proofs.try_all(one, one.budget)
     assert one.answer.method == SPREAD
-    bounding.try_all(several, several.budget)
+    proofs.try_all(several, several.budget)
     assert several.answer.method == snapshot.Method.EXHAUSTIVE
     assert several.floor_s == several.answer.value.objective_s
     assert several.is_closed(ahead=True)
     untouched = begin(ONLINE)
     untouched.offer(SPREAD, APART)
     proofs.solve(untouched, untouched.budget)
-    bounding.exhaust(untouched, untouched.budget)
+    proofs.exhaust(untouched, untouched.budget)
     assert untouched.partition is None and untouched.floor_s == 0
     proofs.lower_targets(one, one.budget)
     assert not one.relaxed
@@ -223,7 +221,7 @@ def test_small_groups_are_enumerated_where_hosts_are_tied():
     for changes, tried in (({}, False), ({'tree': tree}, True)):
         state = begin(problem=problems.fig_1_problem(**changes))
         state.offer(SPREAD, APART)
-        bounding.exhaust(state, state.budget)
+        proofs.exhaust(state, state.budget)
         assert state.is_closed() is tried
         assert (state.answer.method
                 == snapshot.Method.EXHAUSTIVE) is tried
@@ -231,37 +229,28 @@ def test_small_groups_are_enumerated_where_hosts_are_tied():
 
 def test_the_first_bound_is_not_looked_for_again():
     state = begin()
-    bounding.first(state, state.budget)
-    assert state.bounded and state.lower_s > 0
-    assert sorted(state.critical) == [0, 1, 2] and state.sets
+    proofs.bound(state, state.budget)
+    assert state.lower_s == state.floor_s > 0
+    assert state.bound.is_complete and state.bound.sets
     before = state.budget.clock.units
-    bounding.better(state, state.budget)
+    proofs.grow_trees(state, state.budget)
     assert state.budget.clock.units == before
+    state.bound = dataclasses.replace(state.bound, is_complete=False)
+    proofs.grow_trees(state, state.budget)
+    assert state.budget.clock.units > before
     cut = begin(seconds=1e-9)
-    bounding.first(cut, cut.budget)
-    assert not cut.bounded
+    proofs.bound(cut, cut.budget)
+    assert cut.lower_s == 0 and not cut.bound.is_complete
 
 
 @pytest.mark.parametrize('objective', [ISOLATED, ONLINE])
 def test_bounds_hold_for_the_objective(objective):
     state = begin(objective)
-    bounding.first(state, state.budget)
+    proofs.bound(state, state.budget)
     best = min((state.evaluate(np.array(assign)) for assign in (
         (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 1, 2))), key=states.key)
     assert 0 < state.floor_s <= best.objective_s
     assert state.lower_s <= best.cct_s
-
-
-def test_carvings_join_the_pool():
-    state = begin()
-    bounding.first(state, state.budget)
-    carvings.first(state, state.budget)
-    assert [one.method for one in state.pool] == [
-        snapshot.Method.CHEAPEST_SETS]
-    assert state.answer.assign.tolist() == state.pool[0].assign.tolist()
-    carvings.between(state, state.budget)
-    if not state.is_closed():
-        assert len(state.pool) > 1
 
 
 def test_polish_and_settle_look_at_others_only_for_others():
@@ -311,17 +300,29 @@ def test_heat_and_norm_alternate_by_rank():
     assert [annealing._power(several, n) for n in range(3)] == [3, 4, 3]
 
 
-def test_quick_search_anneals_every_start():
+def test_carvings_join_the_pool():
     state = begin()
-    state.offer(BEST_FIT, APART)
-    annealing.quick(state, state.budget)
-    assert len(state.pool) == 3
-    assert state.local.moves_done >= 3 * state.moves(annealing.QUICK_MOVES)
-    near = begin()
-    near.add(BEST_FIT, APART)
-    near.raise_floor(near.answer.value.objective_s * 0.9)
-    annealing.quick(near, near.budget)
-    assert len(near.pool) == 1 and not near.local.moves_done
+    proofs.bound(state, state.budget)
+    annealing.carve(state, state.budget)
+    assert {one.method for one in state.pool} == {
+        snapshot.Method.CHEAPEST_SETS}
+    assert state.answer.assign.tolist() == state.pool[0].assign.tolist()
+
+
+@pytest.mark.parametrize('stage, runs', [
+    (annealing.quick, (annealing.QUICK,)),
+    (annealing.deepen, annealing.DEEPER)])
+def test_a_stage_anneals_so_often(stage, runs):
+    state = begin()
+    state.add(BEST_FIT, APART)
+    stage(state, state.budget)
+    assert len(state.pool) == 1 + sum(n for _moves, n in runs)
+    assert state.local.moves_done == sum(
+        state.moves(moves) * n for moves, n in runs)
+    late = begin(seconds=1e-9)
+    late.add(BEST_FIT, APART)
+    stage(late, late.budget)
+    assert len(late.pool) == 2
 
 
 def test_rounds_end_where_they_no_longer_help():

@@ -23,7 +23,6 @@ from virtco.solver.model import traffic
 from virtco.solver.starts import candidates
 from virtco.solver.starts import carving
 from virtco.solver.starts import feasible
-from virtco.solver.starts import sequence
 
 SETTINGS = hypothesis.settings(
     max_examples=examples.count(60), deadline=None,
@@ -67,7 +66,6 @@ RULES = {
     'best fit': lambda inst, rng: candidates.best_fit(inst),
     'spread': candidates.spread,
     'random': candidates.random_fit,
-    'pack': lambda inst, rng: candidates.pack(inst),
     'cluster': lambda inst, rng: candidates.cluster(
         inst, budgets.unlimited()),
 }
@@ -105,7 +103,6 @@ def test_size_is_a_sum_of_shares_of_the_cloud():
     assert filler.left() == pytest.approx([0.65, 0.1 + 26 / 40])
     assert filler.hosts_for(0).tolist() == [1]
     assert filler.hosts_for(2).tolist() == [0, 1]
-    assert filler.can(0, 1) and not filler.can(0, 0)
     assert filler.done() is None
     filler.put(0, 1)
     filler.put(2, 0)
@@ -143,21 +140,6 @@ def test_random_fit_may_choose_any():
     seen = {tuple(candidates.random_fit(inst, random.Random(seed)).tolist())
             for seed in range(80)}
     assert seen == {(a, b) for a in (0, 1, 3) for b in (0, 1, 3)}
-
-
-def test_pack_follows_the_traffic():
-    inst = build([2, 3, 2], [1] * 5, [
-        (0, 1, 9.0), (1, 2, 5.0), (2, 3, 6.0), (3, 4, 1.0)])
-    # 1 has most traffic; 0 and 2 follow on the roomiest; then 3 and 4.
-    assert places(candidates.pack(inst)) == [1, 1, 1, 0, 0]
-    # What is too large for the host is left for a smaller one with traffic.
-    inst = build([3, 3], [1, 2, 2, 1], [
-        (0, 1, 9.0), (0, 2, 8.0), (0, 3, 1.0)])
-    assert places(candidates.pack(inst)) == [0, 0, 1, 1]
-    inst = build([3, 4], [2, 1, 1, 1], [
-        (1, 2, 9.0), (0, 3, 1.0)],
-        vms=pinned([2, 1, 1, 1], v0='h0'))
-    assert places(candidates.pack(inst)) == [0, 1, 1, 1]
 
 
 def test_clusters_merge_along_the_heaviest_traffic():
@@ -205,37 +187,6 @@ def test_any_placement_solves_what_rules_do_not():
         feasible.any_placement(full, 1, budgets.unlimited())
     assert 'exclude every assignment' in str(caught.value)
     assert '3 VMs on 2 hosts' in str(caught.value)
-
-
-def test_groups_talk_among_themselves():
-    inst = build([9, 9], [1] * 6, coflows=tuple(
-        coflow.Coflow.from_flows(name, 6, flows) for name, flows in (
-            ('a', [(0, 1, 1.0)]), ('b', [(3, 4, 2.0)]), ('none', []),
-            ('c', [(1, 2, 9.0)]))))
-    found = sequence.groups(inst)
-    assert [(one.nodes.tolist(), one.coflows) for one in found] == [
-        ([0, 1, 2], (0, 3)), ([3, 4], (1,))]
-    part = sequence.restrict(inst, found[1], inst.free, [])
-    assert [(src.tolist(), dst.tolist(), size.tolist())
-            for src, dst, size in part.arcs] == [([0], [1], [2.0])]
-
-
-def test_groups_in_order_of_their_bounds():
-    inst = build([1] * 4, [1] * 4, coflows=tuple(
-        coflow.Coflow.from_flows(name, 4, flows) for name, flows in (
-            ('slow', [(0, 1, 7.0)]), ('fast', [(2, 3, 3.0)]))))
-    parts = sequence.groups(inst)
-    assert sequence.by_bound(inst, parts, budgets.unlimited()) == [1, 0]
-    seen = []
-
-    def place(part):
-        seen.append((part.free[:, 0].tolist(), len(part.running),
-                     part.active_cct_s.tolist()))
-        return np.flatnonzero(part.free[:, 0] > 0)[:2]
-
-    assert sequence.place_in_order(inst, parts, [1, 0], place).tolist() == [
-        2, 3, 0, 1]
-    assert seen == [([1, 1, 1, 1], 0, []), ([0, 0, 1, 1], 1, [3.0])]
 
 
 def test_a_carving_takes_the_cheapest_set_of_each_node():

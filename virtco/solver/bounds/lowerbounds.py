@@ -7,29 +7,26 @@ over nodes of the least time of a set around it is a lower bound. Hosts of
 the same kind are one class and a class that another one dominates is
 left out. It looks at the hose rows only. A pipe matrix without hose limits
 still bounds what a host may send, by the sum of its pairs' rates.
-
-Where there is a tree, the same is asked of its tiers: every node is in some
-subtree, which is a host with the room of all its hosts (:func:`tiers`).
 """
 
-import collections
-from collections.abc import Iterator
 import dataclasses
 import math
-from typing import Any
+import types
 
 import numpy as np
 
 from virtco import compiled
 from virtco.solver import budget as budgets
-from virtco.solver.bounds import anchored
+from virtco.solver.bounds import sets_kernel
 from virtco.solver.model import instance as instances
 from virtco.solver.model import reduction
 from virtco.solver.model import traffic
-from virtco.solver.model import uplinks
 
-#: Search tree nodes per VM and host class in the first pass.
-FIRST_LIMIT = 2000
+Status = sets_kernel.Status
+#: Sets that one pricing can find; the last ones count.
+KEPT = 8
+#: Search tree nodes per VM and host class.
+TREE_LIMIT = 2000
 LIMIT_GROWTH = 20
 #: What running sums of bytes may be off by, relative to all bytes.
 SUM_ROUNDING = 1e-14
@@ -47,18 +44,27 @@ ROUNDING = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
+class Workspace:
+    """The kernel's arrays by name, and its two structures over them."""
+
+    arrays: dict[str, np.ndarray]
+    sets: sets_kernel.Sets
+    classes: sets_kernel.Classes
+
+
+@dataclasses.dataclass(frozen=True)
 class Bound:
     """A proven lower bound.
 
-    :ivar complete: False when a limit or the clock cut it short.
-    :ivar order: nodes, those that need the most time first.
+    :ivar is_complete: no limit and no clock cut it short.
     :ivar sets: a cheap set around each node, bool of shape (n,).
+    :ivar order: nodes, those that need the most time first.
     """
 
     lower_s: float
-    complete: bool
-    order: tuple[int, ...] = ()
+    is_complete: bool = False
     sets: tuple[np.ndarray, ...] = ()
+    order: tuple[int, ...] = ()
 
 
 def anchored_sets(inst: instances.Instance, upper_s: float,
@@ -69,93 +75,46 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
         stops there.
     :param growths: how often the limit on the search tree grows.
     """
-    if upper_s <= 0 or not any(len(arcs[0]) for arcs in inst.arcs):
-        return Bound(0.0, True)
     compare = COMPARE_CELLS * inst.n_hosts * min(inst.n_hosts, COMPARED)
-    if not budget.holds(compare):
-        return Bound(0.0, False)
+    if upper_s <= 0 or not any(len(arcs[0]) for arcs in inst.arcs) or (
+            not budget.holds(compare)):
+        return Bound(0.0)
     budget.spend_numpy(0, compare)
     finite_s = upper_s if math.isfinite(upper_s) else 1e300
-    arrays, graph = prepare(
-        inst, undominated(inst, hose_s_per_byte(inst)), budget)
-    classes = anchored.Classes(**compiled.views(**arrays))
-    around = np.asarray(graph.best)[1:]
-    lower_s = 0.0
-    todo = by_traffic(inst).tolist()
-    least = np.zeros(inst.n_nodes)
-    sets = []
-    limit = FIRST_LIMIT
-    complete = False
+    work = prepare(inst, undominated(inst, hose_s_per_byte(inst)), budget)
+    around = work.arrays['found'][:inst.n_nodes]
+    lower_s, sets, least = 0.0, [], np.zeros(inst.n_nodes)
+    todo, limit = by_traffic(inst).tolist(), TREE_LIMIT
     for _ in range(growths + 1):
         unfinished = []
         for node in todo:
             if not budget.in_time():
                 unfinished = todo
                 break
-            least_s = least_around(graph, classes, node, finite_s, lower_s,
-                                   limit, budget)
+            least_s = least_around(work, node, finite_s, lower_s, limit,
+                                   budget)
             if least_s < 0:
-                unfinished.append(node)
                 least[node] = lower_s
+                unfinished.append(node)
                 continue
             least[node] = least_s
-            sets.append(around == anchored.Status.INSIDE)
+            sets.append(around > 0)
             lower_s = max(lower_s, least_s)
         todo = unfinished
         limit *= LIMIT_GROWTH
-        complete = not todo or lower_s >= finite_s
-        if complete or not budget.in_time():
-            break
-    order = np.argsort(-least, kind='stable')
-    return Bound(_guard(lower_s, upper_s), complete, tuple(order.tolist()),
-                 tuple(sets))
+    return Bound(_guard(lower_s, upper_s), not todo, tuple(sets), tuple(
+        np.argsort(-least, kind='stable').tolist()))
 
 
-def least_around(graph: anchored.Sets, classes: anchored.Classes, node: int,
-                 cutoff_s: float, enough_s: float, limit: int,
-                 budget: budgets.Budget) -> float:
-    """:func:`anchored.least_around` within a budget."""
-    graph.work[0], graph.work[1] = 0.0, budget.units()
-    least_s: float = anchored.least_around(graph, classes, node, cutoff_s,
-                                           enough_s, limit)
-    budget.spend(graph.work[0])
+def least_around(work: Workspace, node: int, cutoff_s: float,
+                 enough_s: float, limit: int, budget: budgets.Budget
+                 ) -> float:
+    """:func:`sets_kernel.least_around` within a budget."""
+    work.sets.work[0], work.sets.work[1] = 0.0, budget.units()
+    least_s: float = sets_kernel.least_around(
+        work.sets, work.classes, node, cutoff_s, enough_s, limit)
+    budget.spend(work.sets.work[0])
     return least_s
-
-
-def in_tree(inst: instances.Instance, upper_s: float,
-            budget: budgets.Budget, growths: int = 2) -> Bound:
-    """The bound of the hosts, raised to that of any tier above them."""
-    bound = anchored_sets(inst, upper_s, budget, growths)
-    for tier in tiers(inst):
-        above = anchored_sets(tier, upper_s, budget, growths)
-        bound = dataclasses.replace(
-            bound, lower_s=max(bound.lower_s, above.lower_s))
-    return bound
-
-
-def tiers(inst: instances.Instance) -> Iterator[instances.Instance]:
-    """Per tier the instance whose hosts are its subtrees.
-
-    Hosts that are in none stay. What fits on hosts fits there, and cuts no
-    more, so its bounds hold. It knows the ports only that cut between them.
-    """
-    for row in inst.port_out[1:]:
-        ports = np.where(row >= 0, row, inst.port_out[0])
-        kept, part = np.unique(ports, return_inverse=True)
-        m = len(kept)
-        free = np.zeros((m, inst.free.shape[1]))
-        np.add.at(free, part, np.maximum(inst.free, 0.0))
-        allowed = np.zeros((inst.n_nodes, m), dtype=bool)
-        np.logical_or.at(allowed.T, part, inst.allowed.T)
-        behind = np.where(kept < inst.n_hosts, inst.n_hosts,
-                          len(inst.uplinks))
-        yield dataclasses.replace(
-            inst, host_index=kept, free=free, allowed=allowed,
-            fixed=np.where(inst.fixed >= 0, part[inst.fixed], -1),
-            s_per_byte=inst.s_per_byte[np.concatenate(
-                [kept, kept + behind])],
-            uplinks=uplinks.Uplinks(), port_out=np.arange(m)[None],
-            pipe=False)
 
 
 def objective(inst: instances.Instance, budget: budgets.Budget) -> float:
@@ -170,7 +129,7 @@ def objective(inst: instances.Instance, budget: budgets.Budget) -> float:
     result = float(prefix_s.sum())
     for arcs in inst.arcs:
         alone = dataclasses.replace(inst, arcs=(arcs,))
-        own_s = in_tree(alone, math.inf, budget).lower_s
+        own_s = anchored_sets(alone, math.inf, budget).lower_s
         before = prefix_s[inst.active_cct_s <= own_s]
         result += max(own_s, float(before.max(initial=0.0)))
     return result
@@ -227,82 +186,74 @@ def undominated(inst: instances.Instance, hose: np.ndarray) -> list[int]:
 
 
 def prepare(inst: instances.Instance, hosts: list[int],
-            budget: budgets.Budget
-            ) -> tuple[dict[str, np.ndarray], anchored.Sets]:
-    """Fields of Classes, one for each of the given hosts, and the traffic."""
-    n, n_resources = inst.demand.shape
+            budget: budgets.Budget, code: types.ModuleType = sets_kernel
+            ) -> Workspace:
+    """Set the kernel up for a class of each of the given hosts.
+
+    Bytes are in units of time.
+
+    :param code: the kernel, another one for comparison.
+    """
+    n, r = inst.demand.shape
     budget.spend_numpy(PREPARE_CALLS + CLASS_CALLS * len(hosts),
                        n * (n + CLASS_CELLS * len(hosts)))
-    hose = hose_s_per_byte(inst)
-    start, node, out, into = adjacency(inst)
     dense = traffic.one_way(inst)
-    free = inst.room
-    stacks = collections.defaultdict[str, list[Any]](list)
-    shared: dict[bytes, tuple[np.ndarray, dict[str, Any]]] = {}
-    for host in hosts:
-        status = np.where(inst.allowed[:, host], anchored.Status.UNDECIDED,
-                          anchored.Status.OUTSIDE)
-        status[inst.fixed == host] = anchored.Status.INSIDE
-        # Most hosts have their status in common with others.
-        key = status.tobytes()
-        if key not in shared:
-            shared[key] = (
-                inst.demand[status == anchored.Status.UNDECIDED].sum(axis=0),
-                _traffic_of(status, dense))
-        wanted, rows = shared[key]
-        # The resource whose knapsack says most.
-        knapsack = int(np.argmax(wanted / np.maximum(free[host], 1e-300)))
-        stacks['s_per_byte'].append(hose[:, host])
-        stacks['weight'].append(inst.demand[:, knapsack])
-        stacks['status'].append(status)
-        stacks['room'].append(np.append(free[host], free[host, knapsack]))
-        for name, row in rows.items():
-            stacks[name].append(row)
-    stacked = {name: np.concatenate([np.asarray(row) for row in values])
-               for name, values in stacks.items()}
-    stacked['use'] = np.arange(len(hosts))
-    return stacked, _sets(n, n_resources, start, node, out, into,
-                          inst.demand)
+    pinned = inst.fixed == np.array(hosts)[:, None]
+    allowed = inst.allowed[:, hosts].T & (inst.fixed < 0)
+    status = np.where(pinned, Status.INSIDE, np.where(
+        allowed, Status.UNDECIDED, Status.OUTSIDE))
+    # Most hosts have their status in common with others.
+    shared: dict[bytes, dict[str, np.ndarray]] = {}
+    rows = [shared.get(key := row.tobytes()) or shared.setdefault(
+        key, _traffic_of(row, dense)) for row in status]
+    demand = np.where(allowed[:, :, None], inst.demand / np.maximum(
+        inst.room[hosts], 1e-300)[:, None, :], 0.0)
+    classes = dict(
+        skipped=np.zeros(len(hosts), dtype=np.uint8), demand=demand,
+        knapsack=demand.sum(axis=1).argmax(axis=1),
+        unit=hose_s_per_byte(inst)[:, hosts].T, status=status,
+        least_out=np.zeros(pinned.shape), least_in=np.zeros(pinned.shape),
+        **{name: np.array([row[name] for row in rows]) for name in rows[0]})
+    stacked = {name: np.ascontiguousarray(rows).ravel()
+               for name, rows in classes.items()}
+    start, node, out, into = adjacency(dense)
+    arrays = dict(
+        adj_start=start, adj_node=node, adj_out=out, adj_in=into,
+        total_out=dense.sum(axis=1), total_in=dense.sum(axis=0),
+        placed=np.zeros(n, dtype=np.uint8), demand=np.zeros(n * r),
+        **{name: np.zeros(n) for name in (
+            'value', 'least_out', 'least_in', 'from_set', 'to_set',
+            'from_outside', 'to_outside', 'ratio')},
+        **{name: np.zeros(n, dtype=np.int64) for name in (
+            'status', 'item', 'trail_node', 'trail_by')},
+        unit=np.zeros(2), room=np.zeros(r + 2), slack=np.zeros(r + 2),
+        multiplier=np.zeros((n + 2) * (r + 2)), bound=np.zeros(n + 1),
+        sums=np.zeros(1), found=np.zeros(KEPT * n, dtype=np.int64),
+        counts=np.zeros(2, dtype=np.int64), work=np.zeros(2))
+    return Workspace(
+        stacked | {name: arrays[name] for name in (
+            'value', 'placed', 'found', 'counts')},
+        code.Sets(**compiled.views(
+            n=n, n_resources=r, rounding=float(SUM_ROUNDING * dense.sum()),
+            **arrays)),
+        code.Classes(**compiled.views(**stacked)))
 
 
-def _traffic_of(status: np.ndarray, dense: np.ndarray) -> dict[str, Any]:
+def _traffic_of(status: np.ndarray, dense: np.ndarray
+                ) -> dict[str, np.ndarray]:
     """Fields of Classes that follow from the nodes' status."""
-    inside = status == anchored.Status.INSIDE
-    outside = status == anchored.Status.OUTSIDE
-    undecided = status == anchored.Status.UNDECIDED
-    from_set = dense[inside].sum(axis=0)
-    to_set = dense[:, inside].sum(axis=1)
-    return {
-        'from_set': from_set, 'to_set': to_set,
-        'from_outside': dense[outside].sum(axis=0),
-        'to_outside': dense[:, outside].sum(axis=1),
-        'sums': [from_set[outside].sum(), to_set[outside].sum(),
-                 from_set[undecided].sum(), to_set[undecided].sum(),
-                 SUM_ROUNDING * dense.sum()]}
+    inside, outside = status == Status.INSIDE, status == Status.OUTSIDE
+    from_set, to_set = dense[inside].sum(axis=0), dense[:, inside].sum(axis=1)
+    return {'from_set': from_set, 'to_set': to_set,
+            'from_outside': dense[outside].sum(axis=0),
+            'to_outside': dense[:, outside].sum(axis=1),
+            'cut': np.array([from_set[~inside].sum(),
+                             to_set[~inside].sum()])}
 
 
-def adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
-    """CSR rows of (neighbour, bytes out, bytes in), coflows together."""
-    n = inst.n_nodes
-    dense = traffic.one_way(inst)
+def adjacency(dense: np.ndarray) -> tuple[np.ndarray, ...]:
+    """CSR rows of (neighbour, bytes out, bytes in) from bytes, (n, n)."""
     rows, columns = np.nonzero((dense + dense.T) > 0)
-    start = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
+    start = np.searchsorted(rows, np.arange(len(dense) + 1)).astype(np.int64)
     return (start, columns.astype(np.int64), dense[rows, columns],
             dense[columns, rows])
-
-
-def _sets(n: int, n_resources: int, start: np.ndarray, node: np.ndarray,
-          out: np.ndarray, into: np.ndarray, demand: np.ndarray
-          ) -> anchored.Sets:
-    def ints() -> np.ndarray:
-        return np.zeros(n + 1, dtype=np.int64)
-
-    return anchored.Sets(**compiled.views(
-        n=n, n_resources=n_resources, adj_start=start, adj_node=node,
-        adj_out=out, adj_in=into, demand=demand.ravel().copy(),
-        s_per_byte=np.zeros(2), weight=np.zeros(n), status=ints(),
-        room=np.zeros(n_resources + 1), sums=np.zeros(5),
-        from_set=np.zeros(n), to_set=np.zeros(n), from_outside=np.zeros(n),
-        to_outside=np.zeros(n), stack_node=ints(), stack_phase=ints(),
-        ratio=np.zeros(n), item=ints(), best=ints(),
-        work=np.zeros(2)))

@@ -24,7 +24,7 @@ def place(inst: instances.Instance, seed: int, budget: budgets.Budget,
     """
     start = candidates.cluster(inst, budget)
     if start is None:
-        start = candidates.pack(inst)
+        start = candidates.best_fit(inst)
     if start is None:
         return None
     search = localsearch.Searcher(inst, snapshot.Objective.ISOLATED, seed)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sets of nodes that one host or subtree can hold, found and kept by class.
+"""Sets of nodes that one host can hold, found and kept by class.
 
 A *column* is a host class, the movable nodes that share a host of it, and the
-bytes that such a host then sends and receives (VirtCO Eqs. 1 and 2). A
-subtree whose uplink counts is a class of its own, and its columns are the
-nodes that are anywhere in it; it holds what its hosts hold together. How many
+bytes that such a host then sends and receives (VirtCO Eqs. 1 and 2). How many
 it may is the caller's choice: *limits* of shape (C, 2) are 1 / bytes, so that
 a column is within them when bytes * limits is at most 1. See
 :mod:`virtco.solver.partition.setpartition` for what they are for.
@@ -16,13 +14,12 @@ import types
 
 import numpy as np
 
-from virtco import compiled
 from virtco.solver import budget as budgets
 from virtco.solver.bounds import lowerbounds
+from virtco.solver.bounds import sets_kernel
 from virtco.solver.model import classes
 from virtco.solver.model import instance as instances
 from virtco.solver.model import traffic
-from virtco.solver.partition import pricing
 
 #: Leniency of the kernel towards sets, relative to each row's right side.
 LENIENCY = 1e-9
@@ -35,18 +32,11 @@ MOST_UNITS = 75e6
 #: Calls of numpy of a pricing beside its tree, and to add a set.
 PRICE_CALLS = 25
 ADD_CALLS = 30
-#: Sets that one pricing can find; the last ones count.
-KEPT = 8
-#: Subtrees times nodes up to which set partition knows the uplinks: each is a
-#: row of the linear program.
-MAX_LINKS = 2000
 
 
 @dataclasses.dataclass(frozen=True)
 class HostClass:
     """Hosts that are alike; a host with pinned nodes is one of its own.
-
-    Or one subtree, which has no hosts of its own.
 
     :ivar ports: out and in, of the first host.
     :ivar pinned: nodes that are there whatever is added, shape (n,).
@@ -61,11 +51,6 @@ class HostClass:
     free: np.ndarray
 
     @property
-    def count(self) -> int:
-        """How many columns of it a placement may have."""
-        return len(self.hosts) or 1
-
-    @property
     def is_terminal(self) -> bool:
         return bool(self.pinned.any())
 
@@ -73,12 +58,12 @@ class HostClass:
 class Pool:
     """The columns found so far, and the search for more.
 
-    :ivar classes: of hosts, then the subtrees; C of them.
+    :ivar classes: of hosts, C of them.
     :ivar ports: out and in of every class, shape (C, 2).
     """
 
     def __init__(self, inst: instances.Instance, apart: np.ndarray,
-                 code: types.ModuleType = pricing):
+                 code: types.ModuleType = sets_kernel):
         """Find no columns yet.
 
         :param apart: what hosts of one class have alike, shape (M, X).
@@ -99,12 +84,13 @@ class Pool:
                                           for k in self.classes])
         self._free = np.array([k.free for k in self.classes])
         self._banned = ~np.array([k.allowed for k in self.classes])
-        self._arrays = _arrays(inst, self._dense)
-        self._kernel = code.Prices(
-            n=inst.n_nodes, n_resources=inst.demand.shape[1],
-            **compiled.views(**self._arrays))
+        self._work = lowerbounds.prepare(
+            inst, [k.hosts[0] for k in self.classes], budgets.unlimited(),
+            code)
         self._price = code.most_valuable
-        self._starts = _starts(inst, self.classes, self._dense)
+        out, into = _least_cuts(inst, self.classes, self._dense)
+        self._work.arrays['least_out'][:] = out
+        self._work.arrays['least_in'][:] = into
 
     @property
     def members(self) -> np.ndarray:
@@ -148,13 +134,11 @@ class Pool:
     def add_placement(self, assign: np.ndarray, limits: np.ndarray,
                       budget: budgets.Budget) -> None:
         """Add all sets of a placement, wherever they would do."""
-        for row in self.inst.port_out:
-            port = row[assign]
-            for part in np.unique(port[self._movable & (port >= 0)]):
-                if not budget.in_time():
-                    return
-                budget.spend_numpy(ADD_CALLS)
-                self.add((port == part) & self._movable, limits)
+        for host in np.unique(assign[self._movable]):
+            if not budget.in_time():
+                return
+            budget.spend_numpy(ADD_CALLS)
+            self.add((assign == host) & self._movable, limits)
 
     def _append(self, members: np.ndarray, classes: np.ndarray,
                 cut_bytes: np.ndarray) -> None:
@@ -184,22 +168,19 @@ class Pool:
         :param limit: nodes of the search tree.
         :param placed: nodes that no set may have, bool of shape (n,).
         """
-        arrays, r = self._arrays, self.inst.demand.shape[1]
-        for name, values in self._starts[c].items():
-            arrays[name][:] = values
-        arrays['unit'][:] = limits[c]
-        arrays['room'][r:] = (
-            1 + LENIENCY - limits[c] * arrays['room'][r:]
-            + limits[c] * arrays['sums'][1])
+        arrays = self._work.arrays
+        arrays['unit'][:] = limits.ravel()
         arrays['value'][:] = value
         arrays['placed'][:] = placed
         look_units = LOOK_UNITS * self.inst.n_nodes
-        upper = self._price(self._kernel, cutoff, int(min(
-            limit, MOST_UNITS / look_units, budget.units() / look_units)))
+        upper = self._price(
+            self._work.sets, self._work.classes, c, 1 + LENIENCY, cutoff,
+            int(min(limit, MOST_UNITS / look_units,
+                    budget.units() / look_units)))
         n_found, visited = arrays['counts'].tolist()
         budget.spend(look_units * visited)
-        budget.spend_numpy(PRICE_CALLS + ADD_CALLS * min(n_found, KEPT))
-        found = arrays['found'].reshape(KEPT, -1)[:n_found] > 0
+        found = arrays['found'].reshape(-1, self.inst.n_nodes)[:n_found] > 0
+        budget.spend_numpy(PRICE_CALLS + ADD_CALLS * len(found))
         return upper, [members & self._movable for members in found]
 
 
@@ -213,90 +194,26 @@ def _classes(inst: instances.Instance, apart: np.ndarray
             pinned=inst.fixed == host,
             allowed=inst.allowed[:, host] & (inst.fixed < 0),
             free=inst.room[host]))
-    for up in range(2 * inst.n_hosts, 2 * inst.n_hosts + _n_subtrees(inst)):
-        within = (inst.port_out == up).any(axis=0)
-        result.append(HostClass(
-            hosts=(), ports=(up, up + len(inst.uplinks)),
-            pinned=(inst.fixed >= 0) & within[inst.fixed],
-            allowed=inst.allowed[:, within].any(axis=1) & (inst.fixed < 0),
-            free=inst.room[within].sum(axis=0)))
     return result
 
 
-def _n_subtrees(inst: instances.Instance) -> int:
-    """How many of them are classes: none where they are too many."""
-    q = len(inst.uplinks)
-    return q if q * inst.n_nodes <= MAX_LINKS else 0
-
-
-def s_per_byte(inst: instances.Instance) -> np.ndarray:
-    """Of all ports but the pairs', shape (2M + 2Q,).
-
-    A port of no bandwidth is made slow instead, which only lowers a bound.
-    """
-    hose = lowerbounds.hose_s_per_byte(inst)
-    uplinks = inst.s_per_byte[2 * inst.n_hosts:inst.n_fabric]
-    return np.concatenate([hose.ravel(), np.minimum(
-        uplinks, hose.max() * instances.ZERO_RATE_PENALTY)])
-
-
-def _arrays(inst: instances.Instance, dense: np.ndarray
-            ) -> dict[str, np.ndarray]:
-    """The kernel's arrays; _starts says which change with the class."""
-    n, r = inst.demand.shape
-    start, node, out, into = lowerbounds.adjacency(inst)
-
-    def ints(size: int) -> np.ndarray:
-        return np.zeros(size, dtype=np.int64)
-
-    return dict(
-        adj_start=start, adj_node=node, adj_out=out,
-        adj_in=into, demand=np.zeros(n * r), total_out=dense.sum(axis=1),
-        total_in=dense.sum(axis=0), least_out=np.zeros(n),
-        least_in=np.zeros(n), unit=np.zeros(2), value=np.zeros(n),
-        placed=np.zeros(n, dtype=np.uint8),
-        status=ints(n), room=np.zeros(r + 2), from_set=np.zeros(n),
-        to_set=np.zeros(n), from_outside=np.zeros(n),
-        to_outside=np.zeros(n), multiplier=np.zeros((n + 2) * (r + 2)),
-        slack=np.zeros(r + 2), bound=np.zeros(n + 1),
-        trail_node=ints(n), trail_by=ints(n), sums=np.zeros(2),
-        found=ints(KEPT * n), counts=ints(2))
-
-
-def _starts(inst: instances.Instance, kinds: list[HostClass],
-            dense: np.ndarray) -> list[dict[str, np.ndarray]]:
-    """What the kernel's arrays start from for each class.
-
-    ``room`` starts with the bytes that the pinned nodes cut.
-    """
-    least: dict[tuple[bytes, ...], tuple[np.ndarray, np.ndarray]] = {}
+def _least_cuts(inst: instances.Instance, kinds: list[HostClass],
+                dense: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What nodes send and receive at least out of any set, each (C * n,)."""
+    known: dict[tuple[bytes, ...], tuple[np.ndarray, np.ndarray]] = {}
     order = [_by_density(matrix, inst.demand)
              for matrix in (dense, dense.T)]
-    result = []
+    found = []
     for kind in kinds:
         key = (kind.free.tobytes(), kind.allowed.tobytes(),
                kind.pinned.tobytes())
-        if key not in least:
-            least[key] = (_least_cut(inst, dense, order[0], kind),
+        if key not in known:
+            known[key] = (_least_cut(inst, dense, order[0], kind),
                           _least_cut(inst, dense.T, order[1], kind))
-        outside = ~kind.allowed & ~kind.pinned
-        result.append({
-            'demand': np.where(kind.allowed[:, None], inst.demand
-                               / np.maximum(kind.free, 1e-300), 0.0).ravel(),
-            'least_out': least[key][0], 'least_in': least[key][1],
-            'status': np.where(kind.pinned, pricing.Status.INSIDE, np.where(
-                outside, pricing.Status.OUTSIDE,
-                pricing.Status.UNDECIDED)),
-            'from_set': dense[kind.pinned].sum(axis=0),
-            'to_set': dense[:, kind.pinned].sum(axis=1),
-            'from_outside': dense[outside].sum(axis=0),
-            'to_outside': dense[:, outside].sum(axis=1),
-            'room': np.concatenate([np.ones(inst.demand.shape[1]), [
-                dense[kind.pinned][:, ~kind.pinned].sum(),
-                dense[~kind.pinned][:, kind.pinned].sum()]]),
-            'sums': np.array([0.0, lowerbounds.SUM_ROUNDING * dense.sum()]),
-            'counts': np.zeros(2), 'multiplier': np.zeros(1)})
-    return result
+        found.append(known[key])
+    out, into = np.array(found).reshape(-1, 2, inst.n_nodes).transpose(
+        1, 0, 2)
+    return out.ravel(), into.ravel()
 
 
 def _by_density(matrix: np.ndarray, demand: np.ndarray) -> list[np.ndarray]:

@@ -11,21 +11,11 @@ at least the most valuable such set of host class c,
 proves that no placement ends within t: a bound that sees hosts compete. The
 values are the duals of a linear program that covers the nodes with the sets
 found so far (:mod:`virtco.solver.partition.master`);
-:mod:`virtco.solver.partition.pricing` finds more sets. Once fractions of sets
-cover all nodes, an integer program over the same sets, and after it a dive
-that finds more sets on the way, look for a placement.
+:mod:`virtco.solver.bounds.sets_kernel` finds more sets. Once fractions of sets
+cover all nodes, they are rounded (:mod:`virtco.solver.partition.rounding`).
 
-A subtree's uplink limits what its hosts hold together: its sets are columns,
-too, with values of their own for every node (the duals of the links), and a
-node in a set of a host is worth so much less. The sums become
-
-    sum_j pi_j > sum_c count_c sigma_c + sum_q sigma_q
-
-with sigma_q the most valuable set of subtree q, for a set of a host in q
-pi_j less rho_qj of all subtrees that it is in.
-
-Pipes enter by their sums, so what it proves holds for them too, and the
-placements must be judged anew.
+Uplinks are not in it and pipes enter by their sums, so what it proves holds
+for them too, and the placements must be judged anew.
 """
 
 from collections.abc import Callable
@@ -39,6 +29,7 @@ from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.partition import columns
 from virtco.solver.partition import master
+from virtco.solver.partition import rounding
 
 #: Search tree nodes of a pricing: at first, and when nothing was found.
 TREE_LIMITS = (300, 3000, 30000)
@@ -76,22 +67,11 @@ class Partition:
         if apart is None:
             apart = lowerbounds.hose_s_per_byte(inst).T
         self.pool = columns.Pool(inst, apart)
-        self.s_per_byte = columns.s_per_byte(inst)[self.pool.ports]
-        self.master = master.Master(self.pool, linked=False)
-        self.is_linked = bool(self.master.used.all())
+        self.s_per_byte = lowerbounds.hose_s_per_byte(inst).ravel()[
+            self.pool.ports]
+        self.master = master.Master(self.pool)
         #: What refuted a time last often refutes the next one, too.
         self.refuting: master.Cover | None = None
-
-    def link(self) -> bool:
-        """Have uplinks limit, too; False where they do already.
-
-        The program without them is smaller and often proves as much.
-        """
-        if self.is_linked:
-            return False
-        self.master = master.Master(self.pool, linked=True)
-        self.refuting, self.is_linked = None, True
-        return True
 
     def narrow(self, lower_s: float, upper_s: float,
                judge: Callable[[np.ndarray], float]) -> float:
@@ -143,9 +123,7 @@ class Partition:
         verdict, _cover = self._cover(limits)
         if verdict is not Verdict.FOUND:
             return verdict, None
-        assign = self.master.choose(limits, self.budget)
-        if assign is None:
-            assign = self._dive(limits)
+        assign = rounding.dive(self.master, lambda: self._cover(limits)[1])
         if assign is None or not self.inst.fits(assign):
             return Verdict.UNKNOWN, None
         return Verdict.FOUND, assign
@@ -163,8 +141,7 @@ class Partition:
             proof, added = self._price_all(limits, cover,
                                            TREE_LIMITS[growth])
             if proof:
-                if not self.master.has_fixed_links:
-                    self.refuting = cover
+                self.refuting = cover
                 return Verdict.REFUTED, None
             if not added:
                 growth += 1
@@ -181,21 +158,11 @@ class Partition:
             if not self.budget.in_time():
                 return False, 0
             upper, found = self.pool.price(
-                int(c), limits, cover.value[c], cover.price[c] + allowance,
-                limit, self.master.banned(int(c)), self.budget)
+                int(c), limits, cover.value, cover.price[c] + allowance,
+                limit, self.master.placed, self.budget)
             surplus -= count[c] * upper
             for members in found:
-                worth = cover.value[:, members].sum(axis=1)
-                added += self.pool.add(members, limits,
-                                       worth > cover.price + EPS)
+                added += self.pool.add(
+                    members, limits,
+                    cover.value[members].sum() > cover.price + EPS)
         return surplus > EPS, added
-
-    def _dive(self, limits: np.ndarray) -> np.ndarray | None:
-        """Fix the sets with the largest shares, cover the rest anew."""
-        self.master.release()
-        while not self.master.is_done():
-            _verdict, cover = self._cover(limits)
-            if cover is None:
-                return None
-            self.master.fix_largest(cover)
-        return self.master.assign

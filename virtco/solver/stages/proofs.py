@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Stages of set partition: the relaxed linear program, with rounding."""
+"""Stages that prove: bounds, set partition, small groups whole.
+
+Set partition is the relaxed linear program, with its rounding.
+"""
 
 import numpy as np
 
 from virtco.solver import budget as budgets
+from virtco.solver import smallgroup
 from virtco.solver import targets
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.partition import setpartition
 from virtco.solver.stages import state as states
 
@@ -21,6 +26,49 @@ LEAST_UNITS = 1000.0
 ALIKE_UNITS = 350.0
 
 
+def bound(state: states.State, budget: budgets.Budget) -> None:
+    """What costs next to nothing and often closes the gap."""
+    state.bound = lowerbounds.anchored_sets(state.inst, np.inf, budget,
+                                            growths=0)
+    state.raise_bound(state.bound.lower_s)
+    if not state.local.is_single():
+        state.raise_floor(lowerbounds.objective(state.inst, budget))
+
+
+def grow_trees(state: states.State, budget: budgets.Budget) -> None:
+    """With larger search trees, where the first ones were too small."""
+    if not state.bound.is_complete:
+        state.raise_bound(lowerbounds.anchored_sets(
+            state.inst, np.inf, budget).lower_s)
+
+
+def try_all(state: states.State, budget: budgets.Budget) -> None:
+    """Several coflows that can be placed in few ways only."""
+    if state.local.is_single():
+        return
+    assign = smallgroup.try_all(
+        state.inst, lambda trial: states.key(state.evaluate(trial)))
+    if assign is not None:
+        state.offer(states.Method.EXHAUSTIVE, assign)
+        state.raise_floor(state.answer.value.objective_s)
+
+
+def exhaust(state: states.State, budget: budgets.Budget) -> None:
+    """A small group where trees or pipes tie the hosts together.
+
+    The other bounds are weaker there.
+    """
+    inst = state.inst
+    if not state.local.is_single() or not smallgroup.enumerable(inst) or not (
+            inst.uplinks or inst.pipe):
+        return
+    result = smallgroup.enumerate_all(inst, state.answer.value.objective_s,
+                                      budget)
+    if result is not None:
+        state.offer(states.Method.EXHAUSTIVE, result[1])
+        state.raise_bound(result[0])
+
+
 def solve(state: states.State, budget: budgets.Budget) -> None:
     """Prove that nothing is better, or find it, for what one coflow takes."""
     if state.local.is_single():
@@ -31,9 +79,6 @@ def again(state: states.State, budget: budgets.Budget) -> None:
     """With what else was found."""
     if state.certify or state.partition is not None:
         _narrow(state, budget)
-        if state.partition is not None and not state.is_closed() and (
-                state.partition.link()):
-            _narrow(state, budget)
 
 
 def lower_targets(state: states.State, budget: budgets.Budget) -> None:
@@ -77,7 +122,7 @@ def _begun(state: states.State, upper_s: float, budget: budgets.Budget
             return None
         budget.spend(SETUP_UNITS * cells)
         state.partition = setpartition.Partition(state.inst, budget)
-        for members in state.sets:
+        for members in state.bound.sets:
             state.partition.pool.add(members,
                                      state.partition.within_s(upper_s))
     state.partition.budget = budget

@@ -10,6 +10,7 @@ import numpy as np
 
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.moves import localsearch
@@ -64,8 +65,7 @@ class State:
     :ivar best: the best answer so far.
     :ivar pool: placements to start from.
     :ivar lower_s: bound of t; floor_s: of the objective.
-    :ivar critical: nodes, those that need the most time first.
-    :ivar sets: cheap sets of nodes, found by the bound.
+    :ivar bound: with cheap sets of nodes, once it was looked for.
     :ivar partition: the set-partition program once it was begun.
     """
 
@@ -89,9 +89,7 @@ class State:
         self.pool: list[Start] = []
         self.lower_s = 0.0
         self.floor_s = 0.0
-        self.critical: tuple[int, ...] = ()
-        self.sets: tuple[np.ndarray, ...] = ()
-        self.bounded = False
+        self.bound = lowerbounds.Bound(0.0)
         self.partition: setpartition.Partition | None = None
         self.relaxed = False
 

@@ -54,10 +54,6 @@ class Filler:
                 ok &= self.free[:, r] >= need
         return np.flatnonzero(ok)
 
-    def can(self, node: int, host: int) -> bool:
-        return bool(self.inst.allowed[node, host]
-                    and (self.inst.demand[node] <= self.free[host]).all())
-
     def put(self, node: int, host: int) -> None:
         self.assign[node] = host
         self.free[host] -= self.inst.demand[node]
@@ -125,34 +121,6 @@ def random_fit(inst: instances.Instance, rng: random.Random
     order = list(range(inst.n_nodes))
     rng.shuffle(order)
     return first_fit(inst, order, choose)
-
-
-def pack(inst: instances.Instance) -> np.ndarray | None:
-    """Walk the traffic graph, fill the roomiest hosts one after another."""
-    bytes_between = traffic.both_ways(inst)
-    filler = Filler(inst)
-    pull = np.zeros(inst.n_nodes)
-    for pinned in np.flatnonzero(inst.fixed >= 0):
-        pull += bytes_between[pinned]
-    heavy = bytes_between.sum(axis=1)
-    left: set[int] = set(np.flatnonzero(inst.fixed < 0).tolist())
-    host = -1
-    while left:
-        node = max(left, key=lambda j: (pull[j], heavy[j], -j))
-        if host < 0 or not filler.can(node, host):
-            same = [j for j in left if host >= 0 and pull[j] > 0
-                    and filler.can(j, host)]
-            if same:
-                node = max(same, key=lambda j: (pull[j], -j))
-            else:
-                hosts = filler.hosts_for(node)
-                if not len(hosts):
-                    return None
-                host = int(hosts[filler.left()[hosts].argmax()])
-        filler.put(node, host)
-        left.discard(node)
-        pull += bytes_between[node]
-    return filler.done()
 
 
 def cluster(inst: instances.Instance, budget: budgets.Budget

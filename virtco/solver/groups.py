@@ -1,25 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Independent groups of one problem, placed one after another.
+"""Independent groups of one problem: they share no traffic, only hosts."""
 
-Groups that wait together share no traffic, only hosts. Placing them in the
-order of their bounds, each with the earlier ones running, is a good start
-for the joint search.
-"""
-
-from collections.abc import Callable
 import dataclasses
 
 import numpy as np
 
-from virtco.solver import budget as budgets
-from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.model import loads as running_loads
 from virtco.solver.model import objectives
-
-#: Places the movable nodes of one group.
-Place = Callable[[instances.Instance], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +19,7 @@ class Group:
     coflows: tuple[int, ...]
 
 
-def groups(inst: instances.Instance) -> list[Group]:
+def split(inst: instances.Instance) -> list[Group]:
     """Weakly connected groups; nodes without traffic are in none."""
     root = np.arange(inst.n_nodes)
     for src, dst, _size in inst.arcs:
@@ -44,31 +33,6 @@ def groups(inst: instances.Instance) -> list[Group]:
             coflows.setdefault(int(root[src[0]]), []).append(c)
     return [Group(np.flatnonzero(root == r), tuple(cs))
             for r, cs in sorted(coflows.items())]
-
-
-def place_in_order(inst: instances.Instance, parts: list[Group],
-                   order: list[int], place: Place) -> np.ndarray:
-    """Hosts per node; nodes in no group stay unplaced (-1)."""
-    assign = inst.fixed.copy()
-    free = inst.free.copy()
-    placed: list[np.ndarray] = []
-    for i in order:
-        part = parts[i]
-        sub = restrict(inst, part, free, placed)
-        hosts = place(sub)
-        assign[part.nodes] = hosts
-        np.subtract.at(free, hosts, sub.demand)
-        placed += list(objectives.own_loads(sub, hosts))
-    return assign
-
-
-def by_bound(inst: instances.Instance, parts: list[Group],
-             budget: budgets.Budget) -> list[int]:
-    """Groups by rising lower bound."""
-    lower = [lowerbounds.anchored_sets(restrict(inst, part, inst.free, []),
-                                       np.inf, budget, growths=0).lower_s
-             for part in parts]
-    return sorted(range(len(parts)), key=lambda i: lower[i])
 
 
 def restrict(inst: instances.Instance, part: Group, free: np.ndarray,
