@@ -166,7 +166,7 @@ def situations(draw, hosts=(0, 1, 2, 3), n_hosts=4, sizes=(1, 2, 3, 5, 8)):
     """Two racks, whose uplinks limit, and a host at the core."""
     racks = [0, 0, 1, -1]
     is_flat = n_hosts > 4 or draw(st.booleans())
-    rates = st.sampled_from([0.0, 0.5, 1.0, 1.0, 2.0, 4.0])
+    rates = st.sampled_from([1.0, 1.0, 2.0, 2.0, 4.0, 0.5, 0.5, 3.0, 1.0, 0.0])
     above = uplinks_model.NONE if is_flat else uplinks_model.Uplinks(
         np.array(racks)[:, None], np.array([draw(rates) for _ in range(4)]))
     cap = np.array([draw(rates) if i % n_hosts in hosts else 1.0
@@ -231,6 +231,33 @@ def agree(situation, has_sets, n_lifted, sharing, backfill, horizon_s=0.0,
         [one.rate_bps for one in flows], abs=1e-7)
     assert rates.residual.tolist() == pytest.approx(
         list(plain.left_bps.values()), abs=1e-7)
+
+
+def by_hand(*rows, cap=(1, 1, 1, 1, 1, 1, 1, 1)):
+    """A situation without racks.
+
+    :param rows: coflow, hosts, bits, whether the flow has ended.
+    """
+    flows = [Flow(c, (('out', src), ('in', dst)), bits, 1.0)
+             for c, src, dst, bits, _ in rows]
+    return (np.array(cap, float), uplinks_model.NONE, {
+        ('out' if i < 4 else 'in', i % 4): float(bps)
+        for i, bps in enumerate(cap)}, flows, [row[-1] for row in rows],
+        list(range(1 + rows[-1][0])))
+
+
+@pytest.mark.parametrize('has_sets', [False, True])
+def test_starving_coflows_share_the_ports_at_which_they_meet(has_sets):
+    """They meet at host 1; what has ended is at no port, not at a dead one."""
+    agree(by_hand((0, 0, 1, 8, False), (0, 2, 3, 1, True),
+                  (1, 2, 0, 4, True), (1, 2, 1, 1, False),
+                  (1, 2, 3, 8, False), cap=(1, 1, 1, 1, 0, 1, 1, 1)),
+          has_sets, 2, policies.SHARE_MADD, policies.BACKFILL_NONE)
+
+
+def test_a_coflow_rises_on_where_another_has_reached_its_port():
+    agree(by_hand((0, 0, 1, 5, False), (1, 2, 3, 5, False)), False, 0,
+          policies.SHARE_COFLOWS, policies.BACKFILL_NONE, weights=[1.0, 3.0])
 
 
 WEIGHTS = st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=5, max_size=5)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests import examples
 from tests.unit.scheduling import test_allocation as allocation
 from virtco.lab.sim import demands as demand_model
 from virtco.scheduling import fabric as fabric_model
@@ -43,8 +44,7 @@ def test_a_port_without_rate_serves_for_ever():
 
 COLUMNS = st.lists(st.tuples(
     st.integers(-1, 1), st.sampled_from([0.5, 1.0, 2.0]),
-    st.sampled_from([0.0, 1.0, 3.0]), st.sampled_from([0.25, 1.0])),
-    min_size=4, max_size=4)
+    st.sampled_from([0.25, 0.5, 1.0])), min_size=4, max_size=4)
 
 
 def laid_out(situation, scale):
@@ -92,10 +92,11 @@ def swapped(busy_s, order, level, weight):
     return order
 
 
+@hypothesis.settings(max_examples=examples.count(600))
 @hypothesis.given(allocation.situations(), COLUMNS)
 def test_prefix_times_and_swaps_follow_the_plain_rules(situation, columns):
     order = situation[-1]
-    level, weight, _, scale = map(list, zip(*columns[:len(order)]))
+    level, weight, scale = map(list, zip(*columns[:len(order)]))
     rater, busy_s = laid_out(situation, scale)
     found_s = np.zeros(len(order))
     order_kernel.prefix_times(rater, np.array(order), found_s)

@@ -152,11 +152,11 @@ def served(sent_bytes, served_s=0.0, left_bytes=800.0, arrival_s=0.0):
     # Its next iteration counts from nothing.
     (-1.0, 5.0, 5.0)])
 def test_a_trickle_is_no_progress(sent_bytes, now_s, since_s):
-    before = {'c': starvation.Wait(0.0, 7.0), 'gone': starvation.Wait(0, 0)}
+    before = {'c': starvation.Wait(64.0, 7.0), 'gone': starvation.Wait(0, 0)}
     found = starvation.renew([served(7.0 + sent_bytes)], {'c': 8.0}, before,
-                             now_s, 10.0)
+                             64.0 + now_s, 10.0)
     assert found == {'c': starvation.Wait(
-        since_s, 7.0 if since_s == 0.0 else 7.0 + sent_bytes)}
+        64.0 + since_s, 7.0 if since_s == 0.0 else 7.0 + sent_bytes)}
 
 
 def test_who_is_new_waits_since_it_was_served():

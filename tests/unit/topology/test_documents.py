@@ -258,3 +258,18 @@ def test_only_what_is_left_out_is_told():
     assert formats.write(tree.Topology((PLANE,)),
                          formats.SLURM_YAML).notices[0] == (
         'topology.yaml tells no rates: 4 uplinks are without')
+
+
+@pytest.mark.parametrize('plane, is_told', [
+    (tree.Plane('p', (), (tree.Node('a', ('h',), (), tree.Uplink(
+        1e9, 1e9)),)), False),
+    (tree.Plane('p', (), (tree.Node('a', ('h',), (), tree.Uplink(
+        1e9, 2e9)),)), True),
+    (tree.Plane('p', (), (tree.Node('a', ('h',), (), tree.Uplink(
+        1e9, 1e9, 4.0)), tree.Node('b')), ), True),
+    (tree.Plane('p', (tree.Level('rack', tree.Uplink(1e9, 1e9)),),
+                (tree.Node('a', ('h',)),)), True)])
+def test_a_conf_tells_of_rates_that_it_cannot_say(plane, is_told):
+    notices = formats.write(tree.Topology((plane,)),
+                            formats.SLURM_CONF).notices
+    assert any('tells no rates' in text for text in notices) == is_told
