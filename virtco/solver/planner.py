@@ -25,7 +25,7 @@ from virtco.solver.bounds import lowerbounds
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
-from virtco.solver.moves import mincut
+from virtco.solver.moves import localsearch
 from virtco.solver.moves import ranking
 from virtco.solver.stages import state as states
 from virtco.solver.starts import candidates
@@ -179,7 +179,7 @@ def _by_rule(planner: str, inst: instances.Instance, seed: int,
     candidates.spend(inst, budget)
     if planner == 'spread':
         return candidates.spread(inst, random.Random(seed))
-    return mincut.place(inst, seed, budget, mincut.MOVES * inst.n_nodes)
+    return localsearch.min_cut(inst, seed, budget)
 
 
 def load_libraries() -> None:
@@ -253,8 +253,13 @@ def _build(problem: snapshot.PlacementProblem, budget: budgets.Budget,
            reduce: bool = True) -> instances.Instance:
     budget.spend_numpy(BUILD_CALLS, BUILD_CELLS * len(problem.hosts)
                        * (len(problem.vms) + len(problem.active)))
-    return instances.build(problem, reduce=reduce, most_compared=math.sqrt(
-        COMPARE_SHARE * budget.units() / COMPARE_UNITS))
+    return instances.build(problem, reduce=reduce,
+                           most_compared=most_compared(budget))
+
+
+def most_compared(budget: budgets.Budget) -> float:
+    """Unlike hosts of which a budget allows to compare every two."""
+    return math.sqrt(COMPARE_SHARE * budget.units() / COMPARE_UNITS)
 
 
 def _answer(inst: instances.Instance, objective: snapshot.Objective,

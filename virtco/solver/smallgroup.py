@@ -11,7 +11,6 @@ import numpy as np
 
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
-from virtco.solver.model import traffic
 
 #: Movable nodes and ports up to which branch and bound is tried.
 MAX_NODES = 12
@@ -70,9 +69,9 @@ class _Enumeration:
                  budget: budgets.Budget):
         self.inst = inst
         self.budget = budget
-        self.order = np.lexsort((-traffic.both_ways(inst).sum(axis=1),
+        self.order = np.lexsort((-inst.exchanged.sum(axis=1),
                                  inst.fixed < 0))
-        self.sent = traffic.one_way(inst)
+        self.sent = inst.sent
         self.paths = _paths(inst)
         self.assign = inst.fixed.copy()
         self.least_s = (upper_s * (1 - 1e-12) if np.isfinite(upper_s)

@@ -11,10 +11,8 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco.solver.model import classes
 from virtco.solver.model import constraints
 from virtco.solver.model import instance as instances
-from virtco.solver.model import traffic
 
 AFFINITY = snapshot.GroupPolicy.AFFINITY
 ANTI = snapshot.GroupPolicy.ANTI_AFFINITY
@@ -140,7 +138,7 @@ def test_alike_hosts_are_of_one_subtree_and_without_pins():
     hose = np.ones((2, 7))
     hose[1, 5] = 2.0
     # h5 is slower, h6 is not open to all, h3 has a pinned VM.
-    assert sorted(classes.alike(inst, hose)) == [
+    assert sorted(inst.alike(hose)) == [
         [0, 2], [1, 4], [3], [5], [6]]
 
 
@@ -149,9 +147,9 @@ def test_bytes_between_nodes_are_those_of_all_coflows():
         coflow.Coflow.from_flows(name, 3, flows) for name, flows in (
             ('a', [(0, 1, 5.0), (1, 0, 2.0), (0, 1, 1.0)]),
             ('b', [(0, 1, 4.0), (2, 1, 3.0)]))))
-    assert traffic.one_way(inst).tolist() == [
+    assert inst.sent.tolist() == [
         [0, 10, 0], [2, 0, 0], [0, 3, 0]]
-    assert traffic.both_ways(inst).tolist() == [
+    assert inst.exchanged.tolist() == [
         [0, 12, 0], [12, 0, 3], [0, 3, 0]]
 
 

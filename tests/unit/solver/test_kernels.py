@@ -20,7 +20,6 @@ from virtco.solver.model import instance as instances
 from virtco.solver.model import loads
 from virtco.solver.moves import kernel
 from virtco.solver.moves import localsearch
-from virtco.solver.moves import mincut
 from virtco.solver.starts import candidates
 
 ISOLATED = snapshot.Objective.ISOLATED
@@ -104,7 +103,7 @@ def test_min_cut_cuts_less_than_its_start():
     def cut(assign):
         return sum(size[assign[src] != assign[dst]].sum()
                    for src, dst, size in inst.arcs)
-    found = mincut.place(inst, 0, budgets.unlimited(), 20_000)
+    found = localsearch.min_cut(inst, 0, budgets.unlimited())
     assert cut(found) <= cut(candidates.cluster(inst, budgets.unlimited()))
     assert cut(found) < 0.8 * cut(
         candidates.spread(inst, random.Random(0)))

@@ -413,3 +413,11 @@ def test_the_plan_says_what_became_of_the_relaxation():
     assert relaxed(hard, 0.001) == snapshot.Relaxed.NO_TIME
     easy = dataclasses.replace(hard, vms=hard.vms[:1], coflows=())
     assert relaxed(easy, 0.5) == snapshot.Relaxed.CERTIFIED_BEFORE
+
+
+@pytest.mark.parametrize('seconds, hosts', [
+    (1.0, 5000.0), (0.25, 2500.0), (0.0, 0.0), (math.inf, math.inf)])
+def test_a_tenth_of_a_budget_compares_hosts(seconds, hosts):
+    """Every two of so many, at 4 units each."""
+    assert planner.most_compared(budgets.Budget(
+        budgets.Counter(), seconds)) == pytest.approx(hosts)

@@ -19,7 +19,6 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
-from virtco.solver.model import traffic
 from virtco.solver.starts import candidates
 from virtco.solver.starts import carving
 from virtco.solver.starts import feasible
@@ -239,6 +238,6 @@ def test_carvings_keep_every_constraint(problem, target_s):
                                   budgets.unlimited())
     assert found is None or inst.fits(found)
     assert set(missed) <= set(inst.movable.tolist())
-    sent = traffic.both_ways(inst).sum(axis=1)
+    sent = inst.exchanged.sum(axis=1)
     assert all(sent[a] >= sent[b] for a, b in zip(order, order[1:],
                                                   strict=False))

@@ -33,9 +33,7 @@ import scipy
 
 from virtco.solver import budget as budgets
 from virtco.solver.bounds import lowerbounds
-from virtco.solver.model import classes
 from virtco.solver.model import instance as instances
-from virtco.solver.model import traffic
 from virtco.solver.starts import candidates
 
 #: Units of work of a step of the simplex method per variable, what setting
@@ -66,14 +64,14 @@ class _Model:
     def __init__(self, inst: instances.Instance):
         self.inst = inst
         hose = lowerbounds.hose_s_per_byte(inst)
-        self.dense = traffic.one_way(inst)
+        self.dense = inst.sent
         usual = hose[hose < hose.max()] if hose.size else hose
         #: Seconds per unit of t in the model: it works near 1.
         self.unit_s = max(float(np.median(usual) if usual.size
                                 else hose.max(initial=0.0))
                           * float(self.dense.sum()), 1e-300)
         self.hose = hose / self.unit_s
-        self.hosts = classes.alike(inst, self.hose)
+        self.hosts = inst.alike(self.hose)
         self.n, self.c = inst.n_nodes, len(self.hosts)
         self.count = np.array([len(hosts) for hosts in self.hosts])
         self.first = np.array([hosts[0] for hosts in self.hosts])
@@ -182,8 +180,8 @@ def build_units(inst: instances.Instance) -> float:
 def products(inst: instances.Instance) -> int:
     """How many z variables the relaxation would have."""
     hose = lowerbounds.hose_s_per_byte(inst)
-    both = np.triu(traffic.both_ways(inst), 1)
-    return int((both > 0).sum()) * len(classes.alike(inst, hose))
+    both = np.triu(inst.exchanged, 1)
+    return int((both > 0).sum()) * len(inst.alike(hose))
 
 
 def solve(inst: instances.Instance, budget: budgets.Budget
@@ -215,7 +213,7 @@ def round_shares(inst: instances.Instance, share: np.ndarray
     :param share: x_j^m, shape (n, M).
     """
     filler = candidates.Filler(inst)
-    bytes_between = traffic.both_ways(inst)
+    bytes_between = inst.exchanged
     left = set(np.flatnonzero(filler.assign < 0).tolist())
     while left:
         best, where = -1.0, (-1, -1)

@@ -20,7 +20,6 @@ from virtco.solver import budget as budgets
 from virtco.solver.bounds import sets_kernel
 from virtco.solver.model import instance as instances
 from virtco.solver.model import reduction
-from virtco.solver.model import traffic
 
 Status = sets_kernel.Status
 #: Sets that one pricing can find; the last ones count.
@@ -197,7 +196,7 @@ def prepare(inst: instances.Instance, hosts: list[int],
     n, r = inst.demand.shape
     budget.spend_numpy(PREPARE_CALLS + CLASS_CALLS * len(hosts),
                        n * (n + CLASS_CELLS * len(hosts)))
-    dense = traffic.one_way(inst)
+    dense = inst.sent
     pinned = inst.fixed == np.array(hosts)[:, None]
     allowed = inst.allowed[:, hosts].T & (inst.fixed < 0)
     status = np.where(pinned, Status.INSIDE, np.where(

@@ -104,6 +104,20 @@ class Instance:
         free = free + constraints.CAPACITY_EPS * np.maximum(1.0, free)
         return free
 
+    @functools.cached_property
+    def sent(self) -> np.ndarray:
+        """Bytes from node to node, all coflows; shape (n, n)."""
+        total = np.zeros((self.n_nodes, self.n_nodes))
+        for src, dst, size_bytes in self.arcs:
+            np.add.at(total, (src, dst), size_bytes)
+        return total
+
+    @property
+    def exchanged(self) -> np.ndarray:
+        """Bytes between nodes, all coflows, both ways; shape (n, n)."""
+        total: np.ndarray = self.sent + self.sent.T
+        return total
+
     @property
     def n_nodes(self) -> int:
         return len(self.node_vms)
@@ -140,6 +154,23 @@ class Instance:
             return f'{one.level} {one.name} {way}'
         a, b = divmod(port - self.n_fabric, m)
         return f'{self.host_name(a)}->{self.host_name(b)}'
+
+    def alike(self, apart: np.ndarray) -> list[list[int]]:
+        """Classes of hosts alike in everything and of one subtree.
+
+        A host with pinned nodes stays alone.
+
+        :param apart: by what hosts differ beside capacity and candidates,
+            shape (X, M).
+        """
+        pins = np.where(np.isin(np.arange(self.n_hosts), self.fixed),
+                        np.arange(self.n_hosts) + 1.0, 0.0)
+        _, which = np.unique(np.column_stack([
+            self.free, apart.T, self.allowed.T, pins, self.port_out[1:].T]),
+            axis=0, return_inverse=True)
+        which = which.reshape(-1)
+        return [np.flatnonzero(which == c).tolist()
+                for c in range(which.max() + 1)]
 
     def to_hosts(self, assign: np.ndarray) -> tuple[str, ...]:
         """Host names per VM of an assignment of nodes."""

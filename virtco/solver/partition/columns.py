@@ -17,9 +17,7 @@ import numpy as np
 from virtco.solver import budget as budgets
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.bounds import sets_kernel
-from virtco.solver.model import classes
 from virtco.solver.model import instance as instances
-from virtco.solver.model import traffic
 
 #: Leniency of the kernel towards sets, relative to each row's right side.
 LENIENCY = 1e-9
@@ -73,7 +71,7 @@ class Pool:
         self.classes = _classes(inst, apart)
         self.ports = np.array([k.ports for k in self.classes])
         self._movable = inst.fixed < 0
-        self._dense = traffic.one_way(inst)
+        self._dense = inst.sent
         self._members = np.zeros((64, inst.n_nodes), dtype=bool)
         self._of_class = np.zeros(64, dtype=np.int64)
         self._cut_bytes = np.zeros((64, 2))
@@ -187,7 +185,7 @@ class Pool:
 def _classes(inst: instances.Instance, apart: np.ndarray
              ) -> list[HostClass]:
     result = []
-    for hosts in classes.alike(inst, apart.T):
+    for hosts in inst.alike(apart.T):
         host = hosts[0]
         result.append(HostClass(
             hosts=tuple(hosts), ports=(host, inst.n_hosts + host),

@@ -11,7 +11,6 @@ from virtco.solver import budget as budgets
 from virtco.solver import groups
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import objectives
-from virtco.solver.model import traffic
 from virtco.solver.moves import localsearch
 from virtco.solver.stages import proofs
 from virtco.solver.stages import state as states
@@ -86,7 +85,7 @@ def one_after_another(state: states.State, budget: budgets.Budget) -> None:
         placed += list(objectives.own_loads(sub, outcome.assign))
         for i in np.flatnonzero(sub.fixed < 0):
             filler.put(int(part.nodes[i]), int(outcome.assign[i]))
-    assign = candidates.fill(filler, traffic.both_ways(inst))
+    assign = candidates.fill(filler, inst.exchanged)
     if assign is not None:
         state.add(states.Method.ONE_AFTER_ANOTHER, assign)
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
-from virtco.solver.model import traffic
 
 #: Calls of numpy to merge two clusters, and to place a node by a rule, with
 #: the cells that it looks at per host.
@@ -131,7 +130,7 @@ def cluster(inst: instances.Instance, budget: budgets.Budget
     bytes between them while some host can still hold the union; clusters
     then go to hosts best-fit, largest first, and fall apart where they must.
     """
-    bytes_between = traffic.both_ways(inst)
+    bytes_between = inst.exchanged
     members = {int(j): [int(j)] for j in np.flatnonzero(inst.fixed < 0)}
     between = bytes_between.copy()
     np.fill_diagonal(between, 0.0)

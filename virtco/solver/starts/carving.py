@@ -17,10 +17,8 @@ import numpy as np
 
 from virtco.solver import budget as budgets
 from virtco.solver.bounds import lowerbounds
-from virtco.solver.model import classes
 from virtco.solver.model import instance as instances
 from virtco.solver.model import reduction
-from virtco.solver.model import traffic
 from virtco.solver.starts import candidates
 
 TREE_LIMIT = 400
@@ -56,7 +54,7 @@ def carve(inst: instances.Instance, target_s: float,
                 return None, []
             if carver.place_set_of(node, target_s) > target_s * SLACK:
                 missed.append(node)
-    return (candidates.fill(carver.filler, traffic.both_ways(inst)),
+    return (candidates.fill(carver.filler, inst.exchanged),
             missed)
 
 
@@ -86,7 +84,7 @@ class _Carver:
         self.budget = budget
         self.filler = candidates.Filler(inst)
         self.hose = lowerbounds.hose_s_per_byte(inst)
-        self.hosts = classes.alike(inst, self.hose)
+        self.hosts = inst.alike(self.hose)
         first = [hosts[0] for hosts in self.hosts]
         self.kind_of = np.zeros(inst.n_hosts, dtype=np.int64)
         for kind, hosts in enumerate(self.hosts):
@@ -102,7 +100,7 @@ class _Carver:
         self.work = lowerbounds.prepare(inst, first, budget)
         self.rows = {name: self.work.arrays[name].reshape(len(first), -1)
                      for name in ('status', 'to_outside', 'from_outside')}
-        self.dense = traffic.one_way(inst)
+        self.dense = inst.sent
         self._use()
 
     def place_set_of(self, node: int, target_s: float) -> float:

@@ -129,7 +129,7 @@ def _filled(inst, where):
 
 
 def _both(inst):
-    return relaxation.traffic.both_ways(inst)
+    return inst.exchanged
 
 
 def test_rounding_may_run_into_a_wall():
