@@ -269,6 +269,11 @@ def test_the_plan_before_holds_where_the_greedy_one_fails():
     plan = deadlines.renew(more, 1.0, before)
     assert plan.is_whole
     assert plan.floors() == pytest.approx({'0': 0.5, '2': 0.5, 'new': 0.5})
+    # Each deadline ends an interval.
+    late = now.joined('late', np.array([0.0, 0.0, 0.5]), 5.0)
+    plan = deadlines.renew(late, 1.0, before)
+    assert plan.is_whole
+    assert plan.times_s.tolist() == [1.0, 3.0, 4.0, 6.0]
     # The plan is void where more is left than it was made for.
     assert not deadlines.renew(dataclasses.replace(
         now, port_s=now.port_s * 1.5), 1.0, before).is_whole

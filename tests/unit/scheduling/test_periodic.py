@@ -54,6 +54,7 @@ def test_order_is_by_computation_over_the_slowest_link():
     assert [one.job_id for one in jobs_model.by_intensity(some)] == [
         'wide', 'long', 'short']
     assert job('silent', 1.0).intensity == math.inf
+    assert jobs_model.PeriodicJob('alone', 1.0, {}).workers == 1
 
 
 @pytest.mark.parametrize('wrong', [

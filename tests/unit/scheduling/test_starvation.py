@@ -166,6 +166,14 @@ def test_who_is_new_waits_since_it_was_served():
             'c': starvation.Wait(since_s, 5.0)}
 
 
+def test_the_last_byte_is_progress_as_others_are():
+    wait = starvation.Wait(0.0, 7.0)
+    for sent_bytes, since_s in ((16.0, 0.0), (17.0, 5.0)):
+        found = starvation.renew([served(sent_bytes, left_bytes=0.5)],
+                                 {'c': 0.05}, {'c': wait}, 5.0, 10.0)
+        assert found['c'].since_s == since_s
+
+
 def test_who_has_nothing_left_does_not_wait():
     item = served(5.0, left_bytes=0.0)
     assert starvation.renew([item], {'c': 0.0}, {}, 5.0, 10.0) == {

@@ -73,6 +73,17 @@ def test_an_uplink_that_is_refused(given):
         plain.uplink(given, (), 'x')
 
 
+@pytest.mark.parametrize('given, words', [
+    ({'uplink': '10GB'}, "uplink: '10GB'.*write 10Gbit"),
+    ({'uplink': 'fast'}, "uplink: 'fast'.*a rate such as"),
+    ({'uplink': {'up': 'fast'}}, "uplink up: 'fast'.*a rate such as"),
+    ({'uplink': -1}, 'a number above 0 and at most 1e.15'),
+    ({'oversubscription': 'x'}, "oversubscription: 'x'.*at most 1e.06")])
+def test_a_refused_uplink_is_told_with_what_it_may_be(given, words):
+    with pytest.raises(laws.Wrong, match=words):
+        plain.uplink(given, (), 'x')
+
+
 @pytest.mark.parametrize('path, line', [
     ((), 2), (('a',), 2), (('a', 0), 3), (('a', 1), 4), (('a', 1, 'b'), 4),
     # What is not there is near what is.

@@ -18,6 +18,7 @@ As YAML for people, as JSON on the wire and in the database::
 ``uplink`` is a rate, or ``{up: RATE, down: RATE}``.
 """
 
+import contextlib
 import math
 from typing import Any
 
@@ -155,10 +156,8 @@ def _number(value: Any, path: document.Path, field: str,
         return None
     limit = f'a number above 0 and at most {most:g}'
     if isinstance(value, str):
-        try:
+        with contextlib.suppress(ValueError):
             value = float(value[:40].removesuffix(':1'))
-        except ValueError:
-            raise laws.Wrong(path, field, value, limit) from None
     if (isinstance(value, bool) or not isinstance(value, (int, float))
             or not (math.isfinite(value) and 0 < value <= most)):
         raise laws.Wrong(path, field, value, limit)

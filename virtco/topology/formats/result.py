@@ -35,8 +35,6 @@ def at_lines(found: document.Document,
     """
     try:
         return Read(*load())
-    except document.Unreadable:
-        raise
     except laws.Wrong as error:
         error.line = found.line(error.path)
         raise
