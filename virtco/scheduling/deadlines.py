@@ -161,7 +161,6 @@ def earliest_s(promised: Claims, size_s: np.ndarray, bound_s: float
     Between the bound and twice the sum of all claims one always fits; it is
     found by bisection, to within a millionth of that span.
     """
-    high_s = bound_s
     if not math.isfinite(bound_s) or fits(promised, size_s, bound_s):
         return bound_s
     low_s = bound_s

@@ -279,6 +279,20 @@ def test_the_plan_before_holds_where_the_greedy_one_fails():
         now, port_s=now.port_s * 1.5), 1.0, before).is_whole
 
 
+@hypothesis.given(st.lists(st.tuples(
+    st.sampled_from([0.0, 0.1, 0.3, 0.6]), st.sampled_from([0.5, 1.0, 4.0])),
+    min_size=1, max_size=5), st.sampled_from([0.05, 0.2, 0.5, 1.0]))
+def test_a_fraction_is_spread_at_one_pace(intervals, wanted):
+    most, lengths_s = map(np.array, zip(*intervals))
+    found = deadlines._evenly(most, lengths_s, wanted)
+    assert found.sum() == pytest.approx(min(wanted, most.sum()))
+    assert (found <= most + 1e-12).all()
+    paces = found / lengths_s
+    # An interval that takes less than the others takes what it can.
+    assert all(found[i] == pytest.approx(most[i]) for i in range(len(most))
+               if paces[i] < paces.max() - 1e-9)
+
+
 def test_the_largest_wait_while_some_find_no_room():
     withheld = deadlines.Withheld(most=10)
     for alone_s in range(1, 10):
