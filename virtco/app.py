@@ -104,7 +104,7 @@ class App:
             inventory.Inventory(conf) if conf.nova.auth_type else None,
             clock, self.know.pairs,
             (lambda groups: self.decide.orders.planned(groups))
-            if conf.probe.check_on_hint else None)
+            if conf.probe.check_groups == 'hinted' else None)
         self.know.on_report += [self.follow.reported, self.ask.use]
         self.on_deposed: Callable[[], None] = lambda: None
         self.elector: electors.Elector | None = None
@@ -257,7 +257,7 @@ class App:
     def _planned(self, groups: Iterable[str]) -> None:
         planned = list(groups)
         self.know.invalidate(planned)
-        if self._conf.probe.check_at_launch:
+        if self._conf.probe.check_groups == 'always':
             self.decide.orders.planned(planned)
 
     # What is done again and again.

@@ -171,7 +171,7 @@ def test_whether_what_is_known_is_kept(rooms, monkeypatch, one, other):
 @pytest.mark.parametrize('checks', [True, False])
 def test_hosts_of_a_launch_may_be_checked(rooms, monkeypatch, checks):
     monkeypatch.setattr(rooms, '_conf', stored.conf(
-        probe={'check_at_launch': checks}))
+        probe={'check_groups': 'always' if checks else 'never'}))
     told, ordered = [], []
     monkeypatch.setattr(rooms.know, 'invalidate', told.append)
     monkeypatch.setattr(rooms.decide.orders, 'planned', ordered.append)

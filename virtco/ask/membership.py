@@ -208,8 +208,7 @@ class Reader:
         return matrices, ()
 
     def _preflight(self) -> tuple[str, str]:
-        probe = self._conf.probe
-        if probe.check_at_launch or probe.check_on_hint:
+        if self._conf.probe.check_groups != 'never':
             return 'preflight', 'the hosts are checked after the launch'
         return 'preflight_off', (f'{hints.PREFLIGHT} does nothing here, the '
                                  'hosts are not checked')

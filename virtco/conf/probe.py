@@ -29,26 +29,18 @@ A measurement younger than this is not repeated, in seconds. Hosts for which
 VMs are planned are measured first, and again after a quarter of that time.
 A measurement older than four times this is not used: the speed of the link is.
 """),
-    cfg.BoolOpt('check_at_launch', default=False, help="""
-Check the hosts of a new group right after it is planned, as ``virtco measure
-check --group`` does, without those that were checked within ``freshness_s``.
-The VMs do not wait for it; what is found counts for later placements and
-policies.
+    cfg.StrOpt('check_groups', default='never', choices=[
+        ('never', 'the hint ``virtco:preflight`` leaves a note'),
+        ('hinted', 'groups whose tenant asks for it with that hint'),
+        ('always', 'every new group')], help="""
+Whether the hosts of a group are checked right after it is planned, as
+``virtco measure check --group`` does. Hosts that were checked within
+``freshness_s`` are left out, and at most 16 checks wait at a time. The VMs do
+not wait for it; what is found counts for later placements and policies. With
+``hinted`` tenants make hosts measure.
 
 Related options:
 
-* ``[probe] freshness_s``
-"""),
-    cfg.BoolOpt('check_on_hint', default=False, help="""
-Check the hosts of a group right after it is planned where its tenant asks for
-it with the hint ``virtco:preflight``. Off, the hint does nothing but leave a
-note. On, tenants make hosts measure: a host that was checked within
-``freshness_s`` is left out, at most 16 checks wait at a time, and the VMs do
-not wait for it.
-
-Related options:
-
-* ``[probe] check_at_launch``, which needs no hint
 * ``[probe] freshness_s``
 """),
     cfg.IntOpt('bursts', default=10, min=1, max=1000, help="""

@@ -38,8 +38,8 @@ that every error of a hint is paid for in time.
     cfg.FloatOpt('theta_s', default=30, min=0, help="""
 A coflow that has something to send and made no progress for so many seconds
 goes to the front for a tenth of them; 0 turns it off. Progress is what it
-would send alone in that tenth; ``min_rate_fraction``, which even the last
-coflow keeps, is less.
+would send alone in that tenth, which is more than the 1 % of the uplink that
+the last coflows share.
 """),
     cfg.FloatOpt('beta', default=-1, min=-1, max=10, help="""
 Over-estimation of sizes: a coflow is scheduled as if it were ``1 + beta``

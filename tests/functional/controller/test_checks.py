@@ -264,7 +264,7 @@ def test_what_cannot_be_checked(tenant):
 
 def test_the_hosts_of_a_new_group_are_checked(tmp_path):
     with harness.running(tmp_path, {'probe': {
-            'enabled': 'false', 'check_at_launch': 'true'}}) as controller:
+            'enabled': 'false', 'check_groups': 'always'}}) as controller:
         tenant = controller.tenant()
         tenant.edges(HOSTS, link_bps=LINK_BPS)
         trains = Trains(tenant, lambda src, dst: LINK_BPS)
@@ -285,7 +285,8 @@ def test_the_hosts_of_a_new_group_are_checked(tmp_path):
 @pytest.mark.parametrize('offered', [True, False])
 def test_a_tenant_asks_for_a_check(tmp_path, offered):
     with harness.running(tmp_path, {'probe': {
-            'enabled': 'false', 'check_on_hint': str(offered)}}) as found:
+            'enabled': 'false',
+            'check_groups': 'hinted' if offered else 'never'}}) as found:
         tenant = found.tenant()
         tenant.edges(HOSTS, link_bps=LINK_BPS)
         with answered(tenant, lambda src, dst: LINK_BPS * (

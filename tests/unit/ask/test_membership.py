@@ -86,12 +86,11 @@ def test_rows_that_are_left_are_noted(ask, n, is_noted):
     assert kinds(look(ask, matrix=None, num_instances=n)) == []
 
 
-@pytest.mark.parametrize(('probe', 'kind'), [
-    ({}, 'preflight_off'), ({'check_on_hint': True}, 'preflight'),
-    ({'check_at_launch': True}, 'preflight')])
-def test_whether_hosts_are_checked_is_said(probe, kind):
-    ask = asking.Asking(probe={'check_at_launch': False,
-                               'check_on_hint': False} | probe)
+@pytest.mark.parametrize(('groups', 'kind'), [
+    ('never', 'preflight_off'), ('hinted', 'preflight'),
+    ('always', 'preflight')])
+def test_whether_hosts_are_checked_is_said(groups, kind):
+    ask = asking.Asking(probe={'check_groups': groups})
     wanted = {'virtco:preflight': 'true'}
     assert kinds(look(ask, hints=wanted)) == [kind]
     assert kinds(look(ask)) == []
