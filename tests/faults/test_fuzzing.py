@@ -2,7 +2,8 @@
 
 """Requests that the OpenAPI document allows, and those that it forbids.
 
-No answer is a server error, whatever came: tenants are not trusted.
+No answer is a server error, whatever came: tenants are not trusted. Each is
+of the type that its operation declares.
 """
 
 import collections
@@ -19,6 +20,7 @@ import requests
 import schemathesis
 from schemathesis import GenerationMode
 
+from tests import answers
 from tests.functional.controller import harness
 from virtco.api import openapi
 
@@ -92,6 +94,9 @@ class Tally:
         if response.status_code >= 500:
             self.wrong.append((case.as_curl_command(), response.text[:500]))
             print(*self.wrong[-1], flush=True)
+        else:
+            answers.check(case.method, case.formatted_path,
+                          response.status_code, response.content)
         if self.n_requests() % TOLD_EVERY == 0:
             self.tell()
 

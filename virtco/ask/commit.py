@@ -123,7 +123,8 @@ class Commit:
                 and m.row_index in self._placed))
         self._ledger = bookings.ledger(
             self._session.connection(), self._reads.now_s(),
-            requests.free(self._request), self._wanted, view.beside())
+            requests.free(self._request, self._wanted), self._wanted,
+            view.beside())
         if not self._ledger.admits(self._wanted):
             raise exception.Conflict(what='room', id=min(self._wanted))
 

@@ -179,8 +179,8 @@ class Placer:
         request = question.request
         db_members.advance(connection)
         if not bookings.ledger(
-                connection, self._clock(), requests.free(request),
-                [planned.host],
+                connection, self._clock(),
+                requests.free(request, {planned.host}), [planned.host],
                 bookings.Beside(planned.group_id, planned.index)).admits(
                     {planned.host: requests.vector(request.flavor)}):
             return None
