@@ -6,24 +6,19 @@ from collections.abc import Callable
 from collections.abc import Mapping
 import threading
 import time
+import typing
 
 from oslo_config import cfg
 from sqlalchemy import orm
 
-from virtco import exception
-from virtco.conf import placement as placement_conf
-from virtco.conf import scheduler as scheduler_conf
 from virtco.db import operators
 from virtco.db import records
 from virtco.db import session as db_session
+from virtco.wire import setting as wire
 
 FAIR = 'fair'
-CHOICES = {
-    'planner': [name for name, _ in placement_conf.PLANNERS],
-    'objective': [name for name, _ in placement_conf.OBJECTIVES],
-    'order': [name for name, _ in scheduler_conf.ORDERS],
-    'ceil': [name for name, _ in scheduler_conf.CEILS],
-}
+CHOICES = {name: typing.get_args(kind) for name, kind
+           in typing.get_type_hints(wire.Settings).items()}
 
 
 class Settings:
@@ -70,16 +65,8 @@ class Settings:
                who: str = '') -> dict[str, str]:
         """Remember new values, and who gave them.
 
-        :raises virtco.exception.Invalid: for a name or value that is none.
+        :param values: of :class:`virtco.wire.setting.SettingsChange`.
         """
-        for name, value in values.items():
-            if name not in CHOICES:
-                raise exception.Invalid(field=name, value=value,
-                                        limit='one of ' + ', '.join(CHOICES))
-            if value not in CHOICES[name]:
-                raise exception.Invalid(
-                    field=name, value=value,
-                    limit='one of ' + ', '.join(CHOICES[name]))
         before = self.get()
         now_s = self._clock()
 

@@ -6,7 +6,6 @@ import pytest
 
 from tests.unit import plain
 from tests.unit import stored
-from virtco import exception
 from virtco.db import models
 from virtco.know import operators
 from virtco.know import settings
@@ -58,19 +57,6 @@ def test_each_choice_is_taken_and_remembered(name, value):
     again = bench.settings()
     again.load()
     assert again.get() == found.get()
-
-
-@pytest.mark.parametrize('values', [
-    {'colour': 'mrtf'}, {'order': 'colour'}, {'order': 'work'},
-    {'order': 'fair', 'ceil': 'colour'}, {'ceil': ''}])
-def test_what_is_no_choice_is_refused_and_nothing_changes(bench, values):
-    found = bench.settings()
-    before = found.get()
-    with pytest.raises(exception.Invalid):
-        found.change(values)
-    assert found.get() == before
-    assert bench.n_changes == 0 and bench.history() == []
-    assert stored.count(bench.database, models.Setting) == 0
 
 
 def test_only_what_became_another_one_is_in_the_history(bench):
