@@ -23,7 +23,9 @@ import requests
 
 from tests import patience
 
-VCPUS, MEMORY_MB = 1, 512
+MEMORY_MB = 512
+#: Share of groups whose VMs come one by one, each with a flavor of its own.
+MIXED = 0.3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,16 +43,21 @@ class Pace:
 
 
 class Nova:
-    """Hosts with so many slots each.
+    """Hosts with so many vCPUs each.
 
     :param url: of the controller.
+    :param flavors: vCPUs that a VM may have.
+    :param unhinted: share of the launches without a hint.
     :param failures: how many of the builds fail on their host.
     :param patience_s: Nova waits no longer for an answer.
     """
 
     def __init__(self, url, capacities, seed=0, failures=0.1, pace=Pace(),
-                 patience_s=120.0):
+                 patience_s=120.0, flavors=(1,), unhinted=0.0):
         self.url = url
+        self.flavors = flavors
+        self.unhinted = unhinted
+        self.vcpus = {}
         self.capacities = dict(capacities)
         self.pace = pace
         self.failures = failures
@@ -73,24 +80,25 @@ class Nova:
     def claim(self, vm, host):
         """Whether there was room."""
         with self._lock:
-            if self._used[host] + VCPUS > self.capacities[host]:
+            if self._used[host] + self.vcpus[vm] > self.capacities[host]:
                 return False
-            self._used[host] += VCPUS
+            self._used[host] += self.vcpus[vm]
             self.claims[vm] = host
             return True
 
     def release(self, vm):
         with self._lock:
             host = self.claims.pop(vm)
-            self._used[host] -= VCPUS
+            self._used[host] -= self.vcpus[vm]
         return host
 
-    def candidates(self):
-        """Hosts with room, and what the numbers of compute services say."""
+    def candidates(self, vcpus):
+        """Hosts with room for a VM, and what compute services' numbers say.
+        """
         with self._lock:
             return {host: self.capacities[host] - self._shown[host][1]
                     for host in self.capacities
-                    if self._used[host] < self.capacities[host]}
+                    if self._used[host] + vcpus <= self.capacities[host]}
 
     def n_used(self):
         with self._lock:
@@ -117,34 +125,58 @@ class Nova:
         key = f'{self._seed}-{number}'
         vms = [str(uuid.UUID(int=rng.getrandbits(128)))
                for _ in range(n_vms)]
+        one_by_one = rng.random() < MIXED
+        flavors = [rng.choice(self.flavors) for _ in vms]
+        self.vcpus |= dict(zip(vms, flavors if one_by_one
+                               else flavors[:1] * n_vms))
+        if rng.random() < self.unhinted:
+            return self._launch_unhinted(vms, rng)
         session = requests.Session()
         session.trust_env = False
         chosen, consumed = {}, collections.Counter()
         for index, vm in enumerate(vms):
-            hosts = self._schedule(session, key, vm, index, n_vms, rng,
-                                   project, consumed)
+            if one_by_one:
+                consumed.clear()
+            hosts = self._schedule(
+                session, key, vm, index, rng, project, consumed, n_vms,
+                1 if one_by_one else n_vms)
             if not hosts:
                 self.notify('compute_task.build_instances.error', vm)
                 self.counts['no valid host'] += 1
                 continue
-            consumed[hosts[0]] += VCPUS
+            consumed[hosts[0]] += self.vcpus[vm]
             chosen[vm] = hosts
         return {vm: host for vm, hosts in chosen.items()
                 if (host := self._build(vm, hosts, rng))}
 
-    def _schedule(self, session, key, vm, index, n_vms, rng, project,
-                  consumed):
+    def _launch_unhinted(self, vms, rng):
+        """The controller is told by notifications only."""
+        built = {}
+        for vm in vms:
+            hosts = sorted(self.candidates(self.vcpus[vm]))
+            rng.shuffle(hosts)
+            host = next((host for host in hosts if self.claim(vm, host)),
+                        None)
+            if host is not None and self._build(vm, [host], rng):
+                built[vm] = host
+                self.counts['without a hint'] += 1
+        return built
+
+    def _schedule(self, session, key, vm, index, rng, project, consumed,
+                  n_rows, n_vms):
         """Where it is claimed, and alternates."""
-        free = self.candidates()
+        vcpus = self.vcpus[vm]
+        free = self.candidates(vcpus)
         if not free:
             return []
         time.sleep(rng.random() * self.pace.stale_s)
         answer = self._ask(session, vm, {
             'project_id': project, 'display_name': f'vm-{key}-{index}',
-            'reservation_id': f'r-{key}', 'launch_index': index,
+            'reservation_id': f'r-{key}-{index if n_vms == 1 else ""}',
+            'launch_index': index if n_vms > 1 else 0,
             'num_instances': n_vms, 'metadata': {},
-            'hints': {'virtco:coflow': f'g{key}', 'virtco:tm': _ring(n_vms)},
-            'flavor': {'vcpus': VCPUS, 'memory_mb': MEMORY_MB, 'disk_gb': 1},
+            'hints': {'virtco:coflow': f'g{key}', 'virtco:tm': _ring(n_rows)},
+            'flavor': {'vcpus': vcpus, 'memory_mb': MEMORY_MB, 'disk_gb': 1},
             'hosts': [{'host': host, 'free': {
                 'vcpus': max(0, left - consumed[host]), 'memory_mb': 65536,
                 'disk_gb': 900}} for host, left in free.items()]})
@@ -184,12 +216,12 @@ class Nova:
         for host in hosts:
             if vm not in self.claims and not self.claim(vm, host):
                 continue
-            self.show(host, VCPUS, rng)
+            self.show(host, self.vcpus[vm], rng)
             time.sleep(rng.random() * self.pace.build_s)
             if rng.random() < self.failures:
                 self.counts['failed builds'] += 1
                 self.release(vm)
-                self.show(host, -VCPUS, rng)
+                self.show(host, -self.vcpus[vm], rng)
                 continue
             self.notify('instance.create.end', vm, host)
             return host
@@ -199,11 +231,14 @@ class Nova:
 
     def delete(self, vm, rng):
         host = self.release(vm)
-        self.show(host, -VCPUS, rng)
+        self.show(host, -self.vcpus[vm], rng)
         self.notify('instance.delete.end', vm, host)
 
     def notify(self, event_type, vm, host=None):
-        data = {'uuid': vm, 'instance_uuid': vm, 'host': host}
+        data = {'uuid': vm, 'instance_uuid': vm, 'host': host, 'flavor': {
+            'nova_object.data': {
+                'vcpus': self.vcpus[vm], 'memory_mb': MEMORY_MB,
+                'root_gb': 1, 'ephemeral_gb': 0}}}
         now = datetime.datetime.now(datetime.UTC).isoformat()
         self._bus.send({'event_type': event_type, 'timestamp': now,
                         'payload': {'nova_object.data': data}})
@@ -337,7 +372,9 @@ def drive(nova, n_launches, n_schedulers, seed=0, most_vms=4,
     """
     tickets = itertools.count(1)
     alive, lock, errors = collections.deque(), threading.Lock(), []
-    room = sum(nova.capacities.values()) * fullness - n_schedulers * most_vms
+    room = (sum(nova.capacities.values()) * fullness
+            - n_schedulers * most_vms * sum(nova.flavors)
+            / len(nova.flavors))
 
     def work(number):
         rng = random.Random(f'{seed}-{number}')

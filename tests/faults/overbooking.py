@@ -1,22 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Launches by parallel schedulers never book more than a host has.
+"""Launches by parallel schedulers never book more than a host has."""
 
-As a program it prints what happened::
-
-    python -m tests.faults.overbooking --database mariadb --launches 2000
-"""
-
-import argparse
 import collections
 import contextlib
 import dataclasses
-import pathlib
-import sys
-import tempfile
 import time
 
-from tests import databases as real_databases
 from tests.faults import history
 from tests.faults import nova as fake_nova
 from tests.functional.controller import harness
@@ -46,16 +36,22 @@ class Outcome:
 
 
 def run(kind, databases, home, n_launches, n_schedulers=8, seed=0,
-        n_hosts=12, slots=6):
-    """A controller process on a database of that kind, and the launches."""
+        n_hosts=12, vcpus=16, flavors=(1, 2, 4), unhinted=0.0):
+    """A controller process on a database of that kind, and the launches.
+
+    :param vcpus: of each host.
+    :param flavors: vCPUs that a VM may have.
+    :param unhinted: share of the launches without a hint.
+    """
     connection = databases.make_current(kind, home)
     history.record(connection)
     options = OPTIONS | {'database': {'connection': connection}}
-    capacities = {f'h{i}': slots for i in range(n_hosts)}
+    capacities = {f'h{i}': vcpus for i in range(n_hosts)}
     started_s = time.monotonic()
     with harness.running(home, options) as controller, contextlib.closing(
-            fake_nova.Nova(controller.url, capacities, seed)) as nova:
-        fake_nova.drive(nova, n_launches, n_schedulers, seed)
+            fake_nova.Nova(controller.url, capacities, seed, flavors=flavors,
+                           unhinted=unhinted)) as nova:
+        fake_nova.drive(nova, n_launches, n_schedulers, seed, fullness=0.8)
         nova.settle()
         changes = history.read(connection)
         final = history.final(changes)
@@ -74,41 +70,3 @@ def run(kind, databases, home, n_launches, n_schedulers=8, seed=0,
             [one for one in found if one.is_novas], wrong,
             history.count_empty_groups(connection),
             time.monotonic() - started_s)
-
-
-def show(outcome):
-    for name, count in sorted(outcome.counts.items()):
-        print(f'{count:7d} {name}')
-    print(f'{outcome.n_commits:7d} commits, {outcome.took_s:.0f} s; the '
-          f'slowest answer took {outcome.slowest_s:.2f} s')
-    print(f'{len(outcome.novas):7d} hosts that Nova filled above what was '
-          'reserved')
-    print(f'{len(outcome.overbooked):7d} over-booked commits')
-    for found in outcome.overbooked[:10]:
-        print(f'        {found}')
-    print(f'{len(outcome.wrong):7d} instances that are elsewhere in Nova')
-    print(f'{outcome.n_living_groups_without_members:7d} living groups '
-          'without VMs')
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    parser.add_argument('--database', choices=real_databases.KINDS,
-                        default='sqlite')
-    parser.add_argument('--launches', type=int, default=2000)
-    parser.add_argument('--schedulers', type=int, default=8)
-    parser.add_argument('--seed', type=int, default=0)
-    parsed = parser.parse_args()
-    databases = real_databases.Databases()
-    with tempfile.TemporaryDirectory() as home:
-        try:
-            outcome = run(parsed.database, databases, pathlib.Path(home),
-                          parsed.launches, parsed.schedulers, parsed.seed)
-        finally:
-            databases.stop()
-    show(outcome)
-    return 1 if outcome.overbooked or outcome.wrong else 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())

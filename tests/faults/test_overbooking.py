@@ -4,10 +4,14 @@
 
 import os
 
+import hypothesis
+from hypothesis import stateful
 import pytest
 
 from tests import databases as real_databases
+from tests.faults import ledger
 from tests.faults import overbooking
+from virtco.db import session as db_session
 
 FULL = os.environ.get('VIRTCO_FAULTS') == 'full'
 
@@ -18,7 +22,7 @@ FULL = os.environ.get('VIRTCO_FAULTS') == 'full'
 def test_no_host_is_booked_twice(kind, databases, tmp_path):
     outcome = overbooking.run(kind, databases, tmp_path,
                               n_launches=2000 if FULL else 60)
-    overbooking.show(outcome)
+    print(outcome)
     assert outcome.overbooked == []
     assert outcome.wrong == {}
     assert outcome.n_living_groups_without_members == 0
@@ -27,4 +31,18 @@ def test_no_host_is_booked_twice(kind, databases, tmp_path):
     assert outcome.counts['failed builds'] > 0
     # A VM went to an alternate there, and Nova has not told yet.
     assert outcome.counts['refused by placement'] <= 2 + (
-        0.02 * outcome.counts['planned'])
+        0.01 * outcome.counts['planned'])
+
+
+@pytest.mark.parametrize('kind', real_databases.of(
+    None, list(real_databases.SERVERS),
+    still='the stories on SQLite, tests/unit/ask/test_ledger.py'))
+def test_no_story_books_above_a_capacity(kind, databases, tmp_path):
+    class Launches(ledger.Launches):
+        def make_database(self):
+            return db_session.Database(
+                databases.make_current(kind, tmp_path), 20)
+
+    stateful.run_state_machine_as_test(
+        Launches, settings=hypothesis.settings(
+            ledger.SETTINGS, max_examples=20))

@@ -130,6 +130,7 @@ class Placer:
         if (planned is not None
                 and planned.host in requests.host_names(request)):
             with self._database.writer() as session:
+                db_members.advance(session.connection())
                 answer = self._assign(
                     session.connection(), question, planned, view.wishes,
                     view.notes, deadline)
@@ -149,6 +150,8 @@ class Placer:
         None for any other, such as the very same question again.
         """
         with self._database.statements() as connection:
+            # First of all, as MariaDB reads what was there at the first read.
+            db_members.advance(connection)
             before = db_members.fingerprint(connection,
                                             request.instance_uuid)
             if before == fingerprint:
@@ -177,7 +180,6 @@ class Placer:
         """
         deadline.enter('commit')
         request = question.request
-        db_members.advance(connection)
         if not bookings.ledger(
                 connection, self._clock(),
                 requests.free(request, {planned.host}), [planned.host],

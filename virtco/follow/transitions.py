@@ -142,7 +142,7 @@ class Transitions:
         bookings.release(session, instance_uuid)
         if host is not None and flavor:
             bookings.claim(session, instance_uuid, host, flavor, False,
-                           self._clock() + booking.SETTLED_S)
+                           self._clock() + booking.OTHERS_S)
             bookings.lessen_room(session, host, flavor)
 
     def _note_host(self, session: orm.Session, member: models.Member,

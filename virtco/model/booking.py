@@ -18,6 +18,9 @@ import dataclasses
 #: How long after a VM was built Nova's numbers may lack it: compute services
 #: write them again after ``[compute] update_resources_interval``, 60 s.
 SETTLED_S = 60.0
+#: The like for a VM without a group: of those its compute service tells first
+#: and the notification comes later, so only a pass that read before lacks it.
+OTHERS_S = 10.0
 #: Longest time for which a VM on its way to a host is booked there without a
 #: notification.
 MOVE_S = 600.0
@@ -36,7 +39,9 @@ class Account:
     :ivar planned: members without a VM; the numbers lack them.
     :ivar others: VMs without a group that came lately; the numbers may lack
         them.
-    :ivar room: least that a young booking remembers, None without any.
+    :ivar room: most that a young booking remembers, None without any. All
+        shrink with what comes beside the members, see
+        :func:`virtco.db.bookings.lessen_room`.
     """
 
     settled: Vector

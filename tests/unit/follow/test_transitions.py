@@ -186,11 +186,11 @@ def test_servers_without_a_group_take_room_too(follow, database):
     came = notifications.Built('stranger', 'h0', tuple(FLAVOR.items()))
     for _ in range(2):
         assert follow.apply(came) is None
-        assert claims(database) == [('stranger', 'h0', False, 2.0, 1060.0)]
+        assert claims(database) == [('stranger', 'h0', False, 2.0, 1010.0)]
         assert rooms(database) == [97.0, 99.0]
     # It moves, and its room at the first host stays lost for a while.
     assert follow.built('stranger', 'h9', FLAVOR) is None
-    assert claims(database) == [('stranger', 'h9', False, 2.0, 1060.0)]
+    assert claims(database) == [('stranger', 'h9', False, 2.0, 1010.0)]
     assert rooms(database) == [97.0, 97.0]
     # A flavor that is not told tells nothing.
     assert follow.built('another', 'h0') is None
