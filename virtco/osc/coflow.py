@@ -277,12 +277,8 @@ class CreatePlan(base.Lister):
 
 def _summary(plan: dict[str, Any]) -> str:
     """For people, on the error stream."""
-    shown = {name: columns.cell(name, plan[name]).human_readable()
-             for name in ('cct_s', 'lower_bound_s', 'gap')}
-    lines = [f'CCT {shown["cct_s"]}, at least {shown["lower_bound_s"]}, gap '
-             f'{shown["gap"] or "unknown"}; {plan["method"]} on '
-             f'{plan["n_hosts"]} hosts, {plan["bottleneck"]} decides',
-             *plan['notes']]
+    lines = [f'{columns.bounds(plan)}; {plan["method"]} on {plan["n_hosts"]} '
+             f'hosts, {plan["bottleneck"]} decides', *plan['notes']]
     if plan.get('deadline'):
         lines.append(f'Deadline: {plan["deadline"]["why"]}.')
     late = plan['delays']

@@ -127,3 +127,10 @@ def cell(name: str, value: Any) -> Any:
 
 def row(names: list[str], entry: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(cell(name, entry.get(name)) for name in names)
+
+
+def bounds(plan: dict[str, Any]) -> str:
+    """Planned CCT, its lower bound and the gap between them, in words."""
+    cct, least, gap = (cell(name, plan[name]).human_readable()
+                       for name in ('cct_s', 'lower_bound_s', 'gap'))
+    return f'CCT {cct}, at least {least}, gap {gap or "unknown"}'

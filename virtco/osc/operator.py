@@ -6,9 +6,7 @@ from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
 
-from virtco import exception
 from virtco import units
-from virtco.client import v1
 from virtco.osc import base
 from virtco.osc import columns
 
@@ -91,9 +89,8 @@ class ExplainPlacement(base.Lister):
                       help='Time to find out what decided'))
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        client = self.client
-        found = client.placement(args.instance)
-        explained = _explained(client, args)
+        found = self.client.placement(args.instance)
+        explained = self.client.explanation(args.instance, args.budget)
         self.app.stderr.write(_summary(found, explained))
         return list(explained['reasons'] if args.reasons else found['hosts'])
 
@@ -102,15 +99,6 @@ class ExplainPlacement(base.Lister):
             self.shown = ['kind', 'subject', 'host', 'cct_s', 'instead_of_s']
             self.more = ['saved_objective_s', 'limiting', 'text']
         return super().take_action(args)
-
-
-def _explained(client: v1.Client, args: Any) -> dict[str, Any]:
-    """What decided; nothing of it from an older controller."""
-    try:
-        return client.explanation(args.instance, args.budget)
-    except exception.NotFound:
-        return {'reasons': [], 'phases_s': {}, 'is_complete': True,
-                'why_not': ''}
 
 
 def _summary(found: dict[str, Any], explained: dict[str, Any]) -> str:
@@ -122,12 +110,9 @@ def _summary(found: dict[str, Any], explained: dict[str, Any]) -> str:
         lines.append(f'It is on {found["host_now"]} now.')
     lines.append(f'Why: {found["why"]}')
     if found['cct_s'] is not None:
-        shown = {name: columns.cell(name, found[name]).human_readable()
-                 for name in ('cct_s', 'lower_bound_s', 'gap')}
         lines.append(
             f'Group {found.get("group_name")}, row {found.get("row")}: '
-            f'CCT {shown["cct_s"]}, at least {shown["lower_bound_s"]}, '
-            f'gap {shown["gap"] or "unknown"}, by {found["method"]}')
+            f'{columns.bounds(found)}, by {found["method"]}')
         if found.get('bottleneck'):
             lines.append(f'Limiting: {found["bottleneck"]}')
     if explained['phases_s']:
