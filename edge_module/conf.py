@@ -8,9 +8,8 @@ from typing import Any
 from keystoneauth1 import loading as ks_loading
 from oslo_config import cfg
 
-from edge_module.probe import conf as probe_conf
-
 EDGE = 'edge'
+PROBE = 'probe'
 AUTH = 'controller_auth'
 
 EDGE_OPTS = [
@@ -167,16 +166,37 @@ Related options:
 """),
 ]
 
+PROBE_OPTS = [
+    cfg.BoolOpt('enabled', default=True, help="""
+Answer packet trains of other edge modules, and send those that the controller
+asks for. Without them the controller plans with the speed of the links.
+"""),
+    cfg.StrOpt('address', help="""
+IP address on which trains are received: an address of the network that
+carries the traffic between VMs, because that is what is measured. Default:
+the first IPv4 address of the uplink, else the address from which the
+controller is reached.
+
+Related options:
+
+* ``[edge] uplink_dev``
+"""),
+    cfg.PortOpt('port', default=7472, help="""
+TCP and UDP port on which trains are received; 0 takes a free one. Firewalls
+must let both through between hypervisors.
+"""),
+]
+
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(EDGE_OPTS, group=EDGE)
-    probe_conf.register_opts(conf)
+    conf.register_opts(PROBE_OPTS, group=PROBE)
     ks_loading.register_auth_conf_options(conf, AUTH)
     ks_loading.register_session_conf_options(conf, AUTH)
 
 
 def list_opts() -> list[tuple[str, list[Any]]]:
     """For oslo.config's generator, which wants pairs."""
-    return [(EDGE, EDGE_OPTS), *probe_conf.list_opts().items(),
+    return [(EDGE, EDGE_OPTS), (PROBE, PROBE_OPTS),
             (AUTH, ks_loading.get_auth_common_conf_options()
              + ks_loading.get_session_conf_options())]

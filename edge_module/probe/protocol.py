@@ -34,6 +34,7 @@ import dataclasses
 import hashlib
 import hmac
 import json
+import os
 import select
 import socket
 import struct
@@ -43,6 +44,8 @@ from typing import Any
 from virtco.wire import reports
 
 VERSION = 2
+#: After which either end gives a measurement up.
+TIMEOUT_S = 5.0
 COOKIE_BYTES = 8
 KEY_BYTES = 32
 NONCE_BYTES = 16
@@ -59,6 +62,10 @@ ETHERNET_BYTES = 14
 _UDP_BYTES = 8
 _IP_BYTES = {socket.AF_INET: 20, socket.AF_INET6: 40}
 _MAX_LINE_BYTES = 16384
+#: How long the peer may not yet know of the measurement.
+_UNEXPECTED_S, _RETRY_S = 3.0, 0.2
+# Of <bits/in.h>, <linux/in6.h>: not in the socket module.
+_IP_MTU, _IPV6_MTU = 14, 24
 
 
 class ProbeError(Exception):
@@ -300,3 +307,49 @@ class Control:
         if left_s <= 0:
             raise ProbeError('the time is up')
         return left_s
+
+
+def connect(address: str, port: int, deadline_s: float, key: Key
+            ) -> tuple[Control, tuple[str, str]]:
+    """A connection to a peer that has the key.
+
+    The peer may hear of it from the controller a little later than this end.
+    """
+    stop_s = min(deadline_s, time.monotonic() + _UNEXPECTED_S)
+    while True:
+        try:
+            sock = socket.create_connection(
+                (address, port), max(0.1, deadline_s - time.monotonic()))
+        except OSError as error:
+            raise ProbeError(
+                f'{address} port {port} does not answer: {error}') from None
+        control = Control(sock, deadline_s)
+        try:
+            return control, _authenticate(control, key)
+        except PeerGone as error:
+            sock.close()
+            if time.monotonic() + _RETRY_S > stop_s:
+                raise ProbeError(
+                    f'{address} expects no train: {error}') from None
+            time.sleep(_RETRY_S)
+        except BaseException:
+            sock.close()
+            raise
+
+
+def _authenticate(control: Control, key: Key
+                  ) -> tuple[str, str]:
+    mine = os.urandom(NONCE_BYTES).hex()
+    answer = control.ask('hello', 'challenge', version=VERSION,
+                         probe_id=key.probe_id, nonce=mine)
+    nonces = mine, nonce_of(answer)
+    key.check(answer.get('proof'), 'receiver', *nonces)
+    control.send('proof', proof=key.sign('sender', *nonces))
+    return nonces
+
+
+def mtu(sock: socket.socket) -> int:
+    """Of the path of a connected socket."""
+    if sock.family == socket.AF_INET6:
+        return sock.getsockopt(socket.IPPROTO_IPV6, _IPV6_MTU)
+    return sock.getsockopt(socket.IPPROTO_IP, _IP_MTU)

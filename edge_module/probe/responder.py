@@ -46,7 +46,7 @@ class Settings:
 
     address: str
     port: int
-    timeout_s: float = 5.0
+    timeout_s: float = protocol.TIMEOUT_S
     max_bytes: int = 16 * 2 ** 20
     max_trains_per_minute: int = 60
     max_bulk_bytes: int = protocol.MAX_BULK_BYTES

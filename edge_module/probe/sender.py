@@ -2,30 +2,24 @@
 
 """Sends one packet train and asks the peer what arrived."""
 
-import contextlib
 import dataclasses
 import errno
 import logging
-import os
 import select
 import socket
 import time
 from typing import Any
 
-from edge_module.probe import latency
 from edge_module.probe import netdev
 from edge_module.probe import protocol
-from virtco import units
-from virtco.wire import reports
+from edge_module.probe import trains
 
 LOG = logging.getLogger(__name__)
 
-# Of <linux/udp.h>, <bits/in.h>, <linux/in6.h>: not in the socket module.
+# Of <linux/udp.h>: not in the socket module.
 _UDP_SEGMENT = 103
-_IP_MTU = 14
-_IPV6_MTU = 24
 #: HTB sends packets with this priority directly, past its classes.
-_HTB_DIRECT = 0x10000
+HTB_DIRECT = 0x10000
 _MAX_SEGMENTS = 44
 _MAX_SUPER_PACKET_BYTES = 65000
 #: A burst goes out in at least so many super-packets: the receiver sees one
@@ -37,29 +31,27 @@ _PINGING_S = 0.3
 #: How much longer the bursts get when a token bucket bent the first train.
 _LONGER = 8
 _PAUSE_S = 0.001
-#: How long the peer may not yet know of the measurement.
-_UNEXPECTED_S = 3.0
-_RETRY_S = 0.2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """How trains are sent; the bounds are those of a responder.
+    """How a measurement is made.
 
-    :ivar max_sending_s: no new burst begins after this time; slow paths get
-        fewer bursts.
-    :ivar bypass_classes: send past the classes of the uplink's HTB, as direct
-        packets, so that a train sees the link and not the policy. Without
-        CAP_NET_ADMIN it goes in the default class.
-    :ivar foreign_share: of the bytes on the uplink at either end; with more
-        of other traffic a measurement is a lower bound.
+    :ivar timeout_s: after which it is given up.
+    :ivar max_sending_s: no burst begins later; slow paths get fewer.
+    :ivar max_bytes: of all trains, longer second ones included.
+    :ivar bypass_classes: send trains past the classes of the uplink's HTB, so
+        that they see what the link can do and not what the policy allows;
+        without CAP_NET_ADMIN they are sent in the default class.
+    :ivar foreign_share: where other traffic took more of what went over the
+        uplink, at either end, the rate is a lower bound.
     :ivar repeats: False to take the train as it is, whether its bursts are
         long enough or not: for calibration.
     """
 
-    timeout_s: float = 5.0
+    timeout_s: float = protocol.TIMEOUT_S
     max_sending_s: float = 2.5
-    max_bytes: int = 16 * 2 ** 20
+    max_bytes: int = 2 ** 24
     max_bulk_bytes: int = protocol.MAX_BULK_BYTES
     bypass_classes: bool = True
     foreign_share: float = 0.05
@@ -84,7 +76,7 @@ class Measurement:
     lower_bound: bool
     agrees: bool
     loss: float
-    rtt: latency.RoundTrips
+    rtt: trains.RoundTrips
     bursts: int
     sent_bytes: int = 0
 
@@ -97,154 +89,9 @@ def measure(address: str, port: int, train: protocol.Train,
     :raises protocol.ProbeError: when there is no result, with the reason.
     """
     deadline_s = time.monotonic() + settings.timeout_s
-    control, nonces = _connect(address, port, deadline_s, key)
+    control, nonces = protocol.connect(address, port, deadline_s, key)
     with control.sock:
         return _Session(control, settings, key, nonces).run(train)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Flow:
-    """What one bulk TCP connection got.
-
-    :ivar windows_bytes: payload at the receiver, in each window from its
-        first byte, or from the common start, on.
-    :ivar overhead: of a full frame to its payload.
-    """
-
-    rate_bps: float
-    windows_bytes: tuple[int, ...]
-    overhead: float = 1.0
-
-    @property
-    def sent_bytes(self) -> int:
-        return sum(self.windows_bytes)
-
-    def in_frames(self, window_s: float) -> 'Flow':
-        """With the bytes of whole frames, and the rate over all windows."""
-        windows = tuple(round(one * self.overhead)
-                        for one in self.windows_bytes)
-        return Flow(units.bytes_per_s_to_bps(
-            sum(windows) / (len(windows) * window_s)), windows)
-
-
-def bulk(address: str, port: int, lasts_s: float, settings: Settings,
-         key: protocol.Key) -> Flow:
-    """Send as much as one TCP connection can for some time.
-
-    :raises protocol.ProbeError: when there is no result, with the reason.
-    """
-    return transfer(address, port, protocol.Bulk(lasts_s), settings, key)
-
-
-def transfer(address: str, port: int, asked: protocol.Bulk,
-             settings: Settings, key: protocol.Key,
-             start_s: float | None = None) -> Flow:
-    """Send as much as one TCP connection can, within bounds.
-
-    :param start_s: when to begin, on the clock of time.monotonic; None for at
-        once. Such a connection is one of a round that is to fill a link: it
-        passes the uplink's classes as trains do.
-    :raises protocol.ProbeError: when there is no result, with the reason.
-    """
-    begin_s = max(time.monotonic(), start_s or 0.0)
-    control, _ = _connect(address, port, begin_s + settings.timeout_s
-                          + asked.lasts_s, key)
-    with control.sock:
-        control.ask('bulk', 'go', **dataclasses.asdict(asked))
-        if start_s is not None:
-            _prepare(control.sock, settings)
-            time.sleep(max(0.0, start_s - time.monotonic()))
-        control.sock.settimeout(settings.timeout_s + asked.lasts_s)
-        try:
-            _fill(control.sock, time.monotonic() + asked.lasts_s,
-                  min(asked.size_bytes, settings.max_bulk_bytes))
-            control.sock.shutdown(socket.SHUT_WR)
-        except OSError as error:
-            raise protocol.ProbeError(f'cannot send: {error}') from None
-        return _read_flow(control.receive('flow'), _overhead(control.sock))
-
-
-def _prepare(sock: socket.socket, settings: Settings) -> None:
-    """Take the link past the classes, by a congestion control that fills
-    queues.
-    """
-    with contextlib.suppress(OSError):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
-    if settings.bypass_classes:
-        with contextlib.suppress(PermissionError):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY,
-                            _HTB_DIRECT)
-
-
-def _fill(sock: socket.socket, stop_s: float, left_bytes: int) -> None:
-    chunk = memoryview(bytes(2 ** 16))
-    while left_bytes > 0 and time.monotonic() < stop_s:
-        size_bytes = min(left_bytes, len(chunk))
-        sock.sendall(chunk[:size_bytes])
-        left_bytes -= size_bytes
-
-
-def _overhead(sock: socket.socket) -> float:
-    mss_bytes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
-    return (_mtu(sock) + protocol.ETHERNET_BYTES) / mss_bytes
-
-
-def _read_flow(answer: dict[str, Any], overhead: float) -> Flow:
-    windows = answer.get('windows_bytes')
-    if (not isinstance(windows, list)
-            or not all(type(one) is int and one >= 0 for one in windows)):
-        raise protocol.ProbeError('no valid flow')
-    return Flow(_steady_bps(windows), tuple(windows), overhead)
-
-
-def _steady_bps(windows_bytes: list[int]) -> float:
-    """Rate of a connection without its first quarter: slow start, and what a
-    token bucket lets through; and without its last window, which ends early.
-    """
-    steady = windows_bytes[len(windows_bytes) // 4:-1]
-    if not steady:
-        return 0.0
-    return units.bytes_per_s_to_bps(
-        sum(steady) / (len(steady) * reports.WINDOW_S))
-
-
-def _connect(address: str, port: int, deadline_s: float, key: protocol.Key
-             ) -> tuple[protocol.Control, tuple[str, str]]:
-    """A connection to a peer that has the key.
-
-    The peer may hear of it from the controller a little later than this end.
-    """
-    stop_s = min(deadline_s, time.monotonic() + _UNEXPECTED_S)
-    while True:
-        try:
-            sock = socket.create_connection(
-                (address, port), max(0.1, deadline_s - time.monotonic()))
-        except OSError as error:
-            raise protocol.ProbeError(
-                f'{address} port {port} does not answer: {error}') from None
-        control = protocol.Control(sock, deadline_s)
-        try:
-            return control, _authenticate(control, key)
-        except protocol.PeerGone as error:
-            sock.close()
-            if time.monotonic() + _RETRY_S > stop_s:
-                raise protocol.ProbeError(
-                    f'{address} expects no train: {error}') from None
-            time.sleep(_RETRY_S)
-        except BaseException:
-            sock.close()
-            raise
-
-
-def _authenticate(control: protocol.Control, key: protocol.Key
-                  ) -> tuple[str, str]:
-    mine = os.urandom(protocol.NONCE_BYTES).hex()
-    answer = control.ask('hello', 'challenge', version=protocol.VERSION,
-                         probe_id=key.probe_id, nonce=mine)
-    nonces = mine, protocol.nonce_of(answer)
-    key.check(answer.get('proof'), 'receiver', *nonces)
-    control.send('proof', proof=key.sign('sender', *nonces))
-    return nonces
 
 
 class _Session:
@@ -264,7 +111,7 @@ class _Session:
     def run(self, train: protocol.Train) -> Measurement:
         sock = self._packet_socket()
         with sock:
-            train = self._fitting(train, _mtu(sock))
+            train = self._fitting(train, protocol.mtu(sock))
             found = self._send(sock, train)
             longer = self._longer(train)
             misleads = found.lower_bound or not found.agrees
@@ -289,7 +136,7 @@ class _Session:
         if self._settings.bypass_classes:
             try:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY,
-                                _HTB_DIRECT)
+                                HTB_DIRECT)
             except PermissionError:
                 LOG.debug('No CAP_NET_ADMIN: the train is sent in the '
                           'default class of the uplink.')
@@ -354,13 +201,13 @@ class _Session:
             time.sleep(_PAUSE_S)
         return n_sent
 
-    def _round_trips(self) -> latency.RoundTrips:
+    def _round_trips(self) -> trains.RoundTrips:
         """Nothing else is in flight, so no train's queue is counted."""
         stop_s = time.monotonic() + _PINGING_S
         found = [self._ping_s()]
         while len(found) < _PINGS and time.monotonic() < stop_s:
             found.append(self._ping_s())
-        return latency.of(found)
+        return trains.round_trips(found)
 
     def _ping_s(self) -> float:
         begin_s = time.perf_counter()
@@ -444,7 +291,7 @@ class BurstSender:
         return False
 
 
-def _read_result(result: dict[str, Any], rtt: latency.RoundTrips
+def _read_result(result: dict[str, Any], rtt: trains.RoundTrips
                  ) -> tuple[Measurement, float]:
     """The measurement and the share of foreign traffic at the receiver."""
     try:
@@ -456,9 +303,3 @@ def _read_result(result: dict[str, Any], rtt: latency.RoundTrips
             bursts=int(result['bursts'])), float(result['foreign_share'])
     except (KeyError, TypeError, ValueError):
         raise protocol.ProbeError(f'no valid result: {result}') from None
-
-
-def _mtu(sock: socket.socket) -> int:
-    if sock.family == socket.AF_INET6:
-        return sock.getsockopt(socket.IPPROTO_IPV6, _IPV6_MTU)
-    return sock.getsockopt(socket.IPPROTO_IP, _IP_MTU)

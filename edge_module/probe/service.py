@@ -11,6 +11,7 @@ from typing import Protocol
 
 from oslo_config import cfg
 
+from edge_module.probe import bulk
 from edge_module.probe import netdev
 from edge_module.probe import protocol
 from edge_module.probe import responder
@@ -39,8 +40,6 @@ class Link(Protocol):
 class ProbeService:
     """Answers trains of others and sends those the controller asks for.
 
-    :param conf: with ``[probe]`` registered, and ``[edge] uplink_dev`` if
-        there is such an option.
     :param link: used by a thread of its own.
     :param host: name of this hypervisor.
     :param max_trains_per_minute: accepted from all peers together, and sent.
@@ -51,8 +50,7 @@ class ProbeService:
     def __init__(self, conf: cfg.ConfigOpts, link: Link, host: str,
                  max_trains_per_minute: int = 60):
         options = conf.probe
-        edge = getattr(conf, 'edge', None)
-        uplink_dev = getattr(edge, 'uplink_dev', None)
+        uplink_dev = conf.edge.uplink_dev
         self._link = link
         self._host = host
         self._settings = sender.Settings(uplink_dev=uplink_dev)
@@ -145,7 +143,7 @@ class ProbeService:
         asked = protocol.Bulk.from_dict(probe)
         start_s = protocol.start_of(probe)
         self._pace.admit()
-        flow = sender.transfer(probe['address'], probe['port'], asked,
+        flow = bulk.transfer(probe['address'], probe['port'], asked,
                                self._settings, key, start_s)
         if (flow.rate_bps if start_s is None else flow.sent_bytes) <= 0:
             raise protocol.ProbeError('the connection was too short')

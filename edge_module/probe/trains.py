@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rate of a path from the arrival times of packet trains.
+"""The rate of a path from the arrival times of packet trains; round trips.
 
 A train is K bursts of B back-to-back packets (Choreo section 3.1).
 
@@ -225,3 +225,24 @@ def _agree(bursts: Sequence[tuple[SegmentRate, ...]]) -> bool:
              for segment in zip(*bursts)],
             [statistics.median(rate.sent_bps for rate in segment)
              for segment in zip(*bursts)]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RoundTrips:
+    """Of a path, measured while nothing else of the prober is in flight.
+
+    :ivar p99_s: nearest rank: the longest of less than a hundred.
+    """
+
+    min_s: float
+    median_s: float
+    p99_s: float
+    count: int
+
+
+def round_trips(round_trips_s: Sequence[float]) -> RoundTrips:
+    """Summarise at least one round trip."""
+    ordered = sorted(round_trips_s)
+    return RoundTrips(ordered[0], statistics.median(ordered),
+                      ordered[math.ceil(0.99 * len(ordered)) - 1],
+                      len(ordered))

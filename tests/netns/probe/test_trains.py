@@ -10,7 +10,7 @@ import time
 from oslo_config import cfg
 import pytest
 
-from edge_module.probe import conf as probe_conf
+from edge_module import conf as edge_conf
 from edge_module.probe import protocol
 from edge_module.probe import service
 from tests import patience
@@ -202,10 +202,9 @@ class _Controller:
 
 def _service(role, controller):
     conf = cfg.ConfigOpts()
-    probe_conf.register_opts(conf)
-    conf.register_opt(cfg.StrOpt('uplink_dev', default=harness.UPLINK),
-                      group='edge')
+    edge_conf.register_opts(conf)
     conf([], project='virtco-edge', default_config_files=[])
+    conf.set_override('uplink_dev', harness.UPLINK, 'edge')
     conf.set_override('port', 0, 'probe')
     return service.ProbeService(conf, controller, f'host-{role}')
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from oslo_config import cfg
 import pytest
 
-from edge_module.probe import conf as probe_conf
+from edge_module import conf as edge_conf
+from edge_module.probe import bulk
 from edge_module.probe import netdev
 from edge_module.probe import protocol
 from edge_module.probe import responder
@@ -52,7 +53,7 @@ def _stranger(port):
 def _control(port):
     """Of somebody who has the key."""
     with _stranger(port) as control:
-        control.nonces = sender._authenticate(control, KEY)
+        control.nonces = protocol._authenticate(control, KEY)
         yield control
 
 
@@ -395,7 +396,7 @@ def test_share_of_other_traffic(before, after, own, share):
 
 def _conf(**changes):
     conf = cfg.ConfigOpts()
-    probe_conf.register_opts(conf)
+    edge_conf.register_opts(conf)
     conf([], project='virtco-edge', default_config_files=[])
     for name, value in {'address': LOOPBACK, 'port': 0, **changes}.items():
         conf.set_override(name, value, group='probe')
@@ -489,7 +490,8 @@ def test_the_edge_needs_the_standard_library_only_for_a_train():
 
 def test_a_bulk_connection_is_counted_in_windows():
     with _responder() as answering:
-        found = sender.bulk(LOOPBACK, answering.port, 0.3, SENDING, KEY)
+        found = bulk.transfer(LOOPBACK, answering.port,
+                              protocol.Bulk(0.3), SENDING, KEY)
         assert found.rate_bps > 1e6
         assert 0 < found.sent_bytes and 1 < len(found.windows_bytes) < 1000
         # The responder is free again.
@@ -501,11 +503,13 @@ def test_a_bulk_connection_is_counted_in_windows():
 def test_a_bulk_connection_keeps_to_its_bytes():
     settings = dataclasses.replace(SENDING, max_bulk_bytes=2 ** 20)
     with _responder() as answering:
-        found = sender.bulk(LOOPBACK, answering.port, 5.0, settings, KEY)
+        found = bulk.transfer(LOOPBACK, answering.port,
+                              protocol.Bulk(5.0), settings, KEY)
         assert found.sent_bytes == 2 ** 20
     with _responder(max_bulk_bytes=2 ** 16) as answering:
         with pytest.raises(protocol.ProbeError):
-            sender.bulk(LOOPBACK, answering.port, 0.5, settings, KEY)
+            bulk.transfer(LOOPBACK, answering.port,
+                              protocol.Bulk(0.5), settings, KEY)
 
 
 @pytest.mark.parametrize('lasts_s', [0.0, 11.0, 1, None, 'x', True])
@@ -521,7 +525,7 @@ def test_connections_of_a_round_are_counted_from_a_common_start():
     asked = protocol.Bulk(5.0, 2 ** 20, 0.01)
     with _responder(key=None) as answering:
         answering.expect(KEY, 60.0, start_s)
-        found = sender.transfer(LOOPBACK, answering.port, asked, SENDING, KEY,
+        found = bulk.transfer(LOOPBACK, answering.port, asked, SENDING, KEY,
                                 start_s + 0.1)
     assert time.monotonic() > start_s + 0.1
     assert found.sent_bytes == 2 ** 20
@@ -538,7 +542,7 @@ def test_connections_of_a_round_are_counted_from_a_common_start():
 def test_what_comes_before_the_start_counts_in_the_first_window():
     with _responder(key=None) as answering:
         answering.expect(KEY, 60.0, time.monotonic() + 5.0)
-        found = sender.transfer(LOOPBACK, answering.port,
+        found = bulk.transfer(LOOPBACK, answering.port,
                                 protocol.Bulk(5.0, 2 ** 16), SENDING, KEY,
                                 time.monotonic())
     assert found.windows_bytes == (2 ** 16,)
@@ -572,6 +576,6 @@ def test_the_service_takes_part_in_a_round():
 
 
 def test_the_steady_rate_leaves_slow_start_and_the_last_window_out():
-    assert sender._steady_bps([10 ** 6, 0, 125, 125, 125, 125, 125, 125,
+    assert bulk._steady_bps([10 ** 6, 0, 125, 125, 125, 125, 125, 125,
                                1]) == pytest.approx(1e5)
-    assert sender._steady_bps([]) == sender._steady_bps([9]) == 0
+    assert bulk._steady_bps([]) == bulk._steady_bps([9]) == 0

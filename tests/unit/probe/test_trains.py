@@ -197,3 +197,15 @@ def test_a_sender_that_took_as_long_was_the_limit(sending_s, is_bound):
     found = trains.estimate([burst], frame_bytes=100, packet_bytes=50)
     assert found.lower_bound is is_bound and found.bursts == 1
     assert found.rate_bps == pytest.approx(800.0) and found.agrees
+
+
+def test_of_a_hundred_the_second_longest_is_the_99th_percentile():
+    found = trains.round_trips([0.5, *[0.001] * 50, 0.2, *[0.002] * 48])
+    assert found == trains.RoundTrips(0.001, 0.0015, 0.2, 100)
+
+
+@given(st.lists(st.floats(1e-6, 10), min_size=1))
+def test_the_three_are_in_order(round_trips_s):
+    found = trains.round_trips(round_trips_s)
+    assert (min(round_trips_s) == found.min_s <= found.median_s
+            <= found.p99_s <= max(round_trips_s))

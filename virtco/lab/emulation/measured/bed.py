@@ -13,6 +13,7 @@ import secrets
 
 import numpy as np
 
+from edge_module.probe import bulk as bulk_sender
 from edge_module.probe import protocol
 from edge_module.probe import responder
 from edge_module.probe import sender
@@ -143,12 +144,13 @@ class Bed:
             settings, self._key)
 
     def bulk(self, src: str, dst: str, lasts_s: float
-             ) -> 'concurrent.futures.Future[sender.Flow]':
+             ) -> 'concurrent.futures.Future[bulk_sender.Flow]':
         return self._pools[src].submit(
-            sender.bulk, *self._ends[dst], lasts_s, FREE, self._key)
+            bulk_sender.transfer, *self._ends[dst], protocol.Bulk(lasts_s),
+            FREE, self._key)
 
     def bulks(self, paths: Sequence[tuple[str, str]], lasts_s: float
-              ) -> list[sender.Flow]:
+              ) -> list[bulk_sender.Flow]:
         """One TCP connection on each path, all at the same time."""
         return [future.result() for future in [
             self.bulk(src, dst, lasts_s) for src, dst in paths]]

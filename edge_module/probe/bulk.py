@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sends as much as one TCP connection can, and asks the peer what arrived."""
+
+import contextlib
+import dataclasses
+import socket
+import time
+from typing import Any
+
+from edge_module.probe import protocol
+from edge_module.probe import sender
+from virtco import units
+from virtco.wire import reports
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Flow:
+    """What one bulk TCP connection got.
+
+    :ivar windows_bytes: payload at the receiver, in each window from its
+        first byte, or from the common start, on.
+    :ivar overhead: of a full frame to its payload.
+    """
+
+    rate_bps: float
+    windows_bytes: tuple[int, ...]
+    overhead: float = 1.0
+
+    @property
+    def sent_bytes(self) -> int:
+        return sum(self.windows_bytes)
+
+    def in_frames(self, window_s: float) -> 'Flow':
+        """With the bytes of whole frames, and the rate over all windows."""
+        windows = tuple(round(one * self.overhead)
+                        for one in self.windows_bytes)
+        return Flow(units.bytes_per_s_to_bps(
+            sum(windows) / (len(windows) * window_s)), windows)
+
+
+def transfer(address: str, port: int, asked: protocol.Bulk,
+             settings: sender.Settings, key: protocol.Key,
+             start_s: float | None = None) -> Flow:
+    """Send as much as one TCP connection can, within bounds.
+
+    :param start_s: when to begin, on the clock of time.monotonic; None for at
+        once. Such a connection is one of a round that is to fill a link: it
+        passes the uplink's classes as trains do.
+    :raises protocol.ProbeError: when there is no result, with the reason.
+    """
+    begin_s = max(time.monotonic(), start_s or 0.0)
+    control, _ = protocol.connect(address, port, begin_s + settings.timeout_s
+                          + asked.lasts_s, key)
+    with control.sock:
+        control.ask('bulk', 'go', **dataclasses.asdict(asked))
+        if start_s is not None:
+            _prepare(control.sock, settings)
+            time.sleep(max(0.0, start_s - time.monotonic()))
+        control.sock.settimeout(settings.timeout_s + asked.lasts_s)
+        try:
+            _fill(control.sock, time.monotonic() + asked.lasts_s,
+                  min(asked.size_bytes, settings.max_bulk_bytes))
+            control.sock.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise protocol.ProbeError(f'cannot send: {error}') from None
+        return _read_flow(control.receive('flow'), _overhead(control.sock))
+
+
+def _prepare(sock: socket.socket, settings: sender.Settings) -> None:
+    """Take the link past the classes, by a congestion control that fills
+    queues.
+    """
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
+    if settings.bypass_classes:
+        with contextlib.suppress(PermissionError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY,
+                            sender.HTB_DIRECT)
+
+
+def _fill(sock: socket.socket, stop_s: float, left_bytes: int) -> None:
+    chunk = memoryview(bytes(2 ** 16))
+    while left_bytes > 0 and time.monotonic() < stop_s:
+        size_bytes = min(left_bytes, len(chunk))
+        sock.sendall(chunk[:size_bytes])
+        left_bytes -= size_bytes
+
+
+def _overhead(sock: socket.socket) -> float:
+    mss_bytes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+    return (protocol.mtu(sock) + protocol.ETHERNET_BYTES) / mss_bytes
+
+
+def _read_flow(answer: dict[str, Any], overhead: float) -> Flow:
+    windows = answer.get('windows_bytes')
+    if (not isinstance(windows, list)
+            or not all(type(one) is int and one >= 0 for one in windows)):
+        raise protocol.ProbeError('no valid flow')
+    return Flow(_steady_bps(windows), tuple(windows), overhead)
+
+
+def _steady_bps(windows_bytes: list[int]) -> float:
+    """Rate of a connection without its first quarter: slow start, and what a
+    token bucket lets through; and without its last window, which ends early.
+    """
+    steady = windows_bytes[len(windows_bytes) // 4:-1]
+    if not steady:
+        return 0.0
+    return units.bytes_per_s_to_bps(
+        sum(steady) / (len(steady) * reports.WINDOW_S))
