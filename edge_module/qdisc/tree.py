@@ -14,7 +14,6 @@ import math
 
 from edge_module.qdisc import htb
 from edge_module.qdisc import wire
-from edge_module.tcplan import holding
 from edge_module.tcplan import model
 from edge_module.tcplan import steps
 from virtco import exception
@@ -76,7 +75,7 @@ class TreeKeeper:
             uplink; nothing is changed.
         :raises virtco.exception.VirtcoException: when the kernel refuses.
         """
-        return self._change(lambda tree, draining: holding.hold(
+        return self._change(lambda tree, draining: steps.hold(
             wanted, tree, draining, settings), wanted)
 
     def _change(self, desire: Callable[[model.Tree, dict[int, float]],

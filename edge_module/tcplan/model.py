@@ -4,8 +4,8 @@
 
 Pure: no I/O, no clock. ``shape`` says what the tree should be, ``steps`` how
 the kernel's tree becomes that one without an instant at which a managed flow
-is unshaped or the port over-committed, ``holding`` how leaves that slow down
-or leave first send what they have queued.
+is unshaped or the port over-committed, and how leaves that slow down or leave
+first send what they have queued.
 """
 
 from collections.abc import Mapping

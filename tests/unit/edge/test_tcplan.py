@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from edge_module.tcplan import holding
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from edge_module.tcplan import shape
@@ -410,7 +409,7 @@ def test_held_leaves_may_borrow_more_and_are_given_no_more(wanted, number):
     tree = shape.build_tree(wanted, LINK_BPS, settings)
     leaves = [minor for minor in tree if minor >> 4 == number + 1
               and tree[minor].limit_bytes is not None]
-    held = holding.hold(tree, tree, leaves, settings)
+    held = steps.hold(tree, tree, leaves, settings)
     for minor, have in held.items():
         assert dataclasses.replace(
             have, ceil_bps=tree[minor].ceil_bps) == tree[minor]
@@ -435,7 +434,7 @@ def test_held_leaves_keep_what_a_super_packet_asks_for(before, after, data):
                       minor not in new or new[minor].limit_bytes)]
     held = data.draw(st.sets(st.sampled_from(leaves))
                      if leaves else st.just(set()))
-    tree = holding.hold(new, old, held, settings)
+    tree = steps.hold(new, old, held, settings)
     assert model.guaranteed_bps(tree) <= max(
         tree[minors.LINK].rate_bps,
         model.guaranteed_bps(new)) + 16 * len(tree)
@@ -460,7 +459,7 @@ def test_what_is_held_takes_from_the_others_in_proportion():
                                    coflow(0x30, 22e6, ()),
                                    coflow(0x40, 10e6, ())]), LINK_BPS)
     assert model.guaranteed_bps(new) == LINK_BPS
-    held = holding.hold(new, old, [0x10], settings)
+    held = steps.hold(new, old, [0x10], settings)
     keeps_bps = held[0x10].rate_bps
     assert keeps_bps == pytest.approx(settings.whole_rate_bps, abs=8)
     factor = (LINK_BPS - 2e6 - keeps_bps) / 98e6
@@ -476,7 +475,7 @@ def test_a_class_gives_up_none_of_what_its_child_holds():
     old = shape.build_tree(policy([coflow(0x10, 40e6, (1, 1))]), LINK_BPS)
     new = shape.build_tree(policy([coflow(0x10, 0.5e6, (1, 99)),
                                    coflow(0x20, 97.5e6, ())]), LINK_BPS)
-    held = holding.hold(new, old, [0x11], settings)
+    held = steps.hold(new, old, [0x11], settings)
     keeps_bps = held[0x11].rate_bps
     assert keeps_bps == pytest.approx(settings.whole_rate_bps, abs=8)
     # Its class was raised to both children's rates, and so is over its own.
@@ -495,10 +494,10 @@ def test_a_class_gives_up_none_of_what_its_child_holds():
 def test_what_is_held_and_fits_takes_from_nobody():
     old = shape.build_tree(policy([coflow(0x10, 40e6, ())]), LINK_BPS)
     new = shape.build_tree(policy([coflow(0x20, 60e6, ())]), LINK_BPS)
-    held = holding.hold(new, old, [0x10], model.TreeSettings())
+    held = steps.hold(new, old, [0x10], model.TreeSettings())
     assert held.pop(0x10).rate_bps > 1e6
     assert held == new
-    assert holding.hold(new, old, [], model.TreeSettings()) == new
+    assert steps.hold(new, old, [], model.TreeSettings()) == new
 
 
 def parts(tree):
@@ -713,14 +712,14 @@ def test_leaves_that_are_held_share_what_room_there_is():
     old = shape.build_tree(policy([coflow(0x10, 50e6, ()),
                                    coflow(0x20, 40e6, ())]), LINK_BPS)
     new = shape.build_tree(policy([coflow(0x10, 97.9e6, ())]), LINK_BPS)
-    held = holding.hold(new, old, [0x10, 0x20], settings)
+    held = steps.hold(new, old, [0x10, 0x20], settings)
     assert held[0x20].rate_bps == model.whole_bps(
         (98e6 - new[0x10].rate_bps) / 2) == 50_000
     assert held[0x10].rate_bps == new[0x10].rate_bps
     assert held[0x10].ceil_bps == new[0x10].ceil_bps
     # A leaf that may borrow less borrows as much as a super-packet asks for.
     slow = shape.build_tree(policy([coflow(0x10, 1e6, (1,), 2e6)]), LINK_BPS)
-    held = holding.hold(slow, old, [0x10], settings)
+    held = steps.hold(slow, old, [0x10], settings)
     assert held[0x10].ceil_bps == model.whole_bps(settings.whole_ceil_bps)
 
 
@@ -728,7 +727,7 @@ def test_a_parent_that_left_stays_idle_while_its_child_is_held():
     settings = model.TreeSettings()
     old = shape.build_tree(policy([coflow(0x10, 40e6, (1, 1))]), LINK_BPS)
     new = shape.build_tree(policy([]), LINK_BPS)
-    held = holding.hold(new, old, [0x11], settings)
+    held = steps.hold(new, old, [0x11], settings)
     assert held.keys() == new.keys() | {0x10, 0x11}
     # It guarantees what its child keeps.
     assert held[0x10].rate_bps == held[0x11].rate_bps == model.whole_bps(
