@@ -243,36 +243,33 @@ class Counters:
     def _total(self, name: Name) -> Total:
         return self.totals.setdefault(name, Total())
 
-    def _add(self, name: Name, raw: int) -> None:
-        self._total(name).update(raw)
-
     def add_pairs(self, counted: Mapping[classify.Key, classify.Counted]
                   ) -> None:
         """Take in one reading of the classifier's counters."""
-        live = set()
-        for key, seen in counted.items():
-            name = Name(Kind.PAIR, key.src_ip, key.dst_ip,
-                        f'{key.dev}:{key.dst_port}')
-            self._add(name, seen.sent_bytes)
-            packets = name._replace(kind=Kind.PAIR_PACKETS)
-            self._add(packets, seen.sent_packets)
-            live |= {name, packets}
-        for name in [name for name in self.totals if name not in live
-                     and name.kind in (Kind.PAIR, Kind.PAIR_PACKETS)]:
-            del self.totals[name]
+        self._count(Kind.PAIR, Kind.PAIR_PACKETS, {
+            (key.src_ip, key.dst_ip, f'{key.dev}:{key.dst_port}'): seen
+            for key, seen in counted.items()})
 
     def add_peers(self, counted: Mapping[tuple[str, str], classify.Counted]
                   ) -> None:
         """Take in one reading of what no entry matches."""
+        self._count(Kind.PEER, Kind.PEER_PACKETS, {
+            ('', dst_ip, dev): seen
+            for (dev, dst_ip), seen in counted.items()})
+
+    def _count(self, kind: Kind, packets: Kind,
+               counted: Mapping[tuple[str, str, str], classify.Counted]
+               ) -> None:
+        """Bring the totals of two kinds up to those that are counted now."""
         live = set()
-        for (dev, dst_ip), seen in counted.items():
-            for kind, raw in ((Kind.PEER, seen.sent_bytes),
-                              (Kind.PEER_PACKETS, seen.sent_packets)):
-                name = Name(kind, '', dst_ip, dev)
-                self._add(name, raw)
+        for rest, seen in counted.items():
+            for each, raw in ((kind, seen.sent_bytes),
+                              (packets, seen.sent_packets)):
+                name = Name(each, *rest)
+                self._total(name).update(raw)
                 live.add(name)
         for name in [name for name in self.totals if name not in live
-                     and name.kind in (Kind.PEER, Kind.PEER_PACKETS)]:
+                     and name.kind in (kind, packets)]:
             del self.totals[name]
 
     def peers(self) -> tuple[reports.PeerCounter, ...]:
