@@ -22,17 +22,17 @@ from virtco import exception
 LOG = logging.getLogger(__name__)
 
 
-def _ovsdb() -> Any:
-    """The module with a library of some weight, only where it is needed."""
-    from edge_module.ports import ovsdb
-    return ovsdb
-
-
 #: Of the uplink, guaranteed to all that is unmanaged while there is no policy;
 #: a policy brings its own.
 DEFAULT_SHARE = 0.02
 #: The shortest frame of Ethernet, without what the wire adds.
 FRAME_MIN_BYTES = 60
+
+
+def _ovsdb() -> Any:
+    """The module with a library of some weight, only where it is needed."""
+    from edge_module.ports import ovsdb
+    return ovsdb
 
 
 class Parts:
@@ -90,17 +90,6 @@ class Parts:
             self.kernel, options.uplink_dev,
             link_speed.ingress_bps(self.conf, egress_bps))
 
-    def _speed(self) -> float:
-        """Of the link now.
-
-        :raises virtco.exception.NotFound: when it reports none.
-        """
-        try:
-            return link_speed.egress_bps(self.conf)
-        except exception.Invalid as error:
-            raise exception.NotFound(
-                what='link speed of', id=self.conf.edge.uplink_dev) from error
-
     def enforcer(self) -> edge_enforcer.Enforcer:
         """An enforcer for the configured uplink.
 
@@ -110,7 +99,13 @@ class Parts:
         if not options.uplink_dev:
             raise exception.Invalid(field='[edge] uplink_dev', value='unset',
                                     limit='the name of a network device')
-        rate_bps = link_speed.egress_bps(self.conf)
+        try:
+            rate_bps = link_speed.egress_bps(self.conf)
+        except exception.NotFound as error:
+            raise exception.Invalid(
+                field='[edge] link_egress_bps', value=0,
+                limit=f'set, as {options.uplink_dev} reports no speed'
+            ) from error
         return edge_enforcer.Enforcer(
             htb.Uplink(self.kernel, options.uplink_dev), self.classifier(),
             rate_bps, rate_bps * DEFAULT_SHARE,
@@ -121,4 +116,5 @@ class Parts:
                 frame_min_bytes=options.wire_overhead_bytes
                 and FRAME_MIN_BYTES + options.wire_overhead_bytes),
             guard=self.guard(), receiver=self.receiver(rate_bps),
-            speed_bps=self._speed, grace_s=edge_enforcer.GRACE_S)
+            speed_bps=lambda: link_speed.egress_bps(self.conf),
+            grace_s=edge_enforcer.GRACE_S)

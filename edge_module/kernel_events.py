@@ -34,7 +34,6 @@ _NETLINK_NETFILTER, _NFNLGRP_NFTABLES = 12, 7
 _NFT_NEWGEN, _GEN_PROC_PID, _TABLE_NAME = 0x0A0F, 2, 1
 _GENMSG_BYTES = 4
 _BUFFER_BYTES = 4 * 1024 * 1024
-_HEADER = struct.Struct('=IHHII')
 # Classic BPF: load a byte, compare, accept or drop.
 _LOAD_BYTE, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x15, 0x06
 _INSTRUCTION = struct.Struct('HBBI')
@@ -148,11 +147,7 @@ def _messages(sock: socket.socket) -> list[tuple[int, bytes]]:
             data = sock.recv(1 << 18)
         except BlockingIOError:
             return found
-        at = 0
-        while at + _HEADER.size <= len(data):
-            length, kind, _, _, _ = _HEADER.unpack_from(data, at)
-            found.append((kind, data[at + _HEADER.size:at + length]))
-            at += max(_HEADER.size, (length + 3) & ~3)
+        found += [(kind, body) for kind, _, _, body in kernel.split(data)]
 
 
 def _listen_to_tables() -> socket.socket | None:

@@ -46,7 +46,7 @@ def _open() -> socket.socket:
             return sock
 
 
-def _answers(data: bytes) -> list[tuple[int, int, int, bytes]]:
+def split(data: bytes) -> list[tuple[int, int, int, bytes]]:
     """Split a datagram into (type, flags, sequence, body)."""
     found = []
     offset = 0
@@ -93,7 +93,7 @@ def _send_chunk(sock: socket.socket, messages: list[tuple[int, int, bytes]],
                                index + 1, 0) + body
     sock.send(packed)
     while True:
-        for kind, _, sequence, body in _answers(sock.recv(1 << 17)):
+        for kind, _, sequence, body in split(sock.recv(1 << 17)):
             if kind != _NLMSG_ERROR:
                 continue
             code = -struct.unpack_from('=i', body)[0]
@@ -125,7 +125,7 @@ def _dump_once(message: tuple[int, int, bytes]) -> tuple[list[bytes], bool]:
         sock.send(_HEADER.pack(_HEADER.size + len(body), kind,
                                flags | _F_REQUEST | _F_DUMP, 1, 0) + body)
         while True:
-            for kind, flags, _, answer in _answers(sock.recv(1 << 17)):
+            for kind, flags, _, answer in split(sock.recv(1 << 17)):
                 interrupted |= bool(flags & _F_DUMP_INTR)
                 if kind == _NLMSG_DONE:
                     return bodies, interrupted
@@ -144,7 +144,7 @@ def ask(message: tuple[int, int, bytes]) -> bytes:
     with _open() as sock:
         sock.send(_HEADER.pack(_HEADER.size + len(body), kind,
                                flags | _F_REQUEST, 1, 0) + body)
-        (kind, _, _, answer), *_ = _answers(sock.recv(1 << 17))
+        (kind, _, _, answer), *_ = split(sock.recv(1 << 17))
     if kind == _NLMSG_ERROR:
         raise OSError(-struct.unpack_from('=i', answer)[0], 'netlink')
     return answer

@@ -37,9 +37,10 @@ def known_bps(mbps: int | None) -> float | None:
 def egress_bps(conf: cfg.ConfigOpts) -> float:
     """Rate of the uplink that may be used.
 
-    :raises virtco.exception.Invalid: where nothing says it.
+    :raises virtco.exception.NotFound: where nothing says it.
     """
-    return float((1 - conf.edge.link_margin) * _configured_bps(conf))
+    rate_bps = conf.edge.link_egress_bps or speed_bps(conf.edge.uplink_dev)
+    return float((1 - conf.edge.link_margin) * rate_bps)
 
 
 def ingress_bps(conf: cfg.ConfigOpts, egress_bps: float) -> float:
@@ -50,15 +51,3 @@ def ingress_bps(conf: cfg.ConfigOpts, egress_bps: float) -> float:
     if not conf.edge.link_ingress_bps:
         return egress_bps
     return float((1 - conf.edge.link_margin) * conf.edge.link_ingress_bps)
-
-
-def _configured_bps(conf: cfg.ConfigOpts) -> float:
-    if conf.edge.link_egress_bps:
-        return float(conf.edge.link_egress_bps)
-    try:
-        return speed_bps(conf.edge.uplink_dev)
-    except exception.NotFound as error:
-        raise exception.Invalid(
-            field='[edge] link_egress_bps', value=0,
-            limit=f'set, as {conf.edge.uplink_dev} reports no speed'
-        ) from error

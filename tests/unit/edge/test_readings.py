@@ -9,6 +9,7 @@ from oslo_config import cfg
 import pytest
 
 from edge_module import conf as edge_conf
+from edge_module import factory
 from edge_module import report
 from edge_module import state
 from edge_module.classify import base
@@ -155,8 +156,10 @@ def test_a_device_may_not_know_its_speed(mbps, found_bps):
 
 def test_a_link_without_a_speed_wants_an_option(conf):
     conf.set_override('uplink_dev', 'nobody', 'edge')
-    with pytest.raises(exception.Invalid, match='nobody reports no speed'):
+    with pytest.raises(exception.NotFound):
         link_speed.egress_bps(conf)
+    with pytest.raises(exception.Invalid, match='nobody reports no speed'):
+        factory.Parts(conf, None).enforcer()
 
 
 class Client:
