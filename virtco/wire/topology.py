@@ -3,7 +3,6 @@
 """The tree of switches above the hosts, and what fits below each."""
 
 from typing import Annotated
-from typing import Any
 from typing import Literal
 
 import msgspec
@@ -13,9 +12,11 @@ from virtco.wire import operation
 
 #: Such as ``100Gbit``, or bits per second.
 Rate = str | float
+#: Such as 4, or ``4:1``.
+Ratio = str | float
 
 
-class Ways(operation.Response, frozen=True, omit_defaults=True):
+class Ways(operation.Request, frozen=True, omit_defaults=True):
     """Rates of an uplink whose directions differ.
 
     :ivar up: towards the top.
@@ -26,7 +27,7 @@ class Ways(operation.Response, frozen=True, omit_defaults=True):
     down: Rate | None = None
 
 
-class Level(operation.Response, frozen=True, omit_defaults=True):
+class Level(operation.Request, frozen=True, omit_defaults=True):
     """Switches that are as far above the hosts.
 
     :ivar name: name of the level.
@@ -36,10 +37,10 @@ class Level(operation.Response, frozen=True, omit_defaults=True):
 
     name: str
     uplink: Rate | Ways | None = None
-    oversubscription: float | None = None
+    oversubscription: Ratio | None = None
 
 
-class Node(operation.Response, frozen=True, omit_defaults=True):
+class Node(operation.Request, frozen=True, omit_defaults=True):
     """A switch, or several that act as one.
 
     :ivar name: unique in its plane.
@@ -51,12 +52,12 @@ class Node(operation.Response, frozen=True, omit_defaults=True):
 
     name: str
     uplink: Rate | Ways | None = None
-    oversubscription: float | None = None
+    oversubscription: Ratio | None = None
     hosts: str | list[str] | None = None
     nodes: list['Node'] | None = None
 
 
-class Plane(operation.Response, frozen=True):
+class Plane(operation.Request, frozen=True):
     """A network of the cloud.
 
     :ivar name: name of the plane; coflows use ``front-end``.
@@ -64,9 +65,9 @@ class Plane(operation.Response, frozen=True):
     :ivar nodes: at the top.
     """
 
-    name: str
-    levels: list[Level]
-    nodes: list[Node]
+    name: fields.Host
+    levels: Annotated[list[Level], msgspec.Meta(max_length=16)] = []
+    nodes: Annotated[list[Node], msgspec.Meta(max_length=50_000)] = []
 
 
 class Topology(operation.Response, frozen=True, kw_only=True):
@@ -83,20 +84,6 @@ class Topology(operation.Response, frozen=True, kw_only=True):
     hosts_without_leaf: dict[str, list[str]]
 
 
-class GivenPlane(operation.Request, frozen=True):
-    """A plane as it is imported; errors name the level or node.
-
-    :ivar name: name of the plane.
-    :ivar levels: as in :class:`Level`, those next to the hosts first.
-    :ivar nodes: as in :class:`Node`, at the top.
-    """
-
-    name: fields.Host
-    levels: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=16)] = []
-    nodes: Annotated[list[dict[str, Any]], msgspec.Meta(
-        max_length=50_000)] = []
-
-
 class Import(operation.Request, frozen=True, kw_only=True):
     """Planes that replace those of their names; others stay.
 
@@ -105,7 +92,7 @@ class Import(operation.Request, frozen=True, kw_only=True):
     :ivar dry_run: only tell what would change.
     """
 
-    planes: Annotated[list[GivenPlane], msgspec.Meta(max_length=16)]
+    planes: Annotated[list[Plane], msgspec.Meta(max_length=16)]
     generation: fields.Generation | None = None
     dry_run: bool = False
 
@@ -212,10 +199,9 @@ SHOW = operation.Operation(
 IMPORT = operation.Operation(
     'importTopology', 'PUT', '/v1/topology', Imported,
     'Replace planes of the topology, or tell what that would change.',
-    body=Import, example=Import(planes=[GivenPlane(
-        'front-end', levels=[{'name': 'rack', 'oversubscription': 4}],
-        nodes=[{'name': 'rack1', 'hosts': 'compute[01-16]',
-                'uplink': '100Gbit'}])]))
+    body=Import, example=Import(planes=[Plane(
+        'front-end', [Level('rack', oversubscription=4)],
+        [Node('rack1', uplink='100Gbit', hosts='compute[01-16]')])]))
 DELETE = operation.Operation(
     'deletePlane', 'DELETE', '/v1/topology/{plane}', operation.NOTHING,
     'Delete a plane.', status=204)

@@ -134,7 +134,7 @@ def test_the_api_reads_the_document_itself(cli):
     for nodes, told in (
             ([{'name': 'r1', 'hosts': ['n1', 'n1']}], 'r1: hosts'),
             ([{'name': 'r1', 'uplink': -1}], 'node r1: uplink'),
-            ([{'name': 'r1', 'uplink': True}], 'node r1: uplink'),
+            ([{'name': 'r1', 'uplink': True}], 'nodes[0].uplink'),
             ([{'name': 'r1', 'x': 1}], 'node'),
             ([{'name': 'r1', 'hosts': 'n[0-999999]'}], '100000')):
         with pytest.raises(exception.Invalid) as error:
