@@ -40,7 +40,7 @@ def test_rate_of_an_htb_link(net, mbit):
 @gear.full(
     'netns/probe/test_trains.py::'
     'test_trains_go_past_the_classes_of_the_uplink, '
-    'unit/measure/test_trains.py::'
+    'unit/probe/test_trains.py::'
     'test_a_small_token_bucket_does_not_bend_the_rate')
 @real_time
 @pytest.mark.parametrize('mbit', [20, 100])
@@ -51,9 +51,9 @@ def test_rate_of_a_token_bucket(net, mbit):
 
 
 @gear.full(
-    'unit/measure/test_trains.py::'
+    'unit/probe/test_trains.py::'
     'test_a_bucket_that_holds_the_burst_shows_the_sender_only, '
-    'unit/measure/test_trains.py::test_a_large_token_bucket_is_noticed')
+    'unit/probe/test_trains.py::test_a_large_token_bucket_is_noticed')
 @real_time
 def test_a_bucket_larger_than_the_burst_asks_for_longer_bursts(net):
     net.shape_htb('core', 'to-b', '100mbit', burst='256k',
@@ -83,7 +83,7 @@ def test_trains_go_past_the_classes_of_the_uplink(net):
 
 
 @gear.full(
-    'unit/measure/test_trains.py::'
+    'unit/probe/test_trains.py::'
     'test_a_queue_that_overflows_does_not_look_like_a_bucket')
 @real_time
 def test_a_full_queue_costs_packets_but_not_the_rate(net):
@@ -96,7 +96,7 @@ def test_a_full_queue_costs_packets_but_not_the_rate(net):
 
 
 @gear.full(
-    'unit/measure/test_trains.py::test_lost_packets_inside_lower_both_rates')
+    'unit/probe/test_trains.py::test_lost_packets_inside_lower_both_rates')
 @real_time
 def test_packets_lost_on_the_way_lower_the_rate(net):
     net.shape_htb('a', harness.UPLINK, '50mbit')
