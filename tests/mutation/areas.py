@@ -14,6 +14,7 @@ _ELSEWHERE = {
     'edge_module/probe': ('probe',),
     'edge_module': ('edge',),
     'nova_filters': ('nova_filters',),
+    'virtco/lab/placement': ('lab/placement',),
     'virtco/lab/sim': ('lab/sim',),
     'virtco/lab/emulation': ('lab/emulation',),
     'virtco/lab/cloud': ('lab/cloud',),

@@ -5,6 +5,8 @@
 import pytest
 
 from tests.unit.solver import test_counterfactuals as problems
+from virtco.model import cluster
+from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import delays
 from virtco.solver import planner
@@ -27,3 +29,19 @@ def test_nobody_is_delayed_within_a_host():
     asked = problems.problem(rooms=(1, 0, 0), active=(
         snapshot.ActiveCoflow('a', (('h0', 2e9),), (('h9', 2e9),)),))
     assert delays.delays(asked, planner.plan(asked)) == ()
+
+
+def test_the_longest_delay_comes_first():
+    names = [f'h{n}' for n in range(4)]
+    asked = snapshot.PlacementProblem(
+        tuple(cluster.Host(name, (1.0,), 8e9, 8e9) for name in names),
+        tuple(cluster.Vm(f'v{n}', (1.0,), name)
+              for n, name in enumerate(names)),
+        (coflow.Coflow.from_flows('c', 4, [(0, 1, 1e9), (2, 3, 0.5e9)]),),
+        active=tuple(snapshot.ActiveCoflow(name, ((src, size),), ())
+                     for name, src, size in (
+                         ('short', 'h2', 2e9), ('long', 'h0', 5e9))))
+    found = delays.delays(asked, planner.plan(asked))
+    assert [(one.coflow_id, one.before_s, one.after_s) for one in found] == [
+        ('long', pytest.approx(5.0), pytest.approx(6.0)),
+        ('short', pytest.approx(2.0), pytest.approx(2.5))]
