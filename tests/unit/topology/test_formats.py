@@ -227,6 +227,9 @@ def test_topograph_domains_are_a_plane():
     written = json.loads(formats.write(read.topology,
                                        formats.TOPOGRAPH).text)['instances']
     assert sorted(written, key=lambda i: i['id']) == graph['instances'][:3]
+    # The format names the accelerators' levels itself.
+    for topology in (read.topology, tree.Topology((accelerator,))):
+        assert formats.write(topology, formats.TOPOGRAPH).notices == ()
 
 
 def test_levels_can_be_named_and_one_plane_renamed():
