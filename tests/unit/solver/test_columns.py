@@ -32,6 +32,19 @@ SETTINGS = hypothesis.settings(
     max_examples=examples.count(60), deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck))
 plain = functools.cache(compiled.plain)
+#: Least time around each node and work; bound, sets and looks per class.
+LEAST = [
+    (3.0, 796.0),
+    (5.0, 996.0),
+    (5.0, 596.0),
+    (5.0, 596.0)]
+TOLD = [
+    (2.573158, 0, 5),
+    (1.150959, 1, 11),
+    (2.888608, 1, 5),
+    (1.150959, 2, 21),
+    (3.646236, 0, 5),
+    (1.150959, 1, 17)]
 
 
 def build(problem):
@@ -395,3 +408,38 @@ def test_small_nodes_with_heavy_traffic_are_absorbed_first():
     # The last one has 4 bytes per slot, more than 3.5 and 3.
     assert start['least_out'][0] == pytest.approx(4.5)
     assert start['least_in'].tolist() == pytest.approx([0.0] * 4)
+
+
+def test_looks_at_a_tree_are_the_same_on_any_machine():
+    """Bounds and settled nodes are worth what they save: few looks."""
+    rng = random.Random(4)
+    n = 12
+    inst = unlike(
+        hosts=tuple(cluster.Host(f'h{m}', (4.0 + m,), 8.0, 8.0 + m)
+                    for m in range(3)),
+        vms=tuple(cluster.Vm(f'v{j}', (1.0 + j % 2,)) for j in range(n)),
+        coflows=(coflow.Coflow.from_flows('c', n, [
+            (a, b, float(rng.randint(1, 9))) for a in range(n)
+            for b in range(n) if a != b and rng.random() < 0.4]),))
+    pool = pool_of(inst)
+    value = np.array([0.2 + rng.random() for _ in range(n)])
+    told = []
+    for c in range(3):
+        for limit in (4, 9999):
+            upper, found = pool.price(
+                c, np.full((3, 2), 0.04), value, 1.0, limit,
+                nodes(3, n=n), budgets.unlimited())
+            told.append((round(upper, 6), len(found),
+                         int(pool._work.arrays['counts'][1])))
+    assert told == TOLD
+
+
+def test_cheapest_sets_take_few_looks():
+    work = pool_of(unlike())._work
+    told = []
+    for node in range(4):
+        work.sets.work[0], work.sets.work[1] = 0.0, 1e9
+        least_s = sets_kernel.least_around(work.sets, work.classes, node,
+                                           1e300, 0.0, 100)
+        told.append((round(least_s, 6), work.sets.work[0]))
+    assert told == LEAST

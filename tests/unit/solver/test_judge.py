@@ -246,3 +246,11 @@ def test_running_coflows_on_uplinks_cost_what_a_plain_reading_says(problem):
     assert test_ranking.close(
         objectives.evaluate(inst, assign, ONLINE).objective_s,
         problems.online_s(problem, inst.to_hosts(assign)))
+
+
+def test_flows_of_a_running_coflow_are_those_that_touch_known_hosts():
+    active = snapshot.ActiveCoflow('a', (), (), (
+        ('h0', 'x', 5.0), ('x', 'y', 7.0), ('h0', 'h1', 0.0),
+        ('h1', 'h0', 2.0), ('h1', 'h0', 1.0), ('z', 'h1', 4.0)))
+    assert judge._flows_of(active, {'h0': 0, 'h1': 1}) == [
+        (judge.BEYOND, 1, 4.0), (0, judge.BEYOND, 5.0), (1, 0, 3.0)]

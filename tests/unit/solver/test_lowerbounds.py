@@ -192,3 +192,36 @@ def test_groups_of_up_to_twelve_are_solved_whole(n, tried):
         vms=tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(n)),
         coflows=(coflow.Coflow.from_flows('c', n, [(0, n - 1, 1.0)]),))
     assert smallgroup.enumerable(inst) is tried
+
+
+@pytest.mark.parametrize('changes, upper_s, seconds', [
+    ({}, 0.0, math.inf), ({'coflows': ()}, math.inf, math.inf),
+    ({}, math.inf, 1e-9)])
+def test_what_cannot_be_bounded_costs_nothing(changes, upper_s, seconds):
+    budget = budgets.Budget(budgets.Counter(), seconds)
+    assert lowerbounds.anchored_sets(
+        build(**changes), upper_s, budget) == lowerbounds.Bound(0.0)
+    assert budget.clock.units == 0
+
+
+def test_what_the_kernel_starts_from():
+    inst = build(vms=tuple(cluster.Vm(f'vm{j}', (1.0,), pin) for j, pin in
+                           enumerate(('h1', None, None))))
+    work = lowerbounds.prepare(inst, [1, 0], budgets.unlimited())
+    total = sum(float(size.sum()) for _src, _dst, size in inst.arcs)
+    assert work.sets.rounding == pytest.approx(
+        lowerbounds.SUM_ROUNDING * total)
+    sent, rows = inst.sent, {
+        name: work.arrays[name].reshape(2, -1).tolist() for name in (
+            'status', 'cut', 'demand', 'from_set', 'to_set', 'from_outside',
+            'to_outside', 'unit')}
+    assert rows['status'] == [[1, 0, 0], [2, 0, 0]]
+    assert rows['from_set'] == [sent[0].tolist(), [0, 0, 0]]
+    assert rows['to_set'] == [sent[:, 0].tolist(), [0, 0, 0]]
+    assert rows['from_outside'] == rows['from_set'][::-1]
+    assert rows['to_outside'] == rows['to_set'][::-1]
+    assert rows['cut'] == [[sent[0].sum(), sent[:, 0].sum()], [0, 0]]
+    # One slot of two is left on h1.
+    assert rows['demand'] == [pytest.approx([0, 1, 1]),
+                              pytest.approx([0, 0.5, 0.5])]
+    assert rows['unit'] == [[1, 1], [1, 1]]

@@ -421,3 +421,19 @@ def test_a_tenth_of_a_budget_compares_hosts(seconds, hosts):
     """Every two of so many, at 4 units each."""
     assert planner.most_compared(budgets.Budget(
         budgets.Counter(), seconds)) == pytest.approx(hosts)
+
+
+@pytest.mark.parametrize('rates, bottleneck', [
+    (((1e9, 9e9), (9e9, 9e9)), 'h0 egress'),
+    (((9e9, 9e9), (9e9, 1e9)), 'h1 ingress')])
+def test_the_port_that_decides_is_named(rates, bottleneck):
+    problem = snapshot.PlacementProblem(
+        tuple(cluster.Host(f'h{m}', (1.0,), *rate)
+              for m, rate in enumerate(rates)),
+        tuple(cluster.Vm(f'v{j}', (1.0,), f'h{j}') for j in range(2)),
+        (coflow.Coflow.from_flows('c', 2, [(0, 1, 1e9)]),))
+    plan = planner.plan(problem, clock=budgets.Counter())
+    assert plan.bottleneck == bottleneck and plan.cct_s == pytest.approx(8)
+    idle = planner.plan(dataclasses.replace(problem, coflows=()),
+                        clock=budgets.Counter())
+    assert idle.bottleneck == 'none'

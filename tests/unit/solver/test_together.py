@@ -138,3 +138,12 @@ def test_no_host_is_over_booked(data):
         # A certificate of each group by itself.
         assert part.plan.lower_bound_s <= part.plan.cct_s * (1 + 1e-9)
         assert all(load.coflow_id for load in part.problem.active)
+
+
+def test_hosts_limit_all_where_they_limit_one():
+    room = hosts(2, 2)
+    groups = [dataclasses.replace(
+        group(2, [(0, 1, GB)], room), hose_limits=limited)
+        for limited in (False, True)]
+    assert together.join(groups).hose_limits is True
+    assert together.join(groups[:1] * 2).hose_limits is False
