@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import dataclasses
 
 import numpy as np
@@ -226,12 +227,15 @@ class HostCounters:
 
     A counter that went back without a new epoch (its class was made anew)
     starts from 0, too: bytes are then counted late rather than twice.
+
+    :ivar before: names of the counters before the last report.
     """
 
     def __init__(self, epoch: str = '',
                  values: Mapping[str, float] | None = None):
         self.epoch = epoch
         self.values: dict[str, float] = dict(values or {})
+        self.before: Set[str] = frozenset()
 
     def _step(self, key: str, value: float) -> float:
         last = self.values.get(key, 0.0)
@@ -240,6 +244,7 @@ class HostCounters:
 
     def update(self, report: reports.Report) -> tuple[list[Delta], float]:
         """Deltas per coflow, and the uplink's bytes outside of coflows."""
+        self.before = frozenset(self.values)
         if report.epoch != self.epoch:
             self.epoch = report.epoch
             self.values = {}

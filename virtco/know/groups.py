@@ -23,14 +23,14 @@ class Groups:
     """
     :ivar coflows: in flight, by id.
     :ivar ended: done for good, but not yet so in the database.
-    :ivar waiting: VMs whose hosts Nova has not confirmed, and whether one is
-        planned.
+    :ivar waiting: VMs whose hosts Nova has not confirmed, and the host that
+        is reserved for each, if there is one.
     """
 
     def __init__(self) -> None:
         self.coflows: dict[str, inflight.Tracked] = {}
         self.ended: dict[str, inflight.Tracked] = {}
-        self.waiting: dict[str, bool] = {}
+        self.waiting: dict[str, str | None] = {}
         self._members: dict[str, Members] = {}
         self._group_of: dict[str, str] = {}
         self._coflows_of: Mapping[str, list[inflight.Tracked]] = {}
@@ -85,7 +85,7 @@ class Groups:
         for tracked in self.coflows.values():
             self._coflows_of[tracked.group_id].append(tracked)
         self.waiting = {
-            member.instance_uuid: member.host is not None
+            member.instance_uuid: member.host
             for members in self._members.values()
             for member in members.values()
             if member.instance_uuid and not member.running}
@@ -100,6 +100,11 @@ class Groups:
         """Where the members of a group are or will be."""
         return sorted({member.host for member in self._members.get(
             group_id, {}).values() if member.host is not None})
+
+    def coflow_of(self, vm: str) -> inflight.Tracked | None:
+        """Any coflow in flight of the VM's group."""
+        return next(iter(self._coflows_of.get(
+            self._group_of.get(vm, ''), ())), None)
 
     def rows_of(self, vm: str) -> tuple[str, dict[str, int]] | None:
         """The group of a VM, with its members' rows by VM."""

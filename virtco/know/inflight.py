@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 OVERSTATED = 1.25
 #: A job stays one, however little it computes.
 LEAST_COMPUTE_S = 1e-6
+#: Routes that are remembered for bytes that are reported late.
+MOST_FORMER = 16
 # VM -> its host and its addresses.
 Addresses = Mapping[str, tuple[str, tuple[str, ...]]]
 
@@ -56,6 +58,9 @@ class Tracked:
     :ivar check_s: its state changes no earlier, unless it is touched.
     :ivar period: of its iterations, as counted.
     :ivar most_compute_s: by that; the claim counts no further.
+    :ivar hosts: where its VMs are, will be or were.
+    :ivar former: routes before VMs moved, the newest first.
+    :ivar why: which rule ended it.
     """
 
     coflow_id: str
@@ -83,6 +88,9 @@ class Tracked:
     period: measured.Period = dataclasses.field(
         default_factory=measured.Period)
     most_compute_s: float = math.inf
+    hosts: set[str] = dataclasses.field(default_factory=set)
+    former: list[routes.Route] = dataclasses.field(default_factory=list)
+    why: str = ''
     members: Mapping[int, routes.Member] = dataclasses.field(
         default_factory=dict)
     # Whether its project owed when it was last shown.
@@ -93,8 +101,19 @@ class Tracked:
     def place(self, members: Mapping[int, routes.Member]) -> None:
         """Its VMs are these, at these hosts."""
         if members != self.members:
+            if self.route.pairs:
+                self.former = [self.route, *self.former[:MOST_FORMER - 1]]
             self.members = members
+            self.hosts |= {member.host for member in members.values()
+                           if member.host is not None}
+            self.queues.keep(self.hosts_now)
             self.replace()
+
+    @property
+    def hosts_now(self) -> set[str]:
+        """Where its VMs are or will be."""
+        return {member.host for member in self.members.values()
+                if member.host is not None}
 
     def replace(self) -> None:
         """A VM moved or its host is known only now: another way."""
@@ -373,6 +392,30 @@ class Tracked:
         return float(max(0, n_ended) * self.model.matrix.size_bytes[flow]
                      + self.counting.sent_bytes[flow])
 
+    def credit(self, host: str, dst_host: str | None, new_bytes: float,
+               shares: np.ndarray | None = None) -> None:
+        """Count bytes that a host sent, for the flows from there.
+
+        What these cannot have sent is of flows that left the host before: its
+        report came late. What was sent beyond all hints counts, too.
+
+        :param shares: of the flows of the present route.
+        """
+        flows = self.route.flows(host, dst_host)
+        if not self.model.is_estimated:
+            for some in (flows, *(route.flows(host, dst_host)
+                                  for route in self.former)):
+                used_bytes = min(new_bytes, float(
+                    self.counting.remaining_bytes()[some].sum()))
+                if used_bytes > 0:
+                    self.counting.credit(some, used_bytes)
+                    new_bytes -= used_bytes
+        elif not len(flows):
+            flows = next((some for route in self.former if len(
+                some := route.flows(host, dst_host))), flows)
+        if new_bytes > 0:
+            self.counting.credit(flows, new_bytes, shares)
+
     def credited(self, new_bytes: float, since_s: float, now_s: float,
                  rules: endings.Rules) -> None:
         """Bytes that moved between these two times were counted."""
@@ -464,6 +507,7 @@ class Tracked:
         self.iteration += 1
         self.arrival_s = now_s
         self.ended_s = None
+        self.why = ''
         self.is_dirty = True
         self.touch()
 
@@ -509,36 +553,55 @@ class Tracked:
     def has_expired(self, now_s: float) -> bool:
         return self.expires_s is not None and now_s >= self.expires_s
 
-    def has_ended(self, now_s: float, rules: endings.Rules,
-                  has_sibling: bool = False) -> bool:
-        """:param has_sibling: another coflow of the group is in flight: what
+    def find_end(self, now_s: float, rules: endings.Rules,
+                 has_sibling: bool = False) -> str:
+        """Which rule ends it now; empty: none.
+
+        :param has_sibling: another coflow of the group is in flight: what
             its VMs send beyond this one's size may be that one's.
         """
         if self.state != states.CoflowState.ACTIVE:
-            return False
+            return ''
+        if now_s - self.idle_since_s >= rules.give_up_s:
+            left_bytes = float(self.progress.remaining_bytes().sum())
+            return (f'given up: no byte for {rules.give_up_s:g} s, '
+                    f'{left_bytes:.0f} bytes were not counted')
         self.was_placed |= self.route.is_complete
         if not self.was_placed:
-            return False
+            return ''
         if self.route.local.size:
             self.progress.complete(self.route.local)
         if self.queues:
-            return False
+            return ''
         silent_s = None if self.moved_s is None else now_s - self.moved_s
         if self.model.is_estimated:
             # Silence alone tells, and that of any VM may be a pause.
-            return (silent_s is not None and silent_s
-                    >= max(rules.quiet_s, byte_counters.FLOW_RESTS_S))
+            return 'silent, of no hinted size' if (
+                silent_s is not None and silent_s
+                >= max(rules.quiet_s, byte_counters.FLOW_RESTS_S)) else ''
         if (self._is_exceeded(rules) and not self.has_more
                 and not has_sibling):
             # More than was hinted: perhaps it goes on.
-            return silent_s is not None and silent_s >= rules.quiet_s
-        return endings.has_ended(
-            self.model.size_bytes,
-            self.cross_remaining() + self._away_remaining(), silent_s, rules)
+            return 'silent after more than the hint' if (
+                silent_s is not None and silent_s >= rules.quiet_s) else ''
+        left_bytes = self.cross_remaining() + self._away_remaining()
+        if not endings.has_ended(self.model.size_bytes, left_bytes, silent_s,
+                                 rules):
+            return ''
+        return 'all bytes sent' if endings.is_all_sent(
+            self.model.size_bytes, left_bytes, rules) else (
+                'silent after most of the hint')
+
+    @property
+    def idle_since_s(self) -> float:
+        return max(self.moved_s or 0.0, self.arrival_s or 0.0)
 
     def rest_until(self, now_s: float, rules: endings.Rules) -> None:
         """Nothing changed at this time: when it may do so by silence."""
-        times_s = [math.inf if self.expires_s is None else self.expires_s]
+        times_s = [math.inf if self.expires_s is None else self.expires_s,
+                   math.inf]
+        if self.state == states.CoflowState.ACTIVE:
+            times_s.append(self.idle_since_s + rules.give_up_s)
         if self.moved_s is not None:
             times_s += [self.moved_s + rules.quiet_s,
                         self.moved_s + rules.pause_s]
@@ -574,7 +637,7 @@ def load(stored: 'models.Coflow') -> Tracked:
         expires_s=stored.expires_at,
         deadline_s=(math.inf if stored.deadline_at is None
                     else stored.deadline_at),
-        is_promised=bool(stored.is_promised))
+        is_promised=bool(stored.is_promised), why=stored.why or '')
     if (stored.first_byte_at is not None and stored.last_byte_at is not None
             and stored.measured_cct_error_s is not None):
         tracked.progress.span = byte_counters.Span.load(

@@ -111,15 +111,22 @@ class LiveState:
 
     def waiting(self, host: str) -> Set[str]:
         """VMs that the host last reported, and that Nova has not confirmed to
-        run anywhere.
+        run anywhere. One that is reserved elsewhere is not taken for there.
 
         The port of a VM that was shelved may outlive it for a moment. So
         where no host is planned, only a port that is new counts.
         """
         with self._lock:
             state = self._hosts[host]
-            return {vm for vm in state.vms & self._groups.waiting.keys()
-                    if self._groups.waiting[vm] or vm in state.new_vms}
+            found = set()
+            for vm in state.vms & self._groups.waiting.keys():
+                reserved = self._groups.waiting[vm]
+                if reserved == host or (
+                        reserved is None and vm in state.new_vms):
+                    found.add(vm)
+                elif reserved is not None:
+                    self._progress.refuse_port(host, vm, reserved)
+            return found
 
     # Hosts.
 
@@ -490,7 +497,8 @@ class LiveState:
                  for tracked in self._groups.take_dirty()],
                 [self._hosts[name].to_stored() for name in sorted(hosts)],
                 self._debts.take_unsaved(), tuple(self._groups.ended),
-                tuple(self._overstating.values()))
+                tuple(self._overstating.values()),
+                tuple(self._progress.refused.values()))
 
     def saved(self, unsaved: summary.Unsaved) -> None:
         with self._lock:
@@ -498,6 +506,8 @@ class LiveState:
                 self._groups.ended.pop(coflow_id, None)
             for one in unsaved.overstating:
                 self._overstating.pop(one.coflow_id, None)
+            for refused in unsaved.refused:
+                self._progress.refused.pop(refused.key, None)
 
     def not_saved(self, unsaved: summary.Unsaved) -> None:
         """The database did not take it; again with the next."""

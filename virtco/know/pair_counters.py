@@ -60,7 +60,7 @@ class PairCounters:
     def __init__(self) -> None:
         self._last: dict[Key, float] = {}
 
-    def credit(self, report: reports.Report,
+    def credit(self, host: str, report: reports.Report,
                owners: Mapping[Key, Owner], wire_factor: float
                ) -> list[tuple[Owner, float]]:
         """Count what is new in a report; the flows that moved, and by how
@@ -74,7 +74,7 @@ class PairCounters:
         moved = []
         for key, value in seen.items():
             owner = owners.get(key)
-            if owner is None:
+            if owner is None or host not in owner.tracked.hosts:
                 continue
             last = self._last.get(key)
             if last is None:

@@ -24,6 +24,9 @@ from virtco.profiles import pairs as profile_pairs
 from virtco.scheduling import endings
 from virtco.scheduling import policing
 
+#: Findings of what hosts cannot know, while the process lives.
+MOST_TOLD = 10_000
+
 
 class Progress:
     """
@@ -31,6 +34,8 @@ class Progress:
     :ivar endings: by which coflows end now.
     :ivar profiles: what the pairs of VMs sent.
     :ivar measured: coflows whose period is known anew.
+    :ivar refused: what hosts reported that they cannot know, of which no
+        event tells yet.
     """
 
     def __init__(self, known: groups.Groups,
@@ -46,6 +51,8 @@ class Progress:
         self._wire_factor = wire_factor
         self.profiles = profile_pairs.Counted()
         self.measured: set[str] = set()
+        self.refused: dict[tuple[str, str], summary.Refused] = {}
+        self._told: set[tuple[str, str]] = set()
         # Coflow -> way between two hosts -> bytes not yet in the profiles.
         self._unspread: dict[
             str, dict[tuple[str, str | None], float]] = (
@@ -75,18 +82,60 @@ class Progress:
         """Credit the host's last report; True when a coflow starts, or may
         have ended.
         """
-        urgent = self._take_backlogs(state)
+        strange = self._find_strange(state)
+        urgent = self._take_backlogs(state, strange)
         for delta in deltas:
+            if delta.coflow_id in strange:
+                continue
             urgent |= self._credit(state.host, delta, since_s, now_s)
         self._profile_peers(state)
         return self._credit_pairs(state, since_s, now_s) or urgent
 
-    def _take_backlogs(self, state: host_state.HostState) -> bool:
+    def _find_strange(self, state: host_state.HostState) -> set[str]:
+        """Coflows that the host reports though no VM of theirs is, will be or
+        was there; a finding names each.
+
+        Of those that it counted before a takeover, some VM was.
+        """
+        found = set()
+        for counters in state.report.coflows:
+            coflow_id = counters.coflow_id
+            tracked = self._groups.coflows.get(coflow_id)
+            if (tracked is None or state.host in tracked.hosts
+                    or coflow_id in state.counters.before):
+                continue
+            found.add(coflow_id)
+            # What it counts is no precedent.
+            state.counters.forget(coflow_id)
+            if counters.sent_bytes or counters.backlog_bytes:
+                self._refuse(state.host, tracked,
+                             f'bytes of coflow {coflow_id}, none of whose '
+                             'VMs is or was there')
+        return found
+
+    def refuse_port(self, host: str, vm: str, reserved: str) -> None:
+        """Nova has not said that the VM is there."""
+        tracked = self._groups.coflow_of(vm)
+        if tracked is not None:
+            self._refuse(host, tracked, f'a port of VM {vm}, which is '
+                                        f'reserved on {reserved}')
+
+    def _refuse(self, host: str, tracked: inflight.Tracked, what: str
+                ) -> None:
+        """Tell it once."""
+        found = summary.Refused.of(host, tracked, what)
+        if found.key not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(found.key)
+            self.refused[found.key] = found
+
+    def _take_backlogs(self, state: host_state.HostState,
+                       strange: Set[str]) -> bool:
         """True when a coflow may have ended, now that its queue is empty."""
         host = state.host
         after = {counters.coflow_id: counters
                  for counters in state.report.coflows
-                 if counters.backlog_bytes}
+                 if counters.backlog_bytes
+                 and counters.coflow_id not in strange}
         drained = False
         for coflow_id in after.keys() | state.queued:
             tracked = self._groups.coflows.get(coflow_id)
@@ -115,7 +164,7 @@ class Progress:
             shares = pair_counters.shares(
                 pair_counters.totals(self._hosts[host].report), tracked,
                 flows.tolist(), self._addresses.of_vm)
-        tracked.counting.credit(flows, new_bytes, shares)
+        tracked.credit(host, delta.dst_host, new_bytes, shares)
         return self._moved(tracked, new_bytes, since_s, now_s)
 
     def _moved(self, tracked: inflight.Tracked, new_bytes: float,
@@ -144,8 +193,8 @@ class Progress:
         if self._owners is None:
             self._owners = pair_counters.find_owners(self._groups.in_turn(),
                                                      self._addresses.of_vm)
-        moved = state.pair_counters.credit(state.report, self._owners,
-                                           self._wire_factor)
+        moved = state.pair_counters.credit(
+            state.host, state.report, self._owners, self._wire_factor)
         for owner, new_bytes in moved:
             self._profile(owner.tracked, [owner.flow], np.ones(1), new_bytes)
         return any([self._moved(owner.tracked, new_bytes, since_s, now_s)
@@ -220,9 +269,11 @@ class Progress:
                 tracked.begin(now_s)
                 self.forget_owners()
                 changed.append(summary.Status.of(tracked))
-            if (tracked.has_ended(now_s, self.endings,
-                                  self._groups.has_sibling(tracked))
-                    or tracked.has_expired(now_s)):
+            why = tracked.find_end(
+                now_s, self.endings, self._groups.has_sibling(tracked)) or (
+                'expired' if tracked.has_expired(now_s) else '')
+            if why:
+                tracked.why = f'ended: {why}'
                 self.finish(tracked, now_s)
                 changed.append(summary.Status.of(tracked))
             tracked.rest_until(now_s, self.endings)

@@ -359,12 +359,12 @@ class Know:
             # In one go: the counters, and what is counted by them.
             records.save_progress(session, unsaved.coflows, hosts)
             records.save_debts(session, unsaved.debts)
-            for one in unsaved.overstating:
+            for one in unsaved.findings:
                 records.add_event(
                     session,
                     project_id=one.project_id, group_name=one.name,
                     group_id=one.group_id or None, instance_uuid='',
-                    kind='compute_overstated', detail=one.detail,
+                    kind=one.kind, detail=one.detail,
                     created_at=self._clock())
 
         try:
@@ -372,7 +372,7 @@ class Know:
         except Exception:
             self.live.not_saved(unsaved)
             raise
-        for one in unsaved.overstating:
+        for one in unsaved.findings:
             LOG.warning('Coflow %s of project %s: %s.', one.coflow_id,
                         one.project_id, one.detail)
         self.live.saved(unsaved)

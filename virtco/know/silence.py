@@ -9,6 +9,7 @@ or a queue in its class tell.
 """
 
 from collections.abc import Callable
+from collections.abc import Set
 
 import numpy as np
 
@@ -42,6 +43,11 @@ class Queues:
 
     def __bool__(self) -> bool:
         return bool(self.whole_bytes)
+
+    def keep(self, hosts: Set[str]) -> None:
+        """Forget what waits elsewhere: no VM is there to send it."""
+        for host in self.whole_bytes.keys() - hosts:
+            self.take(host, None)
 
     def take(self, host: str, counters: reports.CoflowCounters | None
              ) -> float:

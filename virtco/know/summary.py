@@ -65,6 +65,10 @@ class Overstating:
                    tracked.compute_s, tracked.period.least_s)
 
     @property
+    def kind(self) -> str:
+        return 'compute_overstated'
+
+    @property
     def detail(self) -> str:
         """One line for the tenant and the operator."""
         return (f'{self.name} hints compute '
@@ -75,6 +79,39 @@ class Overstating:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Refused:
+    """What a host cannot know, so it does not count.
+
+    :ivar what: that it reported.
+    """
+
+    host: str
+    coflow_id: str
+    project_id: str
+    group_id: str
+    name: str
+    what: str
+
+    @classmethod
+    def of(cls, host: str, tracked: inflight.Tracked, what: str
+           ) -> 'Refused':
+        return cls(host, tracked.coflow_id, tracked.project_id,
+                   tracked.group_id, tracked.name, what)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.host, self.what
+
+    @property
+    def kind(self) -> str:
+        return 'report_refused'
+
+    @property
+    def detail(self) -> str:
+        return f'{self.host} reports {self.what}: refused'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Unsaved:
     """What the database does not know yet.
 
@@ -82,6 +119,7 @@ class Unsaved:
     :ivar debts: bytes per project.
     :ivar ended: ids of the coflows that are over with it.
     :ivar overstating: of which an event shall tell.
+    :ivar refused: likewise.
     """
 
     coflows: list[dict[str, Any]]
@@ -89,16 +127,22 @@ class Unsaved:
     debts: dict[str, float]
     ended: tuple[str, ...]
     overstating: tuple[Overstating, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Overstating | Refused, ...]:
+        """Of which events shall tell."""
+        return *self.overstating, *self.refused
 
     def is_empty(self) -> bool:
         return not (self.coflows or self.hosts or self.debts
-                    or self.overstating)
+                    or self.overstating or self.refused)
 
 
 def columns(tracked: inflight.Tracked) -> dict[str, Any]:
     sent_bytes = tracked.progress.sent_bytes
     return {'id': tracked.coflow_id, 'state': tracked.state,
-            'iteration': tracked.iteration,
+            'iteration': tracked.iteration, 'why': tracked.why,
             'progress': json.dumps(sent_bytes.round().tolist()),
             'sent_bytes': float(sent_bytes.sum()),
             **({'size_bytes': float(tracked.progress.sizes_bytes.sum())}

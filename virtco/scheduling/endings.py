@@ -17,6 +17,7 @@ class Rules:
     :ivar quiet_s: no byte for this long, and …
     :ivar done_fraction: … at least this share sent: ended.
     :ivar start_bytes: fewer are noise (ARP, keep-alives).
+    :ivar give_up_s: no byte for this long: ended, whatever is left.
     :ivar exceeding_fraction: sent beyond the size by more than that: more may
         come.
     """
@@ -26,6 +27,7 @@ class Rules:
     done_fraction: float = 0.9
     start_bytes: float = 10_000.0
     exceeding_fraction: float = 0.01
+    give_up_s: float = 3600.0
 
     @property
     def pause_s(self) -> float:

@@ -44,7 +44,7 @@ def test_where_members_are(two):
 
 
 def test_who_waits_and_whether_a_host_is_planned(two):
-    assert two.waiting == {'g-1': True, 'g-2': False}
+    assert two.waiting == {'g-1': 'h1', 'g-2': None}
     nameless = known.member('g', 3, 'h1', STATE.PLANNED)
     nameless.instance_uuid = None
     assert made(nameless).waiting == {}
@@ -173,7 +173,7 @@ def test_pairs_are_counted_in_payload():
 
     def credit(*rows):
         return [(owner.flow, size) for owner, size in counters.credit(
-            pairs(*rows), owners, 1.25)]
+            'h0', pairs(*rows), owners, 1.25)]
 
     # At first all that is not counted yet is new.
     assert credit((0, 1, None, 50), (0, 2, None, 0)) == [(0, 40.0)]

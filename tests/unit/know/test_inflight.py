@@ -420,19 +420,19 @@ def test_it_expires_at_its_time():
 
 def test_it_ends_when_most_was_sent_and_nothing_moves():
     found = tracked()
-    assert not found.has_ended(1.0, RULES)
+    assert not found.find_end(1.0, RULES)
     send(found, 'h0', 6e6, 1.0, 2.0)
     send(found, 'h1', 3.1e5, 1.0, 2.0)
-    assert not found.has_ended(3.9, RULES)
-    assert found.has_ended(4.0, RULES)
+    assert not found.find_end(3.9, RULES)
+    assert found.find_end(4.0, RULES)
     found.queues.take('h1', reports.CoflowCounters('c', 0, backlog_bytes=1))
-    assert not found.has_ended(4.0, RULES)
+    assert not found.find_end(4.0, RULES)
     found.queues.take('h1', None)
     found.state = STATE.DONE
-    assert not found.has_ended(4.0, RULES)
+    assert not found.find_end(4.0, RULES)
     less = tracked()
     send(less, 'h0', 6e6, 1.0, 2.0)
-    assert not less.has_ended(1e9, RULES)
+    assert not less.find_end(3000.0, RULES)
     assert found.is_all_sent(endings.Rules(negligible_fraction=0.1))
     assert not found.is_all_sent(endings.Rules(negligible_fraction=0.098))
     assert not tracked(is_estimated=True, tm='[]').is_all_sent(RULES)
@@ -441,50 +441,50 @@ def test_it_ends_when_most_was_sent_and_nothing_moves():
 def test_it_does_not_end_before_all_its_vms_ran():
     found = tracked(('h0', 'h1', None))
     send(found, 'h0', 6e6, 1.0, 2.0)
-    assert not found.has_ended(1e9, RULES)
+    assert not found.find_end(3000.0, RULES)
     found.place(members(*HOSTS))
-    assert not found.has_ended(1e9, RULES)
+    assert not found.find_end(3000.0, RULES)
     # Row 2 is deleted, and its flows with it.
     found.place(members('h0', 'h1'))
-    assert found.has_ended(1e9, RULES)
+    assert found.find_end(3000.0, RULES)
 
 
 def test_what_a_shelved_vm_has_left_is_waited_for():
     found = tracked()
-    assert not found.has_ended(1.0, RULES)
+    assert not found.find_end(1.0, RULES)
     send(found, 'h0', 6e6, 1.0, 2.0, 'h1')
     for away in (route.Member('vm2', None, True),
                  route.Member('vm2', 'h2', False)):
         found.place(members('h0', 'h1') | {2: away})
-        assert not found.has_ended(1e9, RULES)
+        assert not found.find_end(3000.0, RULES)
     found.place(members('h0', 'h1') | {2: route.Member(None, 'h2', False)})
-    assert found.has_ended(1e9, RULES)
+    assert found.find_end(3000.0, RULES)
 
 
 def test_an_estimated_coflow_ends_by_silence_alone():
     found = tracked(is_estimated=True)
-    assert not found.has_ended(1e9, RULES)
+    assert not found.find_end(3000.0, RULES)
     send(found, 'h0', 5.0, 1.0, 2.0)
-    assert not found.has_ended(3.9, RULES)
-    assert found.has_ended(4.0, RULES)
+    assert not found.find_end(3.9, RULES)
+    assert found.find_end(4.0, RULES)
     quick = endings.Rules(quiet_s=0.5)
-    assert not found.has_ended(3.9, quick) and found.has_ended(4.0, quick)
+    assert not found.find_end(3.9, quick) and found.find_end(4.0, quick)
 
 
 def test_flows_inside_of_a_host_end_with_the_others():
     found = tracked(('h0', 'h0', 'h1'))
     send(found, 'h0', 3e6, 1.0, 2.0)
-    assert found.has_ended(2.0, RULES)
+    assert found.find_end(2.0, RULES)
     assert found.progress.sent_bytes.tolist() == [4e6, 2e6, 1e6]
 
 
 @pytest.mark.parametrize(('values', 'now_s', 'check_s'), [
-    ({}, 10.0, math.inf), ({'expires_s': 30.0}, 10.0, 30.0),
+    ({}, 10.0, 3601.0), ({'expires_s': 30.0}, 10.0, 30.0),
     ({'moved_s': 10.0, 'expires_s': 30.0}, 10.0, 12.0),
     ({'moved_s': 10.0, 'expires_s': 30.0}, 12.1, 13.0),
     ({'moved_s': 10.0, 'expires_s': 30.0}, 13.1, 30.0),
     ({'ended_s': 10.0, 'moved_s': 10.0}, 13.1, 16.0),
-    ({'ended_s': 10.0}, 17.0, math.inf)])
+    ({'ended_s': 10.0}, 17.0, 3601.0)])
 def test_it_is_looked_at_again_when_silence_may_change_it(values, now_s,
                                                           check_s):
     found = tracked()
@@ -524,7 +524,7 @@ def test_the_database_learns_what_was_counted():
     assert summary.columns(found) == {
         'id': 'c', 'state': STATE.ACTIVE, 'iteration': 2,
         'progress': '[2000000.0, 1000000.0, 0.0]', 'sent_bytes': 3e6,
-        'arrival': 1.0, 'ended_at': None, 'first_byte_at': 1.5,
+        'why': '', 'arrival': 1.0, 'ended_at': None, 'first_byte_at': 1.5,
         'last_byte_at': 1.5, 'measured_cct_s': 0.5,
         'measured_cct_error_s': 0.5}
     assert summary.columns(tracked())['measured_cct_s'] is None

@@ -33,7 +33,7 @@ def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
         'priority_class': 0,
         'weight': 1.0, 'arrival': 1.0, 'ended_at': None, 'expires_at': None,
         'deadline_at': None, 'is_promised': False,
-        'cct_s': None,
+        'cct_s': None, 'why': '',
         'first_byte_at': None, 'last_byte_at': None,
         'measured_cct_error_s': None} | values)
 
