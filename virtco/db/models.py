@@ -327,6 +327,8 @@ class Event(Base):
     """Something an operator or a tenant should be able to read later."""
 
     __tablename__ = 'events'
+    __table_args__ = (
+        sa.Index('ix_events_project_group', 'project_id', 'group_name'),)
 
     id: orm.Mapped[int] = orm.mapped_column(
         sa.Integer, primary_key=True, autoincrement=True)
@@ -337,7 +339,7 @@ class Event(Base):
     group_id: orm.Mapped[str | None] = orm.mapped_column(
         short_text(36), index=True)
     instance_uuid: orm.Mapped[str] = orm.mapped_column(
-        short_text(36), default='')
+        short_text(36), default='', index=True)
     kind: orm.Mapped[str] = orm.mapped_column(short_text(32))
     detail: orm.Mapped[str] = orm.mapped_column(sa.Text)
     created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)

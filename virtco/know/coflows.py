@@ -87,7 +87,8 @@ class Coflows:
         groups = db_groups.by_id(session, group_ids)
         hosts = db_groups.hosts_by_group(session, group_ids)
         elsewhere = db_groups.elsewhere_by_group(session, group_ids)
-        warnings = records.count_events(session)
+        warnings = records.count_events(
+            session, {coflow.project_id for coflow in coflows})
         ranked = {c.coflow_id: c for c in schedule.coflows}
         debts = self._state.debts()
         return [self._show_one(

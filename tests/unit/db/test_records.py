@@ -152,7 +152,7 @@ def test_events_by_their_subject(session):
 
     assert listed() == '54321' and listed(project_id='p') == '4321'
     assert listed(group_name='g') == '5321' and listed(limit=2) == '54'
-    assert records.count_events(session, 'q') == {('q', 'g'): 1}
+    assert records.count_events(session, {'q'}) == {('q', 'g'): 1}
 
 
 def test_the_last_reason_of_an_ignored_hint(session):

@@ -121,10 +121,12 @@ def _groups() -> None:
                   nullable=False),
         *_some(models.short_text(255), 'group_name'),
         sa.Column('group_id', models.short_text(36), index=True),
-        *_some(models.short_text(36), 'instance_uuid'),
+        sa.Column('instance_uuid', models.short_text(36), index=True,
+                  nullable=False),
         *_some(models.short_text(32), 'kind'),
         *_some(sa.Text, 'detail'),
-        *_some(sa.Double, 'created_at'))
+        *_some(sa.Double, 'created_at'),
+        sa.Index('ix_events_project_group', 'project_id', 'group_name'))
 
 
 def _coflows() -> None:
