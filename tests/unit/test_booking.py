@@ -92,3 +92,9 @@ def test_nothing_is_booked_twice_and_no_room_is_lost(
     shown = total - settled - sum(young[:n_shown])
     assert left(shown, settled, sum(young), sum(plans), room=total)[1] == max(
         0, free - sum(plans))
+
+
+def test_vectors_of_other_resources_do_not_add_up():
+    assert booking._add((1.0, 2.0), (3.0, 5.0)) == (4.0, 7.0)
+    with pytest.raises(ValueError):
+        booking._add((1.0,), (1.0, 2.0))

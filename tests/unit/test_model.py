@@ -203,3 +203,22 @@ def test_methods_and_defaults():
     assert (made.iterations, made.objective_bound_s) == (0, 0.0)
     assert matrix.Matrix.of(2, [0], [1], [5.0]).flows == (
         matrix.Flow(0, 1, 5.0),)
+
+
+def test_flows_keep_their_ports_busy_alone():
+    """Bits over rates; nothing within a host; inf where there is no rate."""
+    tree = cluster.Tree((cluster.Subtree('r', 2.0, 4.0),),
+                        {'a': 'r', 'b': 'r'})
+    rates = np.array([8.0, 4.0, 2.0]), np.array([4.0, 8.0, 0.0])
+    ports = live.Ports(('a', 'b', 'c'), *rates,
+                       uplinks.of(tree, ('a', 'b', 'c'), *rates))
+    index = {'a': 0, 'b': 1, 'c': 2}
+    pairs = live.Pairs([('a', 'b'), ('c', 'b'), ('b', 'b')])
+    found = ports.busy_s(live.Flows(pairs, np.array([3.0, 2.0, 9.0])), index)
+    assert found.tolist() == [3.0, 0.0, 8.0, 0.0, 5.0, 0.0, 0.0, 4.0]
+    found = ports.busy_s(live.Flows(live.Pairs([('b', 'c')]),
+                                    np.array([1.0])), index)
+    assert found.tolist() == [0, 2, 0, 0, 0, math.inf, 4, 0]
+    with pytest.raises(KeyError):
+        ports.busy_s(live.Flows(live.Pairs([('a', 'x')]), np.array([1.0])),
+                     index)

@@ -44,6 +44,7 @@ def test_one_slot_more():
     (reason,) = only(explained, 'room')
     assert (reason.subject, reason.host) == ('h0', 'h0')
     assert (reason.cct_s, reason.instead_of_s) == (0, pytest.approx(1))
+    assert reason.saved_objective_s == pytest.approx(1)
     assert reason.text.startswith(
         'with one slot more on h0: 0 s instead of 1 s')
 

@@ -207,6 +207,12 @@ def test_the_best_schedule_wins_and_the_first_on_a_tie():
         portfolio.Candidate('packed', packed),
         portfolio.Candidate('again', packed)], budgets.unlimited())
     assert chosen.method == 'packed'
+    # One placement is simulated once, whoever proposes it.
+    once, twice = budgets.unlimited(), budgets.unlimited()
+    for budget, names in ((once, 'a'), (twice, 'ab')):
+        portfolio.best(inst, [portfolio.Candidate(name, spread)
+                              for name in names], budget)
+    assert once.clock.units == twice.clock.units > 0
 
 
 def test_online_is_judged_only_where_it_can_be():

@@ -74,6 +74,18 @@ def test_there_is_nothing_to_move():
     assert not idle.moves_done
 
 
+def test_two_hosts_are_enough_to_move():
+    search = searcher(hosts=hosts((8.0, 8.0), (8.0, 8.0), slots=2.0))
+    start, budget = np.array([0, 1, 0]), budgets.unlimited()
+    _found, value = search.anneal(start, 400)
+    assert value.objective_s < search.evaluate(start).objective_s
+    done = search.moves_done
+    for run in (search.least_cut, search.polish):
+        run(start, 50, budget)
+        assert search.moves_done > done
+        done = search.moves_done
+
+
 def test_moves_are_as_many_as_time_allows():
     search = searcher()
     budget = budgets.Budget(budgets.Counter(), 0.001)
