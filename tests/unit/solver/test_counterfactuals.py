@@ -2,9 +2,13 @@
 
 """What decided a placement, on problems whose answer is plain."""
 
+import dataclasses
+import math
+
 import hypothesis
 import pytest
 
+from tests.unit.solver import test_counted
 from tests.unit.solver import test_ranking
 from virtco import exception
 from virtco.model import cluster
@@ -108,3 +112,21 @@ def test_every_reason_is_better_than_the_plan(asked):
             assert reason.cct_s < reason.instead_of_s
         else:
             assert reason.saved_objective_s > 0
+
+
+def test_each_room_has_its_part_of_the_time():
+    """Of k rooms left to ask about, one takes half of a k-th."""
+    asked = test_counted.problem('pipe')
+    plan = planner.plan(asked, planner='min-cut', clock=budgets.Counter())
+    used = {host.name: (0.0, 0.0) for host in asked.hosts}
+    for vm, name in zip(asked.vms, plan.hosts, strict=True):
+        used[name] = tuple(map(sum, zip(used[name], vm.demand, strict=True)))
+    full = dataclasses.replace(asked, hosts=tuple(
+        dataclasses.replace(host, free=used[host.name])
+        for host in asked.hosts))
+    budget = budgets.Budget(budgets.Counter(), 0.05)
+    questions = counterfactuals._Asked(full, plan, 3, budget, 0)
+    left_s = budget.left_s()
+    assert len(list(questions.rooms())) == 6
+    kept = math.prod(1 - 1 / (2 * k) for k in range(1, 7))
+    assert budget.left_s() / left_s == pytest.approx(kept, abs=0.04)

@@ -371,3 +371,9 @@ def test_the_outcome_says_why_it_ended():
     assert outcome(pipe=True,
                    objective=ONLINE).relaxed == relaxed.NOT_APPLICABLE
     assert outcome(objective=ONLINE).relaxed == relaxed.NO_TIME
+
+
+def test_a_stage_takes_no_more_than_there_is():
+    stages = (*search.STAGES, *search.FINISH)
+    assert all(0 < stage.share <= 1 for stage in stages)
+    assert len({stage.name for stage in stages}) == len(stages)
