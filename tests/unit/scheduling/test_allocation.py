@@ -260,6 +260,13 @@ def test_a_coflow_rises_on_where_another_has_reached_its_port():
           policies.SHARE_COFLOWS, policies.BACKFILL_NONE, weights=[1.0, 3.0])
 
 
+def test_a_sender_fills_one_receiver_after_the_other():
+    agree(by_hand((0, 3, 3, 8, False), (1, 0, 1, 1, False),
+                  (1, 0, 2, 1, False), (1, 3, 1, 1, False),
+                  cap=(4, 1, 1, 1, 1, 1, 2, 1)),
+          True, 0, policies.SHARE_MADD, policies.BACKFILL_GREEDY)
+
+
 WEIGHTS = st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=5, max_size=5)
 FLOORS = st.lists(st.sampled_from([0.0, 0.0, 0.01, 0.125, 9.0]), min_size=5,
                   max_size=5)

@@ -112,7 +112,7 @@ def _plain(node: Any, depth: int) -> Any:
     if isinstance(node, yaml.MappingNode):
         found: dict[str, Any] = {}
         for key, value in node.value:
-            name = _plain(key, depth + 1)
+            name = _plain(key, depth)
             if not isinstance(name, str) or name in found:
                 raise Unreadable(key.start_mark.line + 1, str(name)[:40],
                                  'keys that are text, each once')
