@@ -63,3 +63,11 @@ def test_without_a_size_nothing_is_overrun():
     assert not endings.is_overrun(0.0, 5.0, rules)
     assert not endings.is_overrun(100.0, 110.0, rules)
     assert endings.is_overrun(100.0, 110.1, rules)
+
+
+def test_a_hundredth_more_is_what_counters_get_wrong():
+    assert not endings.is_exceeded(100.0, 101.0, RULES)
+    assert endings.is_exceeded(100.0, 101.1, RULES)
+    assert endings.is_noise(1e6, 9_999.0, RULES)
+    assert not endings.is_noise(1e6, 10_000.0, RULES)
+    assert not endings.is_noise(100.0, 10.1, RULES)

@@ -163,6 +163,7 @@ def test_a_link_is_idle_while_nobody_can_send():
     some = [job('long', 10.0, a=10.0), job('short', 1.0, a=1.0)]
     # While the long one computes the short one sends for 5 s of the 10 s.
     assert bounds.least_worst_slowdown(some) == pytest.approx(1.25)
+    assert guard.Guard(some).limit == pytest.approx(1.02 * 1.25)
     assert ran(some, 'mrtf').mean_s == pytest.approx([30.0, 2.0], rel=0.05)
     # In step, nobody waits: no bound may say otherwise.
     equal = [job('one', 10.0, a=10.0), job('two', 10.0, a=10.0)]
