@@ -3,7 +3,7 @@
 """How fast policies reach every edge module, and what that takes.
 
 ``python -m benchmarks.distribution [--hosts 1000] [--changed M] [--tls]
-[--reports] [--resync] [--processes N] [--json]``; policies of about 3 kB, all
+[--reports] [--resync] [--relays N] [--json]``; policies of about 3 kB, all
 different, over the real protocol on loopback. The edges are emulated by
 another process.
 
@@ -22,10 +22,10 @@ acknowledged it, ``resync_core`` and ``resync_peak_rss_bytes`` meanwhile,
 ``resync_refused`` of connections that were refused since the start. By TLS
 they come back at 300 per second, since a handshake takes some milliseconds.
 
-With ``--processes`` this process is the leading scheduler, and N
-``virtco-distributor`` hold the connections: processor times are of all of
-them, ``distributor_rss_bytes`` is the largest one's, and an acknowledgement
-counts when the edge sends it.
+With ``--relays`` N ``virtco-distributor`` hold the connections of the edges
+and pass on what these say: processor times are of all of them,
+``relay_rss_bytes`` is the largest one's, and an acknowledgement counts when
+the edge sends it.
 """
 
 import argparse
@@ -44,13 +44,15 @@ from typing import Any
 
 import psutil
 
-from benchmarks import distributors
+from benchmarks import relays
 from virtco import app
 from virtco.cmd import controller as controller_cmd
+from virtco.db import leader
 from virtco.db import migration
 from virtco.decide import publisher
 from virtco.distribute import codec
 from virtco.distribute import connection
+from virtco.distribute import intake
 from virtco.distribute import messages
 from virtco.distribute import server
 from virtco.distribute import session
@@ -92,16 +94,16 @@ class Computed:
         return dataclasses.replace(self.document, generation=generation)
 
 
-class Observed(server.Distributor):
+class Observed(server.Server):
     """Notes when which policy was acknowledged."""
 
     acked_s: dict[str, float]
 
-    def heard(self, connection: connection.Connection,
-              event: session.Event) -> None:
-        if isinstance(event, messages.Ack) and connection.host is not None:
-            self.acked_s[connection.host] = time.perf_counter()
-        super().heard(connection, event)
+    def heard(self, seat: connection.Seat, event: session.Event,
+              payload: bytes) -> None:
+        if isinstance(event, messages.Ack) and seat.host is not None:
+            self.acked_s[seat.host] = time.perf_counter()
+        super().heard(seat, event, payload)
 
     def n_open(self) -> int:
         return len(self._open)
@@ -111,7 +113,7 @@ class Bench:
     """One process that distributes and one that is the edges."""
 
     def __init__(self, home: pathlib.Path, n_hosts: int, tls: bool,
-                 reports: bool, n_processes: int):
+                 reports: bool, n_relays: int):
         self.hosts = [f'host-{number}' for number in range(n_hosts)]
         config = home / 'virtco.conf'
         text = (
@@ -127,7 +129,16 @@ class Bench:
         migration.upgrade(self.rooms.database)
         self.rooms.know.load()
         self.publisher = publisher.Publisher()
+        self.intake = intake.Intake(self.rooms.know.report,
+                                    self.rooms.know.heard)
+        self.intake.start()
+        self.seen: leader.Seen
         self.distributor = self._distributor()
+        with self.rooms.database.writer() as session:
+            leader.take_over(session, leader.current(session), 'benchmark',
+                             f'127.0.0.1:{self.distributor.port}')
+            self.seen = leader.current(session)
+        self.publisher.lead(self.seen.epoch)
         self.publisher.on_publish.append(
             lambda hosts: self.distributor.published(hosts))
         self.computed = {host: Computed(policy_of(host, 0))
@@ -136,31 +147,28 @@ class Bench:
         if reports:
             self.rooms.decide.start()
             self.rooms.know.lead()
-        self.apart, self.times = None, None
-        if n_processes:
-            self.times = distributors.Times(home / 'times', n_hosts)
-            self.apart = distributors.Distributors(
-                home, text, n_processes, self.rooms, self.publisher)
         self.distributor.start()
+        self.apart, self.times = None, None
+        if n_relays:
+            self.times = relays.Times(home / 'times', n_hosts)
+            self.apart = relays.Relays(home, text, n_relays)
         controller_cmd.spare_libraries()
         ports = (self.apart.ports if self.apart is not None
                  else [self.distributor.port])
         self.edges = subprocess.Popen(
             [sys.executable, '-m', 'benchmarks.emulated_edges',
              ','.join(map(str, ports)), str(n_hosts),
-             *(['--times', str(home / 'times')] if n_processes else []),
+             *(['--times', str(home / 'times')] if n_relays else []),
              *(['--tls'] if tls else []),
              *(['--reports'] if reports else [])])
 
     def _distributor(self) -> Observed:
-        know = self.rooms.know
         found = Observed(
             self.conf, server.Doors(
-                epoch=lambda: 0, left=lambda host: None,
-                policy=self._policy, came=self.publisher.overtake,
-                n_hosts=lambda: len(self.hosts), report=know.report,
-                heard=know.heard, measured=know.measured,
-                trains=lambda hosts: {}),
+                epoch=lambda: self.seen.epoch, is_led=lambda: True,
+                peer_key=lambda: self.seen.ticket_key, policy=self._policy,
+                n_hosts=lambda: len(self.hosts), said=self._said,
+                heard=self.intake.add_heard),
             self.rooms.metrics, server.tls_context(self.conf.distributor))
         found.acked_s = {}
         return found
@@ -202,7 +210,12 @@ class Bench:
 
     def _policy(self, host: str) -> codec.Numbered | None:
         found = self.publisher.get(host)
-        return None if found is None else codec.Numbered(0, found)
+        return None if found is None else codec.Numbered(
+            self.seen.epoch, found)
+
+    def _said(self, host: str, event: session.Event, _payload: bytes) -> None:
+        if isinstance(event, session.Report) and event.report is not None:
+            self.intake.add_report(host, event.report)
 
     def wait(self, done: Callable[[], bool], what: str) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
@@ -276,6 +289,7 @@ class Bench:
         if self.apart is not None:
             self.apart.close()
         self.distributor.stop()
+        self.intake.stop()
         self.rooms.decide.stop()
         self.rooms.know.stop()
         self.rooms.database.dispose()
@@ -287,18 +301,19 @@ def certificate(home: pathlib.Path) -> str:
     subprocess.run(
         ['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt',
          'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', str(path),
-         '-out', str(home / 'cert.pem'), '-subj', '/CN=localhost', '-days',
+         '-out', str(home / 'cert.pem'), '-subj', '/CN=localhost', '-addext',
+         'subjectAltName=DNS:localhost,IP:127.0.0.1', '-days',
          '2'], check=True, capture_output=True)
     with path.open('a') as file:
         file.write((home / 'cert.pem').read_text())
-    return f'cert_file = {path}\n'
+    return f'cert_file = {path}\nca_file = {home / "cert.pem"}\n'
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     n_changed = args.changed or args.hosts
     with tempfile.TemporaryDirectory() as home, contextlib.closing(Bench(
             pathlib.Path(home), args.hosts, args.tls, args.reports,
-            args.processes)) as bench:
+            args.relays)) as bench:
         found: dict[str, Any] = {
             'hosts': args.hosts, 'changed': n_changed,
             'policy_bytes': len(codec.policy_frame(0, policy_of('h', 1))),
@@ -312,7 +327,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         found[name], found['edges_core'] = bench.core(args.seconds)
         found['rss_bytes'] = psutil.Process().memory_info().rss
         if bench.apart is not None:
-            found['distributor_rss_bytes'] = max(bench.apart.rss_bytes())
+            found['relay_rss_bytes'] = max(bench.apart.rss_bytes())
         if args.resync:
             found |= bench.resync()
     return found
@@ -330,10 +345,11 @@ def main() -> None:
     parser.add_argument('--seconds', type=float, default=20.0,
                         help='how long CPU time is measured')
     parser.add_argument('--json', action='store_true')
-    parser.add_argument('--processes', type=int, default=0,
-                        help='distributors of their own; 0: this process')
+    parser.add_argument('--relays', type=int, default=0,
+                        help='processes that hold the connections; 0: this '
+                        'one does')
     args = parser.parse_args()
-    if args.processes and args.resync:
+    if args.relays and args.resync:
         parser.error('--resync is for one process')
     found = measure(args)
     if args.json:

@@ -3,7 +3,7 @@
 """Many edge modules in one process, as far as their connections go.
 
 ``python -m benchmarks.emulated_edges PORTS HOSTS [--tls] [--reports]``
-connects to distributors on loopback, in turns where there are several PORTS,
+connects to servers on loopback, in turns where there are several PORTS,
 with commas between, as host-0, host-1, …, acknowledges every policy and sends
 heartbeats; with ``--reports`` one in twenty has 20 coflows that send, and
 tells each second what changed. One that loses its connection comes
@@ -25,7 +25,7 @@ import ssl
 import time
 from typing import Any
 
-from benchmarks import distributors
+from benchmarks import relays
 from virtco.distribute import frames
 
 try:
@@ -62,7 +62,7 @@ class Edge(asyncio.Protocol):
 
     def __init__(self, number: int, reports: bool,
                  connect: Callable[['Edge'], Awaitable[Any]],
-                 times: distributors.Times | None):
+                 times: relays.Times | None):
         self.number = number
         self._times = times
         self._epoch = 0
@@ -140,7 +140,7 @@ class Edge(asyncio.Protocol):
 
 
 async def run(ports: list[int], n_hosts: int, tls: bool, reports: bool,
-              times: distributors.Times | None) -> None:
+              times: relays.Times | None) -> None:
     context = None
     if tls:
         context = ssl.create_default_context()
@@ -171,7 +171,7 @@ def main() -> None:
     args = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    times = (distributors.Times(args.times, args.hosts) if args.times
+    times = (relays.Times(args.times, args.hosts) if args.times
              else None)
     work = run(args.ports, args.hosts, args.tls, args.reports, times)
     if uvloop is not None:

@@ -150,7 +150,7 @@ class Agent:
                 self.enforcer.forget()
             if self.enforcer.sync(
                     self.policy.policy, self.policy.is_past_ttl(
-                        now_s, self.link.heard_s), self.ports.ports, now_s):
+                        now_s, self.link.renewed_s), self.ports.ports, now_s):
                 self._succeeded()
         except Exception as error:
             if not isinstance(error, (exception.VirtcoException, OSError)):
@@ -163,12 +163,12 @@ class Agent:
         return was_lost
 
     def _consider(self, offer: stream.Offer) -> str | None:
-        """Take a policy; a malformed or older one is refused whole.
+        """Take a policy; a malformed one is refused whole.
 
         :returns: why it is refused.
         """
         try:
-            self._name(self.policy.take(offer.document, offer.epoch))
+            self._name(self.policy.take(offer.document))
         except exception.PolicyInvalid as error:
             why = str(error)
             if why != self._refused:

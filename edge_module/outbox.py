@@ -81,7 +81,7 @@ class Outbox:
         due_s = self._beat_s + self.heartbeat_s - time.monotonic()
         return max(0.0, min(1.0, due_s))
 
-    def take(self, heard_s: float) -> list[bytes]:
+    def take(self) -> list[bytes]:
         """The frames to send now."""
         now_s = time.monotonic()
         found = []
@@ -98,7 +98,6 @@ class Outbox:
             if report is not None:
                 found.append(report)
             if is_due:
-                # An answer to it renews the policy.
                 found.append(HEARTBEAT)
                 self._beat_s = now_s
         for frame in found:

@@ -33,7 +33,6 @@ class HeldPolicy:
         self.policy: edge_policy.EdgePolicy | None = None
         self._host = host
         self._files = files
-        self._epoch = 0
         self.was_past_ttl = False
         self._renewed_s = time.monotonic()
         self._saved: tuple[Any, ...] | None = None
@@ -47,7 +46,6 @@ class HeldPolicy:
         try:
             policy = edge_policy.EdgePolicy.from_dict(saved['policy'])
             age_s = max(0.0, time.time() - float(saved['renewed_at']))
-            self._epoch = int(saved.get('epoch', 0))
         except (exception.PolicyInvalid, KeyError, TypeError,
                 ValueError) as error:
             LOG.warning('The saved policy is of no use: %s', error)
@@ -56,25 +54,18 @@ class HeldPolicy:
         self.policy, self.was_past_ttl = policy, bool(saved.get('fair'))
         return policy
 
-    def take(self, document: Any, epoch: int) -> edge_policy.EdgePolicy:
+    def take(self, document: Any) -> edge_policy.EdgePolicy:
         """Take a policy that the controller sent.
 
-        :param epoch: of the scheduler that made it. Generations are that
-            scheduler's alone: those of a newer one begin where it likes.
-        :raises virtco.exception.PolicyInvalid: for one that is malformed, of
-            another host or older; the one before stays.
+        :raises virtco.exception.PolicyInvalid: for one that is malformed or
+            of another host; the one before stays.
         """
         policy = edge_policy.EdgePolicy.from_dict(document)
         if policy.host != self._host:
             raise exception.PolicyInvalid(
                 field='host', value=policy.host,
                 limit=f'this host, {self._host}')
-        if (self.policy is not None and epoch <= self._epoch
-                and policy.generation < self.policy.generation):
-            raise exception.PolicyInvalid(
-                field='generation', value=policy.generation,
-                limit=f'{self.policy.generation}, which is applied, or more')
-        self.policy, self._epoch = policy, epoch
+        self.policy = policy
         self._save_due_s = 0.0
         return policy
 
@@ -104,6 +95,6 @@ class HeldPolicy:
             return
         self._saved, self._save_due_s = latest, now_s + _SAVE_INTERVAL_S
         self._files.save(_NAME, {
-            'policy': self.policy.to_dict(), 'epoch': self._epoch,
+            'policy': self.policy.to_dict(),
             'fair': self.was_past_ttl,
             'renewed_at': time.time() - (now_s - self._renewed_s)})

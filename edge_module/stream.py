@@ -31,18 +31,14 @@ _FIRST_BACKOFF_S = 0.2
 _LAST_BACKOFF_S = 10.0
 #: Times of failure after which the address is asked for again.
 _LOOK_AGAIN = 3
-#: Times the heartbeat's interval that the controller may be silent.
-_SILENT = 2.5
+#: Times its interval that the controller may be silent.
+_SILENT = 2
 _EPOCH = 'epoch'
 
 
 class Offer(NamedTuple):
-    """A policy as it arrived.
+    """A policy as it arrived."""
 
-    :ivar epoch: of the scheduler that made it.
-    """
-
-    epoch: int
     generation: int
     document: Any
 
@@ -107,8 +103,8 @@ class Link:
     :param files: where the newest scheduler is remembered.
     :param offered: called when there is something for :meth:`take_policy`.
     :ivar is_up: whether there is a connection.
-    :ivar heard_s: when the distributor last said something, by the monotonic
-        clock; long ago before it ever did.
+    :ivar renewed_s: when a process that leads was last known to be there, by
+        the monotonic clock; long ago before it ever was.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, generation: Callable[[], int],
@@ -122,7 +118,8 @@ class Link:
         self._stop = stop
         self._changed = threading.Condition()
         self.is_up = False
-        self.heard_s = -math.inf
+        self.renewed_s = self._heard_s = -math.inf
+        self._alive_s = math.inf
         self._offer: Offer | None = None
         self._train: dict[str, Any] | None = None
         self._outbox = outbox.Outbox()
@@ -141,11 +138,16 @@ class Link:
                     self._addresses = talk.find(self._conf, rest)
                 address = self._addresses[0]
                 if address.ticket:
-                    self._addresses = []  # it may be good only once
+                    self._addresses = []  # the next leader has other ones
                 with contextlib.closing(talk.connect(
                         self._conf, address)) as sock:
-                    spread_s = self._converse(sock, address.ticket)
+                    spread_s = self._converse(sock, address)
                 n_failures = 0
+            except talk.Moved as moved:
+                # It is asked again where that one is gone meanwhile.
+                n_failures += 1
+                self._addresses = [moved.address]
+                spread_s = _FIRST_BACKOFF_S
             except (OSError, exception.VirtcoException) as error:
                 self._outage.begin('No connection to the distributor: '
                                    f'{exception.reason(error)}.')
@@ -158,16 +160,17 @@ class Link:
             # All that lost the same controller come back one by one.
             self._stop.wait(random.uniform(0, spread_s))
 
-    def _converse(self, sock: socket.socket, ticket: str = '') -> float:
+    def _converse(self, sock: socket.socket, address: talk.Address) -> float:
         """Until the connection breaks; how long to spread the return over.
 
         :raises OSError: when it never was one.
         """
         ends = talk.Talk(sock, talk.TIMEOUT_S)
         welcome = ends.greet(self._conf.edge.host, self._epochs.newest,
-                             self._generation(), ticket)
+                             self._generation(), address)
         self._outbox.restart(welcome)
-        self.heard_s = time.monotonic()
+        self._alive_s = float(welcome['alive_s'])
+        self._heard(bool(welcome['epoch']))
         self._set_up(True)
         self._outage.end()
         LOG.info('Connected to the distributor')
@@ -177,8 +180,10 @@ class Link:
                                          self._outbox.pause_s()):
                     self._hear(message)
                 if self._is_silent():
+                    # It may stand still and take connections all the same.
+                    self._addresses = self._addresses[1:]
                     raise TimeoutError('the controller is silent')
-                for frame in self._outbox.take(self.heard_s):
+                for frame in self._outbox.take():
                     sock.sendall(frame)
         except (OSError, exception.VirtcoException) as error:
             self._outage.begin(
@@ -188,12 +193,18 @@ class Link:
         return float(welcome.get('spread_s', 0.0))
 
     def _is_silent(self) -> bool:
-        return (time.monotonic() - self.heard_s
-                > _SILENT * self._outbox.heartbeat_s)
+        return (time.monotonic() - self._heard_s
+                > _SILENT * self._alive_s)
+
+    def _heard(self, is_led: bool) -> None:
+        self._heard_s = time.monotonic()
+        if is_led:
+            self.renewed_s = self._heard_s
 
     def _hear(self, message: dict[str, Any]) -> None:
-        self.heard_s = time.monotonic()
         kind = message['type']
+        # A relay is there while nobody leads, too.
+        self._heard(kind != 'alive' or bool(message.get('epoch')))
         if kind == 'resend':
             self._outbox.resend()
         elif kind == 'refused':
@@ -201,10 +212,9 @@ class Link:
                 url=self._conf.edge.controller_url, why=message.get('why'))
         elif kind == 'policy':
             # One of a scheduler that led before is refused.
-            epoch = message.get('epoch', 0)
-            self._epochs.hear(epoch)
+            self._epochs.hear(message.get('epoch', 0))
             with self._changed:
-                self._offer = Offer(epoch, message['generation'],
+                self._offer = Offer(message['generation'],
                                     message['policy'])
             self._offered()
         elif kind == 'probe':

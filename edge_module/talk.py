@@ -28,6 +28,17 @@ TIMEOUT_S = 5.0
 _MOST_BYTES = 256 * 1024 * 1024
 
 
+class Moved(OSError):
+    """Another process leads.
+
+    :ivar address: where it is.
+    """
+
+    def __init__(self, address: 'Address'):
+        super().__init__(f'{address.host}, port {address.port}, leads')
+        self.address = address
+
+
 class Address(NamedTuple):
     """:ivar ticket: to be shown there; empty where none is asked for."""
 
@@ -129,6 +140,18 @@ def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext:
     return context
 
 
+def _moved(leader: str, address: Address) -> Address:
+    """
+    :raises OSError: for what is no address.
+    """
+    found = urllib.parse.urlsplit(f'//{leader}')
+    try:
+        return address._replace(host=str(found.hostname),
+                                port=int(found.port or 0))
+    except ValueError as error:
+        raise ConnectionRefusedError(f'{leader!r} leads') from error
+
+
 class Talk:
     """Messages over one socket."""
 
@@ -139,19 +162,21 @@ class Talk:
         self._early: list[dict[str, Any]] = []
 
     def greet(self, host: str, epoch: int, generation: int,
-              ticket: str = '') -> dict[str, Any]:
+              address: Address) -> dict[str, Any]:
         """What the distributor says to a hello.
 
         :raises OSError: when it does not welcome us.
         """
         self._sock.sendall(frames.pack(
             'hello', version=frames.VERSION, host=host, epoch=epoch,
-            generation=generation, ticket=ticket))
+            generation=generation, ticket=address.ticket))
         deadline_s = time.monotonic() + self._timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0:
             messages = self.read(None, left_s)
             if messages:
                 message, *self._early = messages
+                if message.get('leader'):
+                    raise Moved(_moved(str(message['leader']), address))
                 if message['type'] != 'welcome':
                     raise ConnectionRefusedError(str(message.get('why')))
                 return message

@@ -154,13 +154,10 @@ class Cloud:
         edge = self.edge and (self.edge.epoch, self.edge.generation,
                               self.edge.policy.get('egress_bps'))
         with self._engine.connect() as connection:
-            stored = connection.execute(sa.text(
-                'SELECT host, epoch, generation FROM policies')).all()
-            leases = connection.execute(sa.text(
-                'SELECT host, generation_lease FROM hosts')).all()
+            hosts = connection.execute(sa.text(
+                'SELECT host, last_report FROM hosts')).all()
         lines = [f'leader {self.leader()}', f'the edge has {edge} and '
-                 f'reports {self.link_bps}', f'stored policies {stored}',
-                 f'leases {leases}']
+                 f'reports {self.link_bps}', f'hosts {hosts}']
         for one in (*self.schedulers, self.distributor, self.api):
             lines += [f'{one.log} ends with',
                       *one.log_text().splitlines()[-LINES:]]

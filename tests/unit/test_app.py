@@ -1,30 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the rooms are wired: who leads, what is stored, what is looked at."""
+"""How the rooms are wired: who leads, and what is looked at."""
 
 import types
 
-import msgspec
 import pytest
 
 from tests.unit import stored
 from tests.unit.api import service
 from virtco import app
-from virtco import exception
+from virtco.db import leader
 from virtco.db import migration
-from virtco.db import models
-
-
-@pytest.fixture
-def fresh():
-    """The App of a service, which runs no threads."""
-    found = service.Service()
-    yield found.rooms
-    found.rooms.database.dispose()
 
 
 @pytest.fixture(scope='module')
 def shared():
+    """The App of a service, which runs no threads."""
     found = service.Service()
     yield found.rooms
     found.rooms.database.dispose()
@@ -33,34 +24,18 @@ def shared():
 @pytest.fixture
 def rooms(shared, monkeypatch):
     """One for all tests that leave it as it was."""
-    for name in ('_source', 'elector', '_epoch', '_generation', '_teller'):
+    for name in ('elector', '_epoch', '_generation', '_teller'):
         monkeypatch.setattr(shared, name, getattr(shared, name))
+    shared._epoch = None
     return shared
 
 
-def source(has_had_peers=True, port=7, **fields):
-    return types.SimpleNamespace(has_had_peers=has_had_peers, port=port,
-                                 **fields)
-
-
-def leading(rooms, has_had_peers=True):
+def leading(rooms):
     """Let it lead, with a check of the lead that the test may spoil."""
-    rooms._source = source(has_had_peers)
     rooms.elector = types.SimpleNamespace(
         check=lambda session: None, is_current=lambda: True)
     rooms._epoch = 1
     return rooms
-
-
-@pytest.mark.parametrize(('leadership', 'api', 'address'), [
-    ('h', 'a', 'h:7'), (None, 'a', 'a:7'), ('::1', 'a', '[::1]:7'),
-    ('0.0.0.0', 'a', 'own:7'), (None, '::', 'own:7')])
-def test_where_peers_find_it(rooms, monkeypatch, leadership, api, address):
-    monkeypatch.setattr(app.socket, 'gethostname', lambda: 'own')
-    monkeypatch.setattr(rooms, '_conf', stored.conf(
-        leadership={'host': leadership}, api={'host': api}))
-    rooms._source = source()
-    assert rooms._address() == address
 
 
 @pytest.mark.parametrize(('took_s', 'rests_s'), [
@@ -79,53 +54,6 @@ def test_following_takes_a_tenth_of_a_core(rooms, monkeypatch, took_s,
     assert slept == [pytest.approx(rests_s)]
 
 
-def policies(rooms):
-    with rooms.database.reader() as session:
-        return {row.host: row for row in session.query(models.Policy)}
-
-
-def test_policies_are_stored_for_those_who_cannot_reach_it(fresh):
-    leading(fresh)
-    hosts = sorted(fresh.decide.generations())
-    assert hosts == ['h0', 'h1', 'h2']
-    fresh._store()
-    found = policies(fresh)
-    assert sorted(found) == hosts
-    for host, row in found.items():
-        generation, document = fresh._document(host)
-        assert (row.epoch, row.generation, row.document) == (
-            1, generation, document.decode())
-        assert msgspec.json.decode(document)['host'] == host
-    assert fresh._document('nobody') is None
-    # What is stored is not stored again.
-    with fresh.database.writer() as session:
-        session.query(models.Policy).delete()
-    fresh._store()
-    assert policies(fresh) == {}
-
-
-def test_without_peers_nothing_is_stored_or_looked_at(fresh):
-    for no_peers in (None, source(False)):
-        leading(fresh)._source = no_peers
-        fresh._store()
-        fresh._check()
-        assert policies(fresh) == {} and fresh._generation == -1
-
-
-def test_what_could_not_be_stored_is_stored_later(fresh):
-    def deposed(session):
-        raise exception.Deposed(epoch=1)
-
-    leading(fresh)
-    check, fresh.elector.check = fresh.elector.check, deposed
-    with pytest.raises(exception.Deposed):
-        fresh._store()
-    assert policies(fresh) == {}
-    fresh.elector.check = check
-    fresh._store()
-    assert len(policies(fresh)) == 3
-
-
 def test_what_no_peer_told_is_looked_for(rooms, monkeypatch):
     told = []
     monkeypatch.setattr(rooms.know, 'invalidate',
@@ -139,16 +67,36 @@ def test_what_no_peer_told_is_looked_for(rooms, monkeypatch):
     assert told == [None, None]
 
 
+def upstream(**values):
+    return types.SimpleNamespace(**values)
+
+
 def test_who_leads_is_told(rooms, monkeypatch):
-    monkeypatch.setattr(rooms.feed, 'epoch', 5)
-    assert rooms.leadership() == {'epoch': 5, 'here': False,
-                                  'reached': False}
+    monkeypatch.setattr(rooms, '_upstream', upstream(
+        epoch=5, is_connected=True))
+    rooms.elector = types.SimpleNamespace(is_current=lambda: False)
+    assert rooms.leadership() == {'epoch': 5, 'here': False, 'reached': True}
     assert not rooms.leads()
     leading(rooms)
     assert rooms.leads()
     assert rooms.leadership() == {'epoch': 1, 'here': True, 'reached': True}
     rooms.elector.is_current = lambda: False
     assert not rooms.leads() and not rooms.leadership()['reached']
+
+
+def test_policies_of_this_process_or_of_the_one_that_leads(rooms,
+                                                           monkeypatch):
+    asked = []
+    monkeypatch.setattr(rooms, '_upstream', upstream(
+        n_hosts=7, policy=lambda *args: asked.append(args) or 'theirs'))
+    assert rooms.n_hosts() == 7 and rooms.policy('h0') == 'theirs'
+    assert asked == [('h0', app.ASK_S)]
+    leading(rooms)
+    assert rooms.n_hosts() == 3 and rooms.policy('nobody') is None
+    found = rooms.policy('h0')
+    assert (found.host, found.generation) == (
+        'h0', rooms.decide.generations()['h0'])
+    assert len(asked) == 1
 
 
 class Alive:
@@ -160,7 +108,7 @@ class Alive:
     (True, True), (True, False), (False, True)])
 def test_whether_what_is_known_is_kept(rooms, monkeypatch, one, other):
     monkeypatch.setattr(rooms, '_follower', Alive(one))
-    monkeypatch.setattr(rooms.feed, 'is_alive', lambda: other)
+    monkeypatch.setattr(rooms._upstream, 'is_alive', lambda: other)
     assert rooms.keeps() == (one and other)
     leading(rooms)
     monkeypatch.setattr(rooms.know, 'is_alive', lambda: one)
@@ -191,9 +139,8 @@ def test_tenants_are_told_by_the_leader(rooms, leads):
 
 
 def test_times_that_the_documents_name():
-    assert (app.FOLLOW_S, app.CHECK_S, app.STORE_S, app.MOST_STORED) == (
-        1.0, 5.0, 0.5, 1000)
-    assert app.Parts() == app.Parts(True, True, True)
+    assert (app.FOLLOW_S, app.CHECK_S, app.ASK_S) == (1.0, 5.0, 2.0)
+    assert app.Parts() == app.Parts(True, True)
 
 
 def make(tmp_path, parts=app.Parts(), **groups):
@@ -201,57 +148,87 @@ def make(tmp_path, parts=app.Parts(), **groups):
         database={'connection': f'sqlite:///{tmp_path}/db.sqlite'},
         controller={'state_dir': str(tmp_path)},
         # Long: a busy machine takes the lead from nobody.
-        leadership={'host': '127.0.0.1', 'port': 0, 'lease_s': 60.0},
+        leadership={'lease_s': 60.0},
         distributor={'host': '127.0.0.1', 'port': 0},
         api={'auth_strategy': 'noauth'}, **groups)
     return app.App(conf, parts=parts)
 
 
 def test_a_process_alone_leads_until_it_stops(tmp_path):
-    own = make(tmp_path, app.Parts(distributes=False, plans=False))
+    own = make(tmp_path, app.Parts(plans=False))
     assert not own.plans
+    order = noted(own)
     own.start()
+    server = own.distribute._server
     try:
-        assert own.leads() and own.keeps() and own.epoch() == 1
-        assert own._storer.is_alive() and own._checker.is_alive()
-        assert own._watch.is_alive() and not own._follower.is_alive()
+        assert own.leads() and own.keeps()
+        assert own.leadership() == {'epoch': 1, 'here': True, 'reached': True}
+        assert own._checker.is_alive() and own._watch.is_alive()
+        assert not own._follower.is_alive()
         # Without credentials of Nova nobody is told, and nothing moved.
         assert not own._feedback.is_alive() and not own._adviser.is_alive()
         assert own._teller is None
-        assert not own.feed.is_alive() and own.decide.loop.leads()
+        assert not own._upstream.is_alive() and own.decide.loop.leads()
         assert own.know.fence == own.elector.check == own.follow.fence
-        assert own._source.published in own.decide.on_publish
-        assert own._source.trains_ordered in own.decide.prober.on_ordered
-        assert not own.ask._writer.is_alive()
-        assert own.distribute._server is None
+        assert own.know.peer is None
+        # Edge modules find it, and all is read before they are served.
+        assert own.elector.seen.epoch == 1
+        with own.database.reader() as session:
+            assert leader.current(session).address == (
+                f'127.0.0.1:{server.port}')
+        assert order == ['listens', 'policies 1', 'know', 'decide', 'follow',
+                         'distribute 1']
+        assert not own.ask._writer.is_alive() and server.is_alive()
     finally:
         own.stop()
-    for part in (own._storer, own._checker, own._watch, own.know,
-                 own.follow):
+    for part in (own._checker, own._watch, own.know, own.follow, server,
+                 own.elector):
         assert not part.is_alive()
     again = make(tmp_path, app.Parts(schedules=False))
     try:
         again.start()
-        assert again.elector is None and not again.leads()
-        assert again._follower.is_alive() and again.feed.is_alive()
-        assert not again._storer.is_alive() and again.keeps()
+        assert not again.leads() and again.elector._lock is None
+        assert again.elector.seen.epoch == 1 and again.elector.is_alive()
+        assert again._follower.is_alive() and again._upstream.is_alive()
+        assert again.keeps() and again.distribute.is_alive()
         assert not again.decide.loop.leads()
-        assert again.know.peer is again.feed
-        assert again.ask._writer.is_alive() and again._source is None
-        server = again.distribute._server
-        assert server.is_alive()
+        assert again.know.peer is again._upstream
+        assert again.ask._writer.is_alive()
+        assert again.distribute._server is None
     finally:
         again.stop()
-    for one in (again._follower, again.feed, again.ask._writer,
-                again._watch, server):
+    for one in (again._follower, again._upstream, again.ask._writer,
+                again._watch, again.elector):
         assert not one.is_alive()
+
+
+def noted(rooms):
+    """Note in which order the rooms begin."""
+    order = []
+
+    def note(part, name, words):
+        do = getattr(part, name)
+
+        def noting(*args):
+            order.append(words.format(*args))
+            return do(*args)
+
+        setattr(part, name, noting)
+
+    note(rooms.distribute, 'start', 'listens')
+    note(rooms._policies, 'lead', 'policies {}')
+    note(rooms.know, 'lead', 'know')
+    note(rooms.decide, 'lead', 'decide')
+    note(rooms.follow, 'lead', 'follow')
+    note(rooms.distribute, 'lead', 'distribute {}')
+    return order
 
 
 def test_with_credentials_of_nova_tenants_are_told_and_moves_looked_for(
         tmp_path):
     nowhere = 'http://127.0.0.1:1'
     own = make(
-        tmp_path, app.Parts(distributes=False, plans=False),
+        tmp_path, app.Parts(plans=False),
         reevaluation={'interval_s': 3600.0}, nova={
             'auth_type': 'none', 'endpoint_override': nowhere,
             'placement_endpoint_override': nowhere,
@@ -260,15 +237,14 @@ def test_with_credentials_of_nova_tenants_are_told_and_moves_looked_for(
     # It may be waiting for the leader before, and the lead does not.
     own._follower.stop = lambda wait=True: stops.append(wait)
     own.start()
-    threads = (own._feedback, own._adviser, own._source._thread,
-               own._storer, own.know._estimator, own.know._finder)
+    threads = (own._feedback, own._adviser, own.distribute._server,
+               own.know._estimator, own.know._finder)
     try:
         assert own._teller is not None
         assert all(one.is_alive() for one in threads)
         assert (own._feedback._interval_s, own._adviser._interval_s,
-                own._storer._interval_s, own._checker._interval_s,
-                own._follower._interval_s, own._watch._interval_s) == (
-            3600.0, 3600.0, 0.5, 5.0, 1.0, 5.0)
+                own._checker._interval_s, own._follower._interval_s,
+                own._watch._interval_s) == (3600.0, 3600.0, 5.0, 1.0, 5.0)
     finally:
         own.stop()
     assert not any(one.is_alive() for one in threads)
@@ -281,7 +257,7 @@ def test_only_an_embedded_database_is_upgraded(tmp_path, monkeypatch):
     for is_sqlite in (True, False):
         own = make(tmp_path)
         monkeypatch.setattr(own.database, 'is_sqlite', is_sqlite)
-        monkeypatch.setattr(own, '_stand_by', lambda: 1 / 0)
+        monkeypatch.setattr(own.distribute, 'start', lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             own.start()
         own._watch.stop()

@@ -20,8 +20,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 PINS = sorted((ROOT / 'tests' / 'fixtures' / 'constraints').glob('*.txt'))
 OWN = ('virtco', 'nova_filters', 'edge_module')
 #: Distributions that are not called as their modules are.
-NAMED = {'placement': 'openstack-placement', 'watcher': 'python-watcher',
-         'yaml': 'PyYAML'}
+NAMED = {'placement': 'openstack-placement', 'psycopg2': 'psycopg2-binary',
+         'watcher': 'python-watcher', 'yaml': 'PyYAML'}
 #: What each extra serves, with all that these modules import.
 SERVED = {
     'controller': ['virtco.cmd.api', 'virtco.cmd.controller',
@@ -106,8 +106,8 @@ def imported_by(modules):
     return _of_others(seen)
 
 
-#: Loaded with the lock service that they drive, from extras of their own.
-DRIVERS = {'controller': set(EXTRAS['redis'])}
+#: Loaded with the service that they drive, from extras of their own.
+DRIVERS = {'controller': {*EXTRAS['redis'], *EXTRAS['postgresql']}}
 
 
 def test_every_program_is_served_by_the_extra_that_it_names():

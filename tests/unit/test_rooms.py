@@ -22,7 +22,7 @@ PURE_IN_ROOMS = [
     'virtco.decide.lateness', 'virtco.decide.policies',
     'virtco.decide.promises', 'virtco.decide.senders',
     'virtco.distribute.deltas', 'virtco.distribute.messages',
-    'virtco.distribute.session',
+    'virtco.distribute.session', 'virtco.distribute.tickets',
     'virtco.decide.waiting',
     'virtco.follow.comparison',
     'virtco.follow.notifications', 'virtco.hintkit.collectives',
@@ -36,7 +36,8 @@ PURE_IN_ROOMS = [
     'virtco.know.route', 'virtco.know.silence', 'virtco.know.snapshot',
     'virtco.know.summary',
     'virtco.know.sending', 'virtco.know.towards',
-    'virtco.know.uplinks', 'virtco.lab.cloud.configs',
+    'virtco.know.uplinks', 'virtco.leadership.agreement',
+    'virtco.lab.cloud.configs',
     'virtco.lab.sim.borrowing']
 
 

@@ -2,14 +2,20 @@
 
 """How the parts are, and the gauges that are looked up, not counted."""
 
+import threading
+
 import sqlalchemy as sa
 
 from virtco import app
 from virtco import exception
 from virtco.db import groups as db_groups
 from virtco.db import models
+from virtco.decide import publisher
 from virtco.model import states
 from virtco.wire import health as wire
+
+#: Metrics do not wait longer for the database; those of it are older then.
+COUNT_S = 0.5
 
 
 class Document:
@@ -18,12 +24,18 @@ class Document:
     def __init__(self, rooms: app.App):
         self.metrics = rooms.metrics
         self._rooms = rooms
+        self._counting: threading.Thread | None = None
 
     def health(self) -> tuple[bool, wire.Health]:
         return document(self._rooms)
 
     def gauge(self) -> None:
         gauge(self._rooms, self._rooms.clock())
+        if self._counting is None or not self._counting.is_alive():
+            self._counting = threading.Thread(
+                target=count, args=(self._rooms,), daemon=True)
+            self._counting.start()
+        self._counting.join(COUNT_S)
 
 
 def document(rooms: app.App) -> tuple[bool, wire.Health]:
@@ -34,10 +46,10 @@ def document(rooms: app.App) -> tuple[bool, wire.Health]:
              'scheduler': rooms.decide.is_alive(),
              'keeper': rooms.keeps(),
              'distributor': rooms.distribute.is_alive(),
-             'database': rooms.know.has_database()}
+             'database': rooms.elector.is_answered()}
     return all(parts.values()), wire.Health(
         status='ok' if all(parts.values()) else 'failing',
-        parts=parts, hosts=len(rooms.decide.generations()),
+        parts=parts, hosts=rooms.n_hosts(),
         mode='shadow' if rooms.know.settings.is_shadow else 'enforce',
         leader=wire.Leadership(**rooms.leadership()))
 
@@ -54,13 +66,17 @@ def gauge(rooms: app.App, now_s: float) -> None:
                 ('ingress', host.capacity.measured_ingress_bps)):
             if rate_bps is not None:
                 counts.measured_bps.labels(host.host, way).set(rate_bps)
-        counts.generation_lag.labels(host.host).set(
-            generations.get(host.host, 0)
-            - host.report.applied_generation)
+        counts.generation_lag.labels(host.host).set(publisher.lag(
+            generations.get(host.host), host.report.applied_generation))
     counts.overstating.set(rooms.know.live.count_overstating())
     counts.debts.clear()
     for project_id, debt_bytes in rooms.know.live.debts().items():
         counts.debts.labels(project_id).set(debt_bytes)
+
+
+def count(rooms: app.App) -> None:
+    """Set the gauges of which the database knows."""
+    counts = rooms.metrics
     try:
         with rooms.database.reader() as session:
             found = {state: count for state, count in session.execute(

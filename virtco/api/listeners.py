@@ -23,8 +23,7 @@ Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 #: What only services ask for; reading a placement is for its owner, too.
 _SERVICE = re.compile(
-    r'/v1/(?:hosts/[^/]+/(?:policy|report|probes)|distributor|measurements|'
-    r'notifications)')
+    r'/v1/(?:hosts/[^/]+/policy|distributor|notifications)')
 _PLACEMENT = re.compile(r'/v1/placements/[^/]+')
 _MONITORING = ('/health', '/metrics')
 

@@ -34,7 +34,6 @@ from virtco.api.policies import service as service_rules
 from virtco.wire import check as check_wire
 from virtco.wire import coflow as coflow_wire
 from virtco.wire import distributor as distributor_wire
-from virtco.wire import edge_policy
 from virtco.wire import group as group_wire
 from virtco.wire import health as health_wire
 from virtco.wire import host as host_wire
@@ -46,7 +45,6 @@ from virtco.wire import probe as probe_wire
 from virtco.wire import profile as profile_wire
 from virtco.wire import project as project_wire
 from virtco.wire import rate as rate_wire
-from virtco.wire import reports
 from virtco.wire import setting as setting_wire
 from virtco.wire import topology as topology_wire
 from virtco.wire import version as version_wire
@@ -120,6 +118,7 @@ ROUTES = [
     _route(profile_wire.FORGET_APP, profiles.forget_app),
     _route(host_wire.LIST, hosts.find, operator_rules.HOSTS),
     _route(host_wire.SHOW, hosts.show, operator_rules.HOSTS),
+    _route(host_wire.POLICY, hosts.policy),
     _route(host_wire.DRAIN, hosts.drain, operator_rules.DRAIN),
     _route(host_wire.UNDRAIN, hosts.undrain, operator_rules.DRAIN),
     _route(distributor_wire.SHOW, hosts.distributor, service_rules.EDGE),
@@ -143,14 +142,10 @@ ROUTES = [
     _route(notification_wire.POST, operations.notify, service_rules.NOTIFY),
 ]
 
-#: Of each path that other processes serve too, or that edge modules ask for.
+#: Of each path that other processes serve, too.
 RESOURCES: dict[str, type] = {
     '/': versions.Versions,
     '/v1': versions.Versions,
-    '/v1/hosts/{host}/policy': hosts.Policy,
-    '/v1/hosts/{host}/report': hosts.Report,
-    '/v1/hosts/{host}/probes': hosts.Probes,
-    '/v1/measurements': hosts.Measurements,
     '/health': operations.Health,
     '/metrics': operations.Metrics,
 }
@@ -158,15 +153,6 @@ OPERATIONS: list[wire.Operation[Any]] = [
     *(route.operation for route in ROUTES),
     version_wire.LIST, version_wire.SHOW, health_wire.SHOW,
     health_wire.METRICS,
-    wire.Operation('showPolicy', 'GET', '/v1/hosts/{host}/policy',
-                   edge_policy.EdgePolicy, 'Show the policy of a host.'),
-    wire.Operation('report', 'PUT', '/v1/hosts/{host}/report', wire.NOTHING,
-                   'Report for a host.', body=reports.Report, status=204),
-    wire.Operation('showTrain', 'GET', '/v1/hosts/{host}/probes', dict,
-                   'Tell a host what to measure.'),
-    wire.Operation('measured', 'POST', '/v1/measurements', wire.NOTHING,
-                   'Tell what a measurement brought.',
-                   body=reports.Measurement, status=204),
 ]
 
 
@@ -181,14 +167,10 @@ def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
                 _responder(route, rooms, authorizer))
     for path, resource in resources.items():
         app.add_route(path, resource)
-    both = rooms, authorizer
+    found = health.Document(rooms)
     for path, kind in RESOURCES.items():
-        given: tuple[Any, ...] = both
-        if kind is versions.Versions:
-            given = (path == '/',)
-        elif kind in (operations.Health, operations.Metrics):
-            given = (health.Document(rooms),)
-        app.add_route(path, kind(*given))
+        app.add_route(path, kind(
+            path == '/' if kind is versions.Versions else found))
 
 
 def _responder(route: Route, rooms: app.App, authorizer: context.Authorizer

@@ -5,6 +5,7 @@
 import msgspec
 
 from virtco.db import codec
+from virtco.decide import publisher
 from virtco.decide import waiting as waits
 from virtco.know import host_state
 from virtco.wire import coflow as coflow_wire
@@ -26,6 +27,9 @@ def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
         if found.measured_s is not None else None,
         rate_source=found.source, background_bps=seen.background_bps,
         generation=policy.generation if policy else None,
+        generations_behind=publisher.lag(
+            policy.generation if policy else None,
+            report.applied_generation),
         applied_generation=report.applied_generation
         if seen.last_report_s is not None else None,
         last_report=seen.last_report_s,

@@ -32,7 +32,7 @@ from virtco.conf import opts
 
 if TYPE_CHECKING:
     from virtco import app
-    from virtco.distribute import apart
+    from virtco.distribute import relay
 
 LOG = logging.getLogger(__name__)
 
@@ -44,14 +44,12 @@ class Program:
     """What a process does.
 
     :ivar serves: the REST API; others tell by HTTP how they are only.
-    :ivar schedules: it may lead.
-    :ivar distributes: it listens for edge modules.
+    :ivar schedules: it may lead, and listens for edge modules.
     """
 
     name: str
     serves: bool
     schedules: bool
-    distributes: bool
 
     def listens_on(self, conf: cfg.ConfigOpts) -> list[tuple[str, int]]:
         """Host and port of its HTTP, each."""
@@ -66,10 +64,10 @@ class Program:
 #: A client that hangs up frees the thread that waits for it.
 SERVER = {'recv_bytes': 1 << 18, 'channel_request_lookahead': 1,
           'asyncore_use_poll': True}
-CONTROLLER = Program('virtco-controller', True, True, True)
-API = Program('virtco-api', True, False, False)
-SCHEDULER = Program('virtco-scheduler', False, True, False)
-DISTRIBUTOR = Program('virtco-distributor', False, False, True)
+CONTROLLER = Program('virtco-controller', True, True)
+API = Program('virtco-api', True, False)
+SCHEDULER = Program('virtco-scheduler', False, True)
+DISTRIBUTOR = Program('virtco-distributor', False, False)
 
 
 # oslo.db logs every failed statement with its stack, on top of the line that
@@ -145,7 +143,7 @@ class Loader:
         self._startup = startup.Startup()
         self.front = front.Front(self._startup)
         self.exit_code = 0
-        self._rooms: app.App | apart.Apart | None = None
+        self._rooms: app.App | relay.Relay | None = None
         self._bus: Any | None = None
         self._thread = threading.Thread(target=self._run, name='loader',
                                         daemon=True)
@@ -191,8 +189,7 @@ class Loader:
             from virtco.follow import listener
         with self._startup.step('reading the database'):
             rooms = app.App(self._conf, self._startup, parts=app.Parts(
-                self._program.schedules, self._program.distributes,
-                self._program.serves))
+                self._program.schedules, self._program.serves))
             rooms.on_deposed = self._begin_anew
             rooms.start()
             self._rooms = rooms
@@ -211,8 +208,8 @@ class Loader:
     def _load_distributor(self) -> None:
         with self._startup.step('looking for the scheduler'):
             from virtco.api import deploy
-            from virtco.distribute import apart
-            found = apart.Apart(self._conf)
+            from virtco.distribute import relay
+            found = relay.Relay(self._conf)
             found.start()
             self._rooms = found
         self.front.hand_over(deploy.monitoring(found))

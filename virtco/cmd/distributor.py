@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``virtco-distributor``: policies to edge modules, and reports back."""
+"""``virtco-distributor``: a relay between edge modules and the leader."""
 
 import sys
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Options of the listener to which the edge modules connect."""
+"""Options of the stream server, to which edge modules and peers connect."""
 
 from typing import Any
 
@@ -9,34 +9,40 @@ from oslo_config import cfg
 GROUP = 'distributor'
 
 OPTS = [
-    cfg.BoolOpt('enabled', default=True, help="""
-Listen for connections of edge modules, which hear of policies and report by
-nothing else. With ``[api] auth_strategy = keystone`` and no ``client_ca_file``
-each is known by its Keystone user, see the policy rule ``virtco:edge:host``,
-and connects to the process whose REST API it asked.
-"""),
     cfg.HostAddressOpt('host', help="""
-Address the edge modules connect to; unset: that of ``[api] host``.
+Address to which edge modules, relays (``virtco-distributor``) and the other
+processes of the controller connect while this process leads; unset: that of
+``[api] host``. The others find it in the database.
 
-Without ``client_ca_file`` anyone who reaches this address may speak for any
-hypervisor: keep it on loopback or on a network of its own.
+With ``[api] auth_strategy = noauth`` and no ``client_ca_file`` anyone who
+reaches this address may speak for any hypervisor: keep it on loopback or on a
+network of its own. With ``keystone`` and no ``client_ca_file`` each edge
+module is known by its Keystone user, see the policy rule
+``virtco:edge:host``, and shows a ticket of the REST API.
 """),
     cfg.PortOpt('port', default=8792, help="""
-TCP port the edge modules connect to; 0 takes a free one, which they learn from
-the REST API.
+TCP port they connect to; 0 takes a free one, which edge modules learn from the
+REST API and the others from the database.
 """),
     cfg.StrOpt('cert_file', default='', help="""
-File of this listener's certificate chain, in PEM; empty: no TLS.
+File of this process's certificate chain, in PEM; empty: no TLS. The process
+shows it to those who connect to it, and to the leader to which it connects.
 
 Related options:
 
-* ``key_file``, ``client_ca_file``
+* ``key_file``, ``ca_file``, ``client_ca_file``
 """),
     cfg.StrOpt('key_file', default='', help="""
 File of the certificate's private key; empty: it is in ``cert_file``.
 """),
+    cfg.StrOpt('ca_file', default='', help="""
+File of the authorities that sign the certificates of stream servers, for the
+connection to the leader; empty: those of the system. The leader's certificate
+must name its ``host``.
+"""),
     cfg.StrOpt('client_ca_file', default='', help="""
-File of the authorities that sign the edge modules' certificates. When it is
+File of the authorities that sign the certificates of edge modules, relays and
+the controller's other processes. When it is
 set, an edge module needs a certificate whose common name, or one of whose DNS
 names, is the ``[edge] host`` for which it speaks.
 """),

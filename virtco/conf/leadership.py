@@ -24,38 +24,11 @@ Related options:
 
 * ``[leadership] lease_s``
 """),
-    cfg.FloatOpt('lease_s', default=3.0, min=0.5, max=60, help="""
+    cfg.FloatOpt('lease_s', default=5.0, min=0.5, max=60, help="""
 After this time of silence another scheduler takes over, in seconds; half of
 it is enough for one that holds the lock. The leader writes a number to the
-database six times in this time.
-"""),
-    cfg.HostAddressOpt('host', help="""
-Address under which the scheduler's peers reach it, and on which it listens for
-them: ``virtco-api``, ``virtco-distributor``, and controllers that stand by.
-Unset: that of ``[api] host``.
-
-Whoever reaches it may speak for every hypervisor, unless ``ca_file`` is set:
-keep it on loopback or on a network of its own.
-"""),
-    cfg.PortOpt('port', default=0, help="""
-TCP port on which the scheduler listens for its peers, which learn it from the
-database; 0 takes a free one.
-"""),
-    cfg.StrOpt('cert_file', default='', help="""
-File of this process's certificate chain, in PEM, for connections between
-virtco's processes; empty: no TLS.
-
-Related options:
-
-* ``key_file``, ``ca_file``
-"""),
-    cfg.StrOpt('key_file', default='', help="""
-File of the certificate's private key; empty: it is in ``cert_file``.
-"""),
-    cfg.StrOpt('ca_file', default='', help="""
-File of the authorities that sign the certificates of virtco's processes. It
-must be an authority that signs nothing else: whoever has such a certificate
-may speak for every hypervisor.
+database six times in this time, and stops publishing when it could not write
+for as long, unless all its peers have no database either.
 """),
 ]
 

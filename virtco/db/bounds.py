@@ -9,7 +9,9 @@ server would keep its locks for hours, and no other scheduler could lead.
 from collections.abc import Iterator
 import contextlib
 import os
+import select
 import socket
+import time
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +23,40 @@ SILENT_S = 5
 MIGRATING_S = 600
 #: A server that acknowledges nothing for this time is gone.
 UNREACHABLE_S = 10
+#: A server that acknowledges what it gets, but answers nothing, stands still.
+ANSWER_S = 10
+#: Time to connect and to log in.
+CONNECT_S = 5
+
+
+def limited(url: sa.URL) -> sa.URL:
+    """The same database, by a driver that waits for a limited time."""
+    options = {'connect_timeout': str(CONNECT_S)}
+    if url.get_backend_name() in ('mysql', 'mariadb'):
+        options |= {'read_timeout': str(ANSWER_S),
+                    'write_timeout': str(ANSWER_S)}
+    elif url.get_driver_name() == 'psycopg2':
+        from psycopg2 import extensions
+        extensions.set_wait_callback(_wait)
+    # Whatever the operator wrote there holds.
+    return url.update_query_dict(options | dict(url.query))
+
+
+def _wait(connection: Any) -> None:
+    """Wait for an answer of PostgreSQL; libpq itself has no limit.
+
+    :raises psycopg2.OperationalError: and the connection is closed.
+    """
+    from psycopg2 import extensions
+    from psycopg2 import OperationalError
+    until_s = time.monotonic() + ANSWER_S
+    while (state := connection.poll()) != extensions.POLL_OK:
+        waiting = select.poll()
+        waiting.register(connection.fileno(), select.POLLIN if (
+            state == extensions.POLL_READ) else select.POLLOUT)
+        if not waiting.poll(max(0.0, 1000 * (until_s - time.monotonic()))):
+            raise OperationalError(
+                f'the server did not answer within {ANSWER_S} s')
 
 
 def put_on(engine: sa.Engine, lock_s: float) -> None:

@@ -5,8 +5,6 @@
 Functions over a session; the caller owns the transaction.
 """
 
-from collections.abc import Collection
-from collections.abc import Mapping
 import dataclasses
 
 import sqlalchemy as sa
@@ -18,24 +16,31 @@ from virtco.db import models
 _ROW = models.Leader.id == 1
 #: Each change of the leader is one; a typing error must not exhaust them.
 MOST_RAISED = 1_000_000
-#: Hosts per query: databases limit the terms.
-_AT_ONCE = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """:ivar epoch: 0 when nobody led yet."""
+    """:ivar epoch: 0 when nobody led yet.
+    :ivar secret: of the cloud.
+    """
 
     epoch: int
     beat: int
     name: str
     address: str
+    secret: str
+
+    @property
+    def ticket_key(self) -> str:
+        """See :mod:`virtco.distribute.tickets`."""
+        return f'{self.epoch} {self.secret}'
 
 
 def current(session: orm.Session) -> Seen:
     return Seen(*session.execute(sa.select(
         models.Leader.epoch, models.Leader.beat, models.Leader.name,
-        models.Leader.address).where(_ROW)).one())
+        models.Leader.address, models.Cluster.secret).where(
+            _ROW, models.Cluster.id == models.Leader.id)).one())
 
 
 def take_over(session: orm.Session, seen: Seen, name: str,
@@ -87,31 +92,3 @@ def check(session: orm.Session, epoch: int) -> None:
         _ROW).with_for_update(read=True))
     if found != epoch:
         raise exception.Deposed(epoch=epoch)
-
-
-def save_policies(session: orm.Session, policies: Collection[models.Policy]
-                  ) -> None:
-    """In three statements, however many."""
-    rows = [{'host': one.host, 'epoch': one.epoch,
-             'generation': one.generation, 'document': one.document}
-            for one in policies]
-    for start in range(0, len(rows), _AT_ONCE):
-        some = rows[start:start + _AT_ONCE]
-        session.execute(sa.delete(models.Policy).where(
-            models.Policy.host.in_([row['host'] for row in some])))
-        session.execute(sa.insert(models.Policy), some)
-
-
-def generations(session: orm.Session) -> Mapping[str, int]:
-    """Of the stored policy of each host."""
-    return {host: generation for host, generation in session.execute(
-        sa.select(models.Policy.host, models.Policy.generation))}
-
-
-def policies(session: orm.Session, hosts: Collection[str]
-             ) -> list[models.Policy]:
-    wanted, found = list(hosts), list[models.Policy]()
-    for start in range(0, len(wanted), _AT_ONCE):
-        found += session.scalars(sa.select(models.Policy).where(
-            models.Policy.host.in_(wanted[start:start + _AT_ONCE])))
-    return found

@@ -277,12 +277,7 @@ class Decision(Base):
 
 
 class Host(Base):
-    """What an edge module last said.
-
-    ``generation_lease`` is above every generation its policy ever had: a
-    controller that restarts goes on from there, and no two documents share a
-    number although not each of them is written down.
-    """
+    """What an edge module last said."""
 
     __tablename__ = 'hosts'
 
@@ -291,8 +286,6 @@ class Host(Base):
     first_seen: orm.Mapped[float] = orm.mapped_column(sa.Double)
     last_report: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     report: orm.Mapped[str] = orm.mapped_column(LongText, default='{}')
-    generation_lease: orm.Mapped[int] = orm.mapped_column(
-        sa.BigInteger, default=0)
     minors: orm.Mapped[str] = orm.mapped_column(LongText, default='{}')
 
 
@@ -465,7 +458,7 @@ class Leader(Base):
     :ivar epoch: counts how often the leadership was taken over.
     :ivar beat: counts up while the leader is there.
     :ivar name: of the leader, for the operator's eyes.
-    :ivar address: ``host:port`` where its policies can be had.
+    :ivar address: ``host:port`` of its stream server.
     """
 
     __tablename__ = 'leader'
@@ -476,15 +469,3 @@ class Leader(Base):
     beat: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     name: orm.Mapped[str] = orm.mapped_column(short_text(255))
     address: orm.Mapped[str] = orm.mapped_column(short_text(320))
-
-
-class Policy(Base):
-    """The newest policy of a host, for those who cannot ask the leader."""
-
-    __tablename__ = 'policies'
-
-    host: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), primary_key=True)
-    epoch: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
-    generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
-    document: orm.Mapped[str] = orm.mapped_column(LongText)

@@ -53,23 +53,20 @@ def save_progress(session: orm.Session, coflows: list[dict[str, Any]],
                   hosts: list[dict[str, Any]]) -> None:
     """What was counted, in two statements: others wait to write meanwhile.
 
-    A coflow that was declared done or retired meanwhile stays so, and no
-    lease becomes lower.
+    A coflow that was declared done or retired meanwhile stays so.
 
     :param coflows: columns per coflow; ``id`` says which.
     :param hosts: columns per host; ``host`` says which.
     """
     _update_many(session, models.Coflow.__table__, 'id', coflows,
                  sa.and_(models.Coflow.is_live))
-    leases = sa.select(models.Host.host, models.Host.generation_lease)
+    names = sa.select(models.Host.host)
     if len(hosts) <= MOST_IN:
-        leases = leases.where(
+        names = names.where(
             models.Host.host.in_([row['host'] for row in hosts]))
-    known = {host: lease for host, lease in session.execute(leases)}
-    _update_many(session, models.Host.__table__, 'host', [
-        row | {'generation_lease': max(row['generation_lease'],
-                                       known[row['host']])}
-        for row in hosts if row['host'] in known])
+    known = set(session.scalars(names))
+    _update_many(session, models.Host.__table__, 'host',
+                 [row for row in hosts if row['host'] in known])
     session.add_all([models.Host(**row) for row in hosts
                      if row['host'] not in known])
 

@@ -60,7 +60,7 @@ class Database:
             # found out by the first statement, not by a loop of retries.
             engine_options.setdefault('pool_timeout', max(1, timeout_s))
             self.engine = engines.create_engine(
-                url, max_retries=0, thread_checkin=False,
+                bounds.limited(url), max_retries=0, thread_checkin=False,
                 **engine_options)
             bounds.put_on(self.engine, PATIENCE_S)
         self._readers = orm.sessionmaker(self.engine)

@@ -11,6 +11,7 @@ import time
 
 from oslo_config import cfg
 
+from virtco import exception
 from virtco import metrics
 from virtco.decide import lateness
 from virtco.decide import policies
@@ -40,6 +41,7 @@ class Loop:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._has_led = True
+        self._is_blind = False
         #: Whether what is computed holds; else it is to be looked at only.
         self.leads: Callable[[], bool] = lambda: True
         #: The newest.
@@ -96,7 +98,7 @@ class Loop:
         """Compute and publish."""
         with self._wake:
             self._urgent = False
-        self._know.refresh()
+        self._refresh()
         if not self.leads():
             self._has_led = False
             self.look()
@@ -112,6 +114,19 @@ class Loop:
                      coflow.name, coflow.state, coflow.iteration)
             if coflow.state == states.CoflowState.DONE:
                 self._note_end(coflow)
+
+    def _refresh(self) -> None:
+        """Read what changed; one that leads goes on by what it knows."""
+        try:
+            self._know.refresh()
+        except exception.VirtcoException as error:
+            if not self.leads():
+                raise
+            if not self._is_blind:
+                LOG.warning('Policies follow reports alone: %s', error)
+            self._is_blind = True
+        else:
+            self._is_blind = False
 
     def _note_end(self, coflow: summary.Status) -> None:
         self._metrics.coflow_ends.inc()

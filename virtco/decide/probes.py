@@ -250,7 +250,12 @@ class Prober:
             if not is_asked:
                 plan.measured(pair, now_s)
             self._count(plan, now_s)
-            return not is_asked
+            is_over = not self._trains
+        if is_over:
+            # The next round need not wait until somebody looks.
+            for order in self.on_ordered:
+                order()
+        return not is_asked
 
     def ask(self, request: wire.ProbeRequest, name: str) -> None:
         """Measure these pairs soon.

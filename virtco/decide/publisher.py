@@ -10,7 +10,21 @@ import threading
 from virtco.table import host_policy
 from virtco.wire import edge_policy
 
-LEASE = 1000
+#: Generations that each epoch has for the policies of a host: three years of
+#: ten a second. In a double, as JSON's readers have it, there is room for
+#: nine million epochs.
+PER_EPOCH = 10 ** 9
+
+
+def lag(published: int | None, applied: int | None) -> int:
+    """Policies of the leader's epoch that a host did not apply yet.
+
+    :param published: generation of the newest policy, None without one.
+    :param applied: generation of the one that the host applied.
+    """
+    if published is None:
+        return 0
+    return min(published - (applied or 0), published % PER_EPOCH)
 
 
 class _Numbered:
@@ -31,51 +45,20 @@ class _Numbered:
 class Publisher:
     """The newest policy of every host.
 
-    Generations are drawn from a lease that is written down ahead of its use
-    (see :class:`virtco.db.models.Host`), so publishing never waits for the
-    database.
+    The generation of a policy says in which epoch it was made. So no two
+    policies of a host have the same one, and none has to be written down.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._numbered: dict[str, _Numbered] = {}
-        self._leases: dict[str, int] = {}
-        self._next: dict[str, int] = {}
-        self._first = 1
-        self._unstored: dict[str, None] = {}
+        self._epoch = 0
         #: Are called with the hosts that have a new policy.
         self.on_publish: list[Callable[[Collection[str]], None]] = []
 
     def lead(self, epoch: int) -> None:
-        """Number above what a leader before gave hosts of which it could not
-        write down anything.
-        """
-        with self._lock:
-            self._first = (epoch - 1) * LEASE + 1
-            self._raise({})
-
-    def load_leases(self, leases: Mapping[str, int]) -> None:
-        with self._lock:
-            self._leases.update(leases)
-            self._raise(leases)
-
-    def _raise(self, leases: Mapping[str, int]) -> None:
-        """A number that was given once is never given again."""
-        for host in leases.keys() | self._next.keys():
-            # A host that reported and had no policy yet is stored with 0.
-            self._next[host] = max(self._next.get(host, 0), self._first,
-                                   leases.get(host, 0) + 1)
-
-    def leases_to_renew(self) -> dict[str, int]:
-        """Hosts whose lease is used up to a half, and their next lease."""
-        with self._lock:
-            return {host: number + LEASE
-                    for host, number in self._next.items()
-                    if self._leases.get(host, 0) - number < LEASE // 2}
-
-    def renewed(self, leases: Mapping[str, int]) -> None:
-        with self._lock:
-            self._leases.update(leases)
+        """Number in this epoch from here on."""
+        self._epoch = epoch
 
     def publish(self, policies: Mapping[str, host_policy.HostPolicy]) -> int:
         """Take over those that are other objects; how many."""
@@ -86,56 +69,22 @@ class Publisher:
         if changed:
             with self._lock:
                 for host in changed:
-                    self._put(host, policies[host])
-            self._tell(changed)
+                    before = numbered.get(host)
+                    numbered[host] = _Numbered(
+                        policies[host], 1 + (
+                            before.generation if before is not None
+                            else self._epoch * PER_EPOCH))
+            for tell in self.on_publish:
+                tell(changed)
         return len(changed)
-
-    def _tell(self, hosts: Collection[str]) -> None:
-        for tell in self.on_publish:
-            tell(hosts)
-
-    def _put(self, host: str, policy: host_policy.HostPolicy) -> None:
-        generation = self._next.get(host, self._first)
-        self._next[host] = generation + 1
-        self._numbered[host] = _Numbered(policy, generation)
-        self._unstored[host] = None
-
-    def overtake(self, host: str, generation: int) -> None:
-        """Number above what an edge says it has; only a lost database, or an
-        edge of another controller, makes this necessary.
-        """
-        with self._lock:
-            one = self._numbered.get(host)
-            if one is None:
-                # Its first policy is to be another than the one it has.
-                self._next[host] = max(self._next.get(host, self._first),
-                                       generation + 1)
-            elif generation > one.generation:
-                self._next[host] = generation + 1
-                self._put(host, one.unnumbered)
-                self._tell([host])
 
     def get(self, host: str) -> edge_policy.EdgePolicy | None:
         with self._lock:
             one = self._numbered.get(host)
         return one.policy() if one is not None else None
 
-    def take_unstored(self, most: int) -> list[edge_policy.EdgePolicy]:
-        """Policies that changed since they were last taken; as many at most.
-        """
-        with self._lock:
-            hosts = list(self._unstored)[:most]
-            numbered = [self._numbered[host] for host in hosts]
-            for host in hosts:
-                del self._unstored[host]
-        return [one.policy() for one in numbered]
-
-    def not_stored(self, hosts: Collection[str]) -> None:
-        """The database did not take them; again with the next."""
-        with self._lock:
-            self._unstored.update(dict.fromkeys(hosts))
-
     def generations(self) -> dict[str, int]:
+        """Of the policy of each host that has one."""
         with self._lock:
             return {host: one.generation
                     for host, one in self._numbered.items()}

@@ -14,12 +14,10 @@ from virtco.decide import loop
 from virtco.decide import orders
 from virtco.decide import probes
 from virtco.decide import publisher
-from virtco.decide import stored
 from virtco.decide import waiting
 from virtco.know import room
 from virtco.model import live
 from virtco.wire import edge_policy
-from virtco.wire import reports
 
 
 class Decide:
@@ -38,10 +36,7 @@ class Decide:
         self.orders = orders.Orders(
             conf, know.database, self.checks, self.prober, know.live,
             lambda session: know.fence(session), counts, clock)
-        #: The policies of one who leads elsewhere.
-        self.elsewhere: stored.Stored | None = None
         know.on_change.append(self.loop.notify)
-        know.on_report.append(self._reported)
 
     def start(self) -> None:
         self.loop.run_once()
@@ -53,7 +48,6 @@ class Decide:
 
         :param leads: whether it still holds.
         """
-        self.elsewhere = None
         self.loop.leads = leads
         self.orders.lead()
         self.loop.notify(True)
@@ -76,9 +70,6 @@ class Decide:
         policies = self.loop.policies
         return waiting.find(policies.schedule, policies.snapshot)
 
-    def _reported(self, host: str, report: reports.Report) -> None:
-        self._publisher.overtake(host, report.applied_generation)
-
     def _measurable(self, now_s: float, stale_s: float, only_idle: bool
                     ) -> probes.Measurable:
         live = self._live
@@ -89,10 +80,7 @@ class Decide:
             live.awaited_hosts(), live.payload_tree(now_s))
 
     def generations(self) -> dict[str, int]:
-        """Of the policy of each host that has one."""
-        if self.elsewhere is not None:
-            return {host: policy.generation for host, policy
-                    in self.elsewhere.all().items()}
+        """Of the policy of each host that has one of this process."""
         return self._publisher.generations()
 
     @property
@@ -100,11 +88,6 @@ class Decide:
         """Are called with the hosts that have a new policy."""
         return self._publisher.on_publish
 
-    def overtake(self, host: str, generation: int) -> None:
-        """See :meth:`virtco.decide.publisher.Publisher.overtake`."""
-        self._publisher.overtake(host, generation)
-
     def policy_of(self, host: str) -> edge_policy.EdgePolicy | None:
-        if self.elsewhere is not None:
-            return self.elsewhere.get(host)
+        """As this process published it."""
         return self._publisher.get(host)

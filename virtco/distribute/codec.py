@@ -19,6 +19,10 @@ def policy_frame(epoch: int, policy: edge_policy.EdgePolicy) -> bytes:
     return edge_frame(epoch, policy.generation, msgspec.json.encode(policy))
 
 
+def document(policy: edge_policy.EdgePolicy) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(policy))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Numbered:
     """A policy of this process's own scheduler."""

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One edge's connection at the distributor."""
+"""Connections at a stream server: of an edge module, or of a peer.
+
+A seat is an edge module at the server. It has a connection of its own, or one
+of many seats behind a relay's connection.
+"""
 
 import asyncio
 import ssl
@@ -17,21 +21,57 @@ from virtco.distribute import tickets
 #: As edge modules pack it; any other spelling is decoded like all else.
 _HEARTBEAT = frames.pack('heartbeat')
 _RESEND = frames.pack('resend')
+#: An envelope adds no more.
+ENVELOPE_BYTES = 512
 
 
 class Hub(Protocol):
-    """What the connections of one distributor share."""
+    """What the connections of one server share.
+
+    :ivar ticket_key: by which edge modules are told apart; None where
+        certificates do that, or nobody does.
+    :ivar peer_key: by which peers prove who they are; empty: none may come.
+    :ivar elsewhere: address of the leader where this process does not lead,
+        empty if it is unknown; None where edge modules are served.
+    """
 
     clock: Any
     hello_s: float
     most_bytes: int
-    tickets: tickets.Tickets | None
 
     @property
     def epoch(self) -> int:
         raise NotImplementedError
 
-    def opened(self, connection: 'Connection', generation: int) -> None:
+    @property
+    def ticket_key(self) -> str | None:
+        raise NotImplementedError
+
+    @property
+    def peer_key(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def elsewhere(self) -> str | None:
+        raise NotImplementedError
+
+    def opened(self, seat: 'Seat', hello: messages.Hello) -> None:
+        raise NotImplementedError
+
+    def left(self, seat: 'Seat') -> None:
+        raise NotImplementedError
+
+    def heard(self, seat: 'Seat', event: session.Event,
+              payload: bytes) -> None:
+        raise NotImplementedError
+
+    def rests(self, seat: 'Seat') -> None:
+        raise NotImplementedError
+
+    def joined(self, peer: 'Peer') -> None:
+        raise NotImplementedError
+
+    def told(self, peer: 'Peer', message: messages.PeerSaid) -> None:
         raise NotImplementedError
 
     def closed(self, connection: 'Connection') -> None:
@@ -40,44 +80,157 @@ class Hub(Protocol):
     def resumed(self, connection: 'Connection') -> None:
         raise NotImplementedError
 
-    def heard(self, connection: 'Connection', event: session.Event) -> None:
+    def refused(self, who: str, why: str) -> None:
         raise NotImplementedError
 
-    def rests(self, connection: 'Connection') -> None:
-        raise NotImplementedError
 
-    def refused(self, connection: 'Connection', why: str) -> None:
-        raise NotImplementedError
+class Seat:
+    """
+    :ivar session: what it said.
+    :ivar peer: the relay that speaks for it; None for one with a connection
+        of its own.
+    """
+
+    def __init__(self, hub: Hub, connection: 'Connection',
+                 made: session.Session, peer: 'Peer | None' = None):
+        self.session = made
+        self.peer = peer
+        self._hub = hub
+        self._connection = connection
+
+    @property
+    def host(self) -> str | None:
+        return self.session.host
+
+    @property
+    def is_writable(self) -> bool:
+        """False while the other end does not read what it was sent."""
+        return self._connection.is_writable
+
+    def take(self, message: messages.Said, payload: bytes) -> None:
+        """
+        :param payload: that says it.
+        :raises virtco.exception.VirtcoException: for what it must not say.
+        """
+        event = self.session.take(message)
+        if isinstance(event, session.Report) and event.report is None:
+            self.write(_RESEND)
+        self._hub.heard(self, event, payload)
+
+    def write(self, frame: bytes) -> bool:
+        """False when the other end does not read at the moment."""
+        if self.peer is None:
+            return self._connection.write(frame)
+        assert self.host is not None
+        return self._connection.write(frames.enveloped(
+            self.host, frame[frames.HEADER_BYTES:]))
+
+    def refuse(self, why: str) -> None:
+        """Say why, and let it go."""
+        if self.peer is None:
+            self._connection.refuse(why)
+        else:
+            assert self.host is not None
+            self.peer.refuse(self.host, why)
+
+
+class Peer:
+    """Another process of the controller, perhaps a relay.
+
+    :ivar seats: of the hosts that it speaks for.
+    """
+
+    def __init__(self, hub: Hub, connection: 'Connection', name: str):
+        self.name = name
+        self.seats: dict[str, Seat] = {}
+        self._hub = hub
+        self._connection = connection
+
+    def take(self, payload: bytes) -> None:
+        """:raises virtco.exception.VirtcoException: for what is no message.
+        """
+        if not frames.is_enveloped(payload):
+            self._hub.told(self, messages.decode_peer(payload))
+            return
+        host, inner = frames.opened(payload)
+        if not inner:
+            self.drop(host)
+            return
+        try:
+            message = messages.decode(inner)
+            if isinstance(message, messages.Hello):
+                # It came back, or its messages were left out for a while.
+                self.drop(host)
+            seat = self.seats.get(host)
+            if seat is None:
+                self._seat(host, message)
+            else:
+                seat.take(message, inner)
+        except exception.VirtcoException as error:
+            self.refuse(host, str(error))
+
+    def _seat(self, host: str, hello: messages.Said) -> None:
+        seat = Seat(self._hub, self._connection, session.Session(
+            lambda hello: hello.host == host, self._hub.epoch), self)
+        seat.session.take(hello)
+        self.seats[host] = seat
+        self._hub.opened(seat, typing.cast(messages.Hello, hello))
+
+    def refuse(self, host: str, why: str) -> None:
+        """Let go of one of its hosts."""
+        self._hub.refused(host, why)
+        self.write(frames.enveloped(host, messages.pack(
+            messages.Refused(why))))
+        self.drop(host)
+
+    def drop(self, host: str) -> None:
+        """It does not speak for this host any more."""
+        seat = self.seats.pop(host, None)
+        if seat is not None:
+            self._hub.left(seat)
+
+    def write(self, frame: bytes) -> bool:
+        return self._connection.write(frame)
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class Connection(asyncio.Protocol):
     """
     :ivar address: of the other end.
     :ivar heard_s: when something last came, on the loop's clock.
-    :ivar is_writable: False while the edge does not read what it was sent.
+    :ivar is_writable: False while the other end does not read.
+    :ivar seat: the edge module whose connection this is.
+    :ivar peer: the process whose connection this is.
     """
 
     def __init__(self, hub: Hub, address: str):
         self.address = address
         self.heard_s = hub.clock()
         self.is_writable = False
+        self.peer: Peer | None = None
+        self.seat: Seat | None = None
         self._hub = hub
         self._reader = frames.Reader(hub.most_bytes)
         self._transport: asyncio.Transport | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
-        self.session = session.Session(self._may_speak_for, hub.epoch)
 
     @property
-    def host(self) -> str | None:
-        return self.session.host
+    def seats(self) -> list[Seat]:
+        """Those that are here by it."""
+        if self.peer is not None:
+            return list(self.peer.seats.values())
+        return [self.seat] if self.seat is not None else []
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         made = typing.cast(asyncio.Transport, transport)
         self._transport = made
-        # Whatever the edge does not read yet pauses: nothing queues up.
-        made.set_write_buffer_limits(high=0)
+        # Whatever the edge does not read yet pauses: nothing queues up. With
+        # 0, uvloop's TLS pauses also when nothing waits.
+        made.set_write_buffer_limits(high=1, low=0)
         self.is_writable = True
         self._hello_timer = asyncio.get_running_loop().call_later(
             self._hub.hello_s, self.refuse, 'no hello in time')
@@ -97,10 +250,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = self._hub.clock()
-        if data == _HEARTBEAT and self._may_rest():
+        if data == _HEARTBEAT and (seat := self._resting()) is not None:
             # All that thousands of idle edges ever say.
-            self._answer()
-            self._hub.rests(self)
+            self._hub.rests(seat)
             return
         try:
             for payload in self._reader.feed(data):
@@ -110,27 +262,54 @@ class Connection(asyncio.Protocol):
         except exception.VirtcoException as error:
             self.refuse(str(error))
 
-    # What the edge says.
-
-    def _may_rest(self) -> bool:
-        """Whether a heartbeat is what it looks like, and says something."""
-        return (self._reader.is_empty() and self.session.report is not None
-                and self._transport is not None
-                and not self._transport.is_closing())
+    def _resting(self) -> Seat | None:
+        """Its seat, where a heartbeat is what it looks like."""
+        seat = self.seat
+        if (seat is None or seat.session.report is None
+                or not self._reader.is_empty() or self._transport is None
+                or self._transport.is_closing()):
+            return None
+        return seat
 
     def _take(self, payload: bytes) -> None:
+        if self.peer is not None:
+            self.peer.take(payload)
+        elif self.seat is not None:
+            self.seat.take(messages.decode(payload), payload)
+        else:
+            self._greet(payload)
+
+    def _greet(self, payload: bytes) -> None:
+        leader = self._hub.elsewhere
+        if leader is not None:
+            self.refuse('another process leads' if leader else
+                        'nobody is known to lead', leader)
+            return
         message = messages.decode(payload)
-        event = self.session.take(message)
-        match event:
-            case messages.Hello():
-                self._end_hello()
-                self._hub.opened(self, event.generation)
-                return
-            case session.Report(report=None):
-                self.write(_RESEND)
-        if isinstance(message, messages.Heartbeat):
-            self._answer()
-        self._hub.heard(self, event)
+        if isinstance(message, messages.Peer):
+            self._join(message)
+            return
+        seat = Seat(self._hub, self, session.Session(self._may_speak_for,
+                                                     self._hub.epoch))
+        seat.session.take(message)
+        self._end_hello()
+        self.seat = seat
+        self._hub.opened(seat, typing.cast(messages.Hello, message))
+
+    def _join(self, hello: messages.Peer) -> None:
+        session.check(hello, self._hub.epoch)
+        key = self._hub.peer_key
+        if not key or not tickets.is_same(tickets.of_peer(key, hello.name),
+                                          hello.ticket):
+            raise exception.Forbidden(
+                what=f'to join as {hello.name} with this ticket')
+        self._end_hello()
+        self.peer = Peer(self._hub, self, hello.name)
+        assert self._transport is not None
+        # All its hosts are told in one go.
+        self._transport.set_write_buffer_limits(high=self._hub.most_bytes)
+        self._reader.most_bytes += ENVELOPE_BYTES
+        self._hub.joined(self.peer)
 
     def _end_hello(self) -> None:
         if self._hello_timer is not None:
@@ -139,8 +318,11 @@ class Connection(asyncio.Protocol):
 
     def _may_speak_for(self, hello: messages.Hello) -> bool:
         """Where certificates are asked for, one must name the host."""
-        if self._hub.tickets is not None:
-            return self._hub.tickets.is_of(hello.host, hello.ticket)
+        key = self._hub.ticket_key
+        if key is not None:
+            # Anybody can sign with an empty key.
+            return bool(key) and tickets.is_same(
+                tickets.of_host(key, hello.host), hello.ticket)
         assert self._transport is not None
         tls: ssl.SSLObject | None = self._transport.get_extra_info(
             'ssl_object')
@@ -150,26 +332,20 @@ class Connection(asyncio.Protocol):
 
     # What it is told.
 
-    def _answer(self) -> None:
-        """To a heartbeat."""
-        self.write(frames.pack('alive'))
-
     def write(self, frame: bytes) -> bool:
-        """False when the edge does not read at the moment."""
+        """False when the other end does not read at the moment."""
         if not self.is_writable or self._transport is None:
             return False
         self._transport.write(frame)
         return True
 
-    def welcome(self, heartbeat_s: float, spread_s: float) -> None:
-        self.write(frames.pack(
-            'welcome', epoch=self._hub.epoch, heartbeat_s=heartbeat_s,
-            spread_s=spread_s, most_bytes=self._hub.most_bytes))
-
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: str, leader: str = '') -> None:
         """Say why, and close."""
-        self._hub.refused(self, why)
-        self.write(frames.pack('refused', why=why))
+        who = (self.peer.name if self.peer is not None else
+               self.seat.host if self.seat is not None else None)
+        self._hub.refused(who or self.address, why)
+        self.write(frames.frame(messages.pack(
+            messages.Refused(why, leader))))
         self.close()
 
     def close(self) -> None:

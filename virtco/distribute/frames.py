@@ -2,8 +2,10 @@
 
 """Frames of the edge protocol: a length of four bytes, and as much JSON.
 
-The edge module and the distributor share this module; msgspec is all that it
-needs.
+A relay speaks for many hosts on one connection. It puts the payload of each
+host into an envelope: a zero byte, the length of the host's name, the name and
+the payload, which is empty when the host is gone. JSON never begins with a
+zero byte.
 """
 
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ import msgspec
 from virtco import exception
 
 #: Of the protocol; whoever speaks another one is refused by its number.
-VERSION = 2
+VERSION = 1
 HEADER_BYTES = 4
 #: What an edge may send at once, unless the controller says otherwise.
 MOST_BYTES = 4 * 1024 * 1024
@@ -30,11 +32,40 @@ def pack(kind: str, **fields: Any) -> bytes:
     return frame(msgspec.json.encode({'type': kind, **fields}))
 
 
+def enveloped(host: str, payload: bytes) -> bytes:
+    """A whole frame that is about one of many hosts."""
+    name = host.encode()
+    return frame(b'\0%c%b%b' % (len(name), name, payload))
+
+
+def is_enveloped(payload: bytes) -> bool:
+    return payload[:1] == b'\0'
+
+
+def opened(payload: bytes) -> tuple[str, bytes]:
+    """The host of an envelope, and its payload.
+
+    :raises virtco.exception.Invalid: for a name that is none.
+    """
+    end = 2 + payload[1] if len(payload) > 1 else 0
+    try:
+        host = payload[2:end].decode('ascii')
+    except UnicodeDecodeError:
+        host = ''
+    if not host or len(payload) < end:
+        raise exception.Invalid(field='envelope', value=repr(payload[:40]),
+                                limit='the name of a host and a payload')
+    return host, payload[end:]
+
+
 class Reader:
-    """Cuts what arrives into payloads."""
+    """Cuts what arrives into payloads.
+
+    :ivar most_bytes: of a payload.
+    """
 
     def __init__(self, most_bytes: int = MOST_BYTES):
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._buffer = bytearray()
 
     def is_empty(self) -> bool:
@@ -53,10 +84,10 @@ class Reader:
         while len(buffer) - start >= HEADER_BYTES:
             begin = start + HEADER_BYTES
             length = int.from_bytes(buffer[start:begin], 'big')
-            if length > self._most_bytes:
+            if length > self.most_bytes:
                 raise exception.Invalid(
                     field='frame', value=f'{length} bytes',
-                    limit=f'at most {self._most_bytes} bytes')
+                    limit=f'at most {self.most_bytes} bytes')
             if len(buffer) < begin + length:
                 break
             start = begin + length

@@ -17,29 +17,26 @@ from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 
-MOST_MEASUREMENTS = 10_000
+MOST_OTHERS = 10_000
 
 
 class Intake:
     """
     :param report: takes a host and its report.
     :param heard: takes hosts whose last report still holds.
-    :param measured: takes a measurement.
     :param failed: is called when one of them raises.
     """
 
     def __init__(self, report: Callable[[str, reports.Report], None],
                  heard: Callable[[set[str]], None],
-                 measured: Callable[[reports.Measurement], None],
                  failed: Callable[[], None] = lambda: None):
         self._report = report
         self._heard = heard
-        self._measured = measured
         self._failed = failed
         self._hosts: set[str] = set()
         self._reports: dict[str, reports.Report] = {}
-        self._measurements: collections.deque[reports.Measurement] = (
-            collections.deque(maxlen=MOST_MEASUREMENTS))
+        self._others: collections.deque[tuple[Callable[..., None], Any]] = (
+            collections.deque(maxlen=MOST_OTHERS))
         self._there_is_some = threading.Condition()
         self._is_ending = False
         self._n_lost = 0
@@ -66,16 +63,17 @@ class Intake:
             self._hosts.update(hosts)
             self._there_is_some.notify()
 
-    def add_measurement(self, measurement: reports.Measurement) -> None:
+    def add(self, work: Callable[..., None], said: Any) -> None:
+        """Have ``work`` take what was said; of too much the oldest is lost.
+        """
         with self._there_is_some:
-            self._measurements.append(measurement)
+            self._others.append((work, said))
             self._there_is_some.notify()
 
     def _run(self) -> None:
         while True:
             with self._there_is_some:
-                while not (self._reports or self._hosts
-                           or self._measurements):
+                while not (self._reports or self._hosts or self._others):
                     if self._is_ending:
                         return
                     self._there_is_some.wait()
@@ -86,14 +84,14 @@ class Intake:
         with self._there_is_some:
             reports, self._reports = self._reports, {}
             hosts, self._hosts = self._hosts, set()
-            measurements = list(self._measurements)
-            self._measurements.clear()
+            others = list(self._others)
+            self._others.clear()
         for host, report in reports.items():
             self._attempt(self._report, host, report)
         if hosts:
             self._attempt(self._heard, hosts)
-        for measurement in measurements:
-            self._attempt(self._measured, measurement)
+        for work, said in others:
+            self._attempt(work, said)
 
     def _attempt(self, work: Callable[..., None], *args: Any) -> None:
         try:

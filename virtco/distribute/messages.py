@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an edge may say, decoded and checked at the door. Pure."""
+"""Messages of the stream, decoded and checked where they arrive. Pure.
+
+Edge modules and relays speak the same protocol: a relay passes on what its
+edge modules say, in envelopes (:mod:`virtco.distribute.frames`), and receives
+envelopes with what the leader tells them. The messages of peers, which are
+relays and the other processes of the controller, have no envelope.
+"""
 
 from typing import Annotated
+from typing import TypeVar
 
 import msgspec
 
@@ -12,9 +19,14 @@ from virtco.distribute import deltas
 from virtco.wire import fields
 from virtco.wire import reports
 
+_T = TypeVar('_T')
+
 
 class Hello(msgspec.Struct, frozen=True, tag='hello'):
-    """:ivar version: of the protocol.
+    """Introduces an edge module.
+
+    :ivar version: of the protocol.
+    :ivar epoch: the newest that the edge module heard of.
     :ivar generation: of the policy that the edge has, 0 without one.
     :ivar ticket: of this host, where the controller gave one.
     """
@@ -24,6 +36,19 @@ class Hello(msgspec.Struct, frozen=True, tag='hello'):
     epoch: fields.Generation = 0
     generation: fields.Generation = 0
     ticket: fields.Text = ''
+
+
+class Peer(msgspec.Struct, frozen=True, tag='peer'):
+    """Introduces another process of the controller.
+
+    :ivar epoch: the newest that it heard of.
+    :ivar ticket: of this name, which proves that it can read the database.
+    """
+
+    version: Annotated[int, msgspec.Meta(ge=1, le=1000)]
+    name: fields.Name
+    epoch: fields.Generation
+    ticket: fields.Text
 
 
 class Ack(msgspec.Struct, frozen=True, tag='ack'):
@@ -53,14 +78,116 @@ class Measured(msgspec.Struct, frozen=True, tag='measurement'):
     measurement: reports.Measurement
 
 
-Said = Hello | Ack | Nack | Whole | deltas.Delta | Heartbeat | Measured
+Said = (Hello | Peer | Ack | Nack | Whole | deltas.Delta | Heartbeat
+        | Measured)
+
+
+class Here(msgspec.Struct, frozen=True, tag='here'):
+    """A peer is there.
+
+    :ivar has_database: whether it could read the database lately.
+    """
+
+    has_database: bool
+
+
+class Changed(msgspec.Struct, frozen=True, tag='changed'):
+    """Rows of the database changed.
+
+    :ivar groups: ids of these groups; None: anything, settings included.
+    """
+
+    groups: list[str] | None
+
+
+class Forgiven(msgspec.Struct, frozen=True, tag='forgiven'):
+    """The debt of a project was forgiven."""
+
+    project_id: str
+
+
+class Ask(msgspec.Struct, frozen=True, tag='ask'):
+    """Asks for the policy of a host."""
+
+    host: fields.Host
+
+
+PeerSaid = Here | Changed | Forgiven | Ask
+
+
+class Welcome(msgspec.Struct, frozen=True, tag='welcome'):
+    """Answers a hello.
+
+    :ivar alive_s: how often the server says that it is there.
+    :ivar heartbeat_s: how often an edge module says so.
+    :ivar spread_s: in which time all come back when they lose the server.
+    :ivar most_bytes: of a frame.
+    """
+
+    epoch: int
+    alive_s: float
+    heartbeat_s: float = 0.0
+    spread_s: float = 0.0
+    most_bytes: int = 0
+
+
+class Alive(msgspec.Struct, frozen=True, tag='alive'):
+    """The server is there.
+
+    :ivar epoch: of the leader; 0 while a relay has none.
+    :ivar n_hosts: with a policy.
+    """
+
+    epoch: int
+    n_hosts: int = 0
+
+
+class Refused(msgspec.Struct, frozen=True, tag='refused'):
+    """Ends a connection.
+
+    :ivar leader: ``host:port`` of the one that leads, empty if unknown.
+    """
+
+    why: str
+    leader: str = ''
+
+
+class Asked(msgspec.Struct, frozen=True, tag='asked'):
+    """Answers a peer.
+
+    :ivar policy: the document, null without one.
+    """
+
+    host: str
+    policy: msgspec.Raw
+
+
+PeerTold = Welcome | Alive | Refused | Asked
+_ENCODER = msgspec.json.Encoder()
 _DECODER: 'decoding.Decoder[Said]' = decoding.Decoder(Said, 'frame')
+_PEERS: 'decoding.Decoder[PeerSaid]' = decoding.Decoder(PeerSaid, 'frame')
+#: Peers trust the leader.
+PEER_TOLD = msgspec.json.Decoder(PeerTold)
+
+
+def pack(message: msgspec.Struct) -> bytes:
+    """The payload of a frame."""
+    return _ENCODER.encode(message)
 
 
 def decode(payload: bytes) -> Said:
     """:raises virtco.exception.Invalid: naming field, value and limit."""
+    return _decoded(_DECODER, payload)
+
+
+def decode_peer(payload: bytes) -> PeerSaid:
+    """:raises virtco.exception.Invalid: naming field, value and limit."""
+    return _decoded(_PEERS, payload)
+
+
+def _decoded(decoder: 'decoding.Decoder[_T]', payload: bytes) -> _T:
     try:
-        return _DECODER.decode(payload)
+        return decoder.decode(payload)
     except ValueError as error:
         raise exception.Invalid(
             field='frame', value=repr(payload[:40]),

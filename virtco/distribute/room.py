@@ -1,81 +1,120 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The door of the room: whether edge modules may connect, and to what."""
+"""The door of the room: the stream server of a process that may lead."""
 
 from collections.abc import Iterable
 import logging
+import socket
+import ssl
+import time
 from typing import Any
+from typing import Protocol
+import urllib.parse
 
 from oslo_config import cfg
 
 from virtco import exception
 from virtco import metrics
+from virtco.db import leader
 from virtco.decide import room as decide_room
 from virtco.distribute import codec
-from virtco.distribute import feed as feeds
 from virtco.distribute import frames
-from virtco.distribute import peers
+from virtco.distribute import intake
+from virtco.distribute import messages
 from virtco.distribute import server
-from virtco.distribute import source
+from virtco.distribute import session
 from virtco.distribute import tickets
+from virtco.distribute import upstream
 from virtco.know import room as know_room
+from virtco.leadership import agreement
 from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 
 
-class Distribute:
-    """Edge modules are served by this process's own scheduler while it leads,
-    and else by what the one that leads says.
+class Leadership(Protocol):
+    """Who leads; see :class:`virtco.leadership.elector.Elector`."""
 
-    :param feed: from the leader.
+    epoch: int | None
+    seen: leader.Seen | None
+    peers: agreement.Agreement
+
+    def is_current(self) -> bool:
+        raise NotImplementedError
+
+    def elsewhere(self) -> str | None:
+        raise NotImplementedError
+
+
+class Distribute:
+    """Edge modules are served by the process that leads, and by relays.
+
+    :param listens: whether edge modules and peers may connect to this
+        process.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, know: know_room.Know,
-                 decide: decide_room.Decide, feed: feeds.Feed,
-                 counts: metrics.Metrics):
+                 decide: decide_room.Decide, leads: Leadership,
+                 counts: metrics.Metrics, listens: bool):
         self._conf = conf
         self._know = know
         self._decide = decide
-        self._feed = feed
-        self._counts = counts
-        self._tickets = tickets.Tickets()
+        self._leads = leads
         self._epoch: int | None = None
-        self._server: server.Distributor | None = None
+        self._listens = listens
+        self._server: server.Server | None = None
+        self._asks_for_tickets = asks_for_tickets(conf)
+        self._counts = counts
+        self._intake = intake.Intake(know.report, know.heard,
+                                     counts.intake_failures.inc)
 
     def start(self) -> None:
-        self._server = open_server(self._conf, self._doors(), self._counts,
-                                   self._tickets)
+        """Listen; until :meth:`lead` those who come are told who leads.
+
+        :raises virtco.exception.ConfigInvalid: for files that are no good.
+        """
+        if self._listens:
+            self._server = open_server(self._conf, self._doors(),
+                                       self._counts)
         if self._server is not None:
-            self._server.start()
             self._decide.on_publish.append(self._server.published)
+            self._decide.prober.on_ordered.append(
+                self._server.trains_ordered)
+            self._intake.start()
+            self._server.start()
 
     def stop(self) -> None:
         if self._server is not None:
             self._server.stop()
+            self._intake.stop()
 
     def lead(self, epoch: int) -> None:
-        """This process's own policies hold from here on."""
+        """Serve from here on."""
         self._epoch = epoch
-        if self._server is not None:
-            self._decide.prober.on_ordered.append(
-                self._server.trains_ordered)
-            # What they told the one before may be lost.
-            for host, report in self._server.last_reports().items():
-                self._know.report(host, report)
-            self._server.published_all()
 
     def is_alive(self) -> bool:
-        return self._server is None or self._server.is_alive()
+        return not self._listens or (
+            self._server is not None and self._server.is_alive())
+
+    def address(self) -> str:
+        """Where others find this process; empty when it does not listen."""
+        if self._server is None:
+            return ''
+        host = str(self._conf.distributor.host or self._conf.api.host)
+        if host in ('0.0.0.0', '::'):
+            host = socket.gethostname()
+        return (f'[{host}]' if ':' in host else host) + (
+            f':{self._server.port}')
 
     def ticket_of(self, host: str) -> str | None:
         """By which it may connect; None where none is asked for."""
-        if self._server is None or self._server.tickets is None:
+        seen = self._leads.seen
+        if not self._asks_for_tickets or seen is None:
             return None
-        return self._server.tickets.of(host)
+        return tickets.of_host(seen.ticket_key, host)
 
     def document(self) -> dict[str, Any] | None:
-        """Where edge modules connect to; None when they do not.
+        """Where edge modules connect to; None when nobody is known to lead.
 
         ``host`` is null for the one under which they know this API.
         """
@@ -85,124 +124,113 @@ class Distribute:
             return found | {'endpoints': options.endpoints, 'host': None,
                             'port': options.port,
                             'tls': options.endpoints_tls}
-        if self._server is None:
+        is_tls = bool(options.cert_file)
+        if self._server is not None and self._leads.epoch is not None:
+            host = options.host
+            return found | {'host': None if host in (None, '0.0.0.0', '::')
+                            else host,
+                            'port': self._server.port, 'tls': is_tls}
+        seen = self._leads.seen
+        if seen is None or not seen.address:
             return None
-        host = options.host
-        return found | {'host': None if host in (None, '0.0.0.0', '::')
-                        else host,
-                        'port': self._server.port, 'tls': self._server.is_tls}
+        at = urllib.parse.urlsplit(f'//{seen.address}')
+        return found | {'host': at.hostname, 'port': at.port, 'tls': is_tls}
 
-    # What the feed asks and tells.
-
-    def policies_came(self, hosts: list[str]) -> None:
-        if self._server is not None:
-            self._server.published(hosts)
-
-    def train_came(self, host: str, train: dict[str, Any]) -> None:
-        if self._server is not None:
-            self._server.hand_out(host, train)
-
-    def last_reports(self) -> dict[str, reports.Report]:
-        return self._server.last_reports() if self._server is not None else {}
-
-    # What edge modules ask and tell.
+    # What edge modules and peers ask and tell.
 
     def _doors(self) -> server.Doors:
         return server.Doors(
-            epoch=lambda: (self._feed.epoch if self._epoch is None
-                           else self._epoch),
-            policy=self._policy, came=self._came, left=self._left,
-            n_hosts=self._n_hosts, report=self._know.report,
-            heard=self._know.heard, measured=self.measured,
-            trains=self.trains)
+            epoch=lambda: self._epoch or 0, is_led=self._leads.is_current,
+            elsewhere=self._elsewhere, ticket_key=self._ticket_key,
+            peer_key=self._key, policy=self._policy,
+            n_hosts=lambda: len(self._decide.generations()),
+            said=self._said, heard=self._intake.add_heard, told=self._told,
+            peers=lambda names: self._leads.peers.arrived(
+                set(names), time.monotonic()),
+            trains=self._trains)
+
+    def _elsewhere(self) -> str | None:
+        found = self._leads.elsewhere()
+        # All is read before anybody is served.
+        return '' if found is None and self._epoch is None else found
+
+    def _key(self) -> str:
+        seen = self._leads.seen
+        return seen.ticket_key if seen is not None else ''
+
+    def _ticket_key(self) -> str | None:
+        return self._key() if self._asks_for_tickets else None
 
     def _policy(self, host: str) -> server.Policy | None:
-        if self._epoch is None:
-            return self._feed.policy(host)
         found = self._decide.policy_of(host)
-        return codec.Numbered(self._epoch, found) if found else None
+        return codec.Numbered(self._epoch or 0, found) if found else None
 
-    def _came(self, host: str, generation: int) -> None:
-        if self._epoch is None:
-            self._feed.follow(host, generation)
-        else:
-            self._decide.overtake(host, generation)
+    def _said(self, host: str, event: session.Event, _payload: bytes) -> None:
+        match event:
+            case session.Report(report=reports.Report() as report):
+                self._intake.add_report(host, report)
+            case messages.Measured(measurement=measurement):
+                self._intake.add(self._measured, measurement)
 
-    def _left(self, host: str) -> None:
-        if self._epoch is None:
-            self._feed.leave(host)
-
-    def _n_hosts(self) -> int:
-        return (self._feed.n_hosts if self._epoch is None
-                else len(self._decide.generations()))
-
-    def measured(self, measurement: reports.Measurement) -> None:
-        keep = True
-        if self._epoch is not None:
-            loaded = self._decide.checks.takes(measurement)
-            keep = self._decide.prober.done(measurement) and not loaded
-        if keep:
+    def _measured(self, measurement: reports.Measurement) -> None:
+        loaded = self._decide.checks.takes(measurement)
+        if self._decide.prober.done(measurement) and not loaded:
             self._know.measured(measurement)
 
-    def trains(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
-        if self._epoch is None:
-            return {}
+    def _told(self, name: str, message: messages.PeerSaid) -> None:
+        match message:
+            case messages.Here():
+                self._leads.peers.said(name, message.has_database,
+                                       time.monotonic())
+            case messages.Changed():
+                self._intake.add(self._know.peer_changed, message.groups)
+            case messages.Forgiven():
+                self._intake.add(self._know.live.forgive, message.project_id)
+            case messages.Ask():
+                self._intake.add(lambda host: self._answer(name, host),
+                                 message.host)
+
+    def _answer(self, name: str, host: str) -> None:
+        assert self._server is not None
+        found = self._decide.policy_of(host)
+        self._server.answer(name, messages.Asked(
+            host, upstream.NO_POLICY if found is None
+            else codec.document(found)))
+
+    def _trains(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
         prober = self._decide.prober
         return {host: train for host in prober.called() & set(hosts)
                 if (train := prober.next_train(host)) is not None}
 
 
+def asks_for_tickets(conf: cfg.ConfigOpts) -> bool:
+    """Whether edge modules prove by tickets who they are.
+
+    Certificates do that as well, and without authentication nobody does.
+    """
+    options = conf.distributor
+    return conf.api.auth_strategy != 'noauth' and not (
+        options.cert_file and options.client_ca_file)
+
+
 def open_server(conf: cfg.ConfigOpts, doors: server.Doors,
-                counts: metrics.Metrics,
-                own_tickets: tickets.Tickets | None = None
-                ) -> server.Distributor | None:
+                counts: metrics.Metrics) -> server.Server | None:
     """Nova is answered also where a port is taken.
 
-    :param own_tickets: those that the REST API of this process hands out.
     :raises virtco.exception.ConfigInvalid: for files that are no good.
     """
     options = conf.distributor
-    if not options.enabled:
-        return None
-    if (conf.api.auth_strategy == 'noauth'
-            or options.cert_file and options.client_ca_file):
-        own_tickets = None
-    elif own_tickets is None:
-        LOG.warning('Without [distributor] cert_file and client_ca_file '
-                    'nobody could tell connections apart.')
-        return None
     try:
-        tls = server.tls_context(options)
+        tls: ssl.SSLContext | None = server.tls_context(options)
     except OSError as error:
         raise exception.ConfigInvalid(
             why='[distributor] cert_file, key_file or client_ca_file: '
             f'{error}') from error
     try:
-        found = server.Distributor(conf, doors, counts, tls, own_tickets)
+        found = server.Server(conf, doors, counts, tls)
     except OSError as error:
-        LOG.error('No edge module can connect, for the distributor cannot '
-                  'listen on port %d: %s', options.port, error)
+        LOG.error('No edge module can connect, for port %d cannot be '
+                  'listened on: %s', options.port, error)
         return None
     LOG.info('Edge modules may connect to port %d.', found.port)
     return found
-
-
-def open_source(conf: cfg.ConfigOpts, doors: source.Doors,
-                counts: metrics.Metrics) -> source.Source:
-    """:raises virtco.exception.ConfigInvalid: for an address or files that
-        are no good.
-    """
-    options = conf.leadership
-    try:
-        tls = peers.server_tls(conf)
-    except OSError as error:
-        raise exception.ConfigInvalid(
-            why='[leadership] cert_file, key_file or ca_file: '
-            f'{error}') from error
-    host = options.host or conf.api.host
-    try:
-        return source.Source(host, options.port, doors, counts, tls)
-    except OSError as error:
-        raise exception.ConfigInvalid(
-            why=f'[leadership] host {host}, port {options.port}: '
-            f'{error}') from error

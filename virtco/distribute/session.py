@@ -34,6 +34,7 @@ class Session:
     """
     :param may_speak_for: whether a hello is of its host, by the certificate
         or by the ticket.
+    :param epoch: of the leader.
     :ivar host: None until it said hello.
     :ivar sent: generation of the newest policy that it has or was sent.
     """
@@ -42,7 +43,6 @@ class Session:
                  epoch: int = 0):
         self.host: str | None = None
         self.sent = 0
-        self.acked = 0
         self._epoch = epoch
         self._report: reports.Report | None = None
         self._may_speak_for = may_speak_for
@@ -57,7 +57,8 @@ class Session:
         :raises virtco.exception.Forbidden: to speak for this host.
         """
         is_hello = isinstance(message, messages.Hello)
-        if is_hello != (self.host is None):
+        if (isinstance(message, messages.Peer)
+                or is_hello != (self.host is None)):
             raise exception.Invalid(
                 field='type', value=message.__struct_config__.tag,
                 limit='one hello, before all else')
@@ -65,10 +66,7 @@ class Session:
             case messages.Hello():
                 self._greet(message)
                 return message
-            case messages.Ack():
-                self.acked = message.generation
-                return message
-            case messages.Nack():
+            case messages.Ack() | messages.Nack():
                 return message
             case messages.Measured():
                 if message.measurement.src != self.host:
@@ -84,23 +82,13 @@ class Session:
         return Report(self._report, self._report is not None)
 
     def _greet(self, hello: messages.Hello) -> None:
-        if hello.version != frames.VERSION:
-            raise exception.Invalid(
-                field='version', value=hello.version,
-                limit=f'{frames.VERSION}, the one that this controller '
-                'speaks')
+        check(hello, self._epoch)
         if not self._may_speak_for(hello):
             raise exception.Forbidden(
                 what=f'to speak for {hello.host} with this certificate or '
                 'ticket')
-        if hello.epoch > self._epoch:
-            raise exception.Invalid(
-                field='epoch', value=hello.epoch,
-                limit=f'at most {self._epoch}, that of this controller '
-                f'("virtco-manage epoch raise {hello.epoch}" if its '
-                'database is new or was restored)')
         self.host = hello.host
-        self.sent = self.acked = hello.generation
+        self.sent = hello.generation
 
     def _patch(self, delta: deltas.Delta) -> None:
         if self._report is None:
@@ -110,3 +98,21 @@ class Session:
         except exception.Invalid:
             # What it tells belongs to another report than this one.
             self._report = None
+
+
+def check(hello: messages.Hello | messages.Peer, epoch: int) -> None:
+    """
+    :param epoch: of the leader.
+    :raises virtco.exception.Invalid: for another version of the protocol, and
+        from one who heard of a later leader.
+    """
+    if hello.version != frames.VERSION:
+        raise exception.Invalid(
+            field='version', value=hello.version,
+            limit=f'{frames.VERSION}, the one that this controller speaks')
+    if hello.epoch > epoch:
+        raise exception.Invalid(
+            field='epoch', value=hello.epoch,
+            limit=f'at most {epoch}, that of this controller '
+            f'("virtco-manage epoch raise {hello.epoch}" if its '
+            'database is new or was restored)')

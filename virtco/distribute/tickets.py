@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tells edge modules apart that have no certificate.
+"""Tickets: proofs of identity for connections without a certificate. Pure.
 
-The REST API knows by its tokens who asks. Whoever may speak for a host gets a
-ticket for it, and shows that on the connection. A ticket is of one process
-and holds as long as that lives.
+Their key comes from the database and changes with each leader. The REST API
+gives a ticket to whoever proved by a token to be an edge module's host;
+processes of the controller make their own.
 """
 
 import hmac
-import secrets
 
 
-class Tickets:
-    def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
+def of_host(key: str, host: str) -> str:
+    return _sign(key, f'host {host}')
 
-    def of(self, host: str) -> str:
-        return hmac.new(self._key, host.encode(), 'sha256').hexdigest()
 
-    def is_of(self, host: str, ticket: str) -> bool:
-        return hmac.compare_digest(self.of(host).encode(), ticket.encode())
+def of_peer(key: str, name: str) -> str:
+    return _sign(key, f'peer {name}')
+
+
+def is_same(ticket: str, shown: str) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(ticket.encode(), shown.encode())
+
+
+def _sign(key: str, text: str) -> str:
+    return hmac.new(key.encode(), text.encode(), 'sha256').hexdigest()

@@ -484,14 +484,10 @@ class LiveState:
 
     # What the database is to know.
 
-    def take_unsaved(self, also: Collection[str] = ()) -> summary.Unsaved:
-        """What changed since the last call; see :meth:`saved`.
-
-        :param also: hosts to write in any case.
-        """
+    def take_unsaved(self) -> summary.Unsaved:
+        """What changed since the last call; see :meth:`saved`."""
         with self._lock:
-            hosts = (self._unsaved_hosts | set(also)) & self._hosts.keys()
-            self._unsaved_hosts = set()
+            hosts, self._unsaved_hosts = self._unsaved_hosts, set()
             return summary.Unsaved(
                 [summary.columns(tracked)
                  for tracked in self._groups.take_dirty()],

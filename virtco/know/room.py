@@ -5,21 +5,17 @@
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
-from collections.abc import Mapping
 import logging
 import threading
 import time
 from typing import Protocol
 
 from oslo_config import cfg
-import sqlalchemy as sa
 from sqlalchemy import orm
 
-from virtco import exception
 from virtco import metrics
 from virtco import periodic
 from virtco.db import groups as db_groups
-from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.know import advice
@@ -60,31 +56,8 @@ FLUSH_S = 1.0
 FINDINGS_S = 1.0
 
 
-class Leases(Protocol):
-    """The generations that policies may have; they are kept with the hosts.
-    """
-
-    def load_leases(self, leases: Mapping[str, int]) -> None:
-        raise NotImplementedError
-
-    def leases_to_renew(self) -> dict[str, int]:
-        raise NotImplementedError
-
-    def renewed(self, leases: Mapping[str, int]) -> None:
-        raise NotImplementedError
-
-
 class Peer(Protocol):
-    """Who tells the leader what was said to this process."""
-
-    def report(self, host: str, report: reports.Report) -> None:
-        raise NotImplementedError
-
-    def heard(self, hosts: Iterable[str]) -> None:
-        raise NotImplementedError
-
-    def measured(self, measurement: reports.Measurement) -> None:
-        raise NotImplementedError
+    """Who tells the leader what this process changed."""
 
     def changed(self, groups: Iterable[str] | None) -> None:
         raise NotImplementedError
@@ -101,11 +74,10 @@ class Know:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 counts: metrics.Metrics, leases: Leases,
+                 counts: metrics.Metrics,
                  clock: Callable[[], float] = time.time):
         self._conf = conf
         self.database = database
-        self._leases = leases
         self._clock = clock
         self.rates = rates.Rates()
         self.pairs = pairs.Pairs(
@@ -171,8 +143,6 @@ class Know:
                 project.project_id: project.debt_bytes
                 for project in records.list_projects(session)})
         self.live.load_hosts(hosts)
-        self._leases.load_leases(
-            {host.host: host.generation_lease for host in hosts})
 
     def start(self) -> None:
         """Estimate on a thread of its own, whoever leads."""
@@ -180,13 +150,18 @@ class Know:
         self._finder.start()
 
     def lead(self) -> None:
-        """Count from here on, and write down what is counted."""
+        """Count from here on, and write down what is counted.
+
+        :raises virtco.exception.DatabaseUnavailable: when it cannot be read.
+        """
         with self._loading:
             self.peer = None
             self.load()
         self.findings.show()
         with self._lock:
             self._stale_all = self._is_behind = True
+        # What edge modules report from here on adds to what was counted.
+        self.refresh()
         self._flusher.start()
         self._profiler.start()
 
@@ -275,9 +250,6 @@ class Know:
     # What edge modules say.
 
     def report(self, host: str, report: reports.Report) -> None:
-        if self.peer is not None:
-            self.peer.report(host, report)
-            return
         urgent = self.live.intake(host, report, self._clock())
         for tell in self.on_report:
             tell(host, report)
@@ -285,15 +257,9 @@ class Know:
 
     def heard(self, hosts: Collection[str]) -> None:
         """What these reported last still holds."""
-        if self.peer is not None:
-            self.peer.heard(hosts)
-            return
         self.live.heard(hosts, self._clock())
 
     def measured(self, measurement: reports.Measurement) -> None:
-        if self.peer is not None:
-            self.peer.measured(measurement)
-            return
         now_s = self._clock()
         self.rates.add(measurement, now_s)
         # In the middle of the train's round trips, if they were counted.
@@ -344,15 +310,12 @@ class Know:
     # What the database is to know.
 
     def flush(self) -> None:
-        """Write what the counters say, and renew the generation leases."""
+        """Write what the counters say."""
         self.topology.refresh()
-        leases = self._leases.leases_to_renew()
-        unsaved = self.live.take_unsaved(leases)
+        unsaved = self.live.take_unsaved()
         if unsaved.is_empty():
             return
-        hosts = [stored.columns() | {
-            'generation_lease': leases.get(stored.host, 0)}
-            for stored in unsaved.hosts]
+        hosts = [stored.columns() for stored in unsaved.hosts]
 
         def save(session: orm.Session) -> None:
             self.fence(session)
@@ -376,15 +339,6 @@ class Know:
             LOG.warning('Coflow %s of project %s: %s.', one.coflow_id,
                         one.project_id, one.detail)
         self.live.saved(unsaved)
-        self._leases.renewed(leases)
-
-    def has_database(self) -> bool:
-        try:
-            with self.database.reader() as session:
-                session.execute(sa.select(models.Cluster.id))
-            return True
-        except exception.VirtcoException:
-            return False
 
 
 def rules_of(conf: cfg.ConfigOpts) -> rules.Rules:

@@ -6,10 +6,15 @@ The leader counts up a number in the database. Who sees that number stand still
 for as long as the lease may take over, and for half as long who also holds
 the lock: taking over counts up the epoch if nothing changed meanwhile, so that
 exactly one of many succeeds. No clocks are compared.
+
+A leader that could not count for a lease may be deposed without knowing it. It
+publishes nothing more, unless all its peers say that they have no database
+either: then nobody can have taken over.
 """
 
 from collections.abc import Callable
 import contextlib
+import dataclasses
 import logging
 import threading
 import time
@@ -19,6 +24,7 @@ from sqlalchemy import orm
 from virtco import exception
 from virtco.db import leader
 from virtco.db import session as db_session
+from virtco.leadership import agreement
 from virtco.leadership import lock as locks
 
 LOG = logging.getLogger(__name__)
@@ -26,18 +32,24 @@ LOG = logging.getLogger(__name__)
 
 class Elector:
     """
+    :param lock: None for a process that never leads, and only looks who does.
     :param address: where the peers of this process find it.
     :param on_lead: is called with the epoch when this process leads.
     :param on_deposed: is called when it does not lead any more.
     :ivar epoch: None until this process leads.
+    :ivar seen: who leads, as the database said last.
+    :ivar peers: of this process while it leads.
     """
 
-    def __init__(self, database: db_session.Database, lock: locks.Lock,
-                 lease_s: float, address: Callable[[], str],
-                 on_lead: Callable[[int], None],
-                 on_deposed: Callable[[], None],
+    def __init__(self, database: db_session.Database,
+                 lock: locks.Lock | None, lease_s: float,
+                 address: Callable[[], str] = lambda: '',
+                 on_lead: Callable[[int], None] = lambda epoch: None,
+                 on_deposed: Callable[[], None] = lambda: None,
                  clock: Callable[[], float] = time.monotonic):
         self.epoch: int | None = None
+        self.seen: leader.Seen | None = None
+        self.peers = agreement.Agreement(lease_s)
         self._database = database
         self._lock = lock
         self._lease_s = lease_s
@@ -45,9 +57,10 @@ class Elector:
         self._on_lead = on_lead
         self._on_deposed = on_deposed
         self._clock = clock
-        self._seen: leader.Seen | None = None
-        self._still_since_s = 0.0
-        self._tried_s = clock()
+        self._still_since_s: float | None = None
+        self._asked_s = clock()
+        self._had_s = self._asked_s - lease_s
+        self._is_away = self._was_halted = False
         self._is_over = self._is_starting = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name='elector',
@@ -60,8 +73,11 @@ class Elector:
         :raises Exception: whatever keeps this process from leading.
         """
         self._is_starting = True
-        self._lock.start()
-        self._look()
+        if self._lock is not None:
+            self._lock.start()
+            self._look()
+        else:
+            self.turn()
         self._is_starting = False
         self._thread.start()
 
@@ -73,14 +89,42 @@ class Elector:
             with contextlib.suppress(exception.VirtcoException), (
                     self._database.writer()) as session:
                 leader.resign(session, self.epoch)
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def has_database(self) -> bool:
+        """Whether it answered within the last lease."""
+        return self._clock() - self._had_s <= self._lease_s
+
+    def is_answered(self) -> bool:
+        """Whether the database answered the last question, not long ago."""
+        return not self._is_away and self.has_database()
 
     def is_current(self) -> bool:
         """Whether this process leads, as far as it can know: one that stood
         still for a lease has to look first.
         """
-        return (self.epoch is not None and not self._is_over
-                and self._clock() - self._tried_s <= self._lease_s)
+        if self.epoch is None or self._is_over:
+            return False
+        now_s = self._clock()
+        # It is asked several times a second, unless the process is halted.
+        self._was_halted |= now_s - self._asked_s > self._lease_s
+        self._asked_s = now_s
+        return now_s - self._had_s <= self._lease_s or (
+            not self._was_halted and self.peers.have_no_database(now_s))
+
+    def elsewhere(self) -> str | None:
+        """Address of the process that leads, empty if it is unknown; None
+        while this one does.
+        """
+        if self.is_current():
+            return None
+        seen = self.seen
+        return ('' if seen is None or seen.epoch == self.epoch
+                else seen.address)
 
     def check(self, session: orm.Session) -> None:
         """In the transaction of what only the leader writes.
@@ -109,45 +153,58 @@ class Elector:
             self._on_deposed()
         except exception.VirtcoException as error:
             # Whoever cannot read it does not see it stand still.
-            self._seen = None
+            self._still_since_s = None
+            self._is_away = True
             LOG.debug('Who leads is unknown: %s', error)
         except Exception:
+            self._is_away = True
             LOG.exception('Who leads is unknown.')
+        else:
+            self._is_away = False
         finally:
-            self._tried_s = self._clock()
+            self._was_halted = False
 
     def _beat(self, epoch: int) -> None:
+        began_s = self._clock()
         with self._database.writer() as session:
             leader.beat(session, epoch)
+        self._had_s = began_s
+        self.peers.written()
 
     def _look(self) -> None:
+        began_s = self._clock()
         with self._database.reader() as session:
             seen = leader.current(session)
+        self._had_s = began_s
         now_s = self._clock()
-        if seen != self._seen:
-            if self._seen is None or seen.epoch != self._seen.epoch:
+        if seen != self.seen or self._still_since_s is None:
+            if self.seen is None or seen.epoch != self.seen.epoch:
                 LOG.info('Epoch %d: %s leads.', seen.epoch,
                          seen.name or 'nobody')
-            self._seen, self._still_since_s = seen, now_s
-        if now_s - self._still_since_s >= self._patience_s(seen):
+            self.seen, self._still_since_s = seen, now_s
+        if self._lock is not None and (
+                now_s - self._still_since_s
+                >= self._patience_s(seen, self._lock)):
             self._take_over(seen)
 
-    def _patience_s(self, seen: leader.Seen) -> float:
-        if not self._lock.is_held():
+    def _patience_s(self, seen: leader.Seen, lock: locks.Lock) -> float:
+        if not lock.is_held():
             return self._lease_s
         # Who stopped in order has left no name, and a lock on a file is held
         # as long as its holder lives.
-        at_once = not seen.name or self._lock.is_file
+        at_once = not seen.name or lock.is_file
         return 0.0 if at_once else self._lease_s / 2
 
     def _take_over(self, seen: leader.Seen) -> None:
+        began_s = self._clock()
         with self._database.writer() as session:
             epoch = leader.take_over(session, seen, locks.name_of_process(),
                                      self._address())
         if epoch is None:
             return
         LOG.info('This process leads, epoch %d.', epoch)
-        self._tried_s = self._clock()
+        self.seen = dataclasses.replace(seen, epoch=epoch)
+        self._had_s = began_s
         self.epoch = epoch
         try:
             self._on_lead(epoch)

@@ -161,8 +161,7 @@ def _rates(answers: Answers) -> Iterator[_Rest]:
 
 def _policies(answers: Answers) -> Iterator[_Rest]:
     behind = [h['host'] for h in answers.hosts or ()
-              if (h['generation'] or 0) - (h['applied_generation'] or 0)
-              > _LAG]
+              if h['generations_behind'] > _LAG]
     if behind:
         yield (WARNING, f'{_few(behind)} behind by more than {_LAG}',
                'virtco host show HOST names what the edge module refused.')

@@ -156,7 +156,7 @@ def _hosts(hosts: Sequence[Mapping[str, Any]], into: Mapping[str, float],
         age_s = (None if host['last_report'] is None
                  else now_s - host['last_report'])
         lag = (None if host['generation'] is None
-               else host['generation'] - (host['applied_generation'] or 0))
+               else host['generations_behind'])
         found.add_row(
             text.Text(host['host']),
             _bar(out_bps if known else None, host['egress_bps']),

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from virtco.wire import edge_policy
 from virtco.wire import fields
 from virtco.wire import operation
 
@@ -51,6 +52,7 @@ class Host(operation.Response, frozen=True, kw_only=True):
     :ivar rate_source: what ``egress_bps`` and ``ingress_bps`` come from.
     :ivar background_bps: rate of what is no coflow's.
     :ivar generation: of the newest policy.
+    :ivar generations_behind: policies that the host did not apply yet.
     :ivar applied_generation: of the policy that the host keeps.
     :ivar last_report: time of the last report, in seconds since the epoch.
     :ivar coflows: ids of the coflows with a class here.
@@ -75,6 +77,7 @@ class Host(operation.Response, frozen=True, kw_only=True):
     rate_source: str
     background_bps: float
     generation: int | None
+    generations_behind: int
     applied_generation: int | None
     last_report: float | None
     coflows: list[str]
@@ -127,6 +130,9 @@ LIST = operation.Operation(
 SHOW = operation.Operation(
     'showHost', 'GET', '/v1/hosts/{host}', Host,
     'Show a host and the classes of its policy.')
+POLICY = operation.Operation(
+    'showPolicy', 'GET', '/v1/hosts/{host}/policy', edge_policy.EdgePolicy,
+    'Show the policy of a host, as its edge module is told.', query=One)
 DRAIN = operation.Operation(
     'drainHost', 'PUT', '/v1/hosts/{host}/drain', Drained,
     'Plan no new group for a host, and advise moves away from it.',

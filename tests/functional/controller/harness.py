@@ -19,6 +19,7 @@ import requests
 from tests import answers
 from tests import forks
 from tests import patience
+from tests.functional.controller import stream
 
 # Of one read of an answer; what is slow is no failure, see ``patience``.
 DEADLINE_S = 600
@@ -59,6 +60,7 @@ class ControllerProcess:
         self.program = program
         self.process = None
         self.url = None
+        self.streams = stream.Streams(self)
 
     def start(self, wait=True):
         self.config.write_text(''.join(
@@ -116,6 +118,7 @@ class ControllerProcess:
         self.wait_ready()
 
     def stop(self, number=signal.SIGTERM):
+        self.streams.close()
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
             return self.wait_end()
@@ -285,7 +288,7 @@ class Edge:
             'pairs': [], 'uplink_sent_bytes': self.uplink,
             'default_sent_bytes': 0, 'health': 'ok', 'error': None,
             'cpu_s': 0.1} | changes
-        self.tenant.call('PUT', f'/v1/hosts/{self.name}/report', body, 204)
+        self.tenant.controller.streams.report(self.name, body)
 
     def policy(self):
         """The newest; of a host that reported just now, once there is one."""

@@ -37,11 +37,10 @@ def tenant(controller):
     found.edges(hosts, link_bps=LINK_BPS)
     for _ in range(3):
         for pair in itertools.permutations(HOSTS, 2):
-            found.call('POST', '/v1/measurements', {
-                'probe_id': 'p', 'src': found.host(pair[0]),
-                'dst': found.host(pair[1]), 'rate_bps': LINK_BPS * (
-                    0.9 if frozenset(pair) in FAST else 0.1), 'loss': 0.0,
-                'rtt_s': 0.001, 'method': 'train'}, 204)
+            controller.streams.measure(
+                found.host(pair[0]), found.host(pair[1]), LINK_BPS * (
+                    0.9 if frozenset(pair) in FAST else 0.1), loss=0.0,
+                rtt_s=0.001, method='train')
     return found
 
 

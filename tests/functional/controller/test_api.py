@@ -8,6 +8,7 @@ import pytest
 import requests
 
 from tests.functional.controller import harness
+from tests.functional.controller import stream
 
 REPORT = {'epoch': 'e', 'applied_generation': 0,
           'link': {'egress_bps': 1e8, 'ingress_bps': 1e8},
@@ -56,14 +57,6 @@ def host(**changes):
     ('PATCH', '/v1/settings', {'order': 'mine'}, 'order'),
     ('PATCH', '/v1/settings', {'colour': 'red'}, 'colour'),
     ('PATCH', '/v1/settings', {}, 'body'),
-    ('PUT', '/v1/hosts/h/report', REPORT | {'epoch': ''}, 'epoch'),
-    ('PUT', '/v1/hosts/h/report', REPORT | {'link': {
-        'egress_bps': 0, 'ingress_bps': 1e8}}, 'link.egress_bps'),
-    ('PUT', '/v1/hosts/h/report', REPORT | {'coflows': [
-        {'coflow_id': 'a', 'sent_bytes': -5}]}, 'coflows[0].sent_bytes'),
-    ('PUT', '/v1/hosts/a%20b/report', REPORT, 'host'),
-    ('POST', '/v1/measurements', MEASUREMENT | {'rate_bps': 0}, 'rate_bps'),
-    ('POST', '/v1/measurements', MEASUREMENT | {'loss': 2}, 'loss'),
     ('POST', '/v1/notifications', {'event_type': 'a'}, 'payload'),
     ('POST', '/v1/plans', {'groups': [], 'hosts': [host()]}, 'groups'),
 ])
@@ -74,6 +67,27 @@ def test_an_offence_names_its_field(shared, method, path, body, field):
     assert error['limit']
     assert 'value' in error
     assert field in error['detail']
+
+
+@pytest.mark.parametrize(('kind', 'body', 'field'), [
+    ('report', REPORT | {'epoch': ''}, 'report.epoch'),
+    ('report', REPORT | {'link': {'egress_bps': 0, 'ingress_bps': 1e8}},
+     'report.link.egress_bps'),
+    ('report', REPORT | {'coflows': [{'coflow_id': 'a', 'sent_bytes': -5}]},
+     'report.coflows[0].sent_bytes'),
+    ('measurement', MEASUREMENT | {'rate_bps': 0}, 'measurement.rate_bps'),
+    ('measurement', MEASUREMENT | {'loss': 2}, 'measurement.loss'),
+    ('hello', {'host': 'a b'}, 'host')])
+def test_an_offence_over_the_stream_names_its_field(shared, kind, body,
+                                                    field):
+    port = shared.call('GET', '/v1/distributor')['port']
+    found = stream.Stream(port, **{'host': 'h'} | (
+        body if kind == 'hello' else {}))
+    if kind != 'hello':
+        found.say(kind, **{kind: body})
+    why, _leader = found.wait_refused()
+    found.close()
+    assert field in why, why
 
 
 @pytest.mark.parametrize(('text', 'status', 'code'), [

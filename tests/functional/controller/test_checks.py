@@ -53,6 +53,7 @@ class Trains(threading.Thread):
         super().__init__(daemon=True)
         self.tenant, self.rate_of = tenant, rate_of
         self.over = threading.Event()
+        self.streams = tenant.controller.streams
 
     def run(self):
         next_s = time.monotonic() + REPORT_S
@@ -60,23 +61,20 @@ class Trains(threading.Thread):
             if time.monotonic() >= next_s:
                 self.tenant.edges(HOSTS, link_bps=LINK_BPS)
                 next_s = time.monotonic() + REPORT_S
-            trains = {}
-            for host in HOSTS:
-                name = self.tenant.host(host)
-                found = self.tenant.call(
-                    'GET', f'/v1/hosts/{name}/probes', status=None)
-                if found and found.get('role') != 'receive':
-                    trains[host] = found
+            trains = [
+                (host, train) for host in HOSTS
+                for train in self.streams.trains(self.tenant.host(host))
+                if train.get('role') != 'receive']
             if not trains:
                 self.over.wait(0.03)
-            for host, train in trains.items():
+            for host, train in trains:
                 rate_bps = self.rate_of(host,
                                         self.tenant.name(train['peer']))
-                self.tenant.call('POST', '/v1/measurements', {
-                    'probe_id': train['probe_id'],
-                    'src': self.tenant.host(host), 'dst': train['peer'],
-                    'rate_bps': rate_bps, 'sent_bytes': 1000000,
-                    **self.answer(train, rate_bps)}, 204)
+                self.streams.measure(
+                    self.tenant.host(host), train['peer'], wait=False, **{
+                        'rate_bps': rate_bps, 'probe_id': train['probe_id'],
+                        'sent_bytes': 1000000} | self.answer(
+                            train, rate_bps))
 
     @staticmethod
     def answer(train, rate_bps):
@@ -319,13 +317,11 @@ def test_matrices_and_poor_performers(controller, tenant, virtco, tmp_path):
         for src in HOSTS:
             for dst in HOSTS:
                 if src != dst:
-                    tenant.call('POST', '/v1/measurements', {
-                        'probe_id': 'p', 'src': tenant.host(src),
-                        'dst': tenant.host(dst),
-                        'rate_bps': LINK_BPS * (0.3 if src == 'h5' else 1.0)
-                        * (1 + 0.01 * turn),
-                        'loss': 0.0, 'rtt_s': 0.001 * (1 + turn),
-                        'method': 'train'}, 204)
+                    tenant.controller.streams.measure(
+                        tenant.host(src), tenant.host(dst),
+                        LINK_BPS * (0.3 if src == 'h5' else 1.0)
+                        * (1 + 0.01 * turn), loss=0.0,
+                        rtt_s=0.001 * (1 + turn), method='train')
     found = harness.wait_for(lambda: (one := tenant.call(
         'GET', '/v1/performers'))['hosts'] and all(
             host['n_peers'] == len(HOSTS) - 1 and abs(

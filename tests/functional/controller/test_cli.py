@@ -250,9 +250,8 @@ def test_settings_rates_and_events(run, show, tenant):
         assert run('settings', 'set')[0] == 1
     finally:
         run('settings', 'set', '--order', before['order'])
-    tenant.call('POST', '/v1/measurements', {
-        'probe_id': 'x', 'src': tenant.host('a'), 'dst': tenant.host('b'),
-        'rate_bps': 5e7}, 204)
+    tenant.controller.streams.measure(tenant.host('a'), tenant.host('b'),
+                                      5e7)
     rates = [r for r in show('rates') if r['src'] == tenant.host('a')]
     assert [(r['dst'], r['rate_bps']) for r in rates] == [
         (tenant.host('b'), 5e7)]

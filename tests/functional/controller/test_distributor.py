@@ -163,8 +163,8 @@ def test_a_controller_that_stands_still_renews_nothing(make, connect):
     harness.wait_for(lambda: is_up(edge), 'the connection')
     edge.report()
     edge.policy()
-    first_s = edge.link.heard_s
-    harness.wait_for(lambda: edge.link.heard_s > first_s + 1,
+    first_s = edge.link.renewed_s
+    harness.wait_for(lambda: edge.link.renewed_s > first_s + 1,
                      'heartbeats')
     controller.process.send_signal(signal.SIGSTOP)
     try:
@@ -181,8 +181,14 @@ def refusals(edge):
 def test_a_taken_port_is_no_end(make, connect):
     """Of the controller: Nova is answered."""
     with socket.create_server(('127.0.0.1', 0)) as taken:
-        controller = make({'distributor': {'port': taken.getsockname()[1]}})
+        controller = make({'distributor': {'port': taken.getsockname()[1]}},
+                          wait=False)
+        controller.find_in_log('Ready after')
+        controller.wait_port()
     assert 'No edge module can connect' in controller.log_text()
+    health = controller.call('GET', '/health', status=503)
+    assert not health['parts']['distributor']
+    controller.tenant().place(0)
     controller.call('GET', '/v1/distributor', status=404)
     edge = connect(controller.url, 'h1')
     harness.wait_for(lambda: refusals(edge), 'the end of hope')
@@ -197,7 +203,7 @@ class Bare:
         self._reader = frames.Reader(1 << 28)
         self._messages = []
         if fields:
-            self.say('hello', **({'version': 2, 'generation': 0}
+            self.say('hello', **({'version': frames.VERSION, 'generation': 0}
                                  | fields))
 
     def say(self, kind, **fields):
@@ -332,15 +338,8 @@ def test_certificates_say_for_whom_an_edge_speaks(make, connect, tmp_path):
     assert not is_up(bad)
     assert 'h1 with this certificate' in controller.log_text()
     # Nobody's certificate is seen here.
-    for method, path, body in (
-            ('GET', '/v1/hosts/h1/policy', None),
-            ('PUT', '/v1/hosts/h1/report', msgspec.to_builtins(report())),
-            ('GET', '/v1/hosts/h1/probes', None),
-            ('POST', '/v1/measurements', {
-                'probe_id': 'p', 'src': 'h1', 'dst': 'h2',
-                'rate_bps': 1e9})):
-        refused = controller.call(method, path, body, status=403)
-        assert 'certificate' in refused['error']['detail']
+    refused = controller.call('GET', '/v1/hosts/h1/policy', status=403)
+    assert 'certificate' in refused['error']['detail']
 
 
 def test_a_certificate_that_is_none_is_an_error_of_the_start(make, tmp_path):
@@ -349,3 +348,14 @@ def test_a_certificate_that_is_none_is_an_error_of_the_start(make, tmp_path):
     process = make({'distributor': {'cert_file': path}}, wait=False)
     assert process.wait_end() == 1
     assert '[distributor] cert_file' in process.log_text()
+
+
+def test_a_generation_that_an_edge_claims_harms_nobody(shared, port):
+    bare = Bare(port, host='high.bare', generation=2 ** 62)
+    assert bare.hear()['type'] == 'welcome'
+    bare.say('report', report=msgspec.to_builtins(report(
+        generation=2 ** 62)))
+    policy = bare.hear()
+    while policy['type'] != 'policy':
+        policy = bare.hear()
+    assert policy['generation'] < 2 ** 62

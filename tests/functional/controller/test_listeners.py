@@ -33,10 +33,7 @@ def test_each_port_serves_its_own(ports):
     uuid = '00000000-0000-0000-0000-000000000001'
     of_services = [('PUT', f'/v1/placements/{uuid}'),
                    ('DELETE', f'/v1/placements/{uuid}'),
-                   ('PUT', '/v1/hosts/h1/report'),
-                   ('GET', '/v1/hosts/h1/policy'),
-                   ('GET', '/v1/hosts/h1/probes'), ('GET', '/v1/distributor'),
-                   ('POST', '/v1/measurements'),
+                   ('GET', '/v1/hosts/h1/policy'), ('GET', '/v1/distributor'),
                    ('POST', '/v1/notifications')]
     for method, path in of_services:
         answer = get(api, path, method)

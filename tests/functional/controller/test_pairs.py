@@ -24,10 +24,9 @@ def controller(tmp_path):
 def measure(tenant, rates_bps, n=3):
     for _ in range(n):
         for (src, dst), rate_bps in rates_bps.items():
-            tenant.call('POST', '/v1/measurements', {
-                'probe_id': 'p', 'src': tenant.host(src),
-                'dst': tenant.host(dst), 'rate_bps': rate_bps, 'loss': 0.0,
-                'rtt_s': 0.001, 'method': 'train'}, 204)
+            tenant.controller.streams.measure(
+                tenant.host(src), tenant.host(dst), rate_bps, loss=0.0,
+                rtt_s=0.001, method='train')
 
 
 def ask(tenant, number):

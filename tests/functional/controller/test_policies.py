@@ -348,10 +348,9 @@ def test_a_slow_host_is_measured_and_shown(tenant):
             if src is dst:
                 continue
             rate_bps = 5e7 if slow in (src, dst) else 9.9e7
-            tenant.call('POST', '/v1/measurements', {
-                'probe_id': 'p', 'src': src.name, 'dst': dst.name,
-                'rate_bps': rate_bps, 'loss': 0.0, 'rtt_s': 0.001,
-                'method': 'train'}, 204)
+            tenant.controller.streams.measure(
+                src.name, dst.name, rate_bps, loss=0.0, rtt_s=0.001,
+                method='train')
     shown = {h: tenant.call('GET', f'/v1/hosts/{e.name}')
              for h, e in edges.items()}
     assert shown[hosts[0]]['egress_bps'] == pytest.approx(5e7)
@@ -371,15 +370,12 @@ def test_probes_go_to_disjoint_pairs_and_both_ends_hear_of_them(make):
     edges = [harness.Edge(tenant, f'h{i}') for i in range(4)]
     for edge in edges:
         edge.report()
-    measured = set()
-
-    keys = {}
+    streams = tenant.controller.streams
+    measured, keys = set(), {}
     while len(measured) < 12:
         trains = {}
         for edge in edges:
-            order = tenant.call('GET', f'/v1/hosts/{edge.name}/probes',
-                                status=None)
-            if order:
+            for order in streams.trains(edge.name):
                 keys.setdefault(order['probe_id'], set()).add(order['key'])
                 if order.get('role') != 'receive':
                     trains[edge.name] = order
@@ -387,10 +383,8 @@ def test_probes_go_to_disjoint_pairs_and_both_ends_hear_of_them(make):
         assert len(set(busy)) == len(busy)
         for src, train in trains.items():
             measured.add((src, train['peer']))
-            tenant.call('POST', '/v1/measurements', {
-                'probe_id': train['probe_id'], 'src': src,
-                'dst': train['peer'], 'rate_bps': 9.7e7,
-                'sent_bytes': 1000}, 204)
+            streams.measure(src, train['peer'], 9.7e7, sent_bytes=1000,
+                            probe_id=train['probe_id'])
     assert all(len(found) == 1 for found in keys.values())
     found = tenant.call('GET', '/v1/probes')
     assert (found['n_hosts'], found['last_hour_bytes']) == (4, 12_000)

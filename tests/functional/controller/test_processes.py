@@ -61,11 +61,16 @@ def test_a_leader_that_stood_still_is_refused(cloud):
     second = cloud.start('controller', 'second')
     assert leader_of(first)['here'] and not leader_of(second)['here']
     tenant = second.tenant()
-    edge = Edge(edge_port(second), tenant.host('h1'))
+    lost = Edge(edge_port(second), tenant.host('h1'))
+    assert lost.wait_refused() == (
+        'another process leads', f'127.0.0.1:{edge_port(first)}')
+    edge = Edge(edge_port(first), tenant.host('h1'))
     edge.report(tenant)
     edge.wait_policy(1)
     cloud.halt(first)
     wait_leader(second, 2)
+    edge = Edge(edge_port(second), edge.host, edge.epoch, edge.generation)
+    edge.report(tenant)
     edge.wait_policy(2)
     first.process.send_signal(signal.SIGCONT)
     # It finds itself deposed, and begins anew as one that stands by.
@@ -73,11 +78,42 @@ def test_a_leader_that_stood_still_is_refused(cloud):
     first.wait_begun_anew()
     assert not leader_of(first)['here']
     assert leader_of(second)['here']
-    # Through it edges hear of the one that leads.
+    # It tells edges who leads, and what edges are told, when it is asked.
     patience.wait_for(lambda: leader_of(first)['reached'], 'its leader')
     other = Edge(edge_port(first), tenant.host('h2'), epoch=edge.epoch)
-    other.report(tenant)
-    other.wait_policy(2)
+    assert other.wait_refused()[1] == f'127.0.0.1:{edge_port(second)}'
+    told = f'/v1/hosts/{edge.host}/policy'
+    assert first.call('GET', told) == second.call('GET', told)
+    assert first.call('GET', '/v1/distributor')['port'] == edge_port(second)
+
+
+def test_a_leader_without_a_database_stops(cloud):
+    """Not without a peer's word: a peer that has one may lead next."""
+    first = cloud.start('controller', 'first')
+    tenant = first.tenant()
+    edge = Edge(edge_port(first), tenant.host('h1'))
+    edge.report(tenant)
+    edge.wait_policy(1)
+    api = cloud.start('api')
+    patience.wait_for(lambda: leader_of(api)['reached'], 'the leader')
+    with contextlib.closing(cloud.locked()):
+        # The file of the database can be read, and nobody can write.
+        assert edge.wait_refused()[0] == (
+            'this process does not lead any more')
+        assert not leader_of(first)['reached']
+    patience.wait_for(lambda: leader_of(first)['reached'], 'the leader')
+    again = Edge(edge_port(first), edge.host, edge.epoch, edge.generation)
+    again.report(tenant, link_bps=5e7)
+    again.wait_policy(1, edge.generation)
+    api.stop()
+    with contextlib.closing(cloud.locked()):
+        # Alone it goes on.
+        patience.wait_for(
+            lambda: not first.call('GET', '/health', status=None)['parts'][
+                'database'], 'a database that is away')
+        before = again.generation
+        again.report(tenant, link_bps=6e7)
+        again.wait_policy(1, before)
 
 
 def test_the_epoch_is_raised_above_that_of_the_edges(cloud):

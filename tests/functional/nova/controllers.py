@@ -13,6 +13,7 @@ import requests
 
 from tests import forks
 from tests import patience
+from tests.functional.controller import stream
 from virtco.lab.emulation import nova_client
 from virtco.lab.emulation import nova_cloud
 
@@ -40,11 +41,14 @@ class ControllerProcess(fixtures.Fixture):
         self.log = home / 'log'
         self.config.write_text(
             f'[api]\nhost = 127.0.0.1\nport = {port}\n'
+            '[distributor]\nport = 0\n'
             f'[database]\nconnection = sqlite:///{home}/virtco.sqlite\n'
             '[controller]\nreap_interval_s = 0.2\ndb_timeout_s = 20\n'
             '[placement]\ndeadline_s = 50\nattempts = 100\n'
             + self.options)
         self.process = None
+        self.streams = stream.Streams(self)
+        self.addCleanup(self.streams.close)
         self.addCleanup(self.kill)
         self.start()
 
@@ -55,6 +59,9 @@ class ControllerProcess(fixtures.Fixture):
                  '--config-file', str(self.config)], stdout=log, stderr=log)
         patience.wait_for(self._is_ready, 'the start of the controller',
                           log=self.log)
+
+    def log_text(self):
+        return self.log.read_text()
 
     def _is_ready(self):
         assert self.process.poll() is None, self.log.read_text()[-4000:]

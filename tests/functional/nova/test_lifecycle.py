@@ -52,16 +52,14 @@ class LifecycleTest(nova_cloud.Cloud):
         """Each host reports the ports of the servers that Nova has there."""
         servers = self.nova.list_servers()
         for host in self.hypervisors:
-            url = f'{self.controller.url}/v1/hosts/{host}/report'
-            requests.put(url, json={
+            self.controller.streams.report(host, {
                 'epoch': host, 'applied_generation': 0,
                 'link': {'dev': 'up', 'egress_bps': 1e9, 'ingress_bps': 1e9},
                 'ports': [{'vm': server.uuid, 'dev': f'tap{server.row}',
                            'mac': f'02:00:00:00:00:0{server.row}',
                            'ips': [f'10.0.0.{server.row}']}
                           for server in servers if server.host == host],
-                'coflows': [], 'uplink_sent_bytes': 0},
-                timeout=controllers.DEADLINE_S).raise_for_status()
+                'coflows': [], 'uplink_sent_bytes': 0})
 
     def members(self):
         """Server -> (state, host) by the model."""

@@ -20,6 +20,7 @@ from virtco.conf import opts
 from virtco.distribute import codec
 from virtco.distribute import frames
 from virtco.distribute import server as servers
+from virtco.distribute import session
 
 #: Of the numbers by which the distributor knows policies apart, which are not
 #: those that a test writes into its documents.
@@ -32,7 +33,7 @@ class _Policy:
     document: object
 
     def frame(self):
-        return codec.edge_frame(0, self.generation,
+        return codec.edge_frame(1, self.generation,
                                 json.dumps(self.document).encode())
 
 
@@ -64,16 +65,16 @@ class Controller:
                          daemon=True).start()
 
     def _listen(self):
-        self.server = servers.Distributor(self.conf, servers.Doors(
-            epoch=lambda: 0, policy=lambda host: self.policy,
-            came=lambda host, generation: None, left=lambda host: None,
-            n_hosts=lambda: 1, report=self._take,
-            heard=lambda hosts: None, measured=lambda found: None,
-            trains=lambda hosts: {}), metrics.Metrics())
+        self.server = servers.Server(self.conf, servers.Doors(
+            epoch=lambda: 1, is_led=lambda: True,
+            policy=lambda host: self.policy, n_hosts=lambda: 1,
+            said=self._take), metrics.Metrics())
         self._rest = _Server(self.address, _Handler)
 
-    def _take(self, host, report):
-        self.reports.append(json.loads(msgspec.json.encode(report)))
+    def _take(self, _host, event, _payload):
+        if isinstance(event, session.Report):
+            self.reports.append(json.loads(msgspec.json.encode(
+                event.report)))
 
     def stop(self):
         if self.server is not None:
@@ -86,7 +87,7 @@ class Controller:
         self.policy = _Policy(
             self.policy.generation + 1 if self.policy else _FIRST, document)
         if self.server is not None:
-            self.server.published_all()
+            self.server.published(list(self.server.seats()))
 
     def wait_report(self, condition, limit_s=10):
         return beds.wait_for(

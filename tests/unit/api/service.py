@@ -33,7 +33,7 @@ class Clock:
 
 
 class Service:
-    """The API over an App that runs no threads.
+    """The API over an App that leads in epoch 1, and runs no threads.
 
     Group ``a`` of project ``p`` has VMs ``i0`` … ``i2`` on hosts ``h0`` …
     ``h2``, which report, and a coflow ``c-p-a``.
@@ -48,15 +48,17 @@ class Service:
         self.rooms = app.App.of(self.conf, clock=self.clock)
         models.Base.metadata.create_all(self.rooms.database.engine)
         self.add(models.Cluster(id=1, generation=1, secret='s'),
+                 models.Leader(id=1, epoch=1, beat=0, name='', address=''),
                  stored.group(), stored.coflow('p-a'),
                  *(stored.member('p-a', row, f'h{row}',
                                  instance_uuid=f'i{row}',
                                  planned_host=f'planned{row}')
                    for row in range(3)))
+        self._lead()
         for host, egress_bps in EGRESS_BPS.items():
             self.rooms.know.report(host, made.report(
                 link={'egress_bps': egress_bps, 'ingress_bps': 2e9}))
-        self.rooms.decide.lead(lambda: True)
+        self.rooms.decide.lead(self.rooms.leads)
         self.rooms.know.load()
         self.rooms.decide.loop.run_once()
         self.rooms.ask.load_planner(is_used=False)
@@ -65,6 +67,13 @@ class Service:
         errors.add_handlers(wsgi)
         routes.add(wsgi, self.conf, self.rooms)
         self.wsgi = testing.TestClient(wsgi)
+
+    def _lead(self):
+        elector = self.rooms.elector
+        elector._clock = self.clock
+        elector.epoch = self.rooms._epoch = 1
+        self.rooms._policies.lead(1)
+        elector.turn()
 
     def add(self, *rows):
         stored.add(self.rooms.database, *rows)

@@ -59,9 +59,7 @@ def application(environ, start_response):
 
 
 PUBLIC = ['/v1/coflows', '/v1/hosts/h1', '/v1/hosts/h1/policy/x']
-SERVICE = ['/v1/hosts/h1/policy', '/v1/hosts/h1/report',
-           '/v1/hosts/h1/probes', '/v1/distributor', '/v1/measurements',
-           '/v1/notifications']
+SERVICE = ['/v1/hosts/h1/policy', '/v1/distributor', '/v1/notifications']
 BOTH = ['/', '/v1']
 
 

@@ -4,7 +4,6 @@
 
 import pytest
 
-from tests.unit import made
 from tests.unit import stored
 from tests.unit.api import service
 from virtco.api import routes
@@ -25,7 +24,6 @@ READERS = MEMBERS | {'reader'}
 OPEN = {'/', '/v1', '/health', '/metrics'}
 
 ROOM = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}
-MEASURED = {'probe_id': 'x', 'src': 'h0', 'dst': 'h1', 'rate_bps': 1e6}
 #: Operation, what stands for the braces, body, who may.
 OPERATIONS = [
     ('PUT /v1/placements/{}', 'i9', service.placement(0), SERVICES),
@@ -66,10 +64,7 @@ OPERATIONS = [
     ('PUT /v1/hosts/{}/drain', 'h8', {}, OPERATORS),
     ('DELETE /v1/hosts/{}/drain', 'h8', None, OPERATORS),
     ('GET /v1/hosts/{}/policy', 'h0', None, HOST),
-    ('PUT /v1/hosts/{}/report', 'h0', made.PLAIN, HOST),
-    ('GET /v1/hosts/{}/probes', 'h0', None, HOST),
     ('GET /v1/distributor', '', None, SERVICES),
-    ('POST /v1/measurements', '', MEASURED, HOST),
     ('GET /v1/rates', '', None, OPERATORS),
     ('GET /v1/checks', '', None, OPERATORS),
     ('POST /v1/checks', '', {'hosts': ['h0', 'h1']}, OPERATORS),

@@ -74,5 +74,5 @@ def test_what_a_server_has(dialect, good, bad, words):
     'mariadb+pymysql://u:p@h/n?charset=utf8'])
 def test_connections_carry_every_character(connection):
     url = db_session.Database(connection).engine.url
-    assert url.query == {'charset': 'utf8mb4'}
+    assert url.query['charset'] == 'utf8mb4'
     assert url.password == 'p'

@@ -51,23 +51,21 @@ def test_coflows_are_listed_the_newest_last(session):
         '1': ('c', 'p'), '4': ('c', 'q')}
 
 
-def _host(name, lease):
-    return {'host': name, 'first_seen': 1.0, 'generation_lease': lease,
-            'report': f'r{lease}'}
+def _host(name, text):
+    return {'host': name, 'first_seen': 1.0, 'report': text}
 
 
 @pytest.mark.parametrize('n_more', [0, records.MOST_IN])
-def test_no_lease_becomes_lower(session, n_more):
-    more = [_host(f'm{i}', 1) for i in range(n_more)]
-    records.save_progress(session, [], [_host('a', 5), _host('b', 5)])
+def test_hosts_are_added_or_replaced(session, n_more):
+    more = [_host(f'm{i}', '') for i in range(n_more)]
+    records.save_progress(session, [], [_host('a', 'a1'), _host('b', 'b1')])
     session.flush()
-    records.save_progress(session, [], [_host('a', 4), _host('b', 6),
-                                        _host('c', 2), *more])
+    records.save_progress(session, [], [_host('a', 'a2'), _host('c', 'c1'),
+                                        *more])
     session.expire_all()
-    found = {one.host: (one.generation_lease, one.report)
-             for one in records.list_hosts(session)}
+    found = {one.host: one.report for one in records.list_hosts(session)}
     assert {name: found[name] for name in 'abc'} == {
-        'a': (5, 'r4'), 'b': (6, 'r6'), 'c': (2, 'r2')}
+        'a': 'a2', 'b': 'b1', 'c': 'c1'}
     assert len(found) == 3 + n_more
 
 

@@ -16,7 +16,7 @@ KEYS = {
     'projects': ['project_id'], 'settings': ['name'],
     'advice': ['instance_uuid'], 'drains': ['host'], 'changes': ['id'],
     'orders': ['id'], 'findings': ['subject', 'kind'],
-    'topology_planes': ['name'], 'leader': ['id'], 'policies': ['host']}
+    'topology_planes': ['name'], 'leader': ['id']}
 
 #: What a row has that nobody gave it a value.
 DEFAULTS = {
@@ -24,7 +24,6 @@ DEFAULTS = {
     'coflows': {'position': 0, 'iterations': 1, 'iteration': 0,
                 'rank_hint': False, 'is_estimated': False, 'sent_bytes': 0,
                 'priority_class': 0, 'weight': 1, 'is_promised': False},
-    'hosts': {'generation_lease': 0},
     'projects': {'priority_class': 0, 'weight': 1, 'debt_bytes': 0}}
 
 

@@ -23,6 +23,7 @@ from virtco.model import states
 
 RUNNING = states.MemberState.RUNNING
 PLANNED = states.MemberState.PLANNED
+SECRET = 'of the cloud'
 
 
 @pytest.fixture
@@ -123,16 +124,22 @@ def test_the_last_answer_is_remembered(session):
     assert members.fingerprint(connection, 'k') is None
 
 
+def _seen(*values):
+    """As the database of these tests has it."""
+    return leader.Seen(*values, SECRET)
+
+
 def test_one_leads(session):
+    session.execute(sa.update(models.Cluster).values(secret=SECRET))
     seen = leader.current(session)
     assert (seen.epoch, seen.beat, seen.name) == (0, 0, '')
     assert leader.take_over(session, seen, 'a', 'a:1') == 1
     assert leader.take_over(session, seen, 'b', 'b:1') is None
     leader.beat(session, 1)
     leader.beat(session, 1)
-    assert leader.current(session) == leader.Seen(1, 2, 'a', 'a:1')
+    assert leader.current(session) == _seen(1, 2, 'a', 'a:1')
     # It lives: what was seen before its beat is old.
-    assert leader.take_over(session, leader.Seen(1, 1, 'a', 'a:1'), 'b',
+    assert leader.take_over(session, _seen(1, 1, 'a', 'a:1'), 'b',
                             'b:1') is None
     leader.check(session, 1)
     for wrong in 0, 2:
@@ -144,36 +151,31 @@ def test_one_leads(session):
     assert leader.current(session).name == 'a'
     assert leader.take_over(session, leader.current(session), 'b',
                             'b:1') == 2
-    assert leader.current(session) == leader.Seen(2, 0, 'b', 'b:1')
+    assert leader.current(session) == _seen(2, 0, 'b', 'b:1')
     leader.resign(session, 2)
-    assert leader.current(session) == leader.Seen(2, 0, '', '')
+    assert leader.current(session) == _seen(2, 0, '', '')
+
+
+def test_tickets_are_of_a_cloud_and_an_epoch():
+    keys = {_seen(1, 2, 'a', 'a:1').ticket_key,
+            _seen(11, 2, 'a', 'a:1').ticket_key,
+            leader.Seen(1, 2, 'a', 'a:1', 'other').ticket_key}
+    assert len(keys) == 3
+    # Every process knows the same, whatever the beat.
+    assert _seen(1, 3, 'b', 'b:1').ticket_key in keys
 
 
 def test_an_epoch_is_raised_within_reason(session):
+    session.execute(sa.update(models.Cluster).values(secret=SECRET))
     leader.take_over(session, leader.current(session), 'a', 'a:1')
     leader.beat(session, 1)
     for wrong in 0, 1, 1_000_002:
         with pytest.raises(exception.Invalid, match='above 1, and at most'):
             leader.raise_epoch(session, wrong)
     leader.raise_epoch(session, 2)
-    assert leader.current(session) == leader.Seen(2, 0, '', '')
+    assert leader.current(session) == _seen(2, 0, '', '')
     leader.raise_epoch(session, 1_000_002)
     assert leader.current(session).epoch == 1_000_002
-
-
-@pytest.mark.parametrize('n', [0, 2, 1001])
-def test_policies_of_many_hosts(session, n):
-    hosts = [f'h{i}' for i in range(n)]
-    for generation in 1, 2:
-        leader.save_policies(session, [
-            models.Policy(host=host, epoch=3, generation=generation,
-                          document=host * generation) for host in hosts])
-    assert leader.generations(session) == dict.fromkeys(hosts, 2)
-    found = leader.policies(session, hosts)
-    assert {one.host: (one.epoch, one.document) for one in found} == {
-        host: (3, host * 2) for host in hosts}
-    assert [one.host for one in leader.policies(session, hosts[:1])] == (
-        hosts[:1])
 
 
 def _order(order_id, state=orders.WAITING, at=0.0, kind='check',

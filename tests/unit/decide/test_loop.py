@@ -19,6 +19,11 @@ from virtco.know import snapshot
 from virtco.model import states
 from virtco.wire import reports
 
+REPORT = msgspec.convert({
+    'epoch': 'e', 'applied_generation': 0,
+    'link': {'egress_bps': 1e8, 'ingress_bps': 1e8}, 'ports': [],
+    'coflows': [], 'uplink_sent_bytes': 0}, reports.Report)
+
 
 @pytest.fixture
 def controller(tmp_path):
@@ -86,6 +91,7 @@ def test_reservations_that_expire_read_their_groups(controller, reads):
 
 
 def test_what_could_not_be_read_is_read_later(controller, reads, monkeypatch):
+    controller.decide.loop.leads = lambda: False
     controller.decide.loop.run_once()
     controller.know.invalidate(['a'])
     with monkeypatch.context() as patch:
@@ -96,18 +102,40 @@ def test_what_could_not_be_read_is_read_later(controller, reads, monkeypatch):
     assert reads == [None, {'a'}, {'a'}]
 
 
+def test_who_leads_goes_on_without_the_database(controller, reads,
+                                                monkeypatch, caplog):
+    found = controller.decide.loop
+    found.run_once()
+    controller.know.report('h0', REPORT)
+    for _ in range(2):
+        caplog.clear()
+        controller.know.invalidate(['a'])
+        with monkeypatch.context() as patch:
+            patch.setattr(db_groups, 'living_coflows', _away)
+            found.run_once()
+            found.run_once()
+        assert controller.decide.generations().keys() == {'h0'}
+        # Once is enough for the log.
+        said, = (one.getMessage() for one in caplog.records
+                 if one.levelname == 'WARNING')
+        assert said == ('Policies follow reports alone: The database did not '
+                        'answer: a test.')
+        found.run_once()
+    assert reads == [None, *[{'a'}] * 6]
+    # All else is no trouble of the database's.
+    monkeypatch.setattr(controller.know, 'refresh', lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        found.run_once()
+
+
 def _away(*_args):
     raise exception.DatabaseUnavailable(why='a test')
 
 
 def test_nothing_is_published_before_all_that_was_written_down_is_read(
         controller, monkeypatch):
-    controller._stand_by()
-    controller.know.peer = None
-    controller.know.report('h0', msgspec.convert({
-        'epoch': 'e', 'applied_generation': 0,
-        'link': {'egress_bps': 1e8, 'ingress_bps': 1e8}, 'ports': [],
-        'coflows': [], 'uplink_sent_bytes': 0}, reports.Report))
+    controller.decide.loop.leads = lambda: False  # as start() says
+    controller.know.report('h0', REPORT)
     # It is elected, and still reads.
     monkeypatch.setattr(controller, 'leads', lambda: True)
     controller.decide.loop.run_once()

@@ -261,8 +261,21 @@ def test_the_connections_of_a_round_begin_at_a_common_time(made):
         'a', 'b', 1e9, probe_id=begun['a', 'b'], method='bulk',
         sent_bytes=2_000_000))
     assert made.prober.state().last_hour_bytes == 4_500_000
+    assert not made.prober.is_idle() and told == [True]
+    # After the last one the next round is handed out at once.
+    made.prober.done(plain.measurement(
+        'c', 'd', 1e9, probe_id=begun['c', 'd'], method='bulk',
+        sent_bytes=2_500_000))
+    assert made.prober.is_idle() and told == [True, True]
+
+
+def test_a_round_that_is_not_answered_ends(made):
+    made.prober.hold(True)
+    made.prober.order([('a', 'b')], together.Transfer(10 ** 6, 0.02, 0.5))
+    made.prober.next_train('a')
+    made.prober.next_train('b')
     assert not made.prober.is_idle()
-    made.clock.now += 5.3
+    made.clock.now += 6.3
     assert made.prober.is_idle()
 
 

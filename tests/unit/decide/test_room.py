@@ -5,7 +5,6 @@
 import prometheus_client
 import pytest
 
-from tests.unit import made as test_made
 from tests.unit import stored
 from tests.unit.decide import test_publisher
 from virtco import metrics
@@ -16,34 +15,14 @@ from virtco.know import summary
 from virtco.model import states
 
 
-class Elsewhere:
-    """The policies of one who leads elsewhere."""
-
-    def all(self):
-        return {'h1': self.get('h1')}
-
-    def get(self, host):
-        return test_publisher.a_policy(host).policy(7)
-
-
-class Live:
-    def __init__(self, *known):
-        self._known = known
-
-    def is_known(self, host):
-        return host in self._known
-
-
-def make(*known):
+def make():
     """The door alone: its rooms are looked at in their own tests."""
     found = object.__new__(room.Decide)
-    found.elsewhere = None
     found._publisher = publisher.Publisher()
-    found._live = Live(*known)
     return found
 
 
-def test_policies_of_this_leader_or_of_the_one_elsewhere():
+def test_policies_of_this_process():
     door = make()
     heard = []
     door.on_publish.append(heard.append)
@@ -52,13 +31,6 @@ def test_policies_of_this_leader_or_of_the_one_elsewhere():
     assert heard == [['h0']]
     assert door.generations() == {'h0': 1}
     assert door.policy_of('h0').generation == 1
-    door.overtake('h0', 4)
-    assert door.policy_of('h0').generation == 5
-    door.overtake('h0', 4)
-    assert door.policy_of('h0').generation == 5
-    door.elsewhere = Elsewhere()
-    assert door.generations() == {'h1': 7}
-    assert door.policy_of('h0').generation == 7
 
 
 class Part:
@@ -80,18 +52,14 @@ def test_what_begins_and_ends_with_the_room():
     assert told == [('loop', 'run_once'), ('loop', 'start'),
                     ('orders', 'start')]
     told.clear()
-    door.elsewhere = Elsewhere()
     door.lead(leads := object())
-    assert door.elsewhere is None and door.loop.leads is leads
+    assert door.loop.leads is leads
     # What is computed from here on is published at once.
     assert told == [('orders', 'lead'), ('loop', 'notify', True)]
     told.clear()
     door.stop()
     assert sorted(told) == [(name, 'stop')
                             for name in ('checks', 'loop', 'orders')]
-    told.clear()
-    door._reported('h0', test_made.report(applied_generation=3))
-    assert told == [('_publisher', 'overtake', 'h0', 3)]
 
 
 class Know:

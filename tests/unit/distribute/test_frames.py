@@ -28,6 +28,13 @@ def test_a_frame_above_the_limit_is_refused_by_its_length_alone():
         list(reader.feed((11).to_bytes(4, 'big')))
 
 
+def test_the_limit_unless_another_one_is_said():
+    limit = 4 * 1024 * 1024
+    assert list(frames.Reader().feed(limit.to_bytes(4, 'big'))) == []
+    with pytest.raises(exception.Invalid):
+        list(frames.Reader().feed((limit + 1).to_bytes(4, 'big')))
+
+
 @pytest.mark.parametrize('payload', [
     b'', b'{', b'7', b'[]', b'{"type": 1}', b'{"kind": "hello"}', b'\xff',
     b'[' * 100_000])
@@ -49,3 +56,47 @@ def test_nesting_is_bounded():
 def test_a_packed_message_is_one_frame():
     (payload,) = frames.Reader().feed(frames.pack('ack', generation=7))
     assert frames.unpack(payload) == {'type': 'ack', 'generation': 7}
+
+
+@hypothesis.given(st.text('ab.-:@_', min_size=1, max_size=255),
+                  st.binary(max_size=50))
+def test_an_envelope_holds_a_host_and_a_payload(host, payload):
+    (found,) = frames.Reader().feed(frames.enveloped(host, payload))
+    assert frames.is_enveloped(found)
+    assert frames.opened(found) == (host, payload)
+
+
+@pytest.mark.parametrize('payload', [
+    b'\0', b'\0\0', b'\0\0{}', b'\0\x03h1', b'\0\x02\xff1{}'])
+def test_a_broken_envelope_is_refused(payload):
+    assert frames.is_enveloped(payload)
+    with pytest.raises(exception.Invalid, match='envelope.*name of a host'):
+        frames.opened(payload)
+
+
+def test_a_broken_envelope_is_shown_in_part():
+    with pytest.raises(exception.Invalid) as caught:
+        frames.opened(b'\0\xff' + b'x' * 50)
+    assert caught.value.kwargs['value'] == repr(b'\0\xff' + b'x' * 38)
+
+
+@pytest.mark.parametrize('payload', [b'', b'{}', b'0'])
+def test_json_is_no_envelope(payload):
+    assert not frames.is_enveloped(payload)
+
+
+def test_a_reader_knows_where_a_frame_begins():
+    reader = frames.Reader()
+    assert reader.is_empty()
+    assert list(reader.feed(frames.frame(b'x')[:4])) == []
+    assert not reader.is_empty()
+    assert list(reader.feed(b'x')) == [b'x']
+    assert reader.is_empty()
+
+
+def test_the_limit_of_a_reader_may_grow():
+    reader = frames.Reader(most_bytes=1)
+    reader.most_bytes += 1
+    assert list(reader.feed(frames.frame(b'xx'))) == [b'xx']
+    with pytest.raises(exception.Invalid):
+        list(reader.feed(frames.frame(b'xxx')))

@@ -1,9 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 
+"""Whatever is said is handed on, the newest report of each host alone."""
+
 import logging
+
+import pytest
 
 from tests import patience
 from virtco.distribute import intake
+
+
+def make():
+    """An intake, and the list of all that it handed over."""
+    said = []
+    return intake.Intake(lambda *args: said.append(args),
+                         lambda hosts: said.append(hosts)), said
 
 
 def test_an_outage_is_one_line_and_its_end_another(caplog):
@@ -15,7 +26,7 @@ def test_an_outage_is_one_line_and_its_end_another(caplog):
             raise OSError('no database')
         taken.append(host)
 
-    found = intake.Intake(report, lambda hosts: None, lambda rate: None,
+    found = intake.Intake(report, lambda hosts: None,
                           lambda: failures.append(1))
     for is_lost in (True, True, True, False, False):
         for host in ('h0', 'h1'):
@@ -30,15 +41,12 @@ def test_an_outage_is_one_line_and_its_end_another(caplog):
 
 
 def test_its_thread_hands_over_whatever_comes_and_ends_with_it():
-    taken = []
-    found = intake.Intake(
-        lambda *args: taken.append(args), lambda hosts: taken.append(hosts),
-        lambda rate: taken.append(rate), lambda: None)
+    found, taken = make()
     found.start()
     for add, args, said in (
             (found.add_report, ('h0', 1), ('h0', 1)),
             (found.add_heard, (['h1'],), {'h1'}),
-            (found.add_measurement, (7,), 7)):
+            (found.add, (taken.append, 7), 7)):
         n_before = len(taken)
         add(*args)
         patience.wait_for(lambda: len(taken) > n_before, 'what was added')
@@ -47,18 +55,74 @@ def test_its_thread_hands_over_whatever_comes_and_ends_with_it():
     assert not found._thread.is_alive()
 
 
-def test_the_newest_report_and_the_newest_measurements_are_kept():
-    taken = []
-    found = intake.Intake(
-        lambda *args: taken.append(args), lambda hosts: taken.append(hosts),
-        lambda rate: taken.append(rate), lambda: None)
+@pytest.mark.parametrize('add, told', [
+    (lambda found, said: found.add_report('h1', 1), ('h1', 1)),
+    (lambda found, said: found.add_heard(['h1']), {'h1'}),
+    (lambda found, said: found.add(said.append, 7), 7)])
+def test_what_arrives_wakes_the_intake(add, told):
+    found, said = make()
+    found.start()
+    patience.wait_for(lambda: found._there_is_some._waiters, 'it to wait')
+    add(found, said)
+    patience.wait_for(lambda: said == [told], 'what was said')
+    patience.wait_for(lambda: found._there_is_some._waiters, 'it to wait')
+    found.stop()
+    assert not found._thread.is_alive() and said == [told]
+
+
+def test_what_arrived_is_handed_over_at_the_end():
+    found, said = make()
+    found.add_report('h1', 1)
+    found.add(said.append, 7)
+    found.start()
+    found.stop()
+    assert said == [('h1', 1), 7] and not found._thread.is_alive()
+
+
+def test_the_newest_report_of_each_host_is_kept():
+    found, said = make()
     for number in range(2):
         found.add_report('h0', number)
-    for number in range(intake.MOST_MEASUREMENTS + 2):
-        found.add_measurement(number)
+        found.add_report('h1', number)
+        found.add_heard([f'h{number}'])
     found._take()
-    assert taken[0] == ('h0', 1)
-    assert taken[1:] == list(range(2, intake.MOST_MEASUREMENTS + 2))
-    taken.clear()
+    assert said == [('h0', 1), ('h1', 1), {'h0', 'h1'}]
+    said.clear()
     found._take()
-    assert taken == []
+    assert said == []
+
+
+def test_all_else_is_handed_over_in_order_and_bounded():
+    found, said = make()
+    for number in range(intake.MOST_OTHERS + 2):
+        found.add(said.append, number)
+    found._take()
+    assert said == list(range(2, intake.MOST_OTHERS + 2))
+    said.clear()
+    found._take()
+    assert said == []
+
+
+def test_one_that_fails_does_not_keep_the_others():
+    """Failures are counted until one succeeds."""
+    failures, said = [], []
+
+    def fail(*args):
+        raise OSError
+
+    found = intake.Intake(fail, fail, lambda: failures.append(1))
+    found.add_report('h1', 1)
+    found.add_heard(['h1'])
+    found.add(fail, 7)
+    found._take()
+    assert len(failures) == found._n_lost == 3
+    found.add(said.append, 8)
+    found._take()
+    assert (len(failures), found._n_lost, said) == (3, 0, [8])
+
+
+def test_failures_need_not_be_counted():
+    found = intake.Intake(lambda *args: 1 / 0, lambda hosts: None)
+    found.add_report('h1', 1)
+    found._take()
+    assert found._n_lost == 1

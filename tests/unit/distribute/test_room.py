@@ -1,58 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whose policies edge modules get, and who hears what they say."""
+"""Who is served, whose policies they get, and who hears what they say."""
 
+import socket
+import time
 import types
 
-from oslo_config import cfg
 import pytest
 
 from tests.unit import made
+from tests.unit import stored
 from tests.unit.edge import test_tcplan
 from virtco import exception
 from virtco import metrics
-from virtco.conf import opts
+from virtco.db import leader
 from virtco.distribute import codec
+from virtco.distribute import frames
+from virtco.distribute import messages
 from virtco.distribute import room
+from virtco.distribute import session
 from virtco.distribute import tickets
+from virtco.distribute import upstream
 
 POLICY = test_tcplan.policy([test_tcplan.coflow(0x10, 1e6)])
 TRAIN = made.measurement('h1', 'h2', 1e9)
 REPORT = made.report()
+SEEN = leader.Seen(4, 7, 'x', '10.0.0.9:8792', 'secret')
 
 
-class Feed:
-    """The leader's policies, for those that this process does not lead."""
+class Notes:
+    """Notes what it is told, behind a name of its own."""
 
-    epoch, n_hosts = 4, 70
+    def __init__(self, name, said):
+        self._name, self._said = name, said
+
+    def __getattr__(self, kind):
+        if kind.startswith('__'):
+            raise AttributeError(kind)
+        return lambda *args: self._said.append((self._name, kind, *args))
+
+
+class Leads:
+    """Who leads, as the test says."""
 
     def __init__(self, said):
-        self.follow = lambda *args: said.append(('follow', *args))
-        self.leave = lambda *args: said.append(('leave', *args))
+        self.epoch, self.seen = None, SEEN
+        self.current, self.leader = False, SEEN.address
+        self.peers = Notes('peers', said)
 
-    def policy(self, host):
-        return 'of the leader', host
+    def is_current(self):
+        return self.current
+
+    def elsewhere(self):
+        return self.leader
 
 
-class Server:
-    is_tls, port = False, 1234
+class Server(Notes):
+    port = 1234
 
     def __init__(self, said):
-        self.said = said
-        self.published = lambda hosts: said.append(('published', hosts))
-        self.hand_out = lambda *args: said.append(('hand out', *args))
-        self.published_all = lambda: said.append(('published all',))
-        self.trains_ordered = lambda: said.append(('trains',))
+        super().__init__('server', said)
         self.alive = True
-
-    def last_reports(self):
-        return {'h1': REPORT}
 
     def is_alive(self):
         return self.alive
-
-    def stop(self):
-        self.said.append(('stopped',))
 
 
 class Prober:
@@ -72,55 +83,76 @@ class Prober:
 
 @pytest.fixture
 def conf():
-    found = cfg.ConfigOpts()
-    opts.register_opts(found)
-    found([])
-    found.set_override('port', 0, 'distributor')
-    found.set_override('auth_strategy', 'noauth', 'api')
+    return stored.conf(distributor={'port': 0}, api={'auth_strategy':
+                                                     'noauth'})
+
+
+def make(conf, listens=False):
+    said = []
+    know = types.SimpleNamespace(
+        report=lambda *args: said.append(('report', *args)),
+        heard=lambda hosts: said.append(('heard', hosts)),
+        measured=lambda found: said.append(('measured', found)),
+        peer_changed=lambda groups: said.append(('changed', groups)),
+        live=types.SimpleNamespace(
+            forgive=lambda project: said.append(('forgiven', project))))
+    decide = types.SimpleNamespace(
+        on_publish=[], prober=Prober(), loaded=False,
+        policy_of=lambda host: POLICY if host == 'h1' else None,
+        generations=lambda: {'h1': 1, 'h2': 2, 'h3': 1})
+    decide.checks = types.SimpleNamespace(takes=lambda one: decide.loaded)
+    leads = Leads(said)
+    found = room.Distribute(conf, know, decide, leads, metrics.Metrics(),
+                            listens)
+    found.said, found.decide, found.leads = said, decide, leads
     return found
 
 
 @pytest.fixture
 def one(conf):
-    said = []
-    know = types.SimpleNamespace(
-        report=lambda *args: said.append(('report', *args)),
-        heard=lambda hosts: said.append(('heard', hosts)),
-        measured=lambda found: said.append(('measured', found)))
-    decide = types.SimpleNamespace(
-        on_publish=[], prober=Prober(), loaded=False,
-        policy_of=lambda host: POLICY if host == 'h1' else None,
-        overtake=lambda *args: said.append(('overtake', *args)),
-        generations=lambda: {'h1': 1, 'h2': 2, 'h3': 1})
-    decide.checks = types.SimpleNamespace(takes=lambda one: decide.loaded)
-    found = room.Distribute(conf, know, decide, Feed(said),
-                            metrics.Metrics())
-    found.said, found.decide = said, decide
-    return found
+    """Without a server."""
+    return make(conf)
 
 
-def test_until_it_leads_the_leaders_policies_are_told(one):
+def taken_in(one):
+    """All that was said so far."""
+    one._intake._take()
+    return one.said
+
+
+def lead(one, epoch=9):
+    one.lead(epoch)
+    one.leads.epoch, one.leads.current, one.leads.leader = epoch, True, None
+
+
+def test_who_leads_is_told_until_all_is_read(one):
     doors = one._doors()
-    assert doors.epoch() == 4 and doors.n_hosts() == 70
-    assert doors.policy('h1') == ('of the leader', 'h1')
-    doors.came('h1', 3)
-    doors.left('h1')
-    doors.measured(TRAIN)
-    assert doors.trains(['h1']) == {}
-    assert one.said == [('follow', 'h1', 3), ('leave', 'h1'),
-                        ('measured', TRAIN)]
+    assert doors.elsewhere() == '10.0.0.9:8792' and doors.epoch() == 0
+    one.leads.leader = ''
+    assert doors.elsewhere() == ''
+    # It leads, and has not read everything yet.
+    one.leads.leader = None
+    assert doors.elsewhere() == ''
+    lead(one)
+    assert doors.elsewhere() is None and doors.epoch() == 9
+    one.leads.leader = '10.0.0.8:1'
+    assert doors.elsewhere() == '10.0.0.8:1'
 
 
-def test_while_it_leads_its_own_are(one):
-    one.lead(9)
+def test_edge_modules_hear_whether_it_leads(one):
     doors = one._doors()
-    assert doors.epoch() == 9 and doors.n_hosts() == 3
+    assert not doors.is_led()
+    lead(one)
+    assert doors.is_led()
+
+
+def test_its_own_policies_are_told(one):
+    doors = one._doors()
+    assert doors.policy('h1') == codec.Numbered(0, POLICY)
+    lead(one)
     assert doors.policy('h1') == codec.Numbered(9, POLICY)
-    assert doors.policy('h2') is None
-    doors.came('h1', 3)
-    doors.left('h1')
+    assert doors.policy('h2') is None and doors.n_hosts() == 3
     assert doors.trains(['h1', 'h2', 'h4']) == {'h1': {'probe_id': 'p'}}
-    assert one.said == [('overtake', 'h1', 3)]
 
 
 @pytest.mark.parametrize('keeps, loaded, is_kept', [
@@ -128,105 +160,177 @@ def test_while_it_leads_its_own_are(one):
     (False, True, False)])
 def test_measurements_on_a_loaded_link_are_not_kept(one, keeps, loaded,
                                                     is_kept):
-    one.lead(9)
     one.decide.prober.keeps, one.decide.loaded = keeps, loaded
-    one.measured(TRAIN)
-    assert one.said == ([('measured', TRAIN)] if is_kept else [])
+    one._doors().said('h1', messages.Measured(TRAIN), b'')
+    assert one.said == []
+    assert taken_in(one) == ([('measured', TRAIN)] if is_kept else [])
 
 
-def test_who_begins_to_lead_hears_and_tells_everything(one):
+def test_reports_are_taken_in(one):
+    doors = one._doors()
+    doors.said('h1', session.Report(REPORT, True), b'')
+    for event in (session.Report(None, False), messages.Ack(1),
+                  messages.Nack(1, 'no')):
+        doors.said('h2', event, b'')
+    doors.heard({'h2'})
+    assert one.said == []
+    assert taken_in(one) == [('report', 'h1', REPORT), ('heard', {'h2'})]
+
+
+def test_what_peers_changed_is_read_again(one):
+    doors = one._doors()
+    doors.told('p1', messages.Changed(['g']))
+    doors.told('p1', messages.Changed(None))
+    doors.told('p1', messages.Forgiven('p'))
+    assert one.said == []
+    assert taken_in(one) == [('changed', ['g']), ('changed', None),
+                             ('forgiven', 'p')]
+
+
+def test_peers_say_whether_they_have_a_database(one):
+    doors, began_s = one._doors(), time.monotonic()
+    doors.peers(iter(['p1', 'p2', 'p1']))
+    doors.told('p1', messages.Here(False))
+    doors.told('p2', messages.Here(True))
+    assert [note[:-1] for note in one.said] == [
+        ('peers', 'arrived', {'p1', 'p2'}), ('peers', 'said', 'p1', False),
+        ('peers', 'said', 'p2', True)]
+    assert all(began_s <= note[-1] <= time.monotonic() for note in one.said)
+
+
+def test_peers_ask_for_policies(one):
     one._server = Server(one.said)
-    one.lead(9)
-    assert one.said == [('report', 'h1', REPORT), ('published all',)]
-    (ordered,) = one.decide.prober.on_ordered
-    ordered()
-    one.policies_came(['h1'])
-    one.train_came('h1', {})
+    for host in ('h1', 'h2'):
+        one._doors().told('p1', messages.Ask(host))
+    assert taken_in(one) == [
+        ('server', 'answer', 'p1',
+         messages.Asked('h1', codec.document(POLICY))),
+        ('server', 'answer', 'p1', messages.Asked('h2', upstream.NO_POLICY))]
+
+
+def test_it_listens_if_it_may_lead(conf):
+    found = make(conf, listens=True)
+    assert not found.is_alive()
+    found.start()
+    try:
+        assert found.decide.on_publish == [found._server.published]
+        assert found.decide.prober.on_ordered == [
+            found._server.trains_ordered]
+        assert found.is_alive() and found._server.port > 0
+        assert found._intake._thread.is_alive()
+        assert found.address() == f'127.0.0.1:{found._server.port}'
+        # Nova is answered also where the port is taken.
+        conf.set_override('port', found._server.port, 'distributor')
+        other = make(conf, listens=True)
+        other.start()
+        assert not other.is_alive() and other.address() == ''
+        assert other.decide.on_publish == []
+        other.stop()
+    finally:
+        found.stop()
+    assert not found.is_alive() and not found._intake._thread.is_alive()
+
+
+def test_without_a_server_nothing_happens(one):
+    one.start()
     one.stop()
-    assert one.said[2:] == [('trains',), ('published', ['h1']),
-                            ('hand out', 'h1', {}), ('stopped',)]
-    assert one.last_reports() == {'h1': REPORT}
-    assert one.is_alive()
-    one._server.alive = False
-    assert not one.is_alive()
+    assert one.is_alive() and one.said == [] and one.address() == ''
+    assert one.decide.on_publish == one.decide.prober.on_ordered == []
 
 
-def test_without_a_distributor_nothing_happens(one):
-    one.policies_came(['h1'])
-    one.train_came('h1', {})
-    one.stop()
-    assert one.last_reports() == {} and one.is_alive()
-    assert one.document() is None and one.said == []
+@pytest.mark.parametrize('host, api_host, address', [
+    (None, '10.0.0.1', '10.0.0.1:1234'),
+    ('10.0.0.2', '10.0.0.1', '10.0.0.2:1234'),
+    ('fd00::1', '10.0.0.1', '[fd00::1]:1234'),
+    (None, '0.0.0.0', f'{socket.gethostname()}:1234'),
+    ('::', '10.0.0.1', f'{socket.gethostname()}:1234')])
+def test_where_others_find_it(one, conf, host, api_host, address):
+    one._server = Server(one.said)
+    conf.set_override('host', host, 'distributor')
+    conf.set_override('host', api_host, 'api')
+    assert one.address() == address
 
 
+@pytest.mark.parametrize('cert_file, is_tls', [('', False), ('/x', True)])
 @pytest.mark.parametrize('host, told', [
     (None, None), ('0.0.0.0', None), ('::', None), ('10.1.2.3', '10.1.2.3')])
-def test_where_to_connect_to(one, conf, host, told):
+def test_who_leads_is_where_to_connect_to(one, conf, host, told, cert_file,
+                                          is_tls):
     conf.set_override('host', host, 'distributor')
-    one._server = Server([])
-    assert one.document() == {'version': 2, 'host': told, 'port': 1234,
-                              'tls': False}
+    conf.set_override('cert_file', cert_file, 'distributor')
+    one._server = Server(one.said)
+    lead(one)
+    assert one.document() == {'version': frames.VERSION, 'host': told,
+                              'port': 1234, 'tls': is_tls}
 
 
-def test_distributors_apart_are_named(one, conf):
+@pytest.mark.parametrize('address, host, port', [
+    ('10.0.0.9:8792', '10.0.0.9', 8792), ('[fd00::9]:1', 'fd00::9', 1),
+    ('node-9:8792', 'node-9', 8792)])
+@pytest.mark.parametrize('cert_file, is_tls', [('', False), ('/x', True)])
+def test_another_leader_is_where_to_connect_to(one, conf, address, host,
+                                               port, cert_file, is_tls):
+    conf.set_override('cert_file', cert_file, 'distributor')
+    one._server = Server(one.said)
+    one.leads.seen = leader.Seen(4, 7, 'x', address, 's')
+    told = {'version': frames.VERSION, 'host': host, 'port': port,
+            'tls': is_tls}
+    assert one.document() == told
+    # One that leads but does not listen has no other address either.
+    one._server, one.leads.epoch = None, 4
+    assert one.document() == told
+
+
+@pytest.mark.parametrize('seen', [None, leader.Seen(4, 7, '', '', 's')])
+def test_without_a_leader_there_is_nowhere_to_connect_to(one, seen):
+    one._server, one.leads.seen = Server(one.said), seen
+    assert one.document() is None
+
+
+def test_relays_are_named(one, conf):
     conf.set_override('endpoints', ['a:1', 'b'], 'distributor')
     conf.set_override('endpoints_tls', True, 'distributor')
     conf.set_override('port', 77, 'distributor')
-    assert one.document() == {'version': 2, 'endpoints': ['a:1', 'b'],
-                              'host': None, 'port': 77, 'tls': True}
+    assert one.document() == {
+        'version': frames.VERSION, 'endpoints': ['a:1', 'b'], 'host': None,
+        'port': 77, 'tls': True}
+    conf.set_override('endpoints_tls', False, 'distributor')
+    assert one.document()['tls'] is False
 
 
-def opened(one, *args):
-    return room.open_server(one._conf, one._doors(), metrics.Metrics(),
-                            *args)
-
-
-def test_a_distributor_opens(one):
-    one.start()
-    try:
-        (published,) = one.decide.on_publish
-        assert published == one._server.published
-        assert one.is_alive() and one._server.port > 0
-        taken = one._server.port
-        one._conf.set_override('port', taken, 'distributor')
-        assert opened(one) is None
-    finally:
-        one.stop()
-    assert not one.is_alive()
-
-
-@pytest.mark.parametrize('auth', ['keystone', 'noauth'])
-def test_tickets_are_asked_for_where_tokens_are(one, conf, auth):
-    assert one.ticket_of('h1') is None
-    conf.set_override('auth_strategy', auth, 'api')
-    one.start()
-    ticket = one.ticket_of('h1')
-    one.stop()
-    assert (ticket is None) == (auth == 'noauth')
-    if ticket:
-        assert one._tickets.is_of('h1', ticket)
-        assert not one._tickets.is_of('h2', ticket)
-        assert not one._tickets.is_of('h1', '\xe9')
-        assert not tickets.Tickets().is_of('h1', ticket)
-
-
-@pytest.mark.parametrize('auth, files, opens', [
-    ('keystone', (), False), ('keystone', ('cert_file',), False),
-    ('keystone', ('client_ca_file',), False), ('noauth', (), True)])
-def test_who_cannot_be_told_apart_is_not_served(one, conf, auth, files,
-                                                opens):
+@pytest.mark.parametrize('auth, files, asks', [
+    ('noauth', (), False), ('keystone', (), True),
+    ('keystone', ('cert_file',), True), ('keystone', ('client_ca_file',),
+                                         True),
+    ('keystone', ('cert_file', 'client_ca_file'), False)])
+def test_tickets_are_asked_for_where_nothing_else_is(conf, auth, files,
+                                                     asks):
     conf.set_override('auth_strategy', auth, 'api')
     for name in files:
-        conf.set_override(name, '/proc/nowhere', 'distributor')
-    found = opened(one)
-    assert (found is not None) == opens
-    if found is not None:
-        found._listener.close()
-    conf.set_override('enabled', False, 'distributor')
-    assert opened(one) is None
+        conf.set_override(name, '/x', 'distributor')
+    assert room.asks_for_tickets(conf) is asks
 
 
-def test_files_that_are_no_good_are_told(one, conf):
+def test_tickets_are_of_the_leader_that_was_seen(conf):
+    conf.set_override('auth_strategy', 'keystone', 'api')
+    one = make(conf)
+    doors = one._doors()
+    key = '4 secret'
+    assert doors.ticket_key() == doors.peer_key() == key
+    assert one.ticket_of('h1') == tickets.of_host(key, 'h1')
+    one.leads.seen = None
+    assert doors.ticket_key() == doors.peer_key() == ''
+    assert one.ticket_of('h1') is None
+
+
+def test_where_no_tickets_are_asked_for_peers_still_prove_themselves(one):
+    doors = one._doors()
+    assert doors.ticket_key() is None and doors.peer_key() == '4 secret'
+    assert one.ticket_of('h1') is None
+
+
+def test_files_that_are_no_good_are_told(conf):
     conf.set_override('cert_file', '/proc/nowhere', 'distributor')
     with pytest.raises(exception.ConfigInvalid, match='cert_file'):
-        opened(one)
+        make(conf, listens=True).start()
+    make(conf).start()

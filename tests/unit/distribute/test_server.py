@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The event loop over loopback, with policies that a test makes up."""
+"""Edge modules and peers over loopback, with policies of the test."""
 
+import asyncio
 import dataclasses
 import socket
-import time
 
-from oslo_config import cfg
 import pytest
 
 from tests import patience
 from tests.unit import made
+from tests.unit import stored
 from virtco import metrics
-from virtco.conf import opts
 from virtco.distribute import codec
 from virtco.distribute import frames
 from virtco.distribute import server
+from virtco.distribute import session
+from virtco.distribute import tickets
 from virtco.wire import edge_policy
 
 LARGE = edge_policy.EdgePolicy(
@@ -25,29 +26,25 @@ LARGE = edge_policy.EdgePolicy(
 
 
 class Site:
-    """A distributor, and what it asks and tells."""
+    """A stream server, and what it asks and tells."""
 
     def __init__(self, **options):
-        conf = cfg.ConfigOpts()
-        opts.register_opts(conf)
-        conf([])
-        conf.set_override('port', 0, 'distributor')
-        for name, value in options.items():
-            conf.set_override(name, value, 'distributor')
+        conf = stored.conf(distributor={'port': 0} | options)
         self.policy = LARGE
-        self.reports = []
-        self.overtaken = []
+        self.said = []
+        self.told = []
         self.heard = set()
+        self.leader, self.peer_key = None, 'key'
         self.counts = metrics.Metrics()
-        self.server = server.Distributor(conf, server.Doors(
-            epoch=lambda: 0, left=lambda host: None,
-            policy=lambda host: (codec.Numbered(0, self.policy)
+        self.server = server.Server(conf, server.Doors(
+            epoch=lambda: 4, is_led=lambda: True,
+            elsewhere=lambda: self.leader, peer_key=lambda: self.peer_key,
+            policy=lambda host: (codec.Numbered(4, self.policy)
                                  if host == 'h1' else None),
-            came=lambda *args: self.overtaken.append(args),
             n_hosts=lambda: 5000,
-            report=lambda *args: self.reports.append(args),
+            said=lambda host, event, payload: self.said.append((host, event)),
             heard=self.heard.update,
-            measured=lambda measurement: None,
+            told=lambda *args: self.told.append(args),
             trains=lambda hosts: {host: {'probe_id': host}
                                   for host in hosts}), self.counts)
 
@@ -73,21 +70,30 @@ def start():
         one.server.stop()
 
 
-def connect(site, host='h1', generation=0, received_bytes=None):
+def dial(site, received_bytes=None):
     sock = socket.socket()
     if received_bytes:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, received_bytes)
     sock.settimeout(60)
     sock.connect(('127.0.0.1', site.server.port))
-    sock.sendall(frames.pack('hello', version=2, host=host,
+    return sock
+
+
+def connect(site, host='h1', generation=0, received_bytes=None):
+    sock = dial(site, received_bytes)
+    sock.sendall(frames.pack('hello', version=frames.VERSION, host=host,
                              generation=generation))
     return sock
 
 
-def messages(sock):
+def payloads(sock):
     reader = frames.Reader(1 << 28)
     while data := sock.recv(1 << 20):
-        yield from map(frames.unpack, reader.feed(data))
+        yield from reader.feed(data)
+
+
+def messages(sock):
+    return map(frames.unpack, payloads(sock))
 
 
 def next_of(found, kind):
@@ -99,16 +105,17 @@ def test_it_sends_what_the_edge_does_not_have(start):
     with connect(site, generation=0) as sock:
         found = messages(sock)
         assert next(found) == {
-            'type': 'welcome', 'epoch': 0, 'heartbeat_s': 30.0,
-            'spread_s': 5.0, 'most_bytes': frames.MOST_BYTES}
+            'type': 'welcome', 'epoch': 4, 'alive_s': 2.5,
+            'heartbeat_s': 30.0, 'spread_s': 5.0,
+            'most_bytes': frames.MOST_BYTES}
         message = next_of(found, 'policy')
+        assert message['epoch'] == 4
         assert edge_policy.EdgePolicy.from_dict(message['policy']) == LARGE
     with connect(site, generation=1) as sock:
         found = messages(sock)
         next_of(found, 'welcome')
         site.publish(2)
         assert next_of(found, 'policy')['generation'] == 2
-    assert site.overtaken == [('h1', 0), ('h1', 1)]
 
 
 def test_who_does_not_read_gets_the_newest_only(start):
@@ -134,9 +141,9 @@ def test_reports_are_handed_on_and_trains_handed_out(start):
     report = made.report(applied_generation=3)
     with connect(site, 'h2') as sock:
         sock.sendall(frames.pack('report', report=report))
-        patience.wait_for(lambda: site.reports, 'the report')
+        patience.wait_for(lambda: site.said, 'the report')
         sock.sendall(frames.pack('delta', set={'uplink_sent_bytes': 7}))
-        patience.wait_for(lambda: len(site.reports) > 1, 'the delta')
+        patience.wait_for(lambda: len(site.said) > 1, 'the delta')
         sock.sendall(frames.pack('heartbeat'))
         patience.wait_for(lambda: site.heard == {'h2'}, 'the heartbeat')
         sock.sendall(frames.pack('delta', rows={'coflows': {
@@ -144,31 +151,17 @@ def test_reports_are_handed_on_and_trains_handed_out(start):
         found = messages(sock)
         next_of(found, 'resend')
         assert next_of(found, 'probe')['train'] == {'probe_id': 'h2'}
-    assert site.reports == [
-        ('h2', report), ('h2', made.replaced(report, uplink_sent_bytes=7))]
+    assert site.said == [
+        ('h2', session.Report(report, True)),
+        ('h2', session.Report(made.replaced(report, uplink_sent_bytes=7),
+                              True))]
 
 
-@pytest.mark.parametrize('parts', [
-    [frames.pack('heartbeat')], [frames.pack('heartbeat', spelling='other')],
-    [frames.pack('heartbeat')[:9], frames.pack('heartbeat')[9:]],
-    [frames.pack('heartbeat') + frames.pack('heartbeat')[:9],
-     frames.pack('heartbeat')[9:]]])
-def test_a_heartbeat_is_answered_however_it_comes(start, parts):
-    site = start()
-    with connect(site, 'h2') as sock:
-        sock.sendall(frames.pack('report', report=made.report()))
-        patience.wait_for(lambda: site.reports, 'the report')
-        for part in parts:
-            sock.sendall(part)
-            time.sleep(0.01)  # else the parts may come as one
-        assert next_of(messages(sock), 'alive')
-        patience.wait_for(lambda: site.heard == {'h2'}, 'the heartbeat')
-
-
-def test_a_heartbeat_without_a_report_asks_for_one(start):
+def test_it_says_that_it_is_there(start, monkeypatch):
+    monkeypatch.setattr(server, 'ALIVE_PER_LEASE', 1000)
     with connect(start(), 'h2') as sock:
-        sock.sendall(frames.pack('heartbeat'))
-        assert next_of(messages(sock), 'resend')
+        assert next_of(messages(sock), 'alive') == {
+            'type': 'alive', 'epoch': 4, 'n_hosts': 0}
 
 
 def test_who_is_silent_is_let_go(start):
@@ -177,6 +170,59 @@ def test_who_is_silent_is_let_go(start):
         assert 'silent' in next_of(messages(sock), 'refused')['why']
     patience.wait_for(lambda: site.counted('virtco_edge_connections') == 0,
                       'the end')
+
+
+def test_a_relay_speaks_for_many(start):
+    site = start()
+    with dial(site) as sock:
+        sock.sendall(frames.pack(
+            'peer', version=frames.VERSION, name='p1', epoch=4,
+            ticket=tickets.of_peer('key', 'p1')))
+        for host in ('h1', 'h2'):
+            sock.sendall(frames.enveloped(host, frames.pack(
+                'hello', version=frames.VERSION, host=host)[4:]))
+        sock.sendall(frames.pack('here', has_database=True))
+        found = payloads(sock)
+        assert frames.unpack(next(found))['type'] == 'welcome'
+        host, payload = frames.opened(next(found))
+        assert host == 'h1'
+        assert frames.unpack(payload)['policy']['generation'] == 1
+        alive = next(payload for payload in found
+                     if not frames.is_enveloped(payload))
+        assert frames.unpack(alive) == {'type': 'alive', 'epoch': 4,
+                                        'n_hosts': 5000}
+        patience.wait_for(lambda: site.told, 'a peer')
+        assert site.counted('virtco_edge_connections') == 2
+        # Another process leads from here on.
+        site.leader = 'a:1'
+        *_, last = found
+        assert frames.unpack(last) == {
+            'type': 'refused', 'leader': 'a:1',
+            'why': 'this process does not lead any more'}
+    patience.wait_for(lambda: site.counted('virtco_edge_connections') == 0,
+                      'the end')
+
+
+def test_at_its_end_all_are_let_go_and_what_runs_beside_it_ends():
+    site, ended = Site(), []
+
+    async def beside():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    site.server.beside.append(beside)
+    site.server.start()
+    with connect(site, 'h2') as sock:
+        found = messages(sock)
+        next_of(found, 'welcome')
+        assert site.server.is_alive()
+        site.server.stop()
+        assert not site.server.is_alive() and ended == [True]
+        assert list(found) == []
+    with pytest.raises(OSError):
+        dial(site).close()
 
 
 def test_a_policy_comes_out_as_it_went_in():

@@ -11,10 +11,12 @@ import pytest
 from tests.unit import made
 from virtco import decoding
 from virtco import exception
+from virtco.distribute import frames
 from virtco.distribute import messages
 from virtco.distribute import session
 from virtco.wire import reports
 
+VERSION = frames.VERSION
 PLAIN = made.PLAIN | {'applied_generation': 3}
 REPORT = made.report(applied_generation=3)
 
@@ -31,42 +33,58 @@ def _new(may=lambda hello: True, epoch=0):
 @pytest.fixture
 def one():
     found = _new()
-    _say(found, 'hello', version=2, host='h1', generation=3)
+    _say(found, 'hello', version=VERSION, host='h1', generation=3)
     return found
 
 
 def test_a_hello_opens():
     one = _new()
-    assert _say(one, 'hello', version=2, host='h1', generation=3,
-                epoch=0) == messages.Hello(2, 'h1', 0, 3)
-    assert (one.host, one.sent) == ('h1', 3)
+    assert one.host is None and one.report is None
+    assert _say(one, 'hello', version=VERSION, host='h1', generation=3,
+                epoch=0) == messages.Hello(VERSION, 'h1', 0, 3)
+    assert (one.host, one.sent, one.report) == ('h1', 3, None)
 
 
 @pytest.mark.parametrize('fields, error', [
-    ({'version': 3}, 'version: 3.*: 2, the one that this controller'),
-    ({'version': 1}, 'version: 1'), ({'version': 0}, 'version: 0'),
-    ({'versions': [2, 2]}, 'version: .*required'),
-    ({'version': 2, 'epoch': 1}, 'epoch: 1.*that of this controller'),
-    ({'version': 2, 'generation': -1}, 'generation: -1'),
-    ({'version': 2, 'host': '../h1'}, 'host'),
-    ({'version': 2, 'host': 'x' * 256}, 'host')])
+    ({'version': 2}, 'version: 2.*: 1, the one that this controller'),
+    ({'version': 0}, 'version: 0'), ({'version': None}, 'version: null'),
+    ({'epoch': 5}, 'epoch: 5.*at most 4, that of this controller.*raise 5'),
+    ({'generation': -1}, 'generation: -1'),
+    ({'host': '../h1'}, 'host'), ({'host': 'x' * 256}, 'host')])
 def test_a_hello_that_is_refused(fields, error):
-    one = _new()
+    one = _new(epoch=4)
     with pytest.raises(exception.Invalid, match=error):
-        _say(one, 'hello', **({'host': 'h1'} | fields))
+        _say(one, 'hello', **({'version': VERSION, 'host': 'h1'} | fields))
     assert one.host is None
 
 
-def test_a_policy_that_is_refused_is_not_acknowledged(one):
+@pytest.mark.parametrize('epoch', [0, 3, 4])
+def test_whoever_heard_of_no_later_leader_may_come(epoch):
+    one = _new(epoch=4)
+    _say(one, 'hello', version=VERSION, host='h1', epoch=epoch)
+    assert one.host == 'h1'
+    session.check(messages.Peer(VERSION, 'p', epoch, ''), 4)
+
+
+@pytest.mark.parametrize('version, epoch, error', [
+    (VERSION - 1, 4, 'version'), (VERSION + 1, 4, 'version'),
+    (VERSION, 5, 'epoch')])
+def test_a_peer_is_checked_likewise(version, epoch, error):
+    with pytest.raises(exception.Invalid, match=error):
+        session.check(messages.Peer(version, 'p', epoch, ''), 4)
+
+
+def test_a_policy_is_acknowledged_or_refused(one):
+    assert _say(one, 'ack', generation=5, epoch=2) == messages.Ack(5, 2)
     assert _say(one, 'nack', generation=4, error='no') == (
         messages.Nack(4, 'no'))
-    assert one.acked == 3
+    assert one.sent == 3
 
 
 def test_nobody_speaks_for_another_host(one):
     with pytest.raises(exception.Forbidden, match='h2'):
-        _say(_new(lambda hello: hello.host == 'h1'), 'hello', version=2,
-             host='h2')
+        _say(_new(lambda hello: hello.host == 'h1'), 'hello',
+             version=VERSION, host='h2')
     with pytest.raises(exception.Forbidden, match='h2'):
         _say(one, 'measurement', measurement={
             'probe_id': 'p', 'src': 'h2', 'dst': 'h1', 'rate_bps': 1e9})
@@ -80,7 +98,9 @@ def test_a_measurement_of_its_own(one):
 
 @pytest.mark.parametrize('kind, fields', [
     ('report', {'report': PLAIN}), ('ack', {'generation': 1}),
-    ('heartbeat', {}), ('what', {})])
+    ('delta', {}), ('heartbeat', {}), ('what', {}),
+    ('measurement', {'measurement': {
+        'probe_id': 'p', 'src': 'h1', 'dst': 'h2', 'rate_bps': 1e9}})])
 def test_a_hello_comes_first(kind, fields):
     with pytest.raises(exception.Invalid, match='type'):
         _say(_new(), kind, **fields)
@@ -88,25 +108,35 @@ def test_a_hello_comes_first(kind, fields):
 
 def test_one_hello_is_enough(one):
     with pytest.raises(exception.Invalid, match='type: hello'):
-        _say(one, 'hello', version=2, host='h1')
+        _say(one, 'hello', version=VERSION, host='h1')
+
+
+@pytest.mark.parametrize('is_greeted', [False, True])
+def test_a_peer_is_no_edge_module(is_greeted, one):
+    with pytest.raises(exception.Invalid, match='type: peer'):
+        _say(one if is_greeted else _new(), 'peer', version=VERSION,
+             name='p', epoch=0, ticket='')
 
 
 def test_reports_are_whole_then_deltas(one):
     assert _say(one, 'report', report=PLAIN) == session.Report(REPORT, True)
+    assert one.report == REPORT
     row = {'coflow_id': 'c', 'sent_bytes': 7}
     found = _say(one, 'delta', set={'uplink_sent_bytes': 9},
                  rows={'coflows': {'set': [row]}})
     assert found == session.Report(
         made.replaced(REPORT, uplink_sent_bytes=9, coflows=[row]), True)
+    assert one.report == found.report
     assert _say(one, 'heartbeat') == session.Report(found.report, False)
 
 
 def test_a_delta_of_what_is_not_there_asks_for_the_whole(one):
     delta = {'rows': {'coflows': {'gone': [['c']]}}}
-    assert _say(one, 'delta', **delta).report is None
+    nothing = session.Report(None, False)
+    assert _say(one, 'delta', **delta) == nothing
     _say(one, 'report', report=PLAIN)
-    assert _say(one, 'delta', **delta).report is None
-    assert _say(one, 'heartbeat').report is None
+    assert _say(one, 'delta', **delta) == nothing
+    assert _say(one, 'heartbeat') == nothing and one.report is None
     assert _say(one, 'report', report=PLAIN).report == REPORT
 
 
@@ -165,8 +195,3 @@ def test_what_is_no_message_is_refused(payload):
     with pytest.raises(exception.Invalid) as caught:
         messages.decode(payload)
     assert len(str(caught.value)) < 200
-
-
-def test_an_ack_is_noted(one):
-    assert _say(one, 'ack', generation=5) == messages.Ack(5)
-    assert one.acked == 5

@@ -107,10 +107,10 @@ def fresh(conf, clock):
     return found
 
 
-def offer(agent, policy=test_enforcer.ONE, epoch=1, **changes):
+def offer(agent, policy=test_enforcer.ONE, **changes):
     """Have it arrive over the stream, and sync."""
     policy = dataclasses.replace(policy, **changes)
-    agent.link._offer = stream.Offer(epoch, policy.generation,
+    agent.link._offer = stream.Offer(policy.generation,
                                      policy.to_dict())
     return agent.sync()
 
@@ -118,7 +118,7 @@ def offer(agent, policy=test_enforcer.ONE, epoch=1, **changes):
 @pytest.fixture
 def agent(fresh):
     """One with a policy, whose first audit is over."""
-    fresh.link.heard_s = 1e9
+    fresh.link.renewed_s = 1e9
     fresh.sync()
     offer(fresh)
     fresh.taken.clear()
@@ -169,11 +169,11 @@ def test_ports_that_come_are_bound(agent):
 
 
 def test_a_policy_past_its_time_to_live_is_shared_equally(agent, clock):
-    agent.policy._renewed_s = agent.link.heard_s = clock.s
+    agent.policy._renewed_s = agent.link.renewed_s = clock.s
     clock.s += test_enforcer.ONE.ttl_s + 0.1
     agent.sync()
     assert agent.enforcer.fair and agent._about()['health'] == 'degraded'
-    agent.link.heard_s = clock.s
+    agent.link.renewed_s = clock.s
     agent.sync()
     assert not agent.enforcer.fair and agent._about()['health'] == 'ok'
 
@@ -271,14 +271,14 @@ def test_what_goes_wrong_ends_nothing(agent, caplog, error, is_a_bug):
 def test_a_refused_document_is_told_until_the_next_is_taken(agent, clock,
                                                             caplog):
     for _ in range(2):
-        offer(agent, generation=0)
-        assert 'generation' in agent.error and not agent.is_failing
+        offer(agent, host='h2')
+        assert 'host' in agent.error and not agent.is_failing
     assert caplog.text.count('the old policy stays') == 1
     assert [why == agent.error for _, why in agent.taken] == [True] * 2
     assert len(agent.woken) == 2 and agent.applied_generation == 1
     clock.s += AUDIT_S
     agent.sync()
-    assert 'generation' in agent.error
+    assert 'host' in agent.error
     offer(agent, generation=2)
     assert agent.error is None and agent.taken[-1] == (2, None)
 
@@ -365,7 +365,7 @@ def test_it_saves_now_and_then(agent, clock, monkeypatch):
 
 def test_its_threads(fresh):
     assert [one.name for one in fresh._threads] == ['stream', 'report']
-    assert fresh.link.heard_s == -math.inf
+    assert fresh.link.renewed_s == -math.inf
 
 
 def parts(conf, **options):

@@ -33,7 +33,7 @@ def outbox(clock):
 
 def said(outbox):
     reader = frames.Reader()
-    return [frames.unpack(payload) for frame in outbox.take(0.0)
+    return [frames.unpack(payload) for frame in outbox.take()
             for payload in reader.feed(frame)]
 
 
@@ -162,14 +162,14 @@ def test_the_latest_measurements_are_said_once(outbox):
 @pytest.mark.parametrize('more', [0, 1])
 def test_a_frame_may_be_as_long_as_the_limit(outbox, more):
     outbox.put_report(REPORT)
-    (frame,) = outbox.take(0.0)
+    (frame,) = outbox.take()
     outbox.restart({'version': 2, 'heartbeat_s': 10, 'most_bytes': len(
         frame) - frames.HEADER_BYTES - more})
     if more:
         with pytest.raises(exception.Invalid):
-            outbox.take(0.0)
+            outbox.take()
     else:
-        assert outbox.take(0.0) == [frame]
+        assert outbox.take() == [frame]
 
 
 def test_a_new_connection_hears_of_no_old_answer(outbox):

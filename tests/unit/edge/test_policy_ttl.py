@@ -40,40 +40,25 @@ def document(**changes):
     return dataclasses.replace(POLICY, **changes).to_dict()
 
 
-@pytest.mark.parametrize('epochs, changes, field', [
-    ((1, 1), {'generation': 5}, None),
-    ((1, 1), {'generation': 4}, 'generation'),
-    ((1, 2), {'generation': 4}, None),
-    ((2, 1), {'generation': 4}, 'generation'),
-    ((1, 1), {'generation': 7, 'host': 'h2'}, 'host'),
-    ((1, 2), {'generation': 7, 'egress_bps': -1.0}, 'egress_bps')])
-def test_one_that_is_not_for_us_or_older_is_refused(held, epochs, changes,
-                                                    field):
-    assert held.take(document(), epochs[0]) == POLICY == held.policy
+@pytest.mark.parametrize('changes, field', [
+    # Of what is older the connection knows.
+    ({'generation': 5}, None), ({'generation': 4}, None),
+    ({'generation': 7, 'host': 'h2'}, 'host'),
+    ({'generation': 7, 'egress_bps': -1.0}, 'egress_bps')])
+def test_one_that_is_not_for_us_is_refused(held, changes, field):
+    assert held.take(document()) == POLICY == held.policy
     if field is None:
-        taken = held.take(document(**changes), epochs[1])
+        taken = held.take(document(**changes))
         assert taken is held.policy and taken.generation == changes[
             'generation']
         return
     with pytest.raises(exception.PolicyInvalid, match=field):
-        held.take(document(**changes), epochs[1])
+        held.take(document(**changes))
     assert held.policy == POLICY
 
 
-def test_the_epoch_is_remembered_of_what_was_taken(held, files):
-    held.take(document(), 3)
-    with pytest.raises(exception.PolicyInvalid):
-        held.take(document(host='h2'), 9)
-    held.save()
-    again = policy_ttl.HeldPolicy('h1', files)
-    assert again.load() == POLICY
-    with pytest.raises(exception.PolicyInvalid, match='which is applied'):
-        again.take(document(generation=1), 3)
-    assert again.take(document(generation=1), 4).generation == 1
-
-
 def test_whatever_is_heard_renews_the_policy(held, clock, caplog):
-    held.take(document(), 1)
+    held.take(document())
     assert not held.is_past_ttl(1000.0 + POLICY.ttl_s, -math.inf)
     assert held.is_past_ttl(1000.1 + POLICY.ttl_s, -math.inf)
     assert held.was_past_ttl and held.is_past_ttl(1e6, -math.inf)
@@ -94,7 +79,7 @@ def test_without_a_policy_nothing_is_past(held, files):
 @pytest.mark.parametrize('age_s, is_past', [(1.0, False), (61.0, True)])
 def test_a_saved_policy_is_as_old_as_it_is(held, files, clock, age_s,
                                            is_past):
-    held.take(document(), 1)
+    held.take(document())
     held.save()
     clock.s += age_s
     again = policy_ttl.HeldPolicy('h1', files)
@@ -109,7 +94,7 @@ def test_a_saved_policy_is_as_old_as_it_is(held, files, clock, age_s,
 
 def test_a_clock_that_was_set_back_makes_no_policy_younger(held, files,
                                                            clock):
-    held.take(document(), 1)
+    held.take(document())
     held.save()
     clock.s -= 500
     again = policy_ttl.HeldPolicy('h1', files)
@@ -120,8 +105,7 @@ def test_a_clock_that_was_set_back_makes_no_policy_younger(held, files,
 
 @pytest.mark.parametrize('saved', [
     {}, [], {'policy': {}, 'renewed_at': 1.0},
-    {'policy': test_enforcer.ONE.to_dict(), 'renewed_at': 'x'},
-    {'policy': test_enforcer.ONE.to_dict(), 'renewed_at': 1, 'epoch': 'x'}])
+    {'policy': test_enforcer.ONE.to_dict(), 'renewed_at': 'x'}])
 def test_a_saved_policy_that_is_none_is_not_taken(held, files, saved, caplog):
     files.save('policy', saved)
     assert held.load() is None and held.policy is None
@@ -137,7 +121,7 @@ def test_a_new_policy_is_saved_at_once_and_a_renewal_in_time(held, files,
         held.save()
         return path.exists()
 
-    held.take(document(), 1)
+    held.take(document())
     assert is_saved() and not is_saved()
     clock.s += 4.9
     held.is_past_ttl(clock.s, clock.s)
@@ -145,7 +129,7 @@ def test_a_new_policy_is_saved_at_once_and_a_renewal_in_time(held, files,
     clock.s += 0.2
     assert is_saved() and not is_saved()
     assert json.loads(json.dumps(files.load('policy'))) is None
-    held.take(document(generation=6), 1)
+    held.take(document(generation=6))
     assert is_saved()
     assert files.load('policy')['renewed_at'] == pytest.approx(
         time.time() * 0 + 1e9 + 1004.9)

@@ -23,8 +23,9 @@ from tests.unit import made
 from virtco import exception
 from virtco.distribute import frames
 
-WELCOME = {'epoch': 4, 'heartbeat_s': 9.0, 'spread_s': 2.5,
-           'most_bytes': 10_000}
+WELCOME = {'epoch': 4, 'heartbeat_s': 9.0, 'alive_s': 30.0,
+           'spread_s': 2.5, 'most_bytes': 10_000}
+HERE = talk.Address('d1', 1, False, 'mine')
 
 
 @pytest.fixture
@@ -49,18 +50,18 @@ def policy(generation, **fields):
 
 
 def test_the_newest_policy_is_taken_once(link):
-    assert not link.is_up and link.heard_s == -math.inf
+    assert not link.is_up and link.renewed_s == -math.inf
     link._set_up(True)
     assert link.is_up and link.take_policy() is None
     link._hear(policy(3))
     link._hear(policy(5))
     assert len(link.offered) == 2
-    assert link.take_policy() == (0, 5, {'n': 5})
+    assert link.take_policy() == (5, {'n': 5})
     assert link.take_policy() is None
     with pytest.raises(exception.PolicyInvalid):
         link._hear(policy(7, epoch=2))
         link._hear(policy(8, epoch=1))
-    assert link.take_policy() == (2, 7, {'n': 7})
+    assert link.take_policy() == (7, {'n': 7})
     link._hear(policy(9, epoch=2))
     link._set_up(False)
     assert link.take_policy() is None and not link.is_up
@@ -82,12 +83,29 @@ def test_a_refusal_ends_it(link):
         link._hear({'type': 'refused', 'why': 'told to'})
 
 
-def test_silence_is_told_by_heartbeats(link, monkeypatch):
+def test_what_renews_the_policy(link, monkeypatch):
+    """A relay may be there while nobody leads."""
+    now_s = [100.0]
+    monkeypatch.setattr(stream.time, 'monotonic', lambda: now_s[0])
+    for message, is_led in (
+            ({'type': 'alive', 'epoch': 4}, True),
+            ({'type': 'alive', 'epoch': 0}, False),
+            ({'type': 'alive'}, False),
+            ({'type': 'resend'}, True), ({'type': 'probe'}, True),
+            (policy(5, epoch=4), True)):
+        now_s[0] += 1.0
+        before_s = link.renewed_s
+        link._hear(message)
+        assert link._heard_s == now_s[0]
+        assert link.renewed_s == (now_s[0] if is_led else before_s)
+
+
+def test_one_that_is_silent_is_left(link, monkeypatch):
     now_s = 100.0
     monkeypatch.setattr(stream.time, 'monotonic', lambda: now_s)
-    link._hear({'type': 'alive'})
-    link._outbox.heartbeat_s = 4.0
-    now_s += 10.0
+    link._alive_s = 4.0
+    link._hear({'type': 'alive', 'epoch': 0})
+    now_s += 8.0
     assert not link._is_silent()
     now_s += 0.1
     assert link._is_silent()
@@ -102,7 +120,7 @@ class Talking:
         self._found = []
         self._reader = frames.Reader()
         self._thread = threading.Thread(
-            target=lambda: self._found.append(link._converse(theirs, 'mine')))
+            target=lambda: self._found.append(link._converse(theirs, HERE)))
         self._thread.start()
 
     def say(self, kind, **fields):
@@ -126,14 +144,14 @@ def test_a_conversation(link):
     link._epochs.hear(4)
     talking = Talking(link)
     (hello,) = talking.hear()
-    assert hello == {'type': 'hello', 'version': 2, 'host': 'h1', 'epoch': 4,
-                     'generation': 6, 'ticket': 'mine'}
+    assert hello == {'type': 'hello', 'version': frames.VERSION, 'host': 'h1',
+                     'epoch': 4, 'generation': 6, 'ticket': 'mine'}
     link._outage.begin('It was away before.')
     talking.say('welcome', **WELCOME)
     patience.wait_for(lambda: link.is_up, 'the connection')
     talking.say('policy', generation=5, policy={'n': 5}, epoch=4)
     patience.wait_for(lambda: link.offered, 'the policy')
-    assert link.take_policy() == (4, 5, {'n': 5})
+    assert link.take_policy() == (5, {'n': 5})
     assert link._outage._began_s is None
     link.say_taken(5, 'too odd')
     assert talking.hear() == [{'type': 'nack', 'epoch': 4, 'generation': 5,
@@ -152,11 +170,91 @@ def test_a_conversation(link):
     link._outbox._beat_s = 0.0
     link._outbox._rouse()
     assert talking.hear() == [{'type': 'heartbeat'}]
-    heard_s = link.heard_s
-    talking.say('alive')
-    patience.wait_for(lambda: link.heard_s > heard_s, 'the answer')
+    renewed_s = link.renewed_s
+    talking.say('alive', epoch=4)
+    patience.wait_for(lambda: link.renewed_s > renewed_s, 'the answer')
     assert talking.end() == [2.5]
     assert not link.is_up and link._outage._began_s is not None
+    assert link._alive_s == 30.0
+
+
+def test_a_relay_without_a_leader_renews_nothing(link):
+    talking = Talking(link)
+    talking.hear()
+    talking.say('welcome', **WELCOME | {'epoch': 0})
+    patience.wait_for(lambda: link.is_up, 'the connection')
+    assert link.renewed_s == -math.inf < link._heard_s
+    talking.end()
+
+
+def test_another_one_is_tried_after_one_that_stands_still(link, monkeypatch):
+    link._addresses = [HERE, HERE._replace(host='d2')]
+    monkeypatch.setattr(link, '_is_silent', lambda: True)
+    talking = Talking(link)
+    talking.hear()
+    talking.say('welcome', **WELCOME)
+    assert talking.ours.recv(1) == b''
+    assert talking.end() == [2.5] and not link.is_up
+    assert link._addresses == [HERE._replace(host='d2')]
+
+
+class Running:
+    """:meth:`stream.Link.run` between neighbours that do as the test says.
+
+    :ivar tried: the addresses, and after each how long is waited at most.
+    """
+
+    def __init__(self, link, monkeypatch, found, outcomes):
+        self.tried = []
+        self._link, self._outcomes = link, list(outcomes)
+        monkeypatch.setattr(stream.talk, 'EdgeClient', lambda conf: 'rest')
+        monkeypatch.setattr(stream.talk, 'find', lambda *_: self._find(found))
+        monkeypatch.setattr(stream.talk, 'connect', self._connect)
+        monkeypatch.setattr(link, '_converse', self._converse)
+        monkeypatch.setattr(stream.random, 'uniform',
+                            lambda least, most: most)
+        link._stop.wait = self.tried.append
+        link.run()
+
+    def _find(self, found):
+        self.tried.append('find')
+        return list(found)
+
+    def _connect(self, conf, address):
+        self.tried.append(address.host)
+        return socket.socket()
+
+    def _converse(self, sock, address):
+        outcome = self._outcomes.pop(0)
+        if not self._outcomes:
+            self._link._stop.set()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+PAIR = [talk.Address('d1', 1, False), talk.Address('d2', 2, False)]
+
+
+@pytest.mark.parametrize(('found', 'outcomes', 'tried'), [
+    # The one that was left is asked again, where no ticket is shown.
+    (PAIR, [2.5, 2.5], ['find', 'd1', 2.5, 'd1', 2.5]),
+    ([HERE], [2.5, 2.5], ['find', 'd1', 2.5, 'find', 'd1', 2.5]),
+    # The next one, with more time; after three failures all are asked for.
+    (PAIR + PAIR, [OSError()] * 4, [
+        'find', 'd1', 0.4, 'd2', 0.8, 'd1', 1.6, 'find', 'd1', 3.2]),
+    (PAIR[:1], [OSError()] * 2, ['find', 'd1', 0.4, 'find', 'd1', 0.8]),
+    (PAIR, [OSError()] * 7, [
+        'find', 'd1', 0.4, 'd2', 0.8, 'find', 'd1', 1.6,
+        'find', 'd1', 3.2, 'd2', 6.4, 'find', 'd1', 10.0,
+        'find', 'd1', 10.0]),
+    # Who does not lead names the one that does.
+    (PAIR, [talk.Moved(PAIR[1]), 2.5, OSError(), 2.5], [
+        'find', 'd1', 0.2, 'd2', 2.5, 'd2', 0.4, 'find', 'd1', 2.5]),
+    (PAIR, [talk.Moved(PAIR[1]), OSError(), 2.5], [
+        'find', 'd1', 0.2, 'd2', 0.8, 'find', 'd1', 2.5])])
+def test_whom_it_connects_to(link, monkeypatch, found, outcomes, tried):
+    assert Running(link, monkeypatch, found, outcomes).tried == tried
 
 
 def lines(caplog):

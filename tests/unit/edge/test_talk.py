@@ -26,7 +26,7 @@ class Rest:
 
 def find(**values):
     return sorted(talk.find(CONF, Rest(
-        {'version': 2, 'host': None, 'port': 9999, 'tls': False}
+        {'version': frames.VERSION, 'host': None, 'port': 9999, 'tls': False}
         | values)))
 
 
@@ -52,6 +52,9 @@ def test_what_is_no_address():
             find(**wrong)
 
 
+HERE = talk.Address('d1', 1, True, 'mine')
+
+
 @pytest.fixture
 def ends():
     """A talk, the distributor's end, and one that wakes."""
@@ -71,10 +74,10 @@ def test_a_greeting(ends):
     one, there, _wake, _waker = ends
     there.sendall(frames.pack('welcome', epoch=4) + frames.pack('probe')
                   + frames.pack('alive'))
-    assert one.greet('h1', 3, 7)['epoch'] == 4
+    assert one.greet('h1', 3, 7, HERE)['epoch'] == 4
     assert said(there) == {
         'type': 'hello', 'version': frames.VERSION, 'host': 'h1',
-        'epoch': 3, 'generation': 7, 'ticket': ''}
+        'epoch': 3, 'generation': 7, 'ticket': 'mine'}
     # What came with the welcome is read next, and once.
     assert [message['type'] for message in one.read(None, 0)] == [
         'probe', 'alive']
@@ -85,15 +88,37 @@ def test_one_that_does_not_welcome(ends):
     one, there, _wake, _waker = ends
     there.sendall(frames.pack('refused', why='too many'))
     with pytest.raises(ConnectionRefusedError, match='too many'):
-        one.greet('h1', 3, 7)
+        one.greet('h1', 3, 7, HERE)
     assert said(there)['version'] == frames.VERSION
+
+
+@pytest.mark.parametrize(('leader', 'host', 'port'), [
+    ('d2:7', 'd2', 7), ('[fd00::1]:8', 'fd00::1', 8)])
+def test_another_one_leads(ends, leader, host, port):
+    """There the ticket is good as well."""
+    one, there, _wake, _waker = ends
+    there.sendall(frames.pack('refused', why='moved', leader=leader))
+    with pytest.raises(talk.Moved, match=f'{host}, port {port}, leads'
+                       ) as moved:
+        one.greet('h1', 3, 7, HERE)
+    assert moved.value.address == talk.Address(host, port, True, 'mine')
+    assert isinstance(moved.value, OSError)
+
+
+def test_no_address_of_the_one_that_leads(ends):
+    one, there, _wake, _waker = ends
+    for leader, why in (('d2:x', "'d2:x' leads"), ('', 'nobody leads')):
+        there.sendall(frames.pack('refused', why='nobody leads',
+                                  leader=leader))
+        with pytest.raises(ConnectionRefusedError, match=why):
+            one.greet('h1', 3, 7, HERE)
 
 
 def test_one_that_says_nothing(ends):
     one, _there, _wake, _waker = ends
     one._timeout_s = 0.001
     with pytest.raises(TimeoutError, match='does not answer'):
-        one.greet('h1', 3, 7)
+        one.greet('h1', 3, 7, HERE)
 
 
 def test_reading_ends_by_a_wake_or_the_end(ends):

@@ -58,11 +58,28 @@ class Site:
         found.lock = lock
         return found
 
+    def look(self):
+        """One that never leads."""
+        return elector.Elector(self.database, None, LEASE_S,
+                               clock=lambda: self.now_s)
+
+    def lose_database(self):
+        self._rename('leader', 'gone')
+
+    def find_database(self):
+        self._rename('gone', 'leader')
+
+    def _rename(self, before, after):
+        with self.database.engine.begin() as connection:
+            connection.execute(sa.text(
+                f'ALTER TABLE {before} RENAME TO {after}'))
+
     def turns(self, seconds, *electors):
-        """Whatever step, all look at each."""
+        """All look at each step, and are asked."""
         for _ in range(round(seconds / 0.5)):
             self.now_s += 0.5
             for one in electors:
+                one.is_current()
                 one.turn()
 
     def seen(self):
@@ -137,12 +154,10 @@ def test_without_the_database_nothing_changes(site):
     start(first)
     start(second)
     site.turns(2, first, second)
-    with site.database.engine.begin() as connection:
-        connection.execute(sa.text('ALTER TABLE leader RENAME TO gone'))
+    site.lose_database()
     site.turns(20, first, second)
     assert first.is_current() and site.deposed == []
-    with site.database.engine.begin() as connection:
-        connection.execute(sa.text('ALTER TABLE gone RENAME TO leader'))
+    site.find_database()
     # Its silence is counted from here on.
     site.turns(2, second)
     assert site.led == [('a', 1)]
@@ -209,7 +224,7 @@ def test_a_leader_knows_for_how_long_it_leads(site):
     start(one)
     site.now_s += LEASE_S
     assert one.is_current()
-    site.now_s += 0.1
+    site.now_s += LEASE_S + 0.1
     assert not one.is_current()
     one.turn()
     assert one.is_current()
@@ -289,3 +304,188 @@ def test_who_leads_is_said_when_it_changes(site, caplog):
         leader.beat(session, 1)
     one.turn()
     assert caplog.messages[1:] == ['Epoch 1: x leads.']
+
+
+def beyond_its_lease(site, *peers):
+    """A leader that could not write for longer, and tries on."""
+    one = site.make('a')
+    start(one)
+    one.peers.arrived(set(peers), site.now_s)
+    one.turn()
+    site.lose_database()
+    site.turns(LEASE_S, one)
+    assert one.is_current()
+    site.turns(0.5, one)
+    return one
+
+
+def test_a_leader_without_a_database_asks_its_peers(site):
+    one = beyond_its_lease(site, 'b', 'c')
+    assert not one.is_current() and one.elsewhere() == ''
+    for name, is_current in (('b', False), ('c', True)):
+        one.peers.said(name, False, site.now_s)
+        assert one.is_current() is is_current
+    assert one.elsewhere() is None
+    one.peers.said('b', True, site.now_s)
+    assert not one.is_current()
+    one.peers.said('b', False, site.now_s)
+    one.peers.arrived({'b'}, site.now_s)
+    assert not one.is_current()
+    # It can write again: who left is not missed.
+    site.find_database()
+    one.turn()
+    assert one.is_current() and site.deposed == []
+    site.lose_database()
+    site.turns(LEASE_S + 0.5, one)
+    one.peers.said('b', False, site.now_s)
+    assert one.is_current()
+
+
+def test_a_leader_that_was_halted_looks_first(site):
+    """One whose database does not answer is asked all the time."""
+    one = beyond_its_lease(site)
+    for _ in range(20):
+        site.now_s += LEASE_S
+        assert one.is_current()
+    site.now_s += LEASE_S + 0.1
+    assert not one.is_current()
+    assert not one.is_current()
+    one.turn()
+    assert one.is_current()
+
+
+def test_what_peers_say_does_not_bring_a_deposed_one_back(site):
+    first, second = site.make('a'), site.make('b')
+    start(first)
+    start(second)
+    site.turns(10, second)
+    first.turn()
+    assert first.peers.have_no_database(site.now_s)
+    assert not first.is_current()
+
+
+def test_peers_do_not_make_a_leader(site):
+    one = site.look()
+    one.turn()
+    assert one.peers.have_no_database(site.now_s)
+    assert not one.is_current()
+
+
+def test_one_without_a_lock_only_looks(site):
+    one = site.look()
+    assert one.seen is None and one.elsewhere() == ''
+    site.turns(20, one)
+    assert one.epoch is None and one.elsewhere() == ''
+    assert one.seen == site.seen() and one.seen.epoch == 0
+    with site.database.writer() as session:
+        leader.take_over(session, leader.current(session), 'x', 'x:1')
+    one.turn()
+    assert one.seen == site.seen() and one.elsewhere() == 'x:1'
+    # One that stands still is still the leader, as far as is known.
+    site.turns(20, one)
+    assert one.elsewhere() == 'x:1'
+
+
+def test_who_leads_is_told_to_those_that_come(site):
+    first, second = site.make('a'), site.make('b')
+    assert first.elsewhere() == second.elsewhere() == ''
+    start(first)
+    start(second)
+    assert first.elsewhere() is None and second.elsewhere() == 'a:1'
+    site.turns(10, second)
+    # It stood still, and does not know of the other one yet.
+    assert first.elsewhere() == '' and second.elsewhere() is None
+    assert (first.seen.epoch, second.seen.epoch) == (1, 2)
+
+
+def test_a_database_answers_within_a_lease(site):
+    for one in (site.look(), site.make('a')):
+        site.now_s += 0.1
+        assert not one.has_database()
+        one.turn()
+        site.now_s += LEASE_S
+        assert one.has_database()
+        site.now_s += 0.1
+        assert not one.has_database()
+        one.turn()
+        site.lose_database()
+        site.turns(LEASE_S, one)
+        assert one.has_database()
+        site.turns(0.5, one)
+        assert not one.has_database()
+        site.find_database()
+
+
+def test_time_is_taken_before_the_database_is_asked(site):
+    """An answer that took long is as old as its question."""
+    for one in (site.look(), site.make('a')):
+        one.turn()
+        reader, writer = site.database.reader, site.database.writer
+
+        def slow(make):
+            site.now_s += LEASE_S
+            return make()
+
+        site.database.reader = lambda make=reader: slow(make)
+        site.database.writer = lambda make=writer: slow(make)
+        one.turn()
+        del site.database.reader, site.database.writer
+        assert one.has_database()
+        site.now_s += 0.1
+        assert not one.has_database()
+
+
+def test_one_that_looks_starts_without_a_database(site):
+    site.lose_database()
+    one = site.look()
+    one.start()
+    try:
+        assert one.is_alive() and one.seen is None
+    finally:
+        one.stop()
+    assert not one.is_alive()
+
+
+def test_one_that_may_lead_does_not_start_without_a_database(site):
+    site.lose_database()
+    one = site.make('a')
+    with pytest.raises(exception.VirtcoException):
+        one.start()
+    assert not one.is_alive()
+
+
+def test_one_that_started_outlives_what_it_cannot_do(site, caplog):
+    one = site.make('a')
+    Lock.holder = 'other'
+    one.start()
+    one._stop.set()
+    one._thread.join()
+    with site.database.writer() as session:
+        leader.resign(session, 0)
+    Lock.holder = None
+    one._on_lead = lambda epoch: 1 / 0
+    one.turn()
+    assert site.deposed == ['a'] and not one.is_current()
+    assert 'This process cannot lead.' in caplog.text
+    one.stop()
+
+
+def test_what_was_not_foreseen_is_one_line(site, caplog):
+    one = site.look()
+    one._database = None
+    one.turn()
+    assert 'Who leads is unknown.' in caplog.text and one.seen is None
+
+
+def test_whether_the_database_answers(site):
+    one = site.look()
+    one.turn()
+    assert one.is_answered() and one.has_database()
+    site.lose_database()
+    one.turn()
+    assert not one.is_answered() and one.has_database()
+    site.find_database()
+    one.turn()
+    assert one.is_answered()
+    site.now_s += LEASE_S + 0.1
+    assert not one.is_answered() and not one.has_database()

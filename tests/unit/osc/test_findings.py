@@ -67,7 +67,7 @@ def test_a_healthy_cloud_has_one_line_per_link():
      'degraded'),
     ({'hosts': [host(rate_source='unknown')]}, 'rates', 'warning', 'h1'),
     ({'hosts': [host(measured_egress_bps=6e8)]}, 'rates', 'warning', '70%'),
-    ({'hosts': [host(generation=13)]}, 'policies', 'warning', 'h1'),
+    ({'hosts': [host(generations_behind=6)]}, 'policies', 'warning', 'h1'),
     ({'coflows': [coflow(measured_cct_s=24.0)]}, 'completion', 'warning',
      'a took'),
 ])
@@ -84,7 +84,8 @@ def test_a_broken_link_is_named(values, link, state, words):
                  event('hint_ignored', at=NOW_S - 86_399.0, detail='1st')]},
      '3 hints ignored in a day, at last: new'),
     ({'hosts': [host(last_report=None)]}, 'h1 silent'),
-    ({'hosts': [host(generation=6, applied_generation=None)]}, 'h1 behind'),
+    ({'hosts': [host(generation=6, applied_generation=None,
+                      generations_behind=6)]}, 'h1 behind'),
 ])
 def test_what_is_told_of_a_link(values, words):
     (found,) = broken(**values)
@@ -102,7 +103,7 @@ def test_what_is_told_of_a_link(values, words):
     ({'hosts': [host(last_report=NOW_S - 30)]}, 0),
     ({'hosts': [host(measured_egress_bps=7e8)]}, 0),
     ({'hosts': [host(measured_egress_bps=6e8, link_egress_bps=None)]}, 0),
-    ({'hosts': [host(generation=5, applied_generation=None)]}, 0),
+    ({'hosts': [host(generations_behind=5)]}, 0),
     ({'coflows': [coflow(measured_cct_s=23.25)]}, 0),
     ({'coflows': [coflow(measured_cct_s=99.0, cct_s=None)]}, 0)])
 def test_the_ends_of_what_is_fine(values, n):
@@ -112,7 +113,8 @@ def test_the_ends_of_what_is_fine(values, n):
 @pytest.mark.parametrize('values', [
     {'events': [event('hint_ignored', at=NOW_S - 90_000)]},
     {'hosts': [host(last_report=NOW_S - 29)]},
-    {'hosts': [host(generation=12)]},
+    # The leader before had numbers of its own.
+    {'hosts': [host(generation=2 * 10 ** 9 + 1, generations_behind=1)]},
     {'hosts': [host(generation=None, applied_generation=None)]},
     {'hosts': [host(measured_egress_bps=7.1e8)]},
     {'coflows': [coflow(state='planned', arrival=NOW_S - 599)]},

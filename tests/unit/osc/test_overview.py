@@ -25,8 +25,9 @@ def host(name, **values):
     return {'host': name, 'egress_bps': 1e9, 'ingress_bps': 1e9,
             'link_egress_bps': 1e9, 'measured_egress_bps': 9.5e8,
             'background_bps': 1e8, 'generation': 7, 'applied_generation': 7,
-            'last_report': NOW_S - 1, 'coflows': [], 'health': 'ok',
-            'error': None, 'classes': []} | values
+            'generations_behind': 0, 'last_report': NOW_S - 1,
+            'coflows': [], 'health': 'ok', 'error': None, 'classes': []
+            } | values
 
 
 def shown(coflows=(), hosts=(), **options):
@@ -80,7 +81,7 @@ def test_a_coflow_in_a_row():
 def test_hosts_in_rows():
     classes = [{'observed_bps': 4e8, 'destinations': ['h2', 'h3']}]
     screen = shown((), [
-        host('h1', classes=classes), host('h2', generation=9),
+        host('h1', classes=classes), host('h2', generations_behind=2),
         host('h3', health='degraded', error='no HTB', last_report=None)])
     found = {row[0]: row for row in rows(screen)}
     assert found['h1'] == ['h1', '██░░░', '50%', '░░░░░', '0%', '100',
@@ -156,9 +157,9 @@ def _styles(**values):
 @pytest.mark.parametrize(('values', 'column', 'style'), [
     ({'last_report': NOW_S - 10.0}, 'Report', ''),
     ({'last_report': NOW_S - 10.1}, 'Report', 'yellow'),
-    ({'generation': 7}, 'Lag', ''), ({'generation': 8}, 'Lag', 'yellow'),
-    ({'generation': 6}, 'Lag', ''),
-    ({'generation': 1, 'applied_generation': None}, 'Lag', 'yellow'),
+    ({'generations_behind': 0}, 'Lag', ''),
+    ({'generations_behind': 1}, 'Lag', 'yellow'),
+    ({'generations_behind': -1}, 'Lag', ''),
     ({'background_bps': 1.02e9}, 'Egress', ''),
     ({'background_bps': 1.03e9}, 'Egress', 'red'),
     ({'health': None}, 'Health', 'yellow'),

@@ -25,10 +25,7 @@ RULES = [
         'is. Edge modules with a certificate do not need it. '
         '"rule:virtco:edge" lets every service user speak for every host.',
         [{'method': 'GET', 'path': '/v1/distributor'},
-         {'method': 'GET', 'path': '/v1/hosts/{host}/policy'},
-         {'method': 'PUT', 'path': '/v1/hosts/{host}/report'},
-         {'method': 'GET', 'path': '/v1/hosts/{host}/probes'},
-         {'method': 'POST', 'path': '/v1/measurements'}]),
+         {'method': 'GET', 'path': '/v1/hosts/{host}/policy'}]),
     policy.DocumentedRuleDefault(
         NOTIFY, base.SERVICE, 'Deliver a notification of Nova.',
         [{'method': 'POST', 'path': '/v1/notifications'}]),

@@ -159,8 +159,7 @@ def _hosts() -> None:
         sa.Column('host', models.short_text(255), primary_key=True),
         *_some(sa.Double, 'first_seen'),
         *_some(sa.Double, 'last_report', nullable=True),
-        *_some(models.LongText, 'report', 'minors'),
-        *_some(sa.BigInteger, 'generation_lease'))
+        *_some(models.LongText, 'report', 'minors'))
     _table(
         'readings',
         sa.Column('src', models.short_text(255), primary_key=True),
@@ -194,11 +193,6 @@ def _hosts() -> None:
         *_some(models.LongText, 'document'),
         *_some(sa.BigInteger, 'generation'),
         *_some(sa.Double, 'changed_at'))
-    _table(
-        'policies',
-        sa.Column('host', models.short_text(255), primary_key=True),
-        *_some(sa.BigInteger, 'epoch', 'generation'),
-        *_some(models.LongText, 'document'))
 
 
 def _operators() -> None:

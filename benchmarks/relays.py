@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Several ``virtco-distributor`` processes that follow this one's policies."""
+"""Several relays (``virtco-distributor``) of this process."""
 
 import mmap
 import pathlib
@@ -9,13 +9,7 @@ import subprocess
 import sys
 import time
 
-import msgspec
 import psutil
-
-from virtco import app
-from virtco.db import leader
-from virtco.decide import publisher as publishers
-from virtco.distribute import source as sources
 
 PATIENCE_S = 60.0
 
@@ -41,38 +35,18 @@ class Times:
         return [at_s for at_s in self.by_number if at_s]
 
 
-class Distributors:
-    """
+class Relays:
+    """Processes that connect to the leader that the database names.
+
     :param config: the configuration of all of them, but for the ports.
     :ivar ports: to which edges connect.
     """
 
-    def __init__(self, home: pathlib.Path, config: str, n_processes: int,
-                 rooms: app.App, publisher: publishers.Publisher):
-        know = rooms.know
-
-        def document(host: str) -> tuple[int, bytes] | None:
-            found = publisher.get(host)
-            return None if found is None else (
-                found.generation, msgspec.json.encode(found))
-
-        self._source = sources.Source('127.0.0.1', 0, sources.Doors(
-            policy=document, overtake=publisher.overtake,
-            n_hosts=lambda: len(publisher.generations()), report=know.report,
-            heard=know.heard, measured=know.measured,
-            trains=lambda hosts: {}, changed=lambda groups: None,
-            forgiven=lambda project_id: None), rooms.metrics)
-        with rooms.database.writer() as session:
-            epoch = leader.take_over(
-                session, leader.current(session), 'benchmark',
-                f'127.0.0.1:{self._source.port}')
-        self._source.start()
-        self._source.lead(epoch)
-        publisher.on_publish.append(self._source.published)
+    def __init__(self, home: pathlib.Path, config: str, n_processes: int):
         self.ports = [free_port() for _ in range(n_processes)]
         self._processes = []
         for port in self.ports:
-            path = home / f'distributor-{port}.conf'
+            path = home / f'relay-{port}.conf'
             path.write_text(
                 f'{config}[distributor]\nport = {port}\n'
                 '[monitoring]\ndistributor_port = 0\n')
@@ -97,7 +71,6 @@ class Distributors:
             one.terminate()
         for one in self._processes:
             one.wait()
-        self._source.stop()
 
 
 def _wait_listening(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -2,11 +2,11 @@
 
 """What processes note of their edges for the one that measures."""
 
-from benchmarks import distributors
+from benchmarks import relays
 
 
 def test_one_reads_what_another_noted(tmp_path):
-    here, there = (distributors.Times(tmp_path / 'times', 3)
+    here, there = (relays.Times(tmp_path / 'times', 3)
                    for _ in range(2))
     assert here.came_s() == []
     there.by_number[2] = 7.5

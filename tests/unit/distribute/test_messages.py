@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Messages as they stand on the wire, and those that are refused."""
+
+import msgspec
+import pytest
+
+from tests.unit import made
+from virtco import exception
+from virtco.distribute import deltas
+from virtco.distribute import messages
+
+#: What edge modules and peers say: of an edge module, of a peer.
+EDGES = [
+    (messages.Hello(3, 'h1', 4, 5, 't'),
+     '{"type":"hello","version":3,"host":"h1","epoch":4,"generation":5,'
+     '"ticket":"t"}'),
+    (messages.Peer(3, 'p1', 4, 't'),
+     '{"type":"peer","version":3,"name":"p1","epoch":4,"ticket":"t"}'),
+    (messages.Ack(5, 4), '{"type":"ack","generation":5,"epoch":4}'),
+    (messages.Nack(5, 'no', 4),
+     '{"type":"nack","generation":5,"error":"no","epoch":4}'),
+    (messages.Heartbeat(), '{"type":"heartbeat"}'),
+    (deltas.Delta(), '{"type":"delta"}')]
+PEERS = [
+    (messages.Here(True), '{"type":"here","has_database":true}'),
+    (messages.Changed(['g']), '{"type":"changed","groups":["g"]}'),
+    (messages.Changed(None), '{"type":"changed","groups":null}'),
+    (messages.Forgiven('p'), '{"type":"forgiven","project_id":"p"}'),
+    (messages.Ask('h1'), '{"type":"ask","host":"h1"}')]
+TOLD = [
+    (messages.Welcome(4, 0.5, 30.0, 5.0, 99),
+     '{"type":"welcome","epoch":4,"alive_s":0.5,"heartbeat_s":30.0,'
+     '"spread_s":5.0,"most_bytes":99}'),
+    (messages.Alive(4, 7), '{"type":"alive","epoch":4,"n_hosts":7}'),
+    (messages.Refused('why', 'a:1'),
+     '{"type":"refused","why":"why","leader":"a:1"}'),
+    (messages.Asked('h1', msgspec.Raw(b'{"a":1}')),
+     '{"type":"asked","host":"h1","policy":{"a":1}}')]
+
+
+def check(found, text, decode):
+    assert messages.pack(found) == text.encode()
+    assert decode(text.encode()) == found
+
+
+@pytest.mark.parametrize('found, text', EDGES)
+def test_an_edge_module_speaks(found, text):
+    check(found, text, messages.decode)
+
+
+@pytest.mark.parametrize('found, text', PEERS)
+def test_a_peer_speaks(found, text):
+    check(found, text, messages.decode_peer)
+
+
+@pytest.mark.parametrize('found, text', TOLD)
+def test_the_leader_speaks(found, text):
+    check(found, text, messages.PEER_TOLD.decode)
+
+
+def test_reports_and_measurements_come_out_as_they_went_in():
+    for found in (messages.Whole(made.report(applied_generation=3)),
+                  messages.Measured(made.measurement('h1', 'h2', 1e9))):
+        assert messages.decode(messages.pack(found)) == found
+
+
+@pytest.mark.parametrize('text, expected', [
+    ('{"type":"hello","version":3,"host":"h1"}',
+     messages.Hello(3, 'h1', 0, 0, '')),
+    ('{"type":"ack","generation":5}', messages.Ack(5, 0)),
+    ('{"type":"nack","generation":5,"error":""}', messages.Nack(5, '', 0))])
+def test_what_edge_modules_may_leave_out(text, expected):
+    assert messages.decode(text.encode()) == expected
+
+
+@pytest.mark.parametrize('text, expected', [
+    ('{"type":"welcome","epoch":4,"alive_s":0.5}',
+     messages.Welcome(4, 0.5, 0.0, 0.0, 0)),
+    ('{"type":"alive","epoch":4}', messages.Alive(4, 0)),
+    ('{"type":"refused","why":"x"}', messages.Refused('x', ''))])
+def test_what_the_leader_may_leave_out(text, expected):
+    assert messages.PEER_TOLD.decode(text) == expected
+
+
+@pytest.mark.parametrize('text, field', [
+    ('{"type":"peer","version":3,"name":"p","epoch":4}', 'ticket'),
+    ('{"type":"peer","version":3,"name":"p","ticket":""}', 'epoch'),
+    ('{"type":"peer","version":0,"name":"p","epoch":4,"ticket":""}',
+     'version'),
+    ('{"type":"peer","version":1001,"name":"p","epoch":4,"ticket":""}',
+     'version'),
+    ('{"type":"hello","version":1001,"host":"h1"}', 'version'),
+    ('{"type":"here","has_database":true}', 'type'), ('[]', 'frame')])
+def test_edge_modules_keep_to_their_schema(text, field):
+    with pytest.raises(exception.Invalid) as caught:
+        messages.decode(text.encode())
+    assert caught.value.kwargs['field'] == field
+
+
+@pytest.mark.parametrize('text, field', [
+    ('{"type":"here"}', 'has_database'),
+    ('{"type":"changed","groups":[7]}', 'groups[0]'),
+    ('{"type":"ask","host":"../h1"}', 'host'),
+    ('{"type":"heartbeat"}', 'type'), ('7', 'frame'), ('{', 'frame'),
+    ('{"type":"here","has_database":true}}', 'frame')])
+def test_peers_keep_to_their_schema(text, field):
+    with pytest.raises(exception.Invalid) as caught:
+        messages.decode_peer(text.encode())
+    assert caught.value.kwargs['field'] == field
+    assert len(str(caught.value)) < 250
+
+
+def test_what_is_no_json_is_shown_in_part():
+    with pytest.raises(exception.Invalid) as caught:
+        messages.decode(b'{' + b'x' * 100)
+    assert caught.value.kwargs['value'] == repr(b'{' + b'x' * 39)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether nobody else can have taken over, as far as peers say."""
+
+import pytest
+
+from virtco.leadership import agreement
+
+LEASE_S = 3.0
+
+
+@pytest.fixture
+def one():
+    found = agreement.Agreement(LEASE_S)
+    found.arrived({'a', 'b'}, 100.0)
+    return found
+
+
+def say(one, now_s, **has_database):
+    for name, value in has_database.items():
+        one.said(name, value, now_s)
+
+
+def test_without_peers_nobody_else_takes_over():
+    assert agreement.Agreement(LEASE_S).have_no_database(100.0)
+
+
+def test_each_peer_has_to_say_so(one):
+    assert not one.have_no_database(100.0)
+    say(one, 100.0, a=False)
+    assert not one.have_no_database(100.0)
+    say(one, 100.0, b=True)
+    assert not one.have_no_database(100.0)
+    say(one, 100.0, b=False)
+    assert one.have_no_database(100.0)
+    say(one, 101.0, a=True)
+    assert not one.have_no_database(101.0)
+
+
+def test_what_a_peer_said_holds_for_a_lease(one):
+    say(one, 100.0, a=False)
+    say(one, 101.0, b=False)
+    assert one.have_no_database(103.0)
+    assert not one.have_no_database(103.1)
+    say(one, 103.1, a=False)
+    assert one.have_no_database(104.0)
+    assert not one.have_no_database(104.1)
+
+
+def test_one_that_is_gone_may_lead(one):
+    say(one, 100.0, a=False, b=False)
+    one.arrived({'a'}, 101.0)
+    assert not one.have_no_database(101.0)
+    # It came back, and has to say so again.
+    one.arrived({'a', 'b'}, 102.0)
+    assert not one.have_no_database(102.0)
+    say(one, 102.0, b=False)
+    assert one.have_no_database(102.0)
+
+
+def test_peers_that_stay_need_not_say_it_again(one):
+    say(one, 100.0, a=False, b=False)
+    one.arrived({'a', 'b', 'c'}, 101.0)
+    assert not one.have_no_database(101.0)
+    say(one, 101.0, c=False)
+    assert one.have_no_database(101.0)
+
+
+def test_one_that_left_while_the_database_was_there_is_not_missed(one):
+    say(one, 100.0, a=False)
+    one.arrived({'a'}, 100.0)
+    assert not one.have_no_database(100.0)
+    one.written()
+    assert one.have_no_database(100.0)
+    # Who comes from here on counts.
+    one.arrived({'a', 'c'}, 101.0)
+    assert not one.have_no_database(101.0)
+    one.arrived({'a'}, 101.0)
+    assert not one.have_no_database(101.0)
+
+
+def test_writing_does_not_forget_those_that_are_here(one):
+    one.written()
+    assert not one.have_no_database(100.0)
+    say(one, 100.0, a=False, b=False)
+    assert one.have_no_database(100.0)
+    one.arrived(set(), 100.0)
+    assert not one.have_no_database(100.0)
+    one.written()
+    assert one.have_no_database(100.0)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A relay: a stream server between many edge modules and the leader.
+
+It checks what edge modules say and passes it on as it is, and keeps the
+newest policy of each until the edge module reads it. While nobody leads its
+edge modules stay; the next leader is told their last reports.
+"""
+
+import dataclasses
+from typing import Any
+
+import msgspec
+from oslo_config import cfg
+
+from virtco import exception
+from virtco import metrics
+from virtco.db import session as db_session
+from virtco.distribute import frames
+from virtco.distribute import messages
+from virtco.distribute import room
+from virtco.distribute import server
+from virtco.distribute import session
+from virtco.distribute import upstream
+from virtco.leadership import elector
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """What a relay reads of what the leader tells an edge module."""
+
+    type: str
+    generation: int = 0
+    why: str = ''
+
+
+_KIND = msgspec.json.Decoder(_Kind)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Policy:
+    generation: int
+    payload: bytes
+
+    def frame(self) -> bytes:
+        return frames.frame(self.payload)
+
+
+class Relay:
+    def __init__(self, conf: cfg.ConfigOpts):
+        self.metrics = metrics.Metrics()
+        self._conf = conf
+        self._database = db_session.Database.from_conf(conf)
+        self._leader = elector.Elector(self._database, None,
+                                       conf.leadership.lease_s)
+        self._asks_for_tickets = room.asks_for_tickets(conf)
+        self._policies: dict[str, _Policy] = {}
+        self._server: server.Server
+        self._upstream: upstream.Upstream
+
+    def start(self) -> None:
+        """:raises virtco.exception.ConfigInvalid: when it cannot listen."""
+        found = room.open_server(self._conf, self._doors(), self.metrics)
+        if found is None:
+            raise exception.ConfigInvalid(
+                why='nobody could connect, see the line before')
+        self._server = found
+        self._leader.start()
+        self._upstream = upstream.open_upstream(
+            self._conf, self._leader, upstream.Doors(
+                self._replay, found.seats, self._took), found.loop)
+        found.beside.append(self._upstream.run)
+        found.start()
+
+    def stop(self) -> None:
+        self._server.stop()
+        self._leader.stop()
+        self._database.dispose()
+
+    def _doors(self) -> server.Doors:
+        return server.Doors(
+            epoch=lambda: self._upstream.epoch,
+            is_led=lambda: self._upstream.is_connected,
+            ticket_key=self._ticket_key, policy=self._policies.get,
+            n_hosts=lambda: self._upstream.n_hosts, came=self._came,
+            left=self._left, said=self._said)
+
+    def _ticket_key(self) -> str | None:
+        seen = self._leader.seen
+        if not self._asks_for_tickets:
+            return None
+        return seen.ticket_key if seen is not None else ''
+
+    def _came(self, host: str, hello: messages.Hello) -> None:
+        self._upstream.forward(host, messages.pack(hello))
+
+    def _left(self, host: str) -> None:
+        self._policies.pop(host, None)
+        self._upstream.gone(host)
+
+    def _said(self, host: str, _event: session.Event, payload: bytes
+              ) -> None:
+        self._upstream.forward(host, payload)
+
+    def _replay(self, host: str) -> list[bytes]:
+        seat = self._server.seats().get(host)
+        if seat is None:
+            return []
+        found = [messages.pack(messages.Hello(
+            frames.VERSION, host, self._upstream.epoch, seat.session.sent))]
+        if seat.session.report is not None:
+            found.append(messages.pack(messages.Whole(seat.session.report)))
+        return found
+
+    def _took(self, host: str, payload: bytes) -> None:
+        """The leader tells an edge module something."""
+        if host not in self._server.seats():
+            return
+        kind = _KIND.decode(payload)
+        if kind.type == 'policy':
+            self._policies[host] = _Policy(kind.generation, payload)
+            self._server.changed([host])
+        elif kind.type == 'refused':
+            self._server.seats()[host].refuse(kind.why)
+        else:
+            self._server.pass_on(host, frames.frame(payload))
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        """It serves on while nobody leads."""
+        parts = {'distributor': self._server.is_alive(),
+                 'database': self._leader.is_answered()}
+        return all(parts.values()), {
+            'status': 'ok' if all(parts.values()) else 'failing',
+            'parts': parts, 'hosts': self._upstream.n_hosts,
+            'leader': {'epoch': self._upstream.epoch, 'here': False,
+                       'reached': self._upstream.is_connected}}
+
+    def gauge(self) -> None:
+        """All is counted as it happens."""

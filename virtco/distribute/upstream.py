@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A peer's connection to the leader's stream server.
+
+Where the leader is stands in the database. A process that does not lead tells
+the leader here what it changed; a relay passes on what its edge modules say.
+"""
+
+import asyncio
+from collections.abc import Callable
+from collections.abc import Iterable
+import concurrent.futures
+import contextlib
+import dataclasses
+import logging
+import ssl
+import threading
+from typing import Any
+import urllib.parse
+
+import msgspec
+from oslo_config import cfg
+
+from virtco import exception
+from virtco.db import leader
+from virtco.distribute import frames
+from virtco.distribute import messages
+from virtco.distribute import server
+from virtco.distribute import tickets
+from virtco.leadership import elector
+from virtco.leadership import lock
+from virtco.wire import edge_policy
+
+LOG = logging.getLogger(__name__)
+
+RETRY_S = 0.5
+CONNECT_S = 2.0
+#: A policy of a million flows takes less than 200 bytes each.
+MOST_BYTES = 256 * 1024 * 1024
+#: What waits to be sent; of hosts beyond that the last report is told later.
+MOST_WAITING_BYTES = 8 * 1024 * 1024
+NO_POLICY = msgspec.Raw(b'null')
+#: Messages that wait while there is no connection.
+MOST_SAID = 1000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Doors:
+    """What a relay adds.
+
+    :ivar replay: payloads that introduce a host and say its last report.
+    :ivar hosts: that are here.
+    :ivar took: takes a host and the payload that the leader has for it.
+    """
+
+    replay: Callable[[str], list[bytes]] = lambda host: []
+    hosts: Callable[[], Iterable[str]] = lambda: ()
+    took: Callable[[str, bytes], None] = lambda host, payload: None
+
+
+class Upstream:
+    """
+    :param seen: who leads, as the database said last.
+    :param has_database: whether it said so lately.
+    :param loop: on which :meth:`run` runs; None: one of its own, see
+        :meth:`start`.
+    :ivar epoch: the newest that was heard of.
+    :ivar n_hosts: that have a policy of the leader.
+    :ivar is_connected: whether the leader is told.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts,
+                 seen: Callable[[], leader.Seen | None],
+                 has_database: Callable[[], bool], doors: Doors = Doors(),
+                 loop: asyncio.AbstractEventLoop | None = None):
+        self.n_hosts = 0
+        self.is_connected = False
+        self._epoch = 0
+        self._seen = seen
+        self._has_database = has_database
+        self._doors = doors
+        self._tls = client_tls(conf)
+        self._said: list[messages.PeerSaid] = []
+        self._asked: dict[str, list[concurrent.futures.Future[
+            bytes | None]]] = {}
+        self._behind: set[str] = set()
+        self._writer: asyncio.StreamWriter | None = None
+        self._loop = loop or asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name='upstream',
+                                        daemon=True)
+
+    @property
+    def epoch(self) -> int:
+        seen = self._seen()
+        return max(self._epoch, seen.epoch if seen is not None else 0)
+
+    # On a thread of its own.
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        task = self._loop.create_task(self.run())
+        try:
+            self._loop.run_forever()
+        finally:
+            task.cancel()
+            self._loop.run_until_complete(
+                asyncio.gather(task, return_exceptions=True))
+            self._loop.close()
+
+    # What the process says and asks, on any thread.
+
+    def changed(self, groups: Iterable[str] | None) -> None:
+        self._soon(self._say, messages.Changed(
+            None if groups is None else list(groups)))
+
+    def forgiven(self, project_id: str) -> None:
+        self._soon(self._say, messages.Forgiven(project_id))
+
+    def policy(self, host: str, wait_s: float
+               ) -> edge_policy.EdgePolicy | None:
+        """The policy of a host as the leader has it, None without one.
+
+        :raises virtco.exception.Starting: when the leader does not answer.
+        """
+        found: concurrent.futures.Future[bytes | None] = (
+            concurrent.futures.Future())
+        self._soon(self._ask, host, found)
+        try:
+            document = found.result(wait_s)
+        except TimeoutError:
+            raise exception.Starting(
+                why='the process that leads does not answer') from None
+        return None if document is None else edge_policy.EdgePolicy.from_dict(
+            msgspec.json.decode(document))
+
+    def _soon(self, work: Callable[..., None], *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # it was stopped
+            self._loop.call_soon_threadsafe(work, *args)
+
+    # On its loop.
+
+    def forward(self, host: str, payload: bytes) -> None:
+        """Pass on what an edge module says, or why not yet."""
+        writer = self._writer
+        if writer is None:
+            return  # All is told once there is a connection.
+        if host in self._behind or _waiting_bytes(writer) > MOST_WAITING_BYTES:
+            self._behind.add(host)
+        else:
+            writer.write(frames.enveloped(host, payload))
+
+    def gone(self, host: str) -> None:
+        self._behind.discard(host)
+        if self._writer is not None:
+            self._writer.write(frames.enveloped(host, b''))
+
+    def _catch_up(self) -> None:
+        """Tell the last reports of hosts whose messages were left out."""
+        writer = self._writer
+        while (writer is not None and self._behind
+               and _waiting_bytes(writer) <= MOST_WAITING_BYTES):
+            self._replay(self._behind.pop(), writer)
+
+    def _replay(self, host: str, writer: asyncio.StreamWriter) -> None:
+        for payload in self._doors.replay(host):
+            writer.write(frames.enveloped(host, payload))
+
+    def _say(self, message: messages.PeerSaid) -> None:
+        if self._writer is not None:
+            self._writer.write(frames.frame(messages.pack(message)))
+        else:
+            self._said = [*self._said[1 - MOST_SAID:], message]
+
+    def _ask(self, host: str,
+             answer: concurrent.futures.Future[bytes | None]) -> None:
+        self._asked.setdefault(host, []).append(answer)
+        if self._writer is not None:
+            self._say(messages.Ask(host))
+
+    async def run(self) -> None:
+        why = ''
+        while True:
+            try:
+                seen = self._seen()
+                if seen is not None and seen.address and (
+                        seen.epoch >= self._epoch):
+                    await self._converse(seen)
+            except (OSError, EOFError, TimeoutError, msgspec.MsgspecError,
+                    exception.VirtcoException) as error:
+                said = str(error) or type(error).__name__
+                if said != why:
+                    why = said
+                    LOG.warning('The process that leads cannot be reached: '
+                                '%s', why)
+            except Exception:
+                LOG.exception('The process that leads cannot be reached.')
+            await asyncio.sleep(RETRY_S)
+
+    async def _converse(self, seen: leader.Seen) -> None:
+        """Until the connection breaks, or another process leads."""
+        parts = urllib.parse.urlsplit(f'//{seen.address}')
+        reader, writer = await asyncio.wait_for(asyncio.open_connection(
+            parts.hostname, parts.port, ssl=self._tls), CONNECT_S)
+        watch = asyncio.create_task(self._watch(seen.epoch, writer))
+        try:
+            name = lock.name_of_process()
+            writer.write(frames.frame(messages.pack(messages.Peer(
+                frames.VERSION, name, self._epoch,
+                tickets.of_peer(seen.ticket_key, name)))))
+            cut = frames.Reader(MOST_BYTES)
+            while True:
+                data = await asyncio.wait_for(reader.read(1 << 18),
+                                              server.PEERS_SILENT_S)
+                if not data:
+                    raise ConnectionResetError('it closed the connection')
+                for payload in cut.feed(data):
+                    self._hear(payload, writer)
+        finally:
+            watch.cancel()
+            if self.is_connected:
+                LOG.warning('Lost the process that leads.')
+            self.is_connected = False
+            self._writer = None
+            self._behind.clear()
+            writer.transport.abort()
+
+    async def _watch(self, epoch: int, writer: asyncio.StreamWriter) -> None:
+        """Say that this process is here, and leave one that was deposed."""
+        while True:
+            await asyncio.sleep(server.PEERS_ALIVE_S)
+            seen = self._seen()
+            if seen is not None and seen.epoch > epoch:
+                writer.transport.abort()
+                return
+            self._catch_up()
+            writer.write(frames.frame(messages.pack(
+                messages.Here(self._has_database()))))
+
+    def _hear(self, payload: bytes, writer: asyncio.StreamWriter) -> None:
+        if frames.is_enveloped(payload):
+            self._doors.took(*frames.opened(payload))
+            return
+        match messages.PEER_TOLD.decode(payload):
+            case messages.Welcome(epoch=epoch):
+                self._welcomed(epoch, writer)
+            case messages.Alive(n_hosts=n_hosts):
+                self.n_hosts = n_hosts
+            case messages.Asked(host=host, policy=policy):
+                for answer in self._asked.pop(host, ()):
+                    answer.set_result(
+                        bytes(policy) if policy != NO_POLICY else None)
+            case messages.Refused(why=why):
+                raise ConnectionRefusedError(why)
+
+    def _welcomed(self, epoch: int, writer: asyncio.StreamWriter) -> None:
+        """Whatever the one before was told last may be lost."""
+        if epoch < self._epoch:
+            raise exception.Deposed(epoch=epoch)
+        LOG.info('Connected to the process that leads, epoch %d.', epoch)
+        self._epoch, self._writer, self.is_connected = epoch, writer, True
+        for host in self._doors.hosts():
+            self._replay(host, writer)
+        self._say(messages.Changed(None))
+        said, self._said = self._said, []
+        for message in (*said, *map(messages.Ask, self._asked)):
+            self._say(message)
+
+
+def open_upstream(conf: cfg.ConfigOpts, looks: elector.Elector,
+                  doors: Doors = Doors(),
+                  loop: asyncio.AbstractEventLoop | None = None) -> Upstream:
+    """
+    :param looks: who leads.
+    :raises virtco.exception.ConfigInvalid: for files that are no good.
+    """
+    try:
+        return Upstream(conf, lambda: looks.seen, looks.has_database, doors,
+                        loop)
+    except OSError as error:
+        raise exception.ConfigInvalid(
+            why='[distributor] cert_file, key_file or ca_file: '
+            f'{error}') from error
+
+
+def _waiting_bytes(writer: asyncio.StreamWriter) -> int:
+    return writer.transport.get_write_buffer_size()
+
+
+def client_tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
+    """By the files of this process's own stream server.
+
+    :raises OSError: for a file that cannot be used.
+    """
+    options = conf.distributor
+    if not options.cert_file:
+        return None
+    context = ssl.create_default_context(cafile=options.ca_file or None)
+    context.load_cert_chain(options.cert_file, options.key_file or None)
+    return context
