@@ -115,6 +115,7 @@ class Placer:
                                          deadline)
                 if found is not None:
                     return found
+                deadline.enter('read')
             hint = outline.read(self._reader.limits)
             with self._database.reader() as session:
                 stored, is_known = _stored(session, request, fingerprint)
@@ -129,6 +130,7 @@ class Placer:
         planned = view.planned()
         if (planned is not None
                 and planned.host in requests.host_names(request)):
+            deadline.enter('commit')
             with self._database.writer() as session:
                 db_members.advance(session.connection())
                 answer = self._assign(
@@ -149,6 +151,7 @@ class Placer:
 
         None for any other, such as the very same question again.
         """
+        deadline.enter('commit')
         with self._database.statements() as connection:
             # First of all, as MariaDB reads what was there at the first read.
             db_members.advance(connection)
@@ -178,7 +181,6 @@ class Placer:
         None where the host has no room for it: the plan was made for another
         flavor, or others have come.
         """
-        deadline.enter('commit')
         request = question.request
         if not bookings.ledger(
                 connection, self._clock(),
