@@ -47,8 +47,9 @@ class ControllerProcess:
         self.config = self.home / 'virtco.conf'
         self.log = self.home / 'log'
         self.database = self.home / 'virtco.sqlite'
-        self.options = {'api': {'port': 0}, 'distributor': {'port': 0},
-                        'controller': {
+        # All edges of a test are on one address.
+        self.options = {'api': {'port': 0}, 'distributor': {
+            'port': 0, 'max_connections_per_address': 10_000}, 'controller': {
             'state_dir': self.home, 'db_timeout_s': 2},
             # Patient, because the machine that runs the tests may be busy.
             'placement': {'deadline_s': 50}}

@@ -13,6 +13,7 @@ from tests.functional.controller import stream
 MATRIX = '[[0, 0, 1e9, 1e9], [0, 0, 1e9, 1e9], [0, 0, 0, 0], [0, 0, 0, 0]]'
 
 
+LEASE_S = 3
 Edge = stream.Stream
 
 
@@ -26,18 +27,19 @@ class Cloud:
     def __init__(self, home, connection=None, backend_url=None):
         self._home = home
         self._database = {'connection': connection or f'sqlite:///{home}/db'}
-        self._leadership = {'lease_s': 3}
+        self._leadership = {'lease_s': LEASE_S}
         if backend_url is not None:
             self._leadership['backend_url'] = backend_url
         self._started = []
 
-    def start(self, program, name=None, wait=True, **options):
+    def start(self, program, name=None, wait=True, constants=None,
+              **options):
         home = self._home / (name or program)
         home.mkdir(exist_ok=True)
         found = harness.ControllerProcess(home, {
             'database': self._database, 'leadership': self._leadership,
             'monitoring': {'scheduler_port': 0, 'distributor_port': 0},
-            **options}, program=program)
+            **options}, program=program, constants=constants)
         self._started.append(found)
         return found.start(wait)
 

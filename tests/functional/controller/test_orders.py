@@ -98,7 +98,8 @@ def planned_cct_s(tenant, name, hosts):
 
 
 def test_any_process_takes_orders_and_all_know_the_findings(cloud):
-    """A scheduler leads; beside it an API, and a controller that stands by.
+    """A scheduler leads; beside it an API, a controller that stands by, and a
+    relay that has the edges.
     """
     options = {'probe': {'interval_s': 0.2, 'max_link_share': 1}}
     first = cloud.start('scheduler', **options)
@@ -110,7 +111,7 @@ def test_any_process_takes_orders_and_all_know_the_findings(cloud):
             {'name': 'rack', 'uplink': int(2 * LINK_BPS)}],
         'nodes': [{'name': leaf, 'hosts': [tenant.host(h) for h in hosts]}
                   for leaf, hosts in LEAVES.items()]}]})
-    with connected(tenant, second):
+    with connected(tenant, cloud.start('distributor')):
         patience.wait_for(lambda: all(len(api.call('GET', '/v1/hosts')[
             'hosts']) == len(HOSTS) for api in (one, second)), 'the hosts')
         # Each of them can be measured.

@@ -87,6 +87,69 @@ def test_a_leader_that_stood_still_is_refused(cloud):
     assert first.call('GET', '/v1/distributor')['port'] == edge_port(second)
 
 
+def test_no_byte_is_lost_when_the_leader_dies(cloud):
+    """Nor is one counted twice, whatever was written down before."""
+    never = {'virtco.know.room.FLUSH_S': 3600}
+    first = cloud.start('controller', 'first', constants=never)
+    second = cloud.start('controller', 'second', constants=never)
+    tenant = first.tenant()
+    hosts = tenant.launch(4, matrix=processes.MATRIX)
+    edge = tenant.edges(hosts)[hosts[0]]
+    (coflow,) = tenant.coflows()
+    path = f'/v1/coflows/{coflow["id"]}'
+    edge.wait_class(coflow['id'])
+    dst = next(host for host in hosts if host != hosts[0])
+    counted = []
+    for _ in range(3):
+        edge.count(coflow['id'], 1e8, dst)
+        edge.report()
+        counted.append(first.call('GET', path)['sent_bytes'])
+    step_bytes = counted[2] - counted[1]
+    assert step_bytes > 9e7
+    first.stop(signal.SIGKILL)
+    wait_leader(second, 2)
+    tenant.controller, tenant.call = second, second.call
+    edge.report()
+    patience.wait_for(lambda: second.call('GET', path)['sent_bytes'],
+                      'what was counted')
+    assert second.call('GET', path)['sent_bytes'] == pytest.approx(
+        counted[2], rel=1e-6)
+    edge.count(coflow['id'], 1e8, dst)
+    edge.report()
+    assert second.call('GET', path)['sent_bytes'] == pytest.approx(
+        counted[2] + step_bytes, rel=1e-6)
+
+
+def test_a_coflow_has_its_class_while_the_leader_stands_still(cloud):
+    """It is launched meanwhile, and its hosts are a relay's."""
+    first = cloud.start('scheduler', 'first')
+    second = cloud.start('scheduler', 'second')
+    relay = cloud.start('distributor')
+    api = cloud.start('api')
+    tenant = api.tenant()
+    edges = {f'h{n}': Edge(edge_port(relay), tenant.host(f'h{n}'))
+             for n in range(4)}
+    for edge in edges.values():
+        edge.report(tenant)
+        edge.wait_policy(1)
+    cloud.halt(first)
+    watch = patience.Stopwatch()
+    hosts = tenant.launch(2, matrix='[[0, 1e9], [0, 0]]', slots=1)
+    for n, host in enumerate(hosts):
+        edges[host].report(tenant, [n])
+    sender = edges[hosts[0]]
+
+    def has_class():
+        assert sender.hear(wait=False), sender.refused
+        return sender.policy['classes']
+
+    patience.wait_for(has_class, 'a class of the coflow')
+    # Two leases of slack for a busy machine.
+    assert watch.seconds() < processes.LEASE_S + 1 + 2 * processes.LEASE_S
+    assert leader_of(second)['here']
+    assert sender.epoch == 2
+
+
 def test_a_leader_without_a_database_stops(cloud):
     """Not without a peer's word: a peer that has one may lead next."""
     first = cloud.start('controller', 'first')

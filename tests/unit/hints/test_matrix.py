@@ -89,7 +89,7 @@ def test_from_the_hint_to_the_scheduler_it_is_the_same():
         '{"n": 3, "flows": [[0, 1, "1MB"], [1, 2, 5]]}', 'a')
     row = types.SimpleNamespace(
         id='c', group_id='g', project_id='p', name='a', state='planned',
-        n_vms=3, tm=codec.encode_matrix(hinted.matrix), progress='[]',
+        why='', n_vms=3, tm=codec.encode_matrix(hinted.matrix), progress='[]',
         dst_port=None, iterations=1, iteration=0, period_s=None,
         compute_s=None, served_by=None, rank_hint=False, is_estimated=False,
         priority_class=0, weight=1.0,
