@@ -53,10 +53,10 @@ from virtco.decide import publisher
 from virtco.distribute import codec
 from virtco.distribute import connection
 from virtco.distribute import intake
-from virtco.distribute import messages
 from virtco.distribute import server
 from virtco.distribute import session
 from virtco.wire import edge_policy
+from virtco.wire import messages
 
 ROUNDS = 5
 TLS_RESYNC_RATE = 300

@@ -26,7 +26,7 @@ import time
 from typing import Any
 
 from benchmarks import relays
-from virtco.distribute import frames
+from virtco.wire import frames
 
 try:
     import uvloop

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from virtco import exception
-from virtco.distribute import deltas
-from virtco.distribute import frames
+from virtco.wire import deltas
+from virtco.wire import frames
 from virtco.wire import reports
 
 _MOST_MEASUREMENTS = 64

@@ -20,7 +20,7 @@ from oslo_config import cfg
 
 from edge_module import conf as edge_conf
 from virtco import exception
-from virtco.distribute import frames
+from virtco.wire import frames
 
 #: For a connection to the controller, and for an answer of its.
 TIMEOUT_S = 5.0

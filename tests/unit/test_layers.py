@@ -50,10 +50,7 @@ SOLVER_ORDER = [
 OF_EDGE = (
     'virtco.wire', 'virtco.units', 'virtco.exception',
     # Leaves by which every daemon starts: its options, and what systemd hears.
-    'virtco.configuration', 'virtco.systemd',
-    # Both ends of the stream cut bytes into frames, and one tells what changed
-    # in a report where the other one puts it in: the same code, no types.
-    'virtco.distribute.frames', 'virtco.distribute.deltas')
+    'virtco.configuration', 'virtco.systemd')
 
 LABORATORY_COMMANDS = {'virtco/cmd/emulate.py', 'virtco/cmd/present.py',
                        'virtco/cmd/report.py', 'virtco/cmd/reproduce.py',

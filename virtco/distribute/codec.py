@@ -6,8 +6,8 @@ import dataclasses
 
 import msgspec
 
-from virtco.distribute import frames
 from virtco.wire import edge_policy
+from virtco.wire import frames
 
 
 def edge_frame(epoch: int, generation: int, document: bytes) -> bytes:

@@ -13,10 +13,10 @@ from typing import Any
 from typing import Protocol
 
 from virtco import exception
-from virtco.distribute import frames
-from virtco.distribute import messages
 from virtco.distribute import session
 from virtco.distribute import tickets
+from virtco.wire import frames
+from virtco.wire import messages
 
 #: As edge modules pack it; any other spelling is decoded like all else.
 _HEARTBEAT = frames.pack('heartbeat')

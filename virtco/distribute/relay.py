@@ -16,13 +16,13 @@ from oslo_config import cfg
 from virtco import exception
 from virtco import metrics
 from virtco.db import session as db_session
-from virtco.distribute import frames
-from virtco.distribute import messages
 from virtco.distribute import room
 from virtco.distribute import server
 from virtco.distribute import session
 from virtco.distribute import upstream
 from virtco.leadership import elector
+from virtco.wire import frames
+from virtco.wire import messages
 
 
 class _Kind(msgspec.Struct, frozen=True):

@@ -18,15 +18,15 @@ from virtco import metrics
 from virtco.db import leader
 from virtco.decide import room as decide_room
 from virtco.distribute import codec
-from virtco.distribute import frames
 from virtco.distribute import intake
-from virtco.distribute import messages
 from virtco.distribute import server
 from virtco.distribute import session
 from virtco.distribute import tickets
 from virtco.distribute import upstream
 from virtco.know import room as know_room
 from virtco.leadership import agreement
+from virtco.wire import frames
+from virtco.wire import messages
 from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)

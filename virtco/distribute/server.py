@@ -24,9 +24,9 @@ from oslo_config import cfg
 
 from virtco import metrics
 from virtco.distribute import connection
-from virtco.distribute import frames
-from virtco.distribute import messages
 from virtco.distribute import session
+from virtco.wire import frames
+from virtco.wire import messages
 from virtco.wire import reports
 
 try:

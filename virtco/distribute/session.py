@@ -10,9 +10,9 @@ from collections.abc import Callable
 import dataclasses
 
 from virtco import exception
-from virtco.distribute import deltas
-from virtco.distribute import frames
-from virtco.distribute import messages
+from virtco.wire import deltas
+from virtco.wire import frames
+from virtco.wire import messages
 from virtco.wire import reports
 
 

@@ -23,13 +23,13 @@ from oslo_config import cfg
 
 from virtco import exception
 from virtco.db import leader
-from virtco.distribute import frames
-from virtco.distribute import messages
 from virtco.distribute import server
 from virtco.distribute import tickets
 from virtco.leadership import elector
 from virtco.leadership import lock
 from virtco.wire import edge_policy
+from virtco.wire import frames
+from virtco.wire import messages
 
 LOG = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import time
 import requests
 
 from tests import patience
-from virtco.distribute import frames
+from virtco.wire import frames
 
 DEADLINE_S = 60
 

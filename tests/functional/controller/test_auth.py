@@ -13,7 +13,7 @@ from virtco import app
 from virtco.api import deploy
 from virtco.api import pace
 from virtco.cmd import controller as controller_cmd
-from virtco.distribute import frames
+from virtco.wire import frames
 
 PROJECT = 'p1'
 

@@ -19,7 +19,7 @@ import pytest
 from edge_module import conf as edge_conf
 from edge_module import stream
 from tests.functional.controller import harness
-from virtco.distribute import frames
+from virtco.wire import frames
 from virtco.wire import reports
 
 LINK = {'dev': 'uplink0', 'egress_bps': 1e8, 'ingress_bps': 1e8}

@@ -18,9 +18,9 @@ from tests.netns.edge import bed as beds
 from virtco import metrics
 from virtco.conf import opts
 from virtco.distribute import codec
-from virtco.distribute import frames
 from virtco.distribute import server as servers
 from virtco.distribute import session
+from virtco.wire import frames
 
 #: Of the numbers by which the distributor knows policies apart, which are not
 #: those that a test writes into its documents.

@@ -10,10 +10,10 @@ import pytest
 from tests.unit import made
 from virtco import exception
 from virtco.distribute import connection
-from virtco.distribute import frames
-from virtco.distribute import messages
 from virtco.distribute import session
 from virtco.distribute import tickets
+from virtco.wire import frames
+from virtco.wire import messages
 
 KEY = 'key'
 

@@ -16,12 +16,12 @@ from virtco.db import leader
 from virtco.db import migration
 from virtco.db import session as db_session
 from virtco.distribute import connection
-from virtco.distribute import frames
-from virtco.distribute import messages
 from virtco.distribute import relay
 from virtco.distribute import server
 from virtco.distribute import session
 from virtco.distribute import tickets
+from virtco.wire import frames
+from virtco.wire import messages
 
 REPORT = made.report()
 SEEN = leader.Seen(4, 7, 'x', '127.0.0.1:1', 'secret')

@@ -15,12 +15,12 @@ from virtco import exception
 from virtco import metrics
 from virtco.db import leader
 from virtco.distribute import codec
-from virtco.distribute import frames
-from virtco.distribute import messages
 from virtco.distribute import room
 from virtco.distribute import session
 from virtco.distribute import tickets
 from virtco.distribute import upstream
+from virtco.wire import frames
+from virtco.wire import messages
 
 POLICY = test_tcplan.policy([test_tcplan.coflow(0x10, 1e6)])
 TRAIN = made.measurement('h1', 'h2', 1e9)

@@ -13,11 +13,11 @@ from tests.unit import made
 from tests.unit import stored
 from virtco import metrics
 from virtco.distribute import codec
-from virtco.distribute import frames
 from virtco.distribute import server
 from virtco.distribute import session
 from virtco.distribute import tickets
 from virtco.wire import edge_policy
+from virtco.wire import frames
 
 LARGE = edge_policy.EdgePolicy(
     'h1', 1, 60.0, 1e9, 1e9, 1e7, flows=tuple(

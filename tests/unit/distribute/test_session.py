@@ -11,9 +11,9 @@ import pytest
 from tests.unit import made
 from virtco import decoding
 from virtco import exception
-from virtco.distribute import frames
-from virtco.distribute import messages
 from virtco.distribute import session
+from virtco.wire import frames
+from virtco.wire import messages
 from virtco.wire import reports
 
 VERSION = frames.VERSION

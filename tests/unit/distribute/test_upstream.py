@@ -18,12 +18,12 @@ from virtco import exception
 from virtco import metrics
 from virtco.db import leader
 from virtco.distribute import codec
-from virtco.distribute import frames
-from virtco.distribute import messages
 from virtco.distribute import server
 from virtco.distribute import upstream
 from virtco.leadership import lock
 from virtco.wire import edge_policy
+from virtco.wire import frames
+from virtco.wire import messages
 
 SEEN = leader.Seen(4, 7, 'x', '127.0.0.1:1', 'secret')
 POLICY = edge_policy.EdgePolicy('h1', 1, 60.0, 1e9, 1e9, 1e7)

@@ -8,7 +8,7 @@ import pytest
 from edge_module import outbox as outboxes
 from tests.unit import made
 from virtco import exception
-from virtco.distribute import frames
+from virtco.wire import frames
 from virtco.wire import reports
 
 REPORT = made.report(link={'egress_bps': 8e6, 'ingress_bps': 8e6},

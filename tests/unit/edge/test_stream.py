@@ -21,7 +21,7 @@ from edge_module import talk
 from tests import patience
 from tests.unit import made
 from virtco import exception
-from virtco.distribute import frames
+from virtco.wire import frames
 
 WELCOME = {'epoch': 4, 'heartbeat_s': 9.0, 'alive_s': 30.0,
            'spread_s': 2.5, 'most_bytes': 10_000}

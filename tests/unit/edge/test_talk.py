@@ -9,7 +9,7 @@ import pytest
 
 from edge_module import talk
 from virtco import exception
-from virtco.distribute import frames
+from virtco.wire import frames
 
 CONF = types.SimpleNamespace(edge=types.SimpleNamespace(
     controller_url='http://controller:8080/v1', host='h1'))

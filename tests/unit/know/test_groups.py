@@ -5,11 +5,11 @@
 import pytest
 
 from tests.unit.know import test_live_state as known
-from virtco.distribute import deltas
 from virtco.know import groups
 from virtco.know import pair_counters
 from virtco.know import peer_counters
 from virtco.model import states
+from virtco.wire import deltas
 from virtco.wire import reports
 
 STATE = states.MemberState

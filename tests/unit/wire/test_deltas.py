@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit import made
 from virtco import exception
-from virtco.distribute import deltas
-from virtco.distribute import messages
+from virtco.wire import deltas
+from virtco.wire import messages
 from virtco.wire import reports
 
 NUMBERS = st.integers(0, 5)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import pytest
 
 from virtco import exception
-from virtco.distribute import frames
+from virtco.wire import frames
 
 
 @hypothesis.given(st.lists(st.binary(max_size=300), max_size=8), st.data())

@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit import made
 from virtco import exception
-from virtco.distribute import deltas
-from virtco.distribute import messages
+from virtco.wire import deltas
+from virtco.wire import messages
 
 #: What edge modules and peers say: of an edge module, of a peer.
 EDGES = [

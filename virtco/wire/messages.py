@@ -3,7 +3,7 @@
 """Messages of the stream, decoded and checked where they arrive. Pure.
 
 Edge modules and relays speak the same protocol: a relay passes on what its
-edge modules say, in envelopes (:mod:`virtco.distribute.frames`), and receives
+edge modules say, in envelopes (:mod:`virtco.wire.frames`), and receives
 envelopes with what the leader tells them. The messages of peers, which are
 relays and the other processes of the controller, have no envelope.
 """
@@ -15,7 +15,7 @@ import msgspec
 
 from virtco import decoding
 from virtco import exception
-from virtco.distribute import deltas
+from virtco.wire import deltas
 from virtco.wire import fields
 from virtco.wire import reports
 
