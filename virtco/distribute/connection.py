@@ -192,8 +192,14 @@ class Peer:
     def write(self, frame: bytes) -> bool:
         return self._connection.write(frame)
 
-    def close(self) -> None:
-        self._connection.close()
+    @property
+    def heard_s(self) -> float:
+        """When something last came, on the loop's clock."""
+        return self._connection.heard_s
+
+    def refuse_all(self, why: str) -> None:
+        """Let go of it and of its hosts."""
+        self._connection.refuse(why)
 
 
 class Connection(asyncio.Protocol):

@@ -332,18 +332,12 @@ class Server:
             LOG.warning(text, *args)
 
     async def _watch(self) -> None:
-        """Let go of those that are silent for too long."""
+        """Let go of edge modules that are silent for too long."""
         while True:
-            await asyncio.sleep(min(self.heartbeat_s / 2,
-                                    PEERS_SILENT_S / 2))
-            now_s = self.clock()
+            await asyncio.sleep(self.heartbeat_s / 2)
+            limit_s = self.clock() - MISSED * self.heartbeat_s
             for found in list(self._all):
-                silent_s = now_s - found.heard_s
-                if found.peer is not None:
-                    if silent_s > PEERS_SILENT_S:
-                        found.refuse('it is silent')
-                elif found.seat is not None and (
-                        silent_s > MISSED * self.heartbeat_s):
+                if found.seat is not None and found.heard_s < limit_s:
                     found.refuse(f'{found.seat.host} is silent')
 
     async def _say_alive(self) -> None:
@@ -371,7 +365,11 @@ class Server:
             elif self._peers:
                 alive = frames.frame(messages.pack(messages.Alive(
                     self.epoch, self._doors.n_hosts())))
-                for peer in self._peers.values():
+                limit_s = self.clock() - PEERS_SILENT_S
+                for peer in list(self._peers.values()):
+                    if peer.heard_s < limit_s:
+                        peer.refuse_all('it is silent')
+                        continue
                     peer.write(alive)
                     # A relay lets go of those that are silent.
                     self._heard.update(host for host, seat

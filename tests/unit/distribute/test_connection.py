@@ -567,14 +567,16 @@ def test_heartbeats_of_a_peer_are_none(relay):
     assert [note[0] for note in relay.hub.take()] == ['refused']
 
 
-def test_a_peer_is_written_and_closed_with_its_connection(relay):
+def test_a_peer_is_written_and_refused_with_its_connection(relay):
     peer = relay.connection.peer
+    assert peer.heard_s == relay.connection.heard_s
     assert peer.write(frames.pack('alive', epoch=4))
     assert relay.take() == [{'type': 'alive', 'epoch': 4}]
     relay.connection.pause_writing()
     assert not peer.write(frames.pack('alive', epoch=4))
     relay.connection.resume_writing()
-    peer.close()
+    peer.refuse_all('why')
+    assert relay.take()[-1]['why'] == 'why'
     assert relay.transport.end == 'closed'
 
 

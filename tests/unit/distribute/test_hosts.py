@@ -53,6 +53,14 @@ class Peer(Writes):
     def __init__(self, name):
         super().__init__()
         self.name, self.seats = name, {}
+        self.connection = None
+
+    @property
+    def heard_s(self):
+        return self.connection.heard_s
+
+    def refuse_all(self, why):
+        self.connection.refuse(why)
 
 
 class Connection(Writes):
@@ -121,6 +129,7 @@ class Site(test_server.Site):
 
     def join_peer(self, name='p1', hosts=()):
         found = Connection(peer=Peer(name))
+        found.peer.connection, found.heard_s = found, self.server.clock()
         self._add(found)
         self.server.joined(found.peer)
         for host in hosts:
@@ -550,7 +559,7 @@ def test_silent_peers_are_let_go(make):
     old, new = site.join_peer('p1'), site.join_peer('p2')
     site.server.clock = lambda: 102.5
     old.heard_s, new.heard_s = 99.9, 100.0
-    assert site.run(site.server._watch) == [1.25]
+    assert site.run(site.server._say_alive_to_peers) == [0.5]
     assert old.refused == [('it is silent',)] and new.refused == []
 
 
