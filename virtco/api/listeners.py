@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 from oslo_config import cfg
+from waitress import task
 
 from virtco.wire import error
 from virtco.wire import health
@@ -26,6 +27,8 @@ _SERVICE = re.compile(
     r'/v1/(?:hosts/[^/]+/policy|distributor|notifications)')
 _PLACEMENT = re.compile(r'/v1/placements/[^/]+')
 _MONITORING = ('/health', '/metrics')
+#: Threads that wait for requests from the start.
+FEWEST_THREADS = 4
 
 #: Connections at the same time, all ports together; edge modules have theirs
 #: to the distributor.
@@ -110,3 +113,22 @@ def _answer(start_response: Any, status: str, document: msgspec.Struct
     start_response(status, [('Content-Type', 'application/json'),
                             ('Content-Length', str(len(body)))])
     return [body]
+
+
+class Dispatcher(task.ThreadedTaskDispatcher):  # type: ignore[misc]
+    """Threads for requests: a few, and more while all of them are busy.
+
+    :param most: threads.
+    """
+
+    def __init__(self, most: int):
+        super().__init__()
+        self._most = most
+        self.set_thread_count(min(most, FEWEST_THREADS))
+
+    def add_task(self, task: Any) -> None:
+        n_threads = len(self.threads)
+        if n_threads < self._most and (
+                self.active_count + len(self.queue) >= n_threads):
+            self.set_thread_count(n_threads + 1)
+        super().add_task(task)

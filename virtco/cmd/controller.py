@@ -254,7 +254,8 @@ def _server(conf: cfg.ConfigOpts, program: Program,
     if program.serves:
         chosen.listens(ports)
     server = waitress.create_server(
-        chosen, sockets=found, threads=conf.api.threads,
+        chosen, sockets=found,
+        _dispatcher=listeners.Dispatcher(conf.api.threads),
         max_request_body_size=listeners.MAX_BODY_BYTES,
         connection_limit=listeners.MAX_CONNECTIONS, ident='virtco',
         channel_timeout=listeners.SILENCE_S,

@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, hub: Hub, address: str):
         self.address = address
-        self.heard_s = hub.clock()
+        self.heard_s: float = hub.clock()
         self.is_writable = False
         self.peer: Peer | None = None
         self.seat: Seat | None = None
