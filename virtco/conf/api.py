@@ -42,7 +42,8 @@ Related options:
 Connections at the same time from one address; more are closed at once.
 """),
     cfg.IntOpt('threads', default=64, min=4, max=4096, help="""
-Threads that serve requests; each holds one request at a time.
+Most threads that serve requests, each one at a time. They are started as they
+are needed.
 """),
     cfg.StrOpt('auth_strategy', default='noauth',
                choices=[('noauth', 'every caller is an operator'),
