@@ -61,6 +61,7 @@ class Tracked:
     :ivar hosts: where its VMs are, will be or were.
     :ivar former: routes before VMs moved, the newest first.
     :ivar why: which rule ended it.
+    :ivar watched_since_s: when this process first looked at it.
     """
 
     coflow_id: str
@@ -91,6 +92,7 @@ class Tracked:
     hosts: set[str] = dataclasses.field(default_factory=set)
     former: list[routes.Route] = dataclasses.field(default_factory=list)
     why: str = ''
+    watched_since_s: float | None = None
     members: Mapping[int, routes.Member] = dataclasses.field(
         default_factory=dict)
     # Whether its project owed when it was last shown.
@@ -562,6 +564,8 @@ class Tracked:
         """
         if self.state != states.CoflowState.ACTIVE:
             return ''
+        if self.watched_since_s is None:
+            self.watched_since_s = now_s
         if now_s - self.idle_since_s >= rules.give_up_s:
             left_bytes = float(self.progress.remaining_bytes().sum())
             return (f'given up: no byte for {rules.give_up_s:g} s, '
@@ -594,7 +598,13 @@ class Tracked:
 
     @property
     def idle_since_s(self) -> float:
-        return max(self.moved_s or 0.0, self.arrival_s or 0.0)
+        """Time of the last byte, or since when one is waited for.
+
+        A process that begins waits anew: the machine's clock may have been
+        set since the coflow arrived.
+        """
+        return max(self.moved_s or 0.0, self.arrival_s or 0.0,
+                   self.watched_since_s or 0.0)
 
     def rest_until(self, now_s: float, rules: endings.Rules) -> None:
         """Nothing changed at this time: when it may do so by silence."""

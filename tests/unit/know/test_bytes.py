@@ -135,11 +135,19 @@ def test_a_coflow_always_ends(sent):
     state = lives(('h0', 'h1', None))
     state.intake('h0', known.report(destinations={'h1': sent}, backlog=7),
                  1.0)
-    assert state.advance(GIVE_UP_S) == []
+    assert state.advance(1.0) == state.advance(GIVE_UP_S) == []
     (ended,) = state.advance(GIVE_UP_S + 1)
     assert ended.state == 'done'
     (row,) = state.take_unsaved().coflows
     assert row['why'].startswith('ended: given up: no byte for 3600 s')
+
+
+def test_who_begins_waits_for_a_byte_from_then_on():
+    """The machine's clock may have been set since the coflow arrived."""
+    state, began_s = lives(('h0', 'h1', None)), 9 * GIVE_UP_S
+    assert state.advance(began_s) == []
+    assert state.advance(began_s + GIVE_UP_S - 1) == []
+    assert len(state.advance(began_s + GIVE_UP_S)) == 1
 
 
 def test_a_queue_of_a_host_that_all_vms_left_is_forgotten():
