@@ -20,9 +20,9 @@ import numpy as np
 from virtco.advise import estimates
 from virtco.advise import mappings
 from virtco.advise import nccl
-from virtco.know import advice
 from virtco.measure import constant
 from virtco.measure import history
+from virtco.objects import group_advice
 
 SIZES = (8, 16, 64, 128, 256, 500)
 PER_HOST = 2
@@ -54,22 +54,23 @@ def row(n: int, seed: int) -> list[float]:
     volumes, table = problem(n, seed)
     members = [str(row // PER_HOST) for row in range(n)]
     began_s = time.process_time()
-    all_of = advice.estimates_by(estimates.Readings.of(
+    all_of = group_advice.estimates_by(estimates.Readings.of(
         table, members, dict.fromkeys(table.hosts, 1e9), 1e9),
         estimates.Basis.CONSTANT, constant.Estimator.CONSENSUS)
     estimates_cpu_s = time.process_time() - began_s
     began_s = time.process_time()
-    small, large = (advice.trees_by(all_of, 0, size_bytes, False)['constant']
+    small, large = (group_advice.trees_by(
+        all_of, 0, size_bytes, False)['constant']
                     for size_bytes in (SMALL_BYTES, LARGE_BYTES))
     tree_cpu_s = (time.process_time() - began_s) / 2
     began_s = time.process_time()
-    found = advice.mappings_by(
+    found = group_advice.mappings_by(
         all_of, 'constant', functools.partial(
             mappings.advise, volumes))['constant']
     mapping_cpu_s = time.process_time() - began_s
     by_name = {one.name: one.predicted_s for one in found}
     began_s = time.process_time()
-    reduced = advice.mappings_by(all_of, 'constant', functools.partial(
+    reduced = group_advice.mappings_by(all_of, 'constant', functools.partial(
         nccl.advise, REDUCED_BYTES))['constant']
     reduce_cpu_s = time.process_time() - began_s
     rows_s = next(one.predicted_s for one in reduced if one.name == 'rank')

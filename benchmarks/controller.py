@@ -63,7 +63,7 @@ class Cloud:
             more, coflow = self._group(i)
             members += more
             coflows.append(coflow)
-        self.rooms.know.live.load_groups(members, coflows)
+        self.rooms.state.live.load_groups(members, coflows)
         for host in self.hosts:
             self.report(host)
         for host in self._rng.sample(self.hosts, min(100, n_hosts // 2)):
@@ -100,7 +100,7 @@ class Cloud:
 
     def report(self, host: str) -> None:
         sent = self._sent[host]
-        self.rooms.know.live.intake(host, reports.Report(
+        self.rooms.state.live.intake(host, reports.Report(
             epoch='e', applied_generation=0,
             link=reports.Link(LINK_BPS, LINK_BPS),
             ports=tuple(self._ports[host]), coflows=tuple(
@@ -132,10 +132,10 @@ class Cloud:
     def arrive(self) -> None:
         i = len(self._sizes)
         members, coflow = self._group(i)
-        self.rooms.know.live.load_groups(members, [coflow], {f'g{i}'})
+        self.rooms.state.live.load_groups(members, [coflow], {f'g{i}'})
 
     def measure(self, host: str = 'h0') -> None:
-        self.rooms.know.rates.add(reports.Measurement(
+        self.rooms.state.rates.add(reports.Measurement(
             probe_id='', src=host, dst=self._rng.choice(self.hosts),
             rate_bps=self._rng.uniform(0.95, 1) * LINK_BPS), time.time())
 

@@ -127,10 +127,10 @@ class Bench:
         self.conf = controller_cmd.make_conf(['--config-file', str(config)])
         self.rooms = app.App.of(self.conf)
         migration.upgrade(self.rooms.database)
-        self.rooms.know.load()
+        self.rooms.state.load()
         self.publisher = publisher.Publisher()
-        self.intake = intake.Intake(self.rooms.know.report,
-                                    self.rooms.know.heard)
+        self.intake = intake.Intake(self.rooms.state.report,
+                                    self.rooms.state.heard)
         self.intake.start()
         self.seen: leader.Seen
         self.distributor = self._distributor()
@@ -146,7 +146,7 @@ class Bench:
         self.publisher.publish(self.computed)  # type: ignore[arg-type]
         if reports:
             self.rooms.decide.start()
-            self.rooms.know.lead()
+            self.rooms.state.lead()
         self.distributor.start()
         self.apart, self.times = None, None
         if n_relays:
@@ -291,7 +291,7 @@ class Bench:
         self.distributor.stop()
         self.intake.stop()
         self.rooms.decide.stop()
-        self.rooms.know.stop()
+        self.rooms.state.stop()
         self.rooms.database.dispose()
 
 

@@ -26,7 +26,6 @@ from benchmarks import hint_ideal
 from virtco import units
 from virtco.conf import scheduler
 from virtco.decide import loop
-from virtco.know import snapshot
 from virtco.lab.emulation import cases
 from virtco.lab.emulation import misled
 from virtco.lab.emulation import scenario
@@ -35,6 +34,7 @@ from virtco.model import coflow as coflow_model
 from virtco.model import snapshot as planning
 from virtco.solver import budget
 from virtco.solver import planner
+from virtco.state import schedule_input
 
 #: Of a link, on the wire, where nothing else is said.
 RATE_BPS = 20e6
@@ -238,7 +238,7 @@ def _link_bytes(coflows: Sequence[coflow_model.Coflow], hosts: Hosts
         for side, end in enumerate((flow.src, flow.dst)))
 
 
-def options(cell: Cell) -> snapshot.Options:
+def options(cell: Cell) -> schedule_input.Options:
     """The product's defaults but for what the cell says.
 
     There is no background. The fluid knows no limits of unmanaged traffic.
@@ -251,7 +251,7 @@ def options(cell: Cell) -> snapshot.Options:
         conf.set_override(name, value, 'scheduler')
     return dataclasses.replace(
         loop.options(conf.scheduler, {
-            'order': (snapshot.FAIR if cell.quality == NONE
+            'order': (schedule_input.FAIR if cell.quality == NONE
                       else conf.scheduler.order),
             'ceil': cell.ceil}, False), beta=0.0, limit_senders=False)
 

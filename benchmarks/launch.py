@@ -42,13 +42,13 @@ import waitress
 from benchmarks import growth
 from virtco import app
 from virtco.api import deploy
-from virtco.ask import deadline as deadlines
 from virtco.cmd import controller as controller_cmd
 from virtco.db import codec
 from virtco.db import migration
 from virtco.db import models
 from virtco.model import coflow as coflow_model
 from virtco.model import states
+from virtco.place import deadline as deadlines
 from virtco.wire import reports
 
 N_VMS = 12
@@ -210,7 +210,7 @@ class Bench:
         self._launcher = subprocess.Popen(
             [sys.executable, '-m', 'benchmarks.launch', '--as-launcher'],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        work = controller.ask._work
+        work = controller.place._work
 
         def watched(placer: Any, request: Any, watch: Any) -> Any:
             try:
@@ -219,7 +219,7 @@ class Bench:
                 watch.mark('')
                 self._watches.append(watch)
 
-        setattr(controller.ask, '_work', watched)
+        setattr(controller.place, '_work', watched)
 
     def close(self) -> None:
         assert self._launcher.stdin is not None
@@ -272,7 +272,7 @@ class Bench:
         for _ in range(min(20, self._n_coflows)):
             name = coflow_id(self._rng.randrange(self._n_coflows))
             sent[name] = sent.get(name, 0.0) + self._rng.uniform(1e6, 1e8)
-        self.controller.know.report(host, report(sent))
+        self.controller.state.report(host, report(sent))
         self.controller.decide.loop.run_once()
 
 
@@ -306,7 +306,7 @@ def started(home: pathlib.Path, n_hosts: int, n_coflows: int, n_flows: int,
     migration.upgrade(controller.database)
     fill(controller, n_hosts, n_coflows, n_flows)
     controller.start()
-    controller.ask.load_planner(is_used=True)
+    controller.place.load_planner(is_used=True)
     server = waitress.create_server(
         deploy.application(conf, controller), host='127.0.0.1', port=0,
         threads=8, max_request_body_size=64 * 1024 * 1024,

@@ -113,7 +113,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             '[distributor]\nport = 0\n'
             f'max_connections_per_address = {args.edges + 64}\n'
     ) as (controller, url):
-        phases = Phases(controller.ask)
+        phases = Phases(controller.place)
         with (connected(controller, args.edges, args.reports) as others,
               contextlib.ExitStack() as stack):
             clients = [stack.enter_context(contextlib.closing(

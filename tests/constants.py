@@ -4,8 +4,8 @@
 
     python -m tests.constants CONSTANTS MODULE [ARGUMENT…]
 
-CONSTANTS is a JSON object such as ``{"virtco.know.room.FLUSH_S": 0.1}``: tests
-that would wait for a constant's time give another.
+CONSTANTS is a JSON object such as ``{"virtco.state.state.FLUSH_S": 0.1}``:
+tests that would wait for a constant's time give another.
 """
 
 import importlib

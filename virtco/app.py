@@ -15,20 +15,21 @@ from virtco import clock as clocks
 from virtco import metrics
 from virtco import periodic
 from virtco import startup
-from virtco.ask import room as ask_room
 from virtco.db import migration
 from virtco.db import session as db_session
+from virtco.decide import decide as decide_room
 from virtco.decide import publisher
-from virtco.decide import room as decide_room
-from virtco.distribute import room as distribute_room
+from virtco.distribute import distribute as distribute_room
 from virtco.distribute import upstream
 from virtco.follow import feedback
+from virtco.follow import follow as follow_room
 from virtco.follow import inventory
 from virtco.follow import nova
-from virtco.follow import room as follow_room
-from virtco.know import room as know_room
 from virtco.leadership import elector as electors
 from virtco.leadership import lock as locks
+from virtco.objects import objects as catalogue
+from virtco.place import place as places
+from virtco.state import state as states
 from virtco.wire import edge_policy
 
 #: A process that does not lead reads the model again so often.
@@ -52,8 +53,9 @@ class Parts:
 
 
 class App:
-    """:ivar ask: where should this VM go?
-    :ivar know: what is true now?
+    """:ivar place: where should this VM go?
+    :ivar state: what is true now?
+    :ivar objects: what is kept by name?
     :ivar decide: who sends when?
     :ivar distribute: how do edge modules hear of it?
     :ivar follow: what did Nova do?
@@ -83,24 +85,26 @@ class App:
             lambda: self.distribute.address(), self._lead,
             lambda: self.on_deposed())
         self._policies = publisher.Publisher()
-        self.know = know_room.Know(conf, database, counts, clock)
-        self.decide = decide_room.Decide(conf, self.know, self._policies,
-                                         counts, clock)
+        self.state = states.State(
+            conf, database, counts, lambda: self.objects.plane(), clock)
+        self.objects = catalogue.Objects(conf, self.state, counts, clock)
+        self.decide = decide_room.Decide(
+            conf, self.state, self.objects, self._policies, counts, clock)
         self.distribute = distribute_room.Distribute(
-            conf, self.know, self.decide, self.elector, counts,
+            conf, self.state, self.decide, self.elector, counts,
             parts.schedules)
         self._upstream = upstream.open_upstream(conf, self.elector)
         self.follow = follow_room.Follow(
-            conf, database, counts, self.know.invalidate,
-            self.know.live.waiting, clock)
-        self.ask = ask_room.Ask(
-            conf, database, self.know.live, self.know.settings, counts,
+            conf, database, counts, self.state.invalidate,
+            self.state.live.waiting, clock)
+        self.place = places.Place(
+            conf, database, self.state.live, self.objects.settings, counts,
             self.starting, self._planned,
-            inventory.Inventory(conf) if conf.nova.auth_type else None,
-            clock, self.know.pairs,
+            inventory.Inventory(conf).free if conf.nova.auth_type else None,
+            clock, self.state.pairs,
             (lambda groups: self.decide.orders.planned(groups))
             if conf.probe.check_groups == 'hinted' else None)
-        self.know.on_report += [self.follow.reported, self.ask.use]
+        self.state.on_report += [self.follow.reported, self.place.use]
         self._epoch: int | None = None
         self._generation = -1
         self._follower = periodic.Periodic('follow', FOLLOW_S, self._look,
@@ -126,25 +130,26 @@ class App:
         """Bring up the database, the state of before and the threads.
 
         Reports and policies are served from here on, placements when the
-        planner is loaded (:meth:`virtco.ask.room.Ask.load_planner`). The
+        planner is loaded (:meth:`virtco.place.place.Place.load_planner`). The
         schema of an embedded database is brought up to date.
         """
         if self.database.is_sqlite:
             migration.upgrade(self.database)
         self._watch.start()
-        self.know.peer = self._upstream
+        self.state.peer = self._upstream
         # Also while it takes over: all is read first.
         self.decide.loop.leads = lambda: False
         self.distribute.start()
         self.elector.start()
         if self._epoch is None:
-            self.know.load()
+            self.state.load()
             self._upstream.start()
             self._follower.start()
-        self.know.start()
+        self.state.start()
+        self.objects.start()
         self.decide.start()
         if self.plans:
-            self.ask.start()
+            self.place.start()
 
     def stop(self) -> None:
         self.distribute.stop()
@@ -154,9 +159,10 @@ class App:
         for turns in (self._follower, self._checker, self._watch,
                       self._adviser, self._feedback):
             turns.stop()
-        self.know.stop()
+        self.objects.stop()
+        self.state.stop()
         self.elector.stop()
-        self.ask.stop()
+        self.place.stop()
         self.database.dispose()
 
     def leads(self) -> bool:
@@ -166,7 +172,7 @@ class App:
         """Whether what is known is written down, or read again."""
         if self._epoch is None:
             return self._follower.is_alive() and self._upstream.is_alive()
-        return self.know.is_alive() and self.follow.is_alive()
+        return self.state.is_alive() and self.follow.is_alive()
 
     def leadership(self) -> dict[str, Any]:
         """Who leads, as far as this process knows."""
@@ -195,8 +201,9 @@ class App:
         self._follower.stop(wait=False)
         self._upstream.stop()
         self._policies.lead(epoch)
-        self.know.fence = self.follow.fence = self.elector.check
-        self.know.lead()
+        self.state.fence = self.follow.fence = self.elector.check
+        self.state.lead()
+        self.objects.lead()
         self.decide.lead(self.leads)
         self.follow.lead()
         self.distribute.lead(epoch)
@@ -211,7 +218,7 @@ class App:
 
     def _planned(self, groups: Iterable[str]) -> None:
         planned = list(groups)
-        self.know.invalidate(planned)
+        self.state.invalidate(planned)
         if self._conf.probe.check_groups == 'always':
             self.decide.orders.planned(planned)
 
@@ -220,7 +227,7 @@ class App:
     def _look(self) -> None:
         """Follow the leader."""
         began_s = time.thread_time()
-        self.know.follow()
+        self.state.follow()
         # No more than a tenth of a core.
         time.sleep(min(10.0, 9 * (time.thread_time() - began_s)))
 
@@ -231,11 +238,11 @@ class App:
 
     def _advise(self) -> None:
         """Look for moves that would pay."""
-        self.ask.adviser().turn(nova.Nova(self._conf), self.elector.check)
+        self.place.adviser().turn(nova.Nova(self._conf), self.elector.check)
 
     def _check(self) -> None:
         """A peer may have ended between a commit and telling it."""
-        generation = self.know.generation()
+        generation = self.state.generation()
         if generation != self._generation:
             self._generation = generation
-            self.know.invalidate()
+            self.state.invalidate()

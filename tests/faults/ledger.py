@@ -14,7 +14,7 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies as st
 
-from tests.unit.ask import asking
+from tests.unit.place import asking
 from virtco.db import models
 from virtco.follow import notifications
 from virtco.follow import transitions

@@ -36,7 +36,7 @@ def test_no_host_is_booked_twice(kind, databases, tmp_path):
 
 @pytest.mark.parametrize('kind', real_databases.of(
     None, list(real_databases.SERVERS),
-    still='the stories on SQLite, tests/unit/ask/test_ledger.py'))
+    still='the stories on SQLite, tests/unit/place/test_ledger.py'))
 def test_no_story_books_above_a_capacity(kind, databases, tmp_path):
     class Launches(ledger.Launches):
         def make_database(self):

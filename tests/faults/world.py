@@ -23,7 +23,7 @@ from virtco import clock as clocks
 from virtco.cmd import controller as controller_cmd
 from virtco.db import leader
 from virtco.db import models
-from virtco.decide import policies
+from virtco.decide import policy_documents
 from virtco.model import booking
 from virtco.wire import placement as wire
 from virtco.wire import reports
@@ -124,9 +124,9 @@ class World:
         found.decide.loop.options = lambda: dataclasses.replace(
             options(), rate_tolerance_fraction=0.0)
         found._policies.lead(epoch)
-        found.know.load()
+        found.state.load()
         found._epoch = epoch
-        found.ask.load_planner(False)
+        found.place.load_planner(False)
         found.decide.loop.run_once()
         return found
 
@@ -139,12 +139,12 @@ class World:
     def restart(self):
         """It ends in order."""
         self.injected['restart'] += 1
-        self.app.know.flush()
+        self.app.state.flush()
         self.close()
         self.start()
 
     def close(self):
-        self.app.ask._pool.shutdown()
+        self.app.place._pool.shutdown()
         self.app.database.dispose()
 
     def wait(self, seconds):
@@ -202,7 +202,7 @@ class World:
                 'policy': 'anti-affinity', 'members': group.vms[:-1],
                 'hosts': [self.vms[one].host for one in group.vms
                           if one in self.vms and self.vms[one].host]}
-        answer = self.app.ask.place(msgspec.structs.replace(
+        answer = self.app.place.answer(msgspec.structs.replace(
             msgspec.convert(body, wire.Placement), instance_uuid=vm))
         self.statuses[answer.status] += 1
         assert answer.status in ('planned', 'neutral'), answer
@@ -297,7 +297,7 @@ class World:
     # What the controller does by itself.
 
     def flush(self):
-        self.app.know.flush()
+        self.app.state.flush()
 
     def reap(self):
         self.app.follow.reap()
@@ -306,7 +306,7 @@ class World:
         self.app.decide.loop.run_once()
         found = self.app.decide.loop.policies
         _no_port_above_capacity(found)
-        assert said(found) == said(policies.compute(found.snapshot))
+        assert said(found) == said(policy_documents.compute(found.snapshot))
         for host in found.of_host:
             policy = self.app.decide.policy_of(host)
             before = self.generations.get(host, 0)
@@ -321,7 +321,7 @@ class World:
         for edge in self.edges.values():
             for (coflow_id, _host), n_bytes in edge.sent.items():
                 sent[coflow_id] += n_bytes
-        self.app.know.flush()
+        self.app.state.flush()
         # What passes within a host is taken as sent.
         local = history.neighbours(history.read(self._connection))
         with self.app.database.reader() as session:
@@ -337,7 +337,7 @@ class World:
             self.compute()
             self.wait(3)  # Longer than a coflow counts as sending.
         self.compute()
-        self.app.know.flush()
+        self.app.state.flush()
         other = self._load(self.app._epoch)
         for host in HOSTS:
             self.edge(host).report(other)
@@ -347,7 +347,7 @@ class World:
                                 said(self.app.decide.loop.policies))
             assert found == [], found
         finally:
-            other.ask._pool.shutdown()
+            other.place._pool.shutdown()
             other.database.dispose()
 
     def settle(self):
@@ -432,7 +432,7 @@ class Edge:
             reports.Report)
 
     def report(self, to=None):
-        (to or self._world.app).know.report(self.host, self.make())
+        (to or self._world.app).state.report(self.host, self.make())
 
     def keep(self):
         self.late = self.make()
@@ -440,7 +440,7 @@ class Edge:
     def report_late(self):
         """One that was made before others came."""
         self._world.injected['report late'] += 1
-        self._world.app.know.report(self.host, self.late)
+        self._world.app.state.report(self.host, self.late)
 
 
 def said(found):

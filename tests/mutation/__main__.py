@@ -75,7 +75,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument('--sample', type=int, metavar='N', help=(
         'mutate N random lines of the product instead of changed ones'))
     parser.add_argument('--area', action='append', metavar='NAME', help=(
-        'a package, such as virtco/know or edge_module; may be repeated'))
+        'a package, such as virtco/state or edge_module; may be repeated'))
     parser.add_argument('--module', action='append', metavar='PATH', help=(
         'a module or the beginning of its path; may be repeated'))
     parser.add_argument('--all', action='store_true', help=(

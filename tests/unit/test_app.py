@@ -49,20 +49,20 @@ def test_following_takes_a_tenth_of_a_core(rooms, monkeypatch, took_s,
     def follow():
         now_s[0] += took_s
 
-    monkeypatch.setattr(rooms.know, 'follow', follow)
+    monkeypatch.setattr(rooms.state, 'follow', follow)
     rooms._look()
     assert slept == [pytest.approx(rests_s)]
 
 
 def test_what_no_peer_told_is_looked_for(rooms, monkeypatch):
     told = []
-    monkeypatch.setattr(rooms.know, 'invalidate',
+    monkeypatch.setattr(rooms.state, 'invalidate',
                         lambda groups=None: told.append(groups))
     leading(rooms)
     rooms._check()
     rooms._check()
-    assert told == [None] and rooms._generation == rooms.know.generation()
-    monkeypatch.setattr(rooms.know, 'generation', lambda: 99)
+    assert told == [None] and rooms._generation == rooms.state.generation()
+    monkeypatch.setattr(rooms.state, 'generation', lambda: 99)
     rooms._check()
     assert told == [None, None]
 
@@ -111,7 +111,7 @@ def test_whether_what_is_known_is_kept(rooms, monkeypatch, one, other):
     monkeypatch.setattr(rooms._upstream, 'is_alive', lambda: other)
     assert rooms.keeps() == (one and other)
     leading(rooms)
-    monkeypatch.setattr(rooms.know, 'is_alive', lambda: one)
+    monkeypatch.setattr(rooms.state, 'is_alive', lambda: one)
     monkeypatch.setattr(rooms.follow, 'is_alive', lambda: other)
     assert rooms.keeps() == (one and other)
 
@@ -121,7 +121,7 @@ def test_hosts_of_a_launch_may_be_checked(rooms, monkeypatch, checks):
     monkeypatch.setattr(rooms, '_conf', stored.conf(
         probe={'check_groups': 'always' if checks else 'never'}))
     told, ordered = [], []
-    monkeypatch.setattr(rooms.know, 'invalidate', told.append)
+    monkeypatch.setattr(rooms.state, 'invalidate', told.append)
     monkeypatch.setattr(rooms.decide.orders, 'planned', ordered.append)
     rooms._planned(iter('ab'))
     assert told == [['a', 'b']]
@@ -169,19 +169,19 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert not own._feedback.is_alive() and not own._adviser.is_alive()
         assert own._teller is None
         assert not own._upstream.is_alive() and own.decide.loop.leads()
-        assert own.know.fence == own.elector.check == own.follow.fence
-        assert own.know.peer is None
+        assert own.state.fence == own.elector.check == own.follow.fence
+        assert own.state.peer is None
         # Edge modules find it, and all is read before they are served.
         assert own.elector.seen.epoch == 1
         with own.database.reader() as session:
             assert leader.current(session).address == (
                 f'127.0.0.1:{server.port}')
-        assert order == ['listens', 'policies 1', 'know', 'decide', 'follow',
+        assert order == ['listens', 'policies 1', 'state', 'decide', 'follow',
                          'distribute 1']
-        assert not own.ask._writer.is_alive() and server.is_alive()
+        assert not own.place._writer.is_alive() and server.is_alive()
     finally:
         own.stop()
-    for part in (own._checker, own._watch, own.know, own.follow, server,
+    for part in (own._checker, own._watch, own.state, own.follow, server,
                  own.elector):
         assert not part.is_alive()
     again = make(tmp_path, app.Parts(schedules=False))
@@ -192,12 +192,12 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert again._follower.is_alive() and again._upstream.is_alive()
         assert again.keeps() and again.distribute.is_alive()
         assert not again.decide.loop.leads()
-        assert again.know.peer is again._upstream
-        assert again.ask._writer.is_alive()
+        assert again.state.peer is again._upstream
+        assert again.place._writer.is_alive()
         assert again.distribute._server is None
     finally:
         again.stop()
-    for one in (again._follower, again._upstream, again.ask._writer,
+    for one in (again._follower, again._upstream, again.place._writer,
                 again._watch, again.elector):
         assert not one.is_alive()
 
@@ -217,7 +217,7 @@ def noted(rooms):
 
     note(rooms.distribute, 'start', 'listens')
     note(rooms._policies, 'lead', 'policies {}')
-    note(rooms.know, 'lead', 'know')
+    note(rooms.state, 'lead', 'state')
     note(rooms.decide, 'lead', 'decide')
     note(rooms.follow, 'lead', 'follow')
     note(rooms.distribute, 'lead', 'distribute {}')
@@ -238,7 +238,7 @@ def test_with_credentials_of_nova_tenants_are_told_and_moves_looked_for(
     own._follower.stop = lambda wait=True: stops.append(wait)
     own.start()
     threads = (own._feedback, own._adviser, own.distribute._server,
-               own.know._estimator, own.know._finder)
+               own.state._estimator, own.objects._reader)
     try:
         assert own._teller is not None
         assert all(one.is_alive() for one in threads)

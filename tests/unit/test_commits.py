@@ -48,7 +48,7 @@ def test_a_subject_with_an_area_is_taken(check, tmp_path, subject):
 @pytest.mark.parametrize('subject', [
     'docs: name an area twice',
     'emulation: leave out the room above',
-    'ask, know: name two areas',
+    'place, state: name two areas',
     'keep debts short',
     'edge:keep debts short',
     'edge: Keep debts short',

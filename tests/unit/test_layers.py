@@ -46,6 +46,17 @@ SOLVER_ORDER = [
     'planner', 'together', 'counterfactuals', 'delays', 'reevaluation',
 ]
 
+# Packages and modules of virtco; each imports only what stands before it.
+ORDER = [
+    'compiled', 'exception', 'units', 'metrics', 'clock', 'version',
+    'hint_patterns', 'screenshot', 'systemd', 'decoding', 'model', 'periodic',
+    'configuration', 'profiles', 'wire', 'hint_encoding', 'hint_matrix',
+    'scheduling', 'topology', 'db', 'client', 'startup', 'table', 'conf',
+    'hints', 'solver', 'measure', 'leadership', 'cast', 'watcher', 'hintkit',
+    'advise', 'state', 'objects', 'decide', 'follow', 'place', 'distribute',
+    'app', 'api', 'cmd', 'osc', 'lab',
+]
+
 # What the edge module may import of virtco.
 OF_EDGE = (
     'virtco.wire', 'virtco.units', 'virtco.exception',
@@ -86,8 +97,8 @@ def test_pure_core_does_no_io(path):
 @pytest.mark.parametrize('path', [
     str(path.relative_to(ROOT)) for path in _sources(PURE)])
 def test_pure_core_does_not_know_its_callers(path):
-    callers = ('virtco.api', 'virtco.app', 'virtco.ask', 'virtco.know',
-               'virtco.decide', 'virtco.follow', 'virtco.db',
+    callers = ('virtco.api', 'virtco.app', 'virtco.place', 'virtco.state',
+               'virtco.objects', 'virtco.decide', 'virtco.follow', 'virtco.db',
                'virtco.client', 'virtco.lab',
                'nova_filters', 'edge_module.agent')
     for name in _imports(ROOT / path):
@@ -135,6 +146,29 @@ def test_one_module_knows_novas_database():
              for path in _sources(['nova_filters', 'virtco', 'edge_module'])
              for name in _imports(path) if name.startswith('nova.db')}
     assert found == {'nova_filters/metadata_query.py'}
+
+
+def _package(path):
+    return path.relative_to(ROOT / 'virtco').with_suffix('').parts[0]
+
+
+def test_packages_import_downwards_only():
+    """So there is no circle between them, either."""
+    found = {_package(path) for path in _sources(['virtco'])}
+    assert found - {'__init__'} == set(ORDER)
+    upwards = []
+    for path in _sources(['virtco']):
+        own = _package(path)
+        if path.relative_to(ROOT).as_posix() in LABORATORY_COMMANDS | {
+                'virtco/__init__.py'}:
+            continue
+        for name in _imports(path):
+            top, _, other = name.partition('.')
+            other = other.partition('.')[0]
+            if (top == 'virtco' and other in ORDER
+                    and ORDER.index(other) > ORDER.index(own)):
+                upwards.append(f'{path.relative_to(ROOT)}: {name}')
+    assert not upwards
 
 
 def _room(name):

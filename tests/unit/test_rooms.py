@@ -11,7 +11,7 @@ ROOT, PURE = layers.ROOT, layers.PURE
 _sources, _imports, _loaded_by = (layers._sources, layers._imports,
                                   layers._loaded_by)
 
-ROOMS = {'ask', 'know', 'decide', 'follow'}
+ROOMS = {'place', 'state', 'objects', 'decide', 'follow'}
 
 
 def _says_it_is_pure(path):
@@ -29,8 +29,8 @@ PURE_IN_ROOMS = sorted(
 
 def test_modules_that_say_they_are_pure_are_found():
     assert len(PURE_IN_ROOMS) > 40
-    assert 'virtco.know.inflight' in PURE_IN_ROOMS
-    assert 'virtco.know.room' not in PURE_IN_ROOMS
+    assert 'virtco.state.inflight' in PURE_IN_ROOMS
+    assert 'virtco.state.state' not in PURE_IN_ROOMS
 
 
 @pytest.mark.parametrize('name', PURE_IN_ROOMS + [
@@ -63,8 +63,8 @@ PRIVATE = {'lock', '_lock', '_coflows', '_groups', '_hosts', '_ended',
 
 
 def test_nobody_holds_the_whole():
-    """The rooms do not know each other's doors but know's, and only the API
-    and the commands hold all of them. The distributor is a door like the API.
+    """Only the API and the commands hold all rooms, and none but those that
+    decide holds the state and the objects as a whole.
     """
     for path in _sources(['virtco']):
         parts = path.relative_to(ROOT / 'virtco').parts
@@ -72,6 +72,6 @@ def test_nobody_holds_the_whole():
         if parts[0] not in {'api', 'cmd'} and parts != ('app.py',):
             assert 'virtco.app' not in names, path
         if parts[0] in ROOMS:
-            doors = {name for name in names if name.endswith('.room')}
-            assert doors <= {'virtco.know.room', f'virtco.{parts[0]}.room'}
-            assert not any(name.startswith('virtco.api') for name in names)
+            wholes = {f'virtco.{room}.{room}' for room in ROOMS} & names
+            assert wholes <= {'virtco.state.state', 'virtco.objects.objects',
+                              f'virtco.{parts[0]}.{parts[0]}'}

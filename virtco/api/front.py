@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from virtco import startup
-from virtco.ask import answer
+from virtco.place import answer
 from virtco.wire import error
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]

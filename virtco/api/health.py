@@ -42,7 +42,7 @@ def document(rooms: app.App) -> tuple[bool, wire.Health]:
     """Whether the controller serves, and how its parts are."""
     if rooms.starting.what is not None:
         return False, rooms.starting.document()
-    parts = {'planner': rooms.ask.is_alive() or not rooms.plans,
+    parts = {'planner': rooms.place.is_alive() or not rooms.plans,
              'scheduler': rooms.decide.is_alive(),
              'keeper': rooms.keeps(),
              'distributor': rooms.distribute.is_alive(),
@@ -50,14 +50,14 @@ def document(rooms: app.App) -> tuple[bool, wire.Health]:
     return all(parts.values()), wire.Health(
         status='ok' if all(parts.values()) else 'failing',
         parts=parts, hosts=rooms.n_hosts(),
-        mode='shadow' if rooms.know.settings.is_shadow else 'enforce',
+        mode='shadow' if rooms.objects.settings.is_shadow else 'enforce',
         leader=wire.Leadership(**rooms.leadership()))
 
 
 def gauge(rooms: app.App, now_s: float) -> None:
     counts = rooms.metrics
     generations = rooms.decide.generations()
-    for host in rooms.know.live.views(now_s):
+    for host in rooms.state.live.views(now_s):
         if host.last_report_s is None:
             continue
         counts.report_age.labels(host.host).set(now_s - host.last_report_s)
@@ -68,9 +68,9 @@ def gauge(rooms: app.App, now_s: float) -> None:
                 counts.measured_bps.labels(host.host, way).set(rate_bps)
         counts.generation_lag.labels(host.host).set(publisher.lag(
             generations.get(host.host), host.report.applied_generation))
-    counts.overstating.set(rooms.know.live.count_overstating())
+    counts.overstating.set(rooms.state.live.count_overstating())
     counts.debts.clear()
-    for project_id, debt_bytes in rooms.know.live.debts().items():
+    for project_id, debt_bytes in rooms.state.live.debts().items():
         counts.debts.labels(project_id).set(debt_bytes)
 
 

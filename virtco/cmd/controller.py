@@ -203,7 +203,7 @@ class Loader:
             self._startup.ready()
             return
         with self._startup.step('loading the planner'):
-            rooms.ask.load_planner(rooms.know.live.is_used())
+            rooms.place.load_planner(rooms.state.live.is_used())
 
     def _load_distributor(self) -> None:
         with self._startup.step('looking for the scheduler'):

@@ -266,7 +266,7 @@ class Placement(Base):
 class Decision(Base):
     """The problem of a group's last plan, for who asks what decided.
 
-    :ivar document: as :mod:`virtco.ask.decisions` packs it.
+    :ivar document: as :mod:`virtco.place.decisions` packs it.
     """
 
     __tablename__ = 'decisions'
@@ -365,7 +365,7 @@ class Setting(Base):
 
 
 class Advice(Base):
-    """A move that was proposed; JSON of :mod:`virtco.ask.advice`."""
+    """A move that was proposed; JSON of :mod:`virtco.place.adviser`."""
 
     __tablename__ = 'advice'
 

@@ -24,12 +24,12 @@ from oslo_config import cfg
 
 from virtco import exception
 from virtco.decide import probes
-from virtco.know import findings
-from virtco.know import live_state
 from virtco.measure import discovery
 from virtco.measure import preflight
 from virtco.measure import rounds
 from virtco.measure import together
+from virtco.objects import findings
+from virtco.state import live_state
 from virtco.topology.formats import plain
 from virtco.wire import reports
 

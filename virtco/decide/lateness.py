@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from virtco.know import snapshot as known
 from virtco.model import live
 from virtco.scheduling.periodic import guard as guard_model
 from virtco.scheduling.periodic import jobs as jobs_model
+from virtco.state import schedule_input as known
 
 #: So many jobs at most are guarded, the most intense ones.
 MOST_JOBS = 64

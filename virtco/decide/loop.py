@@ -14,13 +14,14 @@ from oslo_config import cfg
 from virtco import exception
 from virtco import metrics
 from virtco.decide import lateness
-from virtco.decide import policies
+from virtco.decide import policy_documents
 from virtco.decide import publisher
 from virtco.decide import shadow
-from virtco.know import room
-from virtco.know import snapshot
-from virtco.know import summary
 from virtco.model import states
+from virtco.objects import settings as operators
+from virtco.state import schedule_input
+from virtco.state import state as known
+from virtco.state import summary
 
 LOG = logging.getLogger(__name__)
 
@@ -28,11 +29,13 @@ LOG = logging.getLogger(__name__)
 class Loop:
     """A thread that is woken by what changes, and by time."""
 
-    def __init__(self, conf: cfg.ConfigOpts, know: room.Know,
+    def __init__(self, conf: cfg.ConfigOpts, state: known.State,
+                 settings: operators.Settings,
                  publisher: publisher.Publisher, metrics: metrics.Metrics,
                  clock: Callable[[], float] = time.time):
         self._conf = conf.scheduler
-        self._know = know
+        self._state = state
+        self._settings = settings
         self._publisher = publisher
         self._metrics = metrics
         self._clock = clock
@@ -45,7 +48,7 @@ class Loop:
         #: Whether what is computed holds; else it is to be looked at only.
         self.leads: Callable[[], bool] = lambda: True
         #: The newest.
-        self.policies = policies.none()
+        self.policies = policy_documents.none()
         self._lateness = lateness.Lateness(
             1 + conf.scheduler.wire_overhead_fraction)
 
@@ -106,7 +109,7 @@ class Loop:
         if not self._has_led:
             # What was only looked at was never published.
             self._has_led = True
-            self.policies = policies.none()
+            self.policies = policy_documents.none()
         with self._metrics.resolve_seconds.time():
             changed = self.publish(self._clock())
         for coflow in changed:
@@ -118,7 +121,7 @@ class Loop:
     def _refresh(self) -> None:
         """Read what changed; one that leads goes on by what it knows."""
         try:
-            self._know.refresh()
+            self._state.refresh()
         except exception.VirtcoException as error:
             if not self.leads():
                 raise
@@ -130,7 +133,7 @@ class Loop:
 
     def _note_end(self, coflow: summary.Status) -> None:
         self._metrics.coflow_ends.inc()
-        if self._know.settings.is_shadow:
+        if self._settings.is_shadow:
             shadow.note_end(coflow, self._metrics)
         span, planned_s = coflow.span, coflow.planned_cct_s
         if span is None:  # all of it stayed within hosts
@@ -144,31 +147,31 @@ class Loop:
 
     def look(self) -> None:
         """Compute what the leader is likely to, for those who ask here."""
-        self.policies = policies.compute(
-            self._know.live.snapshot(self.options(), self._clock()),
+        self.policies = policy_documents.compute(
+            self._state.live.snapshot(self.options(), self._clock()),
             self.policies)
 
     def publish(self, now_s: float) -> list[summary.Status]:
         """By what is known; the coflows whose state changed."""
         options = self.options()
-        state = self._know.live
-        state.count_pairs(options.is_fair)
-        changed = state.advance(now_s)
-        seen = state.snapshot(options, now_s)
-        found = policies.compute(seen, self.policies,
-                                 self._lateness.follow(seen))
-        state.keep_minors(found.minors)
-        state.keep_limits(found.limits())
+        live = self._state.live
+        live.count_pairs(options.is_fair)
+        changed = live.advance(now_s)
+        seen = live.snapshot(options, now_s)
+        found = policy_documents.compute(seen, self.policies,
+                                         self._lateness.follow(seen))
+        live.keep_minors(found.minors)
+        live.keep_limits(found.limits())
         self.policies = found
         self._metrics.policy_changes.inc(
             self._publisher.publish({host: found.of_host[host]
                                      for host in found.changed}))
         return changed
 
-    def options(self) -> snapshot.Options:
+    def options(self) -> schedule_input.Options:
         """The operator's choices as they are now."""
-        settings = self._know.settings
-        return options(self._conf, settings.get(), settings.is_shadow)
+        return options(self._conf, self._settings.get(),
+                       self._settings.is_shadow)
 
 
 def wait_s(pause_s: float, next_check_s: float, now_s: float) -> float:
@@ -184,14 +187,14 @@ def unasked_after_s(interval_s: float, took_s: float) -> float:
 
 
 def options(conf: cfg.ConfigOpts, chosen: Mapping[str, str],
-            is_shadow: bool) -> snapshot.Options:
+            is_shadow: bool) -> schedule_input.Options:
     """Make the scheduler's options of what is configured and chosen.
 
     :param conf: of the group ``[scheduler]``.
     :param chosen: while the controller runs.
     """
-    return snapshot.Options(
-        order=snapshot.FAIR if is_shadow else chosen['order'],
+    return schedule_input.Options(
+        order=schedule_input.FAIR if is_shadow else chosen['order'],
         work_conserving=chosen['ceil'] == 'link',
         theta_s=conf.theta_s or math.inf, beta=float(conf.beta),
         policing_tolerance=conf.policing_tolerance, quiet_s=conf.quiet_s,

@@ -33,7 +33,7 @@ from virtco.db import session as db_session
 from virtco.decide import asked
 from virtco.decide import checks
 from virtco.decide import probes
-from virtco.know import live_state
+from virtco.state import live_state
 from virtco.wire import check as check_wire
 from virtco.wire import probe as probe_wire
 

@@ -18,11 +18,11 @@ from oslo_config import cfg
 from virtco import exception
 from virtco import metrics
 from virtco.decide import asked
-from virtco.know import rates
 from virtco.measure import budget
 from virtco.measure import schedule
 from virtco.measure import together
 from virtco.model import cluster
+from virtco.state import measured_rates
 from virtco.wire import probe as wire
 from virtco.wire import reports
 
@@ -83,7 +83,7 @@ class Prober:
         whether hosts with busy coflows are left out.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, rates: rates.Rates,
+    def __init__(self, conf: cfg.ConfigOpts, rates: measured_rates.Rates,
                  measurable: Callable[[float, float, bool], Measurable],
                  counts: metrics.Metrics | None = None,
                  clock: Callable[[], float] = time.time):

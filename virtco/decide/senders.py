@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from virtco.know import snapshot as known
+from virtco.state import schedule_input as known
 from virtco.table import layouts
 from virtco.table import unmanaged
 from virtco.wire import edge_policy

@@ -5,7 +5,7 @@
 import logging
 
 from virtco import metrics
-from virtco.know import summary
+from virtco.state import summary
 
 LOG = logging.getLogger(__name__)
 #: A difference below this part is none.

@@ -8,8 +8,8 @@ import dataclasses
 import math
 
 from virtco import units
-from virtco.know import snapshot as known
 from virtco.model import live
+from virtco.state import schedule_input as known
 
 Port = tuple[str, str]
 

@@ -16,7 +16,7 @@ from oslo_config import cfg
 from virtco import exception
 from virtco import metrics
 from virtco.db import session as db_session
-from virtco.distribute import room
+from virtco.distribute import distribute
 from virtco.distribute import server
 from virtco.distribute import session
 from virtco.distribute import upstream
@@ -52,14 +52,14 @@ class Relay:
         self._database = db_session.Database.from_conf(conf)
         self._leader = elector.Elector(self._database, None,
                                        conf.leadership.lease_s)
-        self._asks_for_tickets = room.asks_for_tickets(conf)
+        self._asks_for_tickets = distribute.asks_for_tickets(conf)
         self._policies: dict[str, _Policy] = {}
         self._server: server.Server
         self._upstream: upstream.Upstream
 
     def start(self) -> None:
         """:raises virtco.exception.ConfigInvalid: when it cannot listen."""
-        found = room.open_server(self._conf, self._doors(), self.metrics)
+        found = distribute.open_server(self._conf, self._doors(), self.metrics)
         if found is None:
             raise exception.ConfigInvalid(
                 why='nobody could connect, see the line before')

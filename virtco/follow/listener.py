@@ -14,7 +14,7 @@ from oslo_config import cfg
 from virtco import exception
 
 if TYPE_CHECKING:
-    from virtco.follow import room
+    from virtco.follow import follow
 
 LOG = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ PUT_BACK_S = 0.5
 class Endpoint:
     """What oslo.messaging calls per message, on a thread of its own."""
 
-    def __init__(self, follow: 'room.Follow', handled: Any, requeue: Any):
+    def __init__(self, follow: 'follow.Follow', handled: Any, requeue: Any):
         self._follow = follow
         self._handled = handled
         self._requeue = requeue
@@ -68,7 +68,7 @@ class Listener:
 
 
 def start(conf: cfg.ConfigOpts,
-          follow: 'room.Follow') -> Listener | None:
+          follow: 'follow.Follow') -> Listener | None:
     """Start listening; None where no message bus is configured.
 
     :raises virtco.exception.Invalid: for a URL that is none.

@@ -21,13 +21,13 @@ from sqlalchemy import orm
 
 from virtco import exception
 from virtco import hints
-from virtco.ask import membership
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.follow import comparison
 from virtco.model import states
+from virtco.objects import new_groups
 
 #: Groups of one transaction.
 CHUNK = 200
@@ -92,7 +92,7 @@ def rebuild(conf: cfg.ConfigOpts, database: db_session.Database,
     :raises virtco.exception.NovaUnavailable:
     """
     outcome = Outcome()
-    found = list(_groups(servers, membership.limits_of(conf), outcome))
+    found = list(_groups(servers, new_groups.limits_of(conf), outcome))
     for start in range(0, len(found), CHUNK):
         chunk = found[start:start + CHUNK]
         if dry_run:
@@ -221,14 +221,14 @@ def _made(session: orm.Session, project_id: str, hint: hints.Hint,
         app=hint.app.name if hint.app is not None else '')
     return (group, [_member(group.id, row, servers.get(row), now_s)
                     for row in range(group.n_vms)],
-            membership.new_coflows(
+            new_groups.new_coflows(
                 group, hint.coflows, records.project(session, project_id),
                 now_s))
 
 
 def _member(group_id: str, row: int, server: Server | None,
             now_s: float) -> models.Member:
-    member = membership.vacant(group_id, row)
+    member = new_groups.vacant(group_id, row)
     if server is not None:
         member.instance_uuid = server.uuid
         member.display_name = server.name[:255]

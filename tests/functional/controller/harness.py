@@ -25,8 +25,8 @@ from tests.functional.controller import stream
 DEADLINE_S = 600
 MATRIX = '{"pattern": "shuffle", "senders": 2, "receivers": 2, "size": "1GB"}'
 #: Of controllers whose tests do not wait.
-CONSTANTS = {'virtco.know.room.FLUSH_S': 0.1,
-             'virtco.follow.room.REAP_S': 0.2}
+CONSTANTS = {'virtco.state.state.FLUSH_S': 0.1,
+             'virtco.follow.follow.REAP_S': 0.2}
 
 wait_for = patience.wait_for
 

@@ -20,7 +20,7 @@ BACK = [[0, 0], [5000000, 0]]
 @pytest.fixture
 def launched(make):
     tenant = make(constants={
-        'virtco.know.announcements.MAX_COFLOWS': 2}).tenant()
+        'virtco.objects.announcements.MAX_COFLOWS': 2}).tenant()
     hosts = tenant.launch(2, matrix=HINT, hosts={'h0': 1, 'h1': 1})
     return tenant, tenant.edges(hosts), hosts
 

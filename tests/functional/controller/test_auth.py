@@ -32,7 +32,7 @@ def application(tmp_path_factory):
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     controller = app.App.of(conf)
     controller.start()
-    controller.ask.load_planner(is_used=False)
+    controller.place.load_planner(is_used=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pace, 'AT_ONCE_S', 6000)
         wsgi = deploy.application(conf, controller)
@@ -142,9 +142,9 @@ def test_what_vms_sent_is_their_tenants(application, client, send, role,
                              hints={'virtco:app': name})
     group = send('PUT', f'/v1/placements/{name}', 'service',
                  body=body).json['group']
-    know = application.controller.know
-    know.live.give_back_profiles({group: {(0, 1): 5e6}})
-    know.profiles.flush(lambda session: None)
+    rooms = application.controller
+    rooms.state.live.give_back_profiles({group: {(0, 1): 5e6}})
+    rooms.objects.profiles.flush(lambda session: None)
     for path in ('/v1/profiles', f'/v1/profiles/{name}', '/v1/apps',
                  f'/v1/apps/{name}'):
         assert client('GET', f'{path}?project_id={PROJECT}', role,

@@ -89,7 +89,7 @@ def test_a_leader_that_stood_still_is_refused(cloud):
 
 def test_no_byte_is_lost_when_the_leader_dies(cloud):
     """Nor is one counted twice, whatever was written down before."""
-    never = {'virtco.know.room.FLUSH_S': 3600}
+    never = {'virtco.state.state.FLUSH_S': 3600}
     first = cloud.start('controller', 'first', constants=never)
     second = cloud.start('controller', 'second', constants=never)
     tenant = first.tenant()

@@ -19,7 +19,7 @@ WIRE = 1.0456
 def controller(tmp_path_factory):
     with harness.running(
             tmp_path_factory.mktemp('profiles'),
-            constants={'virtco.know.profiles.FLUSH_S': 0.2}) as found:
+            constants={'virtco.objects.profiles.FLUSH_S': 0.2}) as found:
         yield found
 
 
@@ -104,7 +104,7 @@ def test_of_several_pairs_between_two_hosts_each_has_its_own(tenant):
 
 
 def test_a_restart_keeps_what_was_counted(make):
-    controller = make(constants={'virtco.know.profiles.FLUSH_S': 3600.0})
+    controller = make(constants={'virtco.objects.profiles.FLUSH_S': 3600.0})
     tenant = controller.tenant()
     hosts = tenant.launch(2, matrix='[[0, "20MB"], [0, 0]]', hosts=APART)
     edges = tenant.edges(hosts)

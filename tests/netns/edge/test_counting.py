@@ -15,8 +15,8 @@ from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
 from tests.netns.edge import process
 from tests.unit import made
-from virtco.know import live_state
 from virtco.model import states
+from virtco.state import live_state
 from virtco.wire import edge_policy
 from virtco.wire import reports
 

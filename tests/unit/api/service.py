@@ -56,12 +56,12 @@ class Service:
                    for row in range(3)))
         self._lead()
         for host, egress_bps in EGRESS_BPS.items():
-            self.rooms.know.report(host, made.report(
+            self.rooms.state.report(host, made.report(
                 link={'egress_bps': egress_bps, 'ingress_bps': 2e9}))
         self.rooms.decide.lead(self.rooms.leads)
-        self.rooms.know.load()
+        self.rooms.state.load()
         self.rooms.decide.loop.run_once()
-        self.rooms.ask.load_planner(is_used=False)
+        self.rooms.place.load_planner(is_used=False)
         # Keystone's middleware has named the caller in the headers.
         wsgi = falcon.App()
         errors.add_handlers(wsgi)

@@ -94,7 +94,7 @@ def test_coflows_of_others_have_no_names(own):
         'q-b', project_id='q', name='theirs', size_bytes=1.75,
         tm='[[0,1,1],[0,2,0.5],[1,2,0.25]]'),
         *(stored.member('q-b', row, f'h{row}') for row in range(3)))
-    own.rooms.know.invalidate()
+    own.rooms.state.invalidate()
     own.rooms.decide.loop.run_once()
     assert own.get('/v1/coflows/c-p-a')['waits_for'] == ['c-q-b']
     mine = own.get('/v1/coflows/c-p-a', **TENANT)
@@ -351,7 +351,7 @@ def test_a_policy_of_the_leader_elsewhere(own, monkeypatch):
 
 def test_probes_are_ordered(own):
     for host in ('h7', 'h8'):
-        own.rooms.know.report(host, made.report(
+        own.rooms.state.report(host, made.report(
             probe={'address': '192.0.2.1', 'port': 7}))
     found = own.send('POST', '/v1/probes', {'pairs': [['h7', 'h8']]})
     assert found.status_code == 202
@@ -395,10 +395,10 @@ def test_checks_are_of_hosts_a_group_or_all(own, monkeypatch):
 
     assert checked({'hosts': ['h0', 'h2']}) == (['h0', 'h2'], 'check')
     assert checked({'group': 'p-a'}) == (['h0', 'h1', 'h2'], 'check')
-    own.rooms.know.report('h7', made.report())
-    own.rooms.know.report('h8', made.report())
+    own.rooms.state.report('h7', made.report())
+    own.rooms.state.report('h8', made.report())
     # Of this one nobody heard.
-    own.rooms.know.live.meet(['h9'], 1.0)
+    own.rooms.state.live.meet(['h9'], 1.0)
     assert checked({'purpose': 'discover'}) == (
         ['h0', 'h1', 'h2', 'h7', 'h8'], 'discover')
     four = ['h0', 'h1', 'h2', 'h7']
@@ -418,7 +418,7 @@ def test_checks_are_of_hosts_a_group_or_all(own, monkeypatch):
 def measured():
     """Three times of one pair, the newest slowest, and one of another."""
     found = service.Service()
-    pairs = found.rooms.know.pairs
+    pairs = found.rooms.state.pairs
     for at_s, rate_bps, rtt_s in ((900, 5e8, 1e-4), (950, 6e8, 4e-4),
                                   (960, 1e8, 2e-4)):
         pairs.add(history.Reading('h1', 'h0', rate_bps, at_s, rtt_s=rtt_s))
@@ -466,9 +466,9 @@ def test_the_constant_component_is_fitted_once(measured):
     fitted = measured.get(path)
     assert fitted['statistic'] == 'constant'
     assert fitted['values'][2][0] == pytest.approx(3e8, rel=0.5)
-    measured.rooms.know.pairs.refresh(measured.clock())
+    measured.rooms.state.pairs.refresh(measured.clock())
     known = measured.get(path)
-    rates = measured.rooms.know.pairs.known.component.rates
+    rates = measured.rooms.state.pairs.known.component.rates
     assert {known['values'][1][0], known['values'][2][0]} == set(rates)
     # Of another time it is fitted to what was known then.
     then = measured.get(path + '?at=900')
@@ -488,8 +488,8 @@ def test_performers(measured, api):
     assert api.get('/v1/performers') == {
         'estimator': None, 'noise': None, 'trust': None, 'errors': {},
         'hosts': []}
-    measured.rooms.know.pairs.refresh(measured.clock())
-    component = measured.rooms.know.pairs.known.component
+    measured.rooms.state.pairs.refresh(measured.clock())
+    component = measured.rooms.state.pairs.known.component
     found = measured.get('/v1/performers')
     assert found['estimator'] == str(component.estimator)
     assert (found['noise'], found['trust']) == (component.noise,
@@ -560,9 +560,9 @@ def test_gauges(own):
     own.clock.now_s += 4
     own.add(stored.group('b'), stored.coflow('p-b'), stored.group('c'),
             stored.coflow('p-c', state=states.CoflowState.DONE))
-    own.rooms.know.live.load_debts({'q': 7.0})
+    own.rooms.state.live.load_debts({'q': 7.0})
     generations = own.rooms.decide.generations()
-    own.rooms.know.live.intake('h1', made.report(
+    own.rooms.state.live.intake('h1', made.report(
         applied_generation=generations['h1']), own.clock())
     found = own.send('GET', '/metrics')
     assert found.headers['Content-Type'].startswith('text/plain')
@@ -651,7 +651,7 @@ def test_an_explanation_has_findings_about_the_group(placed):
             'kind': 'leaf-uplink', 'subject': subject, 'rate_bps': 1.0,
             'expected_bps': 2.0, 'evidence': []}))
         for subject in (*sorted(ends), other, 'near', 'far')))
-    placed.rooms.know.findings.refresh()
+    placed.rooms.objects.findings.refresh()
     placed.rooms.decide.loop.run_once()
     found = placed.get('/v1/placements/g1/explanation?budget_s=0.001')
     assert {one['subject'] for one in found['findings']} == ends | {'near'}

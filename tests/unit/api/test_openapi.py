@@ -15,7 +15,7 @@ from virtco.api import routes
 from virtco.api import versions
 from virtco.conf import placement
 from virtco.conf import scheduler
-from virtco.know import settings
+from virtco.objects import settings
 
 ROOT = pathlib.Path(__file__).parents[3]
 

@@ -24,8 +24,8 @@ from virtco.api.policies import coflow as rules
 from virtco.api.policies import operator as operator_rules
 from virtco.conf import opts
 from virtco.decide import waiting
-from virtco.know import host_state
 from virtco.measure import history
+from virtco.state import host_state
 from virtco.wire import coflow
 from virtco.wire import fields
 from virtco.wire import host

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from benchmarks import growth
 from benchmarks import launch
 from virtco import app
-from virtco.ask import deadline as deadlines
 from virtco.cmd import controller as controller_cmd
 from virtco.db import migration
 from virtco.model import snapshot
+from virtco.place import deadline as deadlines
 from virtco.solver import planner
 from virtco.wire import placement as wire
 
@@ -39,9 +39,9 @@ def counted(home, n_hosts, n_coflows):
         ['--config-file', str(config)]))
     migration.upgrade(controller.database)
     launch.fill(controller, n_hosts, n_coflows, 36)
-    controller.ask.load_planner(is_used=False)
-    controller.know.refresh()
-    assert len(controller.know.live.loads()) == n_coflows
+    controller.place.load_planner(is_used=False)
+    controller.state.refresh()
+    assert len(controller.state.live.loads()) == n_coflows
     statements = []
     sa.event.listen(controller.database.engine, 'before_cursor_execute',
                     lambda *arguments: statements.append(arguments[2]))
@@ -60,8 +60,8 @@ def counted(home, n_hosts, n_coflows):
         statements.clear()
         sys.setprofile(count)
         try:
-            answer = controller.ask._work(controller.ask._placer, request,
-                                          deadlines.Deadline(60.0))
+            answer = controller.place._work(controller.place._placer, request,
+                                            deadlines.Deadline(60.0))
         finally:
             sys.setprofile(None)
         assert answer.status == 'planned'

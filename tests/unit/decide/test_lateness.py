@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from tests.unit.decide import test_policies
+from tests.unit.decide import test_policy_documents as given_by
 from virtco.decide import lateness
-from virtco.decide import policies
+from virtco.decide import policy_documents
 from virtco.model import uplinks
 from virtco.scheduling.periodic import guard as guard_model
 from virtco.scheduling.periodic import jobs as jobs_model
@@ -23,7 +23,7 @@ FIRST, OTHER = ('h0', 'h1'), ('h0', 'h2')
 def job(name, pair, compute_s=40.0, send_s=20.0, left=1.0, arrival_s=100.0,
         **values):
     """:param left: part of the iteration's bytes."""
-    made = test_policies.coflow(name, {pair: left * send_s * SECOND}, **values)
+    made = given_by.coflow(name, {pair: left * send_s * SECOND}, **values)
     flows = made.live.flows
     return dataclasses.replace(made, live=dataclasses.replace(
         made.live, arrival_s=arrival_s, compute_s=compute_s, workers=2,
@@ -33,7 +33,7 @@ def job(name, pair, compute_s=40.0, send_s=20.0, left=1.0, arrival_s=100.0,
 def two(now_s=100.0, arrivals_s=(100.0, 100.0), computes_s=(40.0, 20.0),
         resting=(False, False), **options):
     """Two jobs of one uplink."""
-    return test_policies.at(*(
+    return given_by.at(*(
         job(name, pair, compute_s, arrival_s=arrival_s, is_resting=is_resting,
             moved_s=now_s)
         for name, pair, compute_s, arrival_s, is_resting in zip(
@@ -67,8 +67,8 @@ def test_deadlines_are_those_of_the_simulators_guard(wire_factor):
 def test_deadlines_hold_while_bytes_and_rates_move_a_little():
     found = lateness.Lateness()
     told = found.follow(two())
-    later = test_policies.at(job('a', FIRST, left=0.1),
-                             job('b', OTHER, 20.0), now_s=130.0)
+    later = given_by.at(job('a', FIRST, left=0.1),
+                        job('b', OTHER, 20.0), now_s=130.0)
     slower = dataclasses.replace(later, egress_bps=0.95 * later.egress_bps)
     for seen in (later, slower):
         assert found.follow(seen) == told
@@ -89,7 +89,7 @@ def test_others_that_come_elsewhere_change_no_deadline():
 
 def test_jobs_above_the_hosts_meet_too():
     """Two hosts of one rack, whose uplink is as fast as one of them."""
-    seen = test_policies.at(job('a', ('h0', 'h2')), job('b', ('h1', 'h3')))
+    seen = given_by.at(job('a', ('h0', 'h2')), job('b', ('h1', 'h3')))
     assert lateness.Lateness().follow(seen) == {}
     seen = dataclasses.replace(seen, uplinks=uplinks.Uplinks(
         np.array([[0], [0], [1], [1]]), np.full(4, 0.98e9)))
@@ -98,7 +98,7 @@ def test_jobs_above_the_hosts_meet_too():
 
 def test_so_many_are_guarded_and_no_more(monkeypatch):
     monkeypatch.setattr(lateness, 'MOST_JOBS', 3)
-    seen = test_policies.at(*(
+    seen = given_by.at(*(
         job(f'j{i}', FIRST, 40.0 + i) for i in range(5)))
     assert lateness.Lateness().follow(seen).keys() == {'j2', 'j3', 'j4'}
 
@@ -107,7 +107,7 @@ def test_who_is_late_goes_first_and_the_loop_looks_in_time():
     late_s = {'b': 160.0, 'a': 170.0}
 
     def order(now_s):
-        found = policies.compute(two(now_s), None, late_s)
+        found = policy_documents.compute(two(now_s), None, late_s)
         return ([one.coflow_id for one in found.schedule.coflows],
                 found.next_check_s)
 
@@ -136,9 +136,9 @@ def test_who_pauses_begins_anew_and_who_does_so_often_is_not_guarded():
 
 
 @pytest.mark.parametrize('seen', [
-    test_policies.at(), two(order='fair'), two(computes_s=(0.0, 20.0)),
-    test_policies.at(job('a', FIRST), job('b', OTHER, 1.0, 0.8)),
-    test_policies.at(job('a', FIRST), job('b', ('h2', 'h3'))),
+    given_by.at(), two(order='fair'), two(computes_s=(0.0, 20.0)),
+    given_by.at(job('a', FIRST), job('b', OTHER, 1.0, 0.8)),
+    given_by.at(job('a', FIRST), job('b', ('h2', 'h3'))),
     dataclasses.replace(two(), egress_bps=np.zeros(4))],
     ids=['nobody', 'fair', 'no computing', 'short', 'apart', 'no rate'])
 def test_who_is_not_guarded(seen):

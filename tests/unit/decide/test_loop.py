@@ -15,8 +15,8 @@ from virtco.db import groups as db_groups
 from virtco.db import migration
 from virtco.db import models
 from virtco.decide import loop
-from virtco.know import snapshot
 from virtco.model import states
+from virtco.state import schedule_input
 from virtco.wire import reports
 
 REPORT = msgspec.convert({
@@ -63,7 +63,7 @@ def reads(controller, monkeypatch):
 
 def hosts(controller):
     return {name: rows[0].host
-            for name, rows in controller.know.live._groups._members.items()}
+            for name, rows in controller.state.live._groups._members.items()}
 
 
 def test_an_event_reads_its_group_only(controller, reads):
@@ -93,7 +93,7 @@ def test_reservations_that_expire_read_their_groups(controller, reads):
 def test_what_could_not_be_read_is_read_later(controller, reads, monkeypatch):
     controller.decide.loop.leads = lambda: False
     controller.decide.loop.run_once()
-    controller.know.invalidate(['a'])
+    controller.state.invalidate(['a'])
     with monkeypatch.context() as patch:
         patch.setattr(db_groups, 'living_coflows', _away)
         with pytest.raises(exception.DatabaseUnavailable):
@@ -106,10 +106,10 @@ def test_who_leads_goes_on_without_the_database(controller, reads,
                                                 monkeypatch, caplog):
     found = controller.decide.loop
     found.run_once()
-    controller.know.report('h0', REPORT)
+    controller.state.report('h0', REPORT)
     for _ in range(2):
         caplog.clear()
-        controller.know.invalidate(['a'])
+        controller.state.invalidate(['a'])
         with monkeypatch.context() as patch:
             patch.setattr(db_groups, 'living_coflows', _away)
             found.run_once()
@@ -123,7 +123,7 @@ def test_who_leads_goes_on_without_the_database(controller, reads,
         found.run_once()
     assert reads == [None, *[{'a'}] * 6]
     # All else is no trouble of the database's.
-    monkeypatch.setattr(controller.know, 'refresh', lambda: 1 / 0)
+    monkeypatch.setattr(controller.state, 'refresh', lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         found.run_once()
 
@@ -135,7 +135,7 @@ def _away(*_args):
 def test_nothing_is_published_before_all_that_was_written_down_is_read(
         controller, monkeypatch):
     controller.decide.loop.leads = lambda: False  # as start() says
-    controller.know.report('h0', REPORT)
+    controller.state.report('h0', REPORT)
     # It is elected, and still reads.
     monkeypatch.setattr(controller, 'leads', lambda: True)
     controller.decide.loop.run_once()
@@ -153,7 +153,7 @@ def test_options_are_those_of_the_operator():
         theta_s=7.0, beta='0.2', policing_tolerance=0.3, quiet_s=0.4,
         policy_ttl_s=8.0, protect_receivers=True, limit_senders=False,
         default_share=0.05)
-    assert loop.options(conf, CHOSEN, False) == snapshot.Options(
+    assert loop.options(conf, CHOSEN, False) == schedule_input.Options(
         'sebf', True, 7.0, beta=0.2, policing_tolerance=0.3, quiet_s=0.4,
         policy_ttl_s=8.0, protect_receivers=True, limit_senders=False,
         default_share=0.05)

@@ -11,8 +11,8 @@ from tests.unit import made as plain
 from virtco import exception
 from virtco.decide import asked
 from virtco.decide import probes
-from virtco.know import rates
 from virtco.measure import together
+from virtco.state import measured_rates
 from virtco.wire import probe as wire
 
 HOSTS = ['a', 'b', 'c', 'd']
@@ -32,7 +32,7 @@ def made():
         enabled=True, interval_s=1.0, freshness_s=100.0, bursts=10,
         packets=200, packet_bytes=1472, max_link_share=1.0,
         max_bytes_per_hour=None))
-    found = rates.Rates()
+    found = measured_rates.Rates()
     targets = {host: (f'10.0.0.{i}', 7000 + i)
                for i, host in enumerate(HOSTS)}
 

@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 import pytest
 
-from tests.unit.decide import test_policies as given_by
-from virtco.decide import policies
+from tests.unit.decide import test_policy_documents as given_by
+from virtco.decide import policy_documents
 from virtco.decide import senders
-from virtco.know import snapshot
+from virtco.state import schedule_input
 from virtco.table import unmanaged
 from virtco.wire import edge_policy
 
@@ -33,7 +33,7 @@ def told(*coflows, sends=None, **options):
     """:returns: of each host, its limits by destination."""
     seen = dataclasses.replace(given_by.at(
         *coflows, limit_senders=True, **options), senders=sends or {})
-    found = policies.compute(seen)
+    found = policy_documents.compute(seen)
     return seen, found, {host: policy.unmanaged
                          for host, policy in found.of_host.items()}
 
@@ -114,9 +114,9 @@ def test_without_coflows_nobody_is_limited():
 def test_limits_that_are_off_are_none():
     seen = given_by.at(busy('a', {('h0', 'h1'): 1e9}))
     assert all(policy.unmanaged is None
-               for policy in policies.compute(seen).of_host.values())
-    assert not snapshot.Options(limit_senders=True,
-                                order='fair').limits_senders
+               for policy in policy_documents.compute(seen).of_host.values())
+    assert not schedule_input.Options(limit_senders=True,
+                                      order='fair').limits_senders
 
 
 def test_who_sends_none_beside_senders_is_told_the_common():

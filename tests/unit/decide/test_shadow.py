@@ -6,8 +6,8 @@ import pytest
 
 from virtco import metrics
 from virtco.decide import shadow
-from virtco.know import byte_counters
-from virtco.know import summary
+from virtco.state import byte_counters
+from virtco.state import summary
 
 OUTCOMES = 'alike', 'faster', 'slower'
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from tests.unit.decide import test_policies as given_by
-from virtco.decide import policies
+from tests.unit.decide import test_policy_documents as given_by
+from virtco.decide import policy_documents
 from virtco.decide import waiting
 
 NAMES = given_by.NAMES
@@ -26,7 +26,7 @@ def coflow(name, flows):
 
 def find(*coflows, **options):
     snapshot = given_by.at(*coflows, **options)
-    return waiting.find(policies.compute(snapshot).schedule, snapshot)
+    return waiting.find(policy_documents.compute(snapshot).schedule, snapshot)
 
 
 def test_two_coflows_meet_at_one_port():
@@ -48,7 +48,7 @@ def test_what_has_nothing_left_waits_for_nobody():
 def test_a_port_without_capacity_is_the_bottleneck():
     snapshot = given_by.at(coflow('a', {('h0', 'h1'): 1.0,
                                         ('h2', 'h3'): 9e9}))
-    schedule = policies.compute(snapshot).schedule
+    schedule = policy_documents.compute(snapshot).schedule
     none_bps = np.array([0.0, 1, 1, 1]) * RATE_BPS['egress']
     found = waiting.find(schedule, dataclasses.replace(
         snapshot, egress_bps=none_bps))['a']
@@ -65,7 +65,7 @@ def test_a_port_without_capacity_is_the_bottleneck():
 def test_bytes_within_a_host_and_overhead():
     snapshot = dataclasses.replace(given_by.at(coflow('a', {
         ('h0', 'h1'): 1e9, ('h0', 'h0'): 9e9})), size_factor=1.25)
-    (one,) = waiting.find(policies.compute(snapshot).schedule,
+    (one,) = waiting.find(policy_documents.compute(snapshot).schedule,
                           snapshot).values()
     assert (one.host, one.direction, one.busy_s) == (
         'h0', 'egress', pytest.approx(1.25 * 8e9 / RATE_BPS['egress']))
@@ -86,7 +86,7 @@ def test_whom_it_waits_for(flows):
     coflows = {f'c{i}': some for i, some in enumerate(flows)}
     snapshot = given_by.at(*(coflow(name, some)
                              for name, some in coflows.items()))
-    schedule = policies.compute(snapshot).schedule
+    schedule = policy_documents.compute(snapshot).schedule
     found = waiting.find(schedule, snapshot)
     order = [c.coflow_id for c in schedule.coflows]
     for rank, name in enumerate(order):

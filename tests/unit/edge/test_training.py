@@ -9,8 +9,8 @@ import pytest
 
 from edge_module.tcplan import shape
 from tests.unit.decide import test_lateness
-from tests.unit.decide import test_policies
-from virtco.decide import policies
+from tests.unit.decide import test_policy_documents as given_by
+from virtco.decide import policy_documents
 from virtco.wire import edge_policy
 
 PAIR = test_lateness.FIRST
@@ -20,12 +20,12 @@ def ceils(coflow, work_conserving):
     """Of its class on its sender's link beside another coflow's, as the edge
     module makes it of the document; and what it is guaranteed.
     """
-    seen = test_policies.at(
-        coflow, test_policies.coflow('other', {PAIR: 1e9}, moved_s=100.0),
+    seen = given_by.at(
+        coflow, given_by.coflow('other', {PAIR: 1e9}, moved_s=100.0),
         work_conserving=work_conserving)
-    document = policies.compute(seen).of_host['h0'].policy()
+    document = policy_documents.compute(seen).of_host['h0'].policy()
     read = edge_policy.EdgePolicy.from_dict(document.to_dict())
-    tree = shape.build_tree(read, test_policies.LINK_BPS)
+    tree = shape.build_tree(read, given_by.LINK_BPS)
     made, = (one for one in read.classes if one.coflow_id == 'a')
     return [(tree[minor].ceil_bps, tree[minor].rate_bps)
             for minor in (made.minor, made.destinations[0].minor)]
@@ -42,17 +42,17 @@ def test_a_job_gets_no_larger_ceil_than_any_other_class(
     found, plain = ceils(job, work_conserving), ceils(once, work_conserving)
     for (ceil_bps, rate_bps), (plain_bps, _) in zip(found, plain):
         if work_conserving:
-            assert ceil_bps == plain_bps == test_policies.LINK_BPS
+            assert ceil_bps == plain_bps == given_by.LINK_BPS
         else:
             assert ceil_bps == rate_bps
 
 
 def test_two_jobs_without_end_share_a_link():
     """Under ``ceil = rate`` both together have no more than the link."""
-    seen = test_policies.at(*(
+    seen = given_by.at(*(
         test_lateness.job(name, PAIR, 1.0, 5.0, moved_s=100.0)
         for name in 'ab'), work_conserving=False)
-    document = policies.compute(seen).of_host['h0'].policy()
-    tree = shape.build_tree(document, test_policies.LINK_BPS)
+    document = policy_documents.compute(seen).of_host['h0'].policy()
+    tree = shape.build_tree(document, given_by.LINK_BPS)
     assert np.sum([tree[one.minor].ceil_bps for one in document.classes]
-                  ) <= test_policies.LINK_BPS
+                  ) <= given_by.LINK_BPS

@@ -13,8 +13,8 @@ import pytest
 
 from virtco import hint_matrix
 from virtco.db import codec
-from virtco.know import inflight
 from virtco.model import coflow
+from virtco.state import inflight
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.floats(
     0.5, 1e12)), max_size=30, unique_by=lambda row: row[:2])

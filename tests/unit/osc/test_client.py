@@ -126,7 +126,7 @@ def test_measurements(client, api, monkeypatch):
         assert check['purpose'] == 'check'
         assert sorted(client.check_state(check['check_id'])['hosts']) == hosts
     assert len(client.checks()) == 2
-    api.rooms.know.report('h7', made.report())
+    api.rooms.state.report('h7', made.report())
     assert client.check(purpose='discover')['purpose'] == 'discover'
     assert client.rates() == [] and client.performers()['hosts'] == []
     matrix = client.matrix('rate', 'latest', at=5)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pytest
 
 from tests.unit import made
-from virtco.know import towards
+from virtco.state import unmanaged_bytes
 from virtco.table import unmanaged
 from virtco.wire import edge_policy
 
@@ -115,7 +115,7 @@ def _report(*macs, limited=()):
 def test_a_limited_destination_is_known_by_its_bytes():
     told = edge_policy.Unmanaged(1e7, (), (
         edge_policy.DestinationLimit('h2', 1, 1e8, (_mac(1), _mac(2))),))
-    seen = towards.Towards()
+    seen = unmanaged_bytes.Towards()
     seen.update(made.report(), None, 0, 0)  # of an older module
     seen.update(_report(_mac(1)), None, 1, 1)
     assert seen.macs == {_mac(1)}

@@ -7,10 +7,10 @@ import math
 import pytest
 
 from tests.unit.topology import made
-from virtco.know import above
-from virtco.know import snapshot
 from virtco.model import cluster
 from virtco.model import uplinks
+from virtco.state import schedule_input
+from virtco.state import tree_uplinks
 from virtco.topology import resolution
 from virtco.topology import tree
 
@@ -57,9 +57,10 @@ def test_oversubscription_counts_the_rates_of_the_hosts():
 
 def test_the_scheduler_hears_of_another_plane_or_other_hosts():
     planes = [None]
-    found = above.Above(lambda: planes[0], 0.02, GBIT)
-    hosts = snapshot.Hosts(snapshot.Host(name, None, GBIT, GBIT)
-                           for name in ('r1-h0', 'r1-h1', 'r2-h0', 'r2-h1'))
+    found = tree_uplinks.Above(lambda: planes[0], 0.02, GBIT)
+    hosts = schedule_input.Hosts(
+        schedule_input.Host(name, None, GBIT, GBIT)
+        for name in ('r1-h0', 'r1-h1', 'r2-h0', 'r2-h1'))
     assert found.uplinks(hosts) is uplinks.NONE
     assert found.tree(hosts) == cluster.Tree()
     planes[0], = made.two_racks(tree.Uplink(oversubscription=4), 2).planes
@@ -67,7 +68,7 @@ def test_the_scheduler_hears_of_another_plane_or_other_hosts():
     assert before.cap_bps == pytest.approx([0.49 * GBIT] * 4)
     assert before.above.tolist() == [[0], [0], [1], [1]]
     assert found.uplinks(hosts) is before
-    assert found.uplinks(snapshot.Hosts(hosts[:1])) is not before
+    assert found.uplinks(schedule_input.Hosts(hosts[:1])) is not before
     start, passed = before.passed(*([0, 0], [1, 2]))
     assert start.tolist() == [0, 0, 2]
     assert passed.tolist() == [0, 3]

@@ -23,13 +23,13 @@ def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
     waiting = decide.waiting()
     return wire.Coflows([
         _seen(call, views.waiting(coflow, waiting.get(coflow.id)))
-        for coflow in call.rooms.know.coflows.find(
+        for coflow in call.rooms.objects.coflows.find(
             decide.schedule, project_id, query.state)])
 
 
 def register(call: Call, body: wire.Registration) -> wire.Coflow:
     project_id = call.own_project(body.project_id, rules.REGISTER)
-    return call.rooms.know.coflows.register(project_id, body.name, body.tm)
+    return call.rooms.objects.coflows.register(project_id, body.name, body.tm)
 
 
 def show(call: Call, coflow_id: str) -> wire.Coflow:
@@ -43,23 +43,23 @@ def change(call: Call, coflow_id: str, body: wire.CoflowChange) -> wire.Coflow:
         _require(call, rules.END, coflow_id)
     if values.keys() & {'priority_class', 'weight'}:
         _require(call, rules.PRIORITIZE, coflow_id)
-    call.rooms.know.coflows.change(coflow_id, values)
+    call.rooms.objects.coflows.change(coflow_id, values)
     return _shown(call, coflow_id)
 
 
 def delete(call: Call, coflow_id: str) -> None:
     _require(call, rules.DELETE, coflow_id)
-    call.rooms.know.coflows.delete(coflow_id)
+    call.rooms.objects.coflows.delete(coflow_id)
 
 
 def announce(call: Call, group: str, query: fields.ProjectQuery,
              body: wire.Announcement) -> wire.Coflows:
-    know = call.rooms.know
-    made = know.announcements.announce(
+    objects = call.rooms.objects
+    made = objects.announcements.announce(
         call.project(query, rules.ANNOUNCE), group, body.name, body.tm,
         body.expires_s)
     try:
-        shown = [know.coflows.show(coflow_id, call.rooms.decide.schedule)
+        shown = [objects.coflows.show(coflow_id, call.rooms.decide.schedule)
                  for coflow_id in made]
     except exception.NotFound as error:
         # Of the same names: the later one holds.
@@ -69,20 +69,20 @@ def announce(call: Call, group: str, query: fields.ProjectQuery,
 
 
 def events(call: Call, query: fields.ProjectQuery) -> wire.Events:
-    found = call.rooms.know.coflows.events(call.project(query, rules.LIST))
+    found = call.rooms.objects.coflows.events(call.project(query, rules.LIST))
     return wire.Events(found if call.may(operator_rules.HOSTS)
                        else _about_hints(found))
 
 
 def _require(call: Call, rule: str, coflow_id: str) -> None:
-    call.require(rule, call.rooms.know.coflows.project_of(coflow_id))
+    call.require(rule, call.rooms.objects.coflows.project_of(coflow_id))
 
 
 def _shown(call: Call, coflow_id: str) -> wire.Coflow:
     decide = call.rooms.decide
     found = decide.waiting().get(coflow_id)
     return _seen(call, msgspec.structs.replace(
-        views.waiting(call.rooms.know.coflows.show(
+        views.waiting(call.rooms.objects.coflows.show(
             coflow_id, decide.schedule), found),
         waits_for=found.waits_for if found is not None else ()))
 

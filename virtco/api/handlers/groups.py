@@ -16,21 +16,21 @@ _Advice = TypeVar('_Advice', wire.Tree, wire.Mapping)
 
 
 def tree(call: Call, group: str, query: wire.TreeQuery) -> wire.Tree:
-    return _seen(call, call.rooms.know.advice.tree(
+    return _seen(call, call.rooms.objects.advice.tree(
         call.project(query, rules.ADVISE), group, query.root,
         query.size_bytes, query.operation == 'reduce', query.matrix))
 
 
 def mapping(call: Call, group: str, query: fields.ProjectQuery,
             body: wire.MappingRequest) -> wire.Mapping:
-    return _seen(call, call.rooms.know.advice.mapping(
+    return _seen(call, call.rooms.objects.advice.mapping(
         call.project(query, rules.ADVISE), group, body.tm, body.matrix,
         body.all_reduce_bytes))
 
 
 def clusters(call: Call, group: str, query: wire.ClusterQuery
              ) -> wire.Clusters:
-    return call.rooms.know.clusters.show(
+    return call.rooms.objects.clusters.show(
         call.project(query, rules.CLUSTERS), group, query.level)
 
 

@@ -16,30 +16,30 @@ def find(call: Call) -> wire.Hosts:
     rooms, now_s = call.rooms, call.rooms.clock()
     return wire.Hosts([
         views.host(seen, rooms.decide.policy_of(seen.host),
-                   rooms.know.drains.show(seen.host), now_s)
-        for seen in rooms.know.live.views(now_s)])
+                   rooms.objects.drains.show(seen.host), now_s)
+        for seen in rooms.state.live.views(now_s)])
 
 
 def show(call: Call, host: str) -> wire.Host:
     rooms, now_s = call.rooms, call.rooms.clock()
-    found = rooms.know.live.view(host, now_s)
+    found = rooms.state.live.view(host, now_s)
     if found is None:
         raise exception.NotFound(what='Host', id=host)
     told = rooms.decide.policy_of(host)
     return msgspec.structs.replace(
-        views.host(found, told, rooms.know.drains.show(host), now_s),
+        views.host(found, told, rooms.objects.drains.show(host), now_s),
         classes=views.classes(found, told))
 
 
 def drain(call: Call, host: str, query: wire.One, body: wire.Drain
           ) -> wire.Drained:
-    drains = call.rooms.know.drains
+    drains = call.rooms.objects.drains
     drains.drain(host, body.reason, call.who())
     return drains.show(host)
 
 
 def undrain(call: Call, host: str, query: wire.One) -> None:
-    call.rooms.know.drains.undrain(host, call.who())
+    call.rooms.objects.drains.undrain(host, call.who())
 
 
 def distributor(call: Call, query: distributor_wire.DistributorQuery

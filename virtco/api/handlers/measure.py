@@ -25,7 +25,7 @@ MOST_HOSTS = 512
 
 
 def rates(call: Call) -> wire.Rates:
-    return wire.Rates(call.rooms.know.rates.pairs(call.rooms.clock()))
+    return wire.Rates(call.rooms.state.rates.pairs(call.rooms.clock()))
 
 
 def schedule(call: Call) -> probe_wire.Schedule:
@@ -47,7 +47,7 @@ def find_probe(call: Call, probe_id: str) -> probe_wire.Results:
 def find_checks(call: Call) -> check_wire.Checks:
     return check_wire.Checks(
         checks=call.rooms.decide.orders.checks(),
-        findings=list(call.rooms.know.findings.all()))
+        findings=list(call.rooms.objects.findings.all()))
 
 
 def check(call: Call, body: check_wire.CheckRequest) -> check_wire.Check:
@@ -62,7 +62,7 @@ def check(call: Call, body: check_wire.CheckRequest) -> check_wire.Check:
 
 def _hosts(call: Call, body: check_wire.CheckRequest) -> list[str]:
     """Find those that are named, those of a group, or all that report."""
-    live = call.rooms.know.live
+    live = call.rooms.state.live
     if body.group is not None:
         hosts = list(live.hosts_of_group(body.group))
         if not hosts:
@@ -85,7 +85,7 @@ def matrix(call: Call, kind: str, query: wire.MatrixQuery) -> wire.Matrix:
         raise exception.Invalid(field='statistic', value=statistic,
                                 limit='one for latencies: latest, median, '
                                 'least, most, range')
-    pairs = call.rooms.know.pairs
+    pairs = call.rooms.state.pairs
     table = pairs.table(0.0)
     if query.at is not None:
         table = until(table, query.at)
@@ -157,7 +157,7 @@ def _plain(matrix: Any) -> list[list[float | None]]:
 
 
 def performers(call: Call) -> wire.Performers:
-    pairs = call.rooms.know.pairs
+    pairs = call.rooms.state.pairs
     known = pairs.known
     component = known.component
     found = (() if component is None else poor.performers(

@@ -14,12 +14,12 @@ from virtco.wire import plan as plan_wire
 
 def place(call: Call, instance_uuid: str, query: wire.One,
           body: wire.Placement) -> wire.Answer:
-    return call.rooms.ask.place(msgspec.structs.replace(
+    return call.rooms.place.answer(msgspec.structs.replace(
         body, instance_uuid=instance_uuid))
 
 
 def show(call: Call, instance_uuid: str) -> wire.Kept:
-    found = call.rooms.ask.placement(instance_uuid)
+    found = call.rooms.place.placement(instance_uuid)
     call.require(coflow_rules.SHOW, found.project_id)
     if call.may(operator_rules.HOSTS):
         return found
@@ -35,7 +35,7 @@ def release(call: Call, instance_uuid: str) -> None:
 
 def explain(call: Call, instance_uuid: str, query: wire.ExplanationQuery
             ) -> wire.Explanation:
-    ask = call.rooms.ask
+    ask = call.rooms.place
     found = ask.explain(ask.placement(instance_uuid), query.budget_s)
     return msgspec.structs.replace(
         found, findings=_findings(call, found.group or ''))
@@ -43,23 +43,23 @@ def explain(call: Call, instance_uuid: str, query: wire.ExplanationQuery
 
 def _findings(call: Call, group: str) -> list[check.Finding]:
     """Find those about hosts of the group and the switches above."""
-    know = call.rooms.know
-    hosts = set(know.live.hosts_of_group(group))
-    tree = know.live.wire_tree(call.rooms.clock())
+    state, objects = call.rooms.state, call.rooms.objects
+    hosts = set(state.live.hosts_of_group(group))
+    tree = state.live.wire_tree(call.rooms.clock())
     chains = tree.chains()
     above = {one.name for host in hosts if host in tree.leaf_of
              for one in chains[tree.leaf_of[host]]}
     return [msgspec.structs.replace(one, evidence=msgspec.UNSET)
-            for one in know.findings.all() if one.subject in hosts | above]
+            for one in objects.findings.all() if one.subject in hosts | above]
 
 
 def moves(call: Call) -> plan_wire.Moves:
-    return plan_wire.Moves(call.rooms.ask.adviser().known())
+    return plan_wire.Moves(call.rooms.place.adviser().known())
 
 
 def find_moves(call: Call, body: plan_wire.Look) -> plan_wire.Moves:
-    return plan_wire.Moves(call.rooms.ask.advise(body.budget_s))
+    return plan_wire.Moves(call.rooms.place.advise(body.budget_s))
 
 
 def plan(call: Call, body: plan_wire.PlanRequest) -> plan_wire.Plan:
-    return call.rooms.ask.what_if(body)
+    return call.rooms.place.what_if(body)

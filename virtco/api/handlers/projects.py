@@ -8,13 +8,13 @@ from virtco.wire import project as wire
 
 
 def find(call: Call) -> wire.Projects:
-    return wire.Projects(call.rooms.know.projects.find())
+    return wire.Projects(call.rooms.objects.projects.find())
 
 
 def show(call: Call, project_id: str) -> wire.Project:
-    return call.rooms.know.projects.show(project_id)
+    return call.rooms.objects.projects.show(project_id)
 
 
 def change(call: Call, project_id: str, query: wire.One,
            body: wire.ProjectChange) -> wire.Project:
-    return call.rooms.know.projects.change(project_id, media.some(body))
+    return call.rooms.objects.projects.change(project_id, media.some(body))

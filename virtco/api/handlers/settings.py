@@ -10,13 +10,13 @@ from virtco.wire import setting as wire
 
 
 def show(call: Call) -> wire.Settings:
-    return msgspec.convert(call.rooms.know.settings.get(), wire.Settings)
+    return msgspec.convert(call.rooms.objects.settings.get(), wire.Settings)
 
 
 def change(call: Call, body: wire.SettingsChange) -> wire.Settings:
-    return msgspec.convert(call.rooms.know.settings.change(
+    return msgspec.convert(call.rooms.objects.settings.change(
         media.some(body), call.who()), wire.Settings)
 
 
 def history(call: Call) -> wire.History:
-    return wire.History(call.rooms.know.history.list())
+    return wire.History(call.rooms.objects.history.list())

@@ -18,7 +18,7 @@ SIZES = (2, 4, 8, 16, 32)
 
 
 def show(call: Call) -> wire.Topology:
-    known = call.rooms.know.topology
+    known = call.rooms.objects.topology
     return msgspec.convert(plain.dump(known.get()) | {
         'generation': known.generation(),
         'hosts_without_leaf': _hosts_without_leaf(call, known.get())},
@@ -26,7 +26,7 @@ def show(call: Call) -> wire.Topology:
 
 
 def replace(call: Call, body: wire.Import) -> wire.Imported:
-    known = call.rooms.know.topology
+    known = call.rooms.objects.topology
     known.refresh()
     planes = plain.load({'planes': msgspec.to_builtins(body.planes)}).planes
     changes = known.would_change(planes)
@@ -34,7 +34,7 @@ def replace(call: Call, body: wire.Import) -> wire.Imported:
         before = known.generation()
         known.replace(planes, body.generation)
         if changes:
-            call.rooms.know.history.add(
+            call.rooms.objects.history.add(
                 call.who(),
                 'topology ' + ', '.join(plane.name for plane in planes),
                 f'generation {before}',
@@ -51,7 +51,7 @@ def _hosts_without_leaf(call: Call, topology: tree.Topology
                         ) -> dict[str, list[str]]:
     """By plane: hosts with an edge module that it does not have."""
     hosts = [seen.host
-             for seen in call.rooms.know.live.views(call.rooms.clock())]
+             for seen in call.rooms.state.live.views(call.rooms.clock())]
     found = {}
     for plane in topology.planes:
         known = set(plane.hosts())
@@ -60,15 +60,15 @@ def _hosts_without_leaf(call: Call, topology: tree.Topology
 
 
 def delete(call: Call, plane: str) -> None:
-    call.rooms.know.topology.delete(plane)
+    call.rooms.objects.topology.delete(plane)
 
 
 def capacity(call: Call, body: wire.CapacityRequest) -> wire.Capacity:
     """Count groups by each host's room less what is held."""
-    plane = call.rooms.know.topology.get().plane(body.plane)
+    plane = call.rooms.objects.topology.get().plane(body.plane)
     if plane is None:
         raise exception.NotFound(what='Plane', id=body.plane)
-    free = call.rooms.ask.free_after_bookings({
+    free = call.rooms.place.free_after_bookings({
         one.host: one.free for one in body.hosts})
     found = capacities.count(
         plane, body.level, msgspec.structs.asdict(body.flavor),

@@ -20,13 +20,13 @@ import numpy as np
 
 from virtco import hints
 from virtco import units
-from virtco.know import snapshot
 from virtco.lab.emulation import cases
 from virtco.lab.emulation import scenario
 from virtco.lab.emulation import traffic
 from virtco.lab.sim import controlled
 from virtco.model import coflow as coflow_model
 from virtco.scheduling import pilots
+from virtco.state import schedule_input
 
 N_COFLOWS = 6
 GAP_S = 1.0
@@ -134,7 +134,7 @@ def hint(one: Coflow, claim: Claim) -> dict[str, str]:
 def expect(coflows: Sequence[Coflow], claimed: Sequence[Claim],
            hosts: Mapping[str, Sequence[str]], told_s: Sequence[float],
            scale: cases.Scale,
-           options: snapshot.Options = snapshot.Options(beta=0.0),
+           options: schedule_input.Options = schedule_input.Options(beta=0.0),
            receiver: controlled.Receiver = 'tcp') -> tuple[float, ...]:
     """CCTs by the simulator with the controller's own code.
 

@@ -2,9 +2,10 @@
 
 """Coflows under the controller's own code, whatever it is told of them.
 
-The controller is :class:`virtco.know.live_state.LiveState` and
-:func:`virtco.decide.policies.compute`: it learns what was sent from reports,
-takes a coflow for ended by its rules, and its policies come into force later.
+The controller is :class:`virtco.state.live_state.LiveState` and
+:func:`virtco.decide.policy_documents.compute`: it learns what was sent from
+reports, takes a coflow for ended by its rules, and its policies come into
+force later.
 Only the packets are a fluid. The flows of a class share it equally, and its
 queue is not empty before they have ended. Without borrowing a class has its
 rate and no more, and traffic in no class shares what the classes leave as TCP
@@ -30,16 +31,16 @@ import numpy as np
 from virtco import units
 from virtco.db import codec
 from virtco.db import models
-from virtco.decide import policies
-from virtco.know import live_state
-from virtco.know import rules
-from virtco.know import snapshot
-from virtco.know import uplinks
+from virtco.decide import policy_documents
 from virtco.lab.emulation import tcp_sharing
 from virtco.lab.sim import borrowing
 from virtco.model import coflow as coflow_model
 from virtco.model import states
 from virtco.scheduling import endings
+from virtco.state import live_state
+from virtco.state import rules
+from virtco.state import schedule_input
+from virtco.state import uplink_rates
 from virtco.wire import reports
 
 #: A flow with less than this left has ended.
@@ -105,15 +106,15 @@ class _Controller:
     """Reports in, rates of classes out."""
 
     def __init__(self, coflows: Sequence[Sent], rates_bps: Mapping[str, float],
-                 options: snapshot.Options):
+                 options: schedule_input.Options):
         self._coflows = coflows
         self._options = options
         self._rates_bps = rates_bps
         self._state = live_state.LiveState(rules.Rules(
             ending=endings.Rules(quiet_s=options.quiet_s),
-            uplink=uplinks.Rules(default_bps=max(rates_bps.values())),
-            share=snapshot.Share(options.default_share)))
-        self._policies: policies.Policies | None = None
+            uplink=uplink_rates.Rules(default_bps=max(rates_bps.values())),
+            share=schedule_input.Share(options.default_share)))
+        self._policies: policy_documents.Policies | None = None
         self._ports = {host: tuple(
             reports.Port(_vm(number, row), f'tap{number}-{row}',
                          ips=(_address(number, row),))
@@ -173,7 +174,7 @@ class _Controller:
 
     def decide(self, now_s: float) -> _Classes:
         self._state.advance(now_s)
-        self._policies = policies.compute(
+        self._policies = policy_documents.compute(
             self._state.snapshot(self._options, now_s), self._policies)
         self._state.keep_minors(self._policies.minors)
         found = {}
@@ -357,7 +358,8 @@ class _Flows:
 
 
 def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
-             options: snapshot.Options = snapshot.Options(beta=0.0),
+             options: schedule_input.Options = schedule_input.Options(
+                 beta=0.0),
              timing: Timing = Timing(), window_bytes: float = 0.0,
              receiver: Receiver = 'tcp') -> list[float]:
     """CCT of each coflow; 0 of one that sends nothing between hosts.

@@ -4,9 +4,9 @@
 
 import pytest
 
-from virtco.know import snapshot
 from virtco.lab.sim import controlled
 from virtco.model import coflow as coflow_model
+from virtco.state import schedule_input
 from virtco.table import layouts
 
 # A second for a megabyte.
@@ -41,7 +41,7 @@ def test_nothing_crosses_a_link_within_a_host():
 
 
 # ``ceil = rate``.
-KEEPING = snapshot.Options(beta=0.0, work_conserving=False)
+KEEPING = schedule_input.Options(beta=0.0, work_conserving=False)
 
 
 def test_a_flow_that_is_smaller_than_told_has_its_share_until_silent():
@@ -92,7 +92,7 @@ def test_a_window_waits_beside_the_classes_of_others():
     assert alone[0] == pytest.approx(alone[1], rel=1e-6)
 
 
-BORROWING = snapshot.Options(beta=0.0, work_conserving=True)
+BORROWING = schedule_input.Options(beta=0.0, work_conserving=True)
 RECEIVERS = 'tcp', 'order'
 
 
@@ -153,7 +153,7 @@ def test_borrowers_beyond_a_ceil_do_not_exist(monkeypatch):
                         lambda self, child_bps, *others: child_bps)
     ccts_s = [controlled.simulate([_sent(_coflow('c', 5 * MB))], HOSTS,
                                   options, receiver=receiver)
-              for options in (snapshot.Options(beta=0.0), BORROWING)
+              for options in (schedule_input.Options(beta=0.0), BORROWING)
               for receiver in RECEIVERS]
     for cct_s, in ccts_s:
         assert cct_s == pytest.approx(5 / 0.98, rel=0.03)
@@ -169,6 +169,6 @@ def test_vms_take_turns_where_no_flow_has_a_class():
                for truth in (many, one)]
     turns_s = controlled.simulate(coflows, hosts, BORROWING)
     assert turns_s == pytest.approx([4, 2], rel=0.01)
-    flows_s = controlled.simulate(coflows, hosts, snapshot.Options(
+    flows_s = controlled.simulate(coflows, hosts, schedule_input.Options(
         order='fair', beta=0.0, work_conserving=True))
     assert flows_s == pytest.approx([4, 4], rel=0.01)

@@ -9,11 +9,11 @@ import pytest
 
 from benchmarks import deadlines as benchmark
 from tests import examples
-from virtco.know import snapshot
 from virtco.lab.sim import controlled
 from virtco.lab.sim import deadlines
 from virtco.model import coflow as coflow_model
 from virtco.scheduling import fabric
+from virtco.state import schedule_input
 
 
 def load(*coflows, n_hosts=2):
@@ -116,7 +116,7 @@ def test_the_controller_keeps_what_it_promises(work_conserving):
             [controlled.Sent(long, long, hosts, promised_s=promised_s),
              *(controlled.Sent(short, short, hosts, 0.5 * n, 0.5 * n)
                for n in range(9))], dict.fromkeys(hosts, 1e8),
-            snapshot.Options(beta=0.0, work_conserving=work_conserving))
+            schedule_input.Options(beta=0.0, work_conserving=work_conserving))
         return found[0]
 
     # Alone it takes 3.6 s; the others take 2.9 s of the same links.

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Promised deadlines in the policies of hosts."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from tests.unit.decide import test_policy_documents as given_by
+from virtco.decide import policy_documents as policies
+from virtco.decide import promised_rates
+from virtco.model import uplinks
+
+PAIR = given_by.PAIR
+#: Bits per second of a port, for coflows.
+RATE_BPS = 0.98 * given_by.LINK_BPS
+
+
+def due(name, size_bytes, left_s, is_promised=True, **values):
+    found = given_by.coflow(name, {PAIR: size_bytes}, **values)
+    return dataclasses.replace(found, live=dataclasses.replace(
+        found.live, deadline_s=100.0 + left_s, is_promised=is_promised))
+
+
+def rates(*coflows, **options):
+    found = policies.compute(given_by.at(*coflows, **options))
+    return given_by.rates(found), found
+
+
+def test_a_promise_has_its_rate_before_a_shorter_one():
+    small = given_by.coflow('small', {PAIR: 1e6}, moved_s=100.0)
+    large = due('large', 1e9, 20.5)
+    told, found = rates(small, large)
+    # Also before it was seen to send: 8 Gbit in 20 s.
+    assert told['large'] >= 8e9 / 20 * (1 - 1e-6)
+    assert told['large'] + told['small'] <= RATE_BPS * (1 + 1e-6)
+    assert found.promises.is_whole
+    assert found.next_check_s == pytest.approx(120.0)
+    # Without a promise the one that sends has what it can use.
+    told, found = rates(small, given_by.coflow('large', {PAIR: 1e9}))
+    assert told['small'] > 0.9 * RATE_BPS
+    assert found.promises.floors() == {}
+
+
+def test_what_was_not_promised_may_be_served_as_if():
+    _, found = rates(due('idle', 1e9, 20.5, False))
+    assert found.promises.floors() == {}
+    wish = due('wish', 1e9, 20.5, False, moved_s=100.0)
+    _, found = rates(wish)
+    assert set(found.promises.floors()) == {'wish'}
+    # A promise takes it back.
+    _, found = rates(wish, due('firm', 2e9, 20.5))
+    assert set(found.promises.floors()) == {'firm'}
+
+
+def test_nobody_borrows_where_a_promised_coflow_passes():
+    """Its receiver, and the uplink of its rack."""
+    def child(found, host):
+        (one,) = found.of_host[host].policy().classes
+        return one.destinations[0]
+
+    others = [given_by.coflow(name, {pair: 3e9}, moved_s=100.0)
+              for name, pair in (('same receiver', ('h2', 'h1')),
+                                 ('another', ('h3', 'h2')))]
+    firm = due('firm', 1e9, 20.5)
+    for promised, are_held in (((), (False, False)),
+                               ((firm,), (True, False))):
+        _, found = rates(*promised, *others, work_conserving=True)
+        for host, is_held in zip(('h2', 'h3'), are_held):
+            told = child(found, host)
+            assert told.ceil_bps == pytest.approx(
+                told.rate_bps if is_held else given_by.LINK_BPS)
+            assert told.rate_bps < 0.99 * given_by.LINK_BPS
+    _, found = rates(firm, *others, work_conserving=False)
+    assert child(found, 'h3').ceil_bps == child(found, 'h3').rate_bps
+    # h0 and h3 are in one rack, the others in another one.
+    above = uplinks.Uplinks(np.array([[0], [1], [1], [0]]),
+                            np.full(4, 1.5e9))
+    found = policies.compute(dataclasses.replace(given_by.at(
+        firm, *others, work_conserving=True), uplinks=above))
+    assert child(found, 'h3').ceil_bps == child(found, 'h3').rate_bps
+
+
+def test_few_wishes_are_looked_at():
+    """The earliest deadlines first."""
+    plan = promised_rates.renew(given_by.at(*(
+        due(f'{n}', 1e3, 30.0 + n, False, moved_s=100.0)
+        for n in reversed(range(promised_rates.MOST_WISHES + 3)))), None)
+    assert set(plan.ids) == {f'{n}' for n in range(promised_rates.MOST_WISHES)}
+
+
+def test_deadlines_that_are_over_or_none_hold_nothing():
+    _, found = rates(due('late', 1e9, -1.0), due('never', 1e9, math.inf),
+                     due('resting', 1e9, 50.0, is_resting=True))
+    assert found.promises.floors() == {}
+    assert policies.none().promises.floors() == {}
+    _, found = rates(due('a', 1e9, 50.0), order='fair')
+    assert found.promises is None
+
+
+def test_tight_ones_do_without_the_lead():
+    """Of 8.2 s on the link, 8.3 are left: half a second earlier is no plan.
+    """
+    coflow = due('a', 1e9, 8.3)
+    plan = promised_rates.renew(given_by.at(coflow), None)
+    assert plan.is_whole
+    assert plan.next_s == pytest.approx(108.3)
+    # The plan before is taken up where there is no other.
+    assert not promised_rates.renew(given_by.at(due('a', 2e9, 8.3)),
+                                    plan).is_whole

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who is served, whose policies they get, and who hears what they say."""
+
+import socket
+import time
+import types
+
+import pytest
+
+from tests.unit import made
+from tests.unit import stored
+from tests.unit.edge import test_tcplan
+from virtco import exception
+from virtco import metrics
+from virtco.db import leader
+from virtco.distribute import codec
+from virtco.distribute import distribute
+from virtco.distribute import session
+from virtco.distribute import tickets
+from virtco.distribute import upstream
+from virtco.wire import frames
+from virtco.wire import messages
+
+POLICY = test_tcplan.policy([test_tcplan.coflow(0x10, 1e6)])
+TRAIN = made.measurement('h1', 'h2', 1e9)
+REPORT = made.report()
+SEEN = leader.Seen(4, 7, 'x', '10.0.0.9:8792', 'secret')
+
+
+class Notes:
+    """Notes what it is told, behind a name of its own."""
+
+    def __init__(self, name, said):
+        self._name, self._said = name, said
+
+    def __getattr__(self, kind):
+        if kind.startswith('__'):
+            raise AttributeError(kind)
+        return lambda *args: self._said.append((self._name, kind, *args))
+
+
+class Leads:
+    """Who leads, as the test says."""
+
+    def __init__(self, said):
+        self.epoch, self.seen = None, SEEN
+        self.current, self.leader = False, SEEN.address
+        self.peers = Notes('peers', said)
+
+    def is_current(self):
+        return self.current
+
+    def elsewhere(self):
+        return self.leader
+
+
+class Server(Notes):
+    port = 1234
+
+    def __init__(self, said):
+        super().__init__('server', said)
+        self.alive = True
+
+    def is_alive(self):
+        return self.alive
+
+
+class Prober:
+    def __init__(self):
+        self.on_ordered, self.keeps = [], True
+        self.waiting = {'h1': {'probe_id': 'p'}, 'h2': None, 'h3': {}}
+
+    def done(self, measurement):
+        return self.keeps
+
+    def called(self):
+        return set(self.waiting)
+
+    def next_train(self, host):
+        return self.waiting[host]
+
+
+@pytest.fixture
+def conf():
+    return stored.conf(distributor={'port': 0}, api={'auth_strategy':
+                                                     'noauth'})
+
+
+def make(conf, listens=False):
+    said = []
+    state = types.SimpleNamespace(
+        report=lambda *args: said.append(('report', *args)),
+        heard=lambda hosts: said.append(('heard', hosts)),
+        measured=lambda found: said.append(('measured', found)),
+        peer_changed=lambda groups: said.append(('changed', groups)),
+        live=types.SimpleNamespace(
+            forgive=lambda project: said.append(('forgiven', project))))
+    decide = types.SimpleNamespace(
+        on_publish=[], prober=Prober(), loaded=False,
+        policy_of=lambda host: POLICY if host == 'h1' else None,
+        generations=lambda: {'h1': 1, 'h2': 2, 'h3': 1})
+    decide.checks = types.SimpleNamespace(takes=lambda one: decide.loaded)
+    leads = Leads(said)
+    found = distribute.Distribute(conf, state, decide, leads,
+                                  metrics.Metrics(), listens)
+    found.said, found.decide, found.leads = said, decide, leads
+    return found
+
+
+@pytest.fixture
+def one(conf):
+    """Without a server."""
+    return make(conf)
+
+
+def taken_in(one):
+    """All that was said so far."""
+    one._intake._take()
+    return one.said
+
+
+def lead(one, epoch=9):
+    one.lead(epoch)
+    one.leads.epoch, one.leads.current, one.leads.leader = epoch, True, None
+
+
+def test_who_leads_is_told_until_all_is_read(one):
+    doors = one._doors()
+    assert doors.elsewhere() == '10.0.0.9:8792' and doors.epoch() == 0
+    one.leads.leader = ''
+    assert doors.elsewhere() == ''
+    # It leads, and has not read everything yet.
+    one.leads.leader = None
+    assert doors.elsewhere() == ''
+    lead(one)
+    assert doors.elsewhere() is None and doors.epoch() == 9
+    one.leads.leader = '10.0.0.8:1'
+    assert doors.elsewhere() == '10.0.0.8:1'
+
+
+def test_edge_modules_hear_whether_it_leads(one):
+    doors = one._doors()
+    assert not doors.is_led()
+    lead(one)
+    assert doors.is_led()
+
+
+def test_its_own_policies_are_told(one):
+    doors = one._doors()
+    assert doors.policy('h1') == codec.Numbered(0, POLICY)
+    lead(one)
+    assert doors.policy('h1') == codec.Numbered(9, POLICY)
+    assert doors.policy('h2') is None and doors.n_hosts() == 3
+    assert doors.trains(['h1', 'h2', 'h4']) == {'h1': {'probe_id': 'p'}}
+
+
+@pytest.mark.parametrize('keeps, loaded, is_kept', [
+    (True, False, True), (True, True, False), (False, False, False),
+    (False, True, False)])
+def test_measurements_on_a_loaded_link_are_not_kept(one, keeps, loaded,
+                                                    is_kept):
+    one.decide.prober.keeps, one.decide.loaded = keeps, loaded
+    one._doors().said('h1', messages.Measured(TRAIN), b'')
+    assert one.said == []
+    assert taken_in(one) == ([('measured', TRAIN)] if is_kept else [])
+
+
+def test_reports_are_taken_in(one):
+    doors = one._doors()
+    doors.said('h1', session.Report(REPORT, True), b'')
+    for event in (session.Report(None, False), messages.Ack(1),
+                  messages.Nack(1, 'no')):
+        doors.said('h2', event, b'')
+    doors.heard({'h2'})
+    assert one.said == []
+    assert taken_in(one) == [('report', 'h1', REPORT), ('heard', {'h2'})]
+
+
+def test_what_peers_changed_is_read_again(one):
+    doors = one._doors()
+    doors.told('p1', messages.Changed(['g']))
+    doors.told('p1', messages.Changed(None))
+    doors.told('p1', messages.Forgiven('p'))
+    assert one.said == []
+    assert taken_in(one) == [('changed', ['g']), ('changed', None),
+                             ('forgiven', 'p')]
+
+
+def test_peers_say_whether_they_have_a_database(one):
+    doors, began_s = one._doors(), time.monotonic()
+    doors.peers(iter(['p1', 'p2', 'p1']))
+    doors.told('p1', messages.Here(False))
+    doors.told('p2', messages.Here(True))
+    assert [note[:-1] for note in one.said] == [
+        ('peers', 'arrived', {'p1', 'p2'}), ('peers', 'said', 'p1', False),
+        ('peers', 'said', 'p2', True)]
+    assert all(began_s <= note[-1] <= time.monotonic() for note in one.said)
+
+
+def test_peers_ask_for_policies(one):
+    one._server = Server(one.said)
+    for host in ('h1', 'h2'):
+        one._doors().told('p1', messages.Ask(host))
+    assert taken_in(one) == [
+        ('server', 'answer', 'p1',
+         messages.Asked('h1', codec.document(POLICY))),
+        ('server', 'answer', 'p1', messages.Asked('h2', upstream.NO_POLICY))]
+
+
+def test_it_listens_if_it_may_lead(conf):
+    found = make(conf, listens=True)
+    assert not found.is_alive()
+    found.start()
+    try:
+        assert found.decide.on_publish == [found._server.published]
+        assert found.decide.prober.on_ordered == [
+            found._server.trains_ordered]
+        assert found.is_alive() and found._server.port > 0
+        assert found._intake._thread.is_alive()
+        assert found.address() == f'127.0.0.1:{found._server.port}'
+        # Nova is answered also where the port is taken.
+        conf.set_override('port', found._server.port, 'distributor')
+        other = make(conf, listens=True)
+        other.start()
+        assert not other.is_alive() and other.address() == ''
+        assert other.decide.on_publish == []
+        other.stop()
+    finally:
+        found.stop()
+    assert not found.is_alive() and not found._intake._thread.is_alive()
+
+
+def test_without_a_server_nothing_happens(one):
+    one.start()
+    one.stop()
+    assert one.is_alive() and one.said == [] and one.address() == ''
+    assert one.decide.on_publish == one.decide.prober.on_ordered == []
+
+
+@pytest.mark.parametrize('host, api_host, address', [
+    (None, '10.0.0.1', '10.0.0.1:1234'),
+    ('10.0.0.2', '10.0.0.1', '10.0.0.2:1234'),
+    ('fd00::1', '10.0.0.1', '[fd00::1]:1234'),
+    (None, '0.0.0.0', f'{socket.gethostname()}:1234'),
+    ('::', '10.0.0.1', f'{socket.gethostname()}:1234')])
+def test_where_others_find_it(one, conf, host, api_host, address):
+    one._server = Server(one.said)
+    conf.set_override('host', host, 'distributor')
+    conf.set_override('host', api_host, 'api')
+    assert one.address() == address
+
+
+@pytest.mark.parametrize('cert_file, is_tls', [('', False), ('/x', True)])
+@pytest.mark.parametrize('host, told', [
+    (None, None), ('0.0.0.0', None), ('::', None), ('10.1.2.3', '10.1.2.3')])
+def test_who_leads_is_where_to_connect_to(one, conf, host, told, cert_file,
+                                          is_tls):
+    conf.set_override('host', host, 'distributor')
+    conf.set_override('cert_file', cert_file, 'distributor')
+    one._server = Server(one.said)
+    lead(one)
+    assert one.document() == {'version': frames.VERSION, 'host': told,
+                              'port': 1234, 'tls': is_tls}
+
+
+@pytest.mark.parametrize('address, host, port', [
+    ('10.0.0.9:8792', '10.0.0.9', 8792), ('[fd00::9]:1', 'fd00::9', 1),
+    ('node-9:8792', 'node-9', 8792)])
+@pytest.mark.parametrize('cert_file, is_tls', [('', False), ('/x', True)])
+def test_another_leader_is_where_to_connect_to(one, conf, address, host,
+                                               port, cert_file, is_tls):
+    conf.set_override('cert_file', cert_file, 'distributor')
+    one._server = Server(one.said)
+    one.leads.seen = leader.Seen(4, 7, 'x', address, 's')
+    told = {'version': frames.VERSION, 'host': host, 'port': port,
+            'tls': is_tls}
+    assert one.document() == told
+    # One that leads but does not listen has no other address either.
+    one._server, one.leads.epoch = None, 4
+    assert one.document() == told
+
+
+@pytest.mark.parametrize('seen', [None, leader.Seen(4, 7, '', '', 's')])
+def test_without_a_leader_there_is_nowhere_to_connect_to(one, seen):
+    one._server, one.leads.seen = Server(one.said), seen
+    assert one.document() is None
+
+
+def test_relays_are_named(one, conf):
+    conf.set_override('endpoints', ['a:1', 'b'], 'distributor')
+    conf.set_override('endpoints_tls', True, 'distributor')
+    conf.set_override('port', 77, 'distributor')
+    assert one.document() == {
+        'version': frames.VERSION, 'endpoints': ['a:1', 'b'], 'host': None,
+        'port': 77, 'tls': True}
+    conf.set_override('endpoints_tls', False, 'distributor')
+    assert one.document()['tls'] is False
+
+
+@pytest.mark.parametrize('auth, files, asks', [
+    ('noauth', (), False), ('keystone', (), True),
+    ('keystone', ('cert_file',), True), ('keystone', ('client_ca_file',),
+                                         True),
+    ('keystone', ('cert_file', 'client_ca_file'), False)])
+def test_tickets_are_asked_for_where_nothing_else_is(conf, auth, files,
+                                                     asks):
+    conf.set_override('auth_strategy', auth, 'api')
+    for name in files:
+        conf.set_override(name, '/x', 'distributor')
+    assert distribute.asks_for_tickets(conf) is asks
+
+
+def test_tickets_are_of_the_leader_that_was_seen(conf):
+    conf.set_override('auth_strategy', 'keystone', 'api')
+    one = make(conf)
+    doors = one._doors()
+    key = '4 secret'
+    assert doors.ticket_key() == doors.peer_key() == key
+    assert one.ticket_of('h1') == tickets.of_host(key, 'h1')
+    one.leads.seen = None
+    assert doors.ticket_key() == doors.peer_key() == ''
+    assert one.ticket_of('h1') is None
+
+
+def test_where_no_tickets_are_asked_for_peers_still_prove_themselves(one):
+    doors = one._doors()
+    assert doors.ticket_key() is None and doors.peer_key() == '4 secret'
+    assert one.ticket_of('h1') is None
+
+
+def test_files_that_are_no_good_are_told(conf):
+    conf.set_override('cert_file', '/proc/nowhere', 'distributor')
+    with pytest.raises(exception.ConfigInvalid, match='cert_file'):
+        make(conf, listens=True).start()
+    make(conf).start()

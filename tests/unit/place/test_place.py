@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The door of the room: answers in time, whatever happens."""
+
+import threading
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from tests.unit import stored
+from tests.unit.place import asking
+from virtco import exception
+from virtco import startup
+from virtco.db import models
+from virtco.model import snapshot
+from virtco.model import states
+from virtco.place import deadline as deadlines
+from virtco.place import place as places
+from virtco.wire import fields
+from virtco.wire import plan
+
+State = states.MemberState
+
+
+class Room(asking.Asking):
+    """The room, and whom it tells."""
+
+    def __init__(self, inventory=None, **conf):
+        # However busy the machine is, unless it is about that.
+        conf.setdefault('placement', {}).setdefault('deadline_s', 60)
+        super().__init__(**conf)
+        self.told, self.checked = [], []
+        self.starting = startup.Startup()
+        self.room = places.Place(
+            self.conf, self.database, self.state, self.settings, self.counts,
+            self.starting, self.told.extend, inventory, self.clock,
+            preflight=self.checked.extend)
+
+    def ask(self, *args, **values):
+        return self.room.answer(asking.request(*args, **values))
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def call(*args, is_loaded=True, **values):
+        one = Room(*args, **values)
+        made.append(one.room)
+        if is_loaded:
+            one.room.load_planner(False)
+        return one
+
+    yield call
+    for room in made:
+        room.stop()
+
+
+def count(metric, *labels):
+    return (metric.labels(*labels) if labels else metric)._value.get()
+
+
+class Failing:
+    """A placer that cannot."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def place(self, request, deadline):
+        raise self.error
+
+
+def test_until_the_planner_is_there(make):
+    one = make(is_loaded=False)
+    assert not one.room.is_alive()
+    answer = one.ask()
+    assert answer.status == 'neutral' and 'is starting' in answer.why
+    assert count(one.counts.placement_failures, 'starting') == 1
+    for question in (lambda: one.room.explain(None, None),
+                     lambda: one.room.what_if(None)):
+        with pytest.raises(exception.Starting):
+            question()
+    one.room.load_planner(False)
+    assert one.room.is_alive() and one.starting.why() is None
+    assert one.ask().status == 'planned'
+
+
+def test_a_planner_that_does_not_work(make, monkeypatch):
+    one = make(is_loaded=False)
+    one.starting.what = None
+    monkeypatch.setattr('virtco.solver.planner.load_libraries', lambda: 1 / 0)
+    one.room.load_planner(True)
+    assert not one.room.is_alive()
+    assert one.ask().why == 'the planner does not work'
+
+
+def test_libraries_are_loaded_once_it_is_used(make, monkeypatch):
+    loaded = []
+    done = threading.Semaphore(0)
+    monkeypatch.setattr('virtco.solver.planner.load_libraries',
+                        lambda: (loaded.append(
+                            threading.current_thread().daemon),
+                            done.release()))
+    unused = make(is_loaded=False)
+    unused.room.use()  # There is no planner yet.
+    unused.room.load_planner(False)
+    assert loaded == []
+    unused.room.use('anything')
+    assert done.acquire(timeout=10)
+    unused.room.use()
+    # None keeps a process that ends.
+    assert loaded == [True]
+    used = make(is_loaded=False)
+    used.room.load_planner(True)
+    used.room.use()
+    used.ask()
+    assert loaded == [True, False]
+
+
+def test_those_who_act_are_told_of_a_plan(make):
+    one = make()
+    answer = one.ask(0, unplanned_passes=2)
+    assert one.told == [answer.group]
+    assert one.checked == []
+    one.ask(1, matrix=None, hints={'virtco:preflight': 'true'})
+    assert (one.told, one.checked) == ([answer.group] * 2, [answer.group])
+    one.ask(5, matrix=None, hints={'virtco:coflow': 'none'})
+    assert len(one.told) == 2
+    assert count(one.counts.nova_unplanned) == 2
+    assert count(one.counts.placements, 'planned') == 2
+    assert count(one.counts.placements, 'ignored') == 1
+    assert one.counts.placement_seconds._sum.get() > 0
+    assert {name: one.counts.phase_seconds.labels(name)._sum.get() > 0
+            for name in ('read', 'solve', 'commit')} == {
+                'read': True, 'solve': True, 'commit': True}
+
+
+def test_who_checks_hosts_may_be_nobody(make):
+    one = make()
+    one.room._preflight = None
+    assert one.ask(0, hints={'virtco:preflight': 'true'}
+                   ).status == 'planned'
+
+
+@pytest.mark.parametrize(('error', 'reason'), [
+    (exception.DatabaseUnavailable(why='away'), 'database'),
+    (exception.Conflict(what='generation', id=1), 'conflict'),
+    (exception.TooLate(phase='solve', why='slow'), 'deadline'),
+    (ZeroDivisionError('oops'), 'error')])
+def test_what_fails_is_no_opinion(make, error, reason):
+    one = make()
+    one.room._placer = Failing(error)
+    answer = one.ask()
+    assert (answer.status, answer.host) == ('neutral', None)
+    assert [found.host for found in answer.hosts] == ['h0', 'h1', 'h2']
+    assert answer.slow_phase == ('solve' if reason == 'deadline' else None)
+    assert count(one.counts.placement_failures, reason) == 1
+    assert count(one.counts.late_placements, 'solve') == (
+        reason == 'deadline')
+    assert one.told == []
+    # Why there is no plan can be read, though nobody waited for it.
+    one.room._write()
+    found = one.room.placement('vm-0')
+    assert (found.why, found.group_name, found.project_id,
+            found.state, found.host_now, found.at) == (
+                answer.why, 'a', 'p', None, None, asking.NOW_S)
+    # It goes on.
+    one.room._placer = one.placer
+    assert one.ask().status == 'planned'
+
+
+def test_who_takes_too_long_commits_nothing(make):
+    one = make(placement={'deadline_s': 0.05})
+    late, over = threading.Event(), threading.Event()
+    errors = []
+
+    class Slow:
+        def place(self, request, deadline):
+            late.wait(10)
+            try:
+                deadline.claim()
+            except exception.TooLate as error:
+                errors.append(error)
+                raise
+            finally:
+                over.set()
+
+    one.room._placer = Slow()
+    answer = one.ask()
+    assert answer.status == 'neutral' and answer.slow_phase == 'queue'
+    assert count(one.counts.late_placements, 'queue') == 1
+    late.set()
+    assert over.wait(10) and len(errors) == 1
+
+
+def test_one_that_is_committing_is_waited_for(make):
+    one = make(placement={'deadline_s': 0.05})
+
+    class Committing:
+        def place(self, request, deadline):
+            deadline.claim()
+            while deadline.left_s():
+                pass
+            return one.placer.place(request, deadlines.Deadline(9))
+
+    one.room._placer = Committing()
+    assert one.ask().status == 'planned'
+
+
+def test_shadow_mode_has_no_opinion(make):
+    one = make(placement={'mode': 'shadow'})
+    answer = one.ask(0)
+    (group,) = one.rows(models.Group)
+    assert (answer.status, answer.host, answer.group) == (
+        'neutral', None, group['id'])
+    assert answer.why.startswith('shadow mode: planned on h')
+    assert count(one.counts.shadow_placements, 'planned') == 1
+    ignored = one.ask(1, hints={'virtco:index': '9'})
+    assert ignored.status == 'ignored'
+    assert count(one.counts.shadow_placements, 'ignored') == 0
+    refused = one.ask(2, hints={'virtco:coflow': 'b',
+                                'virtco:within': 'rack:required'})
+    assert (refused.status, refused.refused) == ('neutral', None)
+    assert refused.why.startswith('shadow mode: no valid placement')
+    assert count(one.counts.shadow_placements, 'neutral') == 1
+
+
+def test_only_answers_without_a_plan_or_a_refusal_are_noted(make):
+    one = make()
+    one.ask(0)
+    one.ask(1, hints={'virtco:coflow': 'b', 'virtco:within': 'rack:required'})
+    one.ask(2, hosts={'h0': (0, 0, 0)}, hints={'virtco:coflow': 'c'})
+    one.room._write()
+    assert sorted((event['kind'], event['group_name'])
+                  for event in one.rows(models.Event)) == [
+        ('neutral', 'c'), ('wish_refused', 'b')]
+    # Decisions are written with them.
+    assert len(one.rows(models.Decision)) == 1
+
+
+def test_what_waits_is_written_at_the_end(make):
+    one = make()
+    one.ask(0)
+    one.room.start()
+    one.room.stop()
+    assert len(one.rows(models.Decision)) == 1
+
+
+def test_the_answer_of_an_instance(make):
+    one = make()
+    answer = one.ask(0)
+    found = one.room.placement('vm-0')
+    assert msgspec.to_builtins(found) == msgspec.to_builtins(answer) | {
+        'project_id': 'p', 'at': asking.NOW_S, 'state': 'reserved',
+        'host_now': answer.host}
+    with one.database.writer() as session:
+        session.execute(sa.update(models.Member).values(
+            instance_uuid=None))
+    gone = one.room.placement('vm-0')
+    assert (gone.state, gone.host_now) == (None, None)
+    with pytest.raises(exception.NotFound):
+        one.room.placement('nobody')
+
+
+def test_what_decided(make):
+    one = make()
+    one.ask(0)
+    placement = one.room.placement('vm-0')
+    found = one.room.explain(placement, 0.2)
+    assert found.why_not == '' and found.row == 0
+    assert found.phases_s['solve'] >= 0
+    assert 0 < found.seconds < 10
+    for other, why in (({'status': 'neutral'}, 'its problem was not kept'),
+                       ({'group': None}, 'there is no plan'),
+                       ({'row': 7}, 'its problem was not kept')):
+        found = one.room.explain(
+            msgspec.structs.replace(placement, **other), 0.2)
+        assert (found.why_not, found.reasons, found.is_complete,
+                found.seconds) == (why, [], False, 0)
+
+
+def of(values):
+    return {host: fields.Resources(*free) for host, free in values.items()}
+
+
+def test_what_is_free_after_bookings(make):
+    one = make()
+    stored.add(one.database, stored.group(), *(
+        stored.member('p-a', row, host, state=State.PLANNED,
+                      instance_uuid=None, expires_at=asking.NOW_S + 1)
+        for row, host in enumerate(('h1', 'unseen'))), stored.member(
+            'p-a', 2, 'h1', placed_at=asking.NOW_S - 61))
+    assert one.room.free_after_bookings(of({
+        'h0': (4, 5, 6), 'h1': (7, 8, 9)})) == of({
+            'h0': (4, 5, 6), 'h1': (6, 6, 6)})
+
+
+def test_one_that_came_lately_may_be_missing_in_novas_numbers(make):
+    one = make()
+    stored.add(one.database, stored.group(), *(
+        stored.member('p-a', row, 'h1', placed_at=placed_at,
+                      room_vcpus=9.0, room_memory_mb=9.0, room_disk_gb=9.0)
+        for row, placed_at in enumerate((asking.NOW_S - 59,
+                                         asking.NOW_S - 60))))
+    # Both come off the room, of which Nova shows (1, 2, 3) or more as taken.
+    assert one.room.free_after_bookings(of({'h1': (7, 6, 5)})) == of({
+        'h1': (7, 5, 3)})
+
+
+RING = plan.Group(name='g', tm='[[0, 8e9], [0, 0]]',
+                  flavor=fields.Resources(1, 1, 1))
+
+
+def hosts(**values):
+    return [plan.GivenHost(host=host, free=fields.Resources(*free))
+            for host, free in values.items()]
+
+
+def test_what_would_be(make):
+    one = make(placement={'default_link_bps': 2e9})
+    found = one.room.what_if(plan.PlanRequest(
+        groups=[RING], hosts=hosts(h0=(1, 1, 1), h1=(1, 1, 1))))
+    # Nothing is known of the hosts' links but what is configured.
+    assert found.cct_s == pytest.approx(32)
+    assert [(vm.group, vm.row) for vm in found.vms] == [
+        ('g', 0), ('g', 1)]
+    assert {vm.host for vm in found.vms} == {'h0', 'h1'}
+    assert (found.delays, found.n_hosts) == ([], 2)
+    assert stored.count(one.database, models.Group) == 0
+
+
+def test_who_would_be_delayed_has_a_name(make):
+    one = make()
+    stored.add(one.database, stored.group('b'), stored.coflow(
+        'p-b', name='shuffle'))
+    one.state.loads = lambda _only: tuple(snapshot.ActiveCoflow(
+        name, (('h0', size), ('h1', size)), (('h0', size), ('h1', size)),
+        (('h0', 'h1', size), ('h1', 'h0', size)))
+        for name, size in (('c-p-b', 90e9), ('gone', 80e9)))
+    found = one.room.what_if(plan.PlanRequest(groups=[RING], hosts=hosts(
+        h0=(1, 1, 1), h1=(1, 1, 1))))
+    assert {late.coflow_id: (late.name, late.project_id)
+            for late in found.delays} == {
+        'c-p-b': ('shuffle', 'p'), 'gone': (None, None)}
+
+
+def test_what_would_be_on_the_hosts_that_are_known(make):
+    question = plan.PlanRequest(groups=[RING])
+    with pytest.raises(exception.Invalid, match='no host is known'):
+        make().room.what_if(question)
+    asked = make()
+    asked.ask(0)
+    assert asked.room.what_if(question).n_hosts == 3
+    told = make(lambda: {'h7': (2, 2, 2), 'h8': (1, 1, 1)})
+    assert told.room.what_if(question).n_hosts == 2
+    told.state.drained = frozenset({'h8'})
+    assert [vm.host for vm in told.room.what_if(question).vms] == [
+        'h7', 'h7']
+
+
+def test_moves_that_would_pay_on_the_hosts_that_are_known(make):
+    assert make(lambda: {'h7': (2, 2, 2)}).room.advise(0.1) == []
+    with pytest.raises(exception.Invalid):
+        make().room.advise(None)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""From Nova's offer to the planner's problem."""
+
+import pytest
+
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco.place import problem
+from virtco.wire import placement as wire
+
+ONE = (1.0, 1.0, 1.0)
+RING = coflow.Coflow.from_flows('ring', 3, [(0, 1, 5), (1, 2, 6),
+                                            (2, 0, 7)])
+
+
+def room(slots):
+    return (float(slots),) * 3
+
+
+def question(rows, free, **kwargs):
+    hosts = set(free) | {row.host for row in rows if row.host}
+    return problem.Question(
+        **{'asked': 0, 'members': tuple(rows), 'coflows': (RING,),
+           'free': free, 'capacities': {h: (1e8, 2e8) for h in hosts}}
+        | kwargs)
+
+
+def rows(*hosts, **kwargs):
+    return [problem.Member(i, ONE, host, **kwargs)
+            for i, host in enumerate(hosts)]
+
+
+def test_open_rows_are_planned_on_the_candidates():
+    found, order = problem.build(question(
+        rows(None, None, None), {'a': room(2), 'b': room(1)}))
+    assert order == (0, 1, 2)
+    assert [h.name for h in found.hosts] == ['a', 'b']
+    assert {vm.allowed for vm in found.vms} == {frozenset('ab')}
+    assert {vm.pinned for vm in found.vms} == {None}
+    assert found.hosts[0].ingress_bps == 2e8
+    assert found.resources == problem.RESOURCES
+
+
+def test_vms_that_run_are_pinned_and_counted():
+    running = problem.Member(1, ONE, 'z', 'i1', fixed=True)
+    found, _order = problem.build(question(
+        [problem.Member(0, ONE), running, problem.Member(2, ONE)],
+        {'a': room(2)}))
+    vm = found.vms[1]
+    assert (vm.pinned, vm.counted) == ('z', True)
+    # Its host is no candidate: nothing else may go there.
+    assert next(h for h in found.hosts if h.name == 'z').free == room(0)
+    assert found.vms[0].allowed == frozenset('a')
+
+
+def test_planned_rows_can_stay():
+    asked = question(rows('a', 'b', 'b'), {'a': room(1), 'b': room(2)})
+    found, _order = problem.build(asked, keep_planned=True)
+    assert [vm.pinned for vm in found.vms] == [None, 'b', 'b']
+    found, _order = problem.build(asked)
+    assert [vm.pinned for vm in found.vms] == [None, None, None]
+
+
+def test_alone_leaves_out_rows_without_a_vm():
+    fixed = problem.Member(2, ONE, 'b', 'i2', fixed=True)
+    found, order = problem.build(question(
+        [*rows(None, 'a'), fixed], {'a': room(1)}), alone=True)
+    assert order == (0, 2)
+    # Of the ring only the flow between these two is left, renumbered.
+    assert [(f.src, f.dst, f.size_bytes)
+            for f in found.coflows[0].flows] == [(1, 0, 7)]
+    assert found.coflows[0].n_vms == 2
+
+
+def test_loads_elsewhere_do_not_matter():
+    load = snapshot.ActiveCoflow('c', (('a', 5.0), ('far', 6.0)),
+                                 (('far', 11.0),))
+    found, _order = problem.build(question(
+        rows(None, None, None), {'a': room(3)}, loads=(load,)))
+    assert found.active == (snapshot.ActiveCoflow('c', (('a', 5.0),), ()),)
+
+
+@pytest.mark.parametrize('policy', list(snapshot.GroupPolicy))
+def test_a_server_group_over_known_and_coming_rows(policy):
+    fixed = problem.Member(2, ONE, 'b', 'i2', fixed=True)
+    found, _order = problem.build(question(
+        [*rows(None, None), fixed], {'a': room(2), 'b': room(2)},
+        batch=frozenset({0, 1}),
+        server_group=wire.ServerGroup(
+            policy, ['i0', 'i2', 'other'], ['b', 'z'], 2)))
+    (group,) = found.server_groups
+    assert group.members == (0, 1, 2)
+    # Row 2 accounts for b; somebody unknown is on z.
+    assert group.taken_hosts == frozenset('z')
+    assert (group.policy, group.max_per_host) == (policy, 2)

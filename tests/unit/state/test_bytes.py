@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The ledger of bytes: each is credited once, whoever reports it when."""
+
+import types
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from tests.unit import made
+from tests.unit.state import test_live_state as known
+from virtco.state import live_state
+from virtco.state import rules
+
+SIZES = '[[0,1,1000],[0,2,1000],[1,2,1000]]'
+GIVE_UP_S = rules.Rules().ending.give_up_s
+
+
+def place(state, hosts, progress='[]', anew=False):
+    state.load_groups(
+        [known.member('g', row, host) for row, host in enumerate(hosts)],
+        [known.stored(flows=SIZES, progress=progress)], {'g'}, anew)
+
+
+def lives(hosts=('h0', 'h1', 'h2')):
+    state = live_state.LiveState()
+    place(state, hosts)
+    return state
+
+
+def credited(state):
+    return state.status('c').sent_bytes
+
+
+def test_what_the_old_host_reports_after_a_migration_is_credited():
+    state = lives()
+    state.intake('h0', known.report(destinations={'h1': 400}), 1.0)
+    place(state, ('h3', 'h1', 'h2'))
+    state.intake('h3', known.report(destinations={'h1': 100}), 2.0)
+    late = known.report(destinations={'h1': 900})
+    for at_s in (2.5, 2.6):
+        state.intake('h0', late, at_s)
+        assert credited(state) == 1000
+    assert state.take_unsaved().refused == ()
+
+
+@given(st.lists(st.tuples(
+    st.integers(0, 2), st.integers(1, 2), st.integers(1, 90),
+    st.integers(0, 4), st.booleans(), st.booleans()), max_size=25))
+def test_credited_is_what_was_sent(steps):
+    """Row, destination, bytes, and what comes in between: row 0 moves, an
+    edge begins anew, a report is lost or doubled, another process leads.
+    """
+    hosts = ['h0', 'h1', 'h2']
+    state, sent, totals, epochs, now_s = lives(hosts), 0, {}, {}, 1.0
+
+    def report(host, twice=True):
+        for at_s in (now_s, now_s + 0.1)[:1 + twice]:
+            state.intake(host, known.report(
+                destinations=dict(totals.get(host, {})),
+                epoch=str(epochs.get(host, 0))), at_s)
+
+    for row, target, size, event, is_late, twice in steps:
+        now_s += 0.5
+        target = max(target, row + 1)
+        if target < 3 and sent + size < 1000:
+            host, way = hosts[row], hosts[target]
+            of_host = totals.setdefault(host, {})
+            of_host[way] = of_host.get(way, 0) + size
+            sent += size
+            if not is_late:
+                report(host, twice)
+        if event == 1:
+            hosts[0] = f'h{len(totals) + 5}'
+            place(state, hosts)
+        elif event == 2:
+            report(hosts[row])
+            totals[hosts[row]] = {}
+            epochs[hosts[row]] = epochs.get(hosts[row], 0) + 1
+        elif event == 3:
+            for host in totals:
+                report(host)
+            unsaved = state.take_unsaved()
+            state = live_state.LiveState()
+            place(state, hosts, unsaved.coflows[0]['progress']
+                  if unsaved.coflows else '[]', True)
+            state.load_hosts([types.SimpleNamespace(**row.columns())
+                              for row in unsaved.hosts])
+            break
+    now_s += 1
+    for host in totals:
+        report(host)
+    assert credited(state) == pytest.approx(sent, rel=1e-6, abs=1)
+
+
+def test_what_a_host_cannot_know_is_refused_and_named():
+    state = lives()
+    for sent in (10 ** 12, 2 * 10 ** 12):
+        state.intake('h9', known.report(sent, backlog=5), 1.0)
+    assert credited(state) == 0 and state.debts() == {}
+    unsaved = state.take_unsaved()
+    (refused,) = unsaved.refused
+    assert (refused.kind, refused.host, refused.coflow_id) == (
+        'report_refused', 'h9', 'c')
+    assert 'bytes of coflow c' in refused.detail
+    state.saved(unsaved)
+    assert state.take_unsaved().refused == ()
+    # Its queue keeps nothing alive.
+    state.intake('h0', known.report(destinations={'h1': 1000, 'h2': 1000}),
+                 2.0)
+    state.intake('h1', known.report(1000), 2.0)
+    (ended,) = state.advance(3.0)
+    assert ended.state == 'done'
+    (row,) = state.take_unsaved().coflows
+    assert row['why'] == 'ended: all bytes sent'
+
+
+def test_a_port_of_a_vm_that_is_reserved_elsewhere_moves_nothing():
+    state = live_state.LiveState()
+    state.load_groups(
+        [known.member('g', 0, 'h0', known.states.MemberState.RESERVED)],
+        [known.stored()])
+    for host, found in (('h9', set()), ('h0', {'g-0'})):
+        state.intake(host, made.report(ports=[{'vm': 'g-0'}]), 1.0)
+        assert state.waiting(host) == found
+    (refused,) = state.take_unsaved().refused
+    assert refused.detail == (
+        'h9 reports a port of VM g-0, which is reserved on h0: refused')
+
+
+@pytest.mark.parametrize('sent', [0, 500])
+def test_a_coflow_always_ends(sent):
+    """Bytes were lost, or never came; VMs wait in vain."""
+    state = lives(('h0', 'h1', None))
+    state.intake('h0', known.report(destinations={'h1': sent}, backlog=7),
+                 1.0)
+    assert state.advance(1.0) == state.advance(GIVE_UP_S) == []
+    (ended,) = state.advance(GIVE_UP_S + 1)
+    assert ended.state == 'done'
+    (row,) = state.take_unsaved().coflows
+    assert row['why'].startswith('ended: given up: no byte for 3600 s')
+
+
+def test_who_begins_waits_for_a_byte_from_then_on():
+    """The machine's clock may have been set since the coflow arrived."""
+    state, began_s = lives(('h0', 'h1', None)), 9 * GIVE_UP_S
+    assert state.advance(began_s) == []
+    assert state.advance(began_s + GIVE_UP_S - 1) == []
+    assert len(state.advance(began_s + GIVE_UP_S)) == 1
+
+
+def test_a_queue_of_a_host_that_all_vms_left_is_forgotten():
+    state = lives()
+    state.intake('h0', known.report(
+        destinations={'h1': 1000, 'h2': 1000}, backlog=9), 1.0)
+    state.intake('h1', known.report(1000), 1.0)
+    assert state.advance(2.0) == []
+    place(state, ('h3', 'h1', 'h2'))
+    assert [one.state for one in state.advance(3.0)] == ['done']

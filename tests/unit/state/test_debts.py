@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Accounts of projects; the rules themselves are in scheduling.policing."""
+
+import pytest
+
+from virtco.scheduling import policing
+from virtco.state import debts
+
+
+def charged(found, sent_bytes, new_bytes, claimed_bytes=100.0, name='c'):
+    found.charge('p', policing.Report(name, claimed_bytes, sent_bytes,
+                                      new_bytes))
+    return found.owed_bytes('p')
+
+
+@pytest.fixture
+def found():
+    return debts.Debts(tolerance=0.5)
+
+
+def test_the_honest_have_no_account(found):
+    assert charged(found, 150.0, 150.0) == 0
+    assert charged(found, 1e9, 1e9, claimed_bytes=0.0) == 0
+    assert (found.all(), found.take_unsaved()) == ({}, {})
+
+
+def test_an_overrun_is_owed_once_and_paid_by_what_was_claimed(found):
+    assert charged(found, 250.0, 250.0) == 100.0
+    assert charged(found, 250.0, 0.0) == 100.0
+    assert found.all() == {'p': 100.0}
+    found.end('p', 'c')
+    assert charged(found, 60.0, 60.0, name='d') == 40.0
+    assert charged(found, 100.0, 40.0, name='d') == 0.0
+    assert found.all() == {}
+
+
+def test_the_next_iteration_has_an_allowance_of_its_own(found):
+    charged(found, 250.0, 250.0)
+    found.end('p', 'c')
+    assert charged(found, 250.0, 250.0) == 50.0 + 50.0
+
+
+def test_no_debt_is_above_the_bound():
+    found = debts.Debts(tolerance=0.5, most_bytes=30.0)
+    assert charged(found, 250.0, 250.0) == 30.0
+    off = debts.Debts(tolerance=0.5, most_bytes=0.0)
+    assert charged(off, 250.0, 250.0) == 0.0
+    assert off.all() == {}
+
+
+def test_debts_are_saved_until_the_database_has_them(found):
+    charged(found, 250.0, 250.0)
+    unsaved = found.take_unsaved()
+    assert unsaved == {'p': 100.0}
+    assert found.take_unsaved() == {}
+    charged(found, 260.0, 10.0)
+    found.not_saved(unsaved)
+    assert found.take_unsaved() == {'p': 110.0}
+    found.forgive('p')
+    assert found.take_unsaved() == {'p': 0.0}
+    again = debts.Debts()
+    again.load({'p': 7.0, 'q': 0.0, 'r': 0.5})
+    assert again.all() == {'p': 7.0, 'r': 0.5}
+
+
+def test_what_is_forgiven_is_not_charged_again(found):
+    charged(found, 250.0, 250.0)
+    found.forgive('p')
+    assert charged(found, 250.0, 0.0) == 0.0
+    assert charged(found, 260.0, 10.0) == 10.0
+
+
+def test_a_part_of_a_byte_is_owed_too(found):
+    assert charged(found, 150.5, 150.5) == 0.5
+    assert found.all() == {'p': 0.5}
+
+
+def test_what_was_not_saved_is_saved_with_the_next(found):
+    charged(found, 250.0, 250.0)
+    unsaved = found.take_unsaved()
+    found.charge('q', policing.Report('d', 100.0, 160.0, 160.0))
+    found.not_saved(unsaved)
+    assert found.take_unsaved() == {'p': 100.0, 'q': 10.0}
+    assert found.take_unsaved() == {}

@@ -1,0 +1,553 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""One coflow in flight: what it has left, when it begins, ends and rests."""
+
+import math
+
+import pytest
+
+from tests.unit.state import test_live_state as known
+from virtco.model import snapshot as model
+from virtco.model import states
+from virtco.scheduling import endings
+from virtco.state import byte_counters
+from virtco.state import inflight
+from virtco.state import route
+from virtco.state import schedule_input
+from virtco.state import summary
+from virtco.wire import reports
+
+STATE = states.CoflowState
+RULES = endings.Rules(quiet_s=2.0, start_bytes=1000.0)
+#: Rows and columns differ: [0, 1] 4 MB, [0, 2] 2 MB, [1, 2] 1 MB.
+FLOWS = '[[0,1,4000000],[0,2,2000000],[1,2,1000000]]'
+HOSTS = 'h0', 'h1', 'h2'
+
+
+def members(*hosts, running=True):
+    return {row: route.Member(f'vm{row}', host, running)
+            for row, host in enumerate(hosts)}
+
+
+def tracked(hosts=HOSTS, **values):
+    found = inflight.load(known.stored(**{'tm': FLOWS} | values))
+    found.place(members(*hosts))
+    return found
+
+
+def job(**values):
+    return tracked(**{'iterations': 0, 'compute_s': 3.0} | values)
+
+
+def send(found, src, size_bytes, since_s, now_s, dst=None):
+    found.counting.credit(found.route.flows(src, dst), size_bytes)
+    found.credited(size_bytes, since_s, now_s, RULES)
+
+
+def test_what_is_stored_is_loaded():
+    found = tracked(
+        priority_class=3, weight=2.5, arrival=7.0, cct_s=9.0, ended_at=8.0,
+        expires_at=99.0, iteration=4, iterations=6, progress='[5, 6]',
+        first_byte_at=10.0, last_byte_at=14.0, measured_cct_error_s=1.0)
+    assert (found.coflow_id, found.group_id, found.project_id, found.name,
+            found.state) == ('c', 'g', 'p', 'c', STATE.ACTIVE)
+    assert (found.priority_class, found.weight, found.arrival_s,
+            found.planned_cct_s, found.ended_s, found.expires_s,
+            found.iteration) == (3, 2.5, 7.0, 9.0, 8.0, 99.0, 4)
+    assert found.progress.sent_bytes.tolist() == [5, 6, 0]
+    assert found.progress.span == byte_counters.Span((9.5, 10.5),
+                                                     (13.5, 14.5))
+    assert found.moved_s is None and found.upcoming is None
+    for missing in ('first_byte_at', 'last_byte_at', 'measured_cct_error_s'):
+        assert tracked(**{'first_byte_at': 1.0, 'last_byte_at': 2.0,
+                          'measured_cct_error_s': 0.5, missing: None}
+                       ).progress.span is None
+    # What has ended rests until its next iteration.
+    assert tracked(state=STATE.DONE, iterations=0).upcoming is not None
+    assert isinstance(tracked(is_estimated=True).progress,
+                      byte_counters.Estimated)
+    assert not isinstance(found.progress, byte_counters.Estimated)
+
+
+def test_a_coflow_that_is_not_told_otherwise():
+    found = tracked()
+    assert (found.iteration, found.priority_class, found.weight) == (
+        1, 0, 1.0)
+    bare = inflight.Tracked('c', 'g', 'p', 'n', STATE.ACTIVE, found.model,
+                            found.progress)
+    assert (bare.iteration, bare.priority_class, bare.weight,
+            bare.was_placed, bare.is_dirty) == (0, 0, 1.0, False, False)
+    assert bare.check_s == -math.inf and bare.most_compute_s == math.inf
+
+
+def test_the_load_is_by_pair_and_end():
+    found = tracked()
+    assert found.load == model.ActiveCoflow(
+        'c', (('h0', 6e6), ('h1', 1e6)), (('h1', 4e6), ('h2', 3e6)),
+        (('h0', 'h1', 4e6), ('h0', 'h2', 2e6), ('h1', 'h2', 1e6)))
+    send(found, 'h0', 3e6, 1.0, 2.0)
+    assert found.load.out_bytes == (('h0', 3e6), ('h1', 1e6))
+    # A tail of what was sent is never taken for gone.
+    send(found, 'h0', 3e6, 2.0, 3.0)
+    assert found.load.pairs == (('h0', 'h1', 2e4), ('h0', 'h2', 1e4),
+                                ('h1', 'h2', 1e6))
+
+
+def test_a_load_has_the_hosts_by_name():
+    found = tracked(('z', 'b', 'a'))
+    assert found.load.out_bytes == (('b', 1e6), ('z', 6e6))
+    assert found.load.in_bytes == (('a', 3e6), ('b', 4e6))
+    assert found.awaited_hosts == frozenset()
+    found.place(members('z', 'b', 'a') | {
+        2: route.Member(None, 'a', False)})
+    assert found.awaited_hosts == {'z', 'b', 'a'}
+    assert found.route.pairs == (('z', 'b'),)
+    assert found.load.in_bytes == (('a', 3e6), ('b', 4e6))
+
+
+def live(found, strangers=()):
+    return found.live(strangers, RULES)
+
+
+def left(found, strangers=()):
+    return live(found, strangers).flows.remaining_bytes.tolist()
+
+
+def test_the_scheduler_sees_what_is_left():
+    found = tracked(priority_class=2, weight=3.0, arrival=5.0)
+    seen = live(found)
+    assert (seen.coflow_id, seen.project_id, seen.priority_class,
+            seen.weight, seen.n_flows, seen.workers) == (
+                'c', 'p', 2, 3.0, 3, 3)
+    assert (seen.arrival_s, seen.served_s, seen.sent_bytes,
+            seen.claimed_bytes, seen.compute_s) == (5.0, 5.0, 0.0, 7e6, 0.0)
+    assert left(found) == [4e6, 2e6, 1e6]
+    assert seen.whole.remaining_bytes.tolist() == [4e6, 2e6, 1e6]
+    assert live(found) is seen and seen.sending is seen.served is None
+    send(found, 'h0', 3e6, 8.0, 9.0)
+    assert left(found) == [2e6, 1e6, 1e6]
+    assert (live(found).served_s, live(found).sent_bytes) == (9.0, 3e6)
+    assert live(found).whole.remaining_bytes.tolist() == [4e6, 2e6, 1e6]
+    assert live(tracked(arrival=None)).served_s == 0.0
+    assert live(tracked(arrival=None)).arrival_s == 0.0
+    assert live(job()).compute_s == 3.0
+
+
+def test_flows_of_strangers_wait_and_delay_nobody():
+    found = tracked()
+    assert left(found, {'h1'}) == [0, 2e6, 0]
+    assert live(found).whole is None
+    assert left(tracked(), {'h2'}) == [4e6, 0, 0]
+    assert left(tracked(), {'h9'}) == [4e6, 2e6, 1e6]
+    assert live(tracked(is_estimated=True)).whole is None
+
+
+def test_where_all_was_sent_the_queues_are_left():
+    found = tracked()
+    send(found, 'h0', 6e6, 1.0, 2.0)
+    send(found, 'h1', 1e6 - 7000, 1.0, 2.0)
+    # A thousandth of all may be what counters get wrong.
+    assert left(found) == [0, 0, 0]
+    found.queues.take('h0', reports.CoflowCounters('c', 6e6,
+                                                   backlog_bytes=900))
+    found.touch()
+    assert left(found) == pytest.approx([600, 300, 0])
+    once = tracked()
+    send(once, 'h0', 6e6, 1.0, 2.0)
+    send(once, 'h1', 1e6 - 7001, 1.0, 2.0)
+    assert left(once) == [2e4, 1e4, 7001]
+
+
+@pytest.mark.parametrize(('times', 'more'), [
+    (1.5, 0.5), (1.99, 0.01), (2.5, 1.5), (7.0, 1.0)])
+def test_who_sends_beyond_its_hint_is_expected_to_double_it(times, more):
+    """Twice, then four times, …: a guess that shrinks while it sends."""
+    found = tracked()
+    send(found, 'h0', times * 6e6, 1.0, 2.0)
+    send(found, 'h1', times * 1e6, 1.0, 2.0)
+    assert left(found) == pytest.approx(
+        [more * 4e6, more * 2e6, more * 1e6])
+    # What it sent, of which its hint named a part, is what it is served by.
+    assert live(found).served.remaining_bytes.sum() == pytest.approx(
+        times * 7e6)
+
+
+def test_whose_project_owes_is_served_by_what_it_sent():
+    found = tracked()
+    send(found, 'h0', 3e6, 1.0, 2.0)
+    assert live(found).served is None
+    found.touch()
+    assert found.live((), RULES, in_debt=True
+                      ).served.remaining_bytes.tolist() == [2e6, 1e6, 0]
+
+
+def test_what_is_shown_is_made_once():
+    found = tracked()
+    shown = found.shown((), RULES, {})
+    assert found.shown((), RULES, {}) is shown
+    assert not shown.is_queued and not shown.is_resting
+    assert shown.moved_s is None
+    found.queues.take('h0', reports.CoflowCounters('c', 0, backlog_bytes=1))
+    found.touch()
+    assert found.shown((), RULES, {}).is_queued
+    found.rest()
+    assert found.shown((), RULES, {}).is_resting
+    assert isinstance(found.shown((), RULES, {}), schedule_input.Coflow)
+
+
+def test_the_table_has_hosts_and_addresses():
+    found = tracked(dst_port=99)
+    addresses = {'vm0': ('h0', ('10.0.0.1',)), 'vm2': ('h2', ('10.0.0.3',))}
+    table = found.table_of(addresses)
+    assert found.table_of({}) is table
+    assert table.pairs == found.route.pairs
+    (first, second), (third,) = table.flows['h0'], table.flows['h1']
+    assert (first.src_ips, first.dst_host, first.dst_ips) == (
+        ('10.0.0.1',), 'h1', ())
+    assert (second.src_ips, second.dst_ips) == (
+        ('10.0.0.1',), ('10.0.0.3',))
+    assert (third.src_vm, third.src_host, third.src_ips) == ('vm1', 'h1', ())
+    found.readdress()
+    assert found.table_of({}) is not table
+    # Of VMs on one host no uplink sees anything.
+    assert tracked(('h0', 'h0', 'h1')).table_of({}).pairs == (('h0', 'h1'),)
+
+
+def test_a_place_is_another_only_where_it_is_another():
+    found = tracked()
+    before, table = found.route, found.table_of({})
+    found.place(members(*HOSTS))
+    assert found.route is before and found.table_of({}) is table
+    found.place(members('h0', 'h1', 'h0'))
+    assert found.route.pairs == (('h0', 'h1'), ('h1', 'h0'))
+    assert found.table_of({}) is not table
+
+
+@pytest.mark.parametrize(('iterations', 'iteration', 'has_more', 'claimed'), [
+    (1, 0, True, 2), (1, 1, False, 1), (3, 1, True, 3), (3, 3, False, 1),
+    (2, 3, False, 0), (0, 7, True, 0)])
+def test_what_is_claimed_is_for_all_that_is_to_come(iterations, iteration,
+                                                    has_more, claimed):
+    found = tracked(iterations=iterations, iteration=iteration)
+    assert found.has_more is has_more
+    assert found.claimed_bytes == claimed * 7e6
+
+
+def test_counted_bytes_are_of_all_iterations():
+    found = tracked(iterations=0, iteration=3, progress='[100, 0, 7]')
+    assert [found.counted_bytes(flow) for flow in range(3)] == [
+        2 * 4e6 + 100, 2 * 2e6, 2 * 1e6 + 7]
+    found.rest()
+    assert found.counted_bytes(0) == 3 * 4e6
+    assert tracked(iteration=0, progress='[9]').counted_bytes(0) == 9
+
+
+def test_counted_bytes_say_when_it_moved():
+    found = tracked()
+    found.is_dirty = False
+    send(found, 'h0', 6e5, 10.0, 11.0)
+    assert found.moved_s == 11.0 and found.is_dirty
+    assert found.progress.span.first_s == (10.0, 11.0)
+    # A pause of three seconds is none that makes them noise.
+    send(found, 'h0', 6e5, 13.9, 14.0)
+    assert found.progress.span.first_s == (10.0, 11.0)
+    noise = tracked()
+    send(noise, 'h0', 999, 10.0, 11.0)
+    send(noise, 'h0', 6e5, 13.8, 13.9)
+    assert noise.progress.span.first_s == (10.0, 11.0)
+    noise = tracked()
+    send(noise, 'h0', 999, 10.0, 11.0)
+    send(noise, 'h0', 6e5, 13.8, 14.0)
+    assert noise.progress.span.first_s == (13.8, 14.0)
+    begun = tracked()
+    send(begun, 'h0', 1000, 10.0, 11.0)
+    send(begun, 'h0', 6e5, 13.8, 14.0)
+    assert begun.progress.span.first_s == (10.0, 11.0)
+
+
+@pytest.mark.parametrize(('now_s', 'rested_s'), [(12.9, 1.9), (13.0, 0.0)])
+def test_after_a_pause_of_all_nobody_was_silent(now_s, rested_s):
+    found = tracked()
+    send(found, 'h0', 6e5, 10.0, 11.0)
+    send(found, 'h1', 6e5, now_s - 0.1, now_s)
+    assert found.progress.rested_s(now_s).tolist() == pytest.approx(
+        [rested_s, rested_s, 0.0])
+
+
+@pytest.mark.parametrize(('claimed_s', 'most_s', 'compute_s', 'overstates'), [
+    (3.0, math.inf, 3.0, False), (3.0, 2.4, 2.4, False),
+    (3.0, 2.3, 2.3, True), (3.0, 0.0, 1e-6, True), (0.5, 3.0, 0.5, False)])
+def test_computing_counts_as_far_as_it_is_possible(claimed_s, most_s,
+                                                   compute_s, overstates):
+    found = job(compute_s=claimed_s)
+    found.most_compute_s = most_s
+    assert found.compute_s == compute_s
+    assert found.overstates is overstates
+
+
+def test_who_does_not_compute_in_turn_overstates_nothing():
+    for found in (tracked(), tracked(compute_s=9.0), job(compute_s=None)):
+        found.most_compute_s = 1.0
+        assert found.compute_s == 0.0 and not found.overstates
+    assert job(iterations=2).compute_s == 3.0
+
+
+def test_a_period_is_measured_of_jobs_alone():
+    def is_full(found):
+        return any([found.measures(7e6, (float(now_s), now_s + 1.0))
+                    for now_s in range(30)])
+
+    assert is_full(job())
+    assert not is_full(tracked(iterations=0))
+    assert not is_full(job(is_estimated=True))
+    assert not is_full(job(hosts=('h0', 'h0', 'h0')))
+
+
+def test_sending_takes_what_the_slowest_link_takes():
+    found = tracked()
+    rates = {'h0': (8e6, 1.0), 'h1': (8e6, 16e6), 'h2': (1.0, 24e6)}
+    assert found.send_s(rates) == 6.0  # out of h0
+    assert found.send_s(rates | {'h1': (1e6, 16e6)}) == 8.0
+    assert found.send_s(rates | {'h1': (8e6, 4e6)}) == 8.0
+    assert found.send_s(rates | {'h2': (1.0, 2e6)}) == 12.0
+    # Of links of which nothing is known nothing follows.
+    assert found.send_s(rates | {'h0': (0.0, 0.0)}) == 2.0
+    assert found.send_s({}) == 0.0
+
+
+def test_the_remaining_fraction():
+    found = tracked()
+    assert found.remaining_fraction() == 1.0
+    send(found, 'h0', 3.5e6, 1.0, 2.0)
+    assert found.remaining_fraction() == pytest.approx(0.5)
+    send(found, 'h0', 2.5e6, 1.0, 2.0)
+    send(found, 'h1', 1e6, 1.0, 2.0)
+    assert found.remaining_fraction() == 5e-3
+    assert tracked(tm='[]').remaining_fraction() == 1.0
+    assert tracked(tm='[[0,1,0.5]]').remaining_fraction() == 1.0
+
+
+def test_what_is_left_between_hosts():
+    found = tracked(('h0', 'h0', 'h1'))
+    assert found.cross_remaining() == 3e6
+    assert found.cross_remaining(byte_counters.CoflowProgress(
+        [9.0, 5.0, 3.0])) == 8.0
+    assert tracked(('h0', None, 'h1')).cross_remaining() == 2e6
+
+
+def test_it_begins_with_its_first_vm():
+    found = tracked(state=STATE.PLANNED, iteration=0)
+    found.place(members(*HOSTS, running=False))
+    assert not found.begins(1.0, RULES)
+    found.place(members(*HOSTS, running=False) | {
+        1: route.Member('vm1', 'h1', True)})
+    assert found.begins(1.0, RULES)
+    found.is_dirty = False
+    found.begin(4.0)
+    assert (found.state, found.iteration, found.arrival_s, found.ended_s,
+            found.is_dirty) == (STATE.ACTIVE, 1, 4.0, None, True)
+    assert not found.begins(5.0, RULES)
+
+
+def resting():
+    """An iteration that ended at 10 s."""
+    found = tracked(iterations=0)
+    send(found, 'h0', 6e6, 1.0, 2.0)
+    found.end(10.0)
+    found.rest()
+    return found
+
+
+def test_the_next_iteration_counts_anew():
+    found = resting()
+    assert not found.begins(20.0, RULES)
+    before = found.progress
+    send(found, 'h0', 1000, 19.0, 20.0)
+    assert before.all_bytes == 6e6 and found.upcoming.all_bytes == 1000
+    assert found.begins(20.0, RULES)
+    found.begin(20.0)
+    assert found.progress.all_bytes == 1000 and found.upcoming is None
+    assert (found.iteration, found.ended_s) == (2, None)
+    assert found.progress.sizes_bytes.tolist() == [4e6, 2e6, 1e6]
+
+
+def test_a_few_bytes_and_a_pause_are_no_iteration():
+    found = resting()
+    send(found, 'h0', 999, 19.0, 20.0)
+    assert not found.begins(22.9, RULES)
+    assert found.upcoming.all_bytes == 999
+    assert not found.begins(23.0, RULES)
+    assert found.upcoming.all_bytes == 0
+
+
+def test_an_estimated_coflow_rests_with_what_it_is():
+    found = tracked(iterations=0, is_estimated=True)
+    found.rest()
+    assert isinstance(found.upcoming, byte_counters.Estimated)
+    assert len(found.upcoming.sent_bytes) == 3
+
+
+def test_the_end_of_what_was_not_sent_is_not_measured():
+    def end(found, now_s=10.0):
+        send(found, 'h0', 6e6, 1.0, 2.0)
+        found.is_dirty, before = False, live(found)
+        found.end(now_s)
+        assert live(found) is not before
+        assert (found.state, found.ended_s, found.is_dirty) == (
+            STATE.DONE, now_s, True)
+        return found.progress.span is not None
+
+    assert end(tracked())
+    assert end(tracked(expires_at=10.1))
+    assert not end(tracked(expires_at=10.0))
+    assert not end(tracked(('h0', 'h1', None)))
+    expired = tracked(iteration=0, expires_at=9.0)
+    expired.end(10.0)
+    assert expired.iteration == 1
+    once = tracked(iteration=0)
+    once.end(10.0)
+    assert once.iteration == 0
+    again = tracked(iteration=5, expires_at=9.0)
+    again.end(10.0)
+    assert again.iteration == 5
+
+
+def test_it_expires_at_its_time():
+    assert not tracked().has_expired(1e12)
+    assert not tracked(expires_at=10.0).has_expired(9.9)
+    assert tracked(expires_at=10.0).has_expired(10.0)
+
+
+def test_it_ends_when_most_was_sent_and_nothing_moves():
+    found = tracked()
+    assert not found.find_end(1.0, RULES)
+    send(found, 'h0', 6e6, 1.0, 2.0)
+    send(found, 'h1', 3.1e5, 1.0, 2.0)
+    assert not found.find_end(3.9, RULES)
+    assert found.find_end(4.0, RULES)
+    found.queues.take('h1', reports.CoflowCounters('c', 0, backlog_bytes=1))
+    assert not found.find_end(4.0, RULES)
+    found.queues.take('h1', None)
+    found.state = STATE.DONE
+    assert not found.find_end(4.0, RULES)
+    less = tracked()
+    send(less, 'h0', 6e6, 1.0, 2.0)
+    assert not less.find_end(3000.0, RULES)
+    assert found.is_all_sent(endings.Rules(negligible_fraction=0.1))
+    assert not found.is_all_sent(endings.Rules(negligible_fraction=0.098))
+    assert not tracked(is_estimated=True, tm='[]').is_all_sent(RULES)
+
+
+def test_it_does_not_end_before_all_its_vms_ran():
+    found = tracked(('h0', 'h1', None))
+    send(found, 'h0', 6e6, 1.0, 2.0)
+    assert not found.find_end(3000.0, RULES)
+    found.place(members(*HOSTS))
+    assert not found.find_end(3000.0, RULES)
+    # Row 2 is deleted, and its flows with it.
+    found.place(members('h0', 'h1'))
+    assert found.find_end(3000.0, RULES)
+
+
+def test_what_a_shelved_vm_has_left_is_waited_for():
+    found = tracked()
+    assert not found.find_end(1.0, RULES)
+    send(found, 'h0', 6e6, 1.0, 2.0, 'h1')
+    for away in (route.Member('vm2', None, True),
+                 route.Member('vm2', 'h2', False)):
+        found.place(members('h0', 'h1') | {2: away})
+        assert not found.find_end(3000.0, RULES)
+    found.place(members('h0', 'h1') | {2: route.Member(None, 'h2', False)})
+    assert found.find_end(3000.0, RULES)
+
+
+def test_an_estimated_coflow_ends_by_silence_alone():
+    found = tracked(is_estimated=True)
+    assert not found.find_end(3000.0, RULES)
+    send(found, 'h0', 5.0, 1.0, 2.0)
+    assert not found.find_end(3.9, RULES)
+    assert found.find_end(4.0, RULES)
+    quick = endings.Rules(quiet_s=0.5)
+    assert not found.find_end(3.9, quick) and found.find_end(4.0, quick)
+
+
+def test_flows_inside_of_a_host_end_with_the_others():
+    found = tracked(('h0', 'h0', 'h1'))
+    send(found, 'h0', 3e6, 1.0, 2.0)
+    assert found.find_end(2.0, RULES)
+    assert found.progress.sent_bytes.tolist() == [4e6, 2e6, 1e6]
+
+
+@pytest.mark.parametrize(('values', 'now_s', 'check_s'), [
+    ({}, 10.0, 3601.0), ({'expires_s': 30.0}, 10.0, 30.0),
+    ({'moved_s': 10.0, 'expires_s': 30.0}, 10.0, 12.0),
+    ({'moved_s': 10.0, 'expires_s': 30.0}, 12.1, 13.0),
+    ({'moved_s': 10.0, 'expires_s': 30.0}, 13.1, 30.0),
+    ({'ended_s': 10.0, 'moved_s': 10.0}, 13.1, 16.0),
+    ({'ended_s': 10.0}, 17.0, 3601.0)])
+def test_it_is_looked_at_again_when_silence_may_change_it(values, now_s,
+                                                          check_s):
+    found = tracked()
+    for name, value in values.items():
+        setattr(found, name, value)
+    found.rest_until(now_s, RULES)
+    assert found.check_s == check_s
+    found.touch()
+    assert found.check_s == -math.inf
+
+
+def test_an_estimated_coflow_is_looked_at_after_a_flow_rests():
+    found = tracked(is_estimated=True)
+    found.moved_s = 10.0
+    found.rest_until(11.0, endings.Rules(quiet_s=0.5))
+    assert found.check_s == 12.0
+    # A rounding error lets no moment pass by.
+    found.rest_until(12.0 + 5e-7, endings.Rules(quiet_s=0.5))
+    assert found.check_s == 12.0
+
+
+def test_a_status_tells_how_far_it_is():
+    found = job(arrival=1.0, cct_s=2.0, iteration=3)
+    send(found, 'h0', 3e6, 1.0, 2.0)
+    found.period.least_s = 9.0
+    assert summary.Status.of(found) == summary.Status(
+        'c', 'c', STATE.ACTIVE, 3, 3e6, 1.0, None, 2.0,
+        byte_counters.Span((1.0, 2.0), (1.0, 2.0)), 9.0, 3.0)
+    other = summary.Status.of(tracked())
+    assert (other.span, other.measured_period_s, other.counted_compute_s) == (
+        None, None, None)
+
+
+def test_the_database_learns_what_was_counted():
+    found = tracked(arrival=1.0, iteration=2)
+    send(found, 'h0', 3e6, 1.0, 2.0)
+    assert summary.columns(found) == {
+        'id': 'c', 'state': STATE.ACTIVE, 'iteration': 2,
+        'progress': '[2000000.0, 1000000.0, 0.0]', 'sent_bytes': 3e6,
+        'why': '', 'arrival': 1.0, 'ended_at': None, 'first_byte_at': 1.5,
+        'last_byte_at': 1.5, 'measured_cct_s': 0.5,
+        'measured_cct_error_s': 0.5}
+    assert summary.columns(tracked())['measured_cct_s'] is None
+    estimated = tracked(is_estimated=True)
+    assert summary.columns(estimated)['size_bytes'] == float(
+        estimated.progress.sizes_bytes.sum())
+
+
+def test_who_overstates_is_told():
+    found = job(compute_s=5.0)
+    found.most_compute_s, found.period.least_s = 2.0, 3.0
+    told = summary.Overstating.of(found)
+    assert told == summary.Overstating('c', 'p', 'g', 'c', 5.0, 2.0, 3.0)
+    for part in ('5 s', '3 s', '2 s'):
+        assert part in told.detail
+    assert summary.Overstating.of(tracked()).claimed_s == 0.0
+
+
+@pytest.mark.parametrize('part', [0, 1, 2, 3, 4])
+def test_there_is_something_to_save(part):
+    nothing = ([], [], {}, (), ())
+    assert summary.Unsaved(*nothing).is_empty()
+    values = list(nothing)
+    values[part] = {'p': 1.0} if part == 2 else [1]
+    # What is over is over with its coflow's row.
+    assert summary.Unsaved(*values).is_empty() is (part == 3)

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Living groups: who is where, what waits, and whose coflows are whose."""
+
+import pytest
+
+from tests.unit.state import test_live_state as known
+from virtco.model import states
+from virtco.state import living_groups
+from virtco.state import pair_counters
+from virtco.state import peer_counters
+from virtco.wire import deltas
+from virtco.wire import reports
+
+STATE = states.MemberState
+
+
+def made(*members, coflows=()):
+    found = living_groups.Groups()
+    found.load(members, coflows, None, False)
+    return found
+
+
+@pytest.fixture
+def two():
+    """Group g with a planned member, group k all of which run."""
+    return made(
+        known.member('g', 0, 'h0'), known.member('g', 1, 'h1', STATE.PLANNED),
+        known.member('g', 2, None, STATE.VACANT),
+        known.member('k', 0, 'h1'), known.member('k', 5, 'h0'),
+        coflows=[known.stored(), known.stored(
+            'd', 'k', flows='[[0,5,7]]', n_vms=6, state='done',
+            iterations=0)])
+
+
+def test_where_members_are(two):
+    assert two.hosts() == {'h0', 'h1'}
+    assert made(known.member('g', 1, 'h1', STATE.PLANNED)).hosts() == set()
+    assert two.hosts_of('g') == ['h0', 'h1'] and two.hosts_of('x') == []
+    assert [two.count_members(host) for host in ('h0', 'h1', 'h2')] == [
+        2, 2, 0]
+    assert two.awaited_hosts() == {'h0', 'h1'}
+    assert living_groups.Groups().awaited_hosts() == set()
+
+
+def test_who_waits_and_whether_a_host_is_planned(two):
+    assert two.waiting == {'g-1': 'h1', 'g-2': None}
+    nameless = known.member('g', 3, 'h1', STATE.PLANNED)
+    nameless.instance_uuid = None
+    assert made(nameless).waiting == {}
+
+
+def test_rows_are_found_by_vm(two):
+    assert two.rows_of('k-5') == ('k', {'k-0': 0, 'k-5': 5})
+    assert two.rows_of('x') is None
+
+
+def test_what_other_groups_load(two):
+    assert [load.coflow_id for load in two.loads(None)] == ['c', 'd']
+    assert [load.coflow_id for load in two.loads('g')] == ['d']
+    # Inside of a host nothing is loaded.
+    assert made(known.member('k', 0, 'h1'), known.member('k', 5, 'h1'),
+                coflows=[known.stored('d', 'k', flows='[[0,5,7]]', n_vms=6)]
+                ).loads(None) == ()
+
+
+def test_those_that_rest_come_last(two):
+    assert [one.coflow_id for one in made(
+        known.member('g', 0, 'h0'), coflows=[
+            known.stored('a', state='done', iterations=0),
+            known.stored('b'), known.stored('x', state='planned'),
+            known.stored('y')]).in_turn()] == ['b', 'y', 'a']
+
+
+def test_new_addresses_are_of_a_group(two):
+    tables = {name: one.table_of({}) for name, one in two.coflows.items()}
+    two.readdress(['k-0', 'nobody'])
+    assert two.coflows['c'].table_of({}) is tables['c']
+    assert two.coflows['d'].table_of({}) is not tables['d']
+
+
+def test_class_and_weight_are_the_operators(two):
+    shown = two.coflows['c'].live(())
+    two.load([], [known.stored()], {'g'}, False)
+    assert two.coflows['c'].live(()) is not shown  # no members any more
+    shown = two.coflows['c'].live(())
+    two.load([], [known.stored(cct_s=3.0)], {'g'}, False)
+    assert two.coflows['c'].live(()) is shown
+    assert two.coflows['c'].planned_cct_s == 3.0
+    for values in ({'weight': 2.0}, {'priority_class': 4}):
+        before = two.coflows['c'].live(())
+        two.load([], [known.stored(**values)], {'g'}, False)
+        after = two.coflows['c'].live(())
+        assert after is not before
+        assert (after.weight, after.priority_class) == (
+            values.get('weight', 1.0), values.get('priority_class', 0))
+
+
+def test_what_is_read_anew_or_gone(two):
+    tracked = two.coflows['c']
+    assert two.load([known.member('g', 0, 'h0')], [known.stored()], {'g'},
+                    False) == []
+    assert two.coflows['c'] is tracked
+    two.load([known.member('g', 0, 'h0')], [known.stored()], {'g'}, True)
+    assert two.coflows['c'] is not tracked
+    again = two.coflows['c']
+    assert two.load([], [], {'g'}, False) == [again]
+    assert two.coflows.keys() == {'d'} and two.rows_of('g-0') is None
+    assert two.load([], [], None, False) and two.coflows == {}
+    assert two.rows_of('k-0') is None
+
+
+def test_what_ended_is_not_read_again(two):
+    tracked = two.coflows['c']
+    two.end(tracked)
+    assert two.find('c') is tracked and 'c' not in two.coflows
+    two.load([known.member('g', 0, 'h0')], [known.stored()], {'g'}, False)
+    assert 'c' not in two.coflows
+    assert two.find('d') is two.coflows['d'] and two.find('x') is None
+
+
+def test_what_is_dirty_is_taken_once(two):
+    assert two.take_dirty() == []
+    for tracked in list(two.coflows.values()):
+        tracked.is_dirty = True
+    ended = two.coflows['c']
+    two.end(ended)
+    assert two.take_dirty() == [two.coflows['d'], ended]
+    # What is over stays until the database has it.
+    assert two.take_dirty() == [ended]
+
+
+ADDRESSES = {f'g-{i}': (f'h{i}', (f'10.0.0.{i}',)) for i in range(3)}
+
+
+def tracked(**values):
+    return made(*(known.member('g', i, f'h{i}') for i in range(3)),
+                coflows=[known.stored(**values)]).coflows['c']
+
+
+def key(src, dst, port=0):
+    return f'g-{src}', f'10.0.0.{src}', f'10.0.0.{dst}', port
+
+
+def test_owners_of_pairs():
+    first, second = tracked(), tracked(flows='[[0,1,7],[2,1,9]]')
+    owners = pair_counters.find_owners([first, second], ADDRESSES | {
+        'g-2': ('h2', ('10.0.0.2', '::2'))})
+    assert {pair: (owner.tracked is first, owner.flow)
+            for pair, owner in owners.items()} == {
+        key(0, 1): (True, 0), key(0, 2): (True, 1), key(1, 2): (True, 2),
+        ('g-0', '10.0.0.0', '::2', 0): (True, 1),
+        ('g-1', '10.0.0.1', '::2', 0): (True, 2),
+        key(2, 1): (False, 1), ('g-2', '::2', '10.0.0.1', 0): (False, 1)}
+    assert key(0, 1, 80) in pair_counters.find_owners(
+        [tracked(dst_port=80)], ADDRESSES)
+    assert pair_counters.find_owners([first], {}) == {}
+
+
+def pairs(*rows, host=0):
+    """:param rows: source, destination, port or None, bytes."""
+    return known.made.report(
+        ports=[{'vm': f'g-{host}', 'dev': 'tap'}], pairs=[
+            {'dev': 'tap', 'src_ip': f'10.0.0.{src}',
+             'dst_ip': f'10.0.0.{dst}', 'dst_port': port, 'sent_bytes': size}
+            for src, dst, port, size in rows])
+
+
+def test_pairs_are_counted_in_payload():
+    coflow = tracked()
+    owners = pair_counters.find_owners([coflow], ADDRESSES)
+    counters = pair_counters.PairCounters()
+
+    def credit(*rows):
+        return [(owner.flow, size) for owner, size in counters.credit(
+            'h0', pairs(*rows), owners, 1.25)]
+
+    # At first all that is not counted yet is new.
+    assert credit((0, 1, None, 50), (0, 2, None, 0)) == [(0, 40.0)]
+    assert credit((0, 1, None, 60), (0, 2, None, 5)) == [(0, 8.0), (1, 4.0)]
+    assert credit((0, 1, None, 60), (0, 2, None, 5)) == []
+    # One that went back began anew; one of a port is nobody's.
+    assert credit((0, 1, None, 5), (0, 1, 80, 99)) == [(0, 4.0)]
+    assert coflow.progress.sent_bytes.tolist() == [52, 4, 0]
+    # A pair that went and came tells what it had.
+    assert credit((0, 2, None, 5)) == []
+    assert credit((0, 1, None, 70), (0, 2, None, 5)) == [(0, 4.0)]
+
+
+def test_bytes_between_hosts_are_divided_by_the_pairs():
+    coflow = tracked()
+
+    def shares(seen, flows=(0, 1)):
+        return pair_counters.shares(seen, coflow, list(flows), ADDRESSES
+                                    ).tolist()
+
+    assert shares({key(0, 1): 30.0, key(0, 2): 10.0, key(2, 0): 9.0}) == [
+        0.75, 0.25]
+    assert shares({key(0, 1): 0.125, key(0, 2): 0.375}) == [0.25, 0.75]
+    assert shares({key(0, 1, 80): 30.0}) == pytest.approx([2 / 3, 1 / 3])
+    coflow.progress.sent_bytes[:] = coflow.progress.sizes_bytes
+    assert shares({}) == [0.5, 0.5]
+    assert shares({}, ()) == []
+    with_port = tracked(dst_port=80)
+    assert pair_counters.shares(
+        {key(0, 1, 80): 1.0, key(0, 2, 80): 4.0, key(0, 1): 99.0},
+        with_port, [0, 1], ADDRESSES).tolist() == [0.2, 0.8]
+
+
+def test_totals_are_by_vm():
+    assert pair_counters.totals(pairs((0, 1, None, 5), (0, 1, 80, 7))) == {
+        key(0, 1): 5, key(0, 1, 80): 7}
+
+
+def peers(*rows, epoch='e'):
+    """:param rows: device, row of the destination, bytes, packets."""
+    return known.made.report(
+        epoch=epoch, ports=[{'vm': f'vm{i}', 'dev': f'tap{i}'}
+                            for i in range(2)], peers=[
+            {'dev': dev, 'dst_ip': f'10.0.0.{dst}', 'sent_bytes': size,
+             'sent_packets': packets} for dev, dst, size, packets in rows])
+
+
+def test_peers_are_counted_without_headers():
+    found = peer_counters.PeerCounters()
+
+    def take(*rows, epoch='e'):
+        return list(found.take(peers(*rows, epoch=epoch)))
+
+    assert take(('tap0', 1, 1520, 10)) == []
+    assert take(('tap0', 1, 1520, 10)) == []
+    assert take(('tap0', 1, 3040, 20), ('tap1', 0, 530, 10),
+                ('tap9', 0, 999, 1)) == [
+        ('vm0', '10.0.0.1', 1000.0), ('vm1', '10.0.0.0', 10.0)]
+    # Acknowledgements alone are no payload; what went back began anew.
+    assert take(('tap0', 1, 620, 10), ('tap1', 0, 530, 20)) == [
+        ('vm0', '10.0.0.1', 100.0)]
+    assert take(('tap0', 1, 620, 10), epoch='f') == []
+    assert take(('tap0', 1, 625, 10), epoch='f') == [
+        ('vm0', '10.0.0.1', 5.0)]
+
+
+def test_what_a_report_leaves_out():
+    found = known.made.report()
+    assert (found.default_sent_bytes, found.boot_ms, found.pairs,
+            found.peers, found.cpu_s) == (0, None, (), (), None)
+    assert reports.DestinationCounter('h', 1).backlog_bytes == 0
+    counters = reports.CoflowCounters('c', 1)
+    assert (counters.sent_packets, counters.drops, counters.backlog_bytes,
+            counters.control_bytes, counters.destinations) == (0, 0, 0, 0,
+                                                               ())
+    assert reports.PairCounter('1', '2', 3).sent_packets == 0
+    part = reports.PartCounters()
+    assert (part.sent_bytes, part.drops, part.backlog_bytes) == (0, 0, 0)
+    assert reports.LimitCounter(None, 1).backlog_bytes == 0
+    measured = known.made.measurement('a', 'b', 9.0)
+    assert (measured.loss, measured.lower_bound) == (0.0, False)
+    nothing = reports.NO_REPORT
+    assert (nothing.applied_generation, nothing.uplink_sent_bytes) == (0, 0)
+
+
+def test_what_an_edge_module_of_another_release_tells_beyond_is_ignored():
+    body = {'epoch': 'e', 'applied_generation': 3, 'link': {
+        'egress_bps': 1e9, 'ingress_bps': 1e9}, 'ports': [], 'coflows': [],
+        'uplink_sent_bytes': 0}
+    beyond = {'colours': [{'coflow_id': 'c', 'is_red': True}]}
+    assert known.msgspec.convert(body | beyond, reports.Report) == (
+        known.msgspec.convert(body, reports.Report))
+    delta = known.msgspec.convert(
+        {'type': 'delta', 'set': beyond | {'error': 'x'}}, deltas.Delta)
+    assert deltas.patch(reports.NO_REPORT, delta).error == 'x'
+
+
+@pytest.mark.parametrize(('rtt_s', 'is_taken'), [
+    (0, True), (3600, True), (-1e-9, False), (3600.1, False)])
+def test_round_trips_are_of_an_hour_at_most(rtt_s, is_taken):
+    body = {'probe_id': 'p', 'src': 'a', 'dst': 'b', 'rate_bps': 9.0,
+            'rtt_s': rtt_s}
+    try:
+        known.msgspec.convert(body, reports.Measurement)
+    except known.msgspec.ValidationError:
+        assert not is_taken
+    else:
+        assert is_taken
+
+
+def test_a_report_has_so_many_coflows_and_pairs():
+    assert (reports.MOST_COFLOWS, reports.MOST_PAIRS) == (10_000, 100_000)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What decisions see: hosts, what coflows may use of them, who is busy."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from tests.unit import stored
+from virtco.state import rules
+from virtco.state import schedule_input
+from virtco.state import state
+from virtco.table import coflow_table
+
+RATES = st.floats(0, 1e12)
+
+
+def hosts(*rates):
+    """:param rates: egress and ingress of each; they differ."""
+    return schedule_input.Hosts(schedule_input.Host(
+        f'h{i}', coflow_table.Link(f'h{i}', egress_bps, ingress_bps, 0.0),
+        egress_bps, ingress_bps) for i, (egress_bps, ingress_bps)
+        in enumerate(rates))
+
+
+def test_hosts_by_columns():
+    stranger = schedule_input.Host('s', None, 0.0, 7.0)
+    found = schedule_input.Hosts([*hosts((1.0, 2.0), (3.0, 5.0)), stranger])
+    assert found.names == ('h0', 'h1', 's')
+    assert found.number_of == {'h0': 0, 'h1': 1, 's': 2}
+    assert found.links == (found[0].link, found[1].link)
+    assert found.links_bps == 4.0
+    assert found.egress_bps.tolist() == [1.0, 3.0, 0.0]
+    assert found.ingress_bps.tolist() == [2.0, 5.0, 7.0]
+
+
+@given(st.lists(st.tuples(RATES, RATES, RATES), max_size=4),
+       st.floats(0, 0.9), st.floats(0, 1), st.booleans())
+def test_coflows_leave_the_background_its_share(rates, share, most, is_fair):
+    """At least the share of the others, at most so much as may be taken."""
+    found = hosts(*((egress, ingress) for egress, ingress, _ in rates))
+    egress_bps, ingress_bps = schedule_input.Share(share, most).residual(
+        found, np.array([background for *_, background in rates]), is_fair)
+    for (egress, ingress, background), out_bps, in_bps in zip(
+            rates, egress_bps.tolist(), ingress_bps.tolist(), strict=True):
+        taken = 0.0 if is_fair else min(background, most * egress)
+        assert out_bps == pytest.approx(egress - max(taken, share * egress))
+        assert in_bps == pytest.approx(ingress * (1 - share))
+
+
+def test_the_background_is_taken_from_the_egress():
+    found = hosts((100.0, 1000.0), (200.0, 50.0))
+    background_bps = np.array([30.0, 150.0])
+    share = schedule_input.Share(0.1, 0.5)
+    egress_bps, ingress_bps = share.residual(found, background_bps, False)
+    assert egress_bps.tolist() == [70.0, 100.0]
+    assert ingress_bps.tolist() == [900.0, 45.0]
+    egress_bps, _ = share.residual(found, background_bps, True)
+    assert egress_bps.tolist() == [90.0, 180.0]
+
+
+@pytest.mark.parametrize(('moved_s', 'is_queued', 'is_busy'), [
+    (None, False, False), (None, True, True), (5.0, True, True),
+    (8.5, False, True), (8.0, False, False), (7.9, False, False)])
+def test_a_coflow_is_busy_until_it_was_quiet(moved_s, is_queued, is_busy):
+    assert schedule_input.Coflow(None, None, moved_s, is_queued).is_busy(
+        10.0, 2.0) is is_busy
+
+
+@pytest.mark.parametrize(('order', 'limit', 'limits'), [
+    ('mrtf', True, True), ('mrtf', False, False), ('fair', True, False)])
+def test_senders_are_limited_where_there_are_classes(order, limit, limits):
+    found = schedule_input.Options(order, limit_senders=limit)
+    assert found.is_fair is (order == 'fair')
+    assert found.limits_senders is limits
+
+
+def test_what_is_not_given_is_as_the_configuration_has_it():
+    conf = stored.conf()
+    found, default = state.rules_of(conf), rules.Rules()
+    assert (found.half_life_s, found.ending, found.uplink, found.share) == (
+        default.half_life_s, default.ending, default.uplink, default.share)
+    # Rates count in payload where nobody says what headers take, and no
+    # sender is limited by itself.
+    assert (default.wire_factor, default.payload_fraction) == (1.0, 0.98)
+    options = schedule_input.Options()
+    for name in ('order', 'beta', 'policing_tolerance', 'quiet_s',
+                 'policy_ttl_s', 'protect_receivers', 'default_share'):
+        assert getattr(options, name) == getattr(conf.scheduler, name)
+    assert not options.limit_senders
+    assert options.work_conserving
+
+
+def test_rules_are_those_of_the_configuration():
+    conf = stored.conf(
+        scheduler={'wire_overhead_fraction': 0.25, 'quiet_s': 3.0,
+                   'default_share': 0.5, 'max_debt_bytes': 1e15},
+        placement={'default_link_bps': 3e9}, probe={'freshness_s': 777.0})
+    found = state.rules_of(conf)
+    assert (found.wire_factor, found.payload_fraction) == (1.25, 0.4)
+    assert found.ending.quiet_s == 3.0
+    assert found.share == schedule_input.Share(0.5)
+    assert (found.uplink.default_bps, found.uplink.max_age_s) == (3e9, 3108.0)
+    assert found.max_debt_bytes == 1e15

@@ -1,0 +1,531 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The door of the room: what is read again, written down and told whom."""
+
+import pytest
+
+from tests.unit import made
+from tests.unit import stored
+from tests.unit.state import test_live_state as known
+from virtco import exception
+from virtco import metrics
+from virtco.db import models
+from virtco.measure import preflight
+from virtco.objects import objects
+from virtco.scheduling import policing
+from virtco.state import pair_history
+from virtco.state import schedule_input
+from virtco.state import state
+from virtco.topology import tree
+
+
+class Peer:
+    """Notes what is told to the leader."""
+
+    def __init__(self):
+        self.told = []
+
+    def __getattr__(self, name):
+        return lambda *args: self.told.append((name, *args))
+
+
+@pytest.fixture(autouse=True)
+def _short_history(monkeypatch):
+    monkeypatch.setattr(pair_history, 'DEPTH', 3)
+    monkeypatch.setattr(pair_history, 'RETENTION_S', 7200.0)
+
+
+class Bench:
+    def __init__(self, database=None, leads=True):
+        self.database = database or stored.database()
+        self.now_s, self.changes = 1000.0, []
+        conf = stored.conf(scheduler={'wire_overhead_fraction': 0.0})
+        counts, clock = metrics.Metrics(), lambda: self.now_s
+        self.state = state.State(conf, self.database, counts,
+                                 lambda: self.objects.plane(), clock)
+        self.objects = objects.Objects(conf, self.state, counts, clock)
+        self.state.on_change.append(self.changes.append)
+        if not leads:
+            self.state.peer = Peer()
+
+    def group(self, name='a', **values):
+        stored.add(
+            self.database, stored.group(name),
+            stored.coflow(f'p-{name}', **values),
+            *(stored.member(f'p-{name}', row, f'h{row}')
+              for row in range(3)))
+
+    def coflows(self):
+        return set(self.state.live.statuses())
+
+    def rows(self, model):
+        with self.database.reader() as session:
+            return list(session.query(model))
+
+    def execute(self, work):
+        with self.database.writer() as session:
+            work(session)
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+@pytest.fixture
+def follower(bench):
+    return Bench(bench.database, leads=False)
+
+
+def test_groups_are_read_where_they_changed(bench):
+    bench.group()
+    bench.state.refresh()
+    assert bench.coflows() == {'c-p-a'}
+    bench.group('b')
+    bench.group('x')
+    bench.state.refresh()
+    assert bench.coflows() == {'c-p-a'}
+    bench.state.invalidate(['p-b'])
+    assert bench.changes == [True]
+    bench.state.refresh()
+    assert bench.coflows() == {'c-p-a', 'c-p-b'}
+    bench.state.invalidate()
+    bench.state.refresh()
+    assert bench.coflows() == {'c-p-a', 'c-p-b', 'c-p-x'}
+
+
+@pytest.mark.parametrize('more', [0, 1])
+def test_of_many_groups_all_are_read(bench, more):
+    bench.state.refresh()
+    bench.group()
+    bench.state.invalidate(
+        [f'g{i}' for i in range(state.MOST_GROUPS + more)])
+    bench.state.refresh()
+    assert bench.coflows() == ({'c-p-a'} if more else set())
+    assert state.MOST_GROUPS == 500
+
+
+@pytest.mark.parametrize('groups', [None, ['p-a']])
+def test_what_could_not_be_read_is_read_later(bench, groups):
+    bench.state.refresh()
+    bench.group()
+    bench.state.invalidate(groups)
+    reader = bench.database.reader
+    bench.database.reader = None
+    with pytest.raises(TypeError):
+        bench.state.refresh()
+    bench.database.reader = reader
+    bench.state.refresh()
+    assert bench.coflows() == {'c-p-a'}
+
+
+def test_who_counts_has_newer_progress_than_the_database(bench, follower):
+    bench.group()
+    for one in (bench, follower):
+        one.state.refresh()
+        one.state.live.intake('h1', known.report(20, coflow_id='c-p-a'), 1.0)
+        one.state.invalidate()
+        one.state.refresh()
+    assert bench.state.live.status('c-p-a').sent_bytes == pytest.approx(20)
+    # Of one that follows the leader's count.
+    assert follower.state.live.status('c-p-a').sent_bytes == 0
+    assert follower.state.peer.told == [('changed', None)]
+
+
+def test_who_begins_to_lead_reads_the_progress_once(bench):
+    bench.group()
+    own = bench.state
+    own.refresh()
+    own.live.intake('h1', known.report(20, coflow_id='c-p-a'), 1.0)
+    own._stale_all = own._is_behind = True  # as lead() says
+    own.refresh()
+    assert own.live.status('c-p-a').sent_bytes == 0
+    own.live.intake('h1', known.report(25, coflow_id='c-p-a'), 2.0)
+    own.invalidate()
+    own.refresh()
+    assert own.live.status('c-p-a').sent_bytes == pytest.approx(5)
+
+
+def test_a_report_is_counted(bench):
+    told = []
+    bench.state.on_report.append(lambda *args: told.append(args))
+    bench.state.report('h0', made.report())
+    assert told == [('h0', made.report())] and bench.changes == [True]
+    assert bench.state.live.is_known('h0')
+    # Nothing new is no reason to hurry.
+    bench.now_s = 1001.0
+    bench.state.report('h0', made.report())
+    assert bench.changes == [True, False]
+    bench.now_s = 1010.0
+    bench.state.heard({'h0'})
+    assert bench.state.live.view('h0', 1010.0).last_report_s == 1010.0
+
+
+def test_a_measurement_is_kept_and_survives_a_restart(bench):
+    for rate_bps, rtts in ((4e8, {}), (5e8, {'rtt_s': 0.1,
+                                             'rtt_median_s': 0.2}),
+                           (6e8, {'rtt_s': 0.3}), (7e8, {})):
+        bench.now_s += 1
+        bench.state.measured(made.measurement(
+            'a', 'b', rate_bps, sent_bytes=5, **rtts))
+    assert bench.changes == [False] * 4
+    assert {row.slot: (row.rate_bps, row.measured_at, row.rtt_s,
+                       row.rtt_median_s)
+            for row in bench.rows(models.Reading)} == {
+        0: (7e8, 1004.0, None, None), 1: (5e8, 1002.0, 0.1, 0.2),
+        2: (6e8, 1003.0, 0.3, None)}
+    assert [rtt_s for _, _, rtt_s in made.readings(
+        bench.state.pairs, 'a', 'b')] == [
+        0.2, 0.3, None]
+    again = Bench(bench.database)
+    again.state.load()
+    assert made.readings(again.state.pairs, 'a', 'b') == made.readings(
+        bench.state.pairs, 'a', 'b')
+    assert again.state.rates.estimate(1003.0).hosts['a'].egress_bps == 7e8
+
+
+def test_who_does_not_lead_any_more_writes_nothing(bench):
+    def fence(session):
+        raise RuntimeError('overtaken')
+
+    bench.group()
+    bench.state.refresh()
+    bench.state.fence = fence
+    with pytest.raises(RuntimeError):
+        bench.state.measured(made.measurement('a', 'b', 1e9))
+    with pytest.raises(RuntimeError):
+        bench.state._estimate_pairs()
+    bench.state.report('h1', known.report(20, coflow_id='c-p-a'))
+    with pytest.raises(RuntimeError):
+        bench.state.flush()
+    assert bench.rows(models.Host) == bench.rows(models.Reading) == []
+    # Another time it succeeds.
+    bench.state.fence = lambda session: None
+    bench.state.flush()
+    (coflow,) = bench.rows(models.Coflow)
+    assert coflow.sent_bytes == pytest.approx(20)
+    assert len(bench.rows(models.Host)) == 1
+
+
+def test_what_is_counted_is_written_down(bench):
+    bench.group(size_bytes=100.0, tm='[[0,1,100]]')
+    bench.state.refresh()
+    bench.state.report('h0', known.report(180, coflow_id='c-p-a'))
+    bench.state.report('h1', known.report(0, coflow_id='c-p-a'))
+    bench.state.flush()
+    assert {row.host for row in bench.rows(models.Host)} == {'h0', 'h1'}
+    (project,) = bench.rows(models.Project)
+    assert (project.project_id, project.debt_bytes) == ('p', 30.0)
+    # Without news nothing is written.
+    bench.execute(lambda session: session.query(models.Host).delete())
+    bench.state.flush()
+    assert bench.rows(models.Host) == []
+    bench.state.report('h0', known.report(200, coflow_id='c-p-a'))
+    bench.state.flush()
+    again = Bench(bench.database)
+    again.state.load()
+    assert again.state.live.debts() == {'p': 50.0}
+    assert again.state.live.is_known('h0')
+
+
+def test_what_ended_is_told_until_it_is_written(bench):
+    bench.group()
+    bench.state.refresh()
+    bench.state.live.finish('c-p-a', 1001.0)
+    assert bench.state.live.status('c-p-a').state == 'done'
+    bench.state.flush()
+    assert bench.state.live.status('c-p-a') is None
+    (coflow,) = bench.rows(models.Coflow)
+    assert (coflow.state, coflow.ended_at) == ('done', 1001.0)
+
+
+def overstate(bench, coflow_id):
+    tracked = bench.state.live._groups.coflows[coflow_id]
+    tracked.period.least_s = 1.0
+    bench.state.live._progress.measured.add(coflow_id)
+    bench.state.live.advance(1001.0)
+
+
+def test_who_overstates_gets_an_event(bench):
+    bench.group(iterations=0, compute_s=9.0)
+    bench.state.refresh()
+    overstate(bench, 'c-p-a')
+    assert bench.state.live.count_overstating() == 1
+    bench.state.flush()
+    (event,) = bench.rows(models.Event)
+    assert (event.kind, event.project_id, event.group_id,
+            event.created_at) == ('compute_overstated', 'p', 'p-a', 1000.0)
+    # Once is enough.
+    overstate(bench, 'c-p-a')
+    bench.state.flush()
+    assert len(bench.rows(models.Event)) == 1
+
+
+def test_a_follower_takes_over_what_was_written(bench, follower):
+    bench.group()
+    bench.objects.settings.change({'order': 'fair'}, 'admin')
+    follower.state.follow()
+    assert follower.objects.settings.is_fair and follower.changes == [True]
+    follower.state.refresh()
+    assert follower.coflows() == {'c-p-a'}
+    # Who leads knows more than the database.
+    bench.changes.clear()
+    bench.state.follow()
+    assert bench.changes == []
+
+
+def test_another_process_changed_something(bench, follower):
+    follower.state.refresh()
+    bench.group()
+    bench.state.live.meet({'h0'}, 1.0)
+    bench.objects.drains.drain('h0', 'disk', 'admin')
+    bench.objects.settings.change({'order': 'fair'}, 'admin')
+    follower.state.peer_changed(['p-a'])
+    assert not follower.objects.settings.is_fair
+    assert follower.state.live.drained == frozenset()
+    follower.state.refresh()
+    assert follower.coflows() == {'c-p-a'}
+    follower.state.peer_changed(None)
+    assert follower.objects.settings.is_fair
+    assert follower.state.live.drained == {'h0'}
+
+
+def test_a_debt_is_forgiven_everywhere(bench, follower):
+    for one in (bench, follower):
+        one.state.live._debts.charge(
+            'p', policing.Report('c', 10.0, 100.0, 100.0))
+        one.objects.projects.change('p', {'debt_bytes': 0.0})
+        assert one.state.live.debts() == {}
+    assert ('forgiven', 'p') in follower.state.peer.told
+
+
+def test_old_readings_are_deleted_every_ten_minutes(bench, follower):
+    bench.state.measured(made.measurement('a', 'b', 1e9))
+    bench.now_s += 7201.0
+    follower.now_s = bench.now_s
+    follower.state._estimate_pairs()
+    assert len(bench.rows(models.Reading)) == 1
+    bench.state._estimate_pairs()
+    assert bench.rows(models.Reading) == []
+    assert bench.state.pairs.known.component is None or (
+        bench.state.pairs.known.count == 0).all()
+    bench.state.measured(made.measurement('a', 'b', 1e9))
+    bench.execute(lambda session: session.query(models.Reading).update(
+        {'measured_at': 1.0}))
+    bench.now_s += 599.0
+    bench.state._estimate_pairs()
+    assert len(bench.rows(models.Reading)) == 1
+    bench.now_s += 1.0
+    bench.state._estimate_pairs()
+    assert bench.rows(models.Reading) == []
+
+
+def test_findings_are_read_by_all_and_rates_by_those_who_follow(
+        bench, follower):
+    bench.state.measured(made.measurement('a', 'b', 1e9))
+    follower.objects._read()
+    assert follower.state.rates.estimate(1000.0).hosts['a'].egress_bps == 1e9
+    alone = Bench(bench.database)
+    alone.objects._read()
+    assert alone.state.rates.estimate(1000.0).hosts == {}
+
+
+def test_the_generation_is_read(bench):
+    assert bench.state.generation() == 1 and not bench.state.is_alive()
+
+
+def test_the_protocol_has_no_answer_of_its_own():
+    for method in ('changed', 'forgiven'):
+        with pytest.raises(NotImplementedError):
+            getattr(state.Peer, method)(None, None)
+
+
+def test_hosts_that_can_be_measured():
+    bench = Bench()
+    bench.group()
+    bench.state.refresh()
+    live = bench.state.live
+    for row in range(4):
+        live.intake(f'h{row}', made.replaced(
+            known.report(0, coflow_id='c-p-a'),
+            probe={'address': f'10.0.0.{row}', 'port': 5000 + row}), 100.0)
+    live.intake('h4', made.report(), 100.0)
+    everybody = {f'h{row}': (f'10.0.0.{row}', 5000 + row)
+                 for row in range(4)}
+    assert live.responders(109.9, 10.0, False) == everybody
+    assert live.responders(110.0, 10.0, False) == {}
+    assert live.responders(101.0, 10.0, True) == everybody
+    live.intake('h0', made.replaced(
+        known.report(50, coflow_id='c-p-a'),
+        probe={'address': '10.0.0.0', 'port': 5000}), 101.0)
+    assert live.responders(101.5, 10.0, True).keys() == {'h3'}
+    assert live.responders(101.5, 10.0, False) == everybody
+    assert live.responders(102.0, 10.0, True) == everybody
+
+
+def test_links_in_both_directions():
+    live = Bench().state.live
+    for host, link in (('h0', (1e9, 2e9)), ('h1', (3e9, None)),
+                       ('h2', (None, 4e9))):
+        live.intake(host, made.report(link=dict(zip(
+            ('egress_bps', 'ingress_bps'), link))), 1.0)
+    hosts = ['h0', 'h1', 'h2', 'h9']
+    assert live.nominal_links_bps(hosts) == {'h0': (1e9, 2e9),
+                                             'h1': (3e9, 3e9)}
+    assert live.links_bps(hosts, 1.0) == {'h0': 1e9, 'h1': 1e9, 'h2': 1e9}
+    assert live.payload_rates(hosts, 1.0, True) == {
+        'h0': (0.98e9, 1.96e9), 'h1': (2.94e9, 0.98e9),
+        'h2': (0.98e9, 3.92e9)}
+    assert live.payload_pairs({('a', 'b'): 100.0}) == {('a', 'b'): 98.0}
+    assert live.is_used() and not Bench().state.live.is_used()
+    assert live.view('h9', 1.0) is None
+    assert [view.host for view in live.views(1.0)] == ['h0', 'h1', 'h2']
+    assert live.view('h0', 1.0).capacity.ingress_bps == 2e9
+
+
+def test_vms_that_nova_has_not_confirmed():
+    bench = Bench()
+    live = bench.state.live
+    planned = known.member('g', 0, 'h5', known.states.MemberState.PLANNED)
+    vacant = known.member('g', 1, None, known.states.MemberState.VACANT)
+    live.load_groups([planned, vacant, known.member('g', 2, 'h0')], [])
+
+    def ports(*rows):
+        return made.report(ports=[{'vm': f'g-{row}'} for row in rows])
+
+    live.intake('h0', ports(0, 1, 2, 7), 1.0)
+    # Of one that is reserved elsewhere a port tells nothing.
+    assert live.waiting('h0') == {'g-1'}
+    live.intake('h5', ports(0), 1.0)
+    assert live.waiting('h5') == {'g-0'}
+    # The port of a VM that was shelved may outlive it.
+    live.intake('h0', ports(0, 1, 2), 2.0)
+    assert live.waiting('h0') == set()
+    assert live.hosts_of_group('g') == ['h0', 'h5']
+    assert live.count_members('h5') == 1
+
+
+def test_a_snapshot_has_what_is_decided_by():
+    bench = Bench()
+    bench.group()
+    bench.state.refresh()
+    live = bench.state.live
+    mac = '02:00:00:00:00:01'
+    live.intake('h1', made.report(ports=[{'vm': 'v', 'mac': mac}]), 1.0)
+    live.intake('h0', made.report(unmanaged={'macs': [mac]}), 1.0)
+    live.load_debts({'p': 5.0, 'q': 7.0})
+    found = live.snapshot(schedule_input.Options(
+        beta=0.25, policing_tolerance=0.5, limit_senders=True), 2.0)
+    assert found.now_s == 2.0 and found.size_factor == 1.25
+    # Its project owes.
+    assert found.coflows[0].live.served is not None
+    assert live._debts.tolerance == 0.5
+    assert found.senders.keys() == {'h0'}
+    assert found.senders['h0'].macs == {'h1': {mac}}
+    assert found.hosts.names == ('h0', 'h1', 'h2')
+    assert [one.live.coflow_id for one in found.coflows] == ['c-p-a']
+    other = live.snapshot(schedule_input.Options(
+        beta=0.75, policing_tolerance=0.5), 2.0)
+    assert live._debts.tolerance == 0.75 and other.senders == {}
+    observed = live.snapshot(schedule_input.Options(), 2.0)
+    assert observed.size_factor == 1.0 + live._uplinks.background_share()
+    assert live.snapshot(
+        schedule_input.Options(beta=0.0), 2.0).size_factor == 1.0
+    live.forgive('p')
+    (coflow,) = live.snapshot(schedule_input.Options(), 3.0).coflows
+    assert coflow.live.served is None
+    # A host that sends nothing any more is none of them.
+    live.intake('h0', made.report(), 20.0)
+    assert live.snapshot(schedule_input.Options(limit_senders=True), 20.0
+                         ).senders == {}
+
+
+def test_minors_and_limits_are_kept():
+    live = Bench().state.live
+    live.meet({'h0', 'h1'}, 1.0)
+    assert [one.host for one in live.take_unsaved().hosts] == []
+    minors = schedule_input.coflow_table.Minors({'c': 3})
+    live.keep_minors({'h1': minors})
+    live.keep_minors({})
+    unsaved = live.take_unsaved()
+    assert [one.host for one in unsaved.hosts] == ['h1']
+    assert live.snapshot(
+        schedule_input.Options(), 2.0).minors == {'h1': minors}
+    live.not_saved(unsaved)
+    assert [one.host for one in live.take_unsaved().hosts] == ['h1']
+    assert live.take_unsaved().hosts == []
+
+
+def test_a_stored_database_error_is_told(bench):
+    bench.execute(lambda session: session.execute(
+        models.sa.text('DROP TABLE settings')))
+    with pytest.raises(exception.DatabaseUnavailable):
+        bench.objects.settings.load()
+
+
+def test_who_leads_counts_from_what_was_written_and_writes_at_its_end(
+        bench, follower):
+    bench.group(progress='[20, 0, 0]')
+    for one in (bench, follower):
+        one.state.refresh()
+    own = follower.state
+    bench.group('b')
+    own.lead()
+    assert own.peer is None and own.is_alive()
+    # All was read before anybody is served.
+    assert follower.coflows() == {'c-p-a', 'c-p-b'}
+    assert own.live.status('c-p-a').sent_bytes == 20
+    own.report('h1', known.report(5, coflow_id='c-p-a'))
+    own.stop()
+    assert not own.is_alive()
+    assert {row.id: row.sent_bytes for row in bench.rows(models.Coflow)
+            } == {'c-p-a': 25, 'c-p-b': 0}
+    # Who never led writes nothing.
+    bench.state.report('h2', made.report())
+    bench.state.stop()
+    assert [row.host for row in bench.rows(models.Host)] == ['h1']
+
+
+def test_pairs_are_estimated_and_objects_read_whoever_leads(bench):
+    for one, thread in ((bench.state, bench.state._estimator),
+                        (bench.objects, bench.objects._reader)):
+        one.start()
+        assert thread.is_alive()
+        one.stop()
+        assert not thread.is_alive()
+
+
+def test_all_that_operators_said_survives_a_restart(bench):
+    bench.state.live.meet({'h0'}, 1.0)
+    bench.objects.drains.drain('h0', 'disk', 'admin')
+    bench.objects.settings.change({'order': 'fair'}, 'admin')
+    bench.objects.topology.replace((tree.Plane(roots=(
+        tree.Node('r', ('h0',), uplink=tree.Uplink(1e9, 2e9)),)),))
+    bench.objects.findings.conclude({'r'}, [preflight.Finding(
+        preflight.Kind.UPLINK, 'r', 0.5e9, 1e9, ())], lambda session: None)
+    again = Bench(bench.database)
+    again.state.load()
+    assert again.state.live.drained == {'h0'}
+    assert again.objects.settings.is_fair
+    assert again.objects.topology.get() == bench.objects.topology.get()
+    (uplink,) = again.state.live.wire_tree(1.0).subtrees
+    assert uplink.uplink_out_bps == pytest.approx(0.5e9)
+
+
+def test_who_leads_raises_the_alerts(bench, follower):
+    bench.objects.findings.conclude({'r'}, [preflight.Finding(
+        preflight.Kind.UPLINK, 'r', 0.5e9, 1e9, ())], lambda session: None)
+
+    def alert():
+        return follower.objects.findings._counts.registry.get_sample_value(
+            'virtco_poor_ratio', {'kind': 'leaf-uplink', 'subject': 'r'})
+
+    follower.objects._read()
+    assert len(follower.objects.findings.all()) == 1 and alert() is None
+    follower.state.lead()
+    follower.objects.lead()
+    try:
+        assert alert() == 0.5
+    finally:
+        follower.objects.stop()
+        follower.state.stop()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Unmanaged traffic: who sends it where, and how much, as hosts report."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from tests.unit import made
+from virtco.state import host_state
+from virtco.state import unmanaged_bytes
+from virtco.state import unmanaged_pairs
+from virtco.table import coflow_table
+from virtco.table import unmanaged
+from virtco.wire import edge_policy
+
+A, B = '02:00:00:00:00:0a', '02:00:00:00:00:0b'
+C, D = '02:00:00:00:00:0c', '02:00:00:00:00:0d'
+
+
+def report(*macs, epoch='e', **limited):
+    """:param limited: by host: bytes sent, or these and those that wait."""
+    rows = [(None if host == 'others' else host,
+             *(value if isinstance(value, tuple) else (value, 0)))
+            for host, value in limited.items()]
+    return made.report(epoch=epoch, unmanaged={'macs': list(macs), 'limited': [
+        {'host': host, 'sent_bytes': sent, 'backlog_bytes': backlog}
+        for host, sent, backlog in rows]})
+
+
+TOLD = edge_policy.Unmanaged(1e6, ('m-other',), (
+    edge_policy.DestinationLimit('h1', 7, 2e6, ('m-1', 'm-2')),
+    edge_policy.DestinationLimit('h2', 9, 3e6, ('m-3',))))
+
+
+def test_macs_are_known_for_a_while():
+    found = unmanaged_bytes.Towards()
+    assert not found.is_sending
+    found.update(report(A, B), None, 0.0, 100.0)
+    found.update(report(B), None, 1.0, 104.0)
+    assert found.macs == {A, B} and found.is_sending
+    found.update(report(), None, 1.0, 100.0 + unmanaged_bytes.KEPT_S)
+    assert found.macs == {A, B}
+    found.update(report(), None, 1.0, 100.1 + unmanaged_bytes.KEPT_S)
+    assert found.macs == {B}
+    found.update(report(), None, 1.0, 104.1 + unmanaged_bytes.KEPT_S)
+    assert found.macs == set() and not found.is_sending
+
+
+def test_a_limited_destination_is_named_by_its_counter():
+    found = unmanaged_bytes.Towards()
+    found.update(report(h1=100, h2=500, others=50), TOLD, 0.0, 1.0)
+    # What was counted before nobody knows of here.
+    assert found.macs == set() and found.sent_bps == {}
+    found.update(report(h1=350, h2=500, others=50), TOLD, 2.0, 3.0)
+    assert found.macs == {'m-1', 'm-2'}
+    assert found.sent_bps == {'h1': 1000.0, 'h2': 0.0, '': 0.0}
+    assert found.is_sending
+    found.update(report(h1=350, h2=500, others=51), TOLD, 4.0, 7.0)
+    assert found.macs == {'m-1', 'm-2', 'm-other'}
+    assert found.sent_bps == {'h1': 0.0, 'h2': 0.0, '': 2.0}
+
+
+def test_where_packets_wait_the_rate_has_no_end():
+    found = unmanaged_bytes.Towards()
+    found.update(report(h2=(5, 1)), TOLD, 0.5, 1.0)
+    assert found.sent_bps == {'h2': math.inf}
+    assert found.macs == {'m-3'}
+    # A report that counts nothing leaves the rates.
+    found.update(report(h2=90), TOLD, 0.0, 2.0)
+    assert found.sent_bps == {'h2': math.inf}
+    # Counters that begin anew moved nothing that is known.
+    found.update(report(h2=10), TOLD, 1.0, 3.0)
+    assert found.sent_bps == {'h2': 0.0}
+
+
+def test_without_limits_a_counter_names_nobody():
+    found = unmanaged_bytes.Towards()
+    found.update(report(h1=0, others=0), None, 1.0, 1.0)
+    found.update(report(h1=7, others=3), None, 1.0, 2.0)
+    assert found.macs == set()
+    assert found.sent_bps == {'h1': 56.0, '': 24.0}
+    assert found.is_sending  # to others
+    found.update(report(h1=14, others=3), None, 1.0, 3.0)
+    assert not found.is_sending
+
+
+@given(st.lists(st.integers(0, 10 ** 9), min_size=2, max_size=6),
+       st.floats(0.1, 60))
+def test_rates_add_up_to_the_bytes(steps, elapsed_s):
+    found, total, moved_bytes = unmanaged_bytes.Towards(), 0, 0.0
+    found.update(report(h1=0), TOLD, elapsed_s, 0.0)
+    for i, step in enumerate(steps, 1):
+        total += step
+        found.update(report(h1=total), TOLD, elapsed_s, i * elapsed_s)
+        moved_bytes += found.sent_bps['h1'] * elapsed_s / 8
+    assert moved_bytes == pytest.approx(total)
+
+
+def host(name, *macs, told=None, reported=None):
+    found = host_state.HostState(name, 0.0, 5.0)
+    found.unmanaged = told
+    ports = [{'vm': f'vm-{mac}', 'mac': mac} for mac in macs]
+    found.take(made.replaced(reported or report(), ports=ports), 1.0)
+    return found
+
+
+def test_senders_are_told_by_destination():
+    hosts = {
+        'h0': host('h0', A.upper(), told=TOLD,
+                   reported=report(A, B, C, '02:00:00:00:00:ff')),
+        'h1': host('h1', B, C, reported=report(A)),
+        'h2': host('h2', D)}
+    hosts['h0'].towards.sent_bps = {'h1': 5.0}
+    links = [coflow_table.Link('h0', 1e9, 4e9, 3e7),
+             coflow_table.Link('h1', 2e9, 5e9, 6e7),
+             coflow_table.Link('h2', 8e9, 9e9, 7e7)]
+    # To itself a host sends nothing that its uplink sees, and of the last
+    # nobody told.
+    assert unmanaged_pairs.senders(hosts, {'h0', 'h1'}, links) == {
+        'h0': unmanaged.Sender(1e9, 3e7, {'h1': frozenset({B, C})},
+                               {'h1': 5.0}, {'h1': 7, 'h2': 9}),
+        'h1': unmanaged.Sender(2e9, 6e7, {'h0': frozenset({A})}, {}, {})}
+    assert unmanaged_pairs.senders(hosts, set(), links) == {}
+    # Without a link nothing can be limited.
+    assert unmanaged_pairs.senders(
+        hosts, {'h0', 'h1'}, links[1:]).keys() == {'h1'}

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The door of the room: policies for edge modules, and trains to send."""
+
+from collections.abc import Callable
+from collections.abc import Collection
+import time
+
+from oslo_config import cfg
+
+from virtco import metrics
+from virtco.decide import checks
+from virtco.decide import loop
+from virtco.decide import orders
+from virtco.decide import probes
+from virtco.decide import publisher
+from virtco.decide import waiting
+from virtco.model import live
+from virtco.objects import objects as catalogue
+from virtco.state import state as states
+from virtco.wire import edge_policy
+
+
+class Decide:
+    def __init__(self, conf: cfg.ConfigOpts, state: states.State,
+                 objects: catalogue.Objects, publisher: publisher.Publisher,
+                 counts: metrics.Metrics,
+                 clock: Callable[[], float] = time.time):
+        self._live = state.live
+        self._publisher = publisher
+        self.loop = loop.Loop(conf, state, objects.settings, publisher, counts,
+                              clock)
+        self.prober = probes.Prober(conf, state.rates, self._measurable,
+                                    counts, clock)
+        self.checks = checks.Checks(
+            conf, self.prober, state.live,
+            lambda subjects, found: objects.findings.conclude(
+                subjects, found, state.fence), clock)
+        self.orders = orders.Orders(
+            conf, state.database, self.checks, self.prober, state.live,
+            lambda session: state.fence(session), counts, clock)
+        state.on_change.append(self.loop.notify)
+
+    def start(self) -> None:
+        self.loop.run_once()
+        self.loop.start()
+        self.orders.start()
+
+    def lead(self, leads: Callable[[], bool]) -> None:
+        """What is computed is published from here on.
+
+        :param leads: whether it still holds.
+        """
+        self.loop.leads = leads
+        self.orders.lead()
+        self.loop.notify(True)
+
+    def stop(self) -> None:
+        self.orders.stop()
+        self.checks.stop()
+        self.loop.stop()
+
+    def is_alive(self) -> bool:
+        return self.loop.is_alive()
+
+    @property
+    def schedule(self) -> live.Schedule:
+        """The newest."""
+        return self.loop.policies.schedule
+
+    def waiting(self) -> dict[str, waiting.Waiting]:
+        """By the newest schedule, where each coflow waits."""
+        policies = self.loop.policies
+        return waiting.find(policies.schedule, policies.snapshot)
+
+    def _measurable(self, now_s: float, stale_s: float, only_idle: bool
+                    ) -> probes.Measurable:
+        live = self._live
+        targets = live.responders(now_s, stale_s, only_idle)
+        links_bps = live.links_bps(targets, now_s)
+        return probes.Measurable(
+            {host: targets[host] for host in links_bps}, links_bps,
+            live.awaited_hosts(), live.payload_tree(now_s))
+
+    def generations(self) -> dict[str, int]:
+        """Of the policy of each host that has one of this process."""
+        return self._publisher.generations()
+
+    @property
+    def on_publish(self) -> list[Callable[[Collection[str]], None]]:
+        """Are called with the hosts that have a new policy."""
+        return self._publisher.on_publish
+
+    def policy_of(self, host: str) -> edge_policy.EdgePolicy | None:
+        """As this process published it."""
+        return self._publisher.get(host)

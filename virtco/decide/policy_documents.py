@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who sends when: the policies of all hosts by a snapshot. Pure."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+import types
+
+import numpy as np
+
+from virtco import scheduling
+from virtco.decide import promised_rates
+from virtco.decide import senders
+from virtco.model import live
+from virtco.scheduling import deadlines
+from virtco.scheduling import starvation
+from virtco.state import schedule_input as known
+from virtco.table import coflow_table
+from virtco.table import host_policies
+from virtco.table import host_policy
+from virtco.table import layouts
+from virtco.wire import edge_policy
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Policies:
+    """:ivar of_host: the policy of each host that reports, unnumbered.
+    :ivar changed: hosts whose policy is another object than before.
+    :ivar minors: as they are taken now, where that changed.
+    :ivar schedule: all coflows by rank.
+    :ivar next_check_s: no later than then a coflow has waited for theta, or
+        a periodic one is late.
+    :ivar snapshot: what all this is by.
+    :ivar promises: by which deadlines are kept; None: there are no classes.
+    :ivar waits: since when coflows with a queue wait for progress; empty
+        where theta is off.
+    """
+
+    of_host: Mapping[str, host_policy.HostPolicy]
+    changed: tuple[str, ...]
+    minors: Mapping[str, coflow_table.Minors]
+    schedule: live.Schedule
+    next_check_s: float
+    told: host_policies.HostPolicies
+    snapshot: known.Snapshot
+    promises: deadlines.Plan | None = None
+    waits: starvation.Waits = dataclasses.field(
+        default_factory=lambda: starvation.NOBODY)
+
+    def limits(self) -> dict[str, edge_policy.Unmanaged]:
+        """Of unmanaged traffic, for the changed hosts that have any."""
+        return {host: told for host in self.changed
+                if (told := self.of_host[host].unmanaged) is not None}
+
+
+def compute(snapshot: known.Snapshot, before: Policies | None = None,
+            late_s: Mapping[str, float] = types.MappingProxyType({})
+            ) -> Policies:
+    """Order the coflows and turn the order into a policy per host.
+
+    :param late_s: when periodic coflows have to go first, by id.
+    :param before: of an earlier snapshot. A host whose policy would say the
+        same as there, up to ``rate_tolerance_fraction``, keeps it: the same
+        object. Everything else is as without it.
+    """
+    options = snapshot.options
+    coflows = () if options.is_fair else snapshot.coflows
+    promised = None if options.is_fair else promised_rates.renew(
+        snapshot, before.promises if before is not None else None)
+    schedule, waits, next_check_s = _order(
+        snapshot, coflows, late_s, promised,
+        before.waits if before is not None else starvation.NOBODY)
+    ranks = {coflow_id: rank for rank, coflow_id in enumerate(
+        sorted(c.live.coflow_id for c in snapshot.coflows) if options.is_fair
+        else [c.coflow_id for c in schedule.coflows])}
+    told = before.told if before is not None else None
+    laid = layouts.lay_out(
+        snapshot.hosts.links, [c.table for c in snapshot.coflows],
+        snapshot.minors, ranks, snapshot.now_s, options.minor_grace_s,
+        is_counted=options.is_fair,
+        protect=options.protect_receivers and not options.is_fair,
+        before=told.layouts if told is not None else None)
+    told = host_policies.update(
+        laid, schedule,
+        {c.live.coflow_id: c.live.flows.remaining_bytes for c in coflows
+         if isinstance(c.live.flows, live.Flows)}, ranks,
+        host_policies.Options(
+            options.work_conserving,
+            options.min_rate_fraction, options.policy_ttl_s),
+        options.rate_tolerance_fraction, told,
+        functools.partial(senders.limit, snapshot)
+        if options.limits_senders else None,
+        # A rate by a size that is not believed is a guess: nobody makes room.
+        {c.live.coflow_id for c in coflows
+         if c.live.served is None and c.is_queued},
+        _held(laid, snapshot, promised))
+    is_kept = before is not None and before.told.layouts is laid
+    return Policies(told.of_host, told.changed,
+                    {} if is_kept else laid.new_minors, schedule,
+                    next_check_s, told, snapshot, promised, waits)
+
+
+def _held(laid: layouts.Layouts, snapshot: known.Snapshot,
+          promised: deadlines.Plan | None) -> np.ndarray | bool:
+    """Whether each child borrows nothing.
+
+    Several that borrow at their senders may together fill a downlink or an
+    uplink of a coflow with a promise, which TCP shares whatever the
+    guarantees.
+    """
+    floors = promised.floors() if promised is not None else {}
+    if not floors:
+        return False
+    return laid.meeting(
+        np.array([one.coflow_id in floors for one in laid.coflows], np.bool_),
+        snapshot.hosts.number_of, snapshot.uplinks)
+
+
+def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
+           late_s: Mapping[str, float], promised: deadlines.Plan | None,
+           waits: starvation.Waits
+           ) -> tuple[live.Schedule, starvation.Waits, float]:
+    """Busy coflows first, with those that a promise holds a rate for; the
+    idle ones get what those leave, and last come those that rest between two
+    iterations: their classes are there so that the next beginning is counted
+    and served at once.
+
+    Bandwidth reserved for a coflow that does not send yet, or pauses, would
+    be lost at the receivers' links, and under ``ceil = rate`` everywhere.
+    Only those starve that have something waiting.
+    """
+    options, now_s = snapshot.options, snapshot.now_s
+    ports: Sequence[live.Port] = live.Ports(
+        snapshot.hosts.names, snapshot.egress_bps, snapshot.ingress_bps,
+        snapshot.uplinks)
+    late = {coflow_id: each_s for coflow_id, each_s in late_s.items()
+            if each_s <= now_s}
+    floors = promised.floors() if promised is not None else {}
+    queued = {coflow.live.coflow_id for coflow in coflows
+              if coflow.is_queued}
+    tiers: tuple[list[live.LiveCoflow], ...] = ([], [], [])
+    for coflow in coflows:
+        tiers[2 if coflow.is_resting else
+              0 if coflow.is_busy(now_s, options.quiet_s)
+              or coflow.live.coflow_id in floors else 1].append(
+                  coflow.live)
+    if options.theta_s < math.inf:
+        waits = {coflow.coflow_id: starvation.begun(coflow, waits)
+                 if coflow.coflow_id in queued
+                 else starvation.Wait(now_s, coflow.sent_bytes)
+                 for coflow in tiers[0]}
+        tiers[0][:] = [starvation.waiting(
+            coflow, waits, now_s, options.theta_s) for coflow in tiers[0]]
+    found: list[live.CoflowSchedule] = []
+    for tier in filter(None, tiers):
+        made = scheduling.schedule(
+            tier, ports, policy=options.order, now_s=now_s,
+            theta_s=options.theta_s if tier is tiers[0] else math.inf,
+            late=late, floors=floors, size_factor=snapshot.size_factor,
+            first_rank=len(found))
+        ports = made.left
+        found += made.coflows
+    if options.theta_s < math.inf:
+        waits = starvation.renew(
+            [coflow for coflow in tiers[0] if coflow.coflow_id in queued],
+            {one.coflow_id: one.remaining_cct_s
+             for one in found[:len(tiers[0])]}, waits, now_s, options.theta_s)
+    return (live.Schedule(now_s, tuple(found), ports), waits,
+            min([starvation.next_check_s(waits, now_s, options.theta_s),
+                 promised.next_s if promised is not None else math.inf,
+                 *(each_s for each_s in late_s.values() if each_s > now_s)]))
+
+
+def none() -> Policies:
+    """What holds before anything is known."""
+    return compute(known.Snapshot(0.0, known.Options(), known.Hosts(),
+                                  np.zeros(0), np.zeros(0)))

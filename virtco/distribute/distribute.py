@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The door of the room: the stream server of a process that may lead."""
+
+from collections.abc import Iterable
+import logging
+import socket
+import ssl
+import time
+from typing import Any
+from typing import Protocol
+import urllib.parse
+
+from oslo_config import cfg
+
+from virtco import exception
+from virtco import metrics
+from virtco.db import leader
+from virtco.decide import decide as decide_room
+from virtco.distribute import codec
+from virtco.distribute import intake
+from virtco.distribute import server
+from virtco.distribute import session
+from virtco.distribute import tickets
+from virtco.distribute import upstream
+from virtco.leadership import agreement
+from virtco.state import state as states
+from virtco.wire import frames
+from virtco.wire import messages
+from virtco.wire import reports
+
+LOG = logging.getLogger(__name__)
+
+
+class Leadership(Protocol):
+    """Who leads; see :class:`virtco.leadership.elector.Elector`."""
+
+    epoch: int | None
+    seen: leader.Seen | None
+    peers: agreement.Agreement
+
+    def is_current(self) -> bool:
+        raise NotImplementedError
+
+    def elsewhere(self) -> str | None:
+        raise NotImplementedError
+
+
+class Distribute:
+    """Edge modules are served by the process that leads, and by relays.
+
+    :param listens: whether edge modules and peers may connect to this
+        process.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, state: states.State,
+                 decide: decide_room.Decide, leads: Leadership,
+                 counts: metrics.Metrics, listens: bool):
+        self._conf = conf
+        self._state = state
+        self._decide = decide
+        self._leads = leads
+        self._epoch: int | None = None
+        self._listens = listens
+        self._server: server.Server | None = None
+        self._asks_for_tickets = asks_for_tickets(conf)
+        self._counts = counts
+        self._intake = intake.Intake(state.report, state.heard,
+                                     counts.intake_failures.inc)
+
+    def start(self) -> None:
+        """Listen; until :meth:`lead` those who come are told who leads.
+
+        :raises virtco.exception.ConfigInvalid: for files that are no good.
+        """
+        if self._listens:
+            self._server = open_server(self._conf, self._doors(),
+                                       self._counts)
+        if self._server is not None:
+            self._decide.on_publish.append(self._server.published)
+            self._decide.prober.on_ordered.append(
+                self._server.trains_ordered)
+            self._intake.start()
+            self._server.start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+            self._intake.stop()
+
+    def lead(self, epoch: int) -> None:
+        """Serve from here on."""
+        self._epoch = epoch
+
+    def is_alive(self) -> bool:
+        return not self._listens or (
+            self._server is not None and self._server.is_alive())
+
+    def address(self) -> str:
+        """Where others find this process; empty when it does not listen."""
+        if self._server is None:
+            return ''
+        host = str(self._conf.distributor.host or self._conf.api.host)
+        if host in ('0.0.0.0', '::'):
+            host = socket.gethostname()
+        return (f'[{host}]' if ':' in host else host) + (
+            f':{self._server.port}')
+
+    def ticket_of(self, host: str) -> str | None:
+        """By which it may connect; None where none is asked for."""
+        seen = self._leads.seen
+        if not self._asks_for_tickets or seen is None:
+            return None
+        return tickets.of_host(seen.ticket_key, host)
+
+    def document(self) -> dict[str, Any] | None:
+        """Where edge modules connect to; None when nobody is known to lead.
+
+        ``host`` is null for the one under which they know this API.
+        """
+        options = self._conf.distributor
+        found = {'version': frames.VERSION}
+        if options.endpoints:
+            return found | {'endpoints': options.endpoints, 'host': None,
+                            'port': options.port,
+                            'tls': options.endpoints_tls}
+        is_tls = bool(options.cert_file)
+        if self._server is not None and self._leads.epoch is not None:
+            host = options.host
+            return found | {'host': None if host in (None, '0.0.0.0', '::')
+                            else host,
+                            'port': self._server.port, 'tls': is_tls}
+        seen = self._leads.seen
+        if seen is None or not seen.address:
+            return None
+        at = urllib.parse.urlsplit(f'//{seen.address}')
+        return found | {'host': at.hostname, 'port': at.port, 'tls': is_tls}
+
+    # What edge modules and peers ask and tell.
+
+    def _doors(self) -> server.Doors:
+        return server.Doors(
+            epoch=lambda: self._epoch or 0, is_led=self._leads.is_current,
+            elsewhere=self._elsewhere, ticket_key=self._ticket_key,
+            peer_key=self._key, policy=self._policy,
+            n_hosts=lambda: len(self._decide.generations()),
+            said=self._said, heard=self._intake.add_heard, told=self._told,
+            peers=lambda names: self._leads.peers.arrived(
+                set(names), time.monotonic()),
+            trains=self._trains)
+
+    def _elsewhere(self) -> str | None:
+        found = self._leads.elsewhere()
+        # All is read before anybody is served.
+        return '' if found is None and self._epoch is None else found
+
+    def _key(self) -> str:
+        seen = self._leads.seen
+        return seen.ticket_key if seen is not None else ''
+
+    def _ticket_key(self) -> str | None:
+        return self._key() if self._asks_for_tickets else None
+
+    def _policy(self, host: str) -> server.Policy | None:
+        found = self._decide.policy_of(host)
+        return codec.Numbered(self._epoch or 0, found) if found else None
+
+    def _said(self, host: str, event: session.Event, _payload: bytes) -> None:
+        match event:
+            case session.Report(report=reports.Report() as report):
+                self._intake.add_report(host, report)
+            case messages.Measured(measurement=measurement):
+                self._intake.add(self._measured, measurement)
+
+    def _measured(self, measurement: reports.Measurement) -> None:
+        loaded = self._decide.checks.takes(measurement)
+        if self._decide.prober.done(measurement) and not loaded:
+            self._state.measured(measurement)
+
+    def _told(self, name: str, message: messages.PeerSaid) -> None:
+        match message:
+            case messages.Here():
+                self._leads.peers.said(name, message.has_database,
+                                       time.monotonic())
+            case messages.Changed():
+                self._intake.add(self._state.peer_changed, message.groups)
+            case messages.Forgiven():
+                self._intake.add(self._state.live.forgive, message.project_id)
+            case messages.Ask():
+                self._intake.add(lambda host: self._answer(name, host),
+                                 message.host)
+
+    def _answer(self, name: str, host: str) -> None:
+        assert self._server is not None
+        found = self._decide.policy_of(host)
+        self._server.answer(name, messages.Asked(
+            host, upstream.NO_POLICY if found is None
+            else codec.document(found)))
+
+    def _trains(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
+        prober = self._decide.prober
+        return {host: train for host in prober.called() & set(hosts)
+                if (train := prober.next_train(host)) is not None}
+
+
+def asks_for_tickets(conf: cfg.ConfigOpts) -> bool:
+    """Whether edge modules prove by tickets who they are.
+
+    Certificates do that as well, and without authentication nobody does.
+    """
+    options = conf.distributor
+    return conf.api.auth_strategy != 'noauth' and not (
+        options.cert_file and options.client_ca_file)
+
+
+def open_server(conf: cfg.ConfigOpts, doors: server.Doors,
+                counts: metrics.Metrics) -> server.Server | None:
+    """Nova is answered also where a port is taken.
+
+    :raises virtco.exception.ConfigInvalid: for files that are no good.
+    """
+    options = conf.distributor
+    try:
+        tls: ssl.SSLContext | None = server.tls_context(options)
+    except OSError as error:
+        raise exception.ConfigInvalid(
+            why='[distributor] cert_file, key_file or client_ca_file: '
+            f'{error}') from error
+    try:
+        found = server.Server(conf, doors, counts, tls)
+    except OSError as error:
+        LOG.error('No edge module can connect, for port %d cannot be '
+                  'listened on: %s', options.port, error)
+        return None
+    LOG.info('Edge modules may connect to port %d.', found.port)
+    return found

@@ -1,3 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-
-"""What is true now: groups, coflows, hosts, rates and debts."""

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Coflows that a tenant announces for VMs that run already.
+
+They are coflows as those of the group's hint: ordered, shaped, policed and
+shown like them. The name of one is that of one coflow of the group: who
+announces it again replaces it. One whose bytes do not come is given up when
+it expires.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import time
+from typing import Any
+
+from oslo_config import cfg
+from sqlalchemy import orm
+
+from virtco import exception
+from virtco import hint_matrix
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco.model import coflow as coflow_model
+from virtco.objects import new_groups
+
+#: Coflows of a group, hinted and announced.
+MAX_COFLOWS = hint_matrix.Limits().max_coflows
+
+
+class Announcements:
+    """:param changed: is called with the ids of changed groups."""
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 changed: Callable[[Sequence[str]], None],
+                 clock: Callable[[], float] = time.time):
+        self._conf = conf
+        self._database = database
+        self._changed = changed
+        self._clock = clock
+
+    def announce(self, project_id: str | None, group: str, name: str,
+                 matrix: Any, expires_s: float) -> list[str]:
+        """Let coflows begin over the VMs of a living group; their ids.
+
+        :param project_id: whose group it is; None = any.
+        :param group: id or name.
+        :param name: of the coflow, where the matrix has none.
+        :param matrix: as in ``virtco:tm``, as JSON text or decoded, over the
+            rows of the group.
+        :param expires_s: from now, when what has not ended is given up.
+        :raises virtco.exception.NotFound: without such a group.
+        :raises virtco.exception.HintInvalid: the matrix, or more than the
+            project or the group may have.
+        """
+        limits = new_groups.limits_of(self._conf)
+        matrices = (hint_matrix.parse_matrix_text(matrix, name, limits)
+                    if isinstance(matrix, str)
+                    else hint_matrix.parse_matrix(matrix, name, limits))
+        for one in matrices:
+            if one.iterations != 1:
+                raise exception.HintInvalid(
+                    field='iterations', value=one.iterations,
+                    limit='1 in a coflow that is announced')
+
+        def save(session: orm.Session) -> tuple[str, list[str]]:
+            # Two at once would both have the last room, or the same name:
+            # what is read after the generation is what others committed.
+            db_groups.advance(session)
+            found = db_groups.only_living(session, project_id, group)
+            return found.id, self._save(session, found, matrices, expires_s)
+
+        group_id, coflow_ids = self._database.retried(save)
+        self._changed([group_id])
+        return coflow_ids
+
+    def _save(self, session: orm.Session, group: models.Group,
+              matrices: Sequence[coflow_model.Coflow], expires_s: float
+              ) -> list[str]:
+        if matrices[0].n_vms != group.n_vms:
+            raise exception.HintInvalid(
+                field='tm', value=f'{matrices[0].n_vms} rows',
+                limit=f'{group.n_vms} rows, those of the group')
+        known = db_groups.coflows(session, group.id)
+        self._make_room(session, known, {one.name for one in matrices})
+        new_groups.check_project(session, self._conf, group.project_id,
+                                 matrices, 0)
+        now_s = self._clock()
+        made = new_groups.new_coflows(
+            group, matrices, records.project(session, group.project_id),
+            now_s)
+        last = max((one.position for one in known), default=-1)
+        for coflow in made:
+            coflow.position += last + 1
+            coflow.expires_at = now_s + expires_s
+        session.add_all(made)
+        return [coflow.id for coflow in made]
+
+    def _make_room(self, session: orm.Session,
+                   known: Sequence[models.Coflow], names: set[str]) -> None:
+        """Delete those of the names, and the oldest that ended."""
+        kept = []
+        for coflow in known:
+            if coflow.expires_at is None:
+                if coflow.name in names:
+                    raise exception.HintInvalid(
+                        field='name', value=repr(coflow.name),
+                        limit="another name than those of the group's hint")
+            elif coflow.name in names:
+                session.delete(coflow)
+            else:
+                kept.append(coflow)
+        most = MAX_COFLOWS
+        excess = len(kept) + len(names) - most
+        ended = sorted((coflow for coflow in kept if not coflow.is_live),
+                       key=lambda coflow: coflow.ended_at or 0.0)
+        if excess > len(ended):
+            raise exception.QuotaExceeded(
+                field='announced coflows of the group',
+                value=len(kept) - len(ended) + len(names), limit=most)
+        for coflow in ended[:max(0, excess)]:
+            session.delete(coflow)
+        session.flush()

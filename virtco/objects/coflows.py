@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Coflows as the API shows and changes them."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import time
+from typing import Any
+from typing import Literal
+import uuid
+
+import msgspec
+from oslo_config import cfg
+from sqlalchemy import orm
+
+from virtco import exception
+from virtco import hint_encoding
+from virtco import hint_matrix
+from virtco.db import codec
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco.model import live
+from virtco.model import states
+from virtco.objects import new_groups
+from virtco.state import live_state
+from virtco.state import summary
+from virtco.wire import coflow as wire
+
+EVENTS_SHOWN = 20
+NO_SCHEDULE = live.Schedule(0.0, ())
+
+
+class Coflows:
+    """:param changed: is called after a change."""
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 state: live_state.LiveState, changed: Callable[[], None],
+                 clock: Callable[[], float] = time.time):
+        self._conf = conf
+        self._database = database
+        self._state = state
+        self._changed = changed
+        self._clock = clock
+
+    def find(self, schedule: live.Schedule, project_id: str | None = None,
+             state: str | None = None) -> list[wire.Coflow]:
+        """:param schedule: the newest."""
+        # Before the database is read: what ends meanwhile is in one of both.
+        statuses = self._state.statuses()
+        with self._database.reader() as session:
+            shown = self._show(session, schedule, records.list_coflows(
+                session, project_id=project_id), statuses)
+        return [c for c in shown if state is None or c.state == state]
+
+    def events(self, project_id: str | None = None) -> list[wire.Event]:
+        with self._database.reader() as session:
+            return [_event(event) for event in records.list_events(
+                session, project_id=project_id)]
+
+    def show(self, coflow_id: str, schedule: live.Schedule
+             ) -> wire.Coflow:
+        status = self._state.status(coflow_id)
+        with self._database.reader() as session:
+            coflow = session.get(models.Coflow, coflow_id)
+            if coflow is None:
+                raise exception.NotFound(what='Coflow', id=coflow_id)
+            (shown,) = self._show(session, schedule, [coflow],
+                                  {coflow_id: status} if status else {})
+            group_name = shown.group_name
+            return msgspec.structs.replace(
+                shown,
+                members=[_member(m) for m in db_groups.members(
+                    session, coflow.group_id)] if coflow.group_id else [],
+                events=[_event(e) for e in records.list_events(
+                    session, project_id=coflow.project_id,
+                    group_name=group_name, limit=EVENTS_SHOWN)]
+                if group_name else [])
+
+    def _show(self, session: orm.Session, schedule: live.Schedule,
+              coflows: Sequence[models.Coflow],
+              statuses: Mapping[str, summary.Status]
+              ) -> list[wire.Coflow]:
+        group_ids = {c.group_id for c in coflows if c.group_id}
+        groups = db_groups.by_id(session, group_ids)
+        hosts = db_groups.hosts_by_group(session, group_ids)
+        elsewhere = db_groups.elsewhere_by_group(session, group_ids)
+        warnings = records.count_events(
+            session, {coflow.project_id for coflow in coflows})
+        ranked = {c.coflow_id: c for c in schedule.coflows}
+        debts = self._state.debts()
+        return [self._show_one(
+            coflow, group, statuses.get(coflow.id), ranked.get(coflow.id),
+            in_debt=coflow.project_id in debts,
+            hosts=hosts.get(coflow.group_id or '', []),
+            n_elsewhere=elsewhere.get(coflow.group_id or '', 0),
+            warnings=warnings.get((coflow.project_id, group.name), 0)
+            if group else 0)
+            for coflow in coflows
+            for group in [groups.get(coflow.group_id or '')]]
+
+    def _show_one(self, coflow: models.Coflow, group: models.Group | None,
+                  status: summary.Status | None,
+                  ranked: live.CoflowSchedule | None, **of_group: Any
+                  ) -> wire.Coflow:
+        sent_bytes = (status.sent_bytes if status is not None
+                      else coflow.sent_bytes)
+        # The counters know of an end and of the next beginning first, the
+        # database of a declared end and of a deletion.
+        state = (status.state if status is not None and coflow.is_live
+                 else coflow.state)
+        iteration = (status.iteration if status is not None
+                     else coflow.iteration)
+        ended_s = (status.ended_s if status is not None and coflow.is_live
+                   else coflow.ended_at)
+        arrival = status.arrival_s if status is not None else None
+        over = state in (states.CoflowState.DONE, states.CoflowState.RETIRED)
+        if over:
+            ranked = None
+        measured = (summary.measured(status.span)
+                    if status is not None and coflow.is_live else
+                    {name: getattr(coflow, name)
+                     for name in summary.measured(None)})
+        return wire.Coflow(
+            id=coflow.id, name=coflow.name, group=coflow.group_id,
+            group_name=group.name if group is not None else None,
+            project_id=coflow.project_id, state=state,
+            n_vms=coflow.n_vms, n_flows=coflow.n_flows,
+            size_bytes=coflow.size_bytes, sent_bytes=sent_bytes,
+            remaining_bytes=0.0 if over else max(
+                0.0, coflow.size_bytes - sent_bytes),
+            dst_port=coflow.dst_port, iteration=iteration,
+            iterations=coflow.iterations, period_s=coflow.period_s,
+            compute_s=coflow.compute_s, order=coflow.served_by,
+            rank_hint=coflow.rank_hint,
+            measured_period_s=status.measured_period_s
+            if status is not None else None,
+            counted_compute_s=status.counted_compute_s
+            if status is not None else None,
+            priority_class=coflow.priority_class, weight=coflow.weight,
+            rank=ranked.rank if ranked is not None else None,
+            rate_bps=sum(r.rate_bps for r in ranked.flow_rates)
+            if ranked is not None else 0.0,
+            cct_s=coflow.cct_s,
+            measured_cct_s=measured['measured_cct_s'] if over else None,
+            measured_cct_error_s=measured['measured_cct_error_s']
+            if over else None,
+            first_byte=measured['first_byte_at'],
+            last_byte=measured['last_byte_at'],
+            lower_bound_s=group.lower_bound_s if group else None,
+            gap=group.gap if group else None,
+            planned_bottleneck=_bottleneck(
+                group.bottleneck if group else None),
+            arrival=arrival or coflow.arrival, deadline=coflow.deadline_at,
+            promise=_promise(coflow, ended_s, self._clock()),
+            ended=ended_s, expires=coflow.expires_at,
+            predicted_end=codec.finite(ranked.predicted_end_s)
+            if ranked is not None else None,
+            why='; '.join(text for text in (
+                group.why if group else '', coflow.why) if text), **of_group)
+
+    def register(self, project_id: str, name: str,
+                 matrix: Any) -> wire.Coflow:
+        """Keep a matrix; its id is the hint ``virtco:tm_ref``.
+
+        :param matrix: as in ``virtco:tm``, as JSON text or decoded.
+        :raises virtco.exception.HintInvalid:
+        """
+        limits = new_groups.limits_of(self._conf)
+        coflows = (hint_matrix.parse_matrix_text(matrix, name, limits)
+                   if isinstance(matrix, str)
+                   else hint_matrix.parse_matrix(matrix, name, limits))
+        only = coflows[0] if len(coflows) == 1 else None
+        coflow = models.Coflow(
+            id=str(uuid.uuid4()), group_id=None, project_id=project_id,
+            name=name, position=0, state=states.CoflowState.REGISTERED,
+            n_vms=coflows[0].n_vms,
+            n_flows=sum(len(c.matrix) for c in coflows),
+            size_bytes=sum(c.size_bytes for c in coflows), dst_port=None,
+            iterations=only.iterations if only else 1, iteration=0,
+            period_s=only.period_s if only else None,
+            compute_s=only.compute_s if only else None,
+            served_by=only.order if only else None,
+            rank_hint=any(c.rank_hint for c in coflows),
+            tm=hint_encoding.encode_matrix(coflows, name), progress='[]',
+            sent_bytes=0.0, priority_class=0, weight=1.0, why='',
+            created_at=self._clock())
+        most = self._conf.limits.max_registered_per_project
+
+        def save(session: orm.Session) -> None:
+            if records.count_registered(session, project_id) >= most:
+                raise exception.QuotaExceeded(
+                    field='registered matrices', value=most + 1,
+                    limit=f'{most} per project')
+            session.add(coflow)
+
+        self._database.retried(save)
+        return self.show(coflow.id, NO_SCHEDULE)
+
+    def change(self, coflow_id: str, values: Mapping[str, Any]) -> None:
+        """Declare it done, or set its class or weight."""
+        status = self._state.status(coflow_id)
+        iteration = status.iteration if status is not None else 0
+        measured = (summary.measured(status.span)
+                    if status is not None else {})
+
+        def save(session: orm.Session) -> None:
+            coflow = session.get(models.Coflow, coflow_id)
+            if coflow is None:
+                raise exception.NotFound(what='Coflow', id=coflow_id)
+            if 'state' in values:
+                self._declare_done(coflow, iteration)
+                for name, value in measured.items():
+                    setattr(coflow, name, value)
+            if 'priority_class' in values:
+                coflow.priority_class = values['priority_class']
+            if 'weight' in values:
+                coflow.weight = values['weight']
+
+        self._database.retried(save)
+        if 'state' in values:
+            self._state.finish(coflow_id, self._clock())
+        self._changed()
+
+    def _declare_done(self, coflow: models.Coflow, iteration: int) -> None:
+        """:param iteration: as counted, the database may be behind."""
+        if coflow.state == states.CoflowState.REGISTERED:
+            raise exception.Invalid(
+                field='state', value='done',
+                limit='a coflow with VMs; this one is only registered')
+        if coflow.state != states.CoflowState.RETIRED:
+            coflow.state = states.CoflowState.DONE
+            coflow.ended_at = coflow.ended_at or self._clock()
+            coflow.why = 'declared done'
+            coflow.iteration = coflow.iterations = max(
+                1, iteration, coflow.iteration)
+
+    def delete(self, coflow_id: str) -> None:
+        """Forget a registered matrix, or give up a coflow.
+
+        The VMs stay; a group whose last coflow goes has nothing to schedule
+        but keeps its rows until its VMs are deleted.
+        """
+        def remove(session: orm.Session) -> None:
+            coflow = session.get(models.Coflow, coflow_id)
+            if coflow is None:
+                raise exception.NotFound(what='Coflow', id=coflow_id)
+            session.delete(coflow)
+
+        self._database.retried(remove)
+        self._state.drop(coflow_id)
+        self._changed()
+
+    def project_of(self, coflow_id: str) -> str:
+        with self._database.reader() as session:
+            coflow = session.get(models.Coflow, coflow_id)
+            if coflow is None:
+                raise exception.NotFound(what='Coflow', id=coflow_id)
+            return coflow.project_id
+
+
+def _member(row: models.Member) -> wire.Member:
+    return wire.Member(
+        row=row.row_index, instance_uuid=row.instance_uuid,
+        display_name=row.display_name, state=row.state, host=row.host,
+        planned_host=row.planned_host, expires_at=row.expires_at)
+
+
+def _bottleneck(text: str | None) -> wire.PlannedPort | None:
+    """The port that decides the plan, of what the planner calls it."""
+    port, _, direction = (text or '').rpartition(' ')
+    if port:
+        level = 'rack' if direction in ('up', 'down') else 'host'
+        return wire.PlannedPort(level=level, port=port, direction=direction)
+    if '->' in (text or ''):
+        return wire.PlannedPort(level='pair', port=direction,
+                                direction='egress')
+    return None
+
+
+def _event(row: models.Event) -> wire.Event:
+    return wire.Event(
+        at=row.created_at, kind=row.kind, project_id=row.project_id,
+        group_name=row.group_name, group=row.group_id,
+        instance_uuid=row.instance_uuid, detail=row.detail)
+
+
+def _promise(coflow: models.Coflow, ended_s: float | None, now_s: float
+             ) -> Literal['yes', 'no', 'kept', 'missed'] | None:
+    """What became of a deadline: ``yes`` and ``no`` as told at the launch,
+    then ``kept`` or ``missed``; None without one.
+    """
+    due_s = coflow.deadline_at
+    if due_s is None or not coflow.is_promised:
+        return None if due_s is None else 'no'
+    if ended_s is None and now_s <= due_s:
+        return 'yes'
+    return 'kept' if ended_s is not None and ended_s <= due_s else 'missed'

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Hosts that operators empty, and the history of operators' changes."""
+
+from collections.abc import Callable
+import time
+
+from sqlalchemy import orm
+
+from virtco import exception
+from virtco.db import models
+from virtco.db import operators
+from virtco.db import session as db_session
+from virtco.state import live_state
+from virtco.wire import host as host_wire
+from virtco.wire import setting as wire
+
+
+class Drains:
+    """:param changed: is called after a change."""
+
+    def __init__(self, database: db_session.Database,
+                 live: live_state.LiveState,
+                 changed: Callable[[], None] = lambda: None,
+                 clock: Callable[[], float] = time.time):
+        self._database = database
+        self._live = live
+        self._changed = changed
+        self._clock = clock
+        self._drains: dict[str, models.Drain] = {}
+
+    def load(self) -> None:
+        """:raises virtco.exception.DatabaseUnavailable:"""
+        with self._database.reader() as session:
+            self._drains = operators.drains(session)
+        self._live.drained = frozenset(self._drains)
+
+    def show(self, host: str) -> host_wire.Drained:
+        """``draining`` while VMs of groups are there or planned to be."""
+        found = self._drains.get(host)
+        if found is None:
+            return host_wire.Drained(host=host, drain=None, drain_reason=None,
+                                     drain_since=None)
+        return host_wire.Drained(
+            host=host, drain='draining' if self._live.count_members(host)
+            else 'drained', drain_reason=found.reason,
+            drain_since=found.drained_at)
+
+    def drain(self, host: str, reason: str, who: str) -> None:
+        """No new group is planned for the host.
+
+        :raises virtco.exception.NotFound: for a host that is not known.
+        """
+        if not self._live.is_known(host):
+            raise exception.NotFound(what='Host', id=host)
+        now_s = self._clock()
+
+        def save(session: orm.Session) -> None:
+            before = session.get(models.Drain, host)
+            if before is not None and before.reason == reason:
+                return
+            operators.add_change(
+                session, who, f'host {host}',
+                'in use' if before is None else f'drained: {before.reason}',
+                f'drained: {reason}', now_s)
+            session.merge(models.Drain(host=host, reason=reason,
+                                       drained_at=now_s))
+
+        self._save(save)
+
+    def undrain(self, host: str, who: str) -> None:
+        """:raises virtco.exception.NotFound: when it is not drained."""
+        def save(session: orm.Session) -> None:
+            before = session.get(models.Drain, host)
+            if before is None:
+                raise exception.NotFound(what='Drained host', id=host)
+            operators.add_change(session, who, f'host {host}',
+                                 f'drained: {before.reason}', 'in use',
+                                 self._clock())
+            session.delete(before)
+
+        self._save(save)
+
+    def _save(self, save: Callable[[orm.Session], None]) -> None:
+        self._database.retried(save)
+        self.load()
+        self._changed()
+
+
+class History:
+    def __init__(self, database: db_session.Database,
+                 clock: Callable[[], float] = time.time):
+        self._database = database
+        self._clock = clock
+
+    def add(self, who: str, what: str, before: str, after: str) -> None:
+        """Of a change that was committed by itself."""
+        self._database.retried(lambda session: operators.add_change(
+            session, who, what, before, after, self._clock()))
+
+    def list(self, limit: int = operators.MOST_CHANGES
+             ) -> list[wire.Changed]:
+        """The newest first."""
+        with self._database.reader() as session:
+            return [wire.Changed(
+                at=change.changed_at, who=change.who, what=change.what,
+                before=change.before, after=change.after)
+                    for change in operators.changes(session, limit)]

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What checks found poor: kept in the database, known to each process."""
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+import logging
+import threading
+import time
+
+import msgspec
+from sqlalchemy import orm
+
+from virtco import metrics
+from virtco.db import models
+from virtco.db import orders
+from virtco.db import session as db_session
+from virtco.measure import preflight
+from virtco.state import live_state
+from virtco.wire import check as wire
+
+LOG = logging.getLogger(__name__)
+
+UPLINKS = (preflight.Kind.UPLINK, preflight.Kind.DOWNLINK)
+_DECODER = msgspec.json.Decoder(wire.Finding)
+
+
+def shown(found: preflight.Finding) -> wire.Finding:
+    return wire.Finding(
+        kind=found.kind.value, subject=found.subject,
+        rate_bps=found.rate_bps, expected_bps=found.expected_bps,
+        evidence=[wire.Reading(*one.pair, one.rate_bps)
+                  for one in found.evidence])
+
+
+class Findings:
+    """
+    :param leads: whether this process raises the alerts.
+    :param changed: is called when others hold than before.
+    """
+
+    def __init__(self, database: db_session.Database,
+                 live: live_state.LiveState, counts: metrics.Metrics,
+                 leads: Callable[[], bool] = lambda: True,
+                 changed: Callable[[], None] = lambda: None,
+                 clock: Callable[[], float] = time.time):
+        self._database = database
+        self._live = live
+        self._counts = counts
+        self._leads = leads
+        self._changed = changed
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._signature: orders.Signature | None = None
+        self._held: tuple[wire.Finding, ...] = ()
+
+    def all(self) -> tuple[wire.Finding, ...]:
+        """Those that hold now, with the time when they were found."""
+        return self._held
+
+    def refresh(self) -> bool:
+        """Read them again where somebody changed them; whether that was so.
+
+        :raises virtco.exception.DatabaseUnavailable:
+        """
+        with self._lock:
+            with self._database.reader() as session:
+                seen = orders.signature(session)
+                if seen == self._signature:
+                    return False
+                rows = orders.findings(session)
+            self._held = tuple(msgspec.structs.replace(
+                _DECODER.decode(row.document), found=row.found_at)
+                for row in rows)
+            is_first, self._signature = self._signature is None, seen
+            self._live.set_poor_uplinks(self._uplinks())
+        self.show()
+        if rows or not is_first:
+            self._changed()
+        return True
+
+    def show(self) -> None:
+        """Raise the alerts."""
+        if not self._leads():
+            return
+        self._counts.poor.clear()
+        for one in self._held:
+            self._counts.poor.labels(one.kind, one.subject).set(
+                one.rate_bps / one.expected_bps)
+
+    def _uplinks(self) -> dict[str, tuple[float, float]]:
+        """What poor uplinks carry, out of and into their subtrees."""
+        found: dict[str, list[float]] = {}
+        for one in self._held:
+            if one.kind in UPLINKS:
+                rates_bps = found.setdefault(one.subject,
+                                             [float('inf')] * 2)
+                rates_bps[UPLINKS.index(one.kind)] = one.rate_bps
+        return {subject: (out_bps, in_bps)
+                for subject, (out_bps, in_bps) in found.items()}
+
+    def conclude(self, subjects: Collection[str],
+                 found: Iterable[preflight.Finding],
+                 fence: Callable[[orm.Session], None]) -> None:
+        """These are all that hold of the subjects.
+
+        :param fence: raises where this process does not lead any more.
+        """
+        found = list(found)
+        for one in found:
+            LOG.warning('Check: %s', one)
+        still = {(one.subject, one.kind) for one in found}
+        for held in self._held:
+            subject, kind = held.subject, held.kind
+            if subject in subjects and (subject, kind) not in still:
+                LOG.info('Check: %s of %s is well again.', kind, subject)
+        # The newest of them is another one than before, whatever the clock.
+        now_s = max(self._clock(), (self._signature or (0, 0.0))[1] + 1e-3)
+
+        def save(session: orm.Session) -> None:
+            fence(session)
+            orders.replace_findings(session, subjects, [
+                models.Finding(subject=one.subject, kind=str(one.kind),
+                               found_at=now_s,
+                               document=msgspec.json.encode(shown(one)).decode())
+                for one in found])
+
+        self._database.retried(save)
+        self.refresh()

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Trees and mappings for the VMs of a group, by what was measured."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+from oslo_config import cfg
+
+from virtco import exception
+from virtco import hint_matrix
+from virtco.advise import estimates
+from virtco.advise import mappings
+from virtco.advise import nccl
+from virtco.advise import orders
+from virtco.advise import trees
+from virtco.db import codec
+from virtco.db import groups as db_groups
+from virtco.db import session as db_session
+from virtco.measure import constant
+from virtco.model import coflow as coflow_model
+from virtco.objects import new_groups
+from virtco.state import live_state
+from virtco.state import pair_history
+from virtco.state import rules
+from virtco.wire import group as wire
+
+#: As the RPCA paper's section V broadcasts.
+SIZE_BYTES = 8e6
+#: A collective in segments takes no smaller ones, and no more of them.
+LEAST_SEGMENT_BYTES = 16384
+MOST_SEGMENTS = 256
+# The search goes so much less far for the estimates beside the chosen one.
+_LESS = 5
+
+#: Mappings by some paths and with so much work.
+Adviser = Callable[[mappings.Paths, int], tuple[mappings.Mapping, ...]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Group:
+    group_id: str
+    name: str
+    members: list[wire.AdvisedMember]
+    hosts: list[str]
+    coflows: list[coflow_model.Coflow]
+
+
+class Advice:
+    """:param known: what was measured between the hosts."""
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 state: live_state.LiveState, known: pair_history.Pairs,
+                 given: rules.Rules, clock: Callable[[], float]):
+        self._conf = conf
+        self._database = database
+        self._state = state
+        self._pairs = known
+        self._usable = given.payload_fraction
+        self._clock = clock
+
+    def tree(self, project_id: str | None, group: str, root: int = 0,
+             size_bytes: float = SIZE_BYTES, is_reduce: bool = False,
+             basis: wire.Basis = 'constant') -> wire.Tree:
+        """Trees of one message from or to a member, for each estimate.
+
+        :param project_id: whose group it is; None = any.
+        :param group: id or name.
+        :raises virtco.exception.NotFound: without such a group.
+        :raises virtco.exception.Invalid: for a root that is none, and for a
+            group of which not all VMs have hosts.
+        """
+        found = self._group(project_id, group)
+        all_of = self._estimates(found, basis)
+        chosen = all_of[basis]
+
+        def really_s(tree: trees.Tree) -> float:
+            """By the estimate that was chosen."""
+            sent = message(chosen, size_bytes)
+            return (sent.turned().took_s(trees.turned(tree.edges),
+                                         tree.n_segments)
+                    if is_reduce else sent.took_s(tree.edges,
+                                                  tree.n_segments))
+
+        by_basis = trees_by(all_of, root, size_bytes, is_reduce)
+        best = by_basis[basis]
+        first = best.orders[0]
+        return wire.Tree(
+            group=found.group_id, group_name=found.name,
+            members=found.members, matrix=basis,
+            operation='reduce' if is_reduce else 'broadcast',
+            root=root, size_bytes=size_bytes,
+            shape=str(first.shape), order=list(first.order),
+            rank_hint=list(first.order),
+            predicted_s=first.predicted_s, bound_s=best.bound_s,
+            best=best.best.name,
+            orders=[wire.Order(
+                shape=str(one.shape), order=list(one.order),
+                predicted_s=one.predicted_s, n_segments=one.n_segments)
+                for one in best.orders],
+            trees=[wire.NamedTree(
+                tree=tree.name, predicted_s=tree.predicted_s,
+                n_segments=tree.n_segments, edges=list(tree.edges))
+                for tree in best.trees],
+            estimates=[_estimate(
+                all_of[name], best=one.best.name, bound_s=one.bound_s,
+                predicted_s={tree.name: tree.predicted_s
+                             for tree in one.trees},
+                as_chosen_s=really_s(one.best))
+                for name, one in by_basis.items()])
+
+    def mapping(self, project_id: str | None, group: str, matrix: Any = None,
+                basis: wire.Basis = 'constant',
+                all_reduce_bytes: float | None = None) -> wire.Mapping:
+        """Which rank of a matrix should run on which VM, for each estimate.
+
+        :param matrix: of bytes between ranks, in any form of ``virtco:tm``;
+            None = all matrices of the group's own hint.
+        :param all_reduce_bytes: of NCCL's all-reduce, in place of a matrix.
+        :raises virtco.exception.NotFound: without such a group.
+        :raises virtco.exception.Invalid: for a matrix that does not fit, and
+            as :meth:`tree`.
+        """
+        if matrix is not None and all_reduce_bytes is not None:
+            raise exception.Invalid(field='all_reduce_bytes',
+                                    value=all_reduce_bytes,
+                                    limit='left out where tm is given')
+        found = self._group(project_id, group)
+        exchanges, advise = self._exchanges(found, matrix, all_reduce_bytes)
+        all_of = self._estimates(found, basis)
+        chosen = all_of[basis]
+        by_basis = mappings_by(all_of, basis, advise)
+        best = by_basis[basis][0]
+        return wire.Mapping(
+            group=found.group_id, group_name=found.name,
+            members=found.members, matrix=basis,
+            operation='exchange' if all_reduce_bytes is None
+            else 'all_reduce',
+            size_bytes=float(exchanges[0].sum())
+            if all_reduce_bytes is None else all_reduce_bytes,
+            order=list(best.order), rank_hint=list(best.order),
+            predicted_s=best.predicted_s, bound_s=best.bound_s,
+            best=best.name,
+            mappings=[wire.NamedMapping(
+                mapping=one.name, order=list(one.order),
+                predicted_s=one.predicted_s, gap=codec.finite(one.gap))
+                for one in by_basis[basis]],
+            estimates=[_estimate(
+                all_of[name], best=its[0].name, bound_s=its[0].bound_s,
+                predicted_s={one.name: one.predicted_s for one in its},
+                as_chosen_s=mappings.slowest_s(
+                    exchanges, np.array(its[0].order), chosen.paths))
+                for name, its in by_basis.items()])
+
+    def _exchanges(self, group: _Group, matrix: Any,
+                   all_reduce_bytes: float | None
+                   ) -> tuple[Sequence[mappings.Matrix], Adviser]:
+        """Bytes between ranks, and what finds mappings for them."""
+        n = len(group.members)
+        if all_reduce_bytes is not None:
+            return (nccl.volumes(n, all_reduce_bytes),
+                    functools.partial(nccl.advise, all_reduce_bytes))
+        volumes = _volumes(group.coflows if matrix is None
+                           else self._read(group.name, matrix), n)
+        return [volumes], functools.partial(mappings.advise, volumes)
+
+    def _read(self, name: str, matrix: Any) -> list[coflow_model.Coflow]:
+        limits = new_groups.limits_of(self._conf)
+        return list(hint_matrix.parse_matrix_text(matrix, name, limits)
+                    if isinstance(matrix, str)
+                    else hint_matrix.parse_matrix(matrix, name, limits))
+
+    def _group(self, project_id: str | None, group: str) -> _Group:
+        with self._database.reader() as session:
+            stored = db_groups.only_living(session, project_id, group)
+            members = db_groups.members(session, stored.id)
+            coflows = [codec.decode_coflow(one)
+                       for one in db_groups.coflows(session, stored.id)
+                       if one.expires_at is None]
+            missing = [str(member.row_index) for member in members
+                       if member.instance_uuid is None or not member.host]
+            if missing:
+                raise exception.Invalid(
+                    field='group', value=stored.name, limit='a group whose '
+                    'VMs all have hosts, which row '
+                    + ', '.join(missing[:5])
+                    + (', …' if len(missing) > 5 else '')
+                    + ' has not (yet, or no more)')
+            addresses = self._state.addresses_of(
+                [str(member.instance_uuid) for member in members])
+            return _Group(stored.id, stored.name, [wire.AdvisedMember(
+                row=member.row_index, instance_uuid=member.instance_uuid,
+                display_name=member.display_name, addresses=tuple(ips),
+                host=member.host)
+                for member, ips in zip(members, addresses)],
+                [str(member.host) for member in members], coflows)
+
+    def _estimates(self, group: _Group, chosen: str
+                   ) -> Mapping[str, estimates.Estimate]:
+        now_s = self._clock()
+        readings = estimates.Readings.of(
+            self._pairs.table(now_s - pair_history.RETENTION_S),
+            group.hosts, self._state.links_bps(set(group.hosts), now_s),
+            self._conf.placement.default_link_bps, self._usable)
+        return estimates_by(readings, estimates.Basis(chosen),
+                            self._pairs.estimator)
+
+
+def estimates_by(readings: estimates.Readings, chosen: estimates.Basis,
+                 estimator: constant.Estimator | None
+                 ) -> Mapping[str, estimates.Estimate]:
+    """Side by side, the chosen one among them.
+
+    :param estimator: what the controller goes by.
+    """
+    return {basis: readings.estimate(basis, estimator)
+            for basis in readings.side_by_side(chosen)}
+
+
+def trees_by(all_of: Mapping[str, estimates.Estimate], root: int,
+             size_bytes: float, is_reduce: bool
+             ) -> Mapping[str, orders.Advice]:
+    return {name: orders.advise(message(one, size_bytes), root, is_reduce)
+            for name, one in all_of.items()}
+
+
+def mappings_by(all_of: Mapping[str, estimates.Estimate], chosen: str,
+                advise: Adviser) -> Mapping[str, tuple[mappings.Mapping, ...]]:
+    return {name: advise(one.paths, mappings.WORK if name == chosen
+                         else mappings.WORK // _LESS)
+            for name, one in all_of.items()}
+
+
+def message(one: estimates.Estimate, size_bytes: float) -> trees.Message:
+    """By the rates of one estimate, in segments where it is large."""
+    return trees.message(
+        trees.message_s(size_bytes, one.paths.rates_bps, one.paths.latency_s),
+        one.paths.machines, one.paths.latency_s, _most_segments(size_bytes))
+
+
+def _most_segments(size_bytes: float) -> int:
+    """Into which a message may be cut, a power of two."""
+    most = min(MOST_SEGMENTS, size_bytes / LEAST_SEGMENT_BYTES)
+    return 1 << max(0, int(most).bit_length() - 1)
+
+
+def _volumes(coflows: Sequence[coflow_model.Coflow], n: int
+             ) -> mappings.Matrix:
+    """Bytes between all ranks, all coflows together."""
+    found = np.zeros((n, n))
+    for coflow in coflows:
+        if coflow.n_vms != n:
+            raise exception.Invalid(
+                field='tm', value=f'{coflow.n_vms} rows',
+                limit=f'{n} rows, one for each VM of the group')
+        for src, dst, size_bytes in coflow.matrix.rows():
+            found[src, dst] += size_bytes
+    return found
+
+
+def _estimate(one: estimates.Estimate, **advised: Any) -> wire.Estimate:
+    return wire.Estimate(
+        matrix=one.basis.value,
+        estimator=one.estimator and str(one.estimator), noise=one.noise,
+        trust=one.trust and str(one.trust), n_measured=one.n_measured,
+        n_pairs=one.n_pairs, **advised)

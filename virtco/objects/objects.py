@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Everything that is kept by name: who made it, who may change it."""
+
+from collections.abc import Callable
+import time
+
+from oslo_config import cfg
+
+from virtco import metrics
+from virtco import periodic
+from virtco.objects import announcements
+from virtco.objects import coflows
+from virtco.objects import drains
+from virtco.objects import findings
+from virtco.objects import group_advice
+from virtco.objects import profiles
+from virtco.objects import projects
+from virtco.objects import proximity
+from virtco.objects import settings
+from virtco.objects import topologies
+from virtco.state import state as states
+from virtco.topology import tree
+
+#: Changes of the topology and of findings are noticed so soon.
+READ_S = 1.0
+
+
+class Objects:
+    """:param state: is told what changed."""
+
+    def __init__(self, conf: cfg.ConfigOpts, state: states.State,
+                 counts: metrics.Metrics,
+                 clock: Callable[[], float] = time.time):
+        database, live = state.database, state.live
+        self._conf = conf
+        self._state = state
+        self.settings = settings.Settings(conf, database, state.invalidate,
+                                          clock)
+        self.coflows = coflows.Coflows(conf, database, live,
+                                       state.invalidate, clock)
+        self.announcements = announcements.Announcements(
+            conf, database, state.invalidate, clock)
+        self.projects = projects.Projects(database, live, state.invalidate,
+                                          state.forgiven)
+        self.drains = drains.Drains(database, live, state.invalidate, clock)
+        self.history = drains.History(database, clock)
+        self.topology = topologies.Topology(database, state.invalidate, clock)
+        self.findings = findings.Findings(
+            database, live, counts, lambda: state.peer is None,
+            state.changed, clock)
+        self.profiles = profiles.Profiles(conf, database, live, clock)
+        self.advice = group_advice.Advice(
+            conf, database, live, state.pairs, states.rules_of(conf), clock)
+        self.clusters = proximity.Clusters(database, live, self.plane)
+        state.on_load.append(self._load)
+        self._reader = periodic.Periodic('read objects', READ_S, self._read,
+                                         counts)
+        self._profiler = periodic.Periodic(
+            'write profiles', profiles.FLUSH_S,
+            lambda: self.profiles.flush(state.fence), counts)
+
+    def plane(self) -> tree.Plane | None:
+        """Return the plane of the network that carries the coflows."""
+        return self.topology.get().plane(
+            self._conf.placement.topology_plane)
+
+    def start(self) -> None:
+        """Read on a thread, whoever leads."""
+        self._reader.start()
+
+    def lead(self) -> None:
+        """Raise the alerts, and write down what profiles are made of."""
+        self.findings.show()
+        self._profiler.start()
+
+    def stop(self) -> None:
+        self._reader.stop()
+        if self._profiler.is_alive():
+            self._profiler.stop()
+            self._profiler.attempt()
+
+    def _load(self) -> None:
+        self.settings.load()
+        self.drains.load()
+        self.topology.refresh()
+        self.findings.refresh()
+
+    def _read(self) -> None:
+        self.topology.refresh()
+        if self.findings.refresh() and self._state.peer is not None:
+            # Those of hosts are in the rates, which are read less often.
+            with self._state.database.reader() as session:
+                self._state.load_readings(session)

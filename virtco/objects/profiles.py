@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Bytes per VM pair, group and hour: counted, kept and read."""
+
+from collections.abc import Callable
+
+from oslo_config import cfg
+from sqlalchemy import orm
+
+from virtco import exception
+from virtco import units
+from virtco.db import profiles as db_profiles
+from virtco.db import session as db_session
+from virtco.profiles import learning
+from virtco.profiles import pairs
+from virtco.profiles import prediction
+from virtco.state import live_state
+from virtco.wire import profile as wire
+
+#: Between two writes; what was counted since the last one is lost when the
+#: leader ends without warning.
+FLUSH_S = 30.0
+#: Hours of groups kept for one project, the latest: 28 days of seven groups.
+MAX_ROWS = 5000
+#: Rows that are too old are looked for once in so many writes.
+PURGE_EVERY = 100
+#: Pairs of a group, the largest, whose next hour is told: 2 ms each.
+MOST_PREDICTED = 200
+
+
+class Profiles:
+    """Writes what the live state counted, and answers who asks."""
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 state: live_state.LiveState, clock: Callable[[], float]):
+        self._conf = conf.profiles
+        self._database = database
+        self._state = state
+        self._clock = clock
+        self._n_writes = 0
+
+    def _hour(self) -> int:
+        return int(self._clock() // units.SECONDS_PER_HOUR)
+
+    def flush(self, fence: Callable[[orm.Session], None]) -> None:
+        """Write what was counted since the last time.
+
+        :param fence: raises where this process does not lead any more.
+        """
+        counted = self._state.take_profiles()
+        if not self._conf.enabled:
+            return
+        purges = self._n_writes % PURGE_EVERY == 0
+        if not counted and not purges:
+            return
+
+        def save(session: orm.Session) -> None:
+            fence(session)
+            for project_id in db_profiles.add(session, self._hour(),
+                                              counted):
+                db_profiles.trim(session, project_id, MAX_ROWS)
+            if purges:
+                db_profiles.purge(session, self._hour() - (
+                    prediction.HOURS_PER_DAY * self._conf.keep_days))
+
+        try:
+            self._database.retried(save)
+        except Exception:
+            self._state.give_back_profiles(counted)
+            raise
+        self._n_writes += 1
+
+    def groups(self, project_id: str | None) -> list[wire.Counted]:
+        """Every group with a profile; of one project, or all."""
+        with self._database.reader() as session:
+            return [wire.Counted(
+                group_id=group_id, project_id=project, group_name=name,
+                app=app or None, n_vms=n_vms, first_hour=_start_s(first),
+                last_hour=_start_s(last), n_hours=count)
+                    for group_id, project, name, app, n_vms, first, last,
+                    count in db_profiles.list_groups(session, project_id)]
+
+    def show(self, project_id: str | None, group: str) -> wire.Profile:
+        """What a group's pairs sent, and will send in the next hour.
+
+        :param group: id or name; of several of a name the latest.
+        :raises virtco.exception.NotFound:
+        """
+        with self._database.reader() as session:
+            group_id = db_profiles.find(session, project_id, group)
+            rows = ([] if group_id is None
+                    else db_profiles.hours(session, group_id))
+        if not rows:
+            raise exception.NotFound(what='Profile of group', id=group)
+        last, now = rows[-1], self._hour()
+        by_pair: dict[pairs.Pair, dict[int, float]] = {}
+        for row in rows:
+            for pair, size_bytes in pairs.decode(row.pairs).items():
+                hours = by_pair.setdefault(pair, {})
+                if size_bytes != pairs.UNSEEN:
+                    hours[row.hour] = size_bytes
+        # The hour that is under way is no history yet.
+        first, until = rows[0].hour, max(rows[0].hour + 1, now)
+        told = set(sorted(by_pair, key=lambda pair: -sum(
+            by_pair[pair].values()))[:MOST_PREDICTED])
+        launch = learning.Launch(last.n_vms, pairs.merged(
+            *(pairs.decode(row.pairs) for row in rows)))
+        learned = learning.learn([launch], last.n_vms)
+        return wire.Profile(
+            group_id=last.group_id, project_id=last.project_id,
+            group_name=last.group_name, app=last.app or None,
+            n_vms=last.n_vms, n_hours=len(rows),
+            size_bytes=launch.size_bytes,
+            tm=learned.tm if learned is not None else None,
+            pattern=learned.how if learned is not None else None,
+            next_hour=_predicted({
+                hour: sum(found.get(hour, 0.0)
+                          for found in by_pair.values())
+                for hour in range(first, until)}, first, until),
+            pairs=[wire.ProfiledPair(
+                src=src, dst=dst, size_bytes=sum(found.values()),
+                is_seen=bool(found),
+                hours=[wire.Hour(_start_s(hour), size)
+                       for hour, size in sorted(found.items())],
+                next_hour=_predicted(found, first, until)
+                if (src, dst) in told else None)
+                for (src, dst), found in sorted(by_pair.items())])
+
+    def apps(self, project_id: str | None) -> list[wire.Launched]:
+        with self._database.reader() as session:
+            return [wire.Launched(project_id=project, app=app,
+                                  n_launches=count, last_hour=_start_s(last))
+                    for project, app, count, last
+                    in db_profiles.list_apps(session, project_id)]
+
+    def app(self, project_id: str, app: str, n_vms: int | None
+            ) -> wire.App:
+        """What the next launch of an application would get.
+
+        :param n_vms: None = as many as the last one had.
+        :raises virtco.exception.NotFound:
+        """
+        with self._database.reader() as session:
+            launches = db_profiles.launches(session, project_id, app)
+        if not launches:
+            raise exception.NotFound(what='Application', id=app)
+        wanted = n_vms or launches[0].n_vms
+        found = learning.learn(launches, wanted)
+        return wire.App(
+            project_id=project_id, app=app, n_vms=wanted,
+            launches=[wire.Launch(launch.n_vms, launch.size_bytes)
+                      for launch in launches],
+            tm=found.tm if found is not None else None,
+            size_bytes=found.size_bytes if found is not None else None,
+            how=found.how if found is not None else
+            'no pattern is recognised that could be scaled')
+
+    def forget_app(self, project_id: str, app: str) -> None:
+        """:raises virtco.exception.NotFound:"""
+        if not self._database.retried(
+                lambda session: db_profiles.forget_app(session, project_id,
+                                                       app)):
+            raise exception.NotFound(what='Application', id=app)
+
+
+def _start_s(hour: int) -> float:
+    """Seconds since the epoch."""
+    return float(hour * units.SECONDS_PER_HOUR)
+
+
+def _predicted(hours: dict[int, float], first: int, until: int
+               ) -> wire.Predicted:
+    found = prediction.predict(prediction.series(hours, first, until))
+    return wire.Predicted(
+        size_bytes=found.size_bytes, method=found.method,
+        error_fraction=found.error_fraction, last_hour_weight=found.weight)

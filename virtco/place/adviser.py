@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Looks for moves of running VMs that would pay, and has Nova make them."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+import logging
+import time
+from typing import Protocol
+
+import msgspec
+from oslo_config import cfg
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco import exception
+from virtco.db import codec
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco.db import session as db_session
+from virtco.model import states
+from virtco.objects import settings
+from virtco.place import problem as problem_builder
+from virtco.solver import budget as budgets
+from virtco.solver import reevaluation
+from virtco.state import live_state
+from virtco.wire import plan as wire
+
+LOG = logging.getLogger(__name__)
+
+#: Of a coflow that is sent again, so many of the times to come count.
+MOST_ITERATIONS = 100
+#: A migration that is not seen to end counts as under way for so long.
+MIGRATING_S = 600.0
+#: Of one look at all groups, unless the caller gives another.
+BUDGET_S = 5.0
+MIB = 2 ** 20
+_DECODER = msgspec.json.Decoder(wire.Move)
+
+
+class Mover(Protocol):
+    def live_migrate(self, uuid: str, host: str) -> None:
+        """:raises virtco.exception.NovaUnavailable:"""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Group:
+    group: models.Group
+    members: list[models.Member]
+    coflows: list[models.Coflow]
+
+
+class Adviser:
+    """:param hosts: gives what is free on each host that takes VMs."""
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 state: live_state.LiveState, settings: settings.Settings,
+                 hosts: Callable[[], Mapping[str, problem_builder.Vector]],
+                 clock: Callable[[], float] = time.time):
+        self._conf = conf.reevaluation
+        self._database = database
+        self._state = state
+        self._settings = settings
+        self._hosts = hosts
+        self._clock = clock
+
+    def look(self, budget_s: float | None = None) -> list[wire.Move]:
+        """Moves that would pay now, one of each group at most.
+
+        :raises virtco.exception.Invalid: nothing is known of any host.
+        :raises virtco.exception.NovaUnavailable:
+        :raises virtco.exception.DatabaseUnavailable:
+        """
+        free = dict(self._hosts())
+        budget = budgets.Budget(
+            budgets.clock_of(time.monotonic),
+            BUDGET_S if budget_s is None else budget_s)
+        found = []
+        for group in self._groups():
+            if not budget.in_time():
+                LOG.info('There was no time to look at every group.')
+                break
+            move = self._move_of(group, free, budget)
+            if move is not None:
+                found.append(move)
+        return sorted(found, key=_rank)
+
+    def _groups(self) -> list[_Group]:
+        """Those that run, first those on hosts that are drained."""
+        with self._database.reader() as session:
+            members = db_groups.living_members(session)
+            coflows = db_groups.living_coflows(session)
+            groups = {group.id: _Group(group, [], []) for group in
+                      session.scalars(sa.select(models.Group).where(
+                          models.Group.live_key == ''))}
+        for member in members:
+            groups[member.group_id].members.append(member)
+        for coflow in coflows:
+            if coflow.group_id in groups:
+                groups[coflow.group_id].coflows.append(coflow)
+        running = [group for group in groups.values() if any(
+            member.state == states.MemberState.RUNNING
+            for member in group.members)]
+        drained = self._state.drained
+        return sorted(running, key=lambda group: (
+            not any(m.host in drained for m in group.members),
+            -sum(coflow.size_bytes for coflow in group.coflows)))
+
+    def _move_of(self, group: _Group,
+                 free: dict[str, problem_builder.Vector],
+                 budget: budgets.Budget) -> wire.Move | None:
+        members = sorted((
+            m for m in group.members if m.host is not None
+            and m.state == states.MemberState.RUNNING),
+            key=lambda member: member.row_index)
+        coflows = sorted(group.coflows, key=lambda coflow: coflow.position)
+        now_s = self._clock()
+        own = problem_builder.sum_by_host(
+            (m.host or '', _demand(m)) for m in members)
+        nothing = (0.0,) * len(problem_builder.RESOURCES)
+        room = {host: tuple(map(sum, zip(
+            free.get(host, nothing), own.get(host, nothing))))
+            for host in free.keys() | own.keys()}
+        self._state.meet(room.keys(), now_s)
+        rates = self._state.payload_rates(room.keys(), now_s,
+                                          self._settings.is_fair)
+        problem, rows = problem_builder.build(problem_builder.Question(
+            asked=members[0].row_index, members=tuple(problem_builder.Member(
+                m.row_index, _demand(m), m.host, m.instance_uuid)
+                for m in members),
+            coflows=tuple(codec.decode_coflow(coflow).scaled(
+                self._state.remaining_fraction(coflow.id))
+                for coflow in coflows),
+            free=room, capacities=rates,
+            tree=self._state.payload_tree(now_s),
+            loads=self._state.loads(group.group.id)))
+        by_row = {m.row_index: m for m in members}
+        placed = [by_row[row] for row in rows]
+
+        def cost_s(vm: int, source: str, target: str) -> float:
+            return reevaluation.migration_s(
+                placed[vm].memory_mb * MIB,
+                min(rates[source][0], rates[target][1]),
+                self._conf.dirty_bps)
+
+        move = reevaluation.best_move(
+            problem, tuple(m.host or '' for m in placed), cost_s, budget,
+            _times(coflows), self._state.drained)
+        if move is None:
+            return None
+        member = placed[move.vm_index]
+        for host, sign in ((move.source, 1), (move.target, -1)):
+            if host in free:
+                free[host] = tuple(have + sign * need for have, need in zip(
+                    free[host], _demand(member)))
+        return wire.Move(
+            instance_uuid=member.instance_uuid or '', row=member.row_index,
+            group=group.group.id, group_name=group.group.name,
+            project_id=group.group.project_id, host=move.source,
+            to_host=move.target, saved_s=move.saved_s, cost_s=move.cost_s,
+            cct_s=codec.finite(move.cct_s[0]),
+            then_cct_s=codec.finite(move.cct_s[1]), at=now_s,
+            reason='drain' if move.source in self._state.drained
+            else 'saves')
+
+    def turn(self, mover: Mover | None,
+             fence: Callable[[orm.Session], None]) -> None:
+        """Look, write it down, and have Nova migrate where it may.
+
+        :param fence: raises in a transaction of one that does not lead any
+            more.
+        """
+        now_s = self._clock()
+        under_way = {
+            move.instance_uuid: move for move in self.known()
+            if move.state == 'migrating'
+            and now_s - move.at < MIGRATING_S
+            and self._is_there(move)}
+        found = [move for move in self.look()
+                 if move.instance_uuid not in under_way]
+        begun: list[wire.Move] = []
+        if self._conf.migrate == 'live' and mover is not None:
+            begun = found[:max(0, self._conf.max_migrations - len(under_way))]
+        rest = [*under_way.values(), *found[len(begun):]]
+        begun = [msgspec.structs.replace(move, state='migrating')
+                 for move in begun]
+        # Before Nova is told: only the leader does, and the next one counts
+        # what was begun.
+        self._save([*begun, *rest], fence)
+        told = [move if self._migrate(mover, move)
+                else msgspec.structs.replace(move, state='refused')
+                for move in begun if mover is not None]
+        if told != begun:
+            self._save([*told, *rest], fence)
+
+    def _save(self, moves: list[wire.Move],
+              fence: Callable[[orm.Session], None]) -> None:
+        def save(session: orm.Session) -> None:
+            fence(session)
+            session.execute(sa.delete(models.Advice))
+            session.add_all([models.Advice(
+                instance_uuid=move.instance_uuid,
+                document=msgspec.json.encode(move).decode())
+                for move in moves])
+
+        self._database.retried(save)
+
+    def _is_there(self, move: wire.Move) -> bool:
+        """Whether the VM is where it was to leave."""
+        with self._database.reader() as session:
+            member = db_groups.member_of(session, move.instance_uuid)
+            return member is not None and member.host == move.host
+
+    def _migrate(self, mover: Mover, move: wire.Move) -> bool:
+        """Whether Nova takes it."""
+        what = f'{move.instance_uuid} from {move.host} to {move.to_host}'
+        try:
+            mover.live_migrate(move.instance_uuid, move.to_host)
+        except exception.NovaUnavailable as error:
+            LOG.warning('Nova does not migrate %s: %s', what, error)
+            return False
+        LOG.info('Nova migrates %s: %.1f s saved for %.1f s.', what,
+                 move.saved_s, move.cost_s)
+        return True
+
+    def known(self) -> list[wire.Move]:
+        """What was found last, the best first."""
+        with self._database.reader() as session:
+            found = [_DECODER.decode(row.document) for row in
+                     session.scalars(sa.select(models.Advice))]
+        return sorted(found, key=_rank)
+
+
+def _rank(move: wire.Move) -> tuple[bool, float]:
+    return move.reason != 'drain', move.cost_s - move.saved_s
+
+
+def _demand(member: models.Member) -> problem_builder.Vector:
+    return member.vcpus, member.memory_mb, member.disk_gb
+
+
+def _times(coflows: list[models.Coflow]) -> float:
+    """How often what is left will be sent."""
+    left = [MOST_ITERATIONS if coflow.iterations == 0 else
+            coflow.iterations - coflow.iteration for coflow in coflows]
+    return float(max(1, min(MOST_ITERATIONS, max(left, default=1))))

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Writes a plan down, if what it rests on still holds."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco import exception
+from virtco.db import bookings
+from virtco.db import codec
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco.model import booking
+from virtco.model import snapshot
+from virtco.model import states
+from virtco.place import membership
+from virtco.place import problem as problem_builder
+from virtco.place import question as requests
+from virtco.wire import placement as wire
+
+
+class Commit:
+    """One attempt's, in the session of its transaction.
+
+    :param plan: with a host for each of ``rows``.
+    :param reads: by which the view was read.
+    """
+
+    def __init__(self, reads: membership.Reader, session: orm.Session,
+                 request: wire.Placement, view: membership.View,
+                 rows: Sequence[int], plan: snapshot.Plan):
+        self._reads = reads
+        self._session = session
+        self._request = request
+        self._view = view
+        self._plan = plan
+        self._placed = dict(zip(rows, plan.hosts, strict=True))
+        self._expires_at = reads.expiry_s()
+
+    def write(self) -> None:
+        """:raises virtco.exception.Conflict: when what it rests on is gone.
+        """
+        view, session = self._view, self._session
+        # First of all: the row of the generation serialises the commits, and
+        # only what is read after it is what the others have committed.
+        if not view.stays:
+            self._advance()
+            self._check_room()
+        self._check_promise()
+        if view.is_new:
+            self._insert()
+        self._reads.note(session, self._request, view.notes,
+                         view.group.name, view.group.id)
+        if view.is_advice:
+            if not view.stays:
+                self._advise()
+        elif not view.is_new:
+            self._update()
+
+    def _check_promise(self) -> None:
+        """A promise rests on all others; :raises Conflict: on a new one."""
+        judged = self._view.judged
+        if judged is not None and judged.promise.promised:
+            unseen = db_groups.promised(
+                self._session, self._reads.now_s()) - judged.beside
+            if unseen:
+                raise exception.Conflict(what='promise', id=min(unseen))
+
+    def _insert(self) -> None:
+        """All rows of a new group at once, without reading any of them."""
+        view, session = self._view, self._session
+        changes = {member.row_index: values
+                   for member, values in self._plans()}
+        changes[view.member.row_index] = self._taken()
+        db_groups.insert(session, models.Group, [
+            _columns(view.group) | _figures(self._plan)])
+        db_groups.insert(session, models.Member, [
+            _columns(member) | changes.get(member.row_index, {})
+            for member in view.members])
+        db_groups.insert(session, models.Coflow, [
+            _columns(coflow) | {'cct_s': codec.finite(cct_s)}
+            for coflow, cct_s in zip(view.coflows, self._plan.coflow_cct_s,
+                                     strict=True)])
+
+    def _update(self) -> None:
+        view, session = self._view, self._session
+        for member, values in self._plans():
+            session.execute(_vacant(member).values(**values))
+        self._drop_plans()
+        session.execute(sa.update(models.Group).where(
+            models.Group.id == view.group.id).values(_figures(self._plan)))
+        planned = [c for c in view.coflows if c.is_live]
+        for coflow, cct_s in zip(planned, self._plan.coflow_cct_s):
+            session.execute(sa.update(models.Coflow).where(
+                models.Coflow.id == coflow.id).values(
+                    cct_s=codec.finite(cct_s)))
+        self._take()
+
+    def _advance(self) -> None:
+        """Commit on the generation of the snapshot, or on a later one in
+        which the group has the same members.
+        """
+        view = self._view
+        try:
+            db_groups.advance(self._session, view.generation)
+        except exception.Conflict:
+            db_groups.advance(self._session)
+            if not view.is_new and _seen(view.members) != _seen(
+                    db_groups.members(self._session, view.group.id)):
+                raise
+
+    def _check_room(self) -> None:
+        """:raises Conflict: where the plan does not fit any more."""
+        view, demand = self._view, requests.vector(self._request.flavor)
+        self._wanted = problem_builder.sum_by_host(
+            (self._placed[m.row_index], demand) for m in view.members
+            if m is view.member or (
+                not view.is_advice and m.instance_uuid is None
+                and m.row_index in self._placed))
+        self._ledger = bookings.ledger(
+            self._session.connection(), self._reads.now_s(),
+            requests.free(self._request, self._wanted), self._wanted,
+            view.beside())
+        if not self._ledger.admits(self._wanted):
+            raise exception.Conflict(what='room', id=min(self._wanted))
+
+    def _plans(self) -> Iterator[tuple[models.Member, dict[str, Any]]]:
+        """Members that no VM is yet, and what is planned for them."""
+        demand = _demand(self._request)
+        for member in self._view.members:
+            index = member.row_index
+            if (member.instance_uuid is None and index in self._placed
+                    and index != self._view.member.row_index):
+                host = self._placed[index]
+                yield member, {'state': states.MemberState.PLANNED,
+                               'host': host, 'planned_host': host,
+                               'expires_at': self._expires_at, **demand,
+                               **self._booked_on(host)}
+
+    def _drop_plans(self) -> None:
+        """Of members that this plan leaves out: they count as free in it."""
+        for member in self._view.members:
+            if (member.state == states.MemberState.PLANNED
+                    and member.row_index not in self._placed):
+                self._session.execute(_vacant(member).values(
+                    state=states.MemberState.VACANT, host=None,
+                    expires_at=None))
+
+    def _booked_on(self, host: str) -> dict[str, float | None]:
+        """Columns that tell later what Nova's numbers lacked."""
+        return {'placed_at': self._reads.now_s(), **dict(zip(
+            bookings.ROOM, self._ledger.room(host), strict=True))}
+
+    def _advise(self) -> None:
+        """A VM that runs is to move there, or one that was reserved may be
+        built there; Nova has the word.
+
+        Until Nova says where it is, it takes room on both hosts.
+        """
+        member = self._view.member
+        host = self._placed[member.row_index]
+        self._session.execute(sa.update(models.Member).where(
+            models.Member.instance_uuid == member.instance_uuid,
+            models.Member.state == states.MemberState.RUNNING).values(
+                planned_host=host))
+        bookings.claim(
+            self._session, self._request.instance_uuid, host,
+            _demand(self._request), True,
+            self._reads.now_s() + booking.MOVE_S)
+
+    def _take(self) -> None:
+        """The instance becomes its member."""
+        request, member = self._request, self._view.member
+        done = self._session.execute(sa.update(models.Member).where(
+            models.Member.group_id == member.group_id,
+            models.Member.row_index == member.row_index,
+            models.Member.instance_uuid.is_(None)
+            | (models.Member.instance_uuid == request.instance_uuid)).values(
+                **self._taken()))
+        if done.rowcount == 0:  # type: ignore[attr-defined]
+            raise exception.Conflict(what='member', id=member.row_index)
+
+    def _taken(self) -> dict[str, Any]:
+        host = self._placed[self._view.member.row_index]
+        return {'state': states.MemberState.RESERVED, 'host': host,
+                'planned_host': host,
+                **taken_by(self._request, self._expires_at),
+                **self._booked_on(host)}
+
+
+def taken_by(request: wire.Placement,
+             expires_at: float) -> dict[str, Any]:
+    """Columns of the member that the instance becomes."""
+    return {'instance_uuid': request.instance_uuid,
+            'display_name': (request.display_name or '')[:255],
+            'reservation_id': (request.reservation_id or '')[:255],
+            'expires_at': expires_at, **_demand(request)}
+
+
+def _demand(request: wire.Placement) -> dict[str, float]:
+    return dict(zip(problem_builder.RESOURCES, requests.vector(request.flavor),
+                    strict=True))
+
+
+def _vacant(member: models.Member) -> sa.Update:
+    """Change of a member that no VM is (yet)."""
+    return sa.update(models.Member).where(
+        models.Member.group_id == member.group_id,
+        models.Member.row_index == member.row_index,
+        models.Member.instance_uuid.is_(None))
+
+
+def _seen(members: Sequence[models.Member]) -> list[tuple[Any, ...]]:
+    return [(m.row_index, m.instance_uuid, m.state, m.host)
+            for m in members]
+
+
+def _columns(row: models.Base) -> dict[str, Any]:
+    """What was set of a row that is not stored yet."""
+    return {name: value for name, value in vars(row).items()
+            if name != '_sa_instance_state'}
+
+
+def _figures(plan: snapshot.Plan) -> dict[str, Any]:
+    """The certificate of the plan, as columns of its group."""
+    return {'cct_s': codec.finite(plan.cct_s),
+            'lower_bound_s': codec.finite(plan.lower_bound_s),
+            'gap': codec.finite(plan.gap),
+            'objective_s': codec.finite(plan.objective_s),
+            'method': plan.method[:255], 'bottleneck': plan.bottleneck[:520],
+            'why': '; '.join([f'bottleneck: {plan.bottleneck}',
+                              *plan.notes])}

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which member of which group an instance is."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import logging
+import uuid
+
+from oslo_config import cfg
+from sqlalchemy import orm
+
+from virtco import exception
+from virtco import hint_matrix
+from virtco import hints
+from virtco.db import bookings
+from virtco.db import codec
+from virtco.db import groups as db_groups
+from virtco.db import members as db_members
+from virtco.db import models
+from virtco.db import records
+from virtco.model import booking
+from virtco.model import coflow as coflow_model
+from virtco.model import states
+from virtco.objects import new_groups
+from virtco.place import applications
+from virtco.place import deadline_promises
+from virtco.place import question as requests
+from virtco.wire import placement as wire
+
+LOG = logging.getLogger(__name__)
+
+# Kind and detail of events.
+Notes = Sequence[tuple[str, str]]
+
+
+@dataclasses.dataclass
+class View:
+    """What one attempt saw of the database.
+
+    :ivar member: that the instance is, or becomes.
+    :ivar free: offered host -> what may be booked there.
+    :ivar stays: the instance keeps the host that was reserved for it.
+    :ivar is_new: the group does not exist yet.
+    :ivar matrices: of the coflows that are live.
+    :ivar keeps_matrix: the group's are those of the hint.
+    :ivar notes: (kind, detail) of events to write down with the commit.
+    :ivar wishes: of the tenant for the group.
+    :ivar remarks: on the measurements that the plan is made by.
+    :ivar deadline: of the hint, of a new group only.
+    :ivar judged: whether it is promised.
+    :ivar refused: the required wish that could not be met.
+    """
+
+    generation: int
+    group: models.Group
+    members: list[models.Member]
+    coflows: list[models.Coflow]
+    member: models.Member
+    free: dict[str, booking.Vector]
+    stays: bool
+    is_new: bool
+    matrices: tuple[coflow_model.Coflow, ...]
+    keeps_matrix: bool
+    notes: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    wishes: hints.Wishes = hints.Wishes()
+    refused: exception.WishRefused | None = None
+    remarks: list[str] = dataclasses.field(default_factory=list)
+    deadline: hints.Deadline | None = None
+    judged: deadline_promises.Judged | None = None
+
+    @property
+    def is_advice(self) -> bool:
+        """The instance has its host, the answer only ranks the others."""
+        return self.member.state in (states.MemberState.RESERVED,
+                                     states.MemberState.RUNNING)
+
+    def beside(self) -> bookings.Beside:
+        """What an answer books anew, so that it does not count."""
+        keeps_row = self.is_advice and not self.stays
+        return bookings.Beside(
+            self.group.id, -1 if keeps_row else self.member.row_index,
+            not self.is_advice, self.member.instance_uuid or '')
+
+    def planned(self) -> db_members.Planned | None:
+        """The member, if a host is planned for it."""
+        group, member = self.group, self.member
+        if member.state != states.MemberState.PLANNED or member.host is None:
+            return None
+        return db_members.Planned(
+            group.id, group.name, member.row_index, member.state,
+            member.host, group.cct_s, group.lower_bound_s, group.gap,
+            group.method, group.bottleneck)
+
+
+class Reader:
+    """Reads what a placement rests on."""
+
+    def __init__(self, conf: cfg.ConfigOpts, clock: Callable[[], float]):
+        self._conf = conf
+        self._clock = clock
+        self.limits = new_groups.limits_of(conf)
+
+    def view(self, session: orm.Session, request: wire.Placement,
+             hint: hints.Hint) -> View:
+        """Read all that a placement needs, and choose the row.
+
+        :raises virtco.exception.HintInvalid: no such group, no free row, a
+            bound of the project, …
+        """
+        generation = db_groups.generation(session)
+        member = db_groups.member_of(session, request.instance_uuid)
+        if member is not None:
+            group = db_groups.get(session, member.group_id)
+        else:
+            group = db_groups.find(session, request.project_id,
+                                   hint.coflow_name)
+        is_new = group is None
+        notes: list[tuple[str, str]] = []
+        told: Notes = ()
+        if group is None:
+            matrices, told = self._matrices(session, request, hint)
+            group, coflows = self._new_group(session, request, hint, matrices)
+            members = [new_groups.vacant(group.id, i)
+                       for i in range(group.n_vms)]
+        else:
+            members = db_groups.members(session, group.id)
+            coflows = db_groups.coflows(session, group.id)
+            decoded = [codec.decode_coflow(coflow) for coflow in coflows]
+            notes += _differences(hint, [
+                matrix for matrix, coflow in zip(decoded, coflows)
+                if coflow.expires_at is None])
+            matrices = tuple(
+                matrix for matrix, coflow in zip(decoded, coflows)
+                if coflow.is_live)
+        keeps_matrix = not notes
+        if is_new and 1 < request.num_instances < group.n_vms:
+            notes.append(('rows_left', (
+                f'{request.num_instances} servers for a matrix of '
+                f'{group.n_vms} rows; the others wait for servers that join')))
+        notes += told
+        if is_new and hint.preflight:
+            notes.append(self._preflight())
+        if member is None:
+            member = _choose_row(members, request, hint, notes)
+        else:
+            member = next(m for m in members
+                          if m.row_index == member.row_index)
+        view = View(
+            generation, group, members, coflows, member, {},
+            member.state == states.MemberState.RESERVED
+            and member.host in requests.host_names(request), is_new,
+            matrices, keeps_matrix, notes, hint.wishes,
+            deadline=hint.deadline if is_new else None)
+        view.free = bookings.ledger(
+            session.connection(), self._clock(), requests.free(request),
+            beside=view.beside()).left()
+        return view
+
+    def _new_group(self, session: orm.Session, request: wire.Placement,
+                   hint: hints.Hint,
+                   matrices: tuple[coflow_model.Coflow, ...]
+                   ) -> tuple[models.Group, list[models.Coflow]]:
+        new_groups.check_project(session, self._conf, request.project_id,
+                                 matrices, 1)
+        given = records.project(session, request.project_id)
+        now_s = self._clock()
+        group = models.Group(
+            id=str(uuid.uuid4()), project_id=request.project_id,
+            name=hint.coflow_name, live_key='', n_vms=matrices[0].n_vms,
+            created_at=now_s, method='', why='',
+            app=hint.app.name if hint.app is not None else '')
+        return group, new_groups.new_coflows(group, matrices, given, now_s)
+
+    def _matrices(self, session: orm.Session, request: wire.Placement,
+                  hint: hints.Hint
+                  ) -> tuple[tuple[coflow_model.Coflow, ...], Notes]:
+        """Of a new group; and what is to be said about them."""
+        if hint.coflows:
+            return hint.coflows, ()
+        if hint.tm_ref is None and hint.app is not None:
+            return applications.matrices(
+                session, request.project_id, hint, hint.app,
+                request.num_instances, self.limits)
+        if hint.tm_ref is None:
+            raise exception.HintInvalid(
+                field=hints.COFLOW, value=repr(hint.coflow_name),
+                limit=f'the name of a living group, or {hints.TM} beside it')
+        found = session.get(models.Coflow, hint.tm_ref)
+        if (found is None or found.group_id is not None
+                or found.project_id != request.project_id):
+            raise exception.HintInvalid(
+                field=hints.TM_REF, value=repr(hint.tm_ref),
+                limit='the id of a matrix registered in this project')
+        matrices = hint_matrix.parse_matrix_text(
+            found.tm, hint.coflow_name, self.limits)
+        if hint.index is not None and hint.index >= matrices[0].n_vms:
+            raise exception.HintInvalid(
+                field=hints.INDEX, value=hint.index,
+                limit=f'between 0 and {matrices[0].n_vms - 1}')
+        return matrices, ()
+
+    def _preflight(self) -> tuple[str, str]:
+        if self._conf.probe.check_groups != 'never':
+            return 'preflight', 'the hosts are checked after the launch'
+        return 'preflight_off', (f'{hints.PREFLIGHT} does nothing here, the '
+                                 'hosts are not checked')
+
+    def now_s(self) -> float:
+        return self._clock()
+
+    def expiry_s(self) -> float:
+        return self._clock() + float(
+            self._conf.placement.reservation_ttl_s)
+
+    def note(self, session: orm.Session, request: wire.Placement,
+             notes: Notes, group_name: str, group_id: str | None) -> None:
+        """Write events down."""
+        for kind, detail in notes:
+            records.add_event(
+                session,
+                project_id=request.project_id, group_name=group_name,
+                group_id=group_id, instance_uuid=request.instance_uuid,
+                kind=kind, detail=detail, created_at=self._clock())
+
+
+def batch_rows(request: wire.Placement,
+               members: Sequence[models.Member],
+               member: models.Member) -> frozenset[int]:
+    """Rows that the VMs of this request have or will take."""
+    key = request.reservation_id
+    known = {m.row_index for m in members
+             if key and m.reservation_id == key} | {member.row_index}
+    n_missing = max(0, request.num_instances - len(known))
+    start = member.row_index
+    free = sorted((m.row_index for m in members
+                   if m.instance_uuid is None
+                   and m.row_index not in known),
+                  key=lambda i: (i < start, i))
+    return frozenset(known | set(free[:n_missing]))
+
+
+def _choose_row(members: Sequence[models.Member],
+                request: wire.Placement, hint: hints.Hint,
+                notes: list[tuple[str, str]]) -> models.Member:
+    """The asked row, or the next one that no VM has."""
+    n_vms = len(members)
+    if hint.index is not None and hint.index >= n_vms:
+        raise exception.HintInvalid(field=hints.INDEX, value=hint.index,
+                                    limit=f'between 0 and {n_vms - 1}')
+    wanted = hint.index
+    if wanted is None:
+        wanted = (request.launch_index or 0) % n_vms
+    used = db_groups.used_rows(members)
+    for step in range(n_vms):
+        index = (wanted + step) % n_vms
+        if index in used:
+            continue
+        if step and hint.index is not None:
+            detail = f'row {wanted} has a VM already, this one got {index}'
+            LOG.info('Instance %s: %s', request.instance_uuid, detail)
+            notes.append(('index_taken', detail))
+        return members[index]
+    raise exception.HintInvalid(
+        field=hints.COFLOW, value=repr(hint.coflow_name),
+        limit=f'a group with a free row; all {n_vms} have a VM')
+
+
+def _differences(hint: hints.Hint, coflows: Sequence[coflow_model.Coflow]
+                 ) -> list[tuple[str, str]]:
+    if not hint.coflows or tuple(coflows) == hint.coflows:
+        return []
+    return [('matrix_differs', 'the group keeps the matrix it began with')]

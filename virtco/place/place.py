@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The door of the room: answers in time, whatever happens."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import concurrent.futures
+import logging
+import threading
+import time
+from typing import Any
+from typing import TYPE_CHECKING
+
+import msgspec
+from oslo_config import cfg
+
+from virtco import exception
+from virtco import hints
+from virtco import metrics
+from virtco import periodic
+from virtco import startup
+from virtco.db import bookings
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco.model import booking
+from virtco.objects import settings
+from virtco.place import answer as answers
+from virtco.place import deadline as deadlines
+from virtco.place import decisions
+from virtco.place import journal
+from virtco.place import offers
+from virtco.place import question as requests
+from virtco.state import live_state
+from virtco.state import pair_history as known_pairs
+from virtco.wire import fields
+from virtco.wire import placement as wire
+from virtco.wire import plan as plan_wire
+
+if TYPE_CHECKING:
+    from virtco.place import adviser as advisers
+    from virtco.place import placer
+
+LOG = logging.getLogger(__name__)
+
+#: Placements worked on at the same time; more are answered without an opinion.
+WORKERS = 8
+
+
+class Place:
+    """:param changed: is told the ids of groups that were planned.
+    :param preflight: is told the ids of groups whose tenants want their hosts
+        checked.
+    :param free: what Nova says is free; None where it cannot be asked.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 state: live_state.LiveState, settings: settings.Settings,
+                 counts: metrics.Metrics, starting: startup.Startup,
+                 changed: Callable[[Iterable[str]], None],
+                 free: Callable[[], Mapping[str, booking.Vector]] | None = (
+                     None),
+                 clock: Callable[[], float] = time.time,
+                 pairs: known_pairs.Pairs | None = None,
+                 preflight: Callable[[Iterable[str]], None] | None = None):
+        self._conf = conf
+        self._preflight = preflight
+        self._pairs = pairs
+        self._offers = offers.Offers()
+        self._free = free or self._offers.free
+        self._database = database
+        self._state = state
+        self._settings = settings
+        self._metrics = counts
+        self._startup = starting
+        self._changed = changed
+        self._clock = clock
+        self._placer: placer.Placer | None = None
+        self._pace = deadlines.Pace()
+        self._metrics.placements_under_way.set_function(
+            lambda: self._pace.n_under_way)
+        self._is_used = False
+        self._journal = journal.Journal(database, clock)
+        self._decisions = decisions.Decisions(database)
+        self._writer = periodic.Periodic('write the journal',
+                                         journal.INTERVAL_S,
+                                         self._write, counts)
+        self._pool = concurrent.futures.ThreadPoolExecutor(
+            WORKERS, thread_name_prefix='placement')
+
+    def start(self) -> None:
+        self._writer.start()
+
+    def _write(self) -> None:
+        self._journal.write()
+        self._decisions.write()
+
+    def load_planner(self, is_used: bool) -> None:
+        """The last step of the start: from here on it is ready.
+
+        A planner that does not work makes placements neutral and the health
+        bad, but what runs keeps its policies.
+
+        :param is_used: there were hosts before the start.
+        """
+        try:
+            from virtco.place import placer
+            from virtco.solver import planner
+            if is_used:
+                self._is_used = True
+                planner.load_libraries()
+        except Exception:
+            LOG.exception('The planner does not work.')
+            self._startup.failed('the planner does not work')
+            return
+        self._placer = placer.Placer(
+            self._conf, self._database, self._settings, self._metrics,
+            self._state, self._pace, self._decisions, self._clock,
+            self._pairs)
+        self._startup.ready()
+
+    def is_alive(self) -> bool:
+        return self._placer is not None
+
+    def stop(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._writer.stop()
+        self._writer.attempt()
+
+    def use(self, *_anything: Any) -> None:
+        """At the first sign of use, load what a large group will need: no
+        launch should wait for it, and an idle controller has no need of it.
+        """
+        if not self._is_used and self._placer is not None:
+            self._is_used = True
+            from virtco.solver import planner
+            threading.Thread(target=planner.load_libraries,
+                             name='libraries', daemon=True).start()
+
+    def answer(self, request: wire.Placement) -> wire.Answer:
+        """Answer within ``[placement] deadline_s``, whatever happens."""
+        self._metrics.nova_unplanned.inc(request.unplanned_passes)
+        self._offers.note(request)
+        with self._metrics.placement_seconds.time():
+            answer = self._place(request)
+        self.use()
+        if answer.status == 'neutral' and answer.refused is None:
+            self._journal.add(request, answer)
+        if self._settings.is_shadow:
+            answer = self._in_shadow(request, answer)
+        self._metrics.placements.labels(answer.status).inc()
+        return answer
+
+    def _place(self, request: wire.Placement) -> wire.Answer:
+        if self._placer is None:
+            return self._no_opinion(request, 'starting',
+                                    self._startup.why() or 'no planner')
+        try:
+            answer = self._in_time(self._placer, request)
+        except exception.TooLate as error:
+            phase = error.kwargs['phase']
+            self._metrics.late_placements.labels(phase).inc()
+            return self._no_opinion(request, 'deadline', str(error), phase)
+        except exception.DatabaseUnavailable as error:
+            return self._no_opinion(request, 'database', str(error))
+        except exception.Conflict as error:
+            return self._no_opinion(request, 'conflict', str(error))
+        except Exception as error:
+            LOG.exception('No placement for %s.', request.instance_uuid)
+            return self._no_opinion(request, 'error', repr(error))
+        if answer.status == 'planned' and answer.group is not None:
+            self._changed([answer.group])
+            if self._preflight is not None and hints.wants_preflight(
+                    request.hints, request.metadata):
+                self._preflight([answer.group])
+        return answer
+
+    def _in_shadow(self, request: wire.Placement,
+                   answer: wire.Answer) -> wire.Answer:
+        """No opinion, but in the log."""
+        if answer.status != 'planned' and answer.refused is None:
+            return answer
+        why = (f'shadow mode: planned on {answer.host}'
+               if answer.status == 'planned' else f'shadow mode: {answer.why}')
+        LOG.info('Instance %s: %s.', request.instance_uuid, why)
+        self._metrics.shadow_placements.labels(answer.status).inc()
+        return answers.neutral(request.instance_uuid,
+                               requests.host_names(request), why,
+                               group=answer.group)
+
+    def _in_time(self, placer: 'placer.Placer',
+                 request: wire.Placement) -> wire.Answer:
+        """:raises virtco.exception.TooLate: with nothing committed."""
+        deadline = deadlines.Deadline(self._conf.placement.deadline_s)
+        self._pace.admit(deadline)
+        future = self._pool.submit(self._work, placer, request, deadline)
+        future.add_done_callback(lambda _: self._pace.leave())
+        try:
+            return future.result(deadline.left_s())
+        except concurrent.futures.TimeoutError:
+            if deadline.give_up():
+                future.cancel()
+                raise deadline.too_late() from None
+        return future.result(db_session.PATIENCE_S)
+
+    def _work(self, placer: 'placer.Placer', request: wire.Placement,
+              deadline: deadlines.Deadline) -> wire.Answer:
+        started_s = time.thread_time()
+        try:
+            return placer.place(request, deadline)
+        finally:
+            self._pace.learn(deadline, time.thread_time() - started_s)
+            for phase, spent_s in deadline.spent_s().items():
+                self._metrics.phase_seconds.labels(phase).observe(spent_s)
+
+    def _no_opinion(self, request: wire.Placement, reason: str,
+                    why: str, slow_phase: str | None = None
+                    ) -> wire.Answer:
+        self._metrics.placement_failures.labels(reason).inc()
+        LOG.warning('No opinion on instance %s: %s',
+                    request.instance_uuid, why)
+        return answers.neutral(request.instance_uuid,
+                               requests.host_names(request), why,
+                               slow_phase=slow_phase)
+
+    def placement(self, instance_uuid: str) -> wire.Kept:
+        with self._database.reader() as session:
+            found = records.placement(session, instance_uuid)
+            if found is None:
+                return _neutral(records.newest_event(
+                    session, instance_uuid, journal.NEUTRAL), instance_uuid)
+            member = db_groups.member_of(session, instance_uuid)
+            return _kept(
+                answers.DECODER.decode(found.answer),
+                project_id=found.project_id, at=found.updated_at,
+                state=member.state if member is not None else None,
+                host_now=member.host if member is not None else None)
+
+    def explain(self, placement: wire.Kept,
+                budget_s: float | None) -> wire.Explanation:
+        """What decided.
+
+        :param placement: as :meth:`placement` has it.
+        :param budget_s: time to spend; None: some.
+        :raises virtco.exception.Starting:
+        """
+        if self._placer is None:
+            raise exception.Starting(why=self._startup.why())
+        from virtco.place import explanation
+        group_id = placement.group
+        return explanation.answer(
+            placement, self._decisions.find(group_id)
+            if group_id and placement.status == 'planned' else None,
+            explanation.BUDGET_S if budget_s is None else budget_s)
+
+    def free_after_bookings(self, free: Mapping[str, fields.Resources]
+                            ) -> dict[str, fields.Resources]:
+        """What may still be booked on each host.
+
+        :param free: as Nova or placement shows it.
+        :raises virtco.exception.DatabaseUnavailable:
+        """
+        shown = {host: requests.vector(left) for host, left in free.items()}
+        with self._database.reader() as session:
+            found = bookings.ledger(session.connection(), self._clock(),
+                                    shown).left()
+        return {host: fields.Resources(*left)
+                for host, left in found.items()}
+
+    def what_if(self, request: plan_wire.PlanRequest) -> plan_wire.Plan:
+        """Answer ``POST /v1/plans``.
+
+        :raises virtco.exception.Starting:
+        :raises virtco.exception.PlacementInfeasible:
+        """
+        if self._placer is None:
+            raise exception.Starting(why=self._startup.why())
+        from virtco.place import whatif
+        if request.hosts is None:
+            request = msgspec.structs.replace(request, hosts=self._hosts())
+        hosts = [one.host for one in request.hosts or ()]
+        settings = self._settings.get()
+        now_s = self._clock()
+        unknown_bps = self._conf.placement.default_link_bps
+        found = whatif.answer(
+            self._conf, request, settings,
+            dict.fromkeys(hosts, (unknown_bps, unknown_bps))
+            | self._state.payload_rates(
+                hosts, now_s, self._settings.is_fair),
+            self._state.payload_tree(now_s), self._state.loads(None),
+            self._placer.promises.judge)
+        with self._database.reader() as session:
+            names = records.coflow_names(
+                session, [one.coflow_id for one in found.delays])
+        return msgspec.structs.replace(found, delays=[
+            msgspec.structs.replace(one, **dict(zip(
+                ('name', 'project_id'),
+                names.get(one.coflow_id, (None, None)))))
+            for one in found.delays])
+
+    def advise(self, budget_s: float | None) -> list[plan_wire.Move]:
+        """Moves that would pay now; nothing is written down.
+
+        :raises virtco.exception.Invalid: nothing is known of any host.
+        :raises virtco.exception.NovaUnavailable:
+        """
+        return self.adviser().look(budget_s)
+
+    def adviser(self) -> 'advisers.Adviser':
+        from virtco.place import adviser as advisers
+        return advisers.Adviser(
+            self._conf, self._database, self._state, self._settings,
+            lambda: {one.host: requests.vector(one.free)
+                     for one in self._hosts()}, self._clock)
+
+    def _hosts(self) -> list[plan_wire.GivenHost]:
+        """All hosts with what is free on them, as for a launch.
+
+        :raises virtco.exception.Invalid: when nothing is known of any.
+        :raises virtco.exception.NovaUnavailable:
+        """
+        free = self._free()
+        if not free:
+            raise exception.Invalid(
+                field='hosts', value=None,
+                limit='given, as long as no host is known: Nova has not asked '
+                      'yet, and without [nova] auth_type it cannot be asked')
+        return [plan_wire.GivenHost(host=host, free=left) for host, left in
+                self.free_after_bookings({
+                    host: fields.Resources(*vector)
+                    for host, vector in free.items()
+                    if host not in self._state.drained}).items()]
+
+
+def _neutral(event: models.Event | None,
+             instance_uuid: str) -> wire.Kept:
+    """An answer without a plan, of which there is no more than its reason.
+
+    :raises virtco.exception.NotFound: when there was none.
+    """
+    if event is None:
+        raise exception.NotFound(what='Placement', id=instance_uuid)
+    answer = answers.neutral(instance_uuid, (), event.detail)
+    return _kept(
+        msgspec.structs.replace(answer, group_name=event.group_name),
+        project_id=event.project_id, at=event.created_at, state=None,
+        host_now=None)
+
+
+def _kept(answer: wire.Answer, **since: Any) -> wire.Kept:
+    return wire.Kept(**msgspec.structs.asdict(answer), **since)

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""From what is known of a group and the cloud to a plan for it."""
+
+from collections.abc import Callable
+import logging
+import math
+import zlib
+
+from oslo_config import cfg
+
+from virtco import exception
+from virtco import hints
+from virtco import metrics
+from virtco.db import models
+from virtco.model import snapshot
+from virtco.model import states
+from virtco.objects import settings
+from virtco.place import answer as answers
+from virtco.place import deadline as deadlines
+from virtco.place import membership
+from virtco.place import problem as problem_builder
+from virtco.place import question as requests
+from virtco.place import window
+from virtco.place import wishes
+from virtco.solver import planner
+from virtco.state import live_state
+from virtco.state import pair_history as known_pairs
+from virtco.wire import placement as wire
+
+LOG = logging.getLogger(__name__)
+
+# The problem, the row of each of its VMs, and where they go.
+Solution = tuple[snapshot.PlacementProblem, tuple[int, ...], snapshot.Plan]
+
+
+class Planning:
+    """:param state: tells rates, what other coflows have to move, and what is
+        left of those of a group.
+    :param pairs: of hosts, as measured.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, settings: settings.Settings,
+                 counts: metrics.Metrics, state: live_state.LiveState,
+                 pace: deadlines.Pace, clock: Callable[[], float],
+                 pairs: known_pairs.Pairs | None = None):
+        self._conf = conf
+        self._settings = settings
+        self._metrics = counts
+        self._state = state
+        self._pairs = pairs
+        self._pace = pace
+        self._clock = clock
+        self._window = window.Window(conf, settings, counts, pace)
+
+    def leave(self, deadline: deadlines.Deadline) -> None:
+        """The answer is there, or there will be none."""
+        self._window.leave(deadline)
+
+    def solution(self, request: wire.Placement, view: membership.View,
+                 deadline: deadlines.Deadline) -> Solution | None:
+        """The plan, or None when nothing is valid; the view's notes say why.
+
+        :raises virtco.exception.TooLate: when what comes after it would not
+            be in time.
+        """
+        question = self._question(request, view)
+        if view.stays:
+            return self._as_planned(question, view)
+        return self._solve(question, view, deadline)
+
+    def allowed(self, request: wire.Placement, wish: hints.Wishes,
+                host: str) -> list[str] | None:
+        """The offered hosts that keep to the wishes that are required.
+
+        What Nova's filter drops for one VM of a request is gone for the next.
+        So the switch that a VM shall have of its own (spread) counts only
+        where the request has no other VM.
+
+        :param host: of the plan.
+        :returns: None when nothing is required.
+        """
+        levels = [one.level for one, counts in (
+            (wish.within, True), (wish.spread, request.num_instances == 1))
+            if one is not None and one.required and counts]
+        if not levels:
+            return None
+        tree = self._state.payload_tree(self._clock())
+        return sorted(set(requests.host_names(request)).intersection(
+            *(wishes.below_the_same(tree, level, host) for level in levels)))
+
+    def rank(self, solution: Solution, row: int,
+             deadline: deadlines.Deadline
+             ) -> tuple[snapshot.RankedHost, ...]:
+        """The best hosts for one member, the others as planned."""
+        problem, rows, plan = solution
+        deadline.enter('rank')
+        return planner.rank_hosts(
+            problem, plan, rows.index(row),
+            budget_s=self._budget_s(deadline, 'commit'),
+            most=answers.MOST_HOSTS)
+
+    def _budget_s(self, deadline: deadlines.Deadline, *later: str) -> float:
+        """What a phase may take, so that there is time for later ones."""
+        return max(0.0, min(float(self._conf.placement.budget_s),
+                            deadline.left_s()
+                            - self._pace.expected_s(*later)))
+
+    def _question(self, request: wire.Placement,
+                  view: membership.View) -> problem_builder.Question:
+        members = tuple(self._member(request, view, member)
+                        for member in view.members)
+        free = self._open_hosts(view)
+        hosts = free.keys() | {member.host for member in members
+                               if member.host}
+        now_s = self._clock()
+        self._state.meet(hosts, now_s)
+        pairs_bps = {}
+        if self._pairs is not None:
+            chosen = self._pairs.choose(
+                hosts, now_s, lambda: self._state.wire_tree(now_s))
+            pairs_bps = self._state.payload_pairs(chosen.rates_bps)
+            view.remarks = [chosen.text] if chosen.text else []
+        coflows = tuple(
+            matrix.scaled(self._state.remaining_fraction(coflow.id))
+            for matrix, coflow in zip(
+                view.matrices, (c for c in view.coflows if c.is_live)))
+        return problem_builder.Question(
+            asked=view.member.row_index, members=members, coflows=coflows,
+            free=free,
+            capacities=self._state.payload_rates(
+                hosts, now_s, self._settings.is_fair),
+            tree=self._state.payload_tree(now_s),
+            loads=self._state.loads(view.group.id), pairs_bps=pairs_bps,
+            batch=membership.batch_rows(request, view.members, view.member),
+            server_group=request.server_group)
+
+    def _open_hosts(self, view: membership.View
+                    ) -> dict[str, problem_builder.Vector]:
+        """What may be booked per candidate that is not drained, or for which
+        the group was planned before.
+        """
+        planned = {member.host for member in view.members
+                   if member.state != states.MemberState.RUNNING}
+        drained = self._state.drained - planned
+        free = {host: left for host, left in view.free.items()
+                if host not in drained}
+        if not free:
+            view.notes.append(('infeasible', 'every candidate host is '
+                                             'drained'))
+        return free
+
+    def _member(self, request: wire.Placement, view: membership.View,
+                member: models.Member) -> problem_builder.Member:
+        own = member is view.member
+        has_vm = member.instance_uuid is not None and not own
+        return problem_builder.Member(
+            index=member.row_index,
+            demand=(requests.vector(request.flavor)
+                    if own or not has_vm else
+                    (member.vcpus, member.memory_mb, member.disk_gb)),
+            host=member.host, instance_uuid=member.instance_uuid,
+            fixed=has_vm and member.host is not None)
+
+    def _as_planned(self, question: problem_builder.Question,
+                    view: membership.View) -> Solution:
+        problem, rows = problem_builder.build(question, keep_planned=True)
+        by_row = {m.row_index: m.host for m in view.members}
+        return problem, rows, self._plan_of(view.group, tuple(
+            by_row[row] or by_row[question.asked] or '' for row in rows))
+
+    def _plan_of(self, group: models.Group, hosts: tuple[str, ...]
+                 ) -> snapshot.Plan:
+        """The plan by which the group was placed, as far as it is stored."""
+        return snapshot.Plan(
+            hosts=hosts, cct_s=_number(group.cct_s),
+            coflow_cct_s=(), objective=snapshot.Objective(
+                self._settings['objective']),
+            objective_s=_number(group.objective_s),
+            lower_bound_s=_number(group.lower_bound_s),
+            gap=_number(group.gap),
+            method=snapshot.Method.of_record(group.method))
+
+    def _solve(self, question: problem_builder.Question,
+               view: membership.View, deadline: deadlines.Deadline
+               ) -> Solution | None:
+        """Plan the open rows, or where they do not fit the one alone."""
+        problem, rows = problem_builder.build(
+            question, keep_planned=view.is_advice)
+        if view.is_new and not view.wishes:
+            # With other new groups that ask now.
+            part = self._window.plan(
+                (view.group.project_id, view.group.name), problem, deadline)
+            if part is not None:
+                return part.problem, rows, part.plan
+        deadline.enter('solve')
+        met = self._plan(problem, view, deadline)
+        # Where a wish is refused, a part of the group is no answer.
+        if met is None and view.refused is None:
+            problem, rows = problem_builder.build(
+                question, keep_planned=view.is_advice, alone=True)
+            met = self._plan(problem, view, deadline)
+        return None if met is None else (met.problem, rows, met.plan)
+
+    def _plan(self, problem: snapshot.PlacementProblem,
+              view: membership.View, deadline: deadlines.Deadline
+              ) -> wishes.Met | None:
+        """None, and a note, when nothing fits."""
+        budget_s = self._budget_s(deadline, 'rank', 'commit')
+        if budget_s == 0:
+            raise deadline.too_late()
+
+        def solve(some: snapshot.PlacementProblem,
+                  part: float) -> snapshot.Plan:
+            return planner.plan(
+                some, objective=snapshot.Objective(
+                    self._settings['objective']),
+                planner=self._settings['planner'],
+                seed=zlib.crc32(view.group.id.encode()),
+                budget_s=budget_s * part, on_incumbent=_log_progress)
+
+        try:
+            with self._metrics.plan_seconds.time():
+                met = wishes.plan(problem, view.wishes, solve)
+        except exception.WishRefused as error:
+            view.refused = error
+            view.notes.append(('wish_refused', str(error)))
+            return None
+        except exception.PlacementInfeasible as error:
+            view.notes.append(('infeasible', str(error)))
+            return None
+        view.notes += [('wish_unmet', text) for text in met.notes]
+        self._metrics.plans.labels(met.plan.relaxed).inc()
+        return met
+
+
+def _log_progress(progress: snapshot.Progress) -> None:
+    LOG.debug('%s', progress)
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is read of Nova's question, in the form that planning needs. Pure."""
+
+from collections.abc import Collection
+
+from virtco.wire import fields
+from virtco.wire import placement as wire
+
+Vector = tuple[float, float, float]
+
+
+def vector(of: fields.Resources) -> Vector:
+    """Order the amounts as :data:`virtco.place.problem.RESOURCES` does."""
+    return of.vcpus, of.memory_mb, of.disk_gb
+
+
+def host_names(request: wire.Placement) -> list[str]:
+    return [offer.host for offer in request.hosts]
+
+
+def free(request: wire.Placement, among: Collection[str] | None = None
+         ) -> dict[str, Vector]:
+    """Map candidate hosts to what Nova says is left on them.
+
+    :param among: hosts that matter; None: all.
+    """
+    return {offer.host: vector(offer.free) for offer in request.hosts
+            if among is None or offer.host in among}

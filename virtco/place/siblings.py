@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The members of a group whose host is planned already.
+
+Most questions are of this kind: the first member's question plans for all.
+Neither the matrix nor the cloud is looked at again: the group is found by its
+name, the matrix is compared by its digest, and the member takes the host that
+its row of the database holds for it.
+"""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+import dataclasses
+import itertools
+import threading
+
+import sqlalchemy as sa
+
+from virtco.db import members
+from virtco.place import answer as answers
+from virtco.place import question as requests
+from virtco.wire import placement as wire
+
+# Project and name.
+Key = tuple[str, str]
+MOST_GROUPS = 1024
+#: Hosts that an answer names beside the planned one. Nova takes two or three
+#: alternates; any other host weighs less than those that are named.
+MOST_ALTERNATES = 32
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Group:
+    """What never changes of a group.
+
+    :ivar digest: of a matrix that is the group's; empty for none seen.
+    :ivar order: hosts, in the order in which they suited its first member.
+    """
+
+    group_id: str
+    digest: str
+    order: tuple[str, ...]
+
+
+class Siblings:
+    """Remembers the last groups; what was forgotten costs time only."""
+
+    """:param drained: hosts that are no alternates."""
+
+    def __init__(self, drained: Callable[[], Collection[str]] = frozenset
+                 ) -> None:
+        self._drained = drained
+        self._lock = threading.Lock()
+        self._groups: collections.OrderedDict[Key, _Group] = (
+            collections.OrderedDict())
+
+    def remember(self, key: Key, group_id: str, digest: str,
+                 order: tuple[str, ...] = ()) -> None:
+        """:param digest: of a matrix that is the group's, if there was one.
+        :param order: of the hosts, the best first, if it is known.
+        """
+        with self._lock:
+            before = self._groups.pop(key, None)
+            if before is not None and before.group_id == group_id:
+                digest = digest or before.digest
+                order = order or before.order
+            self._groups[key] = _Group(group_id, digest,
+                                       order[:2 * MOST_ALTERNATES])
+            if len(self._groups) > MOST_GROUPS:
+                self._groups.popitem(last=False)
+
+    def expects(self, key: Key, digest: str) -> bool:
+        """Whether such a group, with that matrix, was there lately."""
+        known = self._groups.get(key)
+        return known is not None and digest in ('', known.digest)
+
+    def find(self, connection: sa.Connection, request: wire.Placement,
+             key: Key, index: int | None) -> members.Planned | None:
+        """The member that the instance becomes, on its planned host.
+
+        None when it takes a closer look: there is no such group any more, the
+        instance is a member, the wanted one is a VM, or Nova does not offer
+        the planned host.
+        """
+        known = self._groups.get(key)
+        found = members.next_planned(connection, *key,
+                                     request.instance_uuid, index,
+                                     request.launch_index or 0)
+        return found if (
+            found is not None and known is not None
+            and found.group_id == known.group_id
+            and found.host in requests.host_names(request)) else None
+
+    def answer(self, request: wire.Placement, planned: members.Planned,
+               allowed: list[str] | None,
+               notes: Iterable[tuple[str, str]] = ()) -> wire.Answer:
+        """:param allowed: hosts that keep to a required wish, if there is one.
+        """
+        return answers.assigned(
+            request.instance_uuid, planned, self._alternates(
+                request, planned, requests.host_names(request)
+                if allowed is None else allowed), notes, allowed)
+
+    def _alternates(self, request: wire.Placement,
+                    planned: members.Planned, hosts: Iterable[str]
+                    ) -> list[str]:
+        """Other hosts, in the order in which they suited the first member.
+        """
+        offered = dict.fromkeys(hosts)
+        not_these = {planned.host, *self._drained()}
+        known = self._groups.get((request.project_id, planned.group_name))
+        best = [host for host in known.order if host in offered
+                ] if known is not None else []
+        others = (host for host in itertools.chain(best, offered)
+                  if host not in not_these)
+        # No host comes more than twice.
+        return list(dict.fromkeys(itertools.islice(
+            others, 2 * MOST_ALTERNATES)))[:MOST_ALTERNATES]

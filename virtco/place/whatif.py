@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What would be planned: a question without consequences."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+import time
+
+from oslo_config import cfg
+
+from virtco import exception
+from virtco import hint_matrix
+from virtco import hints
+from virtco.db import codec
+from virtco.model import cluster
+from virtco.model import coflow as coflow_model
+from virtco.model import snapshot
+from virtco.objects import new_groups
+from virtco.place import deadline_promises
+from virtco.place import problem as problem_builder
+from virtco.place import question as requests
+from virtco.place import wishes
+from virtco.solver import delays
+from virtco.solver import planner
+from virtco.wire import plan as wire
+
+#: Running coflows that an answer names, of either kind.
+MOST_DELAYS = 100
+
+
+def build(conf: cfg.ConfigOpts, request: wire.PlanRequest,
+          capacities: problem_builder.Rates, tree: cluster.Tree,
+          loads: tuple[snapshot.ActiveCoflow, ...]
+          ) -> tuple[snapshot.PlacementProblem, list[tuple[str, int]]]:
+    """The problem of all groups together, and (group, row) of each VM."""
+    limits = new_groups.limits_of(conf)
+    vms: list[cluster.Vm] = []
+    labels: list[tuple[str, int]] = []
+    flows: list[tuple[coflow_model.Coflow, int]] = []
+    for group in request.groups:
+        coflows = (hint_matrix.parse_matrix_text(group.tm, group.name, limits)
+                   if isinstance(group.tm, str)
+                   else hint_matrix.parse_matrix(group.tm, group.name,
+                                                 limits))
+        demand = requests.vector(group.flavor)
+        flows += [(coflow, len(vms)) for coflow in coflows]
+        for row in range(coflows[0].n_vms):
+            vms.append(cluster.Vm(f'{group.name}-{row}', demand))
+            labels.append((group.name, row))
+    if len(vms) > limits.max_vms:
+        raise exception.Invalid(field='groups', value=f'{len(vms)} VMs',
+                                limit=f'at most {limits.max_vms} VMs')
+    return snapshot.PlacementProblem(
+        hosts=tuple(_host(entry, capacities)
+                    for entry in request.hosts or ()),
+        vms=tuple(vms),
+        coflows=tuple(_shifted(coflow, by, len(vms), i)
+                      for i, (coflow, by) in enumerate(flows)),
+        tree=tree, active=loads if request.respect_active else (),
+        resources=problem_builder.RESOURCES), labels
+
+
+def _host(entry: wire.GivenHost,
+          capacities: problem_builder.Rates) -> cluster.Host:
+    egress_bps, ingress_bps = capacities[entry.host]
+    return cluster.Host(
+        entry.host, requests.vector(entry.free),
+        egress_bps if entry.egress_bps is None else entry.egress_bps,
+        ingress_bps if entry.ingress_bps is None else entry.ingress_bps)
+
+
+def _shifted(coflow: coflow_model.Coflow, by: int, n_vms: int,
+             number: int) -> coflow_model.Coflow:
+    return dataclasses.replace(
+        coflow.renumbered(n_vms, range(by, by + coflow.n_vms)),
+        name=f'{number}:{coflow.name}')
+
+
+def answer(conf: cfg.ConfigOpts, request: wire.PlanRequest,
+           settings: Mapping[str, str],
+           capacities: problem_builder.Rates, tree: cluster.Tree,
+           loads: tuple[snapshot.ActiveCoflow, ...],
+           judge: Callable[..., deadline_promises.Judged] | None = None
+           ) -> wire.Plan:
+    """Answer ``POST /v1/plans``.
+
+    :param judge: :meth:`virtco.place.deadline_promises.Promises.judge`.
+    :raises virtco.exception.HintInvalid:
+    :raises virtco.exception.PlacementInfeasible:
+    """
+    problem, labels = build(conf, request, capacities, tree, loads)
+    started = time.monotonic()
+    budget_s = request.budget_s or conf.placement.budget_s
+
+    def solve(some: snapshot.PlacementProblem, part: float) -> snapshot.Plan:
+        return planner.plan(
+            some, objective=snapshot.Objective(
+                request.objective or settings['objective']),
+            planner=request.planner or settings['planner'],
+            seed=request.seed, budget_s=budget_s * part,
+            certify=True)
+
+    met = wishes.plan(problem, hints.Wishes(*(
+        None if text is None else hints.wish(name, text)
+        for name, text in (('within', request.within),
+                           ('spread', request.spread)))), solve)
+    plan = met.plan
+    promise = None
+    if request.deadline is not None and judge is not None:
+        promise = judge(hints.deadline(request.deadline), problem, plan,
+                        len(problem.vms), True).promise
+    finite = codec.finite
+    return wire.Plan(
+        vms=[wire.Vm(group, row, host)
+             for (group, row), host in zip(labels, plan.hosts)],
+        cct_s=finite(plan.cct_s),
+        coflows=[wire.PlannedCoflow(coflow.name.partition(':')[2],
+                                    finite(cct_s))
+                 for coflow, cct_s in
+                 zip(problem.coflows, plan.coflow_cct_s)],
+        objective=plan.objective, objective_s=finite(plan.objective_s),
+        lower_bound_s=finite(plan.lower_bound_s), gap=finite(plan.gap),
+        method=plan.method, bottleneck=plan.bottleneck,
+        notes=[*met.notes, *plan.notes],
+        delays=[wire.Delay(
+            coflow_id=late.coflow_id, before_s=finite(late.before_s),
+            after_s=finite(late.after_s))
+            for late in delays.delays(problem, plan)[:MOST_DELAYS]],
+        deadline=promise, n_hosts=len(problem.hosts),
+        seconds=time.monotonic() - started)

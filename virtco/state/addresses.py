@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where the VMs are, by the ports that hosts report. Pure."""
+
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Set
+
+from virtco.wire import reports
+
+
+class Addresses:
+    """
+    :ivar of_vm: host and IP addresses; see
+        :data:`virtco.state.inflight.Addresses`.
+    """
+
+    def __init__(self) -> None:
+        self._of_vm: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._vms: dict[str, Set[str]] = {}
+
+    @property
+    def of_vm(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+        return self._of_vm
+
+    def learn(self, host: str, ports: Iterable[reports.Port]
+              ) -> Collection[str]:
+        """The VMs whose addresses changed."""
+        found: dict[str, tuple[str, ...]] = {}
+        for port in ports:
+            found[port.vm] = found.get(port.vm, ()) + port.ips
+        after = {vm: (host, ips) for vm, ips in found.items()}
+        # Of a VM that moved here the next host may have told already.
+        gone = {vm for vm in self._vms.get(host, frozenset()) - after.keys()
+                if self._of_vm.get(vm, ('',))[0] == host}
+        changed = {vm for vm, known in after.items()
+                   if self._of_vm.get(vm) != known}
+        for vm in gone:
+            del self._of_vm[vm]
+        self._of_vm |= after
+        self._vms[host] = after.keys()
+        return gone | changed

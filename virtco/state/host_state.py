@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""One hypervisor as its edge module reports it. Pure."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Set
+import dataclasses
+import json
+from typing import Any
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from virtco import units
+from virtco.state import byte_counters
+from virtco.state import pair_counters
+from virtco.state import peer_counters
+from virtco.state import unmanaged_bytes
+from virtco.state import uplink_rates
+from virtco.table import coflow_table
+from virtco.wire import edge_policy
+from virtco.wire import reports
+
+if TYPE_CHECKING:
+    from virtco.db import models
+
+OBSERVED_HALF_LIFE_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """One host for an operator's eyes.
+
+    :ivar report: the last one.
+    :ivar observed_bps: of each coflow.
+    """
+
+    host: str
+    capacity: uplink_rates.Capacity
+    last_report_s: float | None
+    report: reports.Report
+    background_bps: float
+    observed_bps: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taken:
+    """What a report says that the one before did not.
+
+    :ivar since_s: when the counters of the one before were read; now, where
+        they began anew.
+    """
+
+    since_s: float
+    new_ports: bool
+    new_link: bool
+    deltas: list[byte_counters.Delta]
+
+
+class HostState:
+    """What it counted, measured and was given.
+
+    :ivar new_vms: with a port in the last report and none before it.
+    """
+
+    def __init__(self, host: str, first_seen: float, half_life_s: float):
+        self.host = host
+        self.first_seen = first_seen
+        self.last_report: float | None = None
+        self.report = reports.NO_REPORT
+        self.counters = byte_counters.HostCounters()
+        self.pair_counters: pair_counters.PairCounters | None = None
+        self.peers = peer_counters.PeerCounters()
+        self.background = byte_counters.Average(half_life_s)
+        self.new_vms: Set[str] = frozenset()
+        self.queued: Set[str] = frozenset()
+        self.minors = coflow_table.NO_MINORS
+        self.observed: dict[str, byte_counters.Average] = {}
+        self.towards = unmanaged_bytes.Towards()
+        self.unmanaged: edge_policy.Unmanaged | None = None
+        self.macs: frozenset[str] = frozenset()
+        self._loaded: int | None = None
+
+    def learn_ports(self) -> None:
+        self.macs = frozenset(
+            port.mac.lower() for port in self.report.ports if port.mac)
+
+    def has_overtaken(self, report: reports.Report) -> bool:
+        """Whether a later report came before this one, which would look like
+        counters that begin anew.
+        """
+        at_ms, last_ms = report.boot_ms, self.report.boot_ms
+        return (at_ms is not None and last_ms is not None
+                and at_ms < last_ms
+                and report.boot_id == self.report.boot_id)
+
+    def take(self, report: reports.Report, now_s: float) -> Taken:
+        """Take in a report."""
+        last_s = self.last_report
+        since_s = (last_s if last_s is not None
+                   and self.counters.epoch == report.epoch else now_s)
+        elapsed_s = now_s - since_s
+        new_ports = self.report.ports != report.ports
+        new_link = last_s is None or self.report.link != report.link
+        deltas, background_bytes = self.counters.update(report)
+        vms, self.report, self.last_report = self.vms, report, now_s
+        self.new_vms = self.vms - vms
+        if elapsed_s > 0:
+            self.observe(deltas, elapsed_s, background_bytes, now_s)
+        self.towards.update(report, self.unmanaged, elapsed_s, now_s)
+        if new_ports:
+            self.learn_ports()
+        return Taken(since_s, new_ports, new_link, deltas)
+
+    def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
+                background_bytes: float, now_s: float) -> None:
+        """Turn what was counted since the last report into rates."""
+        self.background.add(units.bytes_per_s_to_bps(
+            background_bytes / elapsed_s), now_s)
+        moved = {counters.coflow_id: 0.0 for counters in self.report.coflows}
+        for delta in deltas:
+            moved[delta.coflow_id] += delta.wire_bytes
+        kept = {coflow_id: self.observed.get(coflow_id)
+                or byte_counters.Average(OBSERVED_HALF_LIFE_S)
+                for coflow_id in moved}
+        for coflow_id, wire_bytes in moved.items():
+            kept[coflow_id].add(units.bytes_per_s_to_bps(
+                wire_bytes / elapsed_s), now_s)
+        self.observed = kept
+
+    def heard(self, now_s: float) -> None:
+        """Nothing was sent since the last report."""
+        if self.last_report is None:
+            return
+        elapsed_s = now_s - self.last_report
+        if elapsed_s > 0 and (self.observed or self.background.value):
+            self.observe((), elapsed_s, 0.0, now_s)
+        self.last_report = now_s
+
+    @property
+    def vms(self) -> set[str]:
+        """With a port there."""
+        return {port.vm for port in self.report.ports}
+
+    def view(self, capacity: uplink_rates.Capacity) -> View:
+        return View(self.host, capacity, self.last_report, self.report,
+                    self.background.value,
+                    {coflow_id: average.value for coflow_id, average
+                     in self.observed.items()})
+
+    def to_stored(self) -> 'Stored':
+        """As it is kept in the database."""
+        return Stored(
+            self.host, self.first_seen, self.last_report,
+            _Kept(counters=_Counters(self.counters.epoch,
+                                     dict(self.counters.values)),
+                  background_bps=round(self.background.value),
+                  **{name: getattr(self.report, name)
+                     for name in _REPORTED if name not in _UNKEPT}),
+            self.minors)
+
+    @property
+    def known_link(self) -> reports.Link | None:
+        """None before the first report."""
+        return None if self.last_report is None else self.report.link
+
+    def load(self, stored: 'models.Host') -> bool:
+        """Whether what is stored of the report changed since the last time.
+        """
+        self.first_seen = stored.first_seen
+        self.last_report = stored.last_report
+        texts = hash((stored.report, stored.minors))
+        if texts == self._loaded:
+            return False
+        self._loaded = texts
+        # Without a report the host is one that only Nova told of.
+        if stored.last_report is not None:
+            kept = _KEPT.decode(stored.report)
+            self.report = reports.Report(**{
+                name: getattr(kept, name) for name in _REPORTED})
+            self.counters = byte_counters.HostCounters(
+                kept.counters.epoch, kept.counters.values)
+            self.background.restore(kept.background_bps, stored.last_report)
+        self.learn_ports()
+        minors = json.loads(stored.minors)
+        if minors.get('taken'):
+            self.minors = coflow_table.Minors(minors['taken'],
+                                              minors.get('needed_s', {}))
+        return True
+
+
+class _Counters(msgspec.Struct, frozen=True):
+    epoch: str = ''
+    values: dict[str, float] = {}
+
+
+class _Kept(reports.Report, frozen=True, kw_only=True):
+    """A report without its counters, and what they were.
+
+    They change with each report, so they are kept in one place only.
+
+    :ivar background_bps: observed of what belongs to no coflow.
+    """
+
+    coflows: tuple[reports.CoflowCounters, ...] = ()
+    counters: _Counters = _Counters()
+    background_bps: float = 0.0
+
+
+_REPORTED = reports.Report.__struct_fields__
+_UNKEPT = frozenset({'coflows', 'pairs', 'peers'})
+_KEPT = msgspec.json.Decoder(_Kept)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stored:
+    """A host for the database; it is encoded while nobody waits for it."""
+
+    host: str
+    first_seen: float
+    last_report: float | None
+    kept: _Kept
+    minors: coflow_table.Minors
+
+    def columns(self) -> dict[str, Any]:
+        return {'host': self.host, 'first_seen': self.first_seen,
+                'last_report': self.last_report,
+                'report': msgspec.json.encode(self.kept).decode(),
+                'minors': msgspec.json.encode(self.minors).decode()}

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The uplinks of all hosts, as they are told until something changes. Pure.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Set
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from virtco.state import measured_rates
+from virtco.state import schedule_input as snapshots
+from virtco.state import uplink_rates
+from virtco.table import coflow_table
+
+if TYPE_CHECKING:
+    from virtco.state import host_state
+
+
+class HostUplinks:
+    """:param hosts: that report or that Nova has; the caller says when one
+        came or changed, and locks.
+    :ivar known: as last told; what says the same stays the same object.
+    :ivar capacities: of each host.
+    :ivar strangers: hosts on which VMs run and of which nothing is known.
+    """
+
+    def __init__(self, rules: uplink_rates.Rules, share: snapshots.Share,
+                 rates: measured_rates.Rates,
+                 hosts: 'Mapping[str, host_state.HostState]'):
+        self._rules = rules
+        self._share = share
+        self._rates = rates
+        self._hosts = hosts
+        self.known = snapshots.Hosts()
+        self.capacities: dict[str, uplink_rates.Capacity] = {}
+        self.strangers: frozenset[str] = frozenset()
+        self._background_bps = np.array([])
+        # Of which something changed; None: any may have.
+        self._changed: set[str] | None = None
+        self._rates_version, self._rates_hold_until_s = -1, math.inf
+
+    def set_strangers(self, hosts: Set[str]) -> bool:
+        """Whether they are others than before."""
+        if hosts == self.strangers:
+            return False
+        self.strangers = frozenset(hosts)
+        self._changed = None
+        return True
+
+    def came(self) -> None:
+        """There is a new host."""
+        self._changed = None
+
+    def changed(self, host: str) -> None:
+        if self._changed is not None:
+            self._changed.add(host)
+
+    def observed(self, host: str) -> None:
+        """Its background traffic was counted."""
+        place = self.known.number_of.get(host)
+        if place is not None:
+            self._background_bps[place] = self._hosts[host].background.value
+
+    def refresh(self, now_s: float) -> None:
+        """Look again at those of which something changed."""
+        estimate = self._rates.estimate(now_s)
+        if (estimate.version != self._rates_version
+                or now_s > self._rates_hold_until_s):
+            self._rates_version = estimate.version
+            self._rates_hold_until_s = min(
+                (until_s for rate in estimate.hosts.values() for until_s in [
+                    estimate.at_s - rate.age_s + self._rules.max_age_s]
+                 if until_s >= now_s), default=math.inf)
+            self._changed = None
+        elif self._changed is not None and not self._changed:
+            return
+        before = {host.name: host for host in self.known}
+        found = dict(before)
+        if self._changed is None:
+            self._changed = set(self._hosts)
+            found = {name: snapshots.Host(name, None, 0.0, 0.0)
+                     for name in self.strangers}
+        for name in self._changed:
+            found[name] = self._uplink(name, estimate, now_s)
+        self._changed = set()
+        if found == before:
+            return
+        self.known = snapshots.Hosts(
+            before[name] if before.get(name) == found[name] else found[name]
+            for name in sorted(found))
+        self._background_bps = np.array([
+            self._hosts[name].background.value if name in self._hosts
+            else 0.0 for name in self.known.names], np.float64)
+
+    def _uplink(self, name: str, estimate: measured_rates.Estimate,
+                now_s: float) -> snapshots.Host:
+        state, rate = self._hosts[name], estimate.hosts.get(name)
+        found = self.capacities[name] = uplink_rates.of_host(
+            state.report.link, rate, self._rules, estimate.at_s, now_s)
+        link = None
+        if state.last_report is not None:
+            said = state.report.link
+            egress_bps = said.egress_bps or found.egress_bps
+            link = coflow_table.Link(
+                name, egress_bps, said.ingress_bps or found.ingress_bps,
+                egress_bps * self._share.default_share)
+        return snapshots.Host(name, link, found.egress_bps, found.ingress_bps)
+
+    def residual(self, is_fair: bool) -> tuple[np.ndarray, np.ndarray]:
+        """See :meth:`virtco.state.schedule_input.Share.residual`."""
+        return self._share.residual(self.known, self._background_bps, is_fair)
+
+    def payload_rates(self, hosts: Iterable[str], is_fair: bool,
+                      wire_factor: float) -> dict[str, tuple[float, float]]:
+        """Egress and ingress of each known one of these hosts that coflows
+        may use, in bits of payload per second.
+        """
+        rates = list(zip(*((rate_bps / wire_factor).tolist()
+                           for rate_bps in self.residual(is_fair))))
+        number_of = self.known.number_of
+        return {host: rates[number_of[host]] for host in hosts
+                if host in number_of}
+
+    def background_share(self) -> float:
+        """The share of traffic that is no coflow's."""
+        total_bps = self.known.links_bps
+        low_bps = float(self._background_bps.sum())
+        return min(1.0, low_bps / total_bps) if total_bps else 0.0

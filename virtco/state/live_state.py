@@ -1,0 +1,515 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What runs now, in memory: groups, coflows in flight and hosts.
+
+The database holds the same facts for a restart; the scheduler loop reads only
+this, so that it goes on when the database does not. Nothing here reads a
+clock, the callers say what time it is. The lock is nobody else's: others get
+values that do not change.
+"""
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Set
+import math
+import threading
+from typing import TYPE_CHECKING
+
+from virtco.model import cluster
+from virtco.model import live
+from virtco.model import snapshot as model
+from virtco.profiles import pairs as profile_pairs
+from virtco.scheduling import deadlines
+from virtco.state import addresses
+from virtco.state import debts
+from virtco.state import host_state
+from virtco.state import host_uplinks
+from virtco.state import inflight
+from virtco.state import living_groups
+from virtco.state import measured_rates
+from virtco.state import progress
+from virtco.state import rules
+from virtco.state import schedule_input as snapshots
+from virtco.state import summary
+from virtco.state import tree_uplinks
+from virtco.state import unmanaged_pairs
+from virtco.table import coflow_table
+from virtco.topology import tree
+from virtco.wire import edge_policy
+from virtco.wire import reports
+
+if TYPE_CHECKING:
+    from virtco.db import models
+
+
+class LiveState:
+    """All of it, behind one lock that is held for computations only.
+
+    :param given: by the operator.
+    :param rates: as measured between the hosts.
+    :param plane: tells which switches are above the hosts.
+    """
+
+    def __init__(self, given: rules.Rules = rules.Rules(),
+                 rates: measured_rates.Rates | None = None,
+                 plane: Callable[[], tree.Plane | None] = lambda: None):
+        #: Hosts that take no new group.
+        self.drained: frozenset[str] = frozenset()
+        self._lock = threading.RLock()
+        self._rules = given
+        self._groups = living_groups.Groups()
+        self._hosts: dict[str, host_state.HostState] = {}
+        self._unsaved_hosts: set[str] = set()
+        # Those that send what belongs to no coflow.
+        self._sending: set[str] = set()
+        self._debts = debts.Debts(most_bytes=given.max_debt_bytes)
+        self._owing: Set[str] = frozenset()
+        # Of which no event tells yet.
+        self._overstating: dict[str, summary.Overstating] = {}
+        self._addresses = addresses.Addresses()
+        self._progress = progress.Progress(
+            self._groups, self._hosts, self._debts, self._addresses,
+            given.ending, given.wire_factor)
+        self._minors: Mapping[str, coflow_table.Minors] = {}
+        self._uplinks = host_uplinks.HostUplinks(
+            given.uplink, given.share, rates or measured_rates.Rates(),
+            self._hosts)
+        self._above = tree_uplinks.Above(plane, given.share.default_share,
+                                         given.uplink.default_bps)
+
+    # Groups and their members.
+
+    def load_groups(self, members: 'Iterable[models.Member]',
+                    coflows: 'Iterable[models.Coflow]',
+                    only: Set[str] | None = None,
+                    anew: bool = False) -> None:
+        """Take over what the database says about the living groups.
+
+        What is already tracked keeps its progress, which is newer here.
+
+        :param only: ids of the groups that were read; None: all of them.
+        :param anew: somebody else counts, so the database is newer.
+        """
+        with self._lock:
+            self._progress.spread(only)
+            for gone in self._groups.load(members, coflows, only, anew):
+                self._debts.end(gone.project_id, gone.coflow_id)
+            self._progress.forget_owners()
+            self._note_strangers(self._groups.hosts() - self._hosts.keys())
+
+    def count_members(self, host: str) -> int:
+        """VMs of groups that are or will be on the host."""
+        with self._lock:
+            return self._groups.count_members(host)
+
+    def _note_strangers(self, hosts: Set[str]) -> None:
+        if self._uplinks.set_strangers(hosts):
+            for tracked in self._groups.coflows.values():
+                tracked.touch()
+
+    def waiting(self, host: str) -> Set[str]:
+        """VMs that the host last reported, and that Nova has not confirmed to
+        run anywhere. One that is reserved elsewhere is not taken for there.
+
+        The port of a VM that was shelved may outlive it for a moment. So
+        where no host is planned, only a port that is new counts.
+        """
+        with self._lock:
+            state = self._hosts[host]
+            found = set()
+            for vm in state.vms & self._groups.waiting.keys():
+                reserved = self._groups.waiting[vm]
+                if reserved == host or (
+                        reserved is None and vm in state.new_vms):
+                    found.add(vm)
+                elif reserved is not None:
+                    self._progress.refuse_port(host, vm, reserved)
+            return found
+
+    # Hosts.
+
+    def load_hosts(self, hosts: 'Iterable[models.Host]') -> None:
+        with self._lock:
+            minors = dict(self._minors)
+            for stored in hosts:
+                state = self._host(stored.host, stored.first_seen)
+                link = state.known_link
+                if state.load(stored):
+                    self._learn_addresses(stored.host, state.report.ports)
+                    self._uplinks.observed(stored.host)
+                if state.known_link != link:
+                    self._uplinks.changed(stored.host)
+                minors[stored.host] = state.minors
+            self._minors = minors
+
+    def meet(self, hosts: Collection[str], now_s: float) -> None:
+        """Nova has these hosts."""
+        with self._lock:
+            for host in hosts - self._hosts.keys():
+                self._host(host, now_s)
+
+    def _host(self, name: str, now_s: float) -> host_state.HostState:
+        if name not in self._hosts:
+            self._hosts[name] = host_state.HostState(
+                name, now_s, self._rules.half_life_s)
+            self._uplinks.came()
+            self._note_strangers(self._uplinks.strangers - {name})
+        return self._hosts[name]
+
+    def _learn_addresses(self, host: str, ports: Iterable[reports.Port]
+                         ) -> None:
+        self._progress.forget_owners()
+        self._groups.readdress(self._addresses.learn(host, ports))
+
+    def views(self, now_s: float) -> list[host_state.View]:
+        """All hosts by name, as an operator wants to see them."""
+        with self._lock:
+            self._uplinks.refresh(now_s)
+            return [self._hosts[name].view(self._uplinks.capacities[name])
+                    for name in sorted(self._hosts)]
+
+    def view(self, host: str, now_s: float) -> host_state.View | None:
+        with self._lock:
+            self._uplinks.refresh(now_s)
+            return (self._hosts[host].view(self._uplinks.capacities[host])
+                    if host in self._hosts else None)
+
+    def is_used(self) -> bool:
+        """Whether there are hosts."""
+        return bool(self._hosts)
+
+    def is_known(self, host: str) -> bool:
+        return host in self._hosts
+
+    def responders(self, now_s: float, stale_s: float, only_idle: bool
+                   ) -> dict[str, tuple[str, int]]:
+        """Address and port of each host that can be measured now.
+
+        :param stale_s: its last report is no older.
+        :param only_idle: no coflow sends from there or to there.
+        """
+        with self._lock:
+            busy = {host for tracked in self._groups.coflows.values()
+                    if only_idle and self._shown(tracked).is_busy(
+                        now_s, self._rules.ending.quiet_s)
+                    for pair in tracked.route.pairs for host in pair}
+            return {name: (probe.address, probe.port)
+                    for name, host in self._hosts.items()
+                    if name not in busy and host.last_report is not None
+                    and now_s - host.last_report < stale_s
+                    and (probe := host.report.probe) is not None}
+
+    def awaited_hosts(self) -> set[str]:
+        """Hosts for which VMs of a coflow are planned that do not run yet."""
+        with self._lock:
+            return self._groups.awaited_hosts()
+
+    # Their uplinks.
+
+    def payload_rates(self, hosts: Iterable[str], now_s: float, is_fair: bool
+                      ) -> dict[str, tuple[float, float]]:
+        """Egress and ingress of each known host that coflows may use, in
+        bits of payload per second.
+        """
+        with self._lock:
+            self._uplinks.refresh(now_s)
+            return self._uplinks.payload_rates(hosts, is_fair,
+                                               self._rules.wire_factor)
+
+    def links_bps(self, hosts: Iterable[str], now_s: float
+                  ) -> dict[str, float]:
+        """The slower direction of each known host, whatever is busy."""
+        with self._lock:
+            self._uplinks.refresh(now_s)
+            return {host: min(found.egress_bps, found.ingress_bps)
+                    for host in hosts
+                    if (found := self._uplinks.capacities.get(host))}
+
+    def payload_tree(self, now_s: float) -> cluster.Tree:
+        """What is above the hosts, in bits of payload per second."""
+        return self._tree(now_s, self._rules.wire_factor)
+
+    def wire_tree(self, now_s: float, nominal: bool = False) -> cluster.Tree:
+        """What is above the hosts, as their devices count bits.
+
+        :param nominal: as the topology says, whatever was found.
+        """
+        if nominal:
+            with self._lock:
+                self._uplinks.refresh(now_s)
+                return self._above.nominal(self._uplinks.known)
+        return self._tree(now_s, 1 - self._rules.share.default_share)
+
+    def _tree(self, now_s: float, divisor: float) -> cluster.Tree:
+        with self._lock:
+            self._uplinks.refresh(now_s)
+            return tree_uplinks.scaled(self._above.tree(self._uplinks.known),
+                                       1 / divisor)
+
+    def set_poor_uplinks(self, rates_bps: Mapping[str, tuple[float, float]]
+                         ) -> None:
+        """See :meth:`virtco.state.tree_uplinks.Above.set_poor`."""
+        with self._lock:
+            self._above.set_poor(rates_bps)
+
+    def nominal_links_bps(self, hosts: Iterable[str]
+                          ) -> dict[str, tuple[float, float]]:
+        """Egress and ingress of those hosts whose link tells its speed."""
+        with self._lock:
+            links = {host: self._hosts[host].report.link for host in hosts
+                     if host in self._hosts}
+        return {host: (link.egress_bps, link.ingress_bps or link.egress_bps)
+                for host, link in links.items() if link.egress_bps}
+
+    def hosts_of_group(self, group_id: str) -> list[str]:
+        """Hosts on which its VMs are or will be."""
+        with self._lock:
+            return self._groups.hosts_of(group_id)
+
+    def addresses_of(self, vms: Iterable[str]) -> list[tuple[str, ...]]:
+        """IP addresses of each VM, as its host reported them."""
+        with self._lock:
+            known = self._addresses.of_vm
+            return [known[vm][1] if vm in known else () for vm in vms]
+
+    def payload_pairs(self, rates_bps: Mapping[tuple[str, str], float]
+                      ) -> dict[tuple[str, str], float]:
+        """What coflows may use of rates between hosts, in payload."""
+        return {pair: rate_bps * self._rules.payload_fraction
+                for pair, rate_bps in rates_bps.items()}
+
+    # Reports.
+
+    def count_pairs(self, wanted: bool) -> None:
+        """Whether coflows have no classes, so that the VM pairs tell."""
+        with self._lock:
+            self._progress.count_pairs(wanted)
+
+    def intake(self, host: str, report: reports.Report,
+               now_s: float) -> bool:
+        """Count a report; True when the schedule should follow at once."""
+        with self._lock:
+            state = self._host(host, now_s)
+            if state.has_overtaken(report):
+                return False
+            self._unsaved_hosts.add(host)
+            taken = state.take(report, now_s)
+            if taken.new_link:
+                self._uplinks.changed(host)
+            self._uplinks.observed(host)
+            (self._sending.add if state.towards.is_sending
+             else self._sending.discard)(host)
+            if taken.new_ports:
+                self._learn_addresses(host, report.ports)
+            return (self._progress.take(state, taken.deltas, taken.since_s,
+                                        now_s)
+                    or taken.new_ports or taken.new_link)
+
+    def heard(self, hosts: Collection[str], now_s: float) -> None:
+        """What these reported last still holds."""
+        with self._lock:
+            for name in hosts & self._hosts.keys():
+                self._hosts[name].heard(now_s)
+
+    # Coflows.
+
+    def take_profiles(self) -> dict[str, profile_pairs.Bytes]:
+        """What the pairs of each group sent since this was asked last."""
+        with self._lock:
+            self._progress.spread()
+            return self._progress.profiles.take()
+
+    def give_back_profiles(self, found: Mapping[str, profile_pairs.Bytes]
+                           ) -> None:
+        with self._lock:
+            self._progress.profiles.give_back(found)
+
+    def advance(self, now_s: float) -> list[summary.Status]:
+        """Move coflows along their life; those whose state changed."""
+        with self._lock:
+            self._bound_computing()
+            return self._progress.advance(now_s)
+
+    def _bound_computing(self) -> None:
+        """Jobs compute no more than their iterations have time for."""
+        capacities = self._uplinks.capacities
+        for coflow_id in self._progress.measured:
+            tracked = self._groups.coflows.get(coflow_id)
+            if tracked is None:
+                continue
+            did = tracked.overstates
+            tracked.most_compute_s = tracked.period.most_compute_s(
+                tracked.send_s({
+                    host: (found.egress_bps / self._rules.wire_factor,
+                           found.ingress_bps / self._rules.wire_factor)
+                    for host in tracked.whole.pairs.hosts
+                    if (found := capacities.get(host)) is not None}))
+            tracked.touch()
+            if tracked.overstates and not did:
+                self._overstating[coflow_id] = summary.Overstating.of(tracked)
+        self._progress.measured.clear()
+
+    def count_overstating(self) -> int:
+        """Jobs that claim to compute more than they can."""
+        with self._lock:
+            return sum(tracked.overstates
+                       for tracked in self._groups.coflows.values())
+
+    def finish(self, coflow_id: str, now_s: float) -> None:
+        """It is over for good, also when iterations are still to come."""
+        with self._lock:
+            tracked = self._groups.coflows.get(coflow_id)
+            if tracked is not None:
+                self._progress.finish(tracked, now_s, for_good=True)
+
+    def drop(self, coflow_id: str) -> None:
+        """It was deleted."""
+        with self._lock:
+            tracked = self._groups.coflows.pop(coflow_id, None)
+            if tracked is not None:
+                self._debts.end(tracked.project_id, coflow_id)
+
+    def status(self, coflow_id: str) -> summary.Status | None:
+        """None for a coflow that is not, or no longer, in flight."""
+        with self._lock:
+            tracked = self._groups.find(coflow_id)
+            return summary.Status.of(tracked) if tracked is not None else None
+
+    def statuses(self) -> dict[str, summary.Status]:
+        """Of all in flight, and of what ended a moment ago."""
+        with self._lock:
+            return {coflow_id: summary.Status.of(tracked)
+                    for coflow_id, tracked in (
+                        self._groups.ended | self._groups.coflows).items()}
+
+    def remaining_fraction(self, coflow_id: str) -> float:
+        """Of its size; 1 for a coflow of which nothing is known."""
+        with self._lock:
+            tracked = self._groups.coflows.get(coflow_id)
+            return tracked.remaining_fraction() if tracked else 1.0
+
+    def loads(self, except_group: str | None = None
+              ) -> tuple[model.ActiveCoflow, ...]:
+        """What the coflows of other groups still have to move per host."""
+        with self._lock:
+            return self._groups.loads(except_group)
+
+    def promised(self, now_s: float, is_fair: bool
+                 ) -> tuple[live.Ports, deadlines.Claims]:
+        """Ports as coflows may use them, in bits of payload per second, and
+        what the promised deadlines hold of them.
+        """
+        with self._lock:
+            self._uplinks.refresh(now_s)
+            known, factor = self._uplinks.known, self._rules.wire_factor
+            egress_bps, ingress_bps = self._uplinks.residual(is_fair)
+            above = self._above.uplinks(known)
+            ports = live.Ports(
+                known.names, egress_bps / factor, ingress_bps / factor,
+                above._replace(cap_bps=above.cap_bps / factor))
+            claims = deadlines.no_claims(len(ports.cap_bps))
+            for tracked in self._groups.coflows.values():
+                held = tracked.reserved
+                if held is not None and tracked.deadline_s > now_s and (
+                        held.pairs.hosts <= known.number_of.keys()):
+                    claims = claims.joined(
+                        tracked.coflow_id,
+                        ports.busy_s(held, known.number_of),
+                        tracked.deadline_s - now_s)
+            return ports, claims
+
+    # What is decided by.
+
+    def snapshot(self, options: snapshots.Options,
+                 now_s: float) -> snapshots.Snapshot:
+        with self._lock:
+            self._uplinks.refresh(now_s)
+            beta = (options.beta if options.beta >= 0
+                    else self._uplinks.background_share())
+            self._debts.tolerance = max(options.policing_tolerance, beta)
+            self._owing = self._debts.all().keys()
+            egress_bps, ingress_bps = self._uplinks.residual(options.is_fair)
+            return snapshots.Snapshot(
+                now_s, options, self._uplinks.known, egress_bps, ingress_bps,
+                tuple(map(self._shown, self._groups.in_turn())), self._minors,
+                self._rules.wire_factor * (1 + beta),
+                unmanaged_pairs.senders(self._hosts, self._sending,
+                                        self._uplinks.known.links)
+                if options.limits_senders else {},
+                self._above.uplinks(self._uplinks.known))
+
+    def _shown(self, tracked: inflight.Tracked) -> snapshots.Coflow:
+        return tracked.shown(self._uplinks.strangers, self._progress.endings,
+                             self._addresses.of_vm, self._heard_s,
+                             tracked.project_id in self._owing)
+
+    def _heard_s(self, host: str) -> float:
+        """When it last reported; -inf = never."""
+        state = self._hosts.get(host)
+        return (-math.inf if state is None or state.last_report is None
+                else state.last_report)
+
+    def keep_minors(self, minors: Mapping[str, coflow_table.Minors]) -> None:
+        """What is assigned to these hosts' classes."""
+        if not minors:
+            return
+        with self._lock:
+            for name, some in minors.items():
+                self._hosts[name].minors = some
+            self._minors = {**self._minors, **minors}
+            self._unsaved_hosts |= minors.keys()
+
+    def keep_limits(self, told: Mapping[str, edge_policy.Unmanaged]) -> None:
+        """Of these hosts' unmanaged traffic; by it their reports are read."""
+        with self._lock:
+            for name, some in told.items():
+                self._hosts[name].unmanaged = some
+
+    # Debts.
+
+    def load_debts(self, owing: Mapping[str, float]) -> None:
+        with self._lock:
+            self._debts.load(owing)
+
+    def debts(self) -> dict[str, float]:
+        """Bytes that projects owe."""
+        with self._lock:
+            return self._debts.all()
+
+    def forgive(self, project_id: str) -> None:
+        with self._lock:
+            self._debts.forgive(project_id)
+
+    # What the database is to know.
+
+    def take_unsaved(self) -> summary.Unsaved:
+        """What changed since the last call; see :meth:`saved`."""
+        with self._lock:
+            hosts, self._unsaved_hosts = self._unsaved_hosts, set()
+            return summary.Unsaved(
+                [summary.columns(tracked)
+                 for tracked in self._groups.take_dirty()],
+                [self._hosts[name].to_stored() for name in sorted(hosts)],
+                self._debts.take_unsaved(), tuple(self._groups.ended),
+                tuple(self._overstating.values()),
+                tuple(self._progress.refused.values()))
+
+    def saved(self, unsaved: summary.Unsaved) -> None:
+        with self._lock:
+            for coflow_id in unsaved.ended:
+                self._groups.ended.pop(coflow_id, None)
+            for one in unsaved.overstating:
+                self._overstating.pop(one.coflow_id, None)
+            for refused in unsaved.refused:
+                self._progress.refused.pop(refused.key, None)
+
+    def not_saved(self, unsaved: summary.Unsaved) -> None:
+        """The database did not take it; again with the next."""
+        with self._lock:
+            self._unsaved_hosts |= {stored.host for stored in unsaved.hosts}
+            for row in unsaved.coflows:
+                if row['id'] in self._groups.coflows:
+                    self._groups.coflows[row['id']].is_dirty = True
+            self._debts.not_saved(unsaved.debts)

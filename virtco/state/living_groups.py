@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Living groups, their members and their coflows in flight. Pure."""
+
+import collections
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Set
+from typing import TYPE_CHECKING
+
+from virtco.model import snapshot
+from virtco.model import states
+from virtco.state import inflight
+from virtco.state import route as routes
+
+if TYPE_CHECKING:
+    from virtco.db import models
+
+Members = dict[int, routes.Member]
+
+
+class Groups:
+    """
+    :ivar coflows: in flight, by id.
+    :ivar ended: done for good, but not yet so in the database.
+    :ivar waiting: VMs whose hosts Nova has not confirmed, and the host that
+        is reserved for each, if there is one.
+    """
+
+    def __init__(self) -> None:
+        self.coflows: dict[str, inflight.Tracked] = {}
+        self.ended: dict[str, inflight.Tracked] = {}
+        self.waiting: dict[str, str | None] = {}
+        self._members: dict[str, Members] = {}
+        self._group_of: dict[str, str] = {}
+        self._coflows_of: Mapping[str, list[inflight.Tracked]] = {}
+
+    def load(self, members: 'Iterable[models.Member]',
+             coflows: 'Iterable[models.Coflow]', only: Set[str] | None,
+             anew: bool) -> list[inflight.Tracked]:
+        """See :meth:`virtco.state.live_state.LiveState.load_groups`; the
+        coflows that are not there any more.
+        """
+        groups: dict[str, Members] = {}
+        for member in members:
+            groups.setdefault(member.group_id, {})[
+                member.row_index] = routes.Member(
+                    member.instance_uuid, member.host,
+                    member.state == states.MemberState.RUNNING)
+        read = groups.keys() | self._members if only is None else only
+        for group_id in read - groups.keys():
+            self._members.pop(group_id, None)
+        self._members |= groups
+        before = self.coflows
+        self.coflows = {coflow_id: tracked
+                        for coflow_id, tracked in before.items()
+                        if tracked.group_id not in read}
+        for stored in coflows:
+            if stored.id not in self.ended:
+                self._load_coflow(stored, None if anew
+                                  else before.get(stored.id))
+        self._index()
+        return [before[coflow_id]
+                for coflow_id in before.keys() - self.coflows.keys()]
+
+    def _load_coflow(self, stored: 'models.Coflow',
+                     known: inflight.Tracked | None) -> None:
+        """:param known: keeps its progress, which is newer here."""
+        tracked = known or inflight.load(stored)
+        if (tracked.priority_class, tracked.weight) != (
+                stored.priority_class, stored.weight):
+            tracked.priority_class = stored.priority_class
+            tracked.weight = stored.weight
+            tracked.touch()
+        tracked.planned_cct_s = stored.cct_s
+        tracked.place(self._members.get(tracked.group_id, {}))
+        self.coflows[stored.id] = tracked
+
+    def _index(self) -> None:
+        self._group_of = {
+            member.instance_uuid: group_id
+            for group_id, members in self._members.items()
+            for member in members.values() if member.instance_uuid}
+        self._coflows_of = collections.defaultdict(list)
+        for tracked in self.coflows.values():
+            self._coflows_of[tracked.group_id].append(tracked)
+        self.waiting = {
+            member.instance_uuid: member.host
+            for members in self._members.values()
+            for member in members.values()
+            if member.instance_uuid and not member.running}
+
+    def hosts(self) -> set[str]:
+        """On which members run."""
+        return {member.host for members in self._members.values()
+                for member in members.values()
+                if member.host is not None and member.running}
+
+    def hosts_of(self, group_id: str) -> list[str]:
+        """Where the members of a group are or will be."""
+        return sorted({member.host for member in self._members.get(
+            group_id, {}).values() if member.host is not None})
+
+    def coflow_of(self, vm: str) -> inflight.Tracked | None:
+        """Any coflow in flight of the VM's group."""
+        return next(iter(self._coflows_of.get(
+            self._group_of.get(vm, ''), ())), None)
+
+    def rows_of(self, vm: str) -> tuple[str, dict[str, int]] | None:
+        """The group of a VM, with its members' rows by VM."""
+        group_id = self._group_of.get(vm)
+        return None if group_id is None else (group_id, {
+            member.instance_uuid: row
+            for row, member in self._members[group_id].items()
+            if member.instance_uuid})
+
+    def awaited_hosts(self) -> set[str]:
+        """For which members are planned that do not run yet."""
+        return set().union(*(tracked.awaited_hosts
+                             for tracked in self.coflows.values()))
+
+    def count_members(self, host: str) -> int:
+        """That are or will be there."""
+        return sum(member.host == host for members in self._members.values()
+                   for member in members.values())
+
+    def loads(self, except_group: str | None
+              ) -> tuple[snapshot.ActiveCoflow, ...]:
+        """What the coflows of other groups still have to move per host."""
+        return tuple(tracked.load for tracked in self.coflows.values()
+                     if tracked.group_id != except_group
+                     and tracked.load.out_bytes)
+
+    def readdress(self, vms: Iterable[str]) -> None:
+        """These VMs have other addresses."""
+        for group_id in {self._group_of[vm] for vm in vms
+                         if vm in self._group_of}:
+            for tracked in self._coflows_of.get(group_id, ()):
+                tracked.readdress()
+
+    def has_sibling(self, tracked: inflight.Tracked) -> bool:
+        """Whether another coflow of its group is in flight."""
+        return any(other is not tracked and other.coflow_id in self.coflows
+                   for other in self._coflows_of.get(tracked.group_id, ()))
+
+    def in_turn(self) -> list[inflight.Tracked]:
+        """Coflows whose VMs run; those that rest between two iterations last.
+        """
+        return sorted((tracked for tracked in self.coflows.values()
+                       if tracked.state != states.CoflowState.PLANNED),
+                      key=lambda tracked: tracked.upcoming is not None)
+
+    def find(self, coflow_id: str) -> inflight.Tracked | None:
+        """In flight, or ended a moment ago."""
+        return self.coflows.get(coflow_id) or self.ended.get(coflow_id)
+
+    def end(self, tracked: inflight.Tracked) -> None:
+        """It is over for good."""
+        self.coflows.pop(tracked.coflow_id, None)
+        self.ended[tracked.coflow_id] = tracked
+
+    def take_dirty(self) -> list[inflight.Tracked]:
+        """Of which the database does not know the newest."""
+        found = [tracked for tracked in (*self.coflows.values(),
+                                         *self.ended.values())
+                 if tracked.is_dirty]
+        for tracked in self.coflows.values():
+            tracked.is_dirty = False
+        return found

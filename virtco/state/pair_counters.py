@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Progress by the counters of VM pairs, where coflows have no classes. Pure.
+
+Under ``order = fair`` nothing tells the coflows apart but the pairs of VMs
+that the edge modules count at the VMs' ports.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+
+from virtco.state import inflight
+from virtco.wire import reports
+
+# Edge modules read these counters every few seconds, and less often when
+# there are many: silence of a shorter time than this means nothing.
+QUIET_S = 30.0
+
+# VM, source and destination address, destination port or 0.
+Key = tuple[str, str, str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Owner:
+    """The flow that a pair's bytes belong to.
+
+    :ivar flow: index into the flows of the coflow.
+    """
+
+    tracked: inflight.Tracked
+    flow: int
+
+
+def find_owners(coflows: Iterable[inflight.Tracked],
+                addresses: inflight.Addresses) -> dict[Key, Owner]:
+    """Whose the pairs are; of two coflows with the same pair the first's."""
+    owners: dict[Key, Owner] = {}
+    for tracked in coflows:
+        for i in np.flatnonzero(tracked.route.pair_of >= 0).tolist():
+            src_vm, dst_vm = tracked.vms(i)
+            for src_ip, dst_ip in itertools.product(
+                    addresses.get(src_vm, ('', ()))[1],
+                    addresses.get(dst_vm, ('', ()))[1]):
+                owners.setdefault((src_vm, src_ip, dst_ip,
+                                   tracked.model.dst_port or 0),
+                                  Owner(tracked, i))
+    return owners
+
+
+class PairCounters:
+    """The last counters of the pairs at one host."""
+
+    def __init__(self) -> None:
+        self._last: dict[Key, float] = {}
+
+    def credit(self, host: str, report: reports.Report,
+               owners: Mapping[Key, Owner], wire_factor: float
+               ) -> list[tuple[Owner, float]]:
+        """Count what is new in a report; the flows that moved, and by how
+        many bytes of payload.
+
+        A pair that is seen for the first time (the controller is new, the VM
+        has moved here, the coflow had a class before) is taken to repeat what
+        is counted already: bytes count late rather than twice.
+        """
+        seen = totals(report)
+        moved = []
+        for key, value in seen.items():
+            owner = owners.get(key)
+            if owner is None or host not in owner.tracked.hosts:
+                continue
+            last = self._last.get(key)
+            if last is None:
+                new_bytes = (value / wire_factor
+                             - owner.tracked.counted_bytes(owner.flow))
+            else:
+                new_bytes = (value - last if value >= last else value
+                             ) / wire_factor
+            if new_bytes > 0:
+                owner.tracked.counting.credit(np.array([owner.flow]),
+                                              new_bytes)
+                moved.append((owner, new_bytes))
+        self._last = seen
+        return moved
+
+
+def totals(report: reports.Report) -> dict[Key, float]:
+    """What a host has counted for each pair, in all."""
+    return dict(_pairs(report))
+
+
+def shares(seen: Mapping[Key, float], tracked: inflight.Tracked,
+           flows: Sequence[int], addresses: inflight.Addresses
+           ) -> np.ndarray:
+    """How the bytes of flows between two hosts are divided among them.
+
+    :param seen: of :func:`totals`.
+    :returns: array of shape (n_flows,) with the sum 1: by the pairs' counters
+        where there are any, else by what the flows have left.
+    """
+    counted = np.array([math.fsum(
+        seen.get((src_vm, src_ip, dst_ip, tracked.model.dst_port or 0), 0.0)
+        for src_ip, dst_ip in itertools.product(
+            addresses.get(src_vm, ('', ()))[1],
+            addresses.get(dst_vm, ('', ()))[1]))
+        for src_vm, dst_vm in map(tracked.vms, flows)])
+    for weights in (counted, tracked.counting.remaining_bytes()[flows],
+                    np.ones(len(counted))):
+        total = weights.sum()
+        if total > 0:
+            return np.asarray(weights / total)
+    return counted
+
+
+def _pairs(report: reports.Report) -> Iterator[tuple[Key, float]]:
+    vms = {port.dev: port.vm for port in report.ports}
+    for pair in report.pairs:
+        vm = vms.get(pair.dev)
+        if vm is not None:
+            yield (vm, pair.src_ip, pair.dst_ip,
+                   pair.dst_port or 0), pair.sent_bytes

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How coflows get on by what hosts report: bytes, and their life. Pure."""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from collections.abc import Set
+import dataclasses
+import functools
+
+import numpy as np
+
+from virtco.profiles import pairs as profile_pairs
+from virtco.scheduling import endings
+from virtco.scheduling import policing
+from virtco.state import addresses
+from virtco.state import byte_counters
+from virtco.state import debts
+from virtco.state import host_state
+from virtco.state import inflight
+from virtco.state import living_groups
+from virtco.state import pair_counters
+from virtco.state import summary
+
+#: Findings of what hosts cannot know, while the process lives.
+MOST_TOLD = 10_000
+
+
+class Progress:
+    """
+    :param wire_factor: bytes on the wire per byte of payload.
+    :ivar endings: by which coflows end now.
+    :ivar profiles: what the pairs of VMs sent.
+    :ivar measured: coflows whose period is known anew.
+    :ivar refused: what hosts reported that they cannot know, of which no
+        event tells yet.
+    """
+
+    def __init__(self, known: living_groups.Groups,
+                 hosts: Mapping[str, host_state.HostState],
+                 owed: debts.Debts, places: addresses.Addresses,
+                 rules: endings.Rules, wire_factor: float):
+        self.endings = rules
+        self._groups = known
+        self._hosts = hosts
+        self._debts = owed
+        self._addresses = places
+        self._rules = rules
+        self._wire_factor = wire_factor
+        self.profiles = profile_pairs.Counted()
+        self.measured: set[str] = set()
+        self.refused: dict[tuple[str, str], summary.Refused] = {}
+        self._told: set[tuple[str, str]] = set()
+        # Coflow -> way between two hosts -> bytes not yet in the profiles.
+        self._unspread: dict[
+            str, dict[tuple[str, str | None], float]] = (
+                collections.defaultdict(dict))
+        self._counts_pairs = False
+        self._owners: (
+            dict[pair_counters.Key, pair_counters.Owner] | None) = None
+
+    def count_pairs(self, wanted: bool) -> None:
+        """Whether coflows have no classes, so that the VM pairs tell."""
+        if wanted == self._counts_pairs:
+            return
+        self._counts_pairs = wanted
+        self.endings = self._rules if not wanted else dataclasses.replace(
+            self._rules, quiet_s=max(self._rules.quiet_s,
+                                     pair_counters.QUIET_S))
+        for tracked in self._groups.coflows.values():
+            tracked.touch()
+
+    def forget_owners(self) -> None:
+        """A pair of VMs may belong to another coflow now."""
+        self._owners = None
+
+    def take(self, state: host_state.HostState,
+             deltas: list[byte_counters.Delta], since_s: float, now_s: float
+             ) -> bool:
+        """Credit the host's last report; True when a coflow starts, or may
+        have ended.
+        """
+        strange = self._find_strange(state)
+        urgent = self._take_backlogs(state, strange)
+        for delta in deltas:
+            if delta.coflow_id in strange:
+                continue
+            urgent |= self._credit(state.host, delta, since_s, now_s)
+        self._profile_peers(state)
+        return self._credit_pairs(state, since_s, now_s) or urgent
+
+    def _find_strange(self, state: host_state.HostState) -> set[str]:
+        """Coflows that the host reports though no VM of theirs is, will be or
+        was there; a finding names each.
+
+        Of those that it counted before a takeover, some VM was.
+        """
+        found = set()
+        for counters in state.report.coflows:
+            coflow_id = counters.coflow_id
+            tracked = self._groups.coflows.get(coflow_id)
+            if (tracked is None or state.host in tracked.hosts
+                    or coflow_id in state.counters.before):
+                continue
+            found.add(coflow_id)
+            # What it counts is no precedent.
+            state.counters.forget(coflow_id)
+            if counters.sent_bytes or counters.backlog_bytes:
+                self._refuse(state.host, tracked,
+                             f'bytes of coflow {coflow_id}, none of whose '
+                             'VMs is or was there')
+        return found
+
+    def refuse_port(self, host: str, vm: str, reserved: str) -> None:
+        """Nova has not said that the VM is there."""
+        tracked = self._groups.coflow_of(vm)
+        if tracked is not None:
+            self._refuse(host, tracked, f'a port of VM {vm}, which is '
+                                        f'reserved on {reserved}')
+
+    def _refuse(self, host: str, tracked: inflight.Tracked, what: str
+                ) -> None:
+        """Tell it once."""
+        found = summary.Refused.of(host, tracked, what)
+        if found.key not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(found.key)
+            self.refused[found.key] = found
+
+    def _take_backlogs(self, state: host_state.HostState,
+                       strange: Set[str]) -> bool:
+        """True when a coflow may have ended, now that its queue is empty."""
+        host = state.host
+        after = {counters.coflow_id: counters
+                 for counters in state.report.coflows
+                 if counters.backlog_bytes
+                 and counters.coflow_id not in strange}
+        drained = False
+        for coflow_id in after.keys() | state.queued:
+            tracked = self._groups.coflows.get(coflow_id)
+            if tracked is None:
+                continue
+            counters = after.get(coflow_id)
+            if tracked.queues.take(host, counters) and counters is None:
+                drained |= tracked.is_all_sent(self.endings)
+            tracked.touch()
+        state.queued = after.keys()
+        return drained
+
+    def _credit(self, host: str, delta: byte_counters.Delta,
+                since_s: float, now_s: float) -> bool:
+        """Credit one delta; True when the coflow starts or may have ended."""
+        tracked = self._groups.coflows.get(delta.coflow_id)
+        if tracked is None:
+            return False
+        flows = tracked.route.flows(host, delta.dst_host)
+        new_bytes = delta.wire_bytes / self._wire_factor
+        waiting = self._unspread[tracked.coflow_id]
+        way = host, delta.dst_host
+        waiting[way] = waiting.get(way, 0.0) + new_bytes
+        shares = None
+        if tracked.model.is_estimated and len(flows) > 1:
+            shares = pair_counters.shares(
+                pair_counters.totals(self._hosts[host].report), tracked,
+                flows.tolist(), self._addresses.of_vm)
+        tracked.credit(host, delta.dst_host, new_bytes, shares)
+        return self._moved(tracked, new_bytes, since_s, now_s)
+
+    def _moved(self, tracked: inflight.Tracked, new_bytes: float,
+               since_s: float, now_s: float) -> bool:
+        """True when the coflow starts, goes on, or may have ended."""
+        started = (tracked.moved_s is None
+                   or now_s - tracked.moved_s >= self.endings.quiet_s)
+        tracked.credited(new_bytes, since_s, now_s, self.endings)
+        if tracked.measures(new_bytes, (since_s, now_s)):
+            self.measured.add(tracked.coflow_id)
+        if tracked.upcoming is not None:
+            return tracked.begins_anew(now_s, self.endings)
+        self._debts.charge(tracked.project_id, policing.Report(
+            tracked.coflow_id, tracked.claimed_bytes,
+            tracked.progress.all_bytes, new_bytes))
+        return started or tracked.is_all_sent(self.endings)
+
+    def _credit_pairs(self, state: host_state.HostState,
+                      since_s: float, now_s: float) -> bool:
+        """True when a coflow that has no class starts or may have ended."""
+        if not self._counts_pairs:
+            state.pair_counters = None
+            return False
+        if state.pair_counters is None:
+            state.pair_counters = pair_counters.PairCounters()
+        if self._owners is None:
+            self._owners = pair_counters.find_owners(self._groups.in_turn(),
+                                                     self._addresses.of_vm)
+        moved = state.pair_counters.credit(
+            state.host, state.report, self._owners, self._wire_factor)
+        for owner, new_bytes in moved:
+            self._profile(owner.tracked, [owner.flow], np.ones(1), new_bytes)
+        return any([self._moved(owner.tracked, new_bytes, since_s, now_s)
+                    for owner, new_bytes in moved])
+
+    def spread(self, groups: Set[str] | None = None) -> None:
+        """Divide what came by classes among the pairs, before they change.
+
+        :param groups: ids; None: of all.
+        """
+        seen = functools.cache(lambda host: pair_counters.totals(
+            self._hosts[host].report))
+        for coflow_id in list(self._unspread):
+            tracked = self._groups.coflows.get(coflow_id)
+            if tracked is None:
+                del self._unspread[coflow_id]
+            elif groups is None or tracked.group_id in groups:
+                self._spread(tracked, seen)
+
+    def _spread(self, tracked: inflight.Tracked,
+                seen: Callable[[str], dict[pair_counters.Key, float]]
+                ) -> None:
+        """The pairs' counters tell how; once for many reports."""
+        for (host, dst_host), new_bytes in self._unspread.pop(
+                tracked.coflow_id, {}).items():
+            flows = tracked.route.flows(host, dst_host).tolist()
+            if flows:
+                self._profile(tracked, flows, np.ones(1)
+                              if len(flows) == 1 else pair_counters.shares(
+                                  seen(host), tracked, flows,
+                                  self._addresses.of_vm), new_bytes)
+
+    def _profile(self, tracked: inflight.Tracked, flows: Sequence[int],
+                 shares: np.ndarray, new_bytes: float) -> None:
+        """These flows of a group sent so many bytes together."""
+        src, dst = tracked.model.matrix.src, tracked.model.matrix.dst
+
+        def pairs_of(which: Sequence[int]) -> list[profile_pairs.Pair]:
+            return [(src[flow], dst[flow]) for flow in which]
+
+        group_id = tracked.group_id
+        self.profiles.add(
+            group_id, zip(pairs_of(flows), (shares * new_bytes).tolist()),
+            () if self.profiles.has(group_id)
+            else pairs_of(tracked.route.local.tolist()))
+
+    def _profile_peers(self, state: host_state.HostState) -> None:
+        """What VMs sent to others of their group beside its coflows."""
+        # Where coflows have no classes, their pairs are counted here, too.
+        counted = {(vm, dst_ip) for vm, _, dst_ip, _ in self._owners or ()
+                   } if self._counts_pairs else set()
+        rows_at: dict[str, dict[str, int]] = {}
+        for vm, dst_ip, new_bytes in state.peers.take(state.report):
+            found = self._groups.rows_of(vm)
+            if found is None or (vm, dst_ip) in counted:
+                continue
+            group_id, rows = found
+            if group_id not in rows_at:
+                rows_at[group_id] = {
+                    ip: row for member, row in rows.items()
+                    for ip in self._addresses.of_vm.get(member, ('', ()))[1]}
+            row = rows_at[group_id].get(dst_ip)
+            if row is not None and row != rows[vm]:
+                self.profiles.add(group_id, [((rows[vm], row), new_bytes)])
+
+    def advance(self, now_s: float) -> list[summary.Status]:
+        """Move coflows along their life; those whose state changed."""
+        changed = []
+        for tracked in [tracked for tracked in self._groups.coflows.values()
+                        if tracked.check_s <= now_s]:
+            if tracked.begins(now_s, self.endings):
+                tracked.begin(now_s)
+                self.forget_owners()
+                changed.append(summary.Status.of(tracked))
+            why = tracked.find_end(
+                now_s, self.endings, self._groups.has_sibling(tracked)) or (
+                'expired' if tracked.has_expired(now_s) else '')
+            if why:
+                tracked.why = f'ended: {why}'
+                self.finish(tracked, now_s)
+                changed.append(summary.Status.of(tracked))
+            tracked.rest_until(now_s, self.endings)
+        return changed
+
+    def finish(self, tracked: inflight.Tracked, now_s: float,
+               for_good: bool = False) -> None:
+        """Its iteration is over, or all of it."""
+        self.spread({tracked.group_id})
+        if tracked.upcoming is None:
+            tracked.end(now_s)
+            self._debts.end(tracked.project_id, tracked.coflow_id)
+        self.forget_owners()
+        if tracked.has_more and not for_good:
+            tracked.rest()
+            return
+        self._groups.end(tracked)
+        for host in tracked.route.pairs.hosts & self._hosts.keys():
+            self._hosts[host].counters.forget(tracked.coflow_id)

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the scheduler decides by: everything, as it was at one moment. Pure.
+
+Nothing in here changes any more. What did not change between two snapshots is
+the same object in both, so that :mod:`virtco.decide.policy_documents` need not
+look at it again.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from virtco.model import live
+from virtco.model import uplinks as uplinks_model
+from virtco.table import coflow_table
+from virtco.table import unmanaged
+
+FAIR = 'fair'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How coflows are scheduled: an operator's choices and constants.
+
+    :ivar theta_s: inf: never.
+    :ivar beta: below 0: the observed share of background traffic.
+    :ivar min_rate_fraction: of an uplink, for all coflows together that the
+        order leaves nothing, so that their connections stay alive and their
+        bytes are seen. The simulation of the deployed order counts it.
+    :ivar rate_tolerance_fraction: a policy is not sent again while all of its
+        rates moved by less than that.
+    :ivar minor_grace_s: before the class number of an ended coflow is used
+        again: twice as long as an edge module keeps the class.
+    """
+
+    order: str = 'mrtf'
+    work_conserving: bool = True
+    theta_s: float = math.inf
+    beta: float = -1.0
+    policing_tolerance: float = 0.5
+    quiet_s: float = 1.0
+    min_rate_fraction: float = 0.01
+    rate_tolerance_fraction: float = 0.03
+    policy_ttl_s: float = 60.0
+    minor_grace_s: float = 10.0
+    protect_receivers: bool = False
+    limit_senders: bool = False
+    default_share: float = 0.02
+
+    @property
+    def is_fair(self) -> bool:
+        """There are no classes: TCP shares."""
+        return self.order == FAIR
+
+    @property
+    def limits_senders(self) -> bool:
+        return self.limit_senders and not self.is_fair
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """The uplink of one host.
+
+    :ivar link: of a host that reports, at the link's speed also where less
+        was measured: a wrong measurement must not become true by being
+        enforced. The coflows' rates keep to what was measured.
+    :ivar egress_bps: that it can carry; 0 for a host of which nothing is
+        known but that a VM runs there.
+    """
+
+    name: str
+    link: coflow_table.Link | None
+    egress_bps: float
+    ingress_bps: float
+
+
+class Hosts(tuple[Host, ...]):
+    """All hosts, by name."""
+
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(host.name for host in self)
+
+    @functools.cached_property
+    def number_of(self) -> Mapping[str, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+    @functools.cached_property
+    def links(self) -> tuple[coflow_table.Link, ...]:
+        """Of those that report."""
+        return tuple(host.link for host in self if host.link is not None)
+
+    @functools.cached_property
+    def links_bps(self) -> float:
+        """Of all of them together."""
+        return sum(link.egress_bps for link in self.links)
+
+    @functools.cached_property
+    def egress_bps(self) -> np.ndarray:
+        return np.array([host.egress_bps for host in self], np.float64)
+
+    @functools.cached_property
+    def ingress_bps(self) -> np.ndarray:
+        return np.array([host.ingress_bps for host in self], np.float64)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Share:
+    """What coflows leave of an uplink to others; see ``[scheduler]``.
+
+    :ivar max_background_fraction: of an uplink, the most that background
+        traffic takes from the coflows, so that no flood stops them.
+    """
+
+    default_share: float = 0.02
+    max_background_fraction: float = 0.5
+
+    def residual(self, hosts: Hosts, background_bps: np.ndarray,
+                 is_fair: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Egress and ingress of each host that coflows may use.
+
+        :param background_bps: observed at each egress, shape (n_hosts,).
+        """
+        most = 0.0 if is_fair else self.max_background_fraction
+        egress_bps = hosts.egress_bps
+        taken_bps = np.maximum(
+            np.minimum(background_bps, egress_bps * most),
+            egress_bps * self.default_share)
+        return (egress_bps - taken_bps,
+                hosts.ingress_bps * (1 - self.default_share))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Coflow:
+    """A coflow whose VMs run.
+
+    :ivar is_queued: some host has bytes of it waiting.
+    :ivar is_resting: between two iterations.
+    """
+
+    live: live.LiveCoflow
+    table: coflow_table.TableCoflow
+    moved_s: float | None = None
+    is_queued: bool = False
+    is_resting: bool = False
+
+    def is_busy(self, now_s: float, quiet_s: float) -> bool:
+        return self.is_queued or (self.moved_s is not None
+                                  and now_s - self.moved_s < quiet_s)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Snapshot:
+    """:ivar coflows: those that rest between two iterations last, so that a
+        pair of VMs that they share belongs to the others.
+    :ivar egress_bps: of each host, for coflows, shape (n_hosts,).
+    :ivar ingress_bps: likewise.
+    :ivar uplinks: above the hosts, as coflows may use them.
+    :ivar minors: of the hosts that have any.
+    :ivar size_factor: bytes on the wire to send for each that is left.
+    :ivar senders: the hosts that send unmanaged traffic to others.
+    """
+
+    now_s: float
+    options: Options
+    hosts: Hosts
+    egress_bps: np.ndarray
+    ingress_bps: np.ndarray
+    coflows: tuple[Coflow, ...] = ()
+    minors: Mapping[str, coflow_table.Minors] = dataclasses.field(
+        default_factory=dict)
+    size_factor: float = 1.0
+    senders: Mapping[str, unmanaged.Sender] = dataclasses.field(
+        default_factory=dict)
+    uplinks: uplinks_model.Uplinks = uplinks_model.NONE

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which flows of a coflow sent and then fell silent, and what waits. Pure.
+
+A flow that ends before its hinted size would keep its share of MADD, which
+others may not borrow at its receiver. It gets no rate of its own until it
+sends again: its class is still there, with the least rate, and its next bytes
+or a queue in its class tell.
+"""
+
+from collections.abc import Callable
+from collections.abc import Set
+
+import numpy as np
+
+from virtco.model import live
+from virtco.scheduling import endings
+from virtco.state import byte_counters
+from virtco.state import route as routes
+from virtco.wire import reports
+
+#: A flow that is not known to have ended keeps this share of its size: what
+#: is left of it is not known better than that.
+TAIL = 5e-3
+# Host -> the time of its last report; -inf: there was none.
+Heard = Callable[[str], float]
+
+
+def never(_: str) -> float:
+    return -np.inf
+
+
+class Queues:
+    """Bytes of one coflow that wait at the hosts, as last reported.
+
+    :ivar whole_bytes: host -> in all, above 0.
+    """
+
+    def __init__(self) -> None:
+        self.whole_bytes: dict[str, float] = {}
+        # Of the destinations that have classes of their own and a queue.
+        self._children_bytes: dict[str, dict[str, float]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.whole_bytes)
+
+    def keep(self, hosts: Set[str]) -> None:
+        """Forget what waits elsewhere: no VM is there to send it."""
+        for host in self.whole_bytes.keys() - hosts:
+            self.take(host, None)
+
+    def take(self, host: str, counters: reports.CoflowCounters | None
+             ) -> float:
+        """What waits at a host now; returns what did before.
+
+        :param counters: with a queue; None: there is none.
+        """
+        before = self.whole_bytes.pop(host, 0.0)
+        self._children_bytes.pop(host, None)
+        if counters is not None:
+            self.whole_bytes[host] = counters.backlog_bytes
+            children = self._children_bytes[host] = {}
+            for child in counters.destinations:
+                if child.backlog_bytes:  # of two classes for a while
+                    children[child.host] = (children.get(child.host, 0.0)
+                                            + child.backlog_bytes)
+        return before
+
+    def are_empty(self, pairs: live.Pairs) -> np.ndarray:
+        """Whether nothing waits for a pair's destination, shape (n_pairs,).
+
+        What a host counts beside the classes of destinations may be for each
+        of them: they have no such classes, or it does not tell of those.
+        """
+        elsewhere = {
+            host for host, whole_bytes in self.whole_bytes.items()
+            if whole_bytes > sum(self._children_bytes[host].values())}
+        return np.array([
+            src not in elsewhere
+            and dst not in self._children_bytes.get(src, ())
+            for src, dst in pairs], bool)
+
+
+def silent_bytes(counting: byte_counters.CoflowProgress, route: routes.Route,
+                 queues: Queues, moved_s: float, heard_s: Heard,
+                 rules: endings.Rules) -> np.ndarray | None:
+    """What is left of the flows that sent, and then nothing for ``quiet_s``
+    while others of their coflow did, per pair of hosts, shape (n_pairs,).
+
+    Their source must say so: its reports came since, and nothing waits there
+    for that destination. Who never began may begin at any moment.
+
+    :param moved_s: when any of them last sent.
+    :param heard_s: when a host last reported.
+    :returns: None where there are none of them.
+    """
+    sizes_bytes = counting.sizes_bytes
+    is_silent = (
+        (counting.rested_s(moved_s) >= rules.quiet_s)
+        & (counting.sent_bytes >= np.minimum(
+            rules.start_bytes, (1 - rules.done_fraction) * sizes_bytes))
+        & (counting.remaining_bytes() > TAIL * sizes_bytes))
+    if not is_silent.any():
+        return None
+    until_s = np.minimum(moved_s, [heard_s(src) for src, _ in route.pairs])
+    until_s[~queues.are_empty(route.pairs)] = -np.inf
+    # The last place is of flows that are in no pair.
+    is_silent &= (counting.rested_s(np.append(until_s, -np.inf)[route.pair_of])
+                  >= rules.quiet_s)
+    if not is_silent.any():
+        return None
+    return route.per_pair(
+        np.where(is_silent, counting.remaining_bytes(), 0.0))

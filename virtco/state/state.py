@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Reads the live state, keeps it, and tells who has to hear of a change."""
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+import logging
+import threading
+import time
+from typing import Protocol
+
+from oslo_config import cfg
+from sqlalchemy import orm
+
+from virtco import metrics
+from virtco import periodic
+from virtco.db import groups as db_groups
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco.measure import history
+from virtco.scheduling import endings
+from virtco.state import live_state
+from virtco.state import measured_rates
+from virtco.state import pair_history
+from virtco.state import rules
+from virtco.state import schedule_input
+from virtco.state import uplink_rates
+from virtco.topology import tree
+from virtco.wire import reports
+
+#: Of more, all groups are read anew: databases limit the terms of a query.
+MOST_GROUPS = 500
+#: Pairs are estimated so often where something was measured, and old
+#: measurements are deleted so often.
+PAIRS_S = 1.0
+FORGET_S = 600.0
+#: A reading is written at most so long after it was measured.
+LATE_S = 30.0
+LOG = logging.getLogger(__name__)
+
+#: Between writes of counted bytes. The last ones are not lost: edge modules
+#: count on, and the next report makes up for them.
+FLUSH_S = 1.0
+
+
+class Peer(Protocol):
+    """Who tells the leader what this process changed."""
+
+    def changed(self, groups: Iterable[str] | None) -> None:
+        raise NotImplementedError
+
+    def forgiven(self, project_id: str) -> None:
+        raise NotImplementedError
+
+
+class State:
+    """What is true now: groups, coflows in flight, hosts and rates.
+
+    :param plane: returns that of the network that carries the coflows.
+    :ivar peer: None where the leader is this process.
+    :ivar on_load: are called before all is read from the database.
+    :ivar on_change: are called when something changed; True: at once.
+    :ivar on_report: are called with a host and its report.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 counts: metrics.Metrics,
+                 plane: Callable[[], tree.Plane | None] = lambda: None,
+                 clock: Callable[[], float] = time.time):
+        self.database = database
+        self._clock = clock
+        self.rates = measured_rates.Rates()
+        self.pairs = pair_history.Pairs(
+            self.rates, pair_history.DEPTH, pair_history.RETENTION_S,
+            uplink_rates.FRESH_PERIODS * conf.probe.freshness_s)
+        self.live = live_state.LiveState(rules_of(conf), self.rates, plane)
+        self.peer: Peer | None = None
+        #: Raises in a transaction of one who does not lead any more.
+        self.fence: Callable[[orm.Session], None] = lambda session: None
+        self.on_load: list[Callable[[], None]] = []
+        self.on_change: list[Callable[[bool], None]] = []
+        self.on_report: list[Callable[[str, reports.Report], None]] = []
+        self._lock = threading.Lock()
+        self._stale_all = True
+        self._is_behind = False
+        self._loading = threading.Lock()
+        self._stale: set[str] = set()
+        self._flusher = periodic.Periodic(
+            'flush', FLUSH_S, self.flush, counts)
+        self._estimator = periodic.Periodic(
+            'estimate pairs', PAIRS_S, self._estimate_pairs, counts)
+        self._forgot_s = 0.0
+
+    def load(self) -> None:
+        """Take over what was known before the last stop."""
+        self._read_objects()
+        with self.database.reader() as session:
+            hosts = records.list_hosts(session)
+            self.load_readings(session)
+            self.live.load_debts({
+                project.project_id: project.debt_bytes
+                for project in records.list_projects(session)})
+        self.live.load_hosts(hosts)
+
+    def _read_objects(self) -> None:
+        for read in self.on_load:
+            read()
+
+    def start(self) -> None:
+        """Estimate on a thread of its own, whoever leads."""
+        self._estimator.start()
+
+    def lead(self) -> None:
+        """Count from here on, and write down what is counted.
+
+        :raises virtco.exception.DatabaseUnavailable: when it cannot be read.
+        """
+        with self._loading:
+            self.peer = None
+            self.load()
+        with self._lock:
+            self._stale_all = self._is_behind = True
+        # What edge modules report from here on adds to what was counted.
+        self.refresh()
+        self._flusher.start()
+
+    def follow(self) -> None:
+        """Take over what the leader wrote down."""
+        with self._loading:
+            if self.peer is None:
+                return
+            self.load()
+        with self._lock:
+            self._stale_all = True
+        self.changed()
+
+    def generation(self) -> int:
+        """Of all reservations, in the database."""
+        with self.database.reader() as session:
+            return db_groups.generation(session)
+
+    def stop(self) -> None:
+        self._estimator.stop()
+        if self._flusher.is_alive():
+            self._flusher.stop()
+            self._flusher.attempt()
+
+    def is_alive(self) -> bool:
+        """Once this process leads."""
+        return self._flusher.is_alive()
+
+    def changed(self, urgent: bool = True) -> None:
+        for tell in self.on_change:
+            tell(urgent)
+
+    # Groups, as the database has them.
+
+    def invalidate(self, groups: Iterable[str] | None = None) -> None:
+        """These groups changed in the database; None: any may have."""
+        with self._lock:
+            if groups is None:
+                self._stale_all = True
+            else:
+                self._stale.update(groups)
+        if self.peer is not None:
+            self.peer.changed(groups)
+        self.changed()
+
+    def peer_changed(self, groups: Iterable[str] | None) -> None:
+        """Another process changed these groups; None: anything."""
+        if groups is None:
+            self._read_objects()
+        self.invalidate(groups)
+
+    def forgiven(self, project_id: str) -> None:
+        """Tell the leader that a project owes nothing any more."""
+        if self.peer is not None:
+            self.peer.forgiven(project_id)
+
+    def refresh(self) -> None:
+        """Read the groups again that changed; the others stay.
+
+        :raises virtco.exception.DatabaseUnavailable: and they are read later.
+        """
+        with self._lock:
+            groups, self._stale = self._stale, set()
+            everything = self._stale_all or len(groups) > MOST_GROUPS
+            self._stale_all = False
+        if not (everything or groups):
+            return
+        only = None if everything else groups
+        try:
+            with self.database.reader() as session:
+                self.live.load_groups(
+                    db_groups.living_members(session, only),
+                    db_groups.living_coflows(session, only), only,
+                    anew=self.peer is not None or self._is_behind)
+            self._is_behind = False
+        except Exception:
+            with self._lock:
+                self._stale_all |= everything
+                self._stale |= groups
+            raise
+
+    # What edge modules say.
+
+    def report(self, host: str, report: reports.Report) -> None:
+        urgent = self.live.intake(host, report, self._clock())
+        for tell in self.on_report:
+            tell(host, report)
+        self.changed(urgent)
+
+    def heard(self, hosts: Collection[str]) -> None:
+        """What these reported last still holds."""
+        self.live.heard(hosts, self._clock())
+
+    def measured(self, measurement: reports.Measurement) -> None:
+        now_s = self._clock()
+        self.rates.add(measurement, now_s)
+        # In the middle of the train's round trips, if they were counted.
+        rtt_s = measurement.rtt_median_s or measurement.rtt_s
+        slot = self.pairs.add(history.Reading(
+            measurement.src, measurement.dst, measurement.rate_bps, now_s,
+            measurement.lower_bound, rtt_s))
+
+        def save(session: orm.Session) -> None:
+            self.fence(session)
+            records.save_reading(session, slot=slot, measured_at=now_s, **{
+                name: getattr(measurement, name)
+                for name in reports.Measurement.__struct_fields__
+                if name not in ('probe_id', 'sent_bytes', 'windows_bytes')})
+
+        self.database.retried(save)
+        self.changed(False)
+
+    def load_readings(self, session: orm.Session) -> None:
+        # Others may be there already that were measured later.
+        found = records.list_readings(
+            session, self.pairs.newest_s() - LATE_S)
+        self.rates.load(found)
+        self.pairs.load(found)
+
+    def _estimate_pairs(self) -> None:
+        began_s = time.thread_time()
+        now_s = self._clock()
+        self.pairs.refresh(now_s)
+        if self.peer is None and now_s - self._forgot_s >= FORGET_S:
+            self._forgot_s = now_s
+
+            def forget(session: orm.Session) -> None:
+                self.fence(session)
+                records.forget_readings(
+                    session, now_s - pair_history.RETENTION_S,
+                    pair_history.DEPTH)
+
+            self.database.retried(forget)
+        # No more than a tenth of a core.
+        time.sleep(min(10.0, 9 * (time.thread_time() - began_s)))
+
+    # What the database is to know.
+
+    def flush(self) -> None:
+        """Write what the counters say."""
+        unsaved = self.live.take_unsaved()
+        if unsaved.is_empty():
+            return
+        hosts = [stored.columns() for stored in unsaved.hosts]
+
+        def save(session: orm.Session) -> None:
+            self.fence(session)
+            # In one go: the counters, and what is counted by them.
+            records.save_progress(session, unsaved.coflows, hosts)
+            records.save_debts(session, unsaved.debts)
+            for one in unsaved.findings:
+                records.add_event(
+                    session,
+                    project_id=one.project_id, group_name=one.name,
+                    group_id=one.group_id or None, instance_uuid='',
+                    kind=one.kind, detail=one.detail,
+                    created_at=self._clock())
+
+        try:
+            self.database.retried(save)
+        except Exception:
+            self.live.not_saved(unsaved)
+            raise
+        for one in unsaved.findings:
+            LOG.warning('Coflow %s of project %s: %s.', one.coflow_id,
+                        one.project_id, one.detail)
+        self.live.saved(unsaved)
+
+
+def rules_of(conf: cfg.ConfigOpts) -> rules.Rules:
+    scheduler = conf.scheduler
+    return rules.Rules(
+        wire_overhead_fraction=scheduler.wire_overhead_fraction,
+        ending=endings.Rules(quiet_s=scheduler.quiet_s),
+        uplink=uplink_rates.Rules(
+            conf.placement.default_link_bps,
+            max_age_s=uplink_rates.FRESH_PERIODS * conf.probe.freshness_s),
+        share=schedule_input.Share(scheduler.default_share),
+        max_debt_bytes=scheduler.max_debt_bytes)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is above the hosts: the topology's uplinks with their rates."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+
+from virtco.model import cluster
+from virtco.model import uplinks
+from virtco.state import schedule_input
+from virtco.topology import resolution
+from virtco.topology import tree
+
+
+class Above:
+    """:param plane: tells the plane that carries the coflows, if any.
+    :param default_share: what coflows leave of each uplink to others.
+    :param unknown_bps: of a host of the topology that nothing is known of.
+    """
+
+    def __init__(self, plane: Callable[[], tree.Plane | None],
+                 default_share: float, unknown_bps: float):
+        self._plane = plane
+        self._left = 1 - default_share
+        self._unknown_bps = unknown_bps
+        self._seen: tuple[tree.Plane | None, schedule_input.Hosts | None] = (
+            None, None)
+        self._tree = cluster.Tree()
+        self._uplinks = uplinks.NONE
+        self._poor: Mapping[str, tuple[float, float]] = {}
+
+    def set_poor(self, rates_bps: Mapping[str, tuple[float, float]]) -> None:
+        """What uplinks were found to carry, if less than the topology says.
+
+        :param rates_bps: out of and into subtrees by name, in bits on the
+            wire.
+        """
+        self._poor = dict(rates_bps)
+        self._seen = None, None
+
+    def nominal(self, hosts: schedule_input.Hosts) -> cluster.Tree:
+        """What the topology says, of all traffic together."""
+        plane = self._plane()
+        return (cluster.Tree() if plane is None
+                else _resolved(plane, hosts, self._unknown_bps))
+
+    def tree(self, hosts: schedule_input.Hosts) -> cluster.Tree:
+        """What coflows may use of each uplink, in bits on the wire."""
+        self._refresh(hosts)
+        return self._tree
+
+    def uplinks(self, hosts: schedule_input.Hosts) -> uplinks.Uplinks:
+        """The same as arrays; the same object for the same hosts."""
+        self._refresh(hosts)
+        return self._uplinks
+
+    def _refresh(self, hosts: schedule_input.Hosts) -> None:
+        plane = self._plane()
+        if self._seen[0] is plane and self._seen[1] is hosts:
+            return
+        if plane is None:
+            self._tree, self._uplinks = cluster.Tree(), uplinks.NONE
+        else:
+            self._tree = scaled(limited(_resolved(
+                plane, hosts, self._unknown_bps), self._poor), self._left)
+            self._uplinks = uplinks.of(self._tree, hosts.names,
+                                       hosts.egress_bps, hosts.ingress_bps)
+        self._seen = plane, hosts
+
+
+def _resolved(plane: tree.Plane, hosts: schedule_input.Hosts,
+              unknown_bps: float) -> cluster.Tree:
+    # Of a host that never reported nothing is known.
+    return resolution.resolved(plane, {
+        host.name: (host.egress_bps, host.ingress_bps)
+        for host in hosts if host.egress_bps > 0}, unknown_bps)
+
+
+def limited(found: cluster.Tree, most_bps: Mapping[str, tuple[float, float]]
+            ) -> cluster.Tree:
+    """With no uplink above what it was found to carry."""
+    if not most_bps:
+        return found
+    return cluster.Tree(tuple(
+        one if one.name not in most_bps else dataclasses.replace(
+            one,
+            uplink_out_bps=min(one.uplink_out_bps, most_bps[one.name][0]),
+            uplink_in_bps=min(one.uplink_in_bps, most_bps[one.name][1]))
+        for one in found.subtrees), found.leaf_of)
+
+
+def scaled(found: cluster.Tree, factor: float) -> cluster.Tree:
+    """With every rate times ``factor``."""
+    return cluster.Tree(tuple(
+        cluster.Subtree(one.name, one.uplink_out_bps * factor,
+                        one.uplink_in_bps * factor, one.parent, one.level)
+        for one in found.subtrees), found.leaf_of)
