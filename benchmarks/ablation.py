@@ -47,7 +47,7 @@ from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.partition import rounding
 from virtco.solver.stages import proofs
-from virtco.solver.stages import state as states
+from virtco.solver.stages import search_state as states
 
 Objective = snapshot.Objective
 Change = Callable[[], contextlib.AbstractContextManager[Any]]

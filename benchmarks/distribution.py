@@ -50,11 +50,11 @@ from virtco.cmd import controller as controller_cmd
 from virtco.db import leader
 from virtco.db import migration
 from virtco.decide import publisher
-from virtco.distribute import codec
 from virtco.distribute import connection
+from virtco.distribute import edge_session as session
 from virtco.distribute import intake
+from virtco.distribute import policy_frames as codec
 from virtco.distribute import server
-from virtco.distribute import session
 from virtco.wire import edge_policy
 from virtco.wire import messages
 

@@ -53,9 +53,9 @@ from typing import Any
 
 from scipy import stats
 
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.classify import nft
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies

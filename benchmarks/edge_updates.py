@@ -28,12 +28,12 @@ import time
 
 from oslo_config import cfg
 
-from edge_module import conf as edge_conf
-from edge_module import report
-from edge_module import state
-from edge_module.classify import base as classify
+from edge_module import edge_options as edge_conf
+from edge_module import kept_state as state
+from edge_module import reporting as report
+from edge_module.classify import classified as classify
 from edge_module.classify import nft
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import model
 from tests import enforcers

@@ -24,7 +24,7 @@ from oslo_config import cfg
 
 from benchmarks import hint_ideal
 from virtco import units
-from virtco.conf import scheduler
+from virtco.conf import scheduler_options as scheduler
 from virtco.decide import loop
 from virtco.lab.emulation import cases
 from virtco.lab.emulation import misled

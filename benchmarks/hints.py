@@ -39,7 +39,7 @@ from scipy import stats
 from benchmarks import hint_cases
 from benchmarks import hint_packets
 from virtco import units
-from virtco.conf import scheduler
+from virtco.conf import scheduler_options as scheduler
 from virtco.lab.emulation import display
 
 LOADS, USUAL_LOAD = (0.5, 0.7, 0.9), 0.7

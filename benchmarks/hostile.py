@@ -43,7 +43,7 @@ import time
 from typing import Any
 
 from edge_module.classify import nft
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds

@@ -10,7 +10,7 @@ import argparse
 import statistics
 import time
 
-from edge_module.probe import protocol
+from edge_module.probe import train_protocol as protocol
 from tests.netns.probe import harness
 
 CASES = (

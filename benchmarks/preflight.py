@@ -28,7 +28,7 @@ import numpy as np
 from numpy import typing as npt
 
 from virtco.measure import preflight
-from virtco.measure import together
+from virtco.measure import round_rates as together
 
 Floats = npt.NDArray[np.float64]
 

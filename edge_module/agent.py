@@ -16,14 +16,14 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from edge_module import enforcer as edge_enforcer
+from edge_module import kept_state as state
 from edge_module import kernel_events
 from edge_module import policy_ttl
-from edge_module import report
-from edge_module import state
+from edge_module import reporting as report
 from edge_module import stream
 from edge_module import supervise
-from edge_module.ports import base as ports_base
-from edge_module.probe import service as probe_service
+from edge_module.ports import port_source as ports_base
+from edge_module.probe import probing as probe_service
 from virtco import exception
 from virtco import systemd
 from virtco.wire import reports
@@ -112,7 +112,7 @@ class Agent:
                 LOG.error('No packet trains, plans use the link speed: %s',
                           error)
         if self.conf.edge.metrics_port:
-            from edge_module import metrics  # only where somebody looks
+            from edge_module import edge_metrics as metrics
             metrics.serve(self.conf, self.reporter, self.link)
         for thread in self._threads:
             thread.start()

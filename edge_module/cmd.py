@@ -10,16 +10,16 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from edge_module import agent as edge_agent
-from edge_module import conf as edge_conf
+from edge_module import edge_options as edge_conf
 from edge_module import enforcer as edge_enforcer
 from edge_module import factory
+from edge_module import kept_state as state
 from edge_module import kernel_events
 from edge_module import policy_ttl
 from edge_module import show
-from edge_module import state
-from edge_module.ports import base as ports_base
+from edge_module.ports import port_source as ports_base
 from edge_module.privileged import choice
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from virtco import configuration
 from virtco import exception
 from virtco import systemd

@@ -15,7 +15,7 @@ import heapq
 from typing import Any
 from typing import NamedTuple
 
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from virtco.wire import edge_policy

@@ -16,11 +16,11 @@ from typing import Protocol
 from oslo_log import log as logging
 
 from edge_module import kernel_events
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.classify import nft
 from edge_module.qdisc import htb
+from edge_module.qdisc import htb_tree as edge_tree
 from edge_module.qdisc import receiver as edge_receiver
-from edge_module.qdisc import tree as edge_tree
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import model

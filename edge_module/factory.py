@@ -10,9 +10,9 @@ import tenacity
 
 from edge_module import enforcer as edge_enforcer
 from edge_module.classify import nft
-from edge_module.ports import base as ports_base
+from edge_module.ports import port_source as ports_base
 from edge_module.ports import static
-from edge_module.privileged import protocol
+from edge_module.privileged import helper_protocol as protocol
 from edge_module.qdisc import htb
 from edge_module.qdisc import link_speed
 from edge_module.qdisc import receiver as edge_receiver

@@ -19,7 +19,7 @@ import select
 import socket
 import struct
 
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import wire
 
 LOG = logging.getLogger(__name__)

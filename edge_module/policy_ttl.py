@@ -12,7 +12,7 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from edge_module import state
+from edge_module import kept_state as state
 from virtco import exception
 from virtco.wire import edge_policy
 

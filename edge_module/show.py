@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import dataclasses
 
 from edge_module import enforcer as edge_enforcer
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.qdisc import htb
 from edge_module.tcplan import minors
 from edge_module.tcplan import model

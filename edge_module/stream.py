@@ -19,8 +19,8 @@ from typing import NamedTuple
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from edge_module import kept_state as state
 from edge_module import outbox
-from edge_module import state
 from edge_module import talk
 from virtco import exception
 from virtco.wire import reports

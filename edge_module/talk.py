@@ -18,7 +18,7 @@ from keystoneauth1 import noauth
 from keystoneauth1 import session as ks_session
 from oslo_config import cfg
 
-from edge_module import conf as edge_conf
+from edge_module import edge_options as edge_conf
 from virtco import exception
 from virtco.wire import frames
 

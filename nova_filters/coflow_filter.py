@@ -19,7 +19,7 @@ import nova.conf
 from nova.scheduler import filters
 from oslo_log import log as logging
 
-from nova_filters import conf as virtco_conf
+from nova_filters import plugin_options as virtco_conf
 from nova_filters import request
 from virtco import exception
 from virtco import hints

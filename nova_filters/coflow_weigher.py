@@ -8,7 +8,7 @@ import nova.conf
 from nova.scheduler import weights
 from oslo_log import log as logging
 
-from nova_filters import conf as virtco_conf
+from nova_filters import plugin_options as virtco_conf
 from nova_filters import recent
 from nova_filters import request
 

@@ -16,8 +16,8 @@ from oslo_log import log as logging
 from oslo_messaging.notify import notifier
 from oslo_serialization import jsonutils
 
-from nova_filters import conf as virtco_conf
-from nova_filters import connection
+from nova_filters import controller_connection as connection
+from nova_filters import plugin_options as virtco_conf
 from nova_filters import sender
 
 LOG = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from nova_filters import connection
+from nova_filters import controller_connection as connection
 from nova_filters import sender
 from virtco import hints
 

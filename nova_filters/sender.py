@@ -9,7 +9,7 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from nova_filters import connection
+from nova_filters import controller_connection as connection
 
 LOG = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ import json
 import socket
 from typing import Any
 
-from edge_module.classify import base
+from edge_module.classify import classified as base
 from edge_module.classify import nft_listing
 from edge_module.classify import nft_text
-from edge_module.privileged import protocol
+from edge_module.privileged import helper_protocol as protocol
 from virtco import exception
 from virtco.wire import edge_policy
 

@@ -6,7 +6,7 @@ import json
 import socket
 from typing import Any
 
-from edge_module.classify import base
+from edge_module.classify import classified as base
 from edge_module.classify import nft_text
 
 

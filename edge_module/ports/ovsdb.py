@@ -18,9 +18,9 @@ from ovs.db import idl as ovs_idl
 from ovsdbapp.backend.ovs_idl import connection
 from ovsdbapp.schema.open_vswitch import impl_idl
 
-from edge_module.classify import base as classify
-from edge_module.ports import base
+from edge_module.classify import classified as classify
 from edge_module.ports import kinds
+from edge_module.ports import port_source as base
 from virtco import exception
 
 LOG = logging.getLogger(__name__)

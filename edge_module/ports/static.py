@@ -7,9 +7,9 @@ import json
 import os
 from typing import Any
 
-from edge_module.classify import base as classify
-from edge_module.ports import base
+from edge_module.classify import classified as classify
 from edge_module.ports import kinds
+from edge_module.ports import port_source as base
 from virtco import exception
 
 

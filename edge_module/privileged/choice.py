@@ -7,8 +7,8 @@ import pathlib
 import pwd
 from typing import cast
 
-from edge_module.privileged import kernel
-from edge_module.privileged import protocol
+from edge_module.privileged import helper_protocol as protocol
+from edge_module.privileged import kernel_calls as kernel
 from virtco import exception
 
 _CAP_NET_ADMIN = 12

@@ -6,7 +6,7 @@ import socket
 import struct
 from typing import NamedTuple
 
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import wire
 
 _RTM_GETLINK = 18

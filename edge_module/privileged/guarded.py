@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The calls of :mod:`edge_module.privileged.kernel`, made in a helper process.
+"""Calls of ``edge_module.privileged.kernel_calls``, made in a helper process.
 
 The helper has a user of its own and keeps CAP_NET_ADMIN alone; the agent that
 asks it has no privileges at all. What the helper does for it stands in one
@@ -24,8 +24,8 @@ from oslo_config import cfg
 from oslo_privsep import capabilities
 from oslo_privsep import priv_context
 
-from edge_module.privileged import kernel
-from edge_module.privileged import limits
+from edge_module.privileged import helper_limits as limits
+from edge_module.privileged import kernel_calls as kernel
 from virtco import exception
 
 _SECTION = 'edge_privileged'

@@ -8,8 +8,8 @@ import socket
 import time
 from typing import Any
 
-from edge_module.probe import protocol
-from edge_module.probe import sender
+from edge_module.probe import train_protocol as protocol
+from edge_module.probe import train_sender as sender
 from virtco import units
 from virtco.wire import reports
 

@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from edge_module.probe import netdev
-from edge_module.probe import protocol
+from edge_module.probe import train_protocol as protocol
 from edge_module.probe import trains
 
 LOG = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 
-from edge_module.privileged import protocol
+from edge_module.privileged import helper_protocol as protocol
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import model

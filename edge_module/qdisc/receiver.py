@@ -13,8 +13,8 @@ import errno
 import logging
 import socket
 
-from edge_module.classify import base as classify
-from edge_module.privileged import protocol
+from edge_module.classify import classified as classify
+from edge_module.privileged import helper_protocol as protocol
 from edge_module.qdisc import htb
 from edge_module.qdisc import redirect
 from edge_module.tcplan import model

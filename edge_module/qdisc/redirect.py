@@ -8,7 +8,7 @@ Pure bytes in and out, as in ``wire``; layouts of ``linux/pkt_cls.h``.
 import ipaddress
 import struct
 
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.qdisc import wire
 
 IFB_DEV = 'virtco-in'

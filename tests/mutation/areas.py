@@ -18,7 +18,7 @@ _ELSEWHERE = {
     'virtco/lab/sim': ('lab/sim',),
     'virtco/lab/emulation': ('lab/emulation',),
     'virtco/lab/cloud': ('lab/cloud',),
-    'virtco/model': ('scheduling', 'solver', 'topology', 'hints', 'ask'),
+    'virtco/model': ('scheduling', 'solver', 'topology', 'hints', 'place'),
     'virtco/cmd': ('lab/sim', 'lab/emulation', 'osc'),
     'virtco/client': ('osc',),
 }

@@ -41,8 +41,8 @@ ALLOWED = {('virtco/solver/planner.py', 'time'),
 
 # Rooms and modules of the planner; each imports only what stands before it.
 SOLVER_ORDER = [
-    'budget', 'model', 'groups', 'bounds', 'starts', 'moves', 'partition',
-    'judging', 'smallgroup', 'targets', 'stages', 'search', 'residual',
+    'budget', 'model', 'independent_groups', 'bounds', 'starts', 'moves',
+    'partition', 'judging', 'smallgroup', 'targets', 'stages', 'search', 'residual',
     'planner', 'together', 'counterfactuals', 'delays', 'reevaluation',
 ]
 

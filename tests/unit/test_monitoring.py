@@ -10,7 +10,7 @@ import types
 import pytest
 import yaml
 
-from edge_module import metrics as edge_metrics
+from edge_module import edge_metrics
 from tests.unit import made
 from virtco import metrics
 

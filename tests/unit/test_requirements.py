@@ -26,12 +26,13 @@ NAMED = {'placement': 'openstack-placement', 'psycopg2': 'psycopg2-binary',
 SERVED = {
     'controller': ['virtco.cmd.api', 'virtco.cmd.controller',
                    'virtco.cmd.distributor', 'virtco.cmd.manage',
-                   'virtco.cmd.scheduler',
+                   'virtco.cmd.schedule',
                    'virtco.cmd.status', 'virtco.conf.opts',
                    'virtco.api.policies'],
-    'edge': ['edge_module.cmd', 'edge_module.conf'],
-    'osc': ['virtco.osc.shell', 'virtco.osc.plugin', 'virtco.osc.coflow',
-            'virtco.osc.operator', 'virtco.osc.top', 'virtco.osc.topology'],
+    'edge': ['edge_module.cmd', 'edge_module.edge_options'],
+    'osc': ['virtco.osc.shell', 'virtco.osc.plugin', 'virtco.osc.top',
+            'virtco.osc.coflow_commands', 'virtco.osc.operator_commands',
+            'virtco.osc.topology_commands'],
     'plot': ['virtco.topology.plot'],
     'hint': ['virtco.osc.shell', 'virtco.hintkit.commands'],
     'report': ['virtco.cmd.report'],
@@ -41,7 +42,7 @@ SERVED = {
     'watcher': ['virtco.watcher.goal', 'virtco.watcher.strategy'],
 }
 PLUGINS = ['nova_filters.coflow_filter', 'nova_filters.coflow_weigher',
-           'nova_filters.notifier', 'nova_filters.conf']
+           'nova_filters.notifier', 'nova_filters.plugin_options']
 #: Installed wherever the plug-ins are, in the version that Nova wants.
 OF_NOVA = {'nova', 'oslo-messaging', 'sqlalchemy'}
 #: Nova's own tests import these, which the emulated Nova is made of.

@@ -11,7 +11,7 @@ from oslo_policy import policy as oslo_policy
 
 from virtco import exception
 from virtco.api import policies
-from virtco.api.policies import service as service_rules
+from virtco.api.policies import service_rules
 
 
 class Authorizer:

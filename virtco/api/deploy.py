@@ -19,7 +19,7 @@ from virtco.api import pace
 from virtco.api import request_ids
 from virtco.api import routes
 from virtco.api import versions
-from virtco.api.handlers import operations
+from virtco.api.handlers import operation_routes as operations
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 

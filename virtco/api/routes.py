@@ -15,25 +15,25 @@ from virtco import app
 from virtco import decoding
 from virtco.api import call
 from virtco.api import context
-from virtco.api import health
+from virtco.api import health_report as health
 from virtco.api import media
 from virtco.api import versions
-from virtco.api.handlers import coflows
-from virtco.api.handlers import groups
-from virtco.api.handlers import hosts
-from virtco.api.handlers import measure
-from virtco.api.handlers import operations
-from virtco.api.handlers import placements
-from virtco.api.handlers import profiles
-from virtco.api.handlers import projects
-from virtco.api.handlers import settings
-from virtco.api.handlers import topology
-from virtco.api.policies import coflow as coflow_rules
-from virtco.api.policies import operator as operator_rules
-from virtco.api.policies import service as service_rules
+from virtco.api.handlers import coflow_routes as coflows
+from virtco.api.handlers import group_routes as groups
+from virtco.api.handlers import host_routes as hosts
+from virtco.api.handlers import measure_routes as measure
+from virtco.api.handlers import operation_routes as operations
+from virtco.api.handlers import placement_routes as placements
+from virtco.api.handlers import profile_routes as profiles
+from virtco.api.handlers import project_routes as projects
+from virtco.api.handlers import setting_routes as settings
+from virtco.api.handlers import topology_routes as topology
+from virtco.api.policies import coflow_rules
+from virtco.api.policies import operator_rules
+from virtco.api.policies import service_rules
+from virtco.wire import api_versions as version_wire
 from virtco.wire import check as check_wire
-from virtco.wire import coflow as coflow_wire
-from virtco.wire import distributor as distributor_wire
+from virtco.wire import coflow_bodies as coflow_wire
 from virtco.wire import group as group_wire
 from virtco.wire import health as health_wire
 from virtco.wire import host as host_wire
@@ -46,8 +46,8 @@ from virtco.wire import profile as profile_wire
 from virtco.wire import project as project_wire
 from virtco.wire import rate as rate_wire
 from virtco.wire import setting as setting_wire
+from virtco.wire import stream_address as distributor_wire
 from virtco.wire import topology as topology_wire
-from virtco.wire import version as version_wire
 
 _A = TypeVar('_A')
 

@@ -12,7 +12,7 @@ from typing import Any
 import falcon
 
 from virtco.api import media
-from virtco.wire import version as wire
+from virtco.wire import api_versions as wire
 
 #: Each with what it brought, oldest first.
 VERSIONS = [

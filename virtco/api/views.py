@@ -8,7 +8,7 @@ from virtco.db import codec
 from virtco.decide import publisher
 from virtco.decide import waiting as waits
 from virtco.state import host_state
-from virtco.wire import coflow as coflow_wire
+from virtco.wire import coflow_bodies as coflow_wire
 from virtco.wire import edge_policy
 from virtco.wire import host as wire
 

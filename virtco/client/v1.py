@@ -23,7 +23,7 @@ from keystoneauth1 import session as ks_session
 
 from virtco import exception
 from virtco.wire import check as check_wire
-from virtco.wire import coflow as coflow_wire
+from virtco.wire import coflow_bodies as coflow_wire
 from virtco.wire import group as group_wire
 from virtco.wire import health as health_wire
 from virtco.wire import host as host_wire

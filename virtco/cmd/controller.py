@@ -185,7 +185,7 @@ class Loader:
         with self._startup.step('loading the API'):
             from virtco import app
             from virtco.api import deploy
-            from virtco.api import health
+            from virtco.api import health_report as health
             from virtco.follow import listener
         with self._startup.step('reading the database'):
             rooms = app.App(self._conf, self._startup, parts=app.Parts(

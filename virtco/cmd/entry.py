@@ -45,7 +45,7 @@ def report() -> int:
 
 
 def scheduler() -> int:
-    return _run('virtco-scheduler', 'virtco.cmd.scheduler', 'controller')
+    return _run('virtco-scheduler', 'virtco.cmd.schedule', 'controller')
 
 
 def shell() -> int:

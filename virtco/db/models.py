@@ -406,7 +406,7 @@ class Order(Base):
         itself.
     :ivar state: waiting, running, done or failed.
     :ivar expires_at: no leader takes it up later.
-    :ivar document: JSON of :mod:`virtco.decide.orders`.
+    :ivar document: JSON of :mod:`virtco.decide.measurement_orders`.
     """
 
     __tablename__ = 'orders'

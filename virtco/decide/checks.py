@@ -26,8 +26,8 @@ from virtco import exception
 from virtco.decide import probes
 from virtco.measure import discovery
 from virtco.measure import preflight
+from virtco.measure import round_rates as together
 from virtco.measure import rounds
-from virtco.measure import together
 from virtco.objects import findings
 from virtco.state import live_state
 from virtco.topology.formats import plain

@@ -11,7 +11,7 @@ from oslo_config import cfg
 from virtco import metrics
 from virtco.decide import checks
 from virtco.decide import loop
-from virtco.decide import orders
+from virtco.decide import measurement_orders as orders
 from virtco.decide import probes
 from virtco.decide import publisher
 from virtco.decide import waiting

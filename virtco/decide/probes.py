@@ -18,9 +18,9 @@ from oslo_config import cfg
 from virtco import exception
 from virtco import metrics
 from virtco.decide import asked
-from virtco.measure import budget
-from virtco.measure import schedule
-from virtco.measure import together
+from virtco.measure import probe_budget as budget
+from virtco.measure import round_rates as together
+from virtco.measure import round_schedule as schedule
 from virtco.model import cluster
 from virtco.state import measured_rates
 from virtco.wire import probe as wire

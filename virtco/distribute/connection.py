@@ -13,7 +13,7 @@ from typing import Any
 from typing import Protocol
 
 from virtco import exception
-from virtco.distribute import session
+from virtco.distribute import edge_session as session
 from virtco.distribute import tickets
 from virtco.wire import frames
 from virtco.wire import messages

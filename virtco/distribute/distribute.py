@@ -17,10 +17,10 @@ from virtco import exception
 from virtco import metrics
 from virtco.db import leader
 from virtco.decide import decide as decide_room
-from virtco.distribute import codec
+from virtco.distribute import edge_session as session
 from virtco.distribute import intake
+from virtco.distribute import policy_frames as codec
 from virtco.distribute import server
-from virtco.distribute import session
 from virtco.distribute import tickets
 from virtco.distribute import upstream
 from virtco.leadership import agreement

@@ -17,8 +17,8 @@ from virtco import exception
 from virtco import metrics
 from virtco.db import session as db_session
 from virtco.distribute import distribute
+from virtco.distribute import edge_session as session
 from virtco.distribute import server
-from virtco.distribute import session
 from virtco.distribute import upstream
 from virtco.leadership import elector
 from virtco.wire import frames

@@ -24,7 +24,7 @@ from oslo_config import cfg
 
 from virtco import metrics
 from virtco.distribute import connection
-from virtco.distribute import session
+from virtco.distribute import edge_session as session
 from virtco.wire import frames
 from virtco.wire import messages
 from virtco.wire import reports

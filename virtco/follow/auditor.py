@@ -15,9 +15,9 @@ from virtco import exception
 from virtco import metrics
 from virtco.db import groups as db_groups
 from virtco.db import session as db_session
-from virtco.follow import comparison
 from virtco.follow import notifications
 from virtco.follow import nova
+from virtco.follow import nova_comparison as comparison
 
 LOG = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from keystoneauth1 import session as ks_session
 from oslo_config import cfg
 
 from virtco import exception
-from virtco.follow import comparison
+from virtco.follow import nova_comparison as comparison
 
 GROUP = 'nova'
 #: Servers asked for at a time; Nova's ``[api] max_limit`` bounds it, too.

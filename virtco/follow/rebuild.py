@@ -25,7 +25,7 @@ from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco.follow import comparison
+from virtco.follow import nova_comparison as comparison
 from virtco.model import states
 from virtco.objects import new_groups
 

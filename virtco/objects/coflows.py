@@ -27,7 +27,7 @@ from virtco.model import states
 from virtco.objects import new_groups
 from virtco.state import live_state
 from virtco.state import summary
-from virtco.wire import coflow as wire
+from virtco.wire import coflow_bodies as wire
 
 EVENTS_SHOWN = 20
 NO_SCHEDULE = live.Schedule(0.0, ())

@@ -9,7 +9,7 @@ from sqlalchemy import orm
 
 from virtco import exception
 from virtco import units
-from virtco.db import profiles as db_profiles
+from virtco.db import profile_rows as db_profiles
 from virtco.db import session as db_session
 from virtco.profiles import learning
 from virtco.profiles import pairs

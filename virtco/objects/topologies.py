@@ -11,8 +11,8 @@ from sqlalchemy import orm
 
 from virtco import exception
 from virtco.db import session as db_session
-from virtco.db import topology as db_topology
-from virtco.topology import comparison
+from virtco.db import topology_rows as db_topology
+from virtco.topology import changes as comparison
 from virtco.topology import tree
 from virtco.topology.formats import plain
 

@@ -13,7 +13,7 @@ import rich.table
 
 from virtco import exception
 from virtco import units
-from virtco.osc import base
+from virtco.osc import command_base as base
 from virtco.osc import launchers
 
 MATRICES = ('constant', 'rpca', 'median', 'raw')

@@ -7,8 +7,8 @@ from typing import Any
 
 from virtco import exception
 from virtco.client import v1
-from virtco.osc import base
-from virtco.osc import findings
+from virtco.osc import command_base as base
+from virtco.osc import doctor_findings as findings
 
 
 class Doctor(base.Lister):

@@ -10,7 +10,7 @@ from typing import Any
 from osc_lib import exceptions as osc_exceptions
 
 from virtco.client import v1
-from virtco.osc import base
+from virtco.osc import command_base as base
 
 POLL_S = 0.5
 

@@ -14,7 +14,7 @@ from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import session as ks_session
 
 from virtco import exception
-from virtco.topology import nova
+from virtco.topology import nova_topology as nova
 
 TIMEOUT_S = 30.0
 #: Placement answers which providers have a trait since then.

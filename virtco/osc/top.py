@@ -12,7 +12,7 @@ from rich import live
 from virtco import exception
 from virtco import screenshot
 from virtco.client import v1
-from virtco.osc import base
+from virtco.osc import command_base as base
 from virtco.osc import overview
 
 #: Hosts whose classes are asked for, one call each.

@@ -15,7 +15,7 @@ from sqlalchemy import orm
 from virtco import exception
 from virtco import hint_matrix
 from virtco import hints
-from virtco.db import profiles as db_profiles
+from virtco.db import profile_rows as db_profiles
 from virtco.model import coflow as coflow_model
 from virtco.profiles import learning
 from virtco.scheduling import pilots

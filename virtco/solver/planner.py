@@ -27,7 +27,7 @@ from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.moves import localsearch
 from virtco.solver.moves import ranking
-from virtco.solver.stages import state as states
+from virtco.solver.stages import search_state as states
 from virtco.solver.starts import candidates
 from virtco.solver.starts import feasible
 

@@ -16,7 +16,7 @@ from virtco.solver.model import instance as instances
 from virtco.solver.stages import annealing
 from virtco.solver.stages import finishing
 from virtco.solver.stages import proofs
-from virtco.solver.stages import state as states
+from virtco.solver.stages import search_state as states
 from virtco.solver.starts import feasible
 
 

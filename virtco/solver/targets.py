@@ -25,7 +25,7 @@ import numpy as np
 
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
-from virtco.solver import groups
+from virtco.solver import independent_groups as groups
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.moves import localsearch

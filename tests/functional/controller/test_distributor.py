@@ -16,7 +16,7 @@ import msgspec
 from oslo_config import cfg
 import pytest
 
-from edge_module import conf as edge_conf
+from edge_module import edge_options as edge_conf
 from edge_module import stream
 from tests.functional.controller import harness
 from virtco.wire import frames

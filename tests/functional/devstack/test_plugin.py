@@ -11,8 +11,8 @@ from oslo_log import log
 import pytest
 import yaml
 
-from edge_module import conf as edge_conf
-from nova_filters import conf as nova_conf
+from edge_module import edge_options as edge_conf
+from nova_filters import plugin_options as nova_conf
 from tests.functional.devstack import node
 from tests.functional.devstack.node import BIN_DIR
 from tests.functional.devstack.node import NOVA_CONF

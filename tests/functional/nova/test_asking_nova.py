@@ -11,7 +11,7 @@ import pytest
 from tests import patience
 from tests.functional.nova import controllers
 from virtco import exception
-from virtco.conf import nova as nova_conf
+from virtco.conf import nova_options as nova_conf
 from virtco.follow import nova as follow_nova
 from virtco.lab.emulation import nova_client
 from virtco.lab.emulation import nova_cloud
@@ -101,7 +101,7 @@ class ComparisonTest(nova_cloud.Cloud):
 
     @pytest.mark.full(
         reason='a cloud of its own',
-        still='unit/follow/test_comparison and test_auditor; test_restart '
+        still='unit/follow/test_nova_comparison and test_auditor; test_restart '
               'reads the same lists of the same Nova')
     def test_lost_notifications_are_repaired(self):
         api = self.serve_api()

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.classify import nft
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from tests import enforcers
 from tests import run_name

@@ -17,9 +17,9 @@ from oslo_config import cfg
 from tests.netns.edge import bed as beds
 from virtco import metrics
 from virtco.conf import opts
-from virtco.distribute import codec
+from virtco.distribute import edge_session as session
+from virtco.distribute import policy_frames as codec
 from virtco.distribute import server as servers
-from virtco.distribute import session
 from virtco.wire import frames
 
 #: Of the numbers by which the distributor knows policies apart, which are not

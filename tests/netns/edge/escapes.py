@@ -16,10 +16,10 @@ import sys
 
 from oslo_config import cfg
 
-from edge_module import conf as edge_conf
+from edge_module import edge_options as edge_conf
 from edge_module.classify import nft_text
 from edge_module.privileged import guarded
-from edge_module.privileged import limits
+from edge_module.privileged import helper_limits as limits
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 

@@ -9,9 +9,9 @@ so that whatever comes back came back for an announcement.
 import socket
 import time
 
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.classify import nft
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds

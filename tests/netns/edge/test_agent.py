@@ -14,7 +14,7 @@ import urllib.request
 
 import pytest
 
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from tests import patience
 from tests.netns import gear
@@ -50,7 +50,7 @@ def _policy(vms, rate_bps=20e6, **kwargs):
 @gear.full(
     'netns/edge/test_agent.py::test_agent_runs_without_privileges; its '
     'numbers: '
-    'unit/edge/test_report.py::test_it_says_what_the_kernel_counted; '
+    'unit/edge/test_reporting.py::test_it_says_what_the_kernel_counted; '
     'netns/edge/test_shaping.py::test_coflow_gets_its_rate_beside_noise')
 @real_time
 def test_policy_is_enforced_and_reported(site):

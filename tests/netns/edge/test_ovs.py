@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from edge_module.ports import kinds
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds

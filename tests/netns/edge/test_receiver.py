@@ -4,7 +4,7 @@
 
 import pytest
 
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import receiver
 from tests.netns.edge import bed as beds
 from tests.netns.edge import policies

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds

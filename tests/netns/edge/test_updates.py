@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from edge_module.qdisc import receiver
 from tests.netns import gear

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from edge_module import kernel_events
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers

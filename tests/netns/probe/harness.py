@@ -11,9 +11,9 @@ import sys
 
 from pyroute2 import netns
 
-from edge_module.probe import protocol
 from edge_module.probe import responder
-from edge_module.probe import sender
+from edge_module.probe import train_protocol as protocol
+from edge_module.probe import train_sender as sender
 from tests import patience
 from tests import run_name
 

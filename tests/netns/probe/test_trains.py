@@ -10,9 +10,9 @@ import time
 from oslo_config import cfg
 import pytest
 
-from edge_module import conf as edge_conf
-from edge_module.probe import protocol
-from edge_module.probe import service
+from edge_module import edge_options as edge_conf
+from edge_module.probe import probing as service
+from edge_module.probe import train_protocol as protocol
 from tests import patience
 from tests.netns import gear
 from tests.netns.probe import harness

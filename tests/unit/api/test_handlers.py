@@ -12,7 +12,7 @@ from tests.unit import made
 from tests.unit import stored
 from tests.unit.api import service
 from virtco import app
-from virtco.api import health
+from virtco.api import health_report as health
 from virtco.db import models
 from virtco.measure import history
 from virtco.model import states

@@ -13,8 +13,8 @@ import pytest
 from virtco.api import openapi
 from virtco.api import routes
 from virtco.api import versions
-from virtco.conf import placement
-from virtco.conf import scheduler
+from virtco.conf import placement_options as placement
+from virtco.conf import scheduler_options as scheduler
 from virtco.objects import settings
 
 ROOT = pathlib.Path(__file__).parents[3]

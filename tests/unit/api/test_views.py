@@ -19,14 +19,14 @@ from virtco import exception
 from virtco.api import call
 from virtco.api import context
 from virtco.api import views
-from virtco.api.handlers import measure
-from virtco.api.policies import coflow as rules
-from virtco.api.policies import operator as operator_rules
+from virtco.api.handlers import measure_routes as measure
+from virtco.api.policies import coflow_rules as rules
+from virtco.api.policies import operator_rules
 from virtco.conf import opts
 from virtco.decide import waiting
 from virtco.measure import history
 from virtco.state import host_state
-from virtco.wire import coflow
+from virtco.wire import coflow_bodies as coflow
 from virtco.wire import fields
 from virtco.wire import host
 

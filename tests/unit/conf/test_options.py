@@ -9,7 +9,7 @@ from oslo_config import cfg
 from oslo_config import generator
 import pytest
 
-from virtco.conf import nova
+from virtco.conf import nova_options as nova
 from virtco.conf import opts
 
 ETC = pathlib.Path(__file__).parents[3] / 'etc' / 'virtco'

@@ -12,9 +12,9 @@ from virtco.db import bookings
 from virtco.db import groups
 from virtco.db import models
 from virtco.db import operators
-from virtco.db import profiles
+from virtco.db import profile_rows as profiles
 from virtco.db import records
-from virtco.db import topology
+from virtco.db import topology_rows as topology
 from virtco.model import states
 from virtco.profiles import learning
 from virtco.profiles import pairs

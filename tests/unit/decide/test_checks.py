@@ -12,7 +12,7 @@ from virtco import exception
 from virtco.decide import checks
 from virtco.measure import discovery
 from virtco.measure import preflight
-from virtco.measure import together
+from virtco.measure import round_rates as together
 from virtco.model import cluster
 
 HOSTS = ('a', 'b', 'c', 'd')

@@ -11,7 +11,7 @@ from tests.unit import made as plain
 from virtco import exception
 from virtco.decide import asked
 from virtco.decide import probes
-from virtco.measure import together
+from virtco.measure import round_rates as together
 from virtco.state import measured_rates
 from virtco.wire import probe as wire
 

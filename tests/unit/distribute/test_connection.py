@@ -10,7 +10,7 @@ import pytest
 from tests.unit import made
 from virtco import exception
 from virtco.distribute import connection
-from virtco.distribute import session
+from virtco.distribute import edge_session as session
 from virtco.distribute import tickets
 from virtco.wire import frames
 from virtco.wire import messages

@@ -14,9 +14,9 @@ from tests.unit.edge import test_tcplan
 from virtco import exception
 from virtco import metrics
 from virtco.db import leader
-from virtco.distribute import codec
 from virtco.distribute import distribute
-from virtco.distribute import session
+from virtco.distribute import edge_session as session
+from virtco.distribute import policy_frames as codec
 from virtco.distribute import tickets
 from virtco.distribute import upstream
 from virtco.wire import frames

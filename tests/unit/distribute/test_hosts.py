@@ -12,8 +12,8 @@ import pytest
 
 from tests.unit import made
 from tests.unit.distribute import test_server
+from virtco.distribute import edge_session as session
 from virtco.distribute import server
-from virtco.distribute import session
 from virtco.distribute import upstream
 from virtco.wire import frames
 from virtco.wire import messages

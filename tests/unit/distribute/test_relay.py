@@ -16,9 +16,9 @@ from virtco.db import leader
 from virtco.db import migration
 from virtco.db import session as db_session
 from virtco.distribute import connection
+from virtco.distribute import edge_session as session
 from virtco.distribute import relay
 from virtco.distribute import server
-from virtco.distribute import session
 from virtco.distribute import tickets
 from virtco.wire import frames
 from virtco.wire import messages

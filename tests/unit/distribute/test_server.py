@@ -12,9 +12,9 @@ from tests import patience
 from tests.unit import made
 from tests.unit import stored
 from virtco import metrics
-from virtco.distribute import codec
+from virtco.distribute import edge_session as session
+from virtco.distribute import policy_frames as codec
 from virtco.distribute import server
-from virtco.distribute import session
 from virtco.distribute import tickets
 from virtco.wire import edge_policy
 from virtco.wire import frames

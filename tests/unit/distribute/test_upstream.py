@@ -17,7 +17,7 @@ from tests.unit import stored
 from virtco import exception
 from virtco import metrics
 from virtco.db import leader
-from virtco.distribute import codec
+from virtco.distribute import policy_frames as codec
 from virtco.distribute import server
 from virtco.distribute import upstream
 from virtco.leadership import lock

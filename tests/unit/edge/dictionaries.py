@@ -2,7 +2,7 @@
 
 """An uplink and a classifier whose kernel is a dictionary."""
 
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.classify import nft
 from edge_module.qdisc import htb
 from edge_module.qdisc import wire

@@ -10,11 +10,11 @@ from oslo_config import cfg
 import pytest
 
 from edge_module import agent as edge_agent
-from edge_module import conf as edge_conf
+from edge_module import edge_options as edge_conf
 from edge_module import factory
 from edge_module import kernel_events
 from edge_module import stream
-from edge_module.ports import base as ports_base
+from edge_module.ports import port_source as ports_base
 from edge_module.privileged import choice
 from tests.unit.edge import dictionaries
 from tests.unit.edge import test_enforcer

@@ -8,7 +8,7 @@ import threading
 from oslo_config import cfg
 import pytest
 
-from edge_module import conf as edge_conf
+from edge_module import edge_options as edge_conf
 from edge_module import talk
 from virtco import exception
 

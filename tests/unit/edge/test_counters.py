@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import msgspec
 
 from edge_module import counters
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from tests.unit.edge import test_tcplan

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import pytest
 
 from edge_module import show
-from edge_module.classify import base
+from edge_module.classify import classified as base
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
 

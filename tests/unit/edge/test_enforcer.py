@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pytest
 
 from edge_module import kernel_events
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import model

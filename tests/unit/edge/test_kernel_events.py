@@ -10,7 +10,7 @@ import struct
 import pytest
 
 from edge_module import kernel_events
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import wire
 
 NEWLINK, DELLINK, NEWQDISC, NEWTCLASS = 16, 17, 36, 40

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from edge_module.classify import base
+from edge_module.classify import classified as base
 from edge_module.classify import nft
 from edge_module.classify import nft_text
 from virtco import exception

@@ -10,8 +10,8 @@ import types
 
 import pytest
 
+from edge_module import kept_state as state
 from edge_module import policy_ttl
-from edge_module import state
 from tests.unit.edge import test_enforcer
 from virtco import exception
 

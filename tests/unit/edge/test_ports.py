@@ -4,8 +4,8 @@
 
 import pytest
 
-from edge_module.classify import base as classify
-from edge_module.ports import base
+from edge_module.classify import classified as classify
+from edge_module.ports import port_source as base
 from virtco import exception
 
 

@@ -8,11 +8,11 @@ import types
 from oslo_config import cfg
 import pytest
 
-from edge_module import conf as edge_conf
+from edge_module import edge_options as edge_conf
 from edge_module import factory
-from edge_module import report
-from edge_module import state
-from edge_module.classify import base
+from edge_module import kept_state as state
+from edge_module import reporting as report
+from edge_module.classify import classified as base
 from edge_module.qdisc import link_speed
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors

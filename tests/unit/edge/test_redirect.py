@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.qdisc import receiver
 from edge_module.qdisc import redirect
 from edge_module.tcplan import minors

@@ -8,7 +8,7 @@ import pytest
 
 from edge_module import cmd
 from edge_module import show
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.qdisc import htb
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors

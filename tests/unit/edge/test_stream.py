@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from oslo_config import cfg
 import pytest
 
-from edge_module import conf as edge_conf
-from edge_module import state
+from edge_module import edge_options as edge_conf
+from edge_module import kept_state as state
 from edge_module import stream
 from edge_module import talk
 from tests import patience

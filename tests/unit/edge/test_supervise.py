@@ -6,7 +6,7 @@ import errno
 import resource
 import threading
 
-from edge_module import state
+from edge_module import kept_state as state
 from edge_module import supervise
 
 

@@ -2,7 +2,7 @@
 
 """Binding of flows to ports."""
 
-from edge_module.classify import base
+from edge_module.classify import classified as base
 from virtco.wire import edge_policy
 
 

@@ -15,8 +15,8 @@ from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
 from virtco.follow import auditor
-from virtco.follow import comparison
 from virtco.follow import notifications
+from virtco.follow import nova_comparison as comparison
 
 
 class FakeNova:

@@ -9,11 +9,11 @@ from tests.unit.follow import test_nova
 from virtco import exception
 from virtco.db import models
 from virtco.db import records
-from virtco.follow import comparison
 from virtco.follow import feedback
 from virtco.follow import inventory
 from virtco.follow import notifications
 from virtco.follow import nova
+from virtco.follow import nova_comparison as comparison
 from virtco.model import states
 
 api = test_nova.api

@@ -11,9 +11,9 @@ from oslo_config import cfg
 import pytest
 
 from virtco import exception
-from virtco.conf import nova as nova_conf
-from virtco.follow import comparison
+from virtco.conf import nova_options as nova_conf
 from virtco.follow import nova
+from virtco.follow import nova_comparison as comparison
 
 SERVERS = [{'id': f'u{i}', 'status': 'ACTIVE',
             'OS-EXT-SRV-ATTR:host': f'h{i}', 'OS-EXT-STS:task_state': None}

@@ -17,7 +17,7 @@ import pytest
 from tests.unit.hintkit import running
 from virtco import exception
 from virtco import hints
-from virtco.conf import limits as limits_conf
+from virtco.conf import limit_options as limits_conf
 from virtco.osc import shell
 
 ROOT = pathlib.Path(__file__).parents[3]

@@ -13,7 +13,7 @@ from oslo_config import cfg
 from packaging import requirements
 import pytest
 
-from nova_filters import conf as virtco_conf
+from nova_filters import plugin_options as virtco_conf
 from tests import sources
 
 ROOT = pathlib.Path(__file__).parents[3]

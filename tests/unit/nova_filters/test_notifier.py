@@ -8,9 +8,9 @@ from oslo_config import cfg
 import oslo_messaging
 import pytest
 
-from nova_filters import conf as virtco_conf
-from nova_filters import connection
+from nova_filters import controller_connection as connection
 from nova_filters import notifier
+from nova_filters import plugin_options as virtco_conf
 from nova_filters import sender
 from tests import patience
 from tests.unit.nova_filters import scripted_controller

@@ -7,7 +7,7 @@ import pytest
 
 from nova_filters import coflow_filter
 from nova_filters import coflow_weigher
-from nova_filters import conf as virtco_conf
+from nova_filters import plugin_options as virtco_conf
 from nova_filters import recent
 from nova_filters import request
 from tests.unit.nova_filters import test_request

@@ -10,9 +10,9 @@ import time
 from oslo_config import cfg
 import pytest
 
-from nova_filters import conf as virtco_conf
-from nova_filters import connection
+from nova_filters import controller_connection as connection
 from nova_filters import planclient
+from nova_filters import plugin_options as virtco_conf
 from tests import patience
 from tests.unit.nova_filters import scripted_controller
 

@@ -10,8 +10,8 @@ import msgspec
 from oslo_config import cfg
 import pytest
 
-from nova_filters import conf as virtco_conf
 from nova_filters import planclient
+from nova_filters import plugin_options as virtco_conf
 from nova_filters import recent
 from nova_filters import request
 from virtco.wire import placement as wire

@@ -16,7 +16,7 @@ from virtco.model import live
 from virtco.model import states
 from virtco.objects import coflows
 from virtco.state import live_state
-from virtco.wire import coflow as wire
+from virtco.wire import coflow_bodies as wire
 
 STATE = states.CoflowState
 SCHEDULE = live.Schedule(5.0, (live.CoflowSchedule(

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.unit.osc import controller
-from tests.unit.osc import test_findings as findings
+from tests.unit.osc import test_doctor_findings as findings
 from virtco.osc import doctor
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.osc import controller
 from virtco import exception
-from virtco.osc import base
+from virtco.osc import command_base as base
 from virtco.osc import matrices
 
 DONE = {'check_id': 'c', 'state': 'done', 'hosts': ['h1', 'h2'],

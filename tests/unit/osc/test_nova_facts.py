@@ -13,7 +13,7 @@ import pytest
 
 from virtco import exception
 from virtco.osc import nova_facts
-from virtco.topology import nova
+from virtco.topology import nova_topology as nova
 
 ANSWERS = {
     '/os-aggregates': {'aggregates': [

@@ -9,7 +9,7 @@ from tests.unit.place import asking
 from virtco import exception
 from virtco import hints
 from virtco.db import models
-from virtco.db import profiles as db_profiles
+from virtco.db import profile_rows as db_profiles
 from virtco.place import applications
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests import patience
 from virtco import exception
 from virtco import metrics
-from virtco.conf import placement
+from virtco.conf import placement_options as placement
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot

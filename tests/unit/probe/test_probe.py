@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from oslo_config import cfg
 import pytest
 
-from edge_module import conf as edge_conf
+from edge_module import edge_options as edge_conf
 from edge_module.probe import bulk
 from edge_module.probe import netdev
-from edge_module.probe import protocol
+from edge_module.probe import probing as service
 from edge_module.probe import responder
-from edge_module.probe import sender
-from edge_module.probe import service
+from edge_module.probe import train_protocol as protocol
+from edge_module.probe import train_sender as sender
 
 LOOPBACK = '127.0.0.1'
 SENDING = sender.Settings(timeout_s=10.0, max_sending_s=1.0,
@@ -478,7 +478,7 @@ def test_a_controller_without_work_is_not_asked_in_a_loop():
 
 
 def test_the_edge_needs_the_standard_library_only_for_a_train():
-    code = ('import sys, edge_module.probe.sender, '
+    code = ('import sys, edge_module.probe.train_sender, '
             'edge_module.probe.responder;'
             'print(sorted({name.partition(".")[0] for name in sys.modules} '
             '- set(sys.stdlib_module_names)))')

@@ -10,8 +10,8 @@ import pytest
 from virtco import exception
 from virtco.lab.sim import training
 from virtco.scheduling import fabric
-from virtco.scheduling.periodic import bounds
 from virtco.scheduling.periodic import guard
+from virtco.scheduling.periodic import job_bounds as bounds
 from virtco.scheduling.periodic import jobs as jobs_model
 
 LINKS = ('a', 'b', 'c')

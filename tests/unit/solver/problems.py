@@ -12,7 +12,7 @@ from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver.model import loads
-from virtco.solver.model import uplinks
+from virtco.solver.model import uplink_arrays as uplinks
 
 BITS = 8
 

@@ -25,7 +25,7 @@ from virtco.solver.judging import judge_kernel
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
-from virtco.solver.model import uplinks
+from virtco.solver.model import uplink_arrays as uplinks
 from virtco.solver.starts import feasible
 
 ONLINE = snapshot.Objective.ONLINE

@@ -19,7 +19,7 @@ from virtco.solver.model import objectives
 from virtco.solver.stages import annealing
 from virtco.solver.stages import finishing
 from virtco.solver.stages import proofs
-from virtco.solver.stages import state as states
+from virtco.solver.stages import search_state as states
 
 ISOLATED = snapshot.Objective.ISOLATED
 ONLINE = snapshot.Objective.ONLINE

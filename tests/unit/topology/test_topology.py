@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.topology import made
 from virtco import exception
-from virtco.topology import comparison
+from virtco.topology import changes as comparison
 from virtco.topology import drawing
-from virtco.topology import nova
+from virtco.topology import nova_topology as nova
 from virtco.topology import tree
 
 

@@ -4,12 +4,12 @@
 
 from oslo_policy import policy
 
-from virtco.api.policies import advice
-from virtco.api.policies import base
-from virtco.api.policies import coflow
-from virtco.api.policies import operator
-from virtco.api.policies import profile
-from virtco.api.policies import service
+from virtco.api.policies import advice_rules as advice
+from virtco.api.policies import base_rules as base
+from virtco.api.policies import coflow_rules as coflow
+from virtco.api.policies import operator_rules as operator
+from virtco.api.policies import profile_rules as profile
+from virtco.api.policies import service_rules as service
 
 
 def list_rules() -> list[policy.RuleDefault]:

@@ -34,7 +34,7 @@ from placement import deploy
 import sqlalchemy
 import waitress
 
-from nova_filters import conf as virtco_conf
+from nova_filters import plugin_options as virtco_conf
 
 SLOT_VCPUS = 1
 SLOT_MEMORY_MB = 512

@@ -21,9 +21,9 @@ import time
 import numpy as np
 
 from edge_module import enforcer as edge_enforcer
-from edge_module.classify import base as classify
+from edge_module.classify import classified as classify
 from edge_module.classify import nft
-from edge_module.privileged import kernel
+from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import model
 from virtco import units

@@ -3,7 +3,7 @@
 """Bounds of any schedule on the computing and the times of periodic jobs.
 
 They follow from the inequalities of
-:mod:`virtco.scheduling.periodic.bounds`.
+:mod:`virtco.scheduling.periodic.job_bounds`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import math
 import numpy as np
 import scipy
 
-from virtco.scheduling.periodic import bounds
+from virtco.scheduling.periodic import job_bounds as bounds
 from virtco.scheduling.periodic import jobs as jobs_model
 
 #: Rounds in which violated windows are added to a linear program; it is a

@@ -11,7 +11,7 @@ deadline first.
 
 from collections.abc import Sequence
 
-from virtco.scheduling.periodic import bounds
+from virtco.scheduling.periodic import job_bounds as bounds
 from virtco.scheduling.periodic import jobs as jobs_model
 
 #: A job that is ahead keeps this many of its periods for what comes.

@@ -28,7 +28,7 @@ from virtco.model import snapshot
 from virtco.solver.model import constraints
 from virtco.solver.model import loads
 from virtco.solver.model import reduction
-from virtco.solver.model import uplinks as trees
+from virtco.solver.model import uplink_arrays as trees
 from virtco.solver.model import validation
 
 #: Stands for 1/0 where arithmetic must stay finite: a port of no bandwidth

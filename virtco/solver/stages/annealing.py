@@ -8,12 +8,12 @@ import numpy as np
 
 from virtco import exception
 from virtco.solver import budget as budgets
-from virtco.solver import groups
+from virtco.solver import independent_groups as groups
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import objectives
 from virtco.solver.moves import localsearch
 from virtco.solver.stages import proofs
-from virtco.solver.stages import state as states
+from virtco.solver.stages import search_state as states
 from virtco.solver.starts import candidates
 from virtco.solver.starts import carving
 

@@ -10,7 +10,7 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.judging import foresight
 from virtco.solver.stages import annealing
-from virtco.solver.stages import state as states
+from virtco.solver.stages import search_state as states
 
 POLISH_MOVES = 300
 #: What leaving room for groups to come may cost, relative to the objective.

@@ -12,7 +12,7 @@ from virtco.solver import smallgroup
 from virtco.solver import targets
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.partition import setpartition
-from virtco.solver.stages import state as states
+from virtco.solver.stages import search_state as states
 
 #: Nodes times hosts beyond which it is not tried.
 MAX_CELLS = 1e6

@@ -12,7 +12,7 @@ from virtco.lab.sim import training_bounds
 from virtco.lab.sim import training_jobs
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
-from virtco.scheduling.periodic import bounds
+from virtco.scheduling.periodic import job_bounds as bounds
 
 GBIT = 1e9
 

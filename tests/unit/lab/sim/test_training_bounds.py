@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.scheduling import test_periodic as periodic
 from virtco.lab.sim import training_bounds
-from virtco.scheduling.periodic import bounds
+from virtco.scheduling.periodic import job_bounds as bounds
 
 
 @hypothesis.given(periodic.jobs(), st.sampled_from(['fair', 'mrtf', 'order']))

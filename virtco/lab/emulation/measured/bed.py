@@ -14,9 +14,9 @@ import secrets
 import numpy as np
 
 from edge_module.probe import bulk as bulk_sender
-from edge_module.probe import protocol
 from edge_module.probe import responder
-from edge_module.probe import sender
+from edge_module.probe import train_protocol as protocol
+from edge_module.probe import train_sender as sender
 from virtco.lab.emulation import fabric as fabric_module
 from virtco.lab.emulation import janitor
 from virtco.lab.emulation import namespaces

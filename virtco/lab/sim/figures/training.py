@@ -15,7 +15,7 @@ from virtco.lab.sim import training_jobs
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim.figures import samples
 from virtco.scheduling import fabric as fabric_model
-from virtco.scheduling.periodic import bounds
+from virtco.scheduling.periodic import job_bounds as bounds
 from virtco.topology import formats
 from virtco.topology import tree
 

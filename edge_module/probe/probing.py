@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Measures the paths to other hypervisors when the controller asks for it."""
+
+import dataclasses
+import logging
+import threading
+import time
+from typing import Any
+from typing import Protocol
+
+from oslo_config import cfg
+
+from edge_module.probe import bulk
+from edge_module.probe import netdev
+from edge_module.probe import responder
+from edge_module.probe import train_protocol as protocol
+from edge_module.probe import train_sender as sender
+from virtco import exception
+
+LOG = logging.getLogger(__name__)
+
+_WAIT_S = 20.0
+_BACKOFF_S = (0.5, 5.0)
+#: The address from which the documentation network is reached is that of the
+#: default route.
+_ANYWHERE = '192.0.2.1'
+
+
+class Link(Protocol):
+    """What the service needs of the edge's connection to the controller."""
+
+    def wait_train(self, wait_s: float) -> dict[str, Any] | None:
+        """The next train to send, None when there is none in time."""
+
+    def say_measurement(self, measurement: dict[str, Any]) -> None:
+        """Report what a train said."""
+
+
+class ProbeService:
+    """Answers trains of others and sends those the controller asks for.
+
+    :param link: used by a thread of its own.
+    :param host: name of this hypervisor.
+    :param max_trains_per_minute: accepted from all peers together, and sent.
+    :ivar address: where trains are received.
+    :ivar port: the port, also when a free one was asked for.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, link: Link, host: str,
+                 max_trains_per_minute: int = 60):
+        options = conf.probe
+        uplink_dev = conf.edge.uplink_dev
+        self._link = link
+        self._host = host
+        self._settings = sender.Settings(uplink_dev=uplink_dev)
+        self.address: str = (
+            options.address
+            or (uplink_dev and netdev.address_of(uplink_dev))
+            or netdev.address_towards(_ANYWHERE) or '127.0.0.1')
+        self._responder = responder.Responder(responder.Settings(
+            address=self.address, port=options.port,
+            max_trains_per_minute=max_trains_per_minute,
+            uplink_dev=uplink_dev))
+        self.port = self._responder.port
+        self._pace = protocol.Pace(max_trains_per_minute)
+        self._stop = threading.Event()
+        self._worker = threading.Thread(target=self._run, daemon=True,
+                                        name='virtco-probe-sender')
+
+    def start(self) -> None:
+        self._responder.start()
+        self._worker.start()
+        LOG.info('Packet trains are received at %s port %d.', self.address,
+                 self.port)
+
+    def stop(self) -> None:
+        """Stop; who waits for a train may outlive the call."""
+        self._stop.set()
+        self._responder.stop()
+        self._worker.join(0.2)
+
+    def _run(self) -> None:
+        backoff_s = _BACKOFF_S[0]
+        while not self._stop.is_set():
+            begin_s = time.monotonic()
+            try:
+                probe = self._link.wait_train(_WAIT_S)
+                if probe is not None:
+                    self._measure(probe)
+                backoff_s = _BACKOFF_S[0]
+            except Exception as error:
+                # An outage is told once for all threads.
+                is_told = isinstance(error, exception.ControllerUnavailable)
+                LOG.log(logging.DEBUG if is_told else logging.INFO,
+                        'Cannot measure for the controller: %s', error)
+                self._stop.wait(backoff_s)
+                backoff_s = min(2 * backoff_s, _BACKOFF_S[1])
+                continue
+            if probe is None and time.monotonic() - begin_s < 1.0:
+                self._stop.wait(1.0)
+
+    def _measure(self, probe: dict[str, Any]) -> None:
+        try:
+            if probe.get('role') == 'receive':
+                self._responder.expect(protocol.Key.from_dict(probe),
+                                       2 * self._settings.timeout_s,
+                                       protocol.start_of(probe))
+                return
+            measurement = self.measure(probe)
+        except protocol.ProbeError as error:
+            LOG.info('No packet train to %s: %s', probe.get('peer'), error)
+            return
+        LOG.debug('Packet train to %s: %s', probe['peer'], measurement)
+        self._link.say_measurement(measurement)
+
+    def measure(self, probe: dict[str, Any]) -> dict[str, Any]:
+        """Send one train.
+
+        :param probe: ``probe_id, peer, address, port, bursts, packets,
+            packet_bytes, key`` as the controller sends them.
+        :returns: the body of ``POST /v1/measurements``.
+        :raises edge_module.probe.train_protocol.ProbeError: no result.
+        """
+        key = protocol.Key.from_dict(probe)
+        if probe.get('kind') == 'bulk':
+            return self._bulk(probe, key)
+        train = protocol.Train.from_dict(probe)
+        self._pace.admit()
+        found = sender.measure(
+            probe['address'], probe['port'], train, dataclasses.replace(
+                self._settings, repeats=probe.get('repeats', True)), key)
+        return {'probe_id': probe['probe_id'], 'src': self._host,
+                'dst': probe['peer'], 'rate_bps': found.rate_bps,
+                'throughput_bps': found.throughput_bps,
+                'lower_bound': found.lower_bound, 'loss': found.loss,
+                'rtt_s': found.rtt.min_s, 'rtt_median_s': found.rtt.median_s,
+                'rtt_p99_s': found.rtt.p99_s, 'sent_bytes': found.sent_bytes,
+                'method': 'train'}
+
+    def _bulk(self, probe: dict[str, Any], key: protocol.Key
+              ) -> dict[str, Any]:
+        asked = protocol.Bulk.from_dict(probe)
+        start_s = protocol.start_of(probe)
+        self._pace.admit()
+        flow = bulk.transfer(probe['address'], probe['port'], asked,
+                               self._settings, key, start_s)
+        if (flow.rate_bps if start_s is None else flow.sent_bytes) <= 0:
+            raise protocol.ProbeError('the connection was too short')
+        if start_s is not None:
+            # Of a round that fills links, which count whole frames.
+            flow = flow.in_frames(asked.window_s)
+        return {'probe_id': probe['probe_id'], 'src': self._host,
+                'dst': probe['peer'], 'rate_bps': flow.rate_bps,
+                'sent_bytes': flow.sent_bytes,
+                'windows_bytes': list(flow.windows_bytes), 'method': 'bulk'}

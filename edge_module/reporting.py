@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is counted here, and the reports that tell the controller of it."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import pathlib
+import threading
+import time
+from typing import Any
+import uuid
+
+from oslo_config import cfg
+
+from edge_module import counters
+from edge_module import enforcer as edge_enforcer
+from edge_module import kept_state as state
+from edge_module.qdisc import link_speed
+from virtco import exception
+from virtco.wire import edge_policy
+from virtco.wire import reports
+
+_PAIRS_COST = 100
+#: Reports between two readings of the counters of VM pairs; each reading
+#: takes 30 microseconds of processor time per pair.
+PAIRS_PERIODS = 5
+#: Profiles are of hours; so often their bytes are read.
+_PEERS_S = 30.0
+
+_BOOT_ID = pathlib.Path('/proc/sys/kernel/random/boot_id')
+
+
+class Readings:
+    """Counters of the kernel, and whose they are; for several threads.
+
+    :param interval_s: between reports.
+    :param pairs_interval_s: between readings of the pairs, at least.
+    :param rows: of :meth:`to_rows` of an earlier life.
+    :ivar pairs: as a report has them.
+    :ivar destinations: Ethernet addresses that unmanaged packets went to.
+    """
+
+    def __init__(self, enforcer: edge_enforcer.Enforcer, interval_s: float,
+                 pairs_interval_s: float, rows: Iterable[Any]):
+        self.enforcer = enforcer
+        self.counters = counters.Counters(rows)
+        self.pairs: tuple[reports.PairCounter, ...] = ()
+        self.peers: tuple[reports.PeerCounter, ...] = ()
+        self.destinations: frozenset[str] = frozenset()
+        self.helper_cpu_s = 0.0
+        self._wait_s = interval_s / 2
+        self._pairs_interval_s = pairs_interval_s
+        self._peers_interval_s = max(pairs_interval_s, min(
+            _PEERS_S, 6 * pairs_interval_s))
+        self._pairs_due_s = self._peers_due_s = 0.0
+        self._counting = threading.Lock()
+
+    def name(self, policy: edge_policy.EdgePolicy) -> None:
+        """Learn whose the classes of a policy are."""
+        with self._counting:
+            self.counters.name_classes(policy.classes)
+            self.counters.name_limits(policy.unmanaged)
+
+    def read(self, now_s: float) -> None:
+        """Read the counters; those of the classification not while it is
+        changed for so long that the report would be late.
+
+        :raises virtco.exception.VirtcoException: when the kernel refuses.
+        """
+        stats = self.enforcer.uplink.stats()
+        with self._counting:
+            self.counters.add_stats(stats)
+        lock = self.enforcer.lock
+        if not lock.acquire(timeout=self._wait_s):
+            return
+        try:
+            self.enforcer.observe(stats, now_s)
+            self.destinations = self.enforcer.classifier.destinations()
+            if now_s >= self._pairs_due_s:
+                self._read_pairs(now_s)
+            if now_s >= self._peers_due_s:
+                self._read_peers(now_s)
+        finally:
+            lock.release()
+
+    def _read_pairs(self, now_s: float) -> None:
+        """Many pairs are read less often: a percent of the time at most."""
+        start_s = time.thread_time()
+        counted = self.enforcer.classifier.counted()
+        with self._counting:
+            self.counters.add_pairs(counted)
+            self.pairs = self.counters.pairs()
+        self.helper_cpu_s = self.enforcer.uplink.kernel.cpu_s()
+        cost_s = time.thread_time() - start_s
+        self._pairs_due_s = now_s + max(self._pairs_interval_s,
+                                        _PAIRS_COST * cost_s)
+
+    def _read_peers(self, now_s: float) -> None:
+        start_s = time.thread_time()
+        counted = self.enforcer.classifier.peers()
+        with self._counting:
+            self.counters.add_peers(counted)
+            self.peers = self.counters.peers()
+        self._peers_due_s = now_s + max(
+            self._peers_interval_s,
+            _PAIRS_COST * (time.thread_time() - start_s))
+
+    def counted(self) -> dict[str, Any]:
+        """The fields of a report that come from here."""
+        with self._counting:
+            shared = self.counters.shared()
+            return {
+                'coflows': self.counters.coflows(),
+                'pairs': self.pairs,
+                'peers': self.peers,
+                'uplink_sent_bytes': self.counters.uplink_bytes(),
+                'default_sent_bytes': (
+                    shared[counters.Part.HOST].sent_bytes
+                    + shared[counters.Part.UNMANAGED].sent_bytes),
+                'shared': shared,
+                'unmanaged': reports.UnmanagedCounters(
+                    tuple(sorted(self.destinations)[:edge_policy.MAX_MACS]),
+                    self.counters.limited()),
+                'cpu_s': round(time.process_time() + self.helper_cpu_s, 3)}
+
+    def limited_drops(self) -> dict[str, int]:
+        """See :meth:`edge_module.counters.Counters.limited_drops`."""
+        with self._counting:
+            return self.counters.limited_drops()
+
+    def to_rows(self) -> list[list[Any]]:
+        with self._counting:
+            return self.counters.to_rows()
+
+
+class Reporter:
+    """Makes reports.
+
+    :param about: the other fields of a report: what is applied, and how it
+        is.
+    :param failed: takes an error of reading the kernel.
+    :param deliver: takes a report to the controller.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts,
+                 enforcer: edge_enforcer.Enforcer, files: state.StateDir,
+                 stop: threading.Event,
+                 about: Callable[[], dict[str, Any]],
+                 failed: Callable[[Exception], None],
+                 deliver: Callable[[reports.Report], None]):
+        self.conf = conf
+        self.enforcer = enforcer
+        self.last_report: reports.Report | None = None
+        self.boot_id = _BOOT_ID.read_text().strip()
+        self._files = files
+        self._stop = stop
+        self._about = about
+        self._failed = failed
+        self._deliver = deliver
+        saved = files.load('counters') or {}
+        # Counters go on where they stood, but for those of another boot.
+        if saved.get('boot_id') != self.boot_id:
+            saved = {}
+        self.epoch: str = saved.get('epoch') or uuid.uuid4().hex
+        self.readings = Readings(
+            enforcer, conf.edge.report_interval_s,
+            PAIRS_PERIODS * conf.edge.report_interval_s, saved.get('rows', ()))
+        self._now = threading.Event()
+
+    def wake(self) -> None:
+        """Whatever happens, the controller is to hear of it at once."""
+        self._now.set()
+
+    def report(self) -> None:
+        """Report until told to stop."""
+        while not self._stop.is_set():
+            started_s = time.monotonic()
+            self._now.clear()
+            try:
+                self.last_report = self.make(started_s)
+                self._deliver(self.last_report)
+            except exception.VirtcoException as error:
+                self._failed(error)
+            left_s = (started_s + self.conf.edge.report_interval_s
+                      - time.monotonic())
+            # Whatever happens, the controller hears of it at once, but not
+            # more often than it can bear.
+            self._stop.wait(min(0.02, max(0.0, left_s)))
+            self._now.wait(max(0.0, left_s))
+
+    def make(self, now_s: float) -> reports.Report:
+        """The report as the controller wants it; reads the kernel."""
+        try:
+            self.readings.read(now_s)
+        except (exception.VirtcoException, OSError) as error:
+            # The controller is to hear of it, with the counters as they were.
+            self._failed(error)
+        return reports.Report(
+            boot_id=self.boot_id, epoch=self.epoch, link=self._link(),
+            ports=tuple(reports.Port(
+                vm=port.vm, dev=port.dev, mac=port.mac, ips=tuple(port.ips),
+                notes=tuple(port.notes))
+                for port in self.enforcer.ports or ()),
+            **self.readings.counted(), **self._about())
+
+    def _link(self) -> reports.Link:
+        egress_bps = self.enforcer.link_bps
+        return reports.Link(egress_bps,
+                            link_speed.ingress_bps(self.conf, egress_bps),
+                            self.enforcer.uplink.dev)
+
+    def save(self) -> None:
+        self._files.save('counters', {
+            'boot_id': self.boot_id, 'epoch': self.epoch,
+            'rows': self.readings.to_rows()})

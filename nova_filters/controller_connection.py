@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The HTTP connection to the controller."""
+
+import json
+from typing import Any
+
+from keystoneauth1 import adapter
+from keystoneauth1 import exceptions as ks_exceptions
+from keystoneauth1 import loading
+from keystoneauth1 import noauth
+from oslo_config import cfg
+import requests
+
+from nova_filters import plugin_options as virtco_conf
+from virtco import exception
+
+#: An answer for 20,000 candidate hosts is about half of it.
+MAX_ANSWER_BYTES = 8 * 2 ** 20
+
+
+class Unanswered(exception.ControllerUnavailable):
+    """No complete HTTP answer came in time."""
+
+
+class Refused(exception.ControllerUnavailable):
+    """The answer is an error or not what the contract says.
+
+    Its ``kwargs`` hold the HTTP ``status`` of an error.
+    """
+
+
+class Connection:
+    """Thread-safe; keeps connections to the controller open."""
+
+    def __init__(self, conf: cfg.ConfigOpts):
+        group = virtco_conf.GROUP
+        loading.register_auth_conf_options(conf, group)
+        auth = loading.load_auth_from_conf_options(conf, group)
+        session = loading.load_session_from_conf_options(
+            conf, group, auth=auth or noauth.NoAuth())
+        self.url = conf.virtco.controller_url.rstrip('/')
+        self._adapter = adapter.Adapter(
+            session, endpoint_override=self.url, raise_exc=False,
+            user_agent='virtco-nova')
+
+    def send(self, method: str, path: str, body: Any, timeout_s: float
+             ) -> bytes:
+        """Send JSON and return the body of a 2xx answer.
+
+        :param timeout_s: bounds the time between two packets only.
+        :raises Unanswered: when no HTTP answer comes.
+        :raises Refused: for a status other than 2xx or an endless body.
+        """
+        try:
+            with self._request(method, path, body, timeout_s) as response:
+                content = response.raw.read(MAX_ANSWER_BYTES + 1,
+                                            decode_content=True)
+        except Exception as error:  # of keystoneauth, requests or urllib3
+            raise Unanswered(url=self.url,
+                             why=exception.reason(error)) from error
+        if len(content) > MAX_ANSWER_BYTES:
+            raise Refused(url=self.url,
+                          why=f'more than {MAX_ANSWER_BYTES} bytes')
+        if not 200 <= response.status_code < 300:
+            raise Refused(url=self.url, status=response.status_code,
+                          why=f'HTTP {response.status_code} '
+                              f'{_detail(content)}')
+        return content
+
+    def _request(self, method: str, path: str, body: Any, timeout_s: float
+                 ) -> requests.Response:
+        """A kept connection may be one the controller has just closed."""
+        kwargs = dict(json=body, timeout=timeout_s, stream=True, log=False)
+        try:
+            return self._adapter.request(path, method, **kwargs)
+        except ks_exceptions.ConnectFailure:
+            return self._adapter.request(path, method, **kwargs)
+
+
+def _detail(content: bytes) -> str:
+    """The controller's own words about an error, if these are any."""
+    try:
+        error = json.loads(content)['error']
+        return f'{error["code"]}: {error["detail"]}'[:300]
+    except Exception:  # any other server's error page
+        return repr(content[:80])

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What an edge may say, in which order, and for whom."""
+
+import copy
+import functools
+
+import msgspec
+import pytest
+
+from tests.unit import made
+from virtco import decoding
+from virtco import exception
+from virtco.distribute import edge_session as session
+from virtco.wire import frames
+from virtco.wire import messages
+from virtco.wire import reports
+
+VERSION = frames.VERSION
+PLAIN = made.PLAIN | {'applied_generation': 3}
+REPORT = made.report(applied_generation=3)
+
+
+def _say(one, kind, **fields):
+    return one.take(messages.decode(
+        msgspec.json.encode({'type': kind, **fields})))
+
+
+def _new(may=lambda hello: True, epoch=0):
+    return session.Session(may, epoch)
+
+
+@pytest.fixture
+def one():
+    found = _new()
+    _say(found, 'hello', version=VERSION, host='h1', generation=3)
+    return found
+
+
+def test_a_hello_opens():
+    one = _new()
+    assert one.host is None and one.report is None
+    assert _say(one, 'hello', version=VERSION, host='h1', generation=3,
+                epoch=0) == messages.Hello(VERSION, 'h1', 0, 3)
+    assert (one.host, one.sent, one.report) == ('h1', 3, None)
+
+
+@pytest.mark.parametrize('fields, error', [
+    ({'version': 2}, 'version: 2.*: 1, the one that this controller'),
+    ({'version': 0}, 'version: 0'), ({'version': None}, 'version: null'),
+    ({'epoch': 5}, 'epoch: 5.*at most 4, that of this controller.*raise 5'),
+    ({'generation': -1}, 'generation: -1'),
+    ({'host': '../h1'}, 'host'), ({'host': 'x' * 256}, 'host')])
+def test_a_hello_that_is_refused(fields, error):
+    one = _new(epoch=4)
+    with pytest.raises(exception.Invalid, match=error):
+        _say(one, 'hello', **({'version': VERSION, 'host': 'h1'} | fields))
+    assert one.host is None
+
+
+@pytest.mark.parametrize('epoch', [0, 3, 4])
+def test_whoever_heard_of_no_later_leader_may_come(epoch):
+    one = _new(epoch=4)
+    _say(one, 'hello', version=VERSION, host='h1', epoch=epoch)
+    assert one.host == 'h1'
+    session.check(messages.Peer(VERSION, 'p', epoch, ''), 4)
+
+
+@pytest.mark.parametrize('version, epoch, error', [
+    (VERSION - 1, 4, 'version'), (VERSION + 1, 4, 'version'),
+    (VERSION, 5, 'epoch')])
+def test_a_peer_is_checked_likewise(version, epoch, error):
+    with pytest.raises(exception.Invalid, match=error):
+        session.check(messages.Peer(version, 'p', epoch, ''), 4)
+
+
+def test_a_policy_is_acknowledged_or_refused(one):
+    assert _say(one, 'ack', generation=5, epoch=2) == messages.Ack(5, 2)
+    assert _say(one, 'nack', generation=4, error='no') == (
+        messages.Nack(4, 'no'))
+    assert one.sent == 3
+
+
+def test_nobody_speaks_for_another_host(one):
+    with pytest.raises(exception.Forbidden, match='h2'):
+        _say(_new(lambda hello: hello.host == 'h1'), 'hello',
+             version=VERSION, host='h2')
+    with pytest.raises(exception.Forbidden, match='h2'):
+        _say(one, 'measurement', measurement={
+            'probe_id': 'p', 'src': 'h2', 'dst': 'h1', 'rate_bps': 1e9})
+
+
+def test_a_measurement_of_its_own(one):
+    found = {'probe_id': 'p', 'src': 'h1', 'dst': 'h2', 'rate_bps': 1e9}
+    assert _say(one, 'measurement', measurement=found) == (
+        messages.Measured(made.measurement('h1', 'h2', 1e9)))
+
+
+@pytest.mark.parametrize('kind, fields', [
+    ('report', {'report': PLAIN}), ('ack', {'generation': 1}),
+    ('delta', {}), ('heartbeat', {}), ('what', {}),
+    ('measurement', {'measurement': {
+        'probe_id': 'p', 'src': 'h1', 'dst': 'h2', 'rate_bps': 1e9}})])
+def test_a_hello_comes_first(kind, fields):
+    with pytest.raises(exception.Invalid, match='type'):
+        _say(_new(), kind, **fields)
+
+
+def test_one_hello_is_enough(one):
+    with pytest.raises(exception.Invalid, match='type: hello'):
+        _say(one, 'hello', version=VERSION, host='h1')
+
+
+@pytest.mark.parametrize('is_greeted', [False, True])
+def test_a_peer_is_no_edge_module(is_greeted, one):
+    with pytest.raises(exception.Invalid, match='type: peer'):
+        _say(one if is_greeted else _new(), 'peer', version=VERSION,
+             name='p', epoch=0, ticket='')
+
+
+def test_reports_are_whole_then_deltas(one):
+    assert _say(one, 'report', report=PLAIN) == session.Report(REPORT, True)
+    assert one.report == REPORT
+    row = {'coflow_id': 'c', 'sent_bytes': 7}
+    found = _say(one, 'delta', set={'uplink_sent_bytes': 9},
+                 rows={'coflows': {'set': [row]}})
+    assert found == session.Report(
+        made.replaced(REPORT, uplink_sent_bytes=9, coflows=[row]), True)
+    assert one.report == found.report
+    assert _say(one, 'heartbeat') == session.Report(found.report, False)
+
+
+def test_a_delta_of_what_is_not_there_asks_for_the_whole(one):
+    delta = {'rows': {'coflows': {'gone': [['c']]}}}
+    nothing = session.Report(None, False)
+    assert _say(one, 'delta', **delta) == nothing
+    _say(one, 'report', report=PLAIN)
+    assert _say(one, 'delta', **delta) == nothing
+    assert _say(one, 'heartbeat') == nothing and one.report is None
+    assert _say(one, 'report', report=PLAIN).report == REPORT
+
+
+@pytest.mark.parametrize('kind, fields, field', [
+    ('report', {'report': PLAIN | {'ports': 7}}, 'report.ports'),
+    ('delta', {'set': {'uplink_sent_bytes': -1}}, 'set.uplink_sent_bytes'),
+    ('delta', {'rows': {'coflows': {'set': [7]}}}, 'rows.coflows.set'),
+    ('delta', {'rows': {'ports': {}}}, 'rows.ports'),
+    ('delta', {'rows': {'coflows': {'gone': [['c', 'd']]}}},
+     'rows.coflows.gone'),
+    ('ack', {}, 'generation'),
+    ('measurement', {'measurement': {'src': 'h1'}}, 'measurement')])
+def test_a_message_keeps_to_its_schema(one, kind, fields, field):
+    _say(one, 'report', report=PLAIN)
+    with pytest.raises(exception.Invalid) as caught:
+        _say(one, kind, **fields)
+    assert caught.value.kwargs['field'].startswith(field)
+
+
+@pytest.mark.parametrize('path, value, field, limit', [
+    (('epoch',), '', 'epoch', 'at least 1 characters'),
+    (('applied_generation',), -1, 'applied_generation', 'at least 0'),
+    (('applied_generation',), 2 ** 63, 'applied_generation', 'at most'),
+    (('applied_generation',), 1.5, 'applied_generation', 'of type integer'),
+    (('link', 'egress_bps'), 1e-310, 'link.egress_bps', 'at least 8'),
+    (('uplink_sent_bytes',), 1e22, 'uplink_sent_bytes', 'at most 1e+21'),
+    (('uplink_sent_bytes',), None, 'uplink_sent_bytes', 'of type number'),
+    (('ports',), [{'vm': 'a b'}], 'ports[0].vm', 'matching'),
+    (('ports',), [{'vm': 'a', 'ips': ['x']}], 'ports[0].ips[0]', ''),
+    (('coflows',), [{'coflow_id': 'c', 'sent_bytes': -1}],
+     'coflows[0].sent_bytes', 'at least 0'),
+    (('coflows',), [{'sent_bytes': 1}], 'coflows[0].coflow_id', 'required'),
+    (('pairs',), [{'src_ip': '::', 'dst_ip': '::', 'sent_bytes': 1,
+                   'dst_port': 65536}], 'pairs[0].dst_port', 'at most 65535'),
+    (('unmanaged',), {'macs': ['AA:bb']}, 'unmanaged.macs[0]', 'matching')])
+def test_a_hostile_report_is_one_clear_error(one, path, value, field, limit):
+    report = copy.deepcopy(PLAIN)
+    *ways, last = path
+    functools.reduce(dict.get, ways, report)[last] = value
+    with pytest.raises(exception.Invalid) as caught:
+        _say(one, 'report', report=report)
+    assert caught.value.kwargs['field'] == f'report.{field}'
+    assert limit in caught.value.kwargs['limit']
+    assert '\n' not in str(caught.value) and len(str(caught.value)) < 250
+    with pytest.raises(exception.Invalid) as rest:
+        decoding.Decoder(reports.Report).decode(msgspec.json.encode(report))
+    assert rest.value.kwargs['field'] == field
+
+
+@pytest.mark.parametrize('payload', [
+    b'', b'7', b'[]', b'{"type":', b'{"type":"report","report":\xff}',
+    b'{"type":"report","report":' + b'[' * 100_000,
+    b'{"type":"report","report":{"x":' + b'[' * 5000 + b']' * 5000 + b'}}',
+    b'{"type":"heartbeat","x":NaN}', b'{"type":7}', b'{}'])
+def test_what_is_no_message_is_refused(payload):
+    with pytest.raises(exception.Invalid) as caught:
+        messages.decode(payload)
+    assert len(str(caught.value)) < 200

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Model and Nova beside each other: what is repaired, what is left alone."""
+
+import pytest
+
+from virtco.follow import notifications
+from virtco.follow import nova_comparison as comparison
+
+GONE = notifications.Gone('u')
+RUNNING, RESERVED, VACANT = (
+    comparison.Believed('u', 'p', state, host) for state, host in (
+        ('running', 'h1'), ('reserved', 'h1'), ('vacant', None)))
+
+
+def server(status='ACTIVE', host='h1', **kwargs):
+    return comparison.Server('u', status, host, **kwargs)
+
+
+@pytest.mark.parametrize(('vm', 'found', 'change'), [
+    (RUNNING, server(), None),
+    (RUNNING, None, GONE),
+    (RESERVED, None, GONE),
+    (RUNNING, server('SOFT_DELETED'), GONE),
+    (RUNNING, server('DELETED', None), GONE),
+    (RUNNING, server(host='h2'), notifications.Built('u', 'h2')),
+    (RUNNING, server('VERIFY_RESIZE', 'h2'), notifications.Built('u', 'h2')),
+    (RESERVED, server(), notifications.Built('u', 'h1')),
+    (RESERVED, server('SHUTOFF', 'h2'), notifications.Built('u', 'h2')),
+    (VACANT, server(host='h3'), notifications.Built('u', 'h3')),
+    (RUNNING, server('SHELVED_OFFLOADED', None), notifications.OffHost('u')),
+    (VACANT, server('SHELVED_OFFLOADED', None), None),
+    # Nova works on it: what it says now will not last.
+    (RESERVED, server('BUILD', None), None),
+    (RUNNING, server('MIGRATING', 'h2', is_changing=True), None),
+    (RUNNING, server('ACTIVE', 'h2', is_changing=True), None),
+    # Its cell is down.
+    (RUNNING, server('UNKNOWN', None), None),
+    (RESERVED, server('ERROR', None, fault='full'),
+     notifications.Gone('u', 'full')),
+    (RESERVED, server('ERROR', 'h1', fault='full'),
+     notifications.Gone('u', 'full')),
+    (RUNNING, server('ERROR', None), notifications.Gone('u', 'in ERROR')),
+    # It ran, so it may run on although it could not be moved.
+    (RUNNING, server('ERROR', 'h1', fault='no migration'), None),
+    (RUNNING, server('ERROR', 'h2'), notifications.Built('u', 'h2')),
+])
+def test_what_follows(vm, found, change):
+    assert comparison.change_of(vm, found) == change

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What counts as an answer of the controller, on both sides of each bound."""
+
+import io
+import types
+
+from keystoneauth1 import exceptions as ks_exceptions
+from oslo_config import cfg
+import pytest
+
+from nova_filters import controller_connection as connection
+from nova_filters import plugin_options as virtco_conf
+
+
+class Response:
+    def __init__(self, status_code, content):
+        self.status_code = status_code
+        self.raw = types.SimpleNamespace(
+            read=lambda size, decode_content: self._read(size,
+                                                         decode_content))
+        self._content = io.BytesIO(content)
+
+    def _read(self, size, decode_content):
+        assert decode_content
+        return self._content.read(size)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        self._content.close()
+
+
+class Adapter:
+    """Raises what it is given first, then answers."""
+
+    def __init__(self, answer, *errors):
+        self._answer, self._errors, self.asked = answer, list(errors), []
+
+    def request(self, path, method, **kwargs):
+        self.asked.append((method, path, kwargs))
+        if self._errors:
+            raise self._errors.pop(0)
+        return self._answer
+
+
+def link(status, content, *errors):
+    conf = cfg.ConfigOpts()
+    virtco_conf.register_opts(conf)
+    conf([])
+    conf.set_override('controller_url', 'http://h:1/', 'virtco')
+    found = connection.Connection(conf)
+    assert found.url == 'http://h:1'
+    found._adapter = Adapter(Response(status, content), *errors)
+    return found
+
+
+def test_what_is_sent():
+    found = link(200, b'{}')
+    assert found.send('PUT', '/x', {'a': 1}, 2.5) == b'{}'
+    ((method, path, kwargs),) = found._adapter.asked
+    assert (method, path) == ('PUT', '/x')
+    # Bodies are large, and are read within a limit.
+    assert kwargs == {'json': {'a': 1}, 'timeout': 2.5, 'stream': True,
+                      'log': False}
+
+
+@pytest.mark.parametrize(('status', 'is_taken'), [
+    (199, False), (200, True), (299, True), (300, False), (500, False)])
+def test_a_status_of_success(status, is_taken):
+    found = link(status, b'x')
+    if is_taken:
+        assert found.send('PUT', '/x', {}, 1.0) == b'x'
+        return
+    with pytest.raises(connection.Refused, match=f'HTTP {status}') as caught:
+        found.send('PUT', '/x', {}, 1.0)
+    assert caught.value.kwargs['status'] == status
+
+
+def test_an_answer_has_an_end(monkeypatch):
+    assert connection.MAX_ANSWER_BYTES == 8 * 1024 * 1024
+    monkeypatch.setattr(connection, 'MAX_ANSWER_BYTES', 3)
+    assert link(200, b'abc').send('PUT', '/x', {}, 1.0) == b'abc'
+    with pytest.raises(connection.Refused, match='more than 3 bytes'):
+        link(200, b'abcd').send('PUT', '/x', {}, 1.0)
+
+
+def test_a_connection_that_was_closed_is_made_once_more():
+    closed = ks_exceptions.ConnectFailure('closed')
+    found = link(200, b'x', closed)
+    assert found.send('PUT', '/x', {}, 1.0) == b'x'
+    assert found._adapter.asked[0] == found._adapter.asked[1]
+    with pytest.raises(connection.Unanswered, match='closed'):
+        link(200, b'x', closed, closed).send('PUT', '/x', {}, 1.0)
+
+
+@pytest.mark.parametrize(('content', 'told'), [
+    (b'{"error": {"code": "c", "detail": "d"}}', 'c: d'),
+    (b'{"error": {"code": "c", "detail": "%s"}}' % (b'd' * 296),
+     'c: ' + 'd' * 296),
+    (b'{"error": {"code": "c", "detail": "%s"}}' % (b'd' * 298),
+     'c: ' + 'd' * 297),
+    (b'{"error": {}}', repr(b'{"error": {}}')),
+    (b'x' * 79, repr(b'x' * 79)), (b'x' * 81, repr(b'x' * 80))])
+def test_an_error_is_told_in_few_words(content, told):
+    assert connection._detail(content) == told
+
+
+def test_the_options_are_those_of_the_documents():
+    assert {opt.dest: opt.default for opt in virtco_conf.OPTS} == {
+        'controller_url': 'http://127.0.0.1:8791', 'timeout_ms': 800,
+        'request_budget_ms': 950, 'breaker_reset_s': 10.0,
+        'on_bad_hint': 'ignore', 'read_metadata': True,
+        'weight_multiplier': 100_000.0}
+    assert {opt.dest: opt.type.min for opt in virtco_conf.OPTS
+            if getattr(opt.type, 'min', None) is not None} == {
+        'timeout_ms': 1, 'request_budget_ms': 1, 'breaker_reset_s': 0.0,
+        'weight_multiplier': 0.0}

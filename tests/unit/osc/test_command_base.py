@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What all commands share: columns, and names of coflows."""
+
+from osc_lib import exceptions as osc_exceptions
+import pytest
+
+from tests.unit.osc import controller
+from virtco.osc import command_base as base
+from virtco.osc import operator_commands as operator
+
+RATES = {'GET /v1/rates': {'pairs': [
+    {'src': 'h1', 'dst': 'h2', 'rate_bps': 2e9, 'rtt_s': 5e-4,
+     'lower_bound': True, 'method': 'train'}]}}
+
+
+def _coflow(coflow_id, name='a', group_name='g', state='active'):
+    return {'id': coflow_id, 'name': name, 'group_name': group_name,
+            'state': state}
+
+
+@pytest.mark.parametrize(('coflows', 'name', 'coflow_id'), [
+    ([_coflow('1'), _coflow('2', 'b')], 'a', '1'),
+    ([_coflow('1'), _coflow('2', 'b', 'h')], 'h', '2'),
+    ([_coflow('1'), _coflow('2', '1')], '1', '1'),
+    ([_coflow('1', state='done'), _coflow('2'),
+      _coflow('3', state='retired')], 'a', '2'),
+    ([_coflow('1', state='done')], 'a', '1')])
+def test_a_coflow_is_found_by_its_id_or_its_name(coflows, name, coflow_id):
+    client = controller.Controller(
+        **{'GET /v1/coflows': {'coflows': coflows}}).client
+    assert base.find_coflow(client, name) == coflow_id
+
+
+@pytest.mark.parametrize(('coflows', 'why'), [
+    ([_coflow('1', 'b')], "There is no coflow 'a'."),
+    ([_coflow('1'), _coflow('2')],
+     "2 coflows are called 'a'; give an id of 1, 2"),
+    ([_coflow('1', state='done'), _coflow('2', state='retired')],
+     "2 coflows are called 'a'; give an id of 1, 2")])
+def test_what_no_coflow_or_several_are_called(coflows, why):
+    client = controller.Controller(
+        **{'GET /v1/coflows': {'coflows': coflows}}).client
+    with pytest.raises(osc_exceptions.CommandError) as error:
+        base.find_coflow(client, 'a')
+    assert str(error.value) == why
+
+
+def test_programs_get_every_column_by_the_name_of_the_interface():
+    found, _ = controller.rows(operator.ListRates,
+                               controller.Controller(**RATES))
+    assert found == [{'src': 'h1', 'dst': 'h2', 'rate_bps': 2e9, 'age_s': None,
+                      'confidence': None, 'rtt_s': 5e-4, 'rtt_median_s': None,
+                      'rtt_p99_s': None, 'lower_bound': True, 'loss': None,
+                      'method': 'train'}]
+
+
+@pytest.mark.parametrize(('argv', 'has_more'), [
+    ([], False), (['--long'], True)])
+def test_people_get_what_fits_unless_they_ask_for_all(argv, has_more):
+    _, out, _ = controller.run(operator.ListRates,
+                               controller.Controller(**RATES), *argv)
+    assert ' From ' in out and '2 Gbit/s' in out
+    assert ('train' in out) == has_more
+
+
+@pytest.mark.parametrize('name', ['From', 'from', 'src'])
+def test_a_column_is_chosen_by_its_title_or_by_its_name(name):
+    for form, wanted in ('value', 'h1\n'), ('csv', '"src"\n"h1"\n'):
+        _, out, _ = controller.run(operator.ListRates,
+                                   controller.Controller(**RATES),
+                                   '-f', form, '-c', name)
+        assert out == wanted
+
+
+def test_naming_a_column_shows_one_that_is_not_shown_else():
+    _, out, _ = controller.run(operator.ListRates,
+                               controller.Controller(**RATES), '-c', 'Method')
+    assert 'train' in out and 'h1' not in out
+
+
+@pytest.mark.parametrize('command', [operator.ListRates,
+                                     operator.ShowSettings])
+def test_tables_fit_the_terminal(command):
+    parser = command(None, None).get_parser('x')
+    assert parser.parse_args([]).fit_width is True

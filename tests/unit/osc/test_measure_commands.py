@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``virtco measure calibrate`` leaves what the controller can read."""
+
+import io
+import types
+
+from osc_lib import exceptions as osc_exceptions
+from oslo_config import cfg
+import pytest
+
+from tests.unit.osc import controller
+from virtco.conf import probe_options as probe_conf
+from virtco.measure import calibration
+from virtco.osc import measure_commands as measure
+from virtco.wire import reports
+
+TCP_BPS = 95e6
+
+
+class Client:
+    """A cloud of four hosts whose short trains say twice the rate.
+
+    :ivar asked: kinds of the measurements that were ordered.
+    """
+
+    def __init__(self, enough_packets=200, fails=False):
+        self.asked = []
+        self._enough = enough_packets
+        self._fails = fails
+
+    def hosts(self):
+        return [{'host': f'h{i}'} for i in range(4)]
+
+    def ask_probes(self, **request):
+        self.asked.append(request)
+        return str(len(self.asked) - 1)
+
+    def asked_probes(self, probe_id):
+        request = self.asked[int(probe_id)]
+        result = {'rate_bps': TCP_BPS}
+        if request['kind'] == 'train':
+            is_short = request['packets'] < self._enough
+            frames_bps = TCP_BPS / calibration.tcp_bps(1.0)
+            result = {} if self._fails else {
+                'rate_bps': frames_bps * (2 if is_short else 1)}
+        return {'done': True, 'results': [
+            {'src': src, 'dst': dst, **result}
+            for src, dst in request['pairs']]}
+
+
+def _calibrate(client, *argv):
+    app = types.SimpleNamespace(
+        stdout=io.StringIO(), client_manager=types.SimpleNamespace(
+            coflow=client))
+    command = measure.Calibrate(app, None)
+    args = command.get_parser('calibrate').parse_args(['-f', 'json', *argv])
+    return command.entries(args)
+
+
+def _read(path):
+    conf = cfg.ConfigOpts()
+    conf.register_opts(probe_conf.OPTS, group='probe')
+    conf(['--config-dir', str(path.parent)], project='virtco')
+    return conf.probe
+
+
+def test_the_controller_reads_what_was_found(tmp_path):
+    path = tmp_path / 'trains.conf'
+    entries = _calibrate(Client(500), '--write', str(path))
+    chosen, = (one for one in entries if one['chosen'])
+    read = _read(path)
+    assert (read.bursts, read.packets, read.packet_bytes) == (
+        chosen['bursts'], chosen['packets'], chosen['packet_bytes'])
+    assert read.packets == 500
+    assert [one.name for one in tmp_path.iterdir()] == ['trains.conf']
+    text = path.read_text()
+    assert 'h0 -> h1, h2 -> h3' in text and 'nearest' not in text
+
+
+def test_it_says_where_nothing_is_near_enough(tmp_path):
+    path = tmp_path / 'trains.conf'
+    _calibrate(Client(10 ** 6), '--write', str(path))
+    assert 'No setting came within 4.0%' in path.read_text()
+    assert _read(path).bursts == 5
+
+
+def test_without_a_place_nothing_is_measured(tmp_path):
+    client = Client()
+    for path in (tmp_path, tmp_path / 'no' / 'trains.conf'):
+        with pytest.raises(osc_exceptions.CommandError) as error:
+            _calibrate(client, '--write', str(path))
+        assert str(path) in str(error.value)
+        assert '\n' not in str(error.value)
+    assert not client.asked
+
+
+def test_without_a_result_the_file_stays_as_it_was(tmp_path):
+    path = tmp_path / 'trains.conf'
+    path.write_text('[probe]\nbursts = 7\n')
+    with pytest.raises(osc_exceptions.CommandError):
+        _calibrate(Client(fails=True), '--write', str(path))
+    assert _read(path).bursts == 7
+
+
+def test_without_the_option_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert _calibrate(Client())
+    assert not list(tmp_path.iterdir())
+
+
+PLANES = [{'name': 'front-end', 'levels': [{'name': 'rack'}, {'name': 'pod'}],
+           'nodes': [{'name': f'p{p}', 'nodes': [
+               {'name': f'p{p}r{r}', 'hosts': [f'p{p}r{r}h{h}'
+                                               for h in range(4)]}
+               for r in range(2)]} for p in range(3)]}]
+
+
+class Tree:
+    """Paths of 100 Mbit/s, divided among those that leave a subtree.
+
+    :param narrow: beginning of the names of its hosts.
+    """
+
+    def __init__(self, narrow, planes=PLANES):
+        self._narrow, self._planes = narrow, planes
+        self._asked = []
+
+    def topology(self):
+        return {'planes': self._planes}
+
+    def ask_probes(self, **request):
+        self._asked.append(request)
+        return str(len(self._asked) - 1)
+
+    def asked_probes(self, probe_id):
+        pairs = self._asked[int(probe_id)]['pairs']
+        leaving = [pair for pair in pairs
+                   if pair[0].startswith(self._narrow)
+                   and not pair[1].startswith(self._narrow)]
+        return {'done': True, 'results': [
+            {'src': pair[0], 'dst': pair[1],
+             'rate_bps': 1e8 / max(1, len(leaving) * (pair in leaving))}
+            for pair in pairs]}
+
+
+def _interference(client, *hosts):
+    app = types.SimpleNamespace(
+        stderr=io.StringIO(), client_manager=types.SimpleNamespace(
+            coflow=client))
+    command = measure.Interference(app, None)
+    args = command.get_parser('interference').parse_args(hosts)
+    return command.entries(args), app.stderr.getvalue().strip()
+
+
+#: Two leave a rack, a third their pod from the other rack; the fourth enters
+#: the pod of the first two.
+PATHS = ('p0r0h0', 'p1r0h0', 'p0r0h1', 'p1r1h0', 'p0r1h0', 'p2r0h1',
+         'p2r1h2', 'p1r1h1')
+
+
+@pytest.mark.parametrize('narrow, n_shared, said', [
+    ('p0r0', 2, 'out of rack p0r0: explains 6 of 6 pairs'),
+    ('p0', 6, 'out of pod p0: explains 6 of 6 pairs'),
+    ('none', 0, 'No two paths share a bottleneck.')])
+def test_the_level_of_the_bottleneck_is_told(narrow, n_shared, said):
+    rows, told = _interference(Tree(narrow), *PATHS)
+    assert len(rows) == 12
+    assert sum(row['shares_bottleneck'] for row in rows) == n_shared
+    assert said in told
+    for row in rows:
+        assert row['alone_bps'] == 1e8
+        assert row['shares_bottleneck'] == (row['beside_bps'] == 5e7)
+
+
+def test_two_paths_leave_several_levels_possible():
+    _rows, told = _interference(Tree('p0r0'), *PATHS[:4])
+    assert told == ('The bottleneck may be out of rack p0r0 or out of pod p0 '
+                    'or into pod p1: explains 1 of 1 pairs of paths.')
+
+
+@pytest.mark.parametrize('planes', [[], PLANES])
+def test_what_the_topology_does_not_explain(planes):
+    """Two paths whose hosts nothing joins."""
+    _rows, told = _interference(Tree('p', planes), 'pa', 'a', 'pb', 'b')
+    assert told.startswith('No level of the topology explains')
+
+
+@pytest.mark.parametrize('hosts', [
+    ['a', 'b'], ['a', 'b', 'c'], ['a', 'b', 'c', 'a'],
+    [f'h{i}' for i in range(18)]])
+def test_paths_are_whole_and_disjoint(hosts):
+    with pytest.raises(osc_exceptions.CommandError, match='4 to 16'):
+        _interference(Tree('none'), *hosts)
+
+
+def _one(answers, command, *argv):
+    return controller.rows(command, controller.Controller(**answers), *argv)
+
+
+def test_probes_under_way():
+    found, _ = _one({'GET /v1/probes': {'used': 0.5, 'under_way': [
+        {'src': 'a', 'dst': 'b'}, {'src': 'c', 'dst': 'd'}]}},
+        measure.ShowProbes)
+    assert found == {'used': 0.5, 'n_under_way': 2,
+                     'under_way': ['a -> b', 'c -> d']}
+
+
+def _cross(result, *argv):
+    one = controller.Controller(**{
+        'GET /v1/hosts/a': {'egress_bps': 2e8, 'ingress_bps': 1e6},
+        'GET /v1/hosts/b': {'egress_bps': 1e6, 'ingress_bps': 1e8},
+        'POST /v1/probes': {'id': 7},
+        'GET /v1/probes/7': [{'done': False}, {'done': True, 'results': [
+            {'src': 'a', 'dst': 'b'} | result]}]})
+    found, _ = controller.rows(measure.CrossTraffic, one, 'a', 'b', *argv)
+    return found, one.asked[2][2]
+
+
+def test_other_connections_on_a_path(monkeypatch):
+    waits = []
+    monkeypatch.setattr(measure.time, 'sleep', waits.append)
+    path_bps = calibration.tcp_bps(1e8)
+    window = path_bps / 8 * reports.WINDOW_S
+    found, asked = _cross({'rate_bps': path_bps / 2, 'windows_bytes': [
+        window / 2, 0, window / 2, window / 4, 1.0]})
+    assert asked == {'pairs': [['a', 'b']], 'kind': 'bulk', 'lasts_s': 5.0}
+    assert waits == [0.5]
+    assert found['path_bps'] == path_bps and found['n_windows'] == 3
+    assert found['connections'] == pytest.approx(1)
+    assert found['connections_median'] == pytest.approx(1)
+    assert found['connections_most'] == pytest.approx(3)
+    assert _cross({'rate_bps': 1.0, 'windows_bytes': [1.0, 1.0]}, '--seconds',
+                  '2')[1]['lasts_s'] == 2.0
+
+
+@pytest.mark.parametrize(('result', 'words'), [
+    ({}, 'No TCP connection from a to b'),
+    ({'rate_bps': 1.0, 'windows_bytes': []}, 'too short')])
+def test_a_connection_that_told_nothing(result, words, monkeypatch):
+    monkeypatch.setattr(measure.time, 'sleep', lambda _s: None)
+    with pytest.raises(osc_exceptions.CommandError, match=words):
+        _cross(result)
+
+
+def test_what_a_calibration_is_told():
+    client = Client()
+    _calibrate(client, '--hosts', 'a,b,c,d,e', '--seconds', '1.5')
+    bulk, *trains = client.asked
+    assert bulk == {'pairs': [['a', 'b'], ['c', 'd']], 'kind': 'bulk',
+                    'lasts_s': 1.5}
+    assert len(trains) == len(calibration.GRID)
+    client = Client()
+    _calibrate(client)
+    assert client.asked[0]['lasts_s'] == 3.0
+    # Of a large cloud the first hosts, of a small one none.
+    client.hosts = lambda: [{'host': str(i)} for i in range(13)]
+    _calibrate(client)
+    assert client.asked[-1]['pairs'] == [
+        [str(i), str(i + 1)] for i in range(0, 10, 2)]
+    with pytest.raises(osc_exceptions.CommandError, match='two hosts'):
+        _calibrate(client, '--hosts', 'a')
+
+
+def test_what_is_near_enough_is_chosen():
+    strict, lax = (
+        next(one for one in _calibrate(Client(500), '--near-enough', share)
+             if one['chosen']) for share in ('0.04', '1.5'))
+    assert strict['packets'] == 500 > lax['packets']
+    assert strict['chosen'] == '[probe]'
+
+
+@pytest.mark.parametrize('hosts', [4, 16])
+def test_the_fewest_and_the_most_paths(hosts):
+    rows, _ = _interference(Tree('none'), *(f'h{i}' for i in range(hosts)))
+    assert len(rows) == hosts // 2 * (hosts // 2 - 1)
+
+
+def test_the_plane_and_the_seconds_of_interference():
+    client = Tree('p0r0', [PLANES[0] | {'name': 'ib'}])
+    asked = []
+    ask = client.ask_probes
+    client.ask_probes = lambda **request: asked.append(request) or ask(
+        **request)
+    _, told = _interference(client, *PATHS[:4], '--plane', 'ib')
+    assert 'rack p0r0' in told and asked[0]['lasts_s'] == 5.0
+    _, told = _interference(client, *PATHS[:4], '--seconds', '2')
+    assert 'No level' in told and asked[-1]['lasts_s'] == 2.0

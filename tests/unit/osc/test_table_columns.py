@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Values as people read them in tables."""
+
+import datetime
+
+import pytest
+
+from virtco.osc import table_columns as columns
+
+
+@pytest.mark.parametrize(('name', 'value', 'words'), [
+    ('size_bytes', 2e9, '2 GB'), ('rate_bps', 2e9, '2 Gbit/s'),
+    ('cct_s', 2.0, '2 s'), ('gap', 0.125, '12.5 %'),
+    ('hosts', ['a', None, 3], 'a, -, 3'), ('hosts', None, ''),
+    ('bottleneck', {'host': 'h', 'way': None, 'level': 0}, 'h 0'),
+    ('bottleneck', None, ''), ('members', None, ''),
+    ('members', [{'row': 0, 'host': 'h', 'rate_bps': 1e9, 'x': None,
+                  'y': ''}, {'row': 1}],
+     'row 0, host h, rate_bps 1 Gbit/s\nrow 1'),
+    ('name', 'x', 'x'), ('name', 0, 0)])
+def test_what_a_cell_shows(name, value, words):
+    assert columns.cell(name, value).human_readable() == words
+
+
+@pytest.mark.parametrize('name', ['size_bytes', 'rate_bps', 'cct_s', 'gap',
+                                  'at', 'name'])
+def test_what_is_not_known_leaves_a_cell_empty(name):
+    assert columns.cell(name, None).human_readable() == ''
+    assert columns.cell(name, 0.0).human_readable() != ''
+
+
+def test_times_are_local_and_in_seconds():
+    at = datetime.datetime(2024, 5, 6, 7, 8, 9, 900_000)
+    assert columns.cell('at', at.timestamp()).human_readable() == (
+        '2024-05-06 07:08:09')
+
+
+@pytest.mark.parametrize(('name', 'title'), [
+    ('size_bytes', 'Size'), ('rate_bps', 'Rate'), ('saved_s', 'Saved'),
+    ('n_vms', 'VMs'), ('to_host', 'To Host')])
+def test_titles_name_no_unit(name, title):
+    assert columns.title(name) == title

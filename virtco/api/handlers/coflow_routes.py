@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Coflows as tenants and operators see and change them, and their events."""
+
+import msgspec
+
+from virtco import exception
+from virtco.api import media
+from virtco.api import views
+from virtco.api.call import Call
+from virtco.api.policies import coflow_rules as rules
+from virtco.api.policies import operator_rules
+from virtco.wire import coflow_bodies as wire
+from virtco.wire import fields
+
+HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs', 'rows_left',
+               'app_learned', 'app_unknown', 'wish_refused')
+
+
+def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
+    project_id = call.project(query, rules.LIST)
+    decide = call.rooms.decide
+    waiting = decide.waiting()
+    return wire.Coflows([
+        _seen(call, views.waiting(coflow, waiting.get(coflow.id)))
+        for coflow in call.rooms.objects.coflows.find(
+            decide.schedule, project_id, query.state)])
+
+
+def register(call: Call, body: wire.Registration) -> wire.Coflow:
+    project_id = call.own_project(body.project_id, rules.REGISTER)
+    return call.rooms.objects.coflows.register(project_id, body.name, body.tm)
+
+
+def show(call: Call, coflow_id: str) -> wire.Coflow:
+    _require(call, rules.SHOW, coflow_id)
+    return _shown(call, coflow_id)
+
+
+def change(call: Call, coflow_id: str, body: wire.CoflowChange) -> wire.Coflow:
+    values = media.some(body)
+    if 'state' in values:
+        _require(call, rules.END, coflow_id)
+    if values.keys() & {'priority_class', 'weight'}:
+        _require(call, rules.PRIORITIZE, coflow_id)
+    call.rooms.objects.coflows.change(coflow_id, values)
+    return _shown(call, coflow_id)
+
+
+def delete(call: Call, coflow_id: str) -> None:
+    _require(call, rules.DELETE, coflow_id)
+    call.rooms.objects.coflows.delete(coflow_id)
+
+
+def announce(call: Call, group: str, query: fields.ProjectQuery,
+             body: wire.Announcement) -> wire.Coflows:
+    objects = call.rooms.objects
+    made = objects.announcements.announce(
+        call.project(query, rules.ANNOUNCE), group, body.name, body.tm,
+        body.expires_s)
+    try:
+        shown = [objects.coflows.show(coflow_id, call.rooms.decide.schedule)
+                 for coflow_id in made]
+    except exception.NotFound as error:
+        # Of the same names: the later one holds.
+        raise exception.Conflict(
+            what='The announced coflow', id=repr(body.name)) from error
+    return wire.Coflows([_seen(call, one) for one in shown])
+
+
+def events(call: Call, query: fields.ProjectQuery) -> wire.Events:
+    found = call.rooms.objects.coflows.events(call.project(query, rules.LIST))
+    return wire.Events(found if call.may(operator_rules.HOSTS)
+                       else _about_hints(found))
+
+
+def _require(call: Call, rule: str, coflow_id: str) -> None:
+    call.require(rule, call.rooms.objects.coflows.project_of(coflow_id))
+
+
+def _shown(call: Call, coflow_id: str) -> wire.Coflow:
+    decide = call.rooms.decide
+    found = decide.waiting().get(coflow_id)
+    return _seen(call, msgspec.structs.replace(
+        views.waiting(call.rooms.objects.coflows.show(
+            coflow_id, decide.schedule), found),
+        waits_for=found.waits_for if found is not None else ()))
+
+
+def _seen(call: Call, coflow: wire.Coflow) -> wire.Coflow:
+    """Hide hypervisors, and names of coflows of others, from tenants."""
+    if call.may(operator_rules.HOSTS):
+        return coflow
+    return msgspec.structs.replace(
+        coflow, hosts=[], why='', bottleneck=None, planned_bottleneck=None,
+        waits_for=coflow.waits_for and (),
+        members=coflow.members and [
+            msgspec.structs.replace(member, host=None, planned_host=None)
+            for member in coflow.members],
+        events=coflow.events and _about_hints(coflow.events))
+
+
+def _about_hints(events: list[wire.Event]) -> list[wire.Event]:
+    """Leave out the others, which name hypervisors."""
+    return [event for event in events if event.kind in HINT_EVENTS]

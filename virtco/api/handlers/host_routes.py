@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Hypervisors as operators see and empty them, and what edges ask for."""
+
+import msgspec
+
+from virtco import exception
+from virtco.api import views
+from virtco.api.call import Call
+from virtco.wire import edge_policy
+from virtco.wire import host as wire
+from virtco.wire import stream_address as distributor_wire
+
+
+def find(call: Call) -> wire.Hosts:
+    rooms, now_s = call.rooms, call.rooms.clock()
+    return wire.Hosts([
+        views.host(seen, rooms.decide.policy_of(seen.host),
+                   rooms.objects.drains.show(seen.host), now_s)
+        for seen in rooms.state.live.views(now_s)])
+
+
+def show(call: Call, host: str) -> wire.Host:
+    rooms, now_s = call.rooms, call.rooms.clock()
+    found = rooms.state.live.view(host, now_s)
+    if found is None:
+        raise exception.NotFound(what='Host', id=host)
+    told = rooms.decide.policy_of(host)
+    return msgspec.structs.replace(
+        views.host(found, told, rooms.objects.drains.show(host), now_s),
+        classes=views.classes(found, told))
+
+
+def drain(call: Call, host: str, query: wire.One, body: wire.Drain
+          ) -> wire.Drained:
+    drains = call.rooms.objects.drains
+    drains.drain(host, body.reason, call.who())
+    return drains.show(host)
+
+
+def undrain(call: Call, host: str, query: wire.One) -> None:
+    call.rooms.objects.drains.undrain(host, call.who())
+
+
+def distributor(call: Call, query: distributor_wire.DistributorQuery
+                ) -> distributor_wire.Distributor:
+    distribute = call.rooms.distribute
+    found = distribute.document()
+    if found is None:
+        raise exception.NotFound(what='Service', id='distributor')
+    if query.host is not None and (
+            ticket := distribute.ticket_of(query.host)):
+        call.require_host(query.host)
+        found |= {'ticket': ticket}
+    return distributor_wire.Distributor(**found)
+
+
+def policy(call: Call, host: str, query: wire.One) -> edge_policy.EdgePolicy:
+    call.require_host(host)
+    found = call.rooms.policy(host)
+    if found is None:
+        raise exception.NotFound(what='Policy of host', id=host)
+    return found

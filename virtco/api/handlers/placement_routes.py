@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Hosts for Nova's instances, and plans that nobody launches."""
+
+import msgspec
+
+from virtco.api.call import Call
+from virtco.api.policies import coflow_rules
+from virtco.api.policies import operator_rules
+from virtco.wire import check
+from virtco.wire import placement as wire
+from virtco.wire import plan as plan_wire
+
+
+def place(call: Call, instance_uuid: str, query: wire.One,
+          body: wire.Placement) -> wire.Answer:
+    return call.rooms.place.answer(msgspec.structs.replace(
+        body, instance_uuid=instance_uuid))
+
+
+def show(call: Call, instance_uuid: str) -> wire.Kept:
+    found = call.rooms.place.placement(instance_uuid)
+    call.require(coflow_rules.SHOW, found.project_id)
+    if call.may(operator_rules.HOSTS):
+        return found
+    # Hypervisors are the operators' business.
+    return msgspec.structs.replace(
+        found, host=None, host_now=None, hosts=[], rows={}, bottleneck=None,
+        why='' if found.status == 'planned' else found.why)
+
+
+def release(call: Call, instance_uuid: str) -> None:
+    call.rooms.follow.release(instance_uuid)
+
+
+def explain(call: Call, instance_uuid: str, query: wire.ExplanationQuery
+            ) -> wire.Explanation:
+    ask = call.rooms.place
+    found = ask.explain(ask.placement(instance_uuid), query.budget_s)
+    return msgspec.structs.replace(
+        found, findings=_findings(call, found.group or ''))
+
+
+def _findings(call: Call, group: str) -> list[check.Finding]:
+    """Find those about hosts of the group and the switches above."""
+    state, objects = call.rooms.state, call.rooms.objects
+    hosts = set(state.live.hosts_of_group(group))
+    tree = state.live.wire_tree(call.rooms.clock())
+    chains = tree.chains()
+    above = {one.name for host in hosts if host in tree.leaf_of
+             for one in chains[tree.leaf_of[host]]}
+    return [msgspec.structs.replace(one, evidence=msgspec.UNSET)
+            for one in objects.findings.all() if one.subject in hosts | above]
+
+
+def moves(call: Call) -> plan_wire.Moves:
+    return plan_wire.Moves(call.rooms.place.adviser().known())
+
+
+def find_moves(call: Call, body: plan_wire.Look) -> plan_wire.Moves:
+    return plan_wire.Moves(call.rooms.place.advise(body.budget_s))
+
+
+def plan(call: Call, body: plan_wire.PlanRequest) -> plan_wire.Plan:
+    return call.rooms.place.what_if(body)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``topology capacity``: how many groups of a flavor fit where."""
+
+import argparse
+import json
+from typing import Any
+
+from virtco import exception
+from virtco.osc import command_base as base
+from virtco.osc import nova_facts
+from virtco.topology import drawing
+
+RESOURCES = ('vcpus', 'memory_mb', 'disk_gb')
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        found = [int(part) for part in text.split(',')]
+    except ValueError:
+        found = []
+    if not found or not all(0 < size <= 1_000_000 for size in found):
+        raise argparse.ArgumentTypeError(
+            f'{text!r}: numbers of VMs such as 4 or 4,8,16')
+    return found
+
+
+class Capacity(base.Lister):
+    """Count how many groups of VMs fit below each switch of a level
+
+    What is left on the hosts is asked of placement, or read from a file;
+    what the controller holds for planned groups is taken off.
+    """
+
+    more = ['most_per_host']
+
+    arguments = (
+        base.argument(
+            '--flavor', required=True, metavar='<flavor>',
+            help='Name or id of a flavor, or what a VM takes, such as '
+                 'vcpus=4,memory_mb=8192,disk_gb=20'),
+        base.argument('--level', default='rack', metavar='<level>',
+                      help='Level of the switches, default rack'),
+        base.argument(
+            '--vms', type=_sizes, default=[], metavar='<n>,…',
+            help='VMs of a group, default 2,4,8,16,32'),
+        base.argument('--plane', metavar='<name>'),
+        base.argument(
+            '--free', metavar='FILE', type=argparse.FileType('rb'),
+            help='JSON {host: {"vcpus", "memory_mb", "disk_gb"}} instead of '
+                 'asking placement; - is standard input'))
+
+    def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
+        # The columns are known with the answer.
+        self._entries = self._ask(args)
+        return super().take_action(args)
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return self._entries
+
+    def _ask(self, args: Any) -> list[dict[str, Any]]:
+        session = self.app.client_manager.session
+        demand = (_demand(args.flavor) if '=' in args.flavor
+                  else nova_facts.flavor(session, args.flavor))
+        free = (_free(args.free) if args.free is not None
+                else nova_facts.free(session, demand))
+        found = self.client.capacity(
+            demand, args.level, free, args.vms, args.plane)
+        domains = found['domains']
+        sizes = list(domains[0]['groups']) if domains else []
+        self.shown = ['switch', 'hosts_n', 'slots', 'limiting',
+                      *(f'of_{size}' for size in sizes)]
+        self.app.stderr.write(_summary(found, sizes))
+        return [{'switch': one['name'], 'hosts_n': one['n_hosts'],
+                 **{name: one[name] for name in (
+                     'slots', 'most_per_host', 'limiting')},
+                 **{f'of_{size}': one['groups'][size] for size in sizes}}
+                for one in sorted(domains, key=lambda one: (
+                    -one['slots'], one['name']))]
+
+
+def _summary(found: dict[str, Any], sizes: list[str]) -> str:
+    """For people; it goes to the error stream, so JSON stays JSON."""
+    domains = found['domains']
+    lines = []
+    for size in sizes:
+        counts = [one['groups'][size] for one in domains]
+        lines.append(f'{sum(counts)} groups of {size} VMs, in '
+                     f'{sum(map(bool, counts))} of {len(domains)} switches '
+                     f'of level {found["level"]}')
+    lines += drawing.without_leaf(found['plane'],
+                                  found['hosts_without_leaf'])
+    return '\n'.join(lines) + '\n'
+
+
+def _demand(text: str) -> dict[str, float]:
+    """:raises virtco.exception.InputInvalid:"""
+    found = dict.fromkeys(RESOURCES, 0.0)
+    for part in text.split(','):
+        name, _, amount = part.partition('=')
+        try:
+            value = float(amount)
+        except ValueError:
+            value = -1.0
+        if name not in found or not 0 <= value <= 1e15:
+            raise exception.InputInvalid(
+                where='--flavor', field=name or 'resource',
+                value=repr(amount), limit='an amount of one of '
+                + ', '.join(RESOURCES))
+        found[name] = value
+    return found
+
+
+def _free(file: Any) -> dict[str, dict[str, float]]:
+    """:raises virtco.exception.InputInvalid:"""
+    try:
+        found = json.loads(file.read())
+        return {str(host): {name: float(left[name]) for name in RESOURCES}
+                for host, left in found.items()}
+    except (ValueError, TypeError, AttributeError, KeyError,
+            RecursionError) as error:
+        raise exception.InputInvalid(
+            where=file.name, field='document', value=str(error)[:80],
+            limit='{host: {"vcpus", "memory_mb", "disk_gb"}}') from None

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``coflow …`` and ``coflow event list``."""
+
+import json
+import pathlib
+from typing import Any
+
+from osc_lib import exceptions as osc_exceptions
+
+from virtco import units
+from virtco.osc import command_base as base
+from virtco.osc import nova_facts
+from virtco.osc import table_columns as columns
+
+STATES = ['registered', 'planned', 'active', 'done', 'retired', 'ignored']
+
+
+class ListCoflows(base.Lister):
+    """List coflows, and the hints that made none
+
+    A hint that could not be used appears with state "ignored" and the reason.
+    """
+
+    shown = ['name', 'state', 'remaining_bytes', 'rank', 'rate_bps', 'cct_s',
+             'measured_cct_s']
+    more = ['id', 'group_name', 'project_id', 'n_vms', 'n_flows', 'hosts',
+            'iteration', 'iterations', 'size_bytes', 'sent_bytes', 'gap',
+            'lower_bound_s', 'warnings',
+            'measured_cct_error_s', 'arrival', 'first_byte', 'last_byte',
+            'ended', 'deadline', 'promise', 'predicted_end', 'n_elsewhere',
+            'bottleneck', 'n_before', 'planned_bottleneck', 'why']
+
+    arguments = (
+        base.argument('--project', metavar='<project>',
+                      help='Only coflows of this project id'),
+        base.argument('--state', choices=STATES,
+                      help='Only coflows in this state'),
+        base.argument('--all', action='store_true',
+                      help='Also retired coflows'))
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        client = self.client
+        if args.state not in (None, 'ignored'):
+            return client.coflows(args.project, args.state)
+        found = [c for c in client.coflows(args.project)
+                 if args.all or c['state'] != 'retired']
+        ignored = _ignored(client.events(args.project), found)
+        return ignored if args.state else found + ignored
+
+
+def _ignored(events: list[dict[str, Any]],
+             coflows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows for hints that made no coflow, the oldest first."""
+    known = {(c['project_id'], c['group_name']) for c in coflows}
+    return [{
+        'id': event['instance_uuid'], 'name': event['group_name'],
+        'state': 'ignored', 'project_id': event['project_id'],
+        'warnings': event['detail'], 'why': event['detail'],
+        'arrival': event['at']} for event in reversed(events)
+        if event['kind'] == 'hint_ignored'
+        and (event['project_id'], event['group_name']) not in known]
+
+
+class ShowCoflow(base.ShowOne):
+    """Show a coflow, its VMs and what happened to it"""
+
+    arguments = (base.COFLOW,)
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        return self.client.coflow(self.find_coflow(args.coflow))
+
+
+class RegisterCoflow(base.ShowOne):
+    """Register a traffic matrix; its id is the hint virtco:tm_ref"""
+
+    arguments = (
+        base.argument('name', help='Name of the matrix'),
+        base.TM,
+        base.argument('--project', metavar='<project>',
+                      help='Project id it belongs to'))
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        return self.client.register(args.name, _text(args.tm), args.project)
+
+
+class AnnounceCoflow(base.Lister):
+    """Announce a coflow over the VMs of a group that runs
+
+    Its rows are those of the group. A coflow of the same name that was
+    announced before is replaced.
+    """
+
+    shown = ['id', 'name', 'state', 'size_bytes', 'n_flows', 'expires']
+
+    arguments = (
+        base.GROUP,
+        base.argument('name', help='Name of the coflow'),
+        base.TM,
+        base.argument(
+            '--expires', type=float, metavar='<seconds>', help=(
+                'Give it up so long from now, if it has not ended '
+                '(default 3600)')),
+        base.PROJECT)
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return self.client.announce(
+            args.group, args.name, _text(args.tm), args.expires,
+            args.project)
+
+
+class ShowClusters(base.Lister):
+    """Show which VMs of a group share a rack or a host
+
+    The ids of clusters mean nothing outside the group.
+    """
+
+    shown = ['row', 'display_name', 'instance_uuid', 'cluster']
+    more = ['addresses']
+
+    arguments = (
+        base.GROUP,
+        base.argument('--level', choices=['rack', 'host'],
+                      help='What they share (default rack)'),
+        base.PROJECT)
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.client.clusters(
+            args.group, args.level, args.project)['members']
+        return found
+
+
+class EndCoflow(base.ShowOne):
+    """Declare a coflow done"""
+
+    arguments = (base.COFLOW,)
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        return self.client.change_coflow(
+            self.find_coflow(args.coflow), state='done')
+
+
+PRIORITY = (
+    base.argument('--priority-class', type=int, metavar='<class>',
+                  help='Lower is served first (order priority)'),
+    base.argument('--weight', type=float, metavar='<weight>',
+                  help='Worth of its time (order mrtf) or its share (order '
+                       'weighted-fair)'))
+
+
+def _priority(args: Any) -> dict[str, Any]:
+    values = {name: value for name, value in (
+        ('priority_class', args.priority_class),
+        ('weight', args.weight)) if value is not None}
+    if not values:
+        raise osc_exceptions.CommandError('Give --priority-class or --weight.')
+    return values
+
+
+class SetCoflow(base.ShowOne):
+    """Set the priority class or the weight of a coflow (operators)"""
+
+    arguments = (base.COFLOW, *PRIORITY)
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        values = _priority(args)
+        return self.client.change_coflow(
+            self.find_coflow(args.coflow), **values)
+
+
+class ListProjects(base.Lister):
+    """List projects with a class or weight of their own, or a debt (operators)
+    """
+
+    shown = ['project_id', 'priority_class', 'weight', 'debt_bytes']
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return self.client.projects()
+
+
+class SetProject(base.ShowOne):
+    """Set the priority class or weight of a project, or forgive (operators)
+
+    It holds for the project's coflows in flight and for those to come.
+    """
+
+    arguments = (
+        base.argument('project', help='Project id'), *PRIORITY,
+        base.argument('--forgive', action='store_true',
+                      help='What it owes for sending more than it said'))
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        values: dict[str, Any] = {'debt_bytes': 0} if args.forgive else {}
+        if not values or (args.priority_class, args.weight) != (None, None):
+            values |= _priority(args)
+        return self.client.change_project(args.project, **values)
+
+
+class DeleteCoflow(base.Command):
+    """Delete a registered matrix or a coflow; VMs are not touched"""
+
+    arguments = (base.COFLOW,)
+
+    def take_action(self, args: Any) -> None:
+        self.client.delete_coflow(self.find_coflow(args.coflow))
+
+
+class ListEvents(base.Lister):
+    """List what happened: ignored hints, other hosts, expiries"""
+
+    shown = ['at', 'kind', 'group_name', 'detail']
+    more = ['instance_uuid', 'project_id', 'group']
+
+    arguments = (
+        base.argument('--project', metavar='<project>',
+                      help='Only events of this project id'),)
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return self.client.events(args.project)
+
+
+class CreatePlan(base.Lister):
+    """Ask where a group would be placed now; nothing is reserved (operators)
+
+    FILE holds the body of POST /v1/plans: groups, hosts and options. Without
+    it --tm and --flavor describe a group, and the hosts are those of the
+    cloud with what is free on them.
+    """
+
+    shown = ['group', 'row', 'host']
+
+    arguments = (
+        base.argument('file', nargs='?', help='JSON file'),
+        base.argument('--tm', help='The matrix as in the hint '
+                      'virtco:tm, or @FILE'),
+        base.argument(
+            '--flavor', help='Name or id of a flavor or, without keystone, '
+            'VCPUS:MEMORY_MB:DISK_GB'),
+        base.argument('--within', metavar='<level>',
+                      help='Wish as in the hint virtco:within'),
+        base.argument('--spread', metavar='<level>',
+                      help='Wish as in the hint virtco:spread'),
+        base.argument('--deadline', metavar='<time>',
+                      help='Ask for a promise as in the hint '
+                           'virtco:deadline'),
+        base.argument('--budget', type=float, metavar='<seconds>',
+                      help='Time to plan'),
+        base.argument('--delays', action='store_true',
+                      help='List the coflows that would end later '
+                           'instead of the hosts'))
+
+    def _body(self, args: Any) -> dict[str, Any]:
+        if args.file is not None:
+            body: dict[str, Any] = _json(args.file)
+            return body
+        if args.tm is None or args.flavor is None:
+            raise osc_exceptions.CommandError(
+                'Give --tm and --flavor, or a file.')
+        body = {'groups': [{'name': 'plan', 'tm': _text(args.tm),
+                            'flavor': _flavor(self.app, args.flavor)}]}
+        return body | {name: value for name, value in (
+            ('within', args.within), ('spread', args.spread),
+            ('deadline', args.deadline), ('budget_s', args.budget))
+            if value is not None}
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        plan = self.client.plan(self._body(args))
+        self.app.stderr.write(_summary(plan))
+        return list(plan['delays'] if args.delays else plan['vms'])
+
+    def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
+        if args.delays:
+            self.shown = ['name', 'project_id', 'before_s', 'after_s']
+            self.more = ['coflow_id']
+        return super().take_action(args)
+
+
+def _summary(plan: dict[str, Any]) -> str:
+    """For people, on the error stream."""
+    lines = [f'{columns.bounds(plan)}; {plan["method"]} on {plan["n_hosts"]} '
+             f'hosts, {plan["bottleneck"]} decides', *plan['notes']]
+    if plan.get('deadline'):
+        lines.append(f'Deadline: {plan["deadline"]["why"]}.')
+    late = plan['delays']
+    for one in late[:5]:
+        lines.append(
+            f'It would delay {one["name"]} of project {one["project_id"]} '
+            f'from {_end(one["before_s"])} to {_end(one["after_s"])}.')
+    if len(late) > 5:
+        lines.append(f'And {len(late) - 5} more; --delays lists them.')
+    return '\n'.join([*lines, '' if late else 'It would delay nobody.\n'])
+
+
+def _end(end_s: float | None) -> str:
+    """None: the controller sees no end, which JSON has no number for."""
+    return 'never' if end_s is None else units.format_time(end_s)
+
+
+def _json(path: str) -> Any:
+    try:
+        return json.loads(pathlib.Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise osc_exceptions.CommandError(f'{path}: {error}') from error
+
+
+def _text(value: str) -> str:
+    """The text itself, or that of @FILE."""
+    if not value.startswith('@'):
+        return value
+    try:
+        return pathlib.Path(value[1:]).read_text()
+    except (OSError, ValueError) as error:
+        raise osc_exceptions.CommandError(str(error)) from error
+
+
+def _flavor(app: Any, text: str) -> dict[str, float]:
+    parts = text.split(':')
+    if len(parts) == 3 and all(part.isdecimal() for part in parts):
+        return dict(zip(('vcpus', 'memory_mb', 'disk_gb'), map(float, parts)))
+    found: dict[str, float] = nova_facts.flavor(
+        app.client_manager.session, text)
+    return found

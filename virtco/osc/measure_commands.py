@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Commands of the measurements between hypervisors."""
+
+from collections.abc import Sequence
+import datetime
+import itertools
+import os
+import pathlib
+import statistics
+import tempfile
+import time
+from typing import Any
+
+from osc_lib import exceptions as osc_exceptions
+
+from virtco.client import v1
+from virtco.measure import bottleneck
+from virtco.measure import calibration
+from virtco.measure import crosstraffic
+from virtco.osc import command_base as base
+from virtco.topology import tree
+from virtco.topology.formats import plain
+
+_POLL_S = 0.5
+#: Every two of them measure together.
+MOST_PATHS = 8
+
+Pair = tuple[str, str]
+
+
+class ShowProbes(base.ShowOne):
+    """Show which measurements run, and what of their budget is used"""
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        found = self.client.probes()
+        under_way = found.pop('under_way')
+        return found | {'n_under_way': len(under_way), 'under_way': [
+            f'{pair["src"]} -> {pair["dst"]}' for pair in under_way]}
+
+
+def _ask(client: v1.Client, pairs: Sequence[Pair], **request: Any
+         ) -> list[dict[str, Any]]:
+    """Results in the order of the pairs; without a rate where it failed."""
+    probe_id = client.ask_probes(pairs=[list(pair) for pair in pairs],
+                                 **request)
+    while not (found := client.asked_probes(probe_id))['done']:
+        time.sleep(_POLL_S)
+    by_pair = {(one['src'], one['dst']): one for one in found['results']}
+    return [by_pair[pair] for pair in pairs]
+
+
+def _bulk(client: v1.Client, pairs: Sequence[Pair], lasts_s: float
+          ) -> list[dict[str, Any]]:
+    """:raises osc_lib.exceptions.CommandError: where TCP got nowhere."""
+    found = _ask(client, pairs, kind='bulk', lasts_s=lasts_s)
+    for one in found:
+        if 'rate_bps' not in one:
+            raise osc_exceptions.CommandError(
+                f'No TCP connection from {one["src"]} to {one["dst"]} could '
+                'be measured: is either host unknown, busy or silent?')
+    return found
+
+
+class Calibrate(base.Lister):
+    """Find the packet trains that tell what TCP gets in this cloud
+
+    Measures a few disjoint pairs of hosts with one TCP connection each, then
+    with trains of several lengths, and marks the cheapest trains that are near
+    enough. Takes some minutes; what is measured is not used for placement.
+    With --write the controller takes them at its next start.
+    """
+
+    shown = ['bursts', 'packets', 'train_bytes', 'mean_error', 'median_error',
+             'worst_error', 'failed', 'chosen']
+
+    arguments = (
+        base.argument('--hosts', metavar='<host,host,...>', help=(
+            'Hosts to measure, in pairs (default: the first ten)')),
+        base.argument('--near-enough', type=float, metavar='<share>',
+                      default=calibration.NEAR_ENOUGH, help=(
+                          'Largest mean error (default: %(default)s)')),
+        base.argument('--seconds', type=float, default=3.0, help=(
+            'Of each TCP connection (default: %(default)s)')),
+        base.argument('--write', type=pathlib.Path, metavar='<file>',
+                      help=('Write the setting as configuration of the '
+                            'controller, such as '
+                            '/etc/virtco/virtco.conf.d/trains.conf')))
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        if args.write is not None:
+            # Not only after minutes.
+            _replace(args.write, None)
+        client = self.client
+        names = (args.hosts.split(',') if args.hosts else
+                 [host['host'] for host in client.hosts()][:10])
+        pairs = list(zip(names[::2], names[1::2]))
+        if not pairs:
+            raise osc_exceptions.CommandError('Give at least two hosts.')
+        truth_bps = [one['rate_bps']
+                     for one in _bulk(client, pairs, args.seconds)]
+        errors = {}
+        for setting in calibration.GRID:
+            found = _ask(client, pairs, kind='train', bursts=setting.bursts,
+                         packets=setting.packets,
+                         packet_bytes=setting.packet_bytes)
+            errors[setting] = calibration.error(truth_bps, [
+                calibration.tcp_bps(one['rate_bps']) if 'rate_bps' in one
+                else None for one in found])
+        chosen = calibration.choose(errors, near_enough=args.near_enough)
+        if args.write is not None:
+            if chosen is None:
+                raise osc_exceptions.CommandError(
+                    f'No trains worked on all pairs: {args.write} is left '
+                    'as it was.')
+            _replace(args.write, calibration.as_config(
+                chosen, errors[chosen], _how(pairs),
+                near_enough=args.near_enough))
+        return [{'bursts': one.bursts, 'packets': one.packets,
+                 'packet_bytes': one.packet_bytes,
+                 'train_bytes': one.train_bytes, 'mean_error': error.mean,
+                 'median_error': error.median, 'worst_error': error.worst,
+                 'failed': error.failed,
+                 'chosen': '[probe]' if one == chosen else ''}
+                for one, error in errors.items()]
+
+
+def _how(pairs: Sequence[Pair]) -> str:
+    now = datetime.datetime.now(datetime.UTC)
+    return (f'virtco measure calibrate, {now:%Y-%m-%d %H:%M} UTC: '
+            + ', '.join(f'{src} -> {dst}' for src, dst in pairs))
+
+
+def _replace(path: pathlib.Path, text: str | None) -> None:
+    """Write a file as a whole, or only try whether one could be written.
+
+    :raises osc_lib.exceptions.CommandError: when none can.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(None, 'it is a directory')
+        descriptor, made = tempfile.mkstemp(dir=path.parent,
+                                            prefix=f'.{path.name}.')
+        with open(descriptor, 'w', encoding='utf-8') as file:
+            file.write(text or '')
+        if text is None:
+            os.unlink(made)
+        else:
+            os.chmod(made, 0o644)
+            os.replace(made, path)
+    except OSError as error:
+        raise osc_exceptions.CommandError(
+            f'--write {path}: cannot be written: {error.strerror}') from error
+
+
+class CrossTraffic(base.ShowOne):
+    """Estimate the other connections on the path between two hosts
+
+    By one TCP connection, each 10 ms (Choreo section 3.2).
+    """
+
+    arguments = (
+        base.argument('src', metavar='<from>'),
+        base.argument('dst', metavar='<to>'),
+        base.argument('--seconds', type=float, default=5.0))
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        client = self.client
+        path_bps = calibration.tcp_bps(min(
+            client.host(args.src)['egress_bps'],
+            client.host(args.dst)['ingress_bps']))
+        (found,) = _bulk(client, [(args.src, args.dst)], args.seconds)
+        others = crosstraffic.of_windows(found['windows_bytes'], path_bps)
+        if not others:
+            raise osc_exceptions.CommandError('The connection was too short.')
+        return {'src': args.src, 'dst': args.dst, 'path_bps': path_bps,
+                'rate_bps': found['rate_bps'],
+                'connections': crosstraffic.cross_traffic(
+                    path_bps, found['rate_bps']),
+                'connections_median': statistics.median(others),
+                'connections_most': max(others),
+                'n_windows': len(others)}
+
+
+class Interference(base.Lister):
+    """Find out which paths between hosts share a bottleneck, and where
+
+    By a TCP connection on each path alone, then on each two of them at the
+    same time (Choreo section 3.3). Where some share one, the topology tells
+    at which level it may be: more paths tell more levels apart.
+    """
+
+    shown = ['src', 'dst', 'beside', 'alone_bps', 'beside_bps',
+             'shares_bottleneck']
+
+    arguments = (
+        base.argument('hosts', nargs='+', metavar='<host>', help=(
+            'From, to, and from, to of each other path; all different, at '
+            f'most {MOST_PATHS} paths')),
+        base.argument('--seconds', type=float, default=5.0),
+        base.argument('--plane', metavar='<name>',
+                      default=tree.FRONT_END, help=(
+                          'Plane of the topology to locate it in '
+                          '(default: %(default)s)')))
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        client = self.client
+        n_hosts = len(args.hosts)
+        if (len(set(args.hosts)) < n_hosts or n_hosts % 2
+                or not 4 <= n_hosts <= 2 * MOST_PATHS):
+            raise osc_exceptions.CommandError(
+                f'Give 4 to {2 * MOST_PATHS} different hosts, two of each '
+                f'path, not {n_hosts}.')
+        plane = plain.load({'planes': client.topology()['planes']}).plane(
+            args.plane) or tree.Plane()
+        paths: list[Pair] = list(zip(args.hosts[::2], args.hosts[1::2]))
+        alone = {path: _bulk(client, [path], args.seconds)[0]['rate_bps']
+                 for path in paths}
+        rows, seen = [], []
+        for both in itertools.combinations(paths, 2):
+            beside = _bulk(client, both, args.seconds)
+            new = [{'src': path[0], 'dst': path[1],
+                    'beside': f'{other[0]} -> {other[1]}',
+                    'alone_bps': alone[path], 'beside_bps': one['rate_bps'],
+                    'shares_bottleneck': bottleneck.shares_bottleneck(
+                        alone[path], one['rate_bps'])}
+                   for path, other, one in zip(both, both[::-1], beside)]
+            rows += new
+            seen.append((*both, any(row['shares_bottleneck']
+                                    for row in new)))
+        self.app.stderr.write(_located(seen, plane) + '\n')
+        return rows
+
+
+def _located(seen: Sequence[tuple[Pair, Pair, bool]], plane: tree.Plane
+             ) -> str:
+    """Where the bottleneck of these paths may be, in one line."""
+    if not any(is_shared for *_, is_shared in seen):
+        return 'No two paths share a bottleneck.'
+    known = bottleneck.places(plane)
+
+    def path_of(pair: Pair) -> bottleneck.Path:
+        src, dst = (known.get(host, bottleneck.Place(host)) for host in pair)
+        return bottleneck.Path(src, dst)
+
+    measured = [(path_of(one), path_of(other), is_shared)
+                for one, other, is_shared in seen]
+    found = bottleneck.locate(measured)
+    if not found.links:
+        return ('No level of the topology explains which paths share a '
+                'bottleneck.')
+    told = []
+    for links in found.links:
+        names = sorted({name for one, other, is_shared in measured
+                        if is_shared and (name := bottleneck.shared(
+                            one, other, links)) is not None})
+        # Level 0, the hosts' own links, needs paths with a common host.
+        told.append(f'{links.way} {plane.level(links.level - 1).name} '
+                    + ', '.join(names))
+    return (f'The bottleneck may be {" or ".join(told)}: explains '
+            f'{found.n_explained} of {len(seen)} pairs of paths.')

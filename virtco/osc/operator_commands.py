@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``host …``, ``placement explain``, ``rates``, ``settings …``, ``edge``."""
+
+from typing import Any
+
+from osc_lib import exceptions as osc_exceptions
+
+from virtco import units
+from virtco.osc import command_base as base
+from virtco.osc import table_columns as columns
+
+
+class ListHosts(base.Lister):
+    """List hypervisors and their uplinks"""
+
+    shown = ['host', 'egress_bps', 'ingress_bps', 'rate_source', 'n_coflows',
+             'health']
+    more = ['generation', 'applied_generation', 'last_report',
+            'measured_age_s', 'measured_egress_bps', 'measured_ingress_bps',
+            'link_egress_bps', 'link_ingress_bps', 'background_bps',
+            'drain', 'drain_reason', 'drain_since', 'error']
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        hosts = self.client.hosts()
+        return [host | {'n_coflows': len(host['coflows'])} for host in hosts]
+
+
+class DrainHost(base.ShowOne):
+    """Plan no new group for a hypervisor (operators)
+
+    VMs stay where they are, with their rates; the state is "drained" once no
+    VM of a group is left.
+    """
+
+    arguments = (
+        base.argument('host'),
+        base.argument('--reason', default='',
+                      help='For those who read it later'))
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        return self.client.drain(args.host, args.reason)
+
+
+class UndrainHost(base.Command):
+    """Plan groups for a hypervisor again (operators)"""
+
+    arguments = (base.argument('host'),)
+
+    def take_action(self, args: Any) -> None:
+        self.client.undrain(args.host)
+
+
+class ShowHost(base.ShowOne):
+    """Show a hypervisor"""
+
+    arguments = (base.argument('host'),)
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        found = self.client.host(args.host)
+        found.pop('classes', None)
+        return found
+
+
+class ShowEdge(base.Lister):
+    """Show the classes of a hypervisor: allocated and observed rates"""
+
+    shown = ['name', 'prio', 'rate_bps', 'observed_bps', 'backlog_bytes']
+    more = ['coflow_id', 'minor', 'ceil_bps', 'destinations']
+
+    arguments = (base.argument('host'),)
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        found = self.client.host(args.host)
+        return list(found['classes'])
+
+
+class ExplainPlacement(base.Lister):
+    """Explain where an instance was placed, and what the others offered"""
+
+    shown = ['rank', 'host', 'cct_s', 'why']
+    more = ['feasible', 'objective_s']
+
+    arguments = (
+        base.argument('instance', help='UUID'),
+        base.argument('--reasons', action='store_true',
+                      help='List what decided instead of the hosts'),
+        base.argument('--budget', type=float, metavar='<seconds>',
+                      help='Time to find out what decided'))
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        found = self.client.placement(args.instance)
+        explained = self.client.explanation(args.instance, args.budget)
+        self.app.stderr.write(_summary(found, explained))
+        return list(explained['reasons'] if args.reasons else found['hosts'])
+
+    def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
+        if args.reasons:
+            self.shown = ['kind', 'subject', 'host', 'cct_s', 'instead_of_s']
+            self.more = ['saved_objective_s', 'limiting', 'text']
+        return super().take_action(args)
+
+
+def _summary(found: dict[str, Any], explained: dict[str, Any]) -> str:
+    """For people; it goes to the error stream, so JSON stays JSON."""
+    lines = [f'Instance {found["instance_uuid"]}: {found["status"]}']
+    if found['host'] is not None:
+        lines[0] += f' on {found["host"]}'
+    if found.get('host_now') not in (None, found['host']):
+        lines.append(f'It is on {found["host_now"]} now.')
+    lines.append(f'Why: {found["why"]}')
+    if found['cct_s'] is not None:
+        lines.append(
+            f'Group {found.get("group_name")}, row {found.get("row")}: '
+            f'{columns.bounds(found)}, by {found["method"]}')
+        if found.get('bottleneck'):
+            lines.append(f'Limiting: {found["bottleneck"]}')
+    if explained['phases_s']:
+        lines.append('Time of the plan: ' + ', '.join(
+            f'{phase} {units.format_time(spent_s)}' for phase, spent_s
+            in explained['phases_s'].items() if spent_s >= 1e-4))
+    lines += [f'- {reason["text"]}' for reason in explained['reasons']]
+    lines += [f'Check: {one["kind"]} of {one["subject"]} has '
+              f'{units.format_rate(one["rate_bps"])} instead of '
+              f'{units.format_rate(one["expected_bps"])}'
+              for one in explained.get('findings', ())]
+    if explained['why_not'] and found['status'] == 'planned':
+        lines.append(f'What decided is unknown: {explained["why_not"]}')
+    elif not explained['is_complete'] and found['status'] == 'planned':
+        lines.append('There was no time for every question; give --budget.')
+    return '\n'.join(lines) + '\n'
+
+
+class ListAdvice(base.Lister):
+    """List moves of running VMs that would pay (operators)
+
+    They are those of the last re-evaluation; --now looks anew, without writing
+    anything down or moving anything.
+    """
+
+    shown = ['group_name', 'row', 'host', 'to_host', 'saved_s', 'cost_s',
+             'state']
+    more = ['instance_uuid', 'group', 'project_id', 'reason', 'cct_s',
+            'then_cct_s', 'at']
+
+    arguments = (
+        base.argument('--now', action='store_true',
+                      help='Look anew: a dry run'),
+        base.argument('--budget', type=float, metavar='<seconds>',
+                      help='Time to look, with --now'))
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        client = self.client
+        return client.advise(args.budget) if args.now else client.advice()
+
+
+class ListRates(base.Lister):
+    """List the measured rates between hypervisors"""
+
+    shown = ['src', 'dst', 'rate_bps', 'age_s', 'confidence', 'rtt_s',
+             'rtt_median_s', 'rtt_p99_s']
+    more = ['lower_bound', 'loss', 'method']
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return self.client.rates()
+
+
+class ShowSettings(base.ShowOne):
+    """Show the run-time settings"""
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        return self.client.settings()
+
+
+class ListHistory(base.Lister):
+    """List who changed which setting, host or topology (operators)"""
+
+    shown = ['at', 'who', 'what', 'before', 'after']
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return self.client.history()
+
+
+class SetSettings(base.ShowOne):
+    """Change run-time settings"""
+
+    names = ('planner', 'objective', 'order', 'ceil')
+
+    arguments = tuple(base.argument(f'--{name}', metavar=f'<{name}>')
+                      for name in names)
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        values = {name: getattr(args, name) for name in self.names
+                  if getattr(args, name) is not None}
+        if not values:
+            raise osc_exceptions.CommandError(
+                'Give at least one of '
+                + ', '.join(f'--{name}' for name in self.names) + '.')
+        return self.client.change_settings(**values)
