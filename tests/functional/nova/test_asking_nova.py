@@ -101,8 +101,8 @@ class ComparisonTest(nova_cloud.Cloud):
 
     @pytest.mark.full(
         reason='a cloud of its own',
-        still='unit/follow/test_nova_comparison and test_auditor; test_restart '
-              'reads the same lists of the same Nova')
+        still='unit/follow/test_nova_comparison and test_auditor; '
+              'test_restart reads the same lists of the same Nova')
     def test_lost_notifications_are_repaired(self):
         api = self.serve_api()
         controller = self.useFixture(controllers.ControllerProcess(
