@@ -41,7 +41,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 #: What a controller of any program imports until it serves, and later.
 WARM = (
     'virtco.cmd.api', 'virtco.cmd.controller', 'virtco.cmd.distributor',
-    'virtco.cmd.manage', 'virtco.cmd.schedule', 'virtco.cmd.status',
+    'virtco.cmd.manage', 'virtco.cmd.scheduler', 'virtco.cmd.status',
     'virtco.api.deploy', 'virtco.api.health_report', 'virtco.app',
     'virtco.place.adviser', 'virtco.place.explanation', 'virtco.place.placer',
     'virtco.place.whatif', 'virtco.distribute.apart', 'virtco.measure.racks',

@@ -43,7 +43,8 @@ ALLOWED = {('virtco/solver/planner.py', 'time'),
 SOLVER_ORDER = [
     'budget', 'model', 'independent_groups', 'bounds', 'starts', 'moves',
     'partition', 'judging', 'smallgroup', 'targets', 'stages', 'search',
-    'residual', 'planner', 'together', 'counterfactuals', 'delays', 'reevaluation',
+    'residual', 'planner', 'together', 'counterfactuals', 'delays',
+    'reevaluation',
 ]
 
 # Packages and modules of virtco; each imports only what stands before it.

@@ -26,7 +26,7 @@ NAMED = {'placement': 'openstack-placement', 'psycopg2': 'psycopg2-binary',
 SERVED = {
     'controller': ['virtco.cmd.api', 'virtco.cmd.controller',
                    'virtco.cmd.distributor', 'virtco.cmd.manage',
-                   'virtco.cmd.schedule',
+                   'virtco.cmd.scheduler',
                    'virtco.cmd.status', 'virtco.conf.opts',
                    'virtco.api.policies'],
     'edge': ['edge_module.cmd', 'edge_module.edge_options'],

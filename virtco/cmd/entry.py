@@ -45,7 +45,7 @@ def report() -> int:
 
 
 def scheduler() -> int:
-    return _run('virtco-scheduler', 'virtco.cmd.schedule', 'controller')
+    return _run('virtco-scheduler', 'virtco.cmd.scheduler', 'controller')
 
 
 def shell() -> int:

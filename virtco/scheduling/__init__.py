@@ -7,7 +7,7 @@ simulator call the same code.
 """
 
 import virtco.compiled
-from virtco.scheduling.scheduler import schedule
+from virtco.scheduling.order_and_rates import schedule
 
 __all__ = ['schedule']
 

@@ -12,8 +12,8 @@ from virtco import scheduling
 from virtco.model import cluster
 from virtco.model import live
 from virtco.model import uplinks
+from virtco.scheduling import order_and_rates as scheduler
 from virtco.scheduling import policies
-from virtco.scheduling import scheduler
 
 HOSTS = ('a', 'b', 'c')
 EGRESS_BPS = np.array([8.0, 16.0, 32.0])

@@ -13,7 +13,7 @@ from virtco import scheduling
 from virtco.model import live
 from virtco.model import uplinks
 from virtco.scheduling import deadlines
-from virtco.scheduling import scheduler
+from virtco.scheduling import order_and_rates as scheduler
 
 HOSTS = ('a', 'b', 'c', 'd')
 INDEX = {host: i for i, host in enumerate(HOSTS)}
