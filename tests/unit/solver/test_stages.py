@@ -215,6 +215,16 @@ def test_nothing_is_proven_of_no_time_and_of_endless(cct_s):
     assert not state.relaxed
 
 
+@pytest.mark.parametrize('most, tried', [(8, False), (9, True)])
+def test_a_large_group_is_not_partitioned(monkeypatch, most, tried):
+    """Three nodes on three hosts."""
+    monkeypatch.setattr(proofs, 'MAX_CELLS', most)
+    state = begin()
+    state.add(SPREAD, APART)
+    proofs.solve(state, state.budget)
+    assert state.relaxed is tried
+
+
 def test_small_groups_are_enumerated_where_hosts_are_tied():
     tree = cluster.Tree((cluster.Subtree('s', 8.0, 8.0),),
                         {'h0': 's', 'h1': 's'})

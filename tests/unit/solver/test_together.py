@@ -70,8 +70,9 @@ def test_figures_count_the_others():
     assert second.plan.cct_s == pytest.approx(2.0)
     assert second.plan.lower_bound_s <= second.plan.cct_s
     assert [host.free for host in second.problem.hosts] == [(1.0,), (1.0,)]
-    assert [load.out_bytes for load in second.problem.active] == [
-        (('a', GB),)]
+    load, = second.problem.active
+    assert load == snapshot.ActiveCoflow(
+        '0/c', (('a', GB),), (('b', GB),), (('a', 'b', GB),))
 
 
 def test_each_keeps_to_its_own_hosts_and_the_least_room():
