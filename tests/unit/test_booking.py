@@ -71,6 +71,8 @@ def test_each_resource_for_itself():
 def test_vectors_are_of_the_same_resources():
     with pytest.raises(ValueError):
         booking.Account((1, 2), (1,), (1,), (1,)).room_in((4,))
+    with pytest.raises(ValueError, match='zip'):
+        booking.Account((1,), (1,), (1,), (1, 2)).room_in((4,))
     with pytest.raises(ValueError):
         booking.fits((1, 2), (1,))
 
