@@ -203,6 +203,8 @@ def optimum(problem, cost):
 
 
 RATES = st.sampled_from((8e8, 4e8, 1e9, 2e8))
+ANY_RATES = st.sampled_from((8e8, 4e8, 1e9, 2e8, 0.0))
+SIZES = st.integers(0, 30).map(lambda x: x * 1e7)
 
 
 @st.composite
@@ -270,3 +272,43 @@ def problems(draw, model='any', max_vms=5, extras=True):
         model == 'both', resources,
         frozenset(names[-1:]) if extras and draw(st.integers(0, 4)) == 0
         else frozenset())
+
+
+@st.composite
+def busy_problems(draw):
+    """Several own and running coflows over hosts, racks and pairs."""
+    model = draw(st.sampled_from(('hose', 'tree', 'pipe', 'both')))
+    n_hosts, n_vms = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    hosts = tuple(cluster.Host(
+        f'h{m}', (float(draw(st.integers(2, 9))),), draw(ANY_RATES),
+        draw(ANY_RATES)) for m in range(n_hosts))
+    names = st.sampled_from([host.name for host in hosts])
+    beyond = st.sampled_from([*(host.name for host in hosts), 'x0', 'x1'])
+    vms = tuple(cluster.Vm(f'v{j}', (1.0,), draw(
+        st.one_of(st.none(), st.none(), st.none(), names)))
+        for j in range(n_vms))
+    index = st.integers(0, n_vms - 1)
+    coflows = tuple(coflow.Coflow.from_flows(f'c{i}', n_vms, draw(
+        st.lists(st.tuples(index, index, SIZES), max_size=8)))
+        for i in range(draw(st.integers(1, 4))))
+    entries = st.lists(st.tuples(beyond, SIZES), max_size=4).map(tuple)
+    active = tuple(
+        snapshot.ActiveCoflow(f'a{i}', draw(entries), draw(entries))
+        for i in range(draw(st.integers(0, 6))))
+    groups = ()
+    if n_vms > 1 and draw(st.booleans()):
+        policy = draw(st.sampled_from(snapshot.GroupPolicy))
+        groups = (snapshot.ServerGroup(policy, tuple(range(
+            draw(st.integers(2, n_vms)))), max_per_host=2),)
+    pairs = {pair: draw(ANY_RATES) for pair in itertools.permutations(
+        [host.name for host in hosts], 2)}
+    return snapshot.PlacementProblem(
+        hosts, vms, coflows, draw(trees(
+            [*(host.name for host in hosts), 'x0', 'x1'], ANY_RATES))
+        if model == 'tree' else cluster.Tree(), active, groups,
+        pairs if model in ('pipe', 'both') else None,
+        model == 'both')
+
+
+def close(a, b):
+    return a == b or abs(a - b) <= 1e-9 * max(abs(a), abs(b))

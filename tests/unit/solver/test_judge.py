@@ -10,7 +10,6 @@ import pytest
 
 from tests import examples
 from tests.unit.solver import problems
-from tests.unit.solver import test_ranking
 from virtco import compiled as kernels
 from virtco import exception
 from virtco.lab.sim import cloud
@@ -69,7 +68,7 @@ def with_pairs(problem):
 
 
 @hypothesis.settings(max_examples=examples.count(150), deadline=None)
-@hypothesis.given(test_ranking.busy_problems())
+@hypothesis.given(problems.busy_problems())
 def test_it_tells_what_the_simulator_tells(problem):
     problem = with_pairs(problem)
     try:
@@ -147,7 +146,7 @@ def judged_s(problem, assign):
 
 
 @hypothesis.settings(max_examples=examples.count(100), deadline=None)
-@hypothesis.given(test_ranking.busy_problems())
+@hypothesis.given(problems.busy_problems())
 def test_uplinks_that_never_limit_change_no_judgement(problem):
     problem = with_pairs(problem)
     try:
@@ -181,7 +180,7 @@ def test_a_running_coflow_holds_its_racks_uplink():
 
 
 @hypothesis.settings(max_examples=examples.count(100), deadline=None)
-@hypothesis.given(test_ranking.busy_problems())
+@hypothesis.given(problems.busy_problems())
 def test_running_coflows_load_uplinks_as_they_load_hosts(problem):
     """A rack of one host sends and receives what its host does."""
     problem = with_pairs(problem)
@@ -240,7 +239,7 @@ def test_online_is_never_behind_its_rivals_proposals():
 
 
 @hypothesis.settings(max_examples=examples.count(60), deadline=None)
-@hypothesis.given(test_ranking.busy_problems())
+@hypothesis.given(problems.busy_problems())
 def test_running_coflows_on_uplinks_cost_what_a_plain_reading_says(problem):
     if problem.pair_rate_bps is not None:
         problem = dataclasses.replace(problem, pair_rate_bps=None)
@@ -249,7 +248,7 @@ def test_running_coflows_on_uplinks_cost_what_a_plain_reading_says(problem):
         assign = feasible.any_placement(inst, 0, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()
-    assert test_ranking.close(
+    assert problems.close(
         objectives.evaluate(inst, assign, ONLINE).objective_s,
         problems.online_s(problem, inst.to_hosts(assign)))
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ranking against the plain evaluation of every trial."""
+"""What a ranking says, and the loads that it reads."""
 
 import dataclasses
-import itertools
 import math
 
 import hypothesis
@@ -12,117 +11,18 @@ import numpy as np
 import pytest
 
 from benchmarks import ranking as benchmark
-from tests import examples
 from tests.unit.solver import problems
 from virtco import compiled as kernels
 from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver.model import instance as instances
 from virtco.solver.model import loads
 from virtco.solver.model import loads_kernel
-from virtco.solver.model import objectives
 from virtco.solver.moves import rank_kernel
 from virtco.solver.moves import ranking
-from virtco.solver.starts import feasible
-
-RATES = st.sampled_from((8e8, 4e8, 1e9, 2e8, 0.0))
-SIZES = st.integers(0, 30).map(lambda x: x * 1e7)
-
-
-@st.composite
-def busy_problems(draw):
-    """Several own and running coflows over hosts, racks and pairs."""
-    model = draw(st.sampled_from(('hose', 'tree', 'pipe', 'both')))
-    n_hosts, n_vms = draw(st.integers(1, 6)), draw(st.integers(1, 6))
-    hosts = tuple(cluster.Host(
-        f'h{m}', (float(draw(st.integers(2, 9))),), draw(RATES), draw(RATES))
-        for m in range(n_hosts))
-    names = st.sampled_from([host.name for host in hosts])
-    beyond = st.sampled_from([*(host.name for host in hosts), 'x0', 'x1'])
-    vms = tuple(cluster.Vm(f'v{j}', (1.0,), draw(
-        st.one_of(st.none(), st.none(), st.none(), names)))
-        for j in range(n_vms))
-    index = st.integers(0, n_vms - 1)
-    coflows = tuple(coflow.Coflow.from_flows(f'c{i}', n_vms, draw(
-        st.lists(st.tuples(index, index, SIZES), max_size=8)))
-        for i in range(draw(st.integers(1, 4))))
-    entries = st.lists(st.tuples(beyond, SIZES), max_size=4).map(tuple)
-    active = tuple(
-        snapshot.ActiveCoflow(f'a{i}', draw(entries), draw(entries))
-        for i in range(draw(st.integers(0, 6))))
-    groups = ()
-    if n_vms > 1 and draw(st.booleans()):
-        policy = draw(st.sampled_from(snapshot.GroupPolicy))
-        groups = (snapshot.ServerGroup(policy, tuple(range(
-            draw(st.integers(2, n_vms)))), max_per_host=2),)
-    pairs = {pair: draw(RATES) for pair in itertools.permutations(
-        [host.name for host in hosts], 2)}
-    return snapshot.PlacementProblem(
-        hosts, vms, coflows, draw(problems.trees(
-            [*(host.name for host in hosts), 'x0', 'x1'], RATES))
-        if model == 'tree' else cluster.Tree(), active, groups,
-        pairs if model in ('pipe', 'both') else None,
-        model == 'both')
-
-
-def close(a, b):
-    return a == b or abs(a - b) <= 1e-9 * max(abs(a), abs(b))
-
-
-@hypothesis.settings(max_examples=examples.count(400), deadline=None)
-@hypothesis.given(busy_problems(), st.sampled_from(snapshot.Objective),
-                  st.integers(0, 5))
-def test_each_host_costs_what_its_trial_costs(problem, objective, number):
-    try:
-        inst = instances.build(problem, reduce=False)
-        assign = feasible.any_placement(inst, number, budgets.unlimited())
-    except exception.PlacementInfeasible:
-        hypothesis.reject()
-    node = number % inst.n_nodes
-    hosts = np.roll(np.arange(inst.n_hosts), number)
-    values = ranking.evaluate(inst, objective, assign, node, hosts,
-                              lambda: True)
-    assert values.is_exact.all()
-    for i, host in enumerate(hosts):
-        trial = assign.copy()
-        trial[node] = host
-        found = objectives.evaluate(inst, trial, objective)
-        assert close(values.objective_s[i], found.objective_s)
-        assert close(values.cct_s[i], found.cct_s)
-        if math.isfinite(found.cct_s):
-            times = instances.times_s(objectives.own_loads(
-                inst, trial).sum(axis=0), inst.s_per_byte)
-            assert (values.port[i] < 0) == (found.port < 0)
-            assert found.port < 0 or close(times[values.port[i]],
-                                           found.cct_s)
-
-
-@hypothesis.settings(max_examples=examples.count(100), deadline=None)
-@hypothesis.given(busy_problems(), st.sampled_from(snapshot.Objective),
-                  st.integers(0, 5), st.integers(0, 6))
-def test_without_time_a_bound_is_given(problem, objective, number, looks):
-    try:
-        inst = instances.build(problem, reduce=False)
-        assign = feasible.any_placement(inst, number, budgets.unlimited())
-    except exception.PlacementInfeasible:
-        hypothesis.reject()
-    node = number % inst.n_nodes
-    hosts = np.arange(inst.n_hosts)
-    exact = ranking.evaluate(inst, objective, assign, node, hosts,
-                             lambda: True)
-    left = iter([True] * looks)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranking, 'CHUNK_HOSTS', 1)
-        hasty = ranking.evaluate(inst, objective, assign, node, hosts,
-                                 lambda: next(left, False))
-    assert hasty.is_exact[0]
-    for a, b, is_exact in zip(hasty.objective_s, exact.objective_s,
-                              hasty.is_exact):
-        assert close(a, b) if is_exact else a <= b * (1 + 1e-9)
 
 
 def test_kernels_agree_with_their_plain_selves(monkeypatch):

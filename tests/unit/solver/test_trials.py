@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A ranked host costs what the plain evaluation of its trial says."""
+
+import math
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from tests import examples
+from tests.unit.solver import problems
+from virtco import exception
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
+from virtco.solver.moves import ranking
+from virtco.solver.starts import feasible
+
+
+@hypothesis.settings(max_examples=examples.count(400), deadline=None)
+@hypothesis.given(problems.busy_problems(),
+                  st.sampled_from(snapshot.Objective), st.integers(0, 5))
+def test_each_host_costs_what_its_trial_costs(problem, objective, number):
+    try:
+        inst = instances.build(problem, reduce=False)
+        assign = feasible.any_placement(inst, number, budgets.unlimited())
+    except exception.PlacementInfeasible:
+        hypothesis.reject()
+    node = number % inst.n_nodes
+    hosts = np.roll(np.arange(inst.n_hosts), number)
+    values = ranking.evaluate(inst, objective, assign, node, hosts,
+                              lambda: True)
+    assert values.is_exact.all()
+    for i, host in enumerate(hosts):
+        trial = assign.copy()
+        trial[node] = host
+        found = objectives.evaluate(inst, trial, objective)
+        assert problems.close(values.objective_s[i], found.objective_s)
+        assert problems.close(values.cct_s[i], found.cct_s)
+        if math.isfinite(found.cct_s):
+            times = instances.times_s(objectives.own_loads(
+                inst, trial).sum(axis=0), inst.s_per_byte)
+            assert (values.port[i] < 0) == (found.port < 0)
+            assert found.port < 0 or problems.close(
+                times[values.port[i]], found.cct_s)
+
+
+@hypothesis.settings(max_examples=examples.count(100), deadline=None)
+@hypothesis.given(problems.busy_problems(),
+                  st.sampled_from(snapshot.Objective), st.integers(0, 5),
+                  st.integers(0, 6))
+def test_without_time_a_bound_is_given(problem, objective, number, looks):
+    try:
+        inst = instances.build(problem, reduce=False)
+        assign = feasible.any_placement(inst, number, budgets.unlimited())
+    except exception.PlacementInfeasible:
+        hypothesis.reject()
+    node = number % inst.n_nodes
+    hosts = np.arange(inst.n_hosts)
+    exact = ranking.evaluate(inst, objective, assign, node, hosts,
+                             lambda: True)
+    left = iter([True] * looks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, 'CHUNK_HOSTS', 1)
+        hasty = ranking.evaluate(inst, objective, assign, node, hosts,
+                                 lambda: next(left, False))
+    assert hasty.is_exact[0]
+    for a, b, is_exact in zip(hasty.objective_s, exact.objective_s,
+                              hasty.is_exact):
+        assert problems.close(a, b) if is_exact else a <= b * (1 + 1e-9)
