@@ -56,8 +56,7 @@ def plan(problems: Sequence[snapshot.PlacementProblem], *,
     return tuple(
         Part(own, planner.evaluate(own, dataclasses.replace(
             found, hosts=placed), budget))
-        for own, placed in zip(_beside(problems, hosts), hosts,
-                               strict=True))
+        for own, placed in zip(_beside(problems, hosts), hosts))
 
 
 def join(problems: Sequence[snapshot.PlacementProblem]
@@ -157,14 +156,14 @@ def _beside(problems: Sequence[snapshot.PlacementProblem],
     running = [[_placed(coflow, f'{number}/', placed)
                 for coflow in problem.coflows]
                for number, (problem, placed) in enumerate(
-                   zip(problems, hosts, strict=True))]
+                   zip(problems, hosts))]
     found = []
     for number, problem in enumerate(problems):
         others = [k for k in range(len(problems)) if k != number]
         taken: dict[str, list[tuple[float, ...]]] = (
             collections.defaultdict(list))
         for k in others:
-            for vm, host in zip(problems[k].vms, hosts[k], strict=True):
+            for vm, host in zip(problems[k].vms, hosts[k]):
                 if vm.pinned is None:
                     taken[host].append(vm.demand)
         found.append(dataclasses.replace(
@@ -181,7 +180,7 @@ def _less(host: cluster.Host,
     free = host.free
     for demand in demands:
         free = tuple(max(0.0, have - need)
-                     for have, need in zip(free, demand, strict=True))
+                     for have, need in zip(free, demand))
     return dataclasses.replace(host, free=free)
 
 

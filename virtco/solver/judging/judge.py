@@ -112,8 +112,7 @@ class Judge:
         """Ports that flows between hosts pass, shape (F, 2 + 2L)."""
         open_port = len(self.rate_of) - 1
         columns = []
-        for row, (_ports, behind) in zip(self.port_out, self.inst.ways(),
-                                         strict=True):
+        for row, (_ports, behind) in zip(self.port_out, self.inst.ways()):
             up, down = row[src], row[dst]
             columns += [
                 np.where((up != down) & (up >= 0), up, open_port),

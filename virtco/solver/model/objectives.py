@@ -52,7 +52,7 @@ def own_loads(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
     """Bytes per own coflow and port, shape (C, P)."""
     m = inst.n_hosts
     loads = np.zeros((len(inst.arcs), len(inst.s_per_byte)))
-    for row, (src, dst, size_bytes) in zip(loads, inst.arcs, strict=True):
+    for row, (src, dst, size_bytes) in zip(loads, inst.arcs):
         a, b = assign[src], assign[dst]
         cut = a != b
         a, b, cut_bytes = a[cut], b[cut], size_bytes[cut]

@@ -211,7 +211,7 @@ def dominance(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     if not better.size:
         return better
     seen = set()
-    for mine, theirs in zip(rows.T, others.T, strict=True):
+    for mine, theirs in zip(rows.T, others.T):
         # The best ones are as good as any, which leaves little to compare.
         lower = np.flatnonzero(theirs < mine.max())
         if not len(lower):

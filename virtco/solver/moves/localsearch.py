@@ -195,7 +195,7 @@ class Searcher:
         level, base, floor, weight = self.levels(start)
         loads = objectives.own_loads(self.inst, start)
         totals = base.copy()
-        for coflow, row in zip(level, loads, strict=True):
+        for coflow, row in zip(level, loads):
             totals[coflow:] += row
         ceiling = np.maximum((totals * self.s_per_byte).max(axis=1), floor)
         graph, state = self._prepare(
