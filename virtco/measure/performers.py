@@ -58,12 +58,12 @@ def performers(table: history.Table, rates_bps: Matrix
         low, high = (_along(table.rates_bps, q) for q in (0.0, 1.0))
         spread = table.matrix((high - low) / rates_bps)
     rtts = table.matrix(_along(table.rtts_s, 0.5))
-    out, into = _median(rates, 1), _median(rates, 0)
-    varies = _median(np.concatenate([spread, spread.T], axis=1), 1)
-    rtt = _median(np.concatenate([rtts, rtts.T], axis=1), 1)
+    out, into = _median(rates.T), _median(rates)
+    varies = _median(np.concatenate([spread, spread.T]))
+    rtt = _median(np.concatenate([rtts, rtts.T]))
     n_out, n_in = np.isfinite(rates).sum(axis=1), np.isfinite(rates).sum(
         axis=0)
-    usual = [float(_median(one[None, :], 1)[0]) for one in (out, into, rtt)]
+    usual = [float(_median(one[:, None])[0]) for one in (out, into, rtt)]
     found = []
     for i, host in enumerate(table.hosts):
         n_peers = int(min(n_out[i], n_in[i]))
@@ -95,8 +95,8 @@ def _along(values: Matrix, q: float) -> Matrix:
     return constant.quantile(values, q)
 
 
-def _median(values: Matrix, axis: int) -> Matrix:
-    """Without NaN, and NaN where there is nothing else."""
+def _median(values: Matrix) -> Matrix:
+    """Median of each column without NaN, NaN of a column without values."""
     if not values.size:
-        return np.full(values.shape[1 - axis], np.nan)
-    return constant.quantile(values if axis == 0 else values.T, 0.5)
+        return np.full(values.shape[1], np.nan)
+    return constant.quantile(values, 0.5)
