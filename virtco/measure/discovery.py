@@ -272,8 +272,8 @@ def _rate(by_peers: Iterable[Sequence[tuple[float, float]]],
     :param by_peers: of each load the sum of the rates and what the links of
         its hosts carry, by kind of peers.
     """
-    medians = [[statistics.median(column)
-                for column in zip(*rows, strict=True)] for rows in by_peers]
+    medians = [[statistics.median(column) for column in zip(*rows)]
+               for rows in by_peers]
     if not medians:
         return None
     rate_bps, links_bps = max(medians)

@@ -42,9 +42,8 @@ class History:
         self.row_of: dict[Pair, int] = {}
         self.hosts: dict[str, int] = {}
         self._ends = np.zeros((0, 2), np.int64)
-        self._rates_bps = np.zeros((0, depth))
-        self._rtts_s = np.zeros((0, depth))
-        self._times_s = np.zeros((0, depth))
+        self._rates_bps = self._rtts_s = self._times_s = np.zeros(
+            (0, depth))
         self._next: list[int] = []
 
     def __len__(self) -> int:
