@@ -182,7 +182,8 @@ def test_columns_read_as_rows():
     one = live.LiveCoflow('c', ())
     assert (one.arrival_s, one.served_s, one.sent_bytes, one.claimed_bytes,
             one.priority_class, one.weight, one.n_flows, one.compute_s,
-            one.workers) == (0, 0, 0, 0, 0, 1, 1, 0, 1)
+            one.workers, one.is_promised) == (
+        0, 0, 0, 0, 0, 1, 1, 0, 1, False)
 
 
 @pytest.mark.parametrize(('objective_s', 'bound_s', 'gap'), [

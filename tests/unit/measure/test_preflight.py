@@ -224,11 +224,15 @@ def test_a_leaf_is_compared_with_the_others_or_with_its_rate():
 
 
 def test_a_single_leaf_is_compared_with_its_rate():
-    planned, readings = loaded({'x': (70.0, 80.0), 'y': (1.0, 1.0),
+    planned, readings = loaded({'x': (70.0, 60.0), 'y': (100.0, 1.0),
                                 'z': (1.0, 1.0)})
+    # Three quarters of the rate towards the leaf are not poor.
     assert found_by(planned[:2], readings[:4], leaf_of=LEAVES,
-                    uplinks={'x': (100.0, 100.0)}) == {
+                    uplinks={'x': (100.0, 80.0)}) == {
         ('leaf-uplink', 'x'): (70.0, 100.0, 2)}
+    # With another leaf the median of both counts: 85.
+    assert found_by(planned[:3], readings[:6], leaf_of=LEAVES,
+                    uplinks={'x': (200.0, 80.0)}) == {}
 
 
 def test_what_a_slow_host_lacks_is_not_the_uplinks_fault():
