@@ -89,3 +89,48 @@ def test_settling_leaves_the_large_pieces_of_room():
     assert settled(lambda assign: 6.0 if set(assign) == {0, 1}
                    else math.inf) == [0, 1]
     assert start.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize('share, moves', [(0.25, True), (0.35, False)])
+def test_a_second_of_copies_weighs_three_tenths(share, moves):
+    inst, apart = build([2, 2, 1]), np.array([0, 1])
+    gain_s = copies_s(inst, 0, 1) - copies_s(inst, 0, 2)
+    assert gain_s > 0
+    found = foresight.settle(
+        inst, apart, lambda trial: share * gain_s
+        * (trial != apart).any(), budgets.unlimited())
+    assert (found != apart).any() == moves
+
+
+def counted(inst, start, cost_s):
+    """How many placements are judged, and the budget."""
+    seen, budget = [], budgets.unlimited()
+
+    def judge(trial):
+        seen.append(trial.tolist())
+        return cost_s(len(seen))
+
+    foresight.settle(inst, np.array(start), judge, budget)
+    return seen, budget.clock.units
+
+
+def test_settling_ends_after_four_rounds_or_one_in_vain(monkeypatch):
+    inst = build([2, 2, 2], rates=(8.0, 8.0))
+    seen, units = counted(inst, [0, 0], lambda n: -float(n))
+    # What a host holds moves once in each round.
+    assert len(seen) == 1 + 4
+    trial_units = (foresight.TRIAL_CALLS * budgets.CALL_UNITS
+                   + 3 * foresight.TRIAL_CELLS + budgets.ASK_UNITS)
+    assert units == 4 * trial_units
+    seen, units = counted(build([2, 3, 4]), [0, 0], float)
+    assert seen == [[0, 0], [1, 1], [2, 2]] and units == 2 * trial_units
+    monkeypatch.setattr(foresight, 'MAX_TRIALS', 1)
+    seen, _units = counted(build([2, 3, 4]), [0, 0], float)
+    assert len(seen) == 2
+
+
+def test_pinned_nodes_are_not_exchanged():
+    inst = build([3, 2, 2], vms=(cluster.Vm('v0', (1.0,), 'h0'),
+                                 cluster.Vm('v1', (1.0,))))
+    found = foresight._exchanges(inst, np.array([0, 0]), 0)
+    assert [trial.tolist() for trial in found] == [[0, 1]]
