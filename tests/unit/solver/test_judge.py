@@ -3,6 +3,7 @@
 """The judge against the simulator, and what the portfolio makes of it."""
 
 import dataclasses
+import types
 
 import hypothesis
 import numpy as np
@@ -259,3 +260,57 @@ def test_flows_of_a_running_coflow_are_those_that_touch_known_hosts():
         ('h1', 'h0', 2.0), ('h1', 'h0', 1.0), ('z', 'h1', 4.0)))
     assert judge._flows_of(active, {'h0': 0, 'h1': 1}) == [
         (judge.BEYOND, 1, 4.0), (0, judge.BEYOND, 5.0), (1, 0, 3.0)]
+
+
+@pytest.mark.parametrize('most_looks, fewest, coarse', [
+    (30 * 15, 15, False), (30 * 15 - 1, 14, True), (30 * 15, 16, None)])
+def test_how_closely_a_schedule_is_looked_at(monkeypatch, most_looks, fewest,
+                                             coarse):
+    """Thirty own flows: 15 events are one of every two flows."""
+    problem = dataclasses.replace(busy_cloud(), active=())
+    inst = instances.build(problem, reduce=False)
+    asked = []
+
+    def total_s(start, path, left, rate_of, grain_s, most, *work):
+        asked.append((grain_s, most))
+        work[-1][0] = 7.0
+        return 3.0
+
+    monkeypatch.setattr(judge, 'judge_kernel',
+                        types.SimpleNamespace(total_s=total_s))
+    monkeypatch.setattr(judge, 'MOST_LOOKS', most_looks)
+    monkeypatch.setattr(judge, 'FEWEST_EVENTS', fewest)
+    budget = budgets.unlimited()
+    told_s = judge.Judge(inst, budget).total_s(np.arange(6))
+    assert told_s == (None if coarse is None else 3.0)
+    if coarse is None:
+        assert not asked and budget.clock.units == 0
+        return
+    (grain_s, most), = asked
+    # VM 5 sends 6 + 7 + 8 + 9 + 10 times 10 MB, at 1 Gbit/s.
+    slowest_s = 40 * 1e7 * 8 / 1e9
+    assert grain_s == pytest.approx(
+        slowest_s / (most_looks / 30) if coarse else 0.0)
+    assert most == 4 * most_looks
+    assert budget.clock.units == pytest.approx(
+        judge.JUDGE_CALLS * budgets.CALL_UNITS
+        + judge.FLOW_CELLS * 30 * budgets.CELL_UNITS
+        + judge.LOOK_UNITS * 7)
+
+
+def test_a_schedule_that_takes_too_long_has_no_cost(monkeypatch):
+    inst = instances.build(busy_cloud(), reduce=False)
+    monkeypatch.setattr(judge, 'judge_kernel', types.SimpleNamespace(
+        total_s=lambda *_args: -1.0))
+    assert portfolio.Judged(inst, budgets.unlimited()).cost_s(
+        np.arange(6)) is None
+
+
+def test_those_to_come_weigh_three_tenths_beside_a_schedule():
+    inst = instances.build(busy_cloud(), reduce=False)
+    assign = np.arange(6)
+    total_s = judge.Judge(inst, budgets.unlimited()).total_s(assign)
+    ahead_s = objectives.evaluate(inst, assign, ONLINE).ahead_s
+    assert ahead_s > 0
+    assert portfolio.Judged(inst, budgets.unlimited()).cost_s(
+        assign) == pytest.approx(total_s + 0.3 * ahead_s)

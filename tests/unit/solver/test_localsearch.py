@@ -4,6 +4,7 @@
 
 import itertools
 import math
+import types
 
 import hypothesis
 from hypothesis import strategies as st
@@ -223,3 +224,120 @@ def test_seeds_start_unlike_generators():
               for seed in range(12)}
     assert len(starts) > 1
     assert all(len(set(one)) > 1 for one in itertools.islice(starts, 9))
+
+
+def runs_of(search, monkeypatch):
+    """What is asked of the kernel: its graph, norm, moves and heats."""
+    asked = []
+
+    def run(graph, _state, power, moves, hot, cold, _budget, enough_s=0.0):
+        asked.append((graph, power, moves, hot, cold, enough_s))
+
+    monkeypatch.setattr(search, '_run', run)
+    return asked
+
+
+def test_a_run_cools_down_from_chunk_to_chunk(monkeypatch):
+    search = searcher()
+    asked = runs_of(search, monkeypatch)
+    search.anneal(APART, 100_000, floor_s=1.0)
+    assert [one[1:3] for one in asked] == [(5, 20_000)] * 5
+    heats = [0.1 * 0.03 ** (n / 5) for n in range(6)]
+    assert [one[3] for one in asked] == pytest.approx(heats[:-1])
+    assert [one[4] for one in asked] == pytest.approx(heats[1:])
+    assert {one[5] for one in asked} == {1.0}
+    asked.clear()
+    search.anneal(APART, 19_999, power=6)
+    assert [one[1:3] for one in asked] == [(6, 19_999)]
+    # Several coflows freeze later, and their order is taken anew.
+    search = searcher(Objective.ONLINE)
+    asked = runs_of(search, monkeypatch)
+    orders = []
+    levels = search.levels
+
+    def noted(assign, noise):
+        orders.append(noise)
+        return levels(assign, noise)
+
+    search.levels = noted
+    search.anneal(APART, 1200, hot=0.3)
+    assert [one[2] for one in asked] == [100] * 12
+    assert asked[-1][4] == pytest.approx(0.001)
+    assert orders == pytest.approx(
+        [1 - n / 6 for n in range(6)] + [0.0] * 6)
+    orders.clear()
+    search.anneal(APART, 5, hot=0.29)
+    assert orders == [0.0] * 12
+    assert [one[2] for one in asked[12:]] == [1] * 12
+
+
+def test_what_a_cut_and_a_polish_ask_for(monkeypatch):
+    search = searcher(hosts=hosts((8.0, 4.0), (8.0, 8.0), (2.0, 8.0)))
+    asked = runs_of(search, monkeypatch)
+    search.least_cut(APART, 50, budgets.unlimited())
+    search.polish(APART, 60, budgets.unlimited())
+    (cut, *cut_run), (polish, *polish_run) = asked
+    assert cut_run == [0, 50, 0.3, 0.001, 0.0]
+    assert polish_run == [0, 60, 0.02, 0.001, 0.0]
+    assert list(cut.s_per_byte) == [1, 1, 1, 0, 0, 0]
+    # h2 sends 4 bytes at a quarter of a byte per second.
+    assert list(polish.ceiling_s) == [16.0 * (1 + 1e-12)]
+    several = searcher(Objective.ONLINE, active=running(3.0))
+    asked = runs_of(several, monkeypatch)
+    several.polish(APART, 60, budgets.unlimited())
+    # C2 takes 2 s, what runs ends after 3, C1 into h1 after 5 + 2 + 3.
+    assert list(asked[0][0].ceiling_s) == pytest.approx([2.0, 3 + 2, 10.0])
+
+
+def test_the_kernel_is_asked_again_for_what_is_left(monkeypatch):
+    monkeypatch.setattr(localsearch, '_fixed_s', lambda _graph: 2.0)
+
+    def asked(bests, enough_s=0.0, spent=10.0):
+        search, seen, left = searcher(), [], iter(bests)
+        state = types.SimpleNamespace(counts=[0, 0, 4, spent], random=[77])
+        budget = budgets.Budget(budgets.Counter(), 1.0)
+
+        def anneal(_graph, _state, power, moves, hot, cold, best_s, fixed_s,
+                   enough_s, most):
+            seen.append((power, moves, hot, cold, best_s, fixed_s, enough_s,
+                         most))
+            return next(left)
+
+        search.kernel = types.SimpleNamespace(anneal=anneal)
+        search._run(None, state, 5, 10, 0.4, 0.1, budget, enough_s)
+        assert search.random[0] == 77
+        assert search.moves_done == 4 * len(seen)
+        assert budget.clock.units == spent * len(seen)
+        return seen
+
+    rest = (0.1, math.inf, 2.0, 0.0, budgets.CHUNK_UNITS)
+    first, second, third = asked([9.0, 8.0, 7.0])
+    assert first == (5, 10, 0.4, *rest)
+    assert second == (5, 6, pytest.approx(0.4 * 0.25 ** 0.4), 0.1, 9.0,
+                      *rest[2:])
+    assert third[1:3] == (2, pytest.approx(0.4 * 0.25 ** 0.8))
+    assert len(asked([9.0, 3.0], enough_s=3.0)) == 2
+    # A second is spent at once.
+    assert len(asked([9.0], spent=1e9)) == 1
+
+
+def test_an_equal_placement_is_no_better():
+    search = searcher()
+    value = search.evaluate(APART)
+    assert not localsearch._better(value, value)
+    assert localsearch._better(search.evaluate(np.array([0, 0, 1])), value)
+
+
+def test_a_cut_begins_with_clusters_and_moves_each_node(monkeypatch):
+    inst = instances.build(problems.fig_1_problem(), reduce=False)
+    asked = []
+
+    def cut(self, start, moves, _budget):
+        asked.append((self.objective, start.tolist(), moves))
+        return start
+
+    monkeypatch.setattr(localsearch.Searcher, 'least_cut', cut)
+    found = localsearch.min_cut(inst, 1, budgets.unlimited())
+    assert asked == [(Objective.ISOLATED, found.tolist(),
+                      3 * localsearch.CUT_MOVES)]
+    assert found[0] == found[1] != found[2]

@@ -387,3 +387,141 @@ def test_a_stage_takes_no_more_than_there_is():
     stages = (*search.STAGES, *search.FINISH)
     assert all(0 < stage.share <= 1 for stage in stages)
     assert len({stage.name for stage in stages}) == len(stages)
+
+
+def annealed(state, monkeypatch, then=None):
+    """Runs that a stage asks for, as (moves, heat, power)."""
+    asked = []
+
+    def anneal(start, moves, hot, power, _budget):
+        asked.append((moves, hot, power))
+        if then is not None:
+            then(len(asked))
+
+    monkeypatch.setattr(state, 'anneal', anneal)
+    return asked
+
+
+@pytest.mark.parametrize('n_hosts, carvings', [(2, 1), (3, 12), (4, 12)])
+def test_a_roomy_cloud_is_carved_more_often(monkeypatch, n_hosts, carvings):
+    state = begin(problem=problems.fig_1_problem(hosts=tuple(
+        cluster.Host(f'h{m}', (2.0,), 8.0, 8.0) for m in range(n_hosts))))
+    asked = []
+
+    def carve(_inst, target_s, order, rounds, _rng, _budget):
+        asked.append((target_s, order, rounds))
+        yield from (np.array([0, 1, 1]), TOGETHER, np.array([1, 0, 0]))
+
+    monkeypatch.setattr(annealing.carving, 'squeaky_wheel', carve)
+    proofs.bound(state, state.budget)
+    annealing.carve(state, state.budget)
+    assert asked == [(state.lower_s, state.bound.order, carvings)]
+    # The second one meets the bound of 4 s.
+    assert len(state.pool) == 2 and state.is_closed()
+
+
+@pytest.mark.parametrize('objective, heats, powers', [
+    (ISOLATED, [0.1] * 3, [5, 6, 5]), (ONLINE, [0.3] * 3, [3, 4, 3])])
+def test_the_first_runs_are_hot(monkeypatch, objective, heats, powers):
+    state = begin(objective)
+    state.add(BEST_FIT, APART)
+    asked = annealed(state, monkeypatch)
+    annealing.quick(state, state.budget)
+    assert asked == [(state.moves(500), heat, power)
+                     for heat, power in zip(heats, powers, strict=True)]
+    asked.clear()
+    annealing.deepen(state, state.budget)
+    heats = [0.03, 0.03, 0.1] if objective is ISOLATED else [0.3, 0.3, 0.03]
+    assert asked == [
+        (state.moves(moves), heat, power) for moves, heat, power in zip(
+            (2000, 6000, 6000), heats,
+            (powers[1], powers[1], powers[0]), strict=True)]
+
+
+def test_each_round_proves_in_between(monkeypatch):
+    def proven(then=None):
+        state = begin(seconds=1.0)
+        state.add(SPREAD, APART)
+        state.add(SPREAD, TOGETHER, value(8.0, 8.0))
+        asked, again = annealed(state, monkeypatch), []
+
+        def prove(_state, budget):
+            again.append(budget.left_s() / state.budget.left_s())
+            if then is not None:
+                then(state, len(again))
+
+        monkeypatch.setattr(annealing.proofs, 'again', prove)
+        annealing.rounds(state, state.budget)
+        return len(asked), again
+
+    n_runs, again = proven()
+    assert n_runs == 3 * 2
+    assert again == pytest.approx([annealing.PARTITION_SHARE] * 3)
+    # Nearly closed is enough.
+    assert proven(lambda state, _n: state.raise_floor(7.0 / 1.0005)) == (
+        2, [pytest.approx(annealing.PARTITION_SHARE)])
+
+    def better(state, n):
+        if n == 2:
+            state.offer(SPREAD, TOGETHER, value(6.9, 6.9))
+
+    assert len(proven(better)[1]) == 2 * 3
+
+    def hardly(state, n):
+        state.offer(SPREAD, TOGETHER, value(6.999, 6.999))
+
+    assert len(proven(hardly)[1]) == 3
+
+
+def test_who_certifies_goes_on_to_the_end(monkeypatch):
+    state = begin(certify=True)
+    state.add(SPREAD, APART)
+    asked = annealed(state, monkeypatch, lambda n: (
+        state.budget.stop() if n == 8 else None))
+    monkeypatch.setattr(annealing.proofs, 'again', None)
+    annealing.rounds(state, state.budget)
+    assert len(asked) == 8
+
+
+@pytest.mark.parametrize('running, ratio, finite', [
+    (True, 1.09, True), (True, 1.11, False), (False, 1.0, True),
+    (False, 1.001, False)])
+def test_room_costs_a_tenth_beside_others(monkeypatch, running, ratio,
+                                          finite):
+    active = (snapshot.ActiveCoflow('r', (('h2', 1.0),),
+                                    (('h2', 1.0),)),) * running
+    state = begin(ONLINE, problem=problems.fig_1_problem(active=active))
+    cost_s = state.local.evaluate(TOGETHER).objective_s
+    state.offer(SPREAD, APART, value(cost_s / ratio))
+    asked = []
+
+    def settle(inst, assign, cost_s, _budget):
+        asked.append((inst, assign.tolist(), cost_s(TOGETHER)))
+        return TOGETHER
+
+    monkeypatch.setattr(finishing.foresight, 'settle', settle)
+    finishing.settle(state, state.budget)
+    assert asked == [(state.inst, APART.tolist(),
+                      cost_s if finite else math.inf)]
+    assert state.answer.value.objective_s == cost_s
+    assert state.answer.assign.tolist() == TOGETHER.tolist()
+
+
+@pytest.mark.parametrize('floor_s, ahead_s, annealed', [
+    (5.0, 3.0, True), (4.9, 3.0, False), (8.0, 0.0, False)])
+def test_those_to_come_are_looked_at_where_the_known_are_done(
+        monkeypatch, floor_s, ahead_s, annealed):
+    state = begin(ONLINE)
+    state.offer(SPREAD, APART, value(8.0, ahead_s=ahead_s))
+    state.raise_floor(floor_s)
+    asked = []
+
+    def anneal(assign, moves, *, hot, budget):
+        asked.append((moves, hot))
+        return assign, None
+
+    monkeypatch.setattr(state.local, 'anneal', anneal)
+    monkeypatch.setattr(state.local, 'polish',
+                        lambda assign, moves, budget: assign)
+    finishing.polish(state, state.budget)
+    assert asked == [(state.moves(300), 0.03)] * annealed
