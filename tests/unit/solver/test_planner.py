@@ -21,6 +21,8 @@ from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver.judging import foresight
 from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
+from virtco.solver.stages import search_state as states
 
 Objective = snapshot.Objective
 
@@ -382,3 +384,107 @@ def test_the_port_that_decides_is_named(rates, bottleneck):
     idle = planner.plan(dataclasses.replace(problem, coflows=()),
                         clock=budgets.Counter())
     assert idle.bottleneck == 'none'
+
+
+def asked_of(monkeypatch, *places):
+    """What time each is given, by the counted clock."""
+    asked = []
+
+    def watch(module, name, of):
+        function = getattr(module, name)
+
+        def noted(*args, **options):
+            asked.append((name, round(args[of].left_s(), 6)))
+            return function(*args, **options)
+
+        monkeypatch.setattr(module, name, noted)
+
+    for place in places:
+        watch(*place)
+    return asked
+
+
+def busy_problem():
+    return problems.fig_1_problem(active=(snapshot.ActiveCoflow(
+        'r', (('h0', 9.0),), (('h1', 9.0),)),))
+
+
+def test_rivals_have_their_parts_of_the_time(monkeypatch):
+    asked = asked_of(monkeypatch, (planner.search, 'run', 3),
+                     (planner.localsearch, 'min_cut', 2))
+    clock = budgets.Counter()
+    moves = []
+    run = planner.search.run
+
+    def noted(*args, **options):
+        found = run(*args, **options)
+        moves.append(found.moves)
+        return found
+
+    monkeypatch.setattr(planner.search, 'run', noted)
+    plan = planner.plan(busy_problem(), budget_s=2.0, clock=clock)
+    assert asked[:3] == [('run', 1.0), ('run', 0.6), ('run', 0.2)]
+    assert [name for name, _left_s in asked[3:]] == ['min_cut']
+    assert plan.iterations == sum(moves) > 0
+    # Nobody else is asked when the time is over.
+    asked.clear()
+    clock = budgets.Counter()
+
+    def slow(*args, **options):
+        clock.spend(2e9)
+        return run(*args, **options)
+
+    monkeypatch.setattr(planner.search, 'run', slow)
+    planner.plan(busy_problem(), budget_s=1.0, clock=clock)
+    assert asked == [('run', 0.0)]
+
+
+@pytest.mark.parametrize('rule', ['spread', 'min-cut'])
+def test_a_rules_bound_has_a_quarter_of_the_time(monkeypatch, rule):
+    asked = asked_of(monkeypatch, (planner.lowerbounds, 'anchored_sets', 2),
+                     (planner.candidates, 'spend', 1))
+    plan = planner.plan(busy_problem(), planner=rule, budget_s=0.8,
+                        clock=budgets.Counter())
+    assert asked[0] == ('anchored_sets', pytest.approx(0.2, rel=1e-2))
+    assert asked[1] == ('spend', math.inf)
+    assert plan.iterations == 0 and plan.notes == ()
+    asked.clear()
+    planner.evaluate(busy_problem(), plan,
+                     budgets.Budget(budgets.Counter(), 0.8))
+    assert asked == [('anchored_sets', pytest.approx(0.2, rel=1e-2))]
+
+
+def test_arrays_of_a_problem_cost_time():
+    budget = budgets.unlimited()
+    inst = planner._build(busy_problem(), budget, reduce=False)
+    assert inst.n_hosts == 3
+    assert budget.clock.units == (
+        budgets.CALL_UNITS * planner.BUILD_CALLS
+        + planner.BUILD_CELLS * 3 * (3 + 1))
+
+
+@pytest.mark.parametrize('hosts', [
+    ('h0', 'h1'), ('h0', 'h1', 'h2', 'h2'), ('h0', 'h1', 'h9')])
+def test_plans_of_other_vms_or_hosts_are_refused(hosts):
+    problem = problems.fig_1_problem()
+    plan = dataclasses.replace(planner.plan(problem, planner='spread'),
+                               hosts=hosts)
+    with pytest.raises(exception.Invalid, match='plan.hosts'):
+        planner.rank_hosts(problem, plan, 0)
+    with pytest.raises(exception.Invalid, match='plan.hosts'):
+        planner.evaluate(problem, plan, budgets.unlimited())
+
+
+@pytest.mark.parametrize('bound_s, told_s, gap', [
+    (0.0, 0.0, math.inf), (0.5, 0.5, 13.0), (3.5, 3.5, 1.0),
+    (7.0, 7.0, 0.0), (9.0, 7.0, 0.0)])
+def test_a_gap_is_how_far_the_bound_is(bound_s, told_s, gap):
+    inst = instances.build(problems.fig_1_problem(), reduce=False)
+    apart = np.array([0, 1, 2])
+    value = objectives.evaluate(inst, apart, Objective.JOINT)
+    plan = planner._answer(inst, Objective.JOINT, states.Outcome(
+        apart, value, snapshot.Method.SPREAD, lower_s=bound_s, floor_s=2.5))
+    assert (plan.lower_bound_s, plan.gap) == (told_s, pytest.approx(gap))
+    assert (plan.cct_s, plan.objective_s) == (7.0, 9.0)
+    assert plan.objective_bound_s == 2.5 and plan.iterations == 0
+    assert plan.bottleneck == 'h1 ingress'
