@@ -286,7 +286,8 @@ def _ends(fabric: fabric_model.Fabric, rater: rater_kernel.Rater,
         order_kernel.prefix_times(rater, order, ends_s)
         return ends_s
     with np.errstate(divide='ignore'):
-        flow_s = fabric.base / rate_bps
+        flow_s = np.divide(fabric.base, rate_bps,
+                           out=np.zeros(len(rate_bps)), where=fabric.base > 0)
     for c in order:
         flows = flow_s[fabric.flow_ptr[c]:fabric.flow_ptr[c + 1]]
         ends_s[c] = flows.max(initial=0.0)

@@ -121,6 +121,25 @@ def test_late_ones_go_first_and_the_latest_before_them():
     assert order(*jobs, policy='mrtf') == ['d', 'c', 'b', 'a']
     assert order(*jobs, policy='mrtf', late={'b': 7.0, 'a': 5.0}) == [
         'a', 'b', 'd', 'c']
+    # A job whose iteration has no bytes has no intensity.
+    empty = live.LiveCoflow('empty', flows(ab=2.0), whole=flows(ab=0.0),
+                            compute_s=9.0)
+    assert order(empty, *jobs, policy='mrtf')[-1] == 'empty'
+
+
+def test_weights_share_between_those_that_send():
+    made = scheduling.schedule([live.LiveCoflow(
+        name, flows(ab=0.5, cb=9.0), weight=weight,
+        sending=flows(ab=0.25, cb=0.0))
+        for name, weight in (('one', 1.0), ('two', 3.0))], ports(),
+        policy='weighted-fair', now_s=0.0)
+    # Of the 8 bit/s that a sends.
+    assert {one.coflow_id: one.flow_rates.rate_bps.tolist()
+            for one in made.coflows} == {
+        'one': pytest.approx([2.0, 0.0]), 'two': pytest.approx([6.0, 0.0])}
+    # What is silent ends nothing later.
+    assert {one.coflow_id: one.predicted_end_s for one in made.coflows} == {
+        'one': pytest.approx(1.0), 'two': pytest.approx(1 / 3)}
 
 
 def test_a_policy_that_is_none_is_told_which_there_are():
