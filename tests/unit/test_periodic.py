@@ -4,6 +4,7 @@
 
 import logging
 import socket
+import threading
 
 import pytest
 from rich import console
@@ -39,6 +40,9 @@ def test_turns_come_until_they_are_stopped():
     bench.periodic.start()
     patience.wait_for(lambda: bench.n_turns >= 2, poll_s=0.002)
     assert bench.periodic.is_alive()
+    # A program that ends does not wait for it.
+    assert {thread.daemon for thread in threading.enumerate()
+            if thread.name == 'work'} == {True}
     bench.periodic.stop()
     assert not bench.periodic.is_alive()
 

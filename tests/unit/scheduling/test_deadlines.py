@@ -72,6 +72,9 @@ def test_no_comes_with_a_bound_and_the_earliest_time():
     # One that fits before the first deadline is judged by itself.
     assert deadlines.least_s(promised, np.array([1.0, 0.5])) == 1.0
     assert deadlines.least_s(promised, np.array([0.0, 0.0])) == 0.0
+    # Claims that became too large at a port that it does not use.
+    assert deadlines.least_s(claims((2.0, 5.0, 0.0)),
+                             np.array([0.0, 1.0])) == 1.0
     # By 4 there is 1 left, and between 4 and 6 none of it is owed more.
     assert deadlines.least_s(claims((4.0, 3.0), n_ports=1),
                              np.array([1.5])) == 4.5

@@ -55,6 +55,7 @@ def test_what_is_left_may_be_as_much_as_counters_get_wrong():
 def test_times_follow_how_long_is_quiet():
     rules = endings.Rules(quiet_s=4.0)
     assert (rules.pause_s, rules.settle_s) == (6.0, 12.0)
+    assert rules.give_up_s == 60 * 60
     assert endings.begins_anew(4.0, 0.5, 12.0, rules)
 
 
