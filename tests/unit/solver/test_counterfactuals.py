@@ -8,8 +8,8 @@ import math
 import hypothesis
 import pytest
 
+from tests.unit.solver import problems
 from tests.unit.solver import test_counted
-from tests.unit.solver import test_ranking
 from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
@@ -97,7 +97,7 @@ def test_what_there_is_no_time_for():
     assert explained.ranked
 
 
-@hypothesis.given(test_ranking.busy_problems())
+@hypothesis.given(problems.busy_problems())
 @hypothesis.settings(max_examples=30, deadline=None)
 def test_every_reason_is_better_than_the_plan(asked):
     try:
