@@ -203,8 +203,7 @@ class _Look:
         lacks = {host: self._lacks(host) for host in self.names}
         self.n_fresh = sum(not ways for ways in lacks.values())
         place = {name: number for number, name in enumerate(self.names)}
-        waiting = [host for host in self.names
-                   if lacks[host] and host in self._free]
+        waiting = [host for host in self.names if lacks[host]]
         waiting.sort(key=lambda host: (host not in self._awaited,
                                        self._last_s(host)))
         under_way = self._schedule._under_way
