@@ -111,6 +111,7 @@ def test_rpca_is_nearer_by_times_than_by_rates(seed):
     rates, readings = _history(seed, share=0.3, n_pairs=400)
     found = constant.estimate(readings, E.RPCA)
     assert (found <= readings.max(axis=0)).all()
+    assert (found < readings.max(axis=0)).mean() > 0.9
     off = np.abs(found / rates - 1).mean()
     by_rates = robustpca.constant_component(readings).rates
     assert off < 0.5 * np.abs(by_rates / rates - 1).mean()
@@ -161,7 +162,7 @@ def test_what_has_no_decomposition_is_the_median(monkeypatch):
 
 
 @pytest.mark.parametrize('snapshots', [
-    [], [1.0], [[]], [[-1.0]], [[float('inf')]]])
+    [], [1.0], [[]], [[1.0, -1.0]], [[1.0, float('inf')]]])
 def test_what_is_no_history_is_refused(snapshots):
     with pytest.raises(exception.Invalid, match='snapshots'):
         constant.fit(snapshots)

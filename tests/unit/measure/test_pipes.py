@@ -67,6 +67,7 @@ def test_what_is_old_or_missing_falls_back_and_says_so():
     for now_s in (110.0, 2000.0):
         assert pipes.choose(found, {'a', 'x'}, now_s, 600.0).text == ''
     assert pipes.choose(pipes.NOTHING, set(HOSTS), 110.0, 600.0).text == ''
+    assert pipes.NOTHING.newest_s.size == pipes.NOTHING.count.size == 0
     # All of them known, and none slow: nothing to say.
     assert pipes.choose(_known(), set(HOSTS), 110.0, 600.0).text == ''
 

@@ -231,6 +231,20 @@ def test_a_host_waits_for_a_pair_that_waits_twice_as_long(owed_s, waits):
     assert not look._waits('h00000', float('-inf'))
 
 
+def test_the_pair_that_waits_longest_is_of_either_direction():
+    found = _schedule(retry_s=30.0)
+    found.measured(('a', 'b'), 50.0)
+    found.measured(('b', 'a'), 5.0)
+    found.failed(('b', 'a'), 60.0)
+    for now_s, owed_s in ((80.0, 50.0), (90.0, 5.0)):
+        look = schedule._Look(found, dict.fromkeys('abc', GBIT), now_s,
+                              frozenset())
+        assert look._oldest_owed_s('a') == math.inf
+        look._busy = {'a', 'b'}
+        assert look._oldest_owed_s('a') == owed_s
+        assert look._oldest_owed_s('b') == owed_s
+
+
 def test_nothing_is_begun_among_one_host():
     for n_hosts in (0, 1):
         assert list(_schedule().next(_hosts(n_hosts), 1.0)) == []
