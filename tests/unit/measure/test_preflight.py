@@ -250,6 +250,17 @@ def test_what_a_slow_host_lacks_is_not_the_uplinks_fault():
     assert found.keys() == {('host-egress', 'x0')}
 
 
+def test_a_leaf_has_the_hosts_of_its_fullest_round():
+    """In one of its rounds a peer is slow and does not count."""
+    planned = [preflight.Round((('x0', 'y0'), ('x1', 'z0')), True),
+               preflight.Round((('x0', 'z0'), ('x1', 'z1')), True)]
+    (found,) = preflight._leaves(
+        planned, _readings(planned, lambda pair: 10.0), LEAVES,
+        {'x': (100.0, 100.0)}, {('y0', preflight.Kind.INGRESS)})
+    assert (found.subject, found.kind) == ('x', preflight.Kind.UPLINK)
+    assert (found.rate_bps, found.expected_bps) == (20.0, 100.0)
+
+
 def test_the_bounds_are_those_of_the_documents():
     assert (preflight.POOR, preflight.LONE_ROUNDS, preflight.LOADED_ROUNDS,
             preflight.LEAST_LEAF) == (0.75, 4, 3, 2)
