@@ -43,8 +43,8 @@ must name its ``host``.
     cfg.StrOpt('client_ca_file', default='', help="""
 File of the authorities that sign the certificates of edge modules, relays and
 the controller's other processes. When it is
-set, an edge module needs a certificate whose common name, or one of whose DNS
-names, is the ``[edge] host`` for which it speaks.
+set, an edge module needs a certificate one of whose DNS names
+(subjectAltName) is the ``[edge] host`` for which it speaks.
 """),
     cfg.ListOpt('endpoints', default=[], help="""
 Where distributors can be reached, as ``host:port``, for edge modules that ask

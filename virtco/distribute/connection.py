@@ -334,7 +334,12 @@ class Connection(asyncio.Protocol):
             'ssl_object')
         if tls is None or tls.context.verify_mode != ssl.CERT_REQUIRED:
             return True
-        return hello.host in names_of(tls.getpeercert() or {})
+        names = names_of(tls.getpeercert() or {})
+        if hello.host not in names:
+            raise exception.Forbidden(
+                what=f'to speak for {hello.host} with a certificate of DNS '
+                f'names {sorted(names)}')
+        return True
 
     # What it is told.
 
@@ -364,8 +369,6 @@ class Connection(asyncio.Protocol):
 
 
 def names_of(certificate: Any) -> set[str]:
-    """The host names that a certificate is for, and its common name."""
-    return ({value for kind, value in certificate.get('subjectAltName', ())
-             if kind == 'DNS'}
-            | {value for part in certificate.get('subject', ())
-               for name, value in part if name == 'commonName'})
+    """The DNS names that a certificate is for; a common name is none."""
+    return {value for kind, value in certificate.get('subjectAltName', ())
+            if kind == 'DNS'}

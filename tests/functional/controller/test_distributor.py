@@ -336,7 +336,8 @@ def test_certificates_say_for_whom_an_edge_speaks(make, connect, tmp_path):
     assert good.policy()['host'] == 'h1'
     harness.wait_for(lambda: refusals(bad), 'a refusal')
     assert not is_up(bad)
-    assert 'h1 with this certificate' in controller.log_text()
+    assert ("h1 with a certificate of DNS names ['h2']"
+            in controller.log_text())
     # Nobody's certificate is seen here.
     refused = controller.call('GET', '/v1/hosts/h1/policy', status=403)
     assert 'certificate' in refused['error']['detail']

@@ -404,8 +404,13 @@ def test_the_names_of_a_certificate():
         'subjectAltName': [('DNS', 'h1'), ('IP Address', '10.0.0.1'),
                            ('DNS', 'h2')],
         'subject': [[('countryName', 'CH'), ('commonName', 'h3')],
-                    [('organizationName', 'h4')]]}) == {'h1', 'h2', 'h3'}
+                    [('organizationName', 'h4')]]}) == {'h1', 'h2'}
     assert connection.names_of({}) == set()
+
+
+def test_a_refusal_says_which_names_a_certificate_has(run):
+    [(_, _, why)] = run(lambda: End(Tls()).hello('h2')).hub.take()
+    assert "DNS names ['h1']" in why
 
 
 # Peers.
