@@ -66,6 +66,7 @@ def test_each_resource_for_itself():
         assert not ledger.admits(wanted)
     # Sums of tenths are not exact.
     assert booking.fits((0.1 + 0.2,), (0.3,))
+    assert booking.fits((1.0 + booking.ROUNDING,), (1.0,))
 
 
 def test_vectors_are_of_the_same_resources():
