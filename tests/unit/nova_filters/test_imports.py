@@ -43,7 +43,8 @@ def new_modules(imports, before=''):
 
 
 @pytest.mark.parametrize('module', [
-    'conf', 'connection', 'planclient', 'request', 'recent', 'sender'])
+    'plugin_options', 'controller_connection', 'planclient', 'request',
+    'recent', 'sender'])
 def test_what_does_not_need_nova(module):
     # The logging of OpenStack 2026.1 and before loads eventlet by itself.
     found = new_modules(f'import nova_filters.{module}',
