@@ -59,7 +59,6 @@ from virtco.wire import edge_policy
 from virtco.wire import messages
 
 ROUNDS = 5
-TLS_RESYNC_RATE = 300
 PATIENCE_S = 240.0
 
 
@@ -119,8 +118,6 @@ class Bench:
         text = (
             f'[controller]\nstate_dir = {home}\n[distributor]\nport = 0\n'
             f'max_connections_per_address = {2 * n_hosts + 64}\n'
-            f'max_connections = {2 * n_hosts + 64}\n'
-            + (f'resync_rate = {TLS_RESYNC_RATE}\n' if tls else '')
             + ('heartbeat_s = 10\n' if reports else '')
             + (certificate(home) if tls else ''))
         config.write_text(text)

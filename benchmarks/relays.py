@@ -49,7 +49,7 @@ class Relays:
             path = home / f'relay-{port}.conf'
             path.write_text(
                 f'{config}[distributor]\nport = {port}\n'
-                '[monitoring]\ndistributor_port = 0\n')
+                '[monitoring]\nport = 0\n')
             self._processes.append(subprocess.Popen(
                 [sys.executable, '-m', 'virtco.cmd.distributor',
                  '--config-file', str(path)]))

@@ -65,12 +65,6 @@ Related options:
 * ``wire_overhead_bytes``
 * ``link_egress_bps``
 """),
-    cfg.FloatOpt('super_packet_s', default=0.004, min=0, max=1, help="""
-Super-packets of 64 KiB are cut into frames where one takes longer than this on
-the uplink, in seconds: with the default up to 131 Mbit/s. What comes behind
-one, such as the host's own packets, waits for its end. Cutting costs processor
-time per frame; 0 leaves them whole.
-"""),
     cfg.BoolOpt('protect_receiver', default=False, help="""
 Queue what the uplink receives, so that coflows come before everything else
 also where they arrive. Costs the CPU of a second queue and 5 % of the ingress
@@ -192,11 +186,16 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(EDGE_OPTS, group=EDGE)
     conf.register_opts(PROBE_OPTS, group=PROBE)
     ks_loading.register_auth_conf_options(conf, AUTH)
-    ks_loading.register_session_conf_options(conf, AUTH)
+    conf.register_opts(_tls_opts(), group=AUTH)
+
+
+def _tls_opts() -> list[Any]:
+    return [opt for opt in ks_loading.get_session_conf_options()
+            if opt.dest in ('cafile', 'certfile', 'keyfile', 'insecure')]
 
 
 def list_opts() -> list[tuple[str, list[Any]]]:
     """For oslo.config's generator, which wants pairs."""
     return [(EDGE, EDGE_OPTS), (PROBE, PROBE_OPTS),
             (AUTH, ks_loading.get_auth_common_conf_options()
-             + ks_loading.get_session_conf_options())]
+             + _tls_opts())]

@@ -54,13 +54,16 @@ class EdgeClient:
     def __init__(self, conf: cfg.ConfigOpts):
         self.url = conf.edge.controller_url.rstrip('/')
         auth = None
-        if conf[edge_conf.AUTH].auth_type:
+        options = conf[edge_conf.AUTH]
+        if options.auth_type:
             auth = ks_loading.load_auth_from_conf_options(
                 conf, edge_conf.AUTH)
         session: ks_session.Session = (
-            ks_loading.load_session_from_conf_options(
-                conf, edge_conf.AUTH,
-                auth=auth or noauth.NoAuth(endpoint=self.url)))
+            ks_loading.session.Session().load_from_options(
+                auth=auth or noauth.NoAuth(endpoint=self.url),
+                timeout=TIMEOUT_S, insecure=options.insecure,
+                cacert=options.cafile, cert=options.certfile,
+                key=options.keyfile))
         self._adapter = adapter.Adapter(
             session, endpoint_override=self.url, connect_retries=0)
         self._timeout_s = TIMEOUT_S

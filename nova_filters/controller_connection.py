@@ -37,9 +37,12 @@ class Connection:
         group = virtco_conf.GROUP
         loading.register_auth_conf_options(conf, group)
         auth = loading.load_auth_from_conf_options(conf, group)
-        session = loading.load_session_from_conf_options(
-            conf, group, auth=auth or noauth.NoAuth())
-        self.url = conf.virtco.controller_url.rstrip('/')
+        options = conf[group]
+        session = loading.session.Session().load_from_options(
+            auth=auth or noauth.NoAuth(), insecure=options.insecure,
+            cacert=options.cafile, cert=options.certfile,
+            key=options.keyfile)
+        self.url = options.controller_url.rstrip('/')
         self._adapter = adapter.Adapter(
             session, endpoint_override=self.url, raise_exc=False,
             user_agent='virtco-nova')

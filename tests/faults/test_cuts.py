@@ -84,9 +84,9 @@ class Cloud:
             'database': {'connection': url.render_as_string(False)},
             'controller': {'db_timeout_s': 1},
             'placement': {'deadline_s': DEADLINE_S, 'budget_s': 0.05},
-            'monitoring': {'scheduler_port': 0, 'distributor_port': 0},
-            'distributor': {'port': 0, 'heartbeat_s': 1,
-                            'max_spread_s': 1},
+            **({} if program in ('controller', 'api')
+               else {'monitoring': {'port': 0}}),
+            'distributor': {'port': 0, 'heartbeat_s': 1},
             'leadership': {'lease_s': LEASE_S, **(leadership or {})}},
             program=program)
         self._stack.callback(found.stop, 9)

@@ -85,15 +85,18 @@ def conf_of(**groups):
 
 
 def test_each_program_has_its_ports():
-    conf = conf_of(api={'host': '10.0.0.1', 'port': 80}, monitoring={
-        'host': '10.0.0.3', 'scheduler_port': 81, 'distributor_port': 82})
+    conf = conf_of(api={'host': '10.0.0.1', 'port': 80},
+                   monitoring={'host': '10.0.0.3'})
     assert {program.name: program.listens_on(conf) for program in (
         controller.CONTROLLER, controller.API, controller.SCHEDULER,
         controller.DISTRIBUTOR)} == {
         'virtco-controller': [('10.0.0.1', 80)],
         'virtco-api': [('10.0.0.1', 80)],
-        'virtco-scheduler': [('10.0.0.3', 81)],
-        'virtco-distributor': [('10.0.0.3', 82)]}
+        'virtco-scheduler': [('10.0.0.3', 8794)],
+        'virtco-distributor': [('10.0.0.3', 8795)]}
+    conf.set_override('port', 0, 'monitoring')
+    assert controller.SCHEDULER.listens_on(conf) == [('10.0.0.3', 0)]
+    assert controller.DISTRIBUTOR.listens_on(conf) == [('10.0.0.3', 0)]
 
 
 class Loader(controller.Loader):

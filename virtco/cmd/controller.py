@@ -55,11 +55,15 @@ class Program:
         """Host and port of its HTTP, each."""
         if self.serves:
             return listeners.addresses(conf)
-        return [(str(conf.monitoring.host), int(
-            conf.monitoring.scheduler_port if self.schedules
-            else conf.monitoring.distributor_port))]
+        port = conf.monitoring.port
+        if port is None:
+            port = SCHEDULER_PORT if self.schedules else DISTRIBUTOR_PORT
+        return [(str(conf.monitoring.host), int(port))]
 
 
+#: Ports of those that serve no REST API, unless ``[monitoring] port`` is set.
+SCHEDULER_PORT = 8794
+DISTRIBUTOR_PORT = 8795
 #: How waitress serves. A launch on 1,000 hosts comes in one piece, not in 20.
 #: A client that hangs up frees the thread that waits for it.
 SERVER = {'recv_bytes': 1 << 18, 'channel_request_lookahead': 1,

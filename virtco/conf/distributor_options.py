@@ -55,37 +55,15 @@ listener of this process.
     cfg.BoolOpt('endpoints_tls', default=True, help="""
 Whether those of ``endpoints`` speak TLS.
 """),
-    cfg.IntOpt('max_connections', default=20_000, min=1, max=1_000_000,
-               help="""
-Connections at the same time. The limit of open files is raised to fit, as far
-as the system allows.
-"""),
     cfg.IntOpt('max_connections_per_address', default=32, min=1,
                max=1_000_000, help="""
 Connections at the same time from one address. More than a few are needed where
 edge modules come through a proxy or a translation of addresses.
 """),
-    cfg.FloatOpt('hello_timeout_s', default=5, min=0.1, max=120, help="""
-Time in which a new connection must complete its TLS handshake and say for
-whom it speaks, in seconds; each.
-"""),
-    cfg.IntOpt('max_frame_bytes', default=4 * 1024 * 1024, min=1024, help="""
-Largest message of an edge module, in bytes.
-"""),
     cfg.FloatOpt('heartbeat_s', default=30, min=0.2, max=600, help="""
 Time after which an edge module with nothing to report says that it is there,
 in seconds; no more than half of ``[scheduler] policy_ttl_s``. After three
 times as long a connection is closed.
-"""),
-    cfg.FloatOpt('resync_rate', default=1000, min=1, max=1e6, help="""
-Edge modules that come back per second after all lost their connection.
-
-Related options:
-
-* ``max_spread_s``
-"""),
-    cfg.FloatOpt('max_spread_s', default=30, min=0, max=3600, help="""
-Longest time over which their return is spread, in seconds.
 """),
 ]
 

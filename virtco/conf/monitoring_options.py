@@ -14,17 +14,13 @@ Address on which ``/health`` and ``/metrics`` are answered on ports of their
 own.
 """),
     cfg.PortOpt('port', help="""
-TCP port of ``virtco-controller`` and ``virtco-api`` for that. When it is set,
-the ports of the REST API answer no ``/metrics``, which name hosts and
-projects, and in ``/health`` they say no more than whether all is well. Unset:
-both are answered, to everybody, where the REST API is. 0 takes a free one and
-logs it.
-"""),
-    cfg.PortOpt('scheduler_port', default=8794, help="""
-TCP port of ``virtco-scheduler`` for that; 0 takes a free one and logs it.
-"""),
-    cfg.PortOpt('distributor_port', default=8795, help="""
-TCP port of ``virtco-distributor`` for that; 0 takes a free one and logs it.
+TCP port for that; 0 takes a free one and logs it. When it is set, the ports of
+the REST API answer no ``/metrics``, which name hosts and projects, and in
+``/health`` they say no more than whether all is well. Unset:
+``virtco-controller`` and ``virtco-api`` answer both, to everybody, where the
+REST API is, ``virtco-scheduler`` on port 8794 and ``virtco-distributor`` on
+8795. Processes that share a host and this option need a configuration file of
+their own for it.
 """),
 ]
 

@@ -8,11 +8,9 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 
 GROUP = 'nova'
-# Of one request; a page of a busy Nova takes seconds.
-TIMEOUT_S = 30
-
-# What of keystoneauth tells where in the catalogue Nova is.
-_FINDING = ('valid_interfaces', 'region_name', 'endpoint_override')
+# Of keystoneauth: where in the catalogue Nova is, and TLS.
+_USED = ('valid_interfaces', 'region_name', 'endpoint_override', 'cafile',
+         'certfile', 'keyfile', 'insecure')
 
 OPTS = [
     cfg.FloatOpt('compare_interval_s', default=300, min=1, max=86400, help="""
@@ -51,13 +49,11 @@ all servers.
 
 def auth_opts() -> list[Any]:
     """The options of keystoneauth for a session and for finding Nova."""
-    found = (loading.get_session_conf_options()
-             + loading.get_auth_common_conf_options()
-             + [opt for opt in loading.get_adapter_conf_options(
-                 include_deprecated=False) if opt.dest in _FINDING])
-    cfg.set_defaults(found, timeout=TIMEOUT_S,
-                     valid_interfaces=['internal', 'public'])
-    return found
+    found = [opt for opt in loading.get_session_conf_options()
+             + loading.get_adapter_conf_options(include_deprecated=False)
+             if opt.dest in _USED]
+    cfg.set_defaults(found, valid_interfaces=['internal', 'public'])
+    return loading.get_auth_common_conf_options() + found
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

@@ -9,14 +9,12 @@ from oslo_config import cfg
 GROUP = 'profiles'
 
 OPTS = [
-    cfg.BoolOpt('enabled', default=True, help="""
-Keep how many bytes each pair of VMs of a group sends in each hour.
+    cfg.IntOpt('keep_days', default=28, min=0, max=3650, help="""
+Number of days for which is kept how many bytes each pair of VMs of a group
+sent in each hour; 0 keeps nothing. A pair takes up to 1 kB per day.
 
 ``virtco profile show``, ``virtco hint from-observed`` and ``virtco:app`` need
 it. A tenant sees its own groups only.
-"""),
-    cfg.IntOpt('keep_days', default=28, min=1, max=3650, help="""
-Number of days for which profiles are kept. A pair takes up to 1 kB per day.
 """),
 ]
 

@@ -16,26 +16,13 @@ never looks. ``virtco advice list`` shows what was found.
 The scheduler that leads does it, and asks placement what is free on the hosts:
 it needs ``[nova] auth_type``.
 """),
-    cfg.StrOpt('migrate', default='advice', choices=[
-        ('advice', 'propose moves'),
-        ('live', 'have Nova migrate the VMs, too')], help="""
-What is done about a move that pays.
+    cfg.IntOpt('max_migrations', default=0, min=0, max=100, help="""
+How many live migrations may be under way that the re-evaluation began; 0
+proposes moves only. One that is not seen to end counts for ten minutes.
 
-With ``live`` Nova is told to live-migrate the VM to that host; its scheduler
-checks the host. The account of ``[nova] auth_type`` needs the right to.
-
-Related options:
-
-* ``[reevaluation] max_migrations``
-"""),
-    cfg.IntOpt('max_migrations', default=1, min=1, max=100, help="""
-How many migrations may be under way that the re-evaluation began. One that is
-not seen to end counts for ten minutes.
-"""),
-    cfg.FloatOpt('dirty_bps', default=1e8, min=0, help="""
-Rate at which a VM writes its memory, in bits per second. A migration copies
-the memory at the rate of the link less this one. Where that is not above 0
-the VM is not moved.
+Nova is told to live-migrate a VM to the host of a move that pays; its
+scheduler checks the host. The account of ``[nova] auth_type`` needs the right
+to.
 """),
 ]
 

@@ -57,13 +57,8 @@ default class), too large a value ends them late, see ``quiet_s``.
 Time without progress, in seconds, after which a coflow counts as idle: busy
 ones are served before it, until its counters move again.
 """),
-    cfg.FloatOpt('policing_tolerance', default=0.5, min=0, max=100, help="""
-Bytes that a coflow sends beyond its hint by more than this fraction are owed,
-see ``max_debt_bytes``. Its size is not believed from a tenth beyond the hint
-on: it is ordered by what it was served, like a coflow of unknown size.
-"""),
     cfg.FloatOpt('max_debt_bytes', default=1e12, min=0, help="""
-What a project sends beyond its hints and ``policing_tolerance`` it owes: the
+What a coflow sends beyond its hint by more than a half its project owes: the
 sizes of its coflows are not believed until they have sent as many bytes that
 were hinted. This is the most that a project can owe, so that
 one grave mistake does not last for ever; 0 turns debts off. Related:

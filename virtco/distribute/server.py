@@ -42,6 +42,18 @@ AT_ONCE = 128
 #: Heartbeats that may fail to come.
 MISSED = 3
 LOG_INTERVAL_S = 10.0
+#: For the TLS handshake of a connection, and then for its hello: edge modules
+#: say it at once, and 300 handshakes a second take a third of a core.
+HELLO_S = 5.0
+#: Edge modules that come back per second after all lost their connection;
+#: without and with TLS, whose handshake takes 1 ms. 10,000 came back within
+#: 26 s and 28 s, and none was refused (benchmarks.distribution --resync).
+RESYNC_PER_S = {False: 1000, True: 300}
+#: Longest time over which their return is spread: half a policy's life.
+SPREAD_S = 30.0
+#: The limit of open files is raised to fit. 10,000 connections with TLS take
+#: 621 MB.
+MAX_CONNECTIONS = 65_536
 TURN_S = 1.0
 #: A server says that it is there so many times a lease, but not more often
 #: than each edge module per ALIVE_RATE of them and second: 2,000 frames take
@@ -114,8 +126,8 @@ class Server:
                  tls: ssl.SSLContext | None = None):
         options = conf.distributor
         self._options = options
-        self.hello_s: float = options.hello_timeout_s
-        self.most_bytes: int = options.max_frame_bytes
+        self.hello_s = HELLO_S
+        self.most_bytes = frames.MOST_BYTES
         self.heartbeat_s = min(options.heartbeat_s,
                                conf.scheduler.policy_ttl_s / 2)
         self.clock = time.monotonic
@@ -133,7 +145,7 @@ class Server:
         self._is_sending = False
         self._last_log_s = -LOG_INTERVAL_S
         self._tls = tls
-        _raise_file_limit(options.max_connections)
+        _raise_file_limit(MAX_CONNECTIONS)
         self._listener = socket.create_server(
             (options.host or conf.api.host, options.port), backlog=BACKLOG,
             family=_family(options.host or conf.api.host))
@@ -237,7 +249,7 @@ class Server:
 
     def _welcome(self, sock: socket.socket, address: str) -> None:
         """Counted from here on, also before it says anything."""
-        if (len(self._all) >= self._options.max_connections
+        if (len(self._all) >= MAX_CONNECTIONS
                 or self._per_address[address]
                 >= self._options.max_connections_per_address):
             self._counts.refused_connections.labels('limit').inc()
@@ -318,8 +330,7 @@ class Server:
     def _spread_s(self) -> float:
         """In which time all are to come back when they lose this one."""
         n_hosts = max(self._doors.n_hosts(), len(self._open))
-        return float(min(self._options.max_spread_s,
-                         n_hosts / self._options.resync_rate))
+        return min(SPREAD_S, n_hosts / RESYNC_PER_S[self._tls is not None])
 
     def refused(self, who: str, why: str) -> None:
         self._counts.refused_connections.labels('protocol').inc()

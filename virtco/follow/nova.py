@@ -17,6 +17,8 @@ from virtco import exception
 from virtco.follow import nova_comparison as comparison
 
 GROUP = 'nova'
+# Of one request; a page of a busy Nova takes seconds.
+TIMEOUT_S = 30
 #: Servers asked for at a time; Nova's ``[api] max_limit`` bounds it, too.
 PAGE = '500'
 #: Nova tells the scheduler hints of a server since then.
@@ -52,8 +54,10 @@ class Nova:
         self._conf = conf.nova
         try:
             auth = loading.load_auth_from_conf_options(conf, GROUP)
-            self.session = loading.load_session_from_conf_options(
-                conf, GROUP, auth=auth)
+            self.session = loading.session.Session().load_from_options(
+                auth=auth, timeout=TIMEOUT_S, insecure=self._conf.insecure,
+                cacert=self._conf.cafile, cert=self._conf.certfile,
+                key=self._conf.keyfile)
             self._adapter = adapter_of(
                 conf, self.session, 'compute', conf.nova.endpoint_override)
         except (ks_exceptions.ClientException, TypeError,

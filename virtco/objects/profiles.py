@@ -48,7 +48,7 @@ class Profiles:
         :param fence: raises where this process does not lead any more.
         """
         counted = self._state.take_profiles()
-        if not self._conf.enabled:
+        if not self._conf.keep_days:
             return
         purges = self._n_writes % PURGE_EVERY == 0
         if not counted and not purges:

@@ -36,6 +36,10 @@ MIGRATING_S = 600.0
 #: Of one look at all groups, unless the caller gives another.
 BUDGET_S = 5.0
 MIB = 2 ** 20
+#: Rate at which a VM writes its memory: a migration copies the memory at the
+#: rate of the link less this one, and none is proposed where that is not above
+#: 0. Hypervisors tell nothing of it before a migration begins.
+DIRTY_BPS = 1e8
 _DECODER = msgspec.json.Decoder(wire.Move)
 
 
@@ -143,7 +147,7 @@ class Adviser:
             return reevaluation.migration_s(
                 placed[vm].memory_mb * MIB,
                 min(rates[source][0], rates[target][1]),
-                self._conf.dirty_bps)
+                DIRTY_BPS)
 
         move = reevaluation.best_move(
             problem, tuple(m.host or '' for m in placed), cost_s, budget,
@@ -181,7 +185,7 @@ class Adviser:
         found = [move for move in self.look()
                  if move.instance_uuid not in under_way]
         begun: list[wire.Move] = []
-        if self._conf.migrate == 'live' and mover is not None:
+        if mover is not None:
             begun = found[:max(0, self._conf.max_migrations - len(under_way))]
         rest = [*under_way.values(), *found[len(begun):]]
         begun = [msgspec.structs.replace(move, state='migrating')

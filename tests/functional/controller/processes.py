@@ -38,8 +38,9 @@ class Cloud:
         home.mkdir(exist_ok=True)
         found = harness.ControllerProcess(home, {
             'database': self._database, 'leadership': self._leadership,
-            'monitoring': {'scheduler_port': 0, 'distributor_port': 0},
-            **options}, program=program, constants=constants)
+            **({} if program in ('controller', 'api')
+               else {'monitoring': {'port': 0}}), **options},
+            program=program, constants=constants)
         self._started.append(found)
         return found.start(wait)
 

@@ -265,8 +265,9 @@ def test_a_later_connection_takes_the_place_of_one_before(port):
 
 
 def test_half_open_connections_change_nothing(make, connect):
-    controller = make({'distributor': {
-        'hello_timeout_s': 1, 'max_connections_per_address': 300}})
+    controller = make(
+        {'distributor': {'max_connections_per_address': 300}},
+        constants={'virtco.distribute.server.HELLO_S': 1})
     port = controller.call('GET', '/v1/distributor')['port']
     with contextlib.ExitStack() as stack:
         halves = [stack.enter_context(socket.create_connection(

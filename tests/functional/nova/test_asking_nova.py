@@ -70,7 +70,7 @@ class ReunionTest(controllers.RealControllerTest):
             + '[nova]\nauth_type = none\n'
             f'endpoint_override = {self.nova_url}\n'
             f'placement_endpoint_override = {placement_url}\n'
-            '[reevaluation]\ninterval_s = 0.5\nmigrate = live\n')
+            '[reevaluation]\ninterval_s = 0.5\nmax_migrations = 1\n')
         self.controller.start()
 
         def together():

@@ -53,8 +53,7 @@ class Controller:
         for group, name, value in (
                 ('api', 'host', '127.0.0.1'),
                 ('distributor', 'port', port + 1),
-                ('distributor', 'heartbeat_s', 0.5),
-                ('distributor', 'max_spread_s', 0.1)):
+                ('distributor', 'heartbeat_s', 0.5)):
             self.conf.set_override(name, value, group)
         self.start()
 

@@ -259,10 +259,13 @@ def test_how_often_a_server_says_that_it_is_there(make, n_open, alive_s):
     assert site.server.alive_s == alive_s
 
 
-@pytest.mark.parametrize(('n_hosts', 'n_open', 'spread_s'), [
-    (0, 4, 2.0), (6, 4, 3.0), (600, 4, 10.0)])
-def test_in_which_time_all_come_back(make, n_hosts, n_open, spread_s):
-    site = make(n_hosts=n_hosts, max_spread_s=10, resync_rate=2)
+@pytest.mark.parametrize(('n_hosts', 'n_open', 'is_tls', 'spread_s'), [
+    (0, 6, False, 0.006), (600, 6, False, 0.6), (600, 6, True, 2.0),
+    (30_001, 6, False, 30.0), (9001, 6, True, 30.0)])
+def test_in_which_time_all_come_back(make, n_hosts, n_open, is_tls,
+                                     spread_s):
+    site = make(n_hosts=n_hosts)
+    site.server._tls = is_tls or None
     for number in range(n_open):
         site.join(f'h{number}', address=str(number))
     assert site.server._spread_s() == spread_s
@@ -312,7 +315,6 @@ def test_addresses_are_counted(make):
 
 @pytest.mark.parametrize(('limits', 'n', 'is_taken'), [
     ({}, 3, True),
-    ({'max_connections': 3}, 2, True), ({'max_connections': 3}, 3, False),
     ({'max_connections_per_address': 3}, 2, True),
     ({'max_connections_per_address': 3}, 3, False)])
 def test_connections_are_bounded(make, limits, n, is_taken):

@@ -375,16 +375,17 @@ def parts(conf, **options):
 
 
 def test_options_reach_the_enforcer(conf):
-    found = parts(conf, leaf_min_bytes=20000, super_packet_s=0.25,
+    found = parts(conf, leaf_min_bytes=20000,
                   wire_overhead_bytes=28).enforcer()
     assert (found.link_bps, found.default_rate_bps, found.grace_s) == (
         1.5e9, pytest.approx(0.03e9), 5.0)
     settings = found.settings
     assert (settings.leaf_s, settings.min_leaf_bytes, settings.link_packet_s,
             settings.overhead_bytes, settings.frame_min_bytes) == (
-        0.025, 20000, 0.25, 28, 88)
+        0.025, 20000, 0.004, 28, 88)
     settings = parts(conf, wire_overhead_bytes=0).enforcer().settings
-    assert (settings.overhead_bytes, settings.frame_min_bytes) == (0, 0)
+    assert (settings.link_packet_s, settings.overhead_bytes,
+            settings.frame_min_bytes) == (0, 0, 0)
     assert found.guard is None and found.receiver is None
     assert found.classifier.name == 'nft' and found.speed_bps() == 1.5e9
     conf.set_override('uplink_dev', '', 'edge')

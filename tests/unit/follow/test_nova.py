@@ -78,7 +78,7 @@ def made_conf(**options):
 
 def conf_of(api):
     url = f'http://127.0.0.1:{api.server_port}'
-    return made_conf(auth_type='none', timeout=5, endpoint_override=url,
+    return made_conf(auth_type='none', endpoint_override=url,
                      placement_endpoint_override=url)
 
 

@@ -74,7 +74,7 @@ def test_bytes_are_kept_by_hour_and_group(bench):
 
 
 def test_where_profiles_are_off_nothing_is_kept():
-    bench = Bench(enabled=False)
+    bench = Bench(keep_days=0)
     bench.flush(1000, r01=5)
     assert bench.rows() == {} and bench.fences == 0
     assert bench.state.take_profiles() == {}

@@ -38,10 +38,9 @@ class Mover:
 @pytest.fixture
 def make(database):
     """Two groups of two VMs, each on hosts of their own."""
-    def call(migrate='advice', drained=()):
+    def call(max_migrations=0, drained=()):
         conf = controller.make_conf([])
-        conf.set_override('migrate', migrate, 'reevaluation')
-        conf.set_override('dirty_bps', 0, 'reevaluation')
+        conf.set_override('max_migrations', max_migrations, 'reevaluation')
         rebuild.rebuild(conf, database, [rebuild.read(test_rebuild.body(
             number, f'g{number // 2}', '[[0, "1TB"], [0, 0]]',
             **{'OS-EXT-SRV-ATTR:launch_index': number % 2}))
@@ -81,7 +80,7 @@ def test_advice_moves_nothing(make):
 
 
 def test_nova_moves_so_many_at_a_time(make, database):
-    adviser, mover = make('live'), Mover()
+    adviser, mover = make(1), Mover()
     moves = turn(adviser, mover)
     assert [m['state'] for m in moves].count('migrating') == 1
     ((uuid, host),) = mover.moved
@@ -96,7 +95,7 @@ def test_nova_moves_so_many_at_a_time(make, database):
 
 
 def test_what_nova_refuses(make):
-    adviser, mover = make('live'), Mover()
+    adviser, mover = make(1), Mover()
     mover.error = exception.NovaUnavailable(why='HTTP 400')
     assert sorted(m['state'] for m in turn(adviser, mover)) == [
         'proposed', 'refused']
@@ -112,7 +111,7 @@ def test_one_that_does_not_lead_any_more_moves_nothing(make):
     def fence(session):
         raise exception.Deposed(epoch=1)
 
-    adviser, mover = make('live'), Mover()
+    adviser, mover = make(1), Mover()
     with pytest.raises(exception.Deposed):
         adviser.turn(mover, fence)
     assert mover.moved == []
@@ -126,7 +125,7 @@ def test_a_migration_is_written_down_before_it_begins(make):
             super().live_migrate(uuid, host)
             raise KeyboardInterrupt
 
-    adviser, mover = make('live'), Ending()
+    adviser, mover = make(1), Ending()
     with pytest.raises(KeyboardInterrupt):
         turn(adviser, mover)
     ((uuid, _host),) = mover.moved

@@ -85,8 +85,8 @@ def test_what_is_not_given_is_as_the_configuration_has_it():
     # sender is limited by itself.
     assert (default.wire_factor, default.payload_fraction) == (1.0, 0.98)
     options = schedule_input.Options()
-    for name in ('order', 'beta', 'policing_tolerance', 'quiet_s',
-                 'policy_ttl_s', 'protect_receivers', 'default_share'):
+    for name in ('order', 'beta', 'quiet_s', 'policy_ttl_s',
+                 'protect_receivers', 'default_share'):
         assert getattr(options, name) == getattr(conf.scheduler, name)
     assert not options.limit_senders
     assert options.work_conserving

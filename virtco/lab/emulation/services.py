@@ -73,7 +73,7 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
                  'link_ingress_bps': round(rate_bps),
                  # The fabric's limits count a frame's own bytes.
                  'wire_overhead_bytes': 0,
-                 'link_margin': 0, 'super_packet_s': 0,
+                 'link_margin': 0,
                  'ports_backend': 'static',
                  'ports_file': _ports_file(state, host),
                  'state_dir': state / f'edge-{host}',
