@@ -246,6 +246,28 @@ def test_quotas_and_rates_are_a_projects(send):
         assert send('GET', '/v1/coflows', role, 'busy').status_code != 429
 
 
+def test_a_flood_without_tokens_spends_no_projects_budget(
+        application, send, monkeypatch):
+    flooder = falcon.testing.TestClient(application)
+
+    def is_served_during_a_flood(victim):
+        headers = {'X-Project-Id': victim, 'X-Roles': 'member'}
+        for path, token, status in (('/v1', None, 200),
+                                    ('/v1/coflows', None, 401),
+                                    ('/v1/coflows', 'invalid', 401)):
+            for _ in range(100):
+                told = flooder.simulate_get(path, headers=headers | (
+                    {'X-Auth-Token': token} if token else {}))
+                assert told.status_code in (status, 429)
+        return send('GET', '/v1/coflows', 'reader',
+                    victim).status_code == 200
+
+    assert is_served_during_a_flood('victim')
+    # The attack works where headers that nobody checked are believed.
+    monkeypatch.setattr(pace, 'TOKEN', 'HTTP_X_PROJECT_ID')
+    assert not is_served_during_a_flood('other victim')
+
+
 def test_deep_bodies_are_refused(send):
     body = {}
     for _ in range(70):

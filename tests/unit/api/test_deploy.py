@@ -63,8 +63,9 @@ def test_who_can_name_any_project_is_not_counted(auth, n):
 
     def ask(project, roles):
         found[-1].process_request(falcon.Request(testing.create_environ(
-            '/v1') | {'HTTP_X_PROJECT_ID': project, 'HTTP_X_ROLES': roles}),
-            None)
+            '/v1/coflows') | {
+                pace.TOKEN: object(), 'HTTP_X_PROJECT_ID': project,
+                'HTTP_X_ROLES': roles}), None)
 
     for _ in range(4):
         ask('p', 'member,Admin')
