@@ -10,10 +10,10 @@ all its hosts (:mod:`benchmarks.emulated_edges`). Clients then launch groups of
 while the controller computes policies and distributes them. Each group has a
 matrix of its own.
 
-``call_*_ms`` is wall time as the client sees it, less what the call's thread
-took to solve; ``whole_*_ms`` is with it, and ``slowest_ms`` has the phases of
-the call that took longest beyond it. ``neutral`` is the share of calls
-without a plan, ``policies`` how many were sent meanwhile.
+``call_*_ms`` is wall time as the client sees it, less the solve until the
+answer; ``whole_*_ms`` is with it, and ``slowest_ms`` has the phases of the
+call that took longest beyond it. ``neutral`` is the share of calls without a
+plan, ``policies`` how many were sent meanwhile.
 ``controller_core`` and ``edges_core`` are processor time per second.
 """
 
@@ -69,19 +69,30 @@ class Client:
 
 
 class Phases:
-    """Wall time of each phase of each instance's call."""
+    """Wall time of each phase of each instance's call until its answer.
 
-    def __init__(self, ask: Any):
+    A solve that nobody waits for any more goes on after the answer.
+    """
+
+    def __init__(self, place: Any):
         self.spent_s: dict[str, dict[str, float]] = {}
-        work = ask._work
+        work, in_time = place._work, place._in_time
+        begun: dict[str, Any] = {}
 
-        def watched(placer: Any, request: Any, deadline: Any) -> Any:
+        def working(placer: Any, request: Any, deadline: Any) -> Any:
+            begun[request.instance_uuid] = deadline
+            return work(placer, request, deadline)
+
+        def answering(placer: Any, request: Any) -> Any:
             try:
-                return work(placer, request, deadline)
+                return in_time(placer, request)
             finally:
-                self.spent_s[request.instance_uuid] = deadline.spent_s()
+                deadline = begun.pop(request.instance_uuid, None)
+                if deadline is not None:
+                    self.spent_s[request.instance_uuid] = deadline.spent_s()
 
-        setattr(ask, '_work', watched)
+        setattr(place, '_work', working)
+        setattr(place, '_in_time', answering)
 
 
 @contextlib.contextmanager
