@@ -107,7 +107,8 @@ def connected(controller: app.App, n_edges: int, reports: bool
          *(['--reports'] if reports else [])])
     try:
         until_s = time.monotonic() + PATIENCE_S
-        while len(controller.distribute.last_reports()) < n_edges:
+        while (controller.metrics.registry.get_sample_value(
+                'virtco_edge_connections') or 0) < n_edges:
             if time.monotonic() > until_s or process.poll() is not None:
                 raise SystemExit('not all edge modules connected')
             time.sleep(0.05)
