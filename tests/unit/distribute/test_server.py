@@ -70,6 +70,13 @@ def start():
         one.server.stop()
 
 
+def test_files_may_be_open_for_as_many_as_may_connect(start, monkeypatch):
+    told = []
+    monkeypatch.setattr(server, '_raise_file_limit', told.append)
+    start()
+    assert told == [server.MAX_CONNECTIONS]
+
+
 def dial(site, received_bytes=None):
     sock = socket.socket()
     if received_bytes:

@@ -5,6 +5,9 @@
 import http.server
 import threading
 
+from keystoneauth1 import http_basic
+from keystoneauth1 import loading
+from keystoneauth1 import noauth
 from oslo_config import cfg
 import pytest
 
@@ -41,13 +44,27 @@ def server(monkeypatch):
     server.server_close()
 
 
-def _client(server):
+def _client(server, **auth):
     conf = cfg.ConfigOpts()
     edge_conf.register_opts(conf)
     conf([], project='virtco')
     conf.set_override('controller_url', 'http://127.0.0.1:'
                       f'{server.server_address[1]}/virtco/', 'edge')
+    if auth:
+        conf.register_opts(loading.get_auth_plugin_conf_options(
+            auth['auth_type']), group=edge_conf.AUTH)
+    for name, value in auth.items():
+        conf.set_override(name, value, edge_conf.AUTH)
     return talk.EdgeClient(conf)
+
+
+def test_it_shows_what_is_configured_and_else_nothing(server):
+    alone = _client(server)
+    assert isinstance(alone._adapter.session.auth, noauth.NoAuth)
+    assert alone._adapter.session.auth.endpoint == alone.url
+    known = _client(server, auth_type='http_basic', username='edge',
+                    password='secret')
+    assert isinstance(known._adapter.session.auth, http_basic.HTTPBasicAuth)
 
 
 def test_it_asks_for_its_host(server):
