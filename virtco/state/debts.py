@@ -12,6 +12,9 @@ import math
 
 from virtco.scheduling import policing
 
+#: Part of a claim by which estimates may be exceeded and nothing is owed.
+TOLERANCE = 0.5
+
 
 class Debts:
     """One account per project that owes or overruns; the caller locks.
@@ -20,7 +23,8 @@ class Debts:
     :ivar most_bytes: no project owes more.
     """
 
-    def __init__(self, tolerance: float = 0.5, most_bytes: float = math.inf):
+    def __init__(self, tolerance: float = TOLERANCE,
+                 most_bytes: float = math.inf):
         self.tolerance = tolerance
         self.most_bytes = most_bytes
         self._accounts: dict[str, policing.Account] = {}

@@ -428,7 +428,7 @@ class LiveState:
             self._uplinks.refresh(now_s)
             beta = (options.beta if options.beta >= 0
                     else self._uplinks.background_share())
-            self._debts.tolerance = max(options.policing_tolerance, beta)
+            self._debts.tolerance = max(debts.TOLERANCE, beta)
             self._owing = self._debts.all().keys()
             egress_bps, ingress_bps = self._uplinks.residual(options.is_fair)
             return snapshots.Snapshot(

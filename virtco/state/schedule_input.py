@@ -41,7 +41,6 @@ class Options:
     work_conserving: bool = True
     theta_s: float = math.inf
     beta: float = -1.0
-    policing_tolerance: float = 0.5
     quiet_s: float = 1.0
     min_rate_fraction: float = 0.01
     rate_tolerance_fraction: float = 0.03

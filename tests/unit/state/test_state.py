@@ -415,7 +415,7 @@ def test_a_snapshot_has_what_is_decided_by():
     live.intake('h0', made.report(unmanaged={'macs': [mac]}), 1.0)
     live.load_debts({'p': 5.0, 'q': 7.0})
     found = live.snapshot(schedule_input.Options(
-        beta=0.25, policing_tolerance=0.5, limit_senders=True), 2.0)
+        beta=0.25, limit_senders=True), 2.0)
     assert found.now_s == 2.0 and found.size_factor == 1.25
     # Its project owes.
     assert found.coflows[0].live.served is not None
@@ -424,8 +424,7 @@ def test_a_snapshot_has_what_is_decided_by():
     assert found.senders['h0'].macs == {'h1': {mac}}
     assert found.hosts.names == ('h0', 'h1', 'h2')
     assert [one.live.coflow_id for one in found.coflows] == ['c-p-a']
-    other = live.snapshot(schedule_input.Options(
-        beta=0.75, policing_tolerance=0.5), 2.0)
+    other = live.snapshot(schedule_input.Options(beta=0.75), 2.0)
     assert live._debts.tolerance == 0.75 and other.senders == {}
     observed = live.snapshot(schedule_input.Options(), 2.0)
     assert observed.size_factor == 1.0 + live._uplinks.background_share()

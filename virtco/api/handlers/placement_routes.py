@@ -35,8 +35,8 @@ def release(call: Call, instance_uuid: str) -> None:
 
 def explain(call: Call, instance_uuid: str, query: wire.ExplanationQuery
             ) -> wire.Explanation:
-    ask = call.rooms.place
-    found = ask.explain(ask.placement(instance_uuid), query.budget_s)
+    planner = call.rooms.place
+    found = planner.explain(planner.placement(instance_uuid), query.budget_s)
     return msgspec.structs.replace(
         found, findings=_findings(call, found.group or ''))
 
