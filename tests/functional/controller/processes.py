@@ -3,6 +3,7 @@
 """Several processes over one database, and an edge module's connection."""
 
 import contextlib
+import pathlib
 import signal
 import sqlite3
 
@@ -50,6 +51,8 @@ class Cloud:
         """
         def halted():
             process.process.send_signal(signal.SIGSTOP)
+            patience.wait_for(lambda: _stands_still(process.process.pid),
+                              'all threads to stand still')
             with contextlib.closing(sqlite3.connect(
                     self._home / 'db', timeout=0.2)) as connection:
                 try:
@@ -72,6 +75,12 @@ class Cloud:
             with contextlib.suppress(ProcessLookupError):
                 one.process.send_signal(signal.SIGCONT)
             one.stop(signal.SIGKILL)
+
+
+def _stands_still(pid):
+    """Whether no thread runs any more; a signal takes a moment to stop all."""
+    return all(stat.read_text().rpartition(')')[2].split()[0] == 'T'
+               for stat in pathlib.Path(f'/proc/{pid}/task').glob('*/stat'))
 
 
 def leader_of(process):
