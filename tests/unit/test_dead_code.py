@@ -37,6 +37,7 @@ CALLED_BY_OTHERS = {
     'virtco/db/alembic/versions/*.py:*revision': 'Alembic',
     'virtco/db/alembic/versions/*.py:upgrade': 'Alembic',
     'virtco/db/models.py:_is_live': 'SQLAlchemy, for is_live in a query',
+    'virtco/db/models.py:type_annotation_map': 'SQLAlchemy',
     'virtco/follow/listener.py:info': 'oslo.messaging, by priority',
     'virtco/follow/listener.py:error': 'oslo.messaging, by priority',
     'virtco/distribute/*.py:connection_*': 'asyncio, of its protocols',

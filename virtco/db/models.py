@@ -6,10 +6,14 @@ Portable SQL only: SQLite embedded, PostgreSQL and MariaDB in production.
 Times are seconds since the epoch, sizes bytes, rates bits per second.
 """
 
+from typing import Annotated
+
 import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext import hybrid
+from sqlalchemy.orm import Mapped
+from sqlalchemy.orm import mapped_column
 
 from virtco.model import states
 
@@ -29,8 +33,25 @@ def short_text(length: int) -> sa.String:
         sa.String(length, collation='C'), 'postgresql')
 
 
+# Texts by the most characters that a column takes, in MariaDB at least.
+Word = Annotated[str, 16]
+Kind = Annotated[str, 32]
+Id = Annotated[str, 36]
+Key = Annotated[str, 64]
+Name = Annotated[str, 255]
+Address = Annotated[str, 320]
+Port = Annotated[str, 520]
+Text = Annotated[str, 2 ** 16 - 1]
+Document = Annotated[str, 2 ** 24 - 1]
+Big = Annotated[int, 64]
+
+
 class Base(orm.DeclarativeBase):
-    pass
+    type_annotation_map = {
+        Word: short_text(16), Kind: short_text(32), Id: short_text(36),
+        Key: short_text(64), Name: short_text(255), Address: short_text(320),
+        Port: short_text(520), Text: sa.Text(), Document: LongText,
+        Big: sa.BigInteger(), float: sa.Double(), bytes: LongBytes}
 
 
 class Cluster(Base):
@@ -41,12 +62,10 @@ class Cluster(Base):
 
     __tablename__ = 'cluster'
 
-    id: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, primary_key=True, autoincrement=False)
-    generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    generation: Mapped[Big]
     #: From which ids are made that tell nothing to those who do not have it.
-    secret: orm.Mapped[str] = orm.mapped_column(
-        short_text(64), default='')
+    secret: Mapped[Key] = mapped_column(default='')
 
 
 class Group(Base):
@@ -61,23 +80,21 @@ class Group(Base):
         sa.UniqueConstraint('project_id', 'name', 'live_key',
                             name='uniq_groups_project_name'),)
 
-    id: orm.Mapped[str] = orm.mapped_column(short_text(36), primary_key=True)
-    project_id: orm.Mapped[str] = orm.mapped_column(short_text(255))
-    name: orm.Mapped[str] = orm.mapped_column(short_text(255))
-    live_key: orm.Mapped[str] = orm.mapped_column(short_text(36), default='')
-    n_vms: orm.Mapped[int] = orm.mapped_column(sa.Integer)
-    created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    retired_at: orm.Mapped[float | None] = orm.mapped_column(
-        sa.Double, index=True)
-    bottleneck: orm.Mapped[str | None] = orm.mapped_column(short_text(520))
-    cct_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    lower_bound_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    gap: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    objective_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    method: orm.Mapped[str] = orm.mapped_column(short_text(255), default='')
-    why: orm.Mapped[str] = orm.mapped_column(sa.Text, default='')
-    app: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), default='')
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    project_id: Mapped[Name]
+    name: Mapped[Name]
+    live_key: Mapped[Id] = mapped_column(default='')
+    n_vms: Mapped[int]
+    created_at: Mapped[float]
+    retired_at: Mapped[float | None] = mapped_column(index=True)
+    bottleneck: Mapped[Port | None]
+    cct_s: Mapped[float | None]
+    lower_bound_s: Mapped[float | None]
+    gap: Mapped[float | None]
+    objective_s: Mapped[float | None]
+    method: Mapped[Name] = mapped_column(default='')
+    why: Mapped[Text] = mapped_column(default='')
+    app: Mapped[Name] = mapped_column(default='')
 
 
 class Member(Base):
@@ -93,31 +110,25 @@ class Member(Base):
 
     __tablename__ = 'members'
 
-    group_id: orm.Mapped[str] = orm.mapped_column(
+    group_id: Mapped[str] = mapped_column(
         sa.ForeignKey('groups.id', ondelete='CASCADE'), primary_key=True)
-    row_index: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, primary_key=True, autoincrement=False)
-    instance_uuid: orm.Mapped[str | None] = orm.mapped_column(
-        short_text(36), unique=True)
-    display_name: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), default='')
-    reservation_id: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), default='')
-    state: orm.Mapped[str] = orm.mapped_column(short_text(16))
-    host: orm.Mapped[str | None] = orm.mapped_column(
-        short_text(255), index=True)
-    planned_host: orm.Mapped[str | None] = orm.mapped_column(short_text(255))
-    event_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    expires_at: orm.Mapped[float | None] = orm.mapped_column(
-        sa.Double, index=True)
-    vcpus: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
-    memory_mb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
-    disk_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
-    placed_at: orm.Mapped[float | None] = orm.mapped_column(
-        sa.Double, index=True)
-    room_vcpus: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    room_memory_mb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    room_disk_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    row_index: Mapped[int] = mapped_column(
+        primary_key=True, autoincrement=False)
+    instance_uuid: Mapped[Id | None] = mapped_column(unique=True)
+    display_name: Mapped[Name] = mapped_column(default='')
+    reservation_id: Mapped[Name] = mapped_column(default='')
+    state: Mapped[Word]
+    host: Mapped[Name | None] = mapped_column(index=True)
+    planned_host: Mapped[Name | None]
+    event_at: Mapped[float | None]
+    expires_at: Mapped[float | None] = mapped_column(index=True)
+    vcpus: Mapped[float] = mapped_column(default=0.0)
+    memory_mb: Mapped[float] = mapped_column(default=0.0)
+    disk_gb: Mapped[float] = mapped_column(default=0.0)
+    placed_at: Mapped[float | None] = mapped_column(index=True)
+    room_vcpus: Mapped[float | None]
+    room_memory_mb: Mapped[float | None]
+    room_disk_gb: Mapped[float | None]
 
 
 class Claim(Base):
@@ -129,14 +140,13 @@ class Claim(Base):
 
     __tablename__ = 'claims'
 
-    instance_uuid: orm.Mapped[str] = orm.mapped_column(
-        short_text(36), primary_key=True)
-    host: orm.Mapped[str] = orm.mapped_column(short_text(255), index=True)
-    is_member: orm.Mapped[bool] = orm.mapped_column(sa.Boolean)
-    vcpus: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    memory_mb: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    disk_gb: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    expires_at: orm.Mapped[float] = orm.mapped_column(sa.Double, index=True)
+    instance_uuid: Mapped[Id] = mapped_column(primary_key=True)
+    host: Mapped[Name] = mapped_column(index=True)
+    is_member: Mapped[bool]
+    vcpus: Mapped[float]
+    memory_mb: Mapped[float]
+    disk_gb: Mapped[float]
+    expires_at: Mapped[float] = mapped_column(index=True)
 
 
 class Coflow(Base):
@@ -163,50 +173,41 @@ class Coflow(Base):
 
     __tablename__ = 'coflows'
 
-    id: orm.Mapped[str] = orm.mapped_column(short_text(36), primary_key=True)
-    group_id: orm.Mapped[str | None] = orm.mapped_column(
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    group_id: Mapped[str | None] = mapped_column(
         sa.ForeignKey('groups.id', ondelete='CASCADE'), index=True)
-    project_id: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), index=True)
-    name: orm.Mapped[str] = orm.mapped_column(short_text(255))
-    position: orm.Mapped[int] = orm.mapped_column(sa.Integer, default=0)
-    state: orm.Mapped[str] = orm.mapped_column(short_text(16), index=True)
-    n_vms: orm.Mapped[int] = orm.mapped_column(sa.Integer)
-    n_flows: orm.Mapped[int] = orm.mapped_column(sa.Integer)
-    size_bytes: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    dst_port: orm.Mapped[int | None] = orm.mapped_column(sa.Integer)
-    iterations: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, default=1)
-    iteration: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, default=0)
-    period_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    compute_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    served_by: orm.Mapped[str | None] = orm.mapped_column(short_text(16))
-    rank_hint: orm.Mapped[bool] = orm.mapped_column(
-        sa.Boolean, default=False)
-    is_estimated: orm.Mapped[bool] = orm.mapped_column(
-        sa.Boolean, default=False)
-    tm: orm.Mapped[str] = orm.mapped_column(LongText)
-    progress: orm.Mapped[str] = orm.mapped_column(LongText, default='[]')
-    sent_bytes: orm.Mapped[float] = orm.mapped_column(
-        sa.Double, default=0.0)
-    priority_class: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, default=0)
-    weight: orm.Mapped[float] = orm.mapped_column(sa.Double, default=1.0)
-    cct_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    why: orm.Mapped[str] = orm.mapped_column(sa.Text, default='')
-    created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    arrival: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    ended_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    expires_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    deadline_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    is_promised: orm.Mapped[bool] = orm.mapped_column(
-        sa.Boolean, default=False)
-    first_byte_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    last_byte_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    measured_cct_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    measured_cct_error_s: orm.Mapped[float | None] = orm.mapped_column(
-        sa.Double)
+    project_id: Mapped[Name] = mapped_column(index=True)
+    name: Mapped[Name]
+    position: Mapped[int] = mapped_column(default=0)
+    state: Mapped[Word] = mapped_column(index=True)
+    n_vms: Mapped[int]
+    n_flows: Mapped[int]
+    size_bytes: Mapped[float]
+    dst_port: Mapped[int | None]
+    iterations: Mapped[int] = mapped_column(default=1)
+    iteration: Mapped[int] = mapped_column(default=0)
+    period_s: Mapped[float | None]
+    compute_s: Mapped[float | None]
+    served_by: Mapped[Word | None]
+    rank_hint: Mapped[bool] = mapped_column(default=False)
+    is_estimated: Mapped[bool] = mapped_column(default=False)
+    tm: Mapped[Document]
+    progress: Mapped[Document] = mapped_column(default='[]')
+    sent_bytes: Mapped[float] = mapped_column(default=0.0)
+    priority_class: Mapped[int] = mapped_column(default=0)
+    weight: Mapped[float] = mapped_column(default=1.0)
+    cct_s: Mapped[float | None]
+    why: Mapped[Text] = mapped_column(default='')
+    created_at: Mapped[float]
+    arrival: Mapped[float | None]
+    ended_at: Mapped[float | None]
+    expires_at: Mapped[float | None]
+    deadline_at: Mapped[float | None]
+    is_promised: Mapped[bool] = mapped_column(default=False)
+    first_byte_at: Mapped[float | None]
+    last_byte_at: Mapped[float | None]
+    measured_cct_s: Mapped[float | None]
+    measured_cct_error_s: Mapped[float | None]
 
     @hybrid.hybrid_property
     def is_live(self) -> bool:
@@ -236,16 +237,14 @@ class ProfileHour(Base):
 
     __tablename__ = 'profile_hours'
 
-    group_id: orm.Mapped[str] = orm.mapped_column(
-        short_text(36), primary_key=True)
-    hour: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, primary_key=True, autoincrement=False, index=True)
-    project_id: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), index=True)
-    group_name: orm.Mapped[str] = orm.mapped_column(short_text(255))
-    app: orm.Mapped[str] = orm.mapped_column(short_text(255), default='')
-    n_vms: orm.Mapped[int] = orm.mapped_column(sa.Integer)
-    pairs: orm.Mapped[str] = orm.mapped_column(LongText)
+    group_id: Mapped[Id] = mapped_column(primary_key=True)
+    hour: Mapped[int] = mapped_column(
+        primary_key=True, autoincrement=False, index=True)
+    project_id: Mapped[Name] = mapped_column(index=True)
+    group_name: Mapped[Name]
+    app: Mapped[Name] = mapped_column(default='')
+    n_vms: Mapped[int]
+    pairs: Mapped[Document]
 
 
 class Placement(Base):
@@ -253,14 +252,12 @@ class Placement(Base):
 
     __tablename__ = 'placements'
 
-    instance_uuid: orm.Mapped[str] = orm.mapped_column(
-        short_text(36), primary_key=True)
-    project_id: orm.Mapped[str] = orm.mapped_column(short_text(255))
-    group_id: orm.Mapped[str | None] = orm.mapped_column(
-        short_text(36), index=True)
-    fingerprint: orm.Mapped[str] = orm.mapped_column(short_text(64))
-    answer: orm.Mapped[str] = orm.mapped_column(LongText)
-    updated_at: orm.Mapped[float] = orm.mapped_column(sa.Double, index=True)
+    instance_uuid: Mapped[Id] = mapped_column(primary_key=True)
+    project_id: Mapped[Name]
+    group_id: Mapped[Id | None] = mapped_column(index=True)
+    fingerprint: Mapped[Key]
+    answer: Mapped[Document]
+    updated_at: Mapped[float] = mapped_column(index=True)
 
 
 class Decision(Base):
@@ -271,9 +268,8 @@ class Decision(Base):
 
     __tablename__ = 'decisions'
 
-    group_id: orm.Mapped[str] = orm.mapped_column(
-        short_text(36), primary_key=True)
-    document: orm.Mapped[bytes] = orm.mapped_column(LongBytes)
+    group_id: Mapped[Id] = mapped_column(primary_key=True)
+    document: Mapped[bytes]
 
 
 class Host(Base):
@@ -281,12 +277,11 @@ class Host(Base):
 
     __tablename__ = 'hosts'
 
-    host: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), primary_key=True)
-    first_seen: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    last_report: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    report: orm.Mapped[str] = orm.mapped_column(LongText, default='{}')
-    minors: orm.Mapped[str] = orm.mapped_column(LongText, default='{}')
+    host: Mapped[Name] = mapped_column(primary_key=True)
+    first_seen: Mapped[float]
+    last_report: Mapped[float | None]
+    report: Mapped[Document] = mapped_column(default='{}')
+    minors: Mapped[Document] = mapped_column(default='{}')
 
 
 class Reading(Base):
@@ -300,20 +295,17 @@ class Reading(Base):
 
     __tablename__ = 'readings'
 
-    src: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), primary_key=True)
-    dst: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), primary_key=True)
-    slot: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, primary_key=True, autoincrement=False)
-    rate_bps: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    lower_bound: orm.Mapped[bool] = orm.mapped_column(sa.Boolean)
-    loss: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    rtt_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    rtt_median_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    rtt_p99_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    method: orm.Mapped[str] = orm.mapped_column(short_text(64))
-    measured_at: orm.Mapped[float] = orm.mapped_column(sa.Double, index=True)
+    src: Mapped[Name] = mapped_column(primary_key=True)
+    dst: Mapped[Name] = mapped_column(primary_key=True)
+    slot: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    rate_bps: Mapped[float]
+    lower_bound: Mapped[bool]
+    loss: Mapped[float]
+    rtt_s: Mapped[float | None]
+    rtt_median_s: Mapped[float | None]
+    rtt_p99_s: Mapped[float | None]
+    method: Mapped[Key]
+    measured_at: Mapped[float] = mapped_column(index=True)
 
 
 class Event(Base):
@@ -323,19 +315,14 @@ class Event(Base):
     __table_args__ = (
         sa.Index('ix_events_project_group', 'project_id', 'group_name'),)
 
-    id: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, primary_key=True, autoincrement=True)
-    project_id: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), index=True)
-    group_name: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), default='')
-    group_id: orm.Mapped[str | None] = orm.mapped_column(
-        short_text(36), index=True)
-    instance_uuid: orm.Mapped[str] = orm.mapped_column(
-        short_text(36), default='', index=True)
-    kind: orm.Mapped[str] = orm.mapped_column(short_text(32))
-    detail: orm.Mapped[str] = orm.mapped_column(sa.Text)
-    created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    project_id: Mapped[Name] = mapped_column(index=True)
+    group_name: Mapped[Name] = mapped_column(default='')
+    group_id: Mapped[Id | None] = mapped_column(index=True)
+    instance_uuid: Mapped[Id] = mapped_column(default='', index=True)
+    kind: Mapped[Kind]
+    detail: Mapped[Text]
+    created_at: Mapped[float]
 
 
 class Project(Base):
@@ -345,13 +332,10 @@ class Project(Base):
 
     __tablename__ = 'projects'
 
-    project_id: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), primary_key=True)
-    priority_class: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, default=0)
-    weight: orm.Mapped[float] = orm.mapped_column(sa.Double, default=1.0)
-    debt_bytes: orm.Mapped[float] = orm.mapped_column(
-        sa.Double, default=0.0)
+    project_id: Mapped[Name] = mapped_column(primary_key=True)
+    priority_class: Mapped[int] = mapped_column(default=0)
+    weight: Mapped[float] = mapped_column(default=1.0)
+    debt_bytes: Mapped[float] = mapped_column(default=0.0)
 
 
 class Setting(Base):
@@ -359,9 +343,8 @@ class Setting(Base):
 
     __tablename__ = 'settings'
 
-    name: orm.Mapped[str] = orm.mapped_column(
-        short_text(64), primary_key=True)
-    value: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    name: Mapped[Key] = mapped_column(primary_key=True)
+    value: Mapped[Text]
 
 
 class Advice(Base):
@@ -369,9 +352,8 @@ class Advice(Base):
 
     __tablename__ = 'advice'
 
-    instance_uuid: orm.Mapped[str] = orm.mapped_column(
-        short_text(36), primary_key=True)
-    document: orm.Mapped[str] = orm.mapped_column(LongText)
+    instance_uuid: Mapped[Id] = mapped_column(primary_key=True)
+    document: Mapped[Document]
 
 
 class Drain(Base):
@@ -379,10 +361,9 @@ class Drain(Base):
 
     __tablename__ = 'drains'
 
-    host: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), primary_key=True)
-    reason: orm.Mapped[str] = orm.mapped_column(sa.Text)
-    drained_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    host: Mapped[Name] = mapped_column(primary_key=True)
+    reason: Mapped[Text]
+    drained_at: Mapped[float]
 
 
 class Change(Base):
@@ -390,13 +371,12 @@ class Change(Base):
 
     __tablename__ = 'changes'
 
-    id: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, primary_key=True, autoincrement=True)
-    changed_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    who: orm.Mapped[str] = orm.mapped_column(short_text(255))
-    what: orm.Mapped[str] = orm.mapped_column(short_text(320))
-    before: orm.Mapped[str] = orm.mapped_column(sa.Text)
-    after: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    changed_at: Mapped[float]
+    who: Mapped[Name]
+    what: Mapped[Address]
+    before: Mapped[Text]
+    after: Mapped[Text]
 
 
 class Order(Base):
@@ -411,12 +391,12 @@ class Order(Base):
 
     __tablename__ = 'orders'
 
-    id: orm.Mapped[str] = orm.mapped_column(short_text(36), primary_key=True)
-    kind: orm.Mapped[str] = orm.mapped_column(short_text(16))
-    state: orm.Mapped[str] = orm.mapped_column(short_text(16), index=True)
-    ordered_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    expires_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    document: orm.Mapped[str] = orm.mapped_column(LongText)
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    kind: Mapped[Word]
+    state: Mapped[Word] = mapped_column(index=True)
+    ordered_at: Mapped[float]
+    expires_at: Mapped[float]
+    document: Mapped[Document]
 
 
 class Finding(Base):
@@ -428,12 +408,10 @@ class Finding(Base):
 
     __tablename__ = 'findings'
 
-    subject: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), primary_key=True)
-    kind: orm.Mapped[str] = orm.mapped_column(
-        short_text(32), primary_key=True)
-    found_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    document: orm.Mapped[str] = orm.mapped_column(LongText)
+    subject: Mapped[Name] = mapped_column(primary_key=True)
+    kind: Mapped[Kind] = mapped_column(primary_key=True)
+    found_at: Mapped[float]
+    document: Mapped[Document]
 
 
 class TopologyPlane(Base):
@@ -445,11 +423,10 @@ class TopologyPlane(Base):
 
     __tablename__ = 'topology_planes'
 
-    name: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), primary_key=True)
-    document: orm.Mapped[str] = orm.mapped_column(LongText)
-    generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
-    changed_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    name: Mapped[Name] = mapped_column(primary_key=True)
+    document: Mapped[Document]
+    generation: Mapped[Big]
+    changed_at: Mapped[float]
 
 
 class Leader(Base):
@@ -463,9 +440,8 @@ class Leader(Base):
 
     __tablename__ = 'leader'
 
-    id: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, primary_key=True, autoincrement=False)
-    epoch: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
-    beat: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
-    name: orm.Mapped[str] = orm.mapped_column(short_text(255))
-    address: orm.Mapped[str] = orm.mapped_column(short_text(320))
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    epoch: Mapped[Big]
+    beat: Mapped[Big]
+    name: Mapped[Name]
+    address: Mapped[Address]
