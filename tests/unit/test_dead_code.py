@@ -32,7 +32,8 @@ TEXTS = ('setup.cfg', 'devstack', 'etc', 'tools', '.ci')
 CALLED_BY_OTHERS = {
     'virtco/api/*.py:on_*': 'Falcon, by the method of a request',
     'virtco/api/*.py:process_re*': 'Falcon, of its middleware',
-    '*/conf/*.py:*_opts': 'virtco.conf.opts, of each module beside it',
+    'virtco/conf/*.py:OPTS': 'virtco.conf.opts, of each module beside it',
+    'virtco/conf/*.py:GROUP': 'virtco.conf.opts, of each module beside it',
     'virtco/cmd/status.py:_upgrade_checks': 'oslo.upgradecheck',
     'virtco/db/alembic/versions/*.py:*revision': 'Alembic',
     'virtco/db/alembic/versions/*.py:upgrade': 'Alembic',

@@ -2,8 +2,6 @@
 
 """Options of the REST API."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 GROUP = 'api'
@@ -61,11 +59,3 @@ Related options:
 * ``[oslo_policy] policy_file``
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

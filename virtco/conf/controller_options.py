@@ -2,8 +2,6 @@
 
 """Options of the controller process itself."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 GROUP = 'controller'
@@ -28,11 +26,3 @@ Related options:
 How long retired coflows, their placements and events are kept, in seconds.
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

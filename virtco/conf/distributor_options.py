@@ -2,8 +2,6 @@
 
 """Options of the stream server, to which edge modules and peers connect."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 GROUP = 'distributor'
@@ -66,11 +64,3 @@ in seconds; no more than half of ``[scheduler] policy_ttl_s``. After three
 times as long a connection is closed.
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

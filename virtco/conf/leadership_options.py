@@ -2,8 +2,6 @@
 
 """Options of the choice of the scheduler that leads."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 GROUP = 'leadership'
@@ -31,11 +29,3 @@ database six times in this time, and stops publishing when it could not write
 for as long, unless all its peers have no database either.
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

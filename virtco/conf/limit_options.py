@@ -2,8 +2,6 @@
 
 """Bounds on what tenants may ask for."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 from virtco import hint_matrix
@@ -37,11 +35,3 @@ After a silence four seconds' worth may come at once. The roles ``admin`` and
 ``noauth``.
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

@@ -2,8 +2,6 @@
 
 """Options of the listeners that tell how a process is."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 GROUP = 'monitoring'
@@ -23,11 +21,3 @@ REST API is, ``virtco-scheduler`` on port 8794 and ``virtco-distributor`` on
 their own for it.
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

@@ -2,8 +2,6 @@
 
 """Options of the listener for Nova's notifications."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 GROUP = 'notifications'
@@ -33,11 +31,3 @@ Name of the pool of listeners. Several controllers with the same name share
 the messages, and other consumers of the topic keep their copies.
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

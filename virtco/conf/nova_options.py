@@ -12,6 +12,16 @@ GROUP = 'nova'
 _USED = ('valid_interfaces', 'region_name', 'endpoint_override', 'cafile',
          'certfile', 'keyfile', 'insecure')
 
+
+def auth_opts() -> list[Any]:
+    """The options of keystoneauth for a session and for finding Nova."""
+    found = [opt for opt in loading.get_session_conf_options()
+             + loading.get_adapter_conf_options(include_deprecated=False)
+             if opt.dest in _USED]
+    cfg.set_defaults(found, valid_interfaces=['internal', 'public'])
+    return loading.get_auth_common_conf_options() + found
+
+
 OPTS = [
     cfg.FloatOpt('compare_interval_s', default=300, min=1, max=86400, help="""
 Time between two comparisons of the model with Nova, in seconds.
@@ -44,21 +54,4 @@ servers a round.
 The account of ``[nova] auth_type`` needs the right to change the metadata of
 all servers.
 """),
-]
-
-
-def auth_opts() -> list[Any]:
-    """The options of keystoneauth for a session and for finding Nova."""
-    found = [opt for opt in loading.get_session_conf_options()
-             + loading.get_adapter_conf_options(include_deprecated=False)
-             if opt.dest in _USED]
-    cfg.set_defaults(found, valid_interfaces=['internal', 'public'])
-    return loading.get_auth_common_conf_options() + found
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS + auth_opts(), group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS + auth_opts()}
+] + auth_opts()

@@ -13,17 +13,15 @@ import virtco.conf
 SKIPPED = {'opts'}
 
 
-def _modules() -> list[Any]:
-    return [importlib.import_module(f'virtco.conf.{info.name}')
-            for info in pkgutil.iter_modules(virtco.conf.__path__)
-            if info.name not in SKIPPED]
-
-
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    return [item for module in _modules()
-            for item in module.list_opts().items()]
+    """List the groups, each with its options: GROUP and OPTS of a module."""
+    modules: list[Any] = [
+        importlib.import_module(f'virtco.conf.{info.name}')
+        for info in pkgutil.iter_modules(virtco.conf.__path__)
+        if info.name not in SKIPPED]
+    return [(module.GROUP, module.OPTS) for module in modules]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    for module in _modules():
-        module.register_opts(conf)
+    for group, options in list_opts():
+        conf.register_opts(options, group=group)

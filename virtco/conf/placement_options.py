@@ -2,8 +2,6 @@
 
 """Options of the planner as the controller runs it."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 GROUP = 'placement'
@@ -76,11 +74,3 @@ Rate of an uplink, in bits per second, of which neither a measurement nor the
 link's speed is known.
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

@@ -2,8 +2,6 @@
 
 """Options of the bandwidth measurements between hypervisors."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 GROUP = 'probe'
@@ -54,11 +52,3 @@ Packets in each burst, sent back to back.
 Payload of one packet, in bytes.
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

@@ -2,8 +2,6 @@
 
 """What is remembered of the bytes that tenants send."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 GROUP = 'profiles'
@@ -17,12 +15,3 @@ sent in each hour; 0 keeps nothing. A pair takes up to 1 kB per day.
 it. A tenant sees its own groups only.
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    for group, opts in list_opts().items():
-        conf.register_opts(opts, group=group)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

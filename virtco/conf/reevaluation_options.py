@@ -2,8 +2,6 @@
 
 """Options of the re-evaluation of running groups."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 GROUP = 'reevaluation'
@@ -25,11 +23,3 @@ scheduler checks the host. The account of ``[nova] auth_type`` needs the right
 to.
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

@@ -2,8 +2,6 @@
 
 """Options of the coflow scheduler as the controller runs it."""
 
-from typing import Any
-
 from oslo_config import cfg
 
 GROUP = 'scheduler'
@@ -91,11 +89,3 @@ How long an edge module holds on to a policy when the controller is away, in
 seconds, before it decays to fair sharing.
 """),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> dict[str, list[Any]]:
-    return {GROUP: OPTS}

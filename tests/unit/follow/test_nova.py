@@ -69,7 +69,7 @@ def api():
 
 def made_conf(**options):
     conf = cfg.ConfigOpts()
-    nova_conf.register_opts(conf)
+    conf.register_opts(nova_conf.OPTS, group='nova')
     conf([])
     for name, value in options.items():
         conf.set_override(name, value, 'nova')

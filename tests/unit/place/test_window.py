@@ -30,7 +30,7 @@ class Asker:
     def __init__(self, full, objective='online', window_ms=100.0,
                  budget_s=0.25):
         conf = cfg.ConfigOpts()
-        placement.register_opts(conf)
+        conf.register_opts(placement.OPTS, group='placement')
         conf([])
         conf.set_override('window_ms', window_ms, 'placement')
         conf.set_override('budget_s', budget_s, 'placement')
