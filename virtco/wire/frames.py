@@ -73,26 +73,32 @@ class Reader:
         return not self._buffer
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The payloads that are complete.
+        """The payloads that are complete; the next call has those that
+        nobody took.
 
         :raises virtco.exception.Invalid: for a frame above the limit, as
             soon as its length is there.
         """
+        self._buffer += data
+        return self._cut()
+
+    def _cut(self) -> Iterator[bytes]:
         buffer = self._buffer
-        buffer += data
         start = 0
-        while len(buffer) - start >= HEADER_BYTES:
-            begin = start + HEADER_BYTES
-            length = int.from_bytes(buffer[start:begin], 'big')
-            if length > self.most_bytes:
-                raise exception.Invalid(
-                    field='frame', value=f'{length} bytes',
-                    limit=f'at most {self.most_bytes} bytes')
-            if len(buffer) < begin + length:
-                break
-            start = begin + length
-            yield bytes(buffer[begin:start])
-        del buffer[:start]
+        try:
+            while len(buffer) - start >= HEADER_BYTES:
+                begin = start + HEADER_BYTES
+                length = int.from_bytes(buffer[start:begin], 'big')
+                if length > self.most_bytes:
+                    raise exception.Invalid(
+                        field='frame', value=f'{length} bytes',
+                        limit=f'at most {self.most_bytes} bytes')
+                if len(buffer) < begin + length:
+                    break
+                start = begin + length
+                yield bytes(buffer[begin:start])
+        finally:
+            del buffer[:start]
 
 
 def unpack(payload: bytes) -> dict[str, Any]:

@@ -21,6 +21,20 @@ def test_payloads_come_out_as_they_went_in(payloads, data):
     assert found == payloads
 
 
+@hypothesis.given(st.lists(st.binary(max_size=30), min_size=1, max_size=9),
+                  st.data())
+def test_payloads_that_nobody_took_come_later(payloads, data):
+    reader, found = frames.Reader(), []
+    for payload in payloads:
+        fed = reader.feed(frames.frame(payload))
+        for _ in range(data.draw(st.integers(0, 2))):
+            found += [one for one in [next(fed, None)] if one is not None]
+        del fed
+    assert found == payloads[:len(found)]
+    assert reader.is_empty() is (found == payloads)
+    assert found + list(reader.feed(b'')) == payloads
+
+
 def test_a_frame_above_the_limit_is_refused_by_its_length_alone():
     reader = frames.Reader(most_bytes=10)
     assert list(reader.feed(frames.frame(b'x' * 10))) == [b'x' * 10]
