@@ -89,6 +89,9 @@ class Metrics:
             'virtco_edge_connections_refused',
             'Connections that the distributor did not accept or closed.',
             ['reason'])
+        self.throttled = counter(
+            'virtco_edge_throttled', 'Times that an edge module was not read '
+            'for a while, since it said more than its budget allows.')
         self.policies_sent = counter(
             'virtco_policies_sent',
             'Policy documents that the distributor sent.')

@@ -7,6 +7,7 @@ of many seats behind a relay's connection.
 """
 
 import asyncio
+from collections.abc import Iterator
 import ssl
 import typing
 from typing import Any
@@ -23,6 +24,8 @@ _HEARTBEAT = frames.pack('heartbeat')
 _RESEND = frames.pack('resend')
 #: An envelope adds no more.
 ENVELOPE_BYTES = 512
+#: A pause is no shorter: to end one and begin the next has a price, too.
+PAUSE_S = 0.1
 
 
 class Hub(Protocol):
@@ -36,6 +39,7 @@ class Hub(Protocol):
     """
 
     clock: Any
+    cpu_clock: Any
     hello_s: float
     most_bytes: int
 
@@ -78,6 +82,9 @@ class Hub(Protocol):
         raise NotImplementedError
 
     def resumed(self, connection: 'Connection') -> None:
+        raise NotImplementedError
+
+    def charge(self, host: str, size_bytes: int, cpu_s: float) -> float:
         raise NotImplementedError
 
     def refused(self, who: str, why: str) -> None:
@@ -207,6 +214,9 @@ class Connection(asyncio.Protocol):
     :ivar address: of the other end.
     :ivar heard_s: when something last came, on the loop's clock.
     :ivar is_writable: False while the other end does not read.
+    :ivar is_paused: whether nothing is read, since the edge module said more
+        than its budget allows. What it sends waits at its end, where the
+        newest report takes the place of the one before.
     :ivar seat: the edge module whose connection this is.
     :ivar peer: the process whose connection this is.
     """
@@ -214,13 +224,14 @@ class Connection(asyncio.Protocol):
     def __init__(self, hub: Hub, address: str):
         self.address = address
         self.heard_s: float = hub.clock()
-        self.is_writable = False
+        self.is_writable = self.is_paused = False
         self.peer: Peer | None = None
         self.seat: Seat | None = None
         self._hub = hub
         self._reader = frames.Reader(hub.most_bytes)
         self._transport: asyncio.Transport | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
+        self._pause_timer: asyncio.TimerHandle | None = None
 
     @property
     def seats(self) -> list[Seat]:
@@ -243,6 +254,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end_hello()
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
         self._transport = None
         self.is_writable = False
         self._hub.closed(self)
@@ -260,20 +273,54 @@ class Connection(asyncio.Protocol):
             # All that thousands of idle edges ever say.
             self._hub.rests(seat)
             return
+        payloads = self._reader.feed(data)
+        if not self.is_paused:
+            self._take_all(payloads)
+
+    def _take_all(self, payloads: Iterator[bytes]) -> None:
+        """Until there is no more, or the budget is used up."""
         try:
-            for payload in self._reader.feed(data):
-                if self._transport is None or self._transport.is_closing():
+            for payload in payloads:
+                if self._is_closing():
                     return
+                began_s = self._hub.cpu_clock()
                 self._take(payload)
+                if self.seat is None or self.seat.host is None:
+                    continue
+                wait_s = self._hub.charge(
+                    self.seat.host, len(payload),
+                    self._hub.cpu_clock() - began_s)
+                if wait_s > 0:
+                    self._pause(max(PAUSE_S, wait_s))
+                    return
         except exception.VirtcoException as error:
             self.refuse(str(error))
+
+    def _is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def _pause(self, wait_s: float) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._transport.pause_reading()
+        self.is_paused = True
+        self._pause_timer = asyncio.get_running_loop().call_later(
+            wait_s, self._read_on)
+
+    def _read_on(self) -> None:
+        """Take first what came before the pause."""
+        self.heard_s = self._hub.clock()
+        self.is_paused = False
+        self._take_all(self._reader.feed(b''))
+        if self._transport is not None and not (
+                self.is_paused or self._transport.is_closing()):
+            self._transport.resume_reading()
 
     def _resting(self) -> Seat | None:
         """Its seat, where a heartbeat is what it looks like."""
         seat = self.seat
         if (seat is None or seat.session.report is None
-                or not self._reader.is_empty() or self._transport is None
-                or self._transport.is_closing()):
+                or not self._reader.is_empty() or self._is_closing()):
             return None
         return seat
 

@@ -144,7 +144,8 @@ class Distribute:
             elsewhere=self._elsewhere, ticket_key=self._ticket_key,
             peer_key=self._key, policy=self._policy,
             n_hosts=lambda: len(self._decide.generations()),
-            said=self._said, heard=self._intake.add_heard, told=self._told,
+            said=self._said, heard=self._intake.add_heard,
+            spent_s=self._intake.take_spent_s, told=self._told,
             peers=lambda names: self._leads.peers.arrived(
                 set(names), time.monotonic()),
             trains=self._trains)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 import logging
 import threading
+import time
 from typing import Any
 
 from virtco.wire import reports
@@ -40,6 +41,7 @@ class Intake:
         self._there_is_some = threading.Condition()
         self._is_ending = False
         self._n_lost = 0
+        self._spent_s: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name='intake',
                                         daemon=True)
 
@@ -57,6 +59,12 @@ class Intake:
         with self._there_is_some:
             self._reports[host] = report
             self._there_is_some.notify()
+
+    def take_spent_s(self, host: str) -> float:
+        """Processor time that its reports took since this was asked last.
+        """
+        with self._there_is_some:
+            return self._spent_s.pop(host, 0.0)
 
     def add_heard(self, hosts: Iterable[str]) -> None:
         with self._there_is_some:
@@ -86,10 +94,16 @@ class Intake:
             hosts, self._hosts = self._hosts, set()
             others = list(self._others)
             self._others.clear()
-        for host, report in reports.items():
-            self._attempt(self._report, host, report)
+        # A report says that its host is there, too.
+        hosts -= reports.keys()
         if hosts:
             self._attempt(self._heard, hosts)
+        for host, report in reports.items():
+            began_s = time.thread_time()
+            self._attempt(self._report, host, report)
+            with self._there_is_some:
+                self._spent_s[host] = (self._spent_s.get(host, 0.0)
+                                       + time.thread_time() - began_s)
         for work, said in others:
             self._attempt(work, said)
 

@@ -25,6 +25,7 @@ from oslo_config import cfg
 from virtco import metrics
 from virtco.distribute import connection
 from virtco.distribute import edge_session as session
+from virtco.distribute import token_bucket
 from virtco.wire import frames
 from virtco.wire import messages
 from virtco.wire import reports
@@ -92,6 +93,8 @@ class Doors:
     :ivar left: takes a host that is not here any more.
     :ivar said: takes a host, what it said and the payload that says it.
     :ivar heard: takes hosts whose last report still holds.
+    :ivar spent_s: processor time that what a host said took elsewhere, since
+        this was asked last.
     :ivar told: takes the name of a peer and what it says.
     :ivar peers: takes the names of the peers that are here.
     :ivar trains: of these hosts those that are to measure now, and what.
@@ -108,6 +111,7 @@ class Doors:
     came: Callable[[str, messages.Hello], None] = lambda host, hello: None
     left: Callable[[str], None] = lambda host: None
     heard: Callable[[set[str]], None] = lambda hosts: None
+    spent_s: Callable[[str], float] = lambda host: 0.0
     told: Callable[[str, messages.PeerSaid], None] = (
         lambda name, message: None)
     peers: Callable[[Iterable[str]], None] = lambda names: None
@@ -131,6 +135,7 @@ class Server:
         self.heartbeat_s = min(options.heartbeat_s,
                                conf.scheduler.policy_ttl_s / 2)
         self.clock = time.monotonic
+        self.cpu_clock = time.thread_time
         self._lease_s: float = conf.leadership.lease_s
         self._ttl_s: float = conf.scheduler.policy_ttl_s
         self._doors = doors
@@ -141,6 +146,8 @@ class Server:
         self._peers: dict[str, connection.Peer] = {}
         self._per_address: collections.Counter[str] = collections.Counter()
         self._heard: set[str] = set()
+        # Also of those that come back before theirs is full again.
+        self._budgets: dict[str, token_bucket.Budget] = {}
         self._due: dict[str, None] = {}
         self._is_sending = False
         self._last_log_s = -LOG_INTERVAL_S
@@ -348,8 +355,14 @@ class Server:
             await asyncio.sleep(self.heartbeat_s / 2)
             limit_s = self.clock() - MISSED * self.heartbeat_s
             for found in list(self._all):
-                if found.seat is not None and found.heard_s < limit_s:
+                if (found.seat is not None and found.heard_s < limit_s
+                        and not found.is_paused):
                     found.refuse(f'{found.seat.host} is silent')
+            now_s = self.clock()
+            self._budgets = {host: budget for host, budget
+                             in self._budgets.items()
+                             if host in self._open
+                             or not budget.is_full(now_s)}
 
     async def _say_alive(self) -> None:
         """To each edge module in turn; whoever hears nothing leaves."""
@@ -439,6 +452,20 @@ class Server:
                 self._log('%s refuses policy %d: %s', host, event.generation,
                           event.error)
         self._doors.said(host, event, payload)
+
+    def charge(self, host: str, size_bytes: int, cpu_s: float) -> float:
+        """Spend of a host's budget; the seconds until it owes nothing."""
+        budget = self._budgets.get(host)
+        if budget is None:
+            budget = self._budgets[host] = token_bucket.Budget()
+        now_s = self.clock()
+        budget.spend(size_bytes, cpu_s + self._doors.spent_s(host), now_s)
+        wait_s = budget.wait_s(now_s)
+        if wait_s > 0:
+            self._counts.throttled.inc()
+            self._log('%s says more than its budget allows, and is read '
+                      'again in %.1f s.', host, wait_s)
+        return wait_s
 
     def rests(self, seat: connection.Seat) -> None:
         """What it reported last still holds."""

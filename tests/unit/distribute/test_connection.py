@@ -27,6 +27,7 @@ class Transport:
         self.written = []
         self.end = None
         self.limits = []
+        self.is_reading = True
         self._tls = tls
 
     def set_write_buffer_limits(self, high, low=None):
@@ -46,6 +47,14 @@ class Transport:
             self.written.append((host, frames.unpack(inner)))
         else:
             self.written.append(frames.unpack(payload))
+
+    def pause_reading(self):
+        assert self.end is None
+        self.is_reading = False
+
+    def resume_reading(self):
+        assert not self.is_reading and self.end is None
+        self.is_reading = True
 
     def close(self):
         self.end = 'closed'
@@ -80,11 +89,18 @@ class Hub:
     def __init__(self, **values):
         self.now_s = 5.0
         self.notes = []
+        self.charged, self.waits_s = [], []
         for name, value in values.items():
             setattr(self, name, value)
 
     def clock(self):
         return self.now_s
+
+    cpu_clock = clock
+
+    def charge(self, host, size_bytes, cpu_s):
+        self.charged.append((host, size_bytes, cpu_s))
+        return self.waits_s.pop(0) if self.waits_s else 0.0
 
     def __getattr__(self, kind):
         if kind not in ('opened', 'left', 'heard', 'rests', 'joined', 'told',
@@ -299,6 +315,86 @@ def test_a_heartbeat_after_half_a_frame_is_part_of_it(edge):
     edge.connection.data_received(frame[:begin])
     edge.connection.data_received(frames.pack('heartbeat'))
     assert edge.hub.take() == []
+
+
+def test_what_an_edge_module_says_is_charged_to_its_host(run):
+    edge = run(End)
+    edge.hub.cpu_clock = lambda: len(edge.hub.notes)
+    edge.hello()
+    edge.say('ack', generation=3)
+    edge.connection.data_received(frames.pack('ack', generation=4)
+                                  + frames.pack('heartbeat'))
+    said = [payload_of('hello', version=frames.VERSION, host='h1',
+                       generation=3), *(
+        payload_of('ack', generation=number) for number in (3, 4)),
+        payload_of('heartbeat')]
+    assert edge.hub.charged == [('h1', len(one), 1) for one in said]
+
+
+def acks(*generations):
+    return b''.join(frames.pack('ack', generation=number)
+                    for number in generations)
+
+
+def heard_acks(edge):
+    return [note[2].generation for note in edge.hub.take()
+            if note[0] == 'heard' and isinstance(note[2], messages.Ack)]
+
+
+def paused(edge, waits_s, data):
+    """Have a running loop, and an edge module that owes; its pause ends
+    when it is told to, so long after it begins.
+    """
+    edge.hub.waits_s = waits_s
+    edge.connection.data_received(data)
+    timer = edge.connection._pause_timer
+    return timer.when() - asyncio.get_running_loop().time()
+
+
+def test_who_owes_is_not_read_until_it_paid(edge, run):
+    begin_s = run(paused, edge, [0.0, 7.0], acks(1, 2, 3))
+    assert 6.9 < begin_s <= 7.0
+    assert heard_acks(edge) == [1, 2]
+    assert edge.connection.is_paused and not edge.transport.is_reading
+    # What came before the pause began waits as well, in its order.
+    edge.connection.data_received(acks(4))
+    assert edge.hub.take() == []
+    edge.hub.now_s = 12.0
+    edge.connection._read_on()
+    assert heard_acks(edge) == [3, 4]
+    assert edge.connection.heard_s == 12.0
+    assert not edge.connection.is_paused and edge.transport.is_reading
+
+
+def test_who_owes_still_goes_on_to_owe(edge, run):
+    begin_s = run(paused, edge, [0.001], acks(1, 2, 3))
+    assert 0.09 < begin_s <= connection.PAUSE_S
+    edge.hub.waits_s = [0.0, 7.0]
+    run(edge.connection._read_on)
+    assert heard_acks(edge) == [1, 2, 3]
+    assert edge.connection.is_paused and not edge.transport.is_reading
+
+
+def test_a_pause_ends_with_its_connection(edge, run):
+    run(paused, edge, [7.0], acks(1, 2))
+    edge.connection.connection_lost(None)
+    assert edge.connection._pause_timer.cancelled()
+    edge.connection._read_on()
+    assert not edge.transport.is_reading
+    assert [note[0] for note in edge.hub.take()] == ['heard', 'closed']
+
+
+def test_a_refused_connection_is_not_read_on(edge, run):
+    run(paused, edge, [7.0], acks(1) + frames.frame(b'7'))
+    edge.connection._read_on()
+    assert edge.transport.end == 'closed' and not edge.transport.is_reading
+
+
+def test_who_is_let_go_while_it_is_heard_is_not_paused(edge, run):
+    edge.hub.heard = lambda seat, *args: seat.refuse('no more')
+    edge.hub.waits_s = [7.0]
+    run(edge.connection.data_received, acks(1))
+    assert edge.transport.end == 'closed' and edge.transport.is_reading
 
 
 def test_a_heartbeat_without_a_report_asks_for_one(edge):

@@ -174,7 +174,8 @@ def test_reports_are_taken_in(one):
         doors.said('h2', event, b'')
     doors.heard({'h2'})
     assert one.said == []
-    assert taken_in(one) == [('report', 'h1', REPORT), ('heard', {'h2'})]
+    assert taken_in(one) == [('heard', {'h2'}), ('report', 'h1', REPORT)]
+    assert doors.spent_s('h1') > 0 == doors.spent_s('h1')
 
 
 def test_what_peers_changed_is_read_again(one):

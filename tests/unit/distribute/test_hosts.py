@@ -14,6 +14,7 @@ from tests.unit import made
 from tests.unit.distribute import test_server
 from virtco.distribute import edge_session as session
 from virtco.distribute import server
+from virtco.distribute import token_bucket
 from virtco.distribute import upstream
 from virtco.wire import frames
 from virtco.wire import messages
@@ -68,6 +69,7 @@ class Connection(Writes):
         super().__init__()
         self.address, self.seat, self.peer = address, seat, peer
         self.heard_s = 0.0
+        self.is_paused = False
 
     @property
     def seats(self):
@@ -554,6 +556,56 @@ def test_silent_edge_modules_are_let_go(make):
     assert site.run(site.server._watch) == [1.0]
     assert old.refused == [('h1 is silent',)]
     assert new.refused == unknown.refused == []
+
+
+def test_who_is_not_read_is_not_silent(make):
+    site = make(heartbeat_s=2)
+    edge = site.join('h1')
+    site.server.clock = lambda: 106.1
+    edge.is_paused = True
+    site.run(site.server._watch)
+    assert edge.refused == []
+
+
+def test_a_host_pays_from_one_budget_whatever_costs(make, caplog):
+    site = make()
+    site.server.clock = lambda: 100.0
+    spent_s = {'h1': 0.5 * token_bucket.BURST_CPU_S}
+    site.server._doors = dataclasses.replace(
+        site.server._doors, spent_s=lambda host: spent_s.pop(host, 0.0))
+
+    def charge(host, bursts, cpu_bursts):
+        return site.server.charge(
+            host, bursts * token_bucket.BURST_BYTES,
+            cpu_bursts * token_bucket.BURST_CPU_S)
+
+    assert charge('h1', 0, 0.5) == charge('h2', 1, 1) == 0
+    assert caplog.messages == []
+    assert site.counted('virtco_edge_throttled_total') == 0
+    assert charge('h1', 0, 0.1) == pytest.approx(
+        0.1 * token_bucket.BURST_CPU_S / token_bucket.CPU_PER_S)
+    assert charge('h2', 0.5, 0) == pytest.approx(
+        0.5 * token_bucket.BURST_BYTES / token_bucket.BYTES_PER_S)
+    assert caplog.messages == [
+        'h1 says more than its budget allows, and is read again in 1.0 s.']
+    assert site.counted('virtco_edge_throttled_total') == 2
+
+
+def test_who_comes_back_owes_what_it_owed(make):
+    site = make()
+    edge, other = site.join('h1'), site.join('h2')
+    site.server.clock = lambda: 100.0
+    for host in ('h1', 'h2', 'h3'):
+        site.server.charge(host, 2 * token_bucket.BURST_BYTES, 0)
+    site.server.closed(edge)
+    site.run(site.server._watch)
+    wait_s = site.server.charge('h1', 0, 0)
+    assert wait_s > 0
+    # A host that is gone is forgotten when its budget is full again.
+    site.server.clock = lambda: 1000.0
+    other.heard_s = 1000.0
+    site.run(site.server._watch)
+    assert site.server._budgets.keys() == {'h2'}
 
 
 def test_silent_peers_are_let_go(make):

@@ -84,12 +84,38 @@ def test_the_newest_report_of_each_host_is_kept():
     for number in range(2):
         found.add_report('h0', number)
         found.add_report('h1', number)
-        found.add_heard([f'h{number}'])
     found._take()
-    assert said == [('h0', 1), ('h1', 1), {'h0', 'h1'}]
+    assert said == [('h0', 1), ('h1', 1)]
     said.clear()
     found._take()
     assert said == []
+
+
+def test_hosts_without_news_are_told_before_reports_are_read():
+    found, said = make()
+    found.add_report('h0', 1)
+    found.add_heard(['h0', 'h1'])
+    found._take()
+    assert said == [{'h1'}, ('h0', 1)]
+
+
+def test_what_a_report_takes_is_told_once():
+    def work(_host, n_rounds):
+        for _ in range(n_rounds):
+            sum(range(1000))
+
+    found = intake.Intake(work, lambda hosts: None)
+    found.add_report('h0', 1)
+    found.add_report('h1', 100)
+    found._take()
+    few_s, many_s = map(found.take_spent_s, ('h0', 'h1'))
+    assert 0 < few_s < many_s
+    found.add_report('h1', 100)
+    found._take()
+    found.add_report('h1', 100)
+    found._take()
+    assert found.take_spent_s('h1') > many_s
+    assert found.take_spent_s('h1') == found.take_spent_s('h2') == 0
 
 
 def test_all_else_is_handed_over_in_order_and_bounded():
@@ -112,7 +138,7 @@ def test_one_that_fails_does_not_keep_the_others():
 
     found = intake.Intake(fail, fail, lambda: failures.append(1))
     found.add_report('h1', 1)
-    found.add_heard(['h1'])
+    found.add_heard(['h2'])
     found.add(fail, 7)
     found._take()
     assert len(failures) == found._n_lost == 3
