@@ -80,11 +80,19 @@ class Decoder(Generic[_T]):
 
         :raises virtco.exception.Invalid: naming field, value and limit.
         """
+        return self.convert(dict(texts), strict=False)
+
+    def convert(self, value: Any, strict: bool = True) -> _T:
+        """Convert JSON values.
+
+        :param strict: refuse text where it stands for another type.
+        :raises virtco.exception.Invalid: naming field, value and limit.
+        """
         try:
-            found: _T = msgspec.convert(texts, self._kind, strict=False)
+            found: _T = msgspec.convert(value, self._kind, strict=strict)
             return found
         except msgspec.ValidationError as error:
-            self._refuse(dict(texts), str(error))
+            self._refuse(value, str(error))
 
     def _refuse(self, value: Any, error: str) -> NoReturn:
         matched = _WHERE.fullmatch(error)
