@@ -112,7 +112,7 @@ DRIVERS = {'controller': {*EXTRAS['redis'], *EXTRAS['postgresql']}}
 
 
 def test_every_program_is_served_by_the_extra_that_it_names():
-    programs = re.findall(r"_run\('[\w-]+', '([\w.]+)', '(\w+)'\)",
+    programs = re.findall(r"_run,\s+'[\w-]+', '([\w.]+)', '(\w+)'\)",
                           (ROOT / 'virtco/cmd/entry.py').read_text())
     assert len(programs) > 5
     for module, extra in programs:

@@ -6,58 +6,11 @@ Each imports its program inside: what an extra would have brought is missed by
 an import statement, mostly at the top of a module.
 """
 
+import functools
 import importlib
 import sys
 
 OWN = ('virtco', 'edge_module', 'nova_filters')
-
-
-def api() -> int:
-    return _run('virtco-api', 'virtco.cmd.api', 'controller')
-
-
-def cast() -> int:
-    return _run('virtco-cast', 'virtco.cast.command', 'cast')
-
-
-def controller() -> int:
-    return _run('virtco-controller', 'virtco.cmd.controller', 'controller')
-
-
-def distributor() -> int:
-    return _run('virtco-distributor', 'virtco.cmd.distributor', 'controller')
-
-
-def edge() -> int:
-    return _run('virtco-edge', 'edge_module.cmd', 'edge')
-
-
-def emulate() -> int:
-    return _run('virtco-emulate', 'virtco.cmd.emulate', 'sim')
-
-
-def manage() -> int:
-    return _run('virtco-manage', 'virtco.cmd.manage', 'controller')
-
-
-def report() -> int:
-    return _run('virtco-report', 'virtco.cmd.report', 'report')
-
-
-def scheduler() -> int:
-    return _run('virtco-scheduler', 'virtco.cmd.scheduler', 'controller')
-
-
-def shell() -> int:
-    return _run('virtco', 'virtco.osc.shell', 'osc')
-
-
-def sim() -> int:
-    return _run('virtco-sim', 'virtco.cmd.sim', 'sim')
-
-
-def status() -> int:
-    return _run('virtco-status', 'virtco.cmd.status', 'controller')
 
 
 def missing(error: ImportError, extra: str) -> str:
@@ -79,3 +32,24 @@ def _run(program: str, module: str, extra: str) -> int:
         print(f'{program} cannot start: {missing(error, extra)}',
               file=sys.stderr)
         return 1
+
+
+api = functools.partial(_run, 'virtco-api', 'virtco.cmd.api', 'controller')
+cast = functools.partial(_run, 'virtco-cast', 'virtco.cast.command', 'cast')
+controller = functools.partial(
+    _run, 'virtco-controller', 'virtco.cmd.controller', 'controller')
+distributor = functools.partial(
+    _run, 'virtco-distributor', 'virtco.cmd.distributor', 'controller')
+edge = functools.partial(_run, 'virtco-edge', 'edge_module.cmd', 'edge')
+emulate = functools.partial(
+    _run, 'virtco-emulate', 'virtco.cmd.emulate', 'sim')
+manage = functools.partial(
+    _run, 'virtco-manage', 'virtco.cmd.manage', 'controller')
+report = functools.partial(
+    _run, 'virtco-report', 'virtco.cmd.report', 'report')
+scheduler = functools.partial(
+    _run, 'virtco-scheduler', 'virtco.cmd.scheduler', 'controller')
+shell = functools.partial(_run, 'virtco', 'virtco.osc.shell', 'osc')
+sim = functools.partial(_run, 'virtco-sim', 'virtco.cmd.sim', 'sim')
+status = functools.partial(
+    _run, 'virtco-status', 'virtco.cmd.status', 'controller')
