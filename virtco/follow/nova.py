@@ -71,45 +71,18 @@ class Nova:
 
         :raises virtco.exception.NovaUnavailable:
         """
-        marker: dict[str, str] = {}
-        while True:
+        for page in self._pages('servers', project_id=project_id):
             with translated():
-                response = self._adapter.get('/servers/detail', params={
-                    'all_tenants': '1', 'project_id': project_id,
-                    'limit': PAGE, **marker})
-                response.raise_for_status()
-                page = response.json()
-                servers = [_server(body) for body in page['servers']]
-                # Nova shortens pages to its own limit: only a link tells.
-                is_last = not servers or not page.get('servers_links')
+                servers = [_server(body) for body in page]
             yield from servers
-            if is_last:
-                return
-            marker = {'marker': servers[-1].uuid}
 
     def all_servers(self) -> Iterator[dict[str, Any]]:
         """All servers of the cloud, as Nova 2.100 and later describes them.
 
         :raises virtco.exception.NovaUnavailable:
         """
-        marker: dict[str, str] = {}
-        while True:
-            with translated():
-                response = self._adapter.get(
-                    '/servers/detail', microversion=HINTS_VERSION, params={
-                        'all_tenants': '1',
-                        'limit': PAGE, **marker})
-                if response.status_code == 406:
-                    raise exception.NovaUnavailable(
-                        why=f'it has no microversion {HINTS_VERSION}, which '
-                            'tells hints')
-                response.raise_for_status()
-                page = response.json()
-                servers: list[dict[str, Any]] = page['servers']
-            yield from servers
-            if not servers or not page.get('servers_links'):
-                return
-            marker = {'marker': servers[-1]['id']}
+        for page in self._pages('servers', HINTS_VERSION):
+            yield from page
 
     def set_metadata(self, uuid: str, values: Mapping[str, str]) -> bool:
         """Add metadata to a server; one that is gone does not matter.
@@ -155,23 +128,32 @@ class Nova:
 
         :raises virtco.exception.NovaUnavailable:
         """
-        found: dict[str, str] = {}
-        marker: dict[str, str] = {}
+        with translated():
+            return {one['id']: one['service']['host']
+                    for page in self._pages('os-hypervisors', '2.53')
+                    for one in page
+                    if (one['state'], one['status']) == ('up', 'enabled')}
+
+    def _pages(self, path: str, version: str | None = None, **wanted: str
+               ) -> Iterator[list[dict[str, Any]]]:
+        name = path.removeprefix('os-')
+        params = {'limit': PAGE, **wanted}
+        if name == 'servers':
+            params['all_tenants'] = '1'
         while True:
             with translated():
                 response = self._adapter.get(
-                    '/os-hypervisors/detail', microversion='2.53',
-                    params={'limit': PAGE, **marker})
+                    f'/{path}/detail', microversion=version, params=params)
+                if response.status_code == 406:
+                    raise exception.NovaUnavailable(
+                        why=f'it has no microversion {version}')
                 response.raise_for_status()
                 page = response.json()
-                found |= {one['id']: one['service']['host']
-                          for one in page['hypervisors']
-                          if (one['state'], one['status']) == (
-                              'up', 'enabled')}
-                if not page['hypervisors'] or not page.get(
-                        'hypervisors_links'):
-                    return found
-                marker = {'marker': page['hypervisors'][-1]['id']}
+                yield page[name]
+                # Nova shortens pages to its own limit: only a link tells.
+                if not page[name] or not page.get(f'{name}_links'):
+                    return
+                params['marker'] = page[name][-1]['id']
 
 
 @contextlib.contextmanager
