@@ -75,12 +75,18 @@ def parse_matrix_text(text: str, name: str, limits: Limits = Limits()
         refuse(TM, text, 'JSON that is less deeply nested')
     except ValueError as error:
         refuse(TM, text, f'JSON text ({_why(error)})')
-    return parse_matrix(value, name, limits)
+    return _matrices(value, name, limits)
 
 
 def parse_matrix(value: Any, name: str, limits: Limits = Limits()
                  ) -> tuple[coflow_model.Coflow, ...]:
-    """Read the decoded value of ``virtco:tm``; see :func:`parse`."""
+    """Read the value of ``virtco:tm``, as JSON text or decoded."""
+    return (parse_matrix_text(value, name, limits) if isinstance(value, str)
+            else _matrices(value, name, limits))
+
+
+def _matrices(value: Any, name: str, limits: Limits
+              ) -> tuple[coflow_model.Coflow, ...]:
     if not (isinstance(value, list) and value and isinstance(value[0], dict)):
         reader = _Reader(limits)
         return (reader.coflow(name, reader.matrix(TM, value)),)

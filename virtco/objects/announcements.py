@@ -55,9 +55,7 @@ class Announcements:
             project or the group may have.
         """
         limits = new_groups.limits_of(self._conf)
-        matrices = (hint_matrix.parse_matrix_text(matrix, name, limits)
-                    if isinstance(matrix, str)
-                    else hint_matrix.parse_matrix(matrix, name, limits))
+        matrices = hint_matrix.parse_matrix(matrix, name, limits)
         for one in matrices:
             if one.iterations != 1:
                 raise exception.HintInvalid(

@@ -64,9 +64,7 @@ class Coflows:
              ) -> wire.Coflow:
         status = self._state.status(coflow_id)
         with self._database.reader() as session:
-            coflow = session.get(models.Coflow, coflow_id)
-            if coflow is None:
-                raise exception.NotFound(what='Coflow', id=coflow_id)
+            coflow = _get(session, coflow_id)
             (shown,) = self._show(session, schedule, [coflow],
                                   {coflow_id: status} if status else {})
             group_name = shown.group_name
@@ -169,9 +167,7 @@ class Coflows:
         :raises virtco.exception.HintInvalid:
         """
         limits = new_groups.limits_of(self._conf)
-        coflows = (hint_matrix.parse_matrix_text(matrix, name, limits)
-                   if isinstance(matrix, str)
-                   else hint_matrix.parse_matrix(matrix, name, limits))
+        coflows = hint_matrix.parse_matrix(matrix, name, limits)
         only = coflows[0] if len(coflows) == 1 else None
         coflow = models.Coflow(
             id=str(uuid.uuid4()), group_id=None, project_id=project_id,
@@ -207,9 +203,7 @@ class Coflows:
                     if status is not None else {})
 
         def save(session: orm.Session) -> None:
-            coflow = session.get(models.Coflow, coflow_id)
-            if coflow is None:
-                raise exception.NotFound(what='Coflow', id=coflow_id)
+            coflow = _get(session, coflow_id)
             if 'state' in values:
                 self._declare_done(coflow, iteration)
                 for name, value in measured.items():
@@ -244,10 +238,7 @@ class Coflows:
         but keeps its rows until its VMs are deleted.
         """
         def remove(session: orm.Session) -> None:
-            coflow = session.get(models.Coflow, coflow_id)
-            if coflow is None:
-                raise exception.NotFound(what='Coflow', id=coflow_id)
-            session.delete(coflow)
+            session.delete(_get(session, coflow_id))
 
         self._database.retried(remove)
         self._state.drop(coflow_id)
@@ -255,10 +246,14 @@ class Coflows:
 
     def project_of(self, coflow_id: str) -> str:
         with self._database.reader() as session:
-            coflow = session.get(models.Coflow, coflow_id)
-            if coflow is None:
-                raise exception.NotFound(what='Coflow', id=coflow_id)
-            return coflow.project_id
+            return _get(session, coflow_id).project_id
+
+
+def _get(session: orm.Session, coflow_id: str) -> models.Coflow:
+    coflow = session.get(models.Coflow, coflow_id)
+    if coflow is None:
+        raise exception.NotFound(what='Coflow', id=coflow_id)
+    return coflow
 
 
 def _member(row: models.Member) -> wire.Member:

@@ -165,15 +165,10 @@ class Advice:
         if all_reduce_bytes is not None:
             return (nccl.volumes(n, all_reduce_bytes),
                     functools.partial(nccl.advise, all_reduce_bytes))
-        volumes = _volumes(group.coflows if matrix is None
-                           else self._read(group.name, matrix), n)
+        volumes = _volumes(
+            group.coflows if matrix is None else hint_matrix.parse_matrix(
+                matrix, group.name, new_groups.limits_of(self._conf)), n)
         return [volumes], functools.partial(mappings.advise, volumes)
-
-    def _read(self, name: str, matrix: Any) -> list[coflow_model.Coflow]:
-        limits = new_groups.limits_of(self._conf)
-        return list(hint_matrix.parse_matrix_text(matrix, name, limits)
-                    if isinstance(matrix, str)
-                    else hint_matrix.parse_matrix(matrix, name, limits))
 
     def _group(self, project_id: str | None, group: str) -> _Group:
         with self._database.reader() as session:

@@ -39,10 +39,7 @@ def build(conf: cfg.ConfigOpts, request: wire.PlanRequest,
     labels: list[tuple[str, int]] = []
     flows: list[tuple[coflow_model.Coflow, int]] = []
     for group in request.groups:
-        coflows = (hint_matrix.parse_matrix_text(group.tm, group.name, limits)
-                   if isinstance(group.tm, str)
-                   else hint_matrix.parse_matrix(group.tm, group.name,
-                                                 limits))
+        coflows = hint_matrix.parse_matrix(group.tm, group.name, limits)
         demand = requests.vector(group.flavor)
         flows += [(coflow, len(vms)) for coflow in coflows]
         for row in range(coflows[0].n_vms):
