@@ -50,6 +50,7 @@ from virtco.cmd import controller as controller_cmd
 from virtco.db import leader
 from virtco.db import migration
 from virtco.decide import publisher
+from virtco.distribute import certificates
 from virtco.distribute import connection
 from virtco.distribute import edge_session as session
 from virtco.distribute import intake
@@ -166,7 +167,8 @@ class Bench:
                 peer_key=lambda: self.seen.ticket_key, policy=self._policy,
                 n_hosts=lambda: len(self.hosts), said=self._said,
                 heard=self.intake.add_heard),
-            self.rooms.metrics, server.tls_context(self.conf.distributor))
+            self.rooms.metrics, certificates.of_server(
+                self.conf.distributor, self.rooms.metrics))
         found.acked_s = {}
         return found
 

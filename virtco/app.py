@@ -93,7 +93,7 @@ class App:
         self.distribute = distribute_room.Distribute(
             conf, self.state, self.decide, self.elector, counts,
             parts.schedules)
-        self._upstream = upstream.open_upstream(conf, self.elector)
+        self._upstream = upstream.open_upstream(conf, self.elector, counts)
         self.follow = follow_room.Follow(
             conf, database, counts, self.state.invalidate,
             self.state.live.waiting, clock)

@@ -92,6 +92,11 @@ class Metrics:
         self.throttled = counter(
             'virtco_edge_throttled', 'Times that an edge module was not read '
             'for a while, since it said more than its budget allows.')
+        self.unusable_certificates = gauge(
+            'virtco_certificates_unusable',
+            'Whether changed certificate files cannot be used, so that those '
+            'of before are shown, to edge modules and peers (server) or to '
+            'the leader (client).', ['end'])
         self.policies_sent = counter(
             'virtco_policies_sent',
             'Policy documents that the distributor sent.')

@@ -5,7 +5,6 @@
 from collections.abc import Iterable
 import logging
 import socket
-import ssl
 import time
 from typing import Any
 from typing import Protocol
@@ -17,6 +16,7 @@ from virtco import exception
 from virtco import metrics
 from virtco.db import leader
 from virtco.decide import decide as decide_room
+from virtco.distribute import certificates
 from virtco.distribute import edge_session as session
 from virtco.distribute import intake
 from virtco.distribute import policy_frames as codec
@@ -222,7 +222,7 @@ def open_server(conf: cfg.ConfigOpts, doors: server.Doors,
     """
     options = conf.distributor
     try:
-        tls: ssl.SSLContext | None = server.tls_context(options)
+        tls = certificates.of_server(options, counts)
     except OSError as error:
         raise exception.ConfigInvalid(
             why='[distributor] cert_file, key_file or client_ca_file: '

@@ -66,7 +66,7 @@ class Relay:
         self._server = found
         self._leader.start()
         self._upstream = upstream.open_upstream(
-            self._conf, self._leader, upstream.Doors(
+            self._conf, self._leader, self.metrics, upstream.Doors(
                 self._replay, found.seats, self._took), found.loop)
         found.beside.append(self._upstream.run)
         found.start()

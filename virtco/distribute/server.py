@@ -14,7 +14,6 @@ import logging
 import random
 import resource
 import socket
-import ssl
 import threading
 import time
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Protocol
 from oslo_config import cfg
 
 from virtco import metrics
+from virtco.distribute import certificates
 from virtco.distribute import connection
 from virtco.distribute import edge_session as session
 from virtco.distribute import token_bucket
@@ -127,7 +127,7 @@ class Server:
 
     def __init__(self, conf: cfg.ConfigOpts, doors: Doors,
                  counts: metrics.Metrics,
-                 tls: ssl.SSLContext | None = None):
+                 tls: certificates.Renewed | None = None):
         options = conf.distributor
         self._options = options
         self.hello_s = HELLO_S
@@ -272,7 +272,8 @@ class Server:
         self._all.add(made)
         try:
             await self.loop.connect_accepted_socket(
-                lambda: made, sock, ssl=self._tls,
+                lambda: made, sock,
+                ssl=self._tls.context() if self._tls else None,
                 ssl_handshake_timeout=self.hello_s if self._tls else None)
         except OSError as error:
             self._counts.refused_connections.labels('handshake').inc()
@@ -353,6 +354,8 @@ class Server:
         """Let go of edge modules that are silent for too long."""
         while True:
             await asyncio.sleep(self.heartbeat_s / 2)
+            if self._tls is not None:
+                self._tls.context()  # Broken files show at once.
             limit_s = self.clock() - MISSED * self.heartbeat_s
             for found in list(self._all):
                 if (found.seat is not None and found.heard_s < limit_s
@@ -500,18 +503,6 @@ class Server:
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ':' in host else socket.AF_INET
-
-
-def tls_context(options: Any) -> ssl.SSLContext | None:
-    """:raises OSError: for a file that cannot be used."""
-    if not options.cert_file:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(options.cert_file, options.key_file or None)
-    if options.client_ca_file:
-        context.load_verify_locations(options.client_ca_file)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
 
 
 def _raise_file_limit(n_connections: int) -> None:

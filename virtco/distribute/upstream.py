@@ -13,7 +13,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import logging
-import ssl
 import threading
 from typing import Any
 import urllib.parse
@@ -22,7 +21,9 @@ import msgspec
 from oslo_config import cfg
 
 from virtco import exception
+from virtco import metrics
 from virtco.db import leader
+from virtco.distribute import certificates
 from virtco.distribute import server
 from virtco.distribute import tickets
 from virtco.leadership import elector
@@ -60,6 +61,7 @@ class Doors:
 
 class Upstream:
     """
+    :param tls: None for plain connections.
     :param seen: who leads, as the database said last.
     :param has_database: whether it said so lately.
     :param loop: on which :meth:`run` runs; None: one of its own, see
@@ -69,7 +71,7 @@ class Upstream:
     :ivar is_connected: whether the leader is told.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts,
+    def __init__(self, tls: certificates.Renewed | None,
                  seen: Callable[[], leader.Seen | None],
                  has_database: Callable[[], bool], doors: Doors = Doors(),
                  loop: asyncio.AbstractEventLoop | None = None):
@@ -79,7 +81,7 @@ class Upstream:
         self._seen = seen
         self._has_database = has_database
         self._doors = doors
-        self._tls = client_tls(conf)
+        self._tls = tls
         self._said: list[messages.PeerSaid] = []
         self._asked: dict[str, list[concurrent.futures.Future[
             bytes | None]]] = {}
@@ -212,7 +214,8 @@ class Upstream:
         """Until the connection breaks, or another process leads."""
         parts = urllib.parse.urlsplit(f'//{seen.address}')
         reader, writer = await asyncio.wait_for(asyncio.open_connection(
-            parts.hostname, parts.port, ssl=self._tls), CONNECT_S)
+            parts.hostname, parts.port,
+            ssl=self._tls.context() if self._tls else None), CONNECT_S)
         watch = asyncio.create_task(self._watch(seen.epoch, writer))
         try:
             name = lock.name_of_process()
@@ -279,33 +282,20 @@ class Upstream:
 
 
 def open_upstream(conf: cfg.ConfigOpts, looks: elector.Elector,
-                  doors: Doors = Doors(),
+                  counts: metrics.Metrics, doors: Doors = Doors(),
                   loop: asyncio.AbstractEventLoop | None = None) -> Upstream:
     """
     :param looks: who leads.
     :raises virtco.exception.ConfigInvalid: for files that are no good.
     """
     try:
-        return Upstream(conf, lambda: looks.seen, looks.has_database, doors,
-                        loop)
+        tls = certificates.of_client(conf.distributor, counts)
     except OSError as error:
         raise exception.ConfigInvalid(
             why='[distributor] cert_file, key_file or ca_file: '
             f'{error}') from error
+    return Upstream(tls, lambda: looks.seen, looks.has_database, doors, loop)
 
 
 def _waiting_bytes(writer: asyncio.StreamWriter) -> int:
     return writer.transport.get_write_buffer_size()
-
-
-def client_tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
-    """By the files of this process's own stream server.
-
-    :raises OSError: for a file that cannot be used.
-    """
-    options = conf.distributor
-    if not options.cert_file:
-        return None
-    context = ssl.create_default_context(cafile=options.ca_file or None)
-    context.load_cert_chain(options.cert_file, options.key_file or None)
-    return context

@@ -7,9 +7,9 @@ module does not do.
 """
 
 import contextlib
+import shutil
 import signal
 import socket
-import subprocess
 import threading
 
 import msgspec
@@ -18,6 +18,7 @@ import pytest
 
 from edge_module import edge_options as edge_conf
 from edge_module import stream
+from tests import openssl
 from tests.functional.controller import harness
 from virtco.wire import frames
 from virtco.wire import reports
@@ -299,37 +300,24 @@ def test_connections_of_one_address_are_limited(make):
     harness.wait_for(is_free, 'a place')
 
 
-def _certificates(home):
-    """A CA, a server's certificate and two edges', by name."""
-    def openssl(*args):
-        subprocess.run(['openssl', *args], check=True, capture_output=True,
-                       cwd=home)
-
-    curve = ('-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1',
-             '-nodes')
-    openssl('req', '-x509', *curve, '-keyout', 'ca.key', '-out', 'ca.pem',
-            '-subj', '/CN=test CA', '-days', '2')
-    for name in ('127.0.0.1', 'h1', 'h2'):
-        kind = 'IP' if name[0].isdigit() else 'DNS'
-        (home / 'ext').write_text(f'subjectAltName={kind}:{name}\n')
-        openssl('req', *curve, '-keyout', f'{name}.key', '-out',
-                f'{name}.csr', '-subj', f'/CN={name}')
-        openssl('x509', '-req', '-in', f'{name}.csr', '-CA', 'ca.pem',
-                '-CAkey', 'ca.key', '-CAcreateserial', '-out', f'{name}.pem',
-                '-days', '2', '-extfile', 'ext')
+@pytest.fixture
+def authority(tmp_path):
+    return openssl.Authority(tmp_path)
 
 
-def test_certificates_say_for_whom_an_edge_speaks(make, connect, tmp_path):
-    _certificates(tmp_path)
-    controller = make({'distributor': {
-        'cert_file': tmp_path / '127.0.0.1.pem',
-        'key_file': tmp_path / '127.0.0.1.key',
-        'client_ca_file': tmp_path / 'ca.pem'}})
+def _with_tls(authority):
+    cert, key = authority.sign('127.0.0.1')
+    return {'distributor': {'cert_file': cert, 'key_file': key,
+                            'client_ca_file': authority.path}}
 
-    def edge(host, certificate):
-        return connect(controller.url, host, cafile=str(tmp_path / 'ca.pem'),
-                       certfile=str(tmp_path / f'{certificate}.pem'),
-                       keyfile=str(tmp_path / f'{certificate}.key'))
+
+def test_certificates_say_for_whom_an_edge_speaks(make, connect, authority):
+    controller = make(_with_tls(authority))
+
+    def edge(host, name):
+        certfile, keyfile = map(str, authority.sign(name))
+        return connect(controller.url, host, cafile=str(authority.path),
+                       certfile=certfile, keyfile=keyfile)
 
     good, bad = edge('h1', 'h1'), edge('h1', 'h2')
     harness.wait_for(lambda: is_up(good), 'the connection')
@@ -342,6 +330,44 @@ def test_certificates_say_for_whom_an_edge_speaks(make, connect, tmp_path):
     # Nobody's certificate is seen here.
     refused = controller.call('GET', '/v1/hosts/h1/policy', status=403)
     assert 'certificate' in refused['error']['detail']
+
+
+def test_certificates_are_renewed_without_a_restart(make, connect, authority,
+                                                    tmp_path):
+    """Also the authority: a broken file and then a whole one replace it, with
+    all that it signed.
+    """
+    controller = make(_with_tls(authority))
+
+    def edge(host):
+        certfile, keyfile = map(str, authority.sign(host))
+        found = connect(controller.url, host, cafile=str(authority.path),
+                        certfile=certfile, keyfile=keyfile)
+        harness.wait_for(lambda: is_up(found), 'the connection')
+        return found
+
+    def is_unusable():
+        return counted(controller,
+                       'virtco_certificates_unusable{end="server"}')
+
+    before = edge('h1')
+    authority.path.write_text('broken')
+    (tmp_path / 'next').mkdir()
+    port = controller.call('GET', '/v1/distributor')['port']
+
+    def is_told():
+        with contextlib.suppress(OSError), socket.create_connection(
+                ('127.0.0.1', port), timeout=30):
+            return is_unusable()
+
+    harness.wait_for(is_told, 'the error')
+    assert is_up(before)
+    authority = openssl.Authority(tmp_path / 'next')
+    cert, key = authority.sign('127.0.0.1')
+    for path in (authority.path, cert, key):
+        shutil.copy(path, tmp_path)
+    edge('h2')
+    assert not is_unusable() and is_up(before)
 
 
 def test_a_certificate_that_is_none_is_an_error_of_the_start(make, tmp_path):

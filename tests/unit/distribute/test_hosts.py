@@ -342,7 +342,8 @@ def test_connections_are_bounded(make, limits, n, is_taken):
 def test_a_handshake_that_fails_is_counted(make, is_tls, handshake_s, fails,
                                            caplog):
     site = make()
-    site.server._tls = 'tls' if is_tls else None
+    site.server._tls = is_tls and types.SimpleNamespace(
+        context=lambda: 'tls') or None
     assert site.server.is_tls is is_tls
     asked = []
 
@@ -358,7 +359,7 @@ def test_a_handshake_that_fails_is_counted(make, is_tls, handshake_s, fails,
         loop.run_until_complete(site.server._connect(sock, '10.0.0.9'))
         assert (sock.fileno() < 0) is fails
     site.server.loop = loop
-    assert asked == [('10.0.0.9', {'ssl': site.server._tls,
+    assert asked == [('10.0.0.9', {'ssl': 'tls' if is_tls else None,
                                    'ssl_handshake_timeout': handshake_s})]
     assert site.n_refused('handshake') == fails
     assert len(site.server._all) == (not fails)
@@ -740,13 +741,6 @@ def test_who_is_refused_is_counted(make, caplog):
 def test_addresses_of_both_families():
     assert server._family('::') is socket.AF_INET6
     assert server._family('0.0.0.0') is socket.AF_INET
-
-
-def test_no_certificate_no_tls():
-    assert server.tls_context(types.SimpleNamespace(cert_file='')) is None
-    with pytest.raises(OSError):
-        server.tls_context(types.SimpleNamespace(
-            cert_file='/none', key_file=''))
 
 
 @pytest.mark.parametrize(('limits', 'most'), [

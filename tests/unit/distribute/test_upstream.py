@@ -62,7 +62,7 @@ class Site:
         self.seen, self.has_database = None, True
         self.hosts, self.took, self.replayed = {}, [], []
         self.upstream = upstream.Upstream(
-            stored.conf(), lambda: self.seen, lambda: self.has_database,
+            None, lambda: self.seen, lambda: self.has_database,
             upstream.Doors(self._replay, lambda: list(self.hosts),
                            lambda *args: self.took.append(args)))
 
@@ -325,16 +325,15 @@ def test_what_keeps_it_from_the_leader_is_one_line(site, caplog):
 def test_by_which_files_the_leader_is_trusted():
     conf, looks = stored.conf(), types.SimpleNamespace(
         seen=SEEN, has_database=lambda: True)
-    assert upstream.client_tls(conf) is None
-    found = upstream.open_upstream(conf, looks)
+    counts = metrics.Metrics()
+    found = upstream.open_upstream(conf, looks, counts)
+    assert found._tls is None
     looks.seen = dataclasses.replace(SEEN, epoch=7)
     assert found.epoch == 7
     found._loop.close()
     conf.set_override('cert_file', '/proc/nowhere', 'distributor')
-    with pytest.raises(OSError):
-        upstream.client_tls(conf)
     with pytest.raises(exception.ConfigInvalid, match='cert_file'):
-        upstream.open_upstream(conf, looks)
+        upstream.open_upstream(conf, looks, counts)
 
 
 # Over loopback.

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Certificates made by the command openssl."""
+
+import subprocess
+
+_CURVE = ('-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1',
+          '-nodes')
+
+
+class Authority:
+    """A certificate authority, whose files are in one directory.
+
+    :ivar path: its own certificate.
+    """
+
+    def __init__(self, home):
+        self.home = home
+        self.path = home / 'ca.pem'
+        self._run('req', '-x509', *_CURVE, '-keyout', 'ca.key', '-out',
+                  'ca.pem', '-subj', '/CN=test CA', '-days', '2')
+
+    def sign(self, name, alternatives=None, file=None):
+        """Make a key and a certificate.
+
+        :param alternatives: the value of subjectAltName, '' for none; None:
+            the name.
+        :returns: the paths of both.
+        """
+        if alternatives is None:
+            kind = 'IP' if name[0].isdigit() else 'DNS'
+            alternatives = f'{kind}:{name}'
+        file = file or name
+        (self.home / 'ext').write_text(
+            f'subjectAltName={alternatives}\n' if alternatives
+            else 'basicConstraints=CA:FALSE\n')
+        self._run('req', *_CURVE, '-keyout', f'{file}.key', '-out',
+                  f'{file}.csr', '-subj', f'/CN={name}')
+        self._run('x509', '-req', '-in', f'{file}.csr', '-CA', 'ca.pem',
+                  '-CAkey', 'ca.key', '-CAcreateserial', '-out',
+                  f'{file}.pem', '-days', '2', '-extfile', 'ext')
+        return self.home / f'{file}.pem', self.home / f'{file}.key'
+
+    def _run(self, *args):
+        subprocess.run(['openssl', *args], check=True, capture_output=True,
+                       cwd=self.home)
