@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Roles the other rules are made of."""
+"""Roles the other rules are made of, and how a rule is declared."""
+
+from typing import Any
 
 from oslo_policy import policy
+
+from virtco.wire import operation
 
 ADMIN = 'rule:virtco:admin'
 SERVICE = 'rule:virtco:service'
@@ -27,3 +31,10 @@ RULES = [
         '(role:member and project_id:%(project_id)s)',
         description='Those who may change what a project has.'),
 ]
+
+
+def rule(name: str, check: str, description: str,
+         *operations: operation.Operation[Any]) -> policy.RuleDefault:
+    """Declare who may call operations."""
+    return policy.DocumentedRuleDefault(name, check, description, [
+        {'method': one.method, 'path': one.path} for one in operations])

@@ -2,9 +2,10 @@
 
 """Coflows: a tenant sees and ends its own."""
 
-from oslo_policy import policy
-
 from virtco.api.policies import base_rules as base
+from virtco.wire import coflow_bodies as coflow
+from virtco.wire import placement
+from virtco.wire import project
 
 LIST = 'virtco:coflows:list'
 SHOW = 'virtco:coflows:show'
@@ -14,32 +15,19 @@ END = 'virtco:coflows:end'
 PRIORITIZE = 'virtco:coflows:prioritize'
 DELETE = 'virtco:coflows:delete'
 
-
-def _rule(name: str, check: str, description: str, method: str,
-          path: str) -> policy.DocumentedRuleDefault:
-    return policy.DocumentedRuleDefault(
-        name, check, description, [{'method': method, 'path': path}])
-
-
 RULES = [
-    _rule(LIST, base.READER, 'List the coflows and events of a project.',
-          'GET', '/v1/coflows'),
-    _rule(SHOW, base.READER, 'Show a coflow or a placement.', 'GET',
-          '/v1/coflows/{id}'),
-    _rule(REGISTER, base.MEMBER, 'Register a traffic matrix.', 'POST',
-          '/v1/coflows'),
-    _rule(ANNOUNCE, base.MEMBER,
-          'Announce a coflow over the VMs of a living group.', 'POST',
-          '/v1/groups/{group}/coflows'),
-    _rule(END, base.MEMBER, 'Declare a coflow done.', 'PATCH',
-          '/v1/coflows/{id}'),
-    policy.DocumentedRuleDefault(
-        PRIORITIZE, base.ADMIN,
-        'Set the priority class or the weight of a coflow or of a project.',
-        [{'method': 'PATCH', 'path': '/v1/coflows/{id}'},
-         {'method': 'GET', 'path': '/v1/projects'},
-         {'method': 'GET', 'path': '/v1/projects/{project_id}'},
-         {'method': 'PATCH', 'path': '/v1/projects/{project_id}'}]),
-    _rule(DELETE, base.MEMBER, 'Delete a coflow or a matrix.', 'DELETE',
-          '/v1/coflows/{id}'),
+    base.rule(LIST, base.READER, 'List the coflows and events of a project.',
+              coflow.LIST, coflow.EVENTS),
+    base.rule(SHOW, base.READER, 'Show a coflow or a placement.',
+              coflow.SHOW, placement.SHOW),
+    base.rule(REGISTER, base.MEMBER, 'Register a traffic matrix.',
+              coflow.REGISTER),
+    base.rule(ANNOUNCE, base.MEMBER, 'Announce a coflow over the VMs of a '
+              'living group.', coflow.ANNOUNCE),
+    base.rule(END, base.MEMBER, 'Declare a coflow done.', coflow.CHANGE),
+    base.rule(PRIORITIZE, base.ADMIN, 'Set the priority class or the weight '
+              'of a coflow or of a project.', coflow.CHANGE, project.LIST,
+              project.SHOW, project.CHANGE),
+    base.rule(DELETE, base.MEMBER, 'Delete a coflow or a matrix.',
+              coflow.DELETE),
 ]
