@@ -237,7 +237,7 @@ def batch_rows(request: wire.Placement,
     free = sorted((m.row_index for m in members
                    if m.instance_uuid is None
                    and m.row_index not in known),
-                  key=lambda i: (i < start, i))
+                  key=lambda i: (i - start) % len(members))
     return frozenset(known | set(free[:n_missing]))
 
 

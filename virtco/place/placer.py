@@ -139,7 +139,6 @@ class Placer:
                 if answer is not None:
                     self._reader.note(session, request, view.notes,
                                       planned.group_name, planned.group_id)
-                    session.flush()
                     deadline.claim()
                     return answer
         return self._planned(question, view, deadline)
@@ -220,7 +219,6 @@ class Placer:
             commit.Commit(self._reader, session, request, view, rows,
                           plan).write()
             self._remember(session.connection(), question, answer)
-            session.flush()
             deadline.claim()
         if not is_advice:
             self._decisions.add(decisions.Decision(
@@ -259,7 +257,6 @@ class Placer:
                                   view.group.name,
                                   None if view.is_new else view.group.id)
                 self._remember(session.connection(), question, answer)
-                session.flush()
                 deadline.claim()
         return answer
 
@@ -286,7 +283,6 @@ class Placer:
                               answer.group)
             self._remember(session.connection(), Question(
                 request, fingerprint, is_known), answer)
-            session.flush()
             deadline.claim()
         return answer
 
@@ -308,19 +304,19 @@ def _stored(session: orm.Session, request: wire.Placement,
     """
     before = db_members.fingerprint(session.connection(),
                                     request.instance_uuid)
-    if before != fingerprint:
-        return None, before is not None
-    found = records.placement(session, request.instance_uuid)
+    is_known = before is not None
+    found = (records.placement(session, request.instance_uuid)
+             if before == fingerprint else None)
     if found is None:
-        return None, False
+        return None, is_known
     answer = answers.DECODER.decode(found.answer)
     if answer.refused is not None:
-        return None, True  # there may be room by now
+        return None, is_known  # there may be room by now
     if answer.status == 'planned':
         member = db_groups.member_of(session, request.instance_uuid)
         if member is None or member.host != answer.host:
-            return None, True
-    return answer, True
+            return None, is_known
+    return answer, is_known
 
 
 def _answer(request: wire.Placement, view: membership.View,

@@ -103,6 +103,20 @@ def test_a_wish_that_is_only_preferred_is_noted(ask):
     assert [kind for kind, _detail in ask.view.notes] == ['wish_unmet']
 
 
+@pytest.mark.parametrize(('is_new', 'hints', 'waits'), [
+    (True, {}, True), (True, {'virtco:within': 'rack'}, False),
+    (False, {}, False)])
+def test_only_new_groups_without_wishes_are_planned_with_others(
+        monkeypatch, ask, is_new, hints, waits):
+    asked = []
+    monkeypatch.setattr(ask.planning._window, 'plan',
+                        lambda key, *_: asked.append(key))
+    if not is_new:
+        ask.place(0)
+    assert ask.solve(1, hints=hints) is not None
+    assert asked == [('p', 'a')] * waits
+
+
 def test_what_others_hold_is_theirs(ask):
     held(ask, 'h0', 'h1', 'h2')
     assert ask.solve(0) is None
