@@ -422,7 +422,7 @@ class Tracked:
                  rules: endings.Rules) -> None:
         """Bytes that moved between these two times were counted."""
         counting = self.counting
-        silent_s = now_s - self.moved_s if self.moved_s is not None else 0.0
+        silent_s = now_s - (now_s if self.moved_s is None else self.moved_s)
         if silent_s >= rules.quiet_s:
             counting.resumed(now_s)
         counting.moved((since_s, now_s), silent_s >= rules.pause_s

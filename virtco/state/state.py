@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 import logging
+import math
 import threading
 import time
 from typing import Protocol
@@ -90,7 +91,7 @@ class State:
             'flush', FLUSH_S, self.flush, counts)
         self._estimator = periodic.Periodic(
             'estimate pairs', PAIRS_S, self._estimate_pairs, counts)
-        self._forgot_s = 0.0
+        self._forgot_s = -math.inf
 
     def load(self) -> None:
         """Take over what was known before the last stop."""

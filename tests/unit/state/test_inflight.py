@@ -324,7 +324,8 @@ def test_the_remaining_fraction():
     send(found, 'h1', 1e6, 1.0, 2.0)
     assert found.remaining_fraction() == 5e-3
     assert tracked(tm='[]').remaining_fraction() == 1.0
-    assert tracked(tm='[[0,1,0.5]]').remaining_fraction() == 1.0
+    assert tracked(tm='[[0,1,0.5]]', progress='[0.125]'
+                   ).remaining_fraction() == 0.75
 
 
 def test_what_is_left_between_hosts():
@@ -436,6 +437,20 @@ def test_it_ends_when_most_was_sent_and_nothing_moves():
     assert found.is_all_sent(endings.Rules(negligible_fraction=0.1))
     assert not found.is_all_sent(endings.Rules(negligible_fraction=0.098))
     assert not tracked(is_estimated=True, tm='[]').is_all_sent(RULES)
+
+
+def test_an_overrun_is_waited_for_unless_it_may_be_a_siblings():
+    found = tracked()
+    send(found, 'h0', 12e6, 1.0, 2.0)
+    send(found, 'h1', 1e6, 1.0, 2.0)
+    assert not found.find_end(3.9, RULES)
+    assert 'more than the hint' in found.find_end(4.0, RULES)
+    assert found.find_end(2.0, RULES, has_sibling=True) == 'all bytes sent'
+    # Where an iteration follows, the overrun is a part of that one.
+    more = tracked(iterations=2)
+    send(more, 'h0', 12e6, 1.0, 2.0)
+    send(more, 'h1', 1e6, 1.0, 2.0)
+    assert more.find_end(2.0, RULES) == 'all bytes sent'
 
 
 def test_it_does_not_end_before_all_its_vms_ran():

@@ -355,6 +355,15 @@ def test_what_is_no_coflows_is_background(state):
     assert state.view('h0', 2.0).observed_bps['c'] == pytest.approx(400)
 
 
+def test_background_is_taken_off_as_soon_as_it_is_counted(state):
+    state.intake('h0', report(0, uplink=0), 1.0)
+    state.views(1.0)
+    state.intake('h0', report(0, uplink=1e6), 2.0)
+    egress_bps, _ingress_bps = state.payload_rates(['h0'], 2.0, False)['h0']
+    assert egress_bps == pytest.approx(
+        (1e8 - 8e6) / state._rules.wire_factor)
+
+
 def test_the_database_never_takes_progress_back(state):
     state.intake('h0', report(30), 1.0)
     state.load_groups([member('g', i, f'h{i}') for i in range(3)],

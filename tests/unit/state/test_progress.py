@@ -254,13 +254,14 @@ def test_trees_in_payload_and_on_the_wire():
     assert uplink(state.wire_tree(1.0, nominal=True)) == (1e9, 3e9)
 
 
-def test_computing_is_bounded_by_the_links():
-    """Rates in payload: 1 MB takes 0.1 s out of h0, 0.05 s into h1."""
+@pytest.mark.parametrize(('h1_bps', 'send_s'), [(200e6, 0.1), (50e6, 0.2)])
+def test_computing_is_bounded_by_the_links(h1_bps, send_s):
+    """Rates in payload: 1 MB takes 0.1 s out of h0, 0.05 or 0.2 s into h1."""
     state = lives(('h0', 'h1'), rules.Rules(wire_overhead_fraction=0.25),
                   flows='[[0,1,1000000]]', n_vms=2, iterations=0,
                   compute_s=9.0)
     for host, egress_bps, ingress_bps in (('h0', 100e6, 1e6),
-                                          ('h1', 1e6, 200e6)):
+                                          ('h1', 1e6, h1_bps)):
         state.intake(host, made.report(link={
             'egress_bps': egress_bps, 'ingress_bps': ingress_bps}), 1.0)
     state.views(1.0)
@@ -268,7 +269,7 @@ def test_computing_is_bounded_by_the_links():
     tracked.period.least_s = 2.0
     state._progress.measured |= {'c', 'gone'}
     state.advance(1.0)
-    assert tracked.compute_s == pytest.approx(2.0 * 1.05 - 0.1)
+    assert tracked.compute_s == pytest.approx(2.0 * 1.05 - send_s)
     assert state._progress.measured == set()
     (told,) = state.take_unsaved().overstating
     assert told.coflow_id == 'c' and state.count_overstating() == 1
