@@ -2,6 +2,8 @@
 
 """Trees and mappings for a group, by what was measured of its hosts."""
 
+import types
+
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
@@ -11,6 +13,7 @@ from tests.unit import made
 from tests.unit import plain
 from tests.unit import stored
 from virtco import exception
+from virtco.advise import mappings
 from virtco.measure import history
 from virtco.model import states
 from virtco.objects import group_advice
@@ -170,6 +173,13 @@ def test_only_some_of_the_rows_are_named(n_vms):
     assert ('…' in caught.value.kwargs['limit']) == (n_vms > 5)
     assert '0, 1, 2, 3, 4' in caught.value.kwargs['limit']
     assert ', 5' not in caught.value.kwargs['limit']
+
+
+def test_the_chosen_estimate_is_searched_farthest():
+    all_of = {name: types.SimpleNamespace(paths=name) for name in 'abc'}
+    found = group_advice.mappings_by(all_of, 'b', lambda *given: given)
+    assert found == {'a': ('a', mappings.WORK // 5), 'b': ('b', mappings.WORK),
+                     'c': ('c', mappings.WORK // 5)}
 
 
 @given(st.integers(0, 10 ** 10))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""All that is kept by name: who reads it, and when."""
+
+import pytest
+
+from tests.unit import made
+from tests.unit.state import test_state
+from virtco.measure import preflight
+from virtco.topology import tree
+
+
+@pytest.fixture
+def bench():
+    return test_state.Bench()
+
+
+@pytest.fixture
+def follower(bench):
+    return test_state.Bench(bench.database, leads=False)
+
+
+def test_objects_are_read_whoever_leads(bench):
+    bench.objects.start()
+    assert bench.objects._reader.is_alive()
+    bench.objects.stop()
+    assert not bench.objects._reader.is_alive()
+
+
+def test_findings_are_read_by_all_and_rates_by_those_who_follow(
+        bench, follower):
+    bench.state.measured(made.measurement('a', 'b', 1e9))
+    follower.objects._read()
+    assert follower.state.rates.estimate(1000.0).hosts['a'].egress_bps == 1e9
+    alone = test_state.Bench(bench.database)
+    alone.objects._read()
+    assert alone.state.rates.estimate(1000.0).hosts == {}
+
+
+def test_all_that_operators_said_survives_a_restart(bench):
+    bench.state.live.meet({'h0'}, 1.0)
+    bench.objects.drains.drain('h0', 'disk', 'admin')
+    bench.objects.settings.change({'order': 'fair'}, 'admin')
+    bench.objects.topology.replace((tree.Plane(roots=(
+        tree.Node('r', ('h0',), uplink=tree.Uplink(1e9, 2e9)),)),))
+    bench.objects.findings.conclude({'r'}, [preflight.Finding(
+        preflight.Kind.UPLINK, 'r', 0.5e9, 1e9, ())], lambda session: None)
+    again = test_state.Bench(bench.database)
+    again.state.load()
+    assert again.state.live.drained == {'h0'}
+    assert again.objects.settings.is_fair
+    assert again.objects.topology.get() == bench.objects.topology.get()
+    (uplink,) = again.state.live.wire_tree(1.0).subtrees
+    assert uplink.uplink_out_bps == pytest.approx(0.5e9)
+
+
+def test_who_leads_raises_the_alerts(bench, follower):
+    bench.objects.findings.conclude({'r'}, [preflight.Finding(
+        preflight.Kind.UPLINK, 'r', 0.5e9, 1e9, ())], lambda session: None)
+
+    def alert():
+        return follower.objects.findings._counts.registry.get_sample_value(
+            'virtco_poor_ratio', {'kind': 'leaf-uplink', 'subject': 'r'})
+
+    follower.objects._read()
+    assert len(follower.objects.findings.all()) == 1 and alert() is None
+    follower.state.lead()
+    follower.objects.lead()
+    try:
+        assert alert() == 0.5
+    finally:
+        follower.objects.stop()
+        follower.state.stop()
