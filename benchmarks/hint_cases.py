@@ -246,7 +246,7 @@ def options(cell: Cell) -> schedule_input.Options:
     :raises ValueError: for a value that is none of the option.
     """
     conf = cfg.ConfigOpts()
-    scheduler.register_opts(conf)
+    conf.register_opts(scheduler.OPTS, scheduler.GROUP)
     for name, value in cell.options:
         conf.set_override(name, value, 'scheduler')
     return dataclasses.replace(

@@ -240,7 +240,7 @@ def _parse() -> argparse.Namespace:
     args.options = tuple(args.options)
     if args.ceil is None:
         conf = cfg.ConfigOpts()
-        scheduler.register_opts(conf)
+        conf.register_opts(scheduler.OPTS, scheduler.GROUP)
         args.ceil = conf.scheduler.ceil
     for name in args.qualities or ():
         if name not in hint_cases.QUALITIES:
