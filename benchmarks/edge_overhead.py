@@ -382,7 +382,7 @@ def per_packet(rounds: int, pairs: int, count: int) -> dict[str, float]:
         bed.close()
 
 
-def _added(bed: beds.Bed, classifier: classify.Classifier, rounds: int,
+def _added(bed: beds.Bed, classifier: nft.NftClassifier, rounds: int,
            pairs: int, count: int) -> dict[str, float]:
     vm, bare, sink = (bed.add_vm('h1') for _ in range(3))
     netns = bed.ns('h1')

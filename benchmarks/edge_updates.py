@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from typing import Any
 
 from oslo_config import cfg
 
@@ -108,7 +109,7 @@ class Bench:
         self.enforcer.set_policy(wanted, time.monotonic())
 
     def timed(self, what: str, repeat: int, prepare: Callable[[int], object],
-              action: Callable[[object], None]) -> None:
+              action: Callable[[Any], object]) -> None:
         wall, cpu = [], []
         for index in range(repeat):
             given = prepare(index)

@@ -13,7 +13,7 @@ import time
 from edge_module.probe import train_protocol as protocol
 from tests.netns.probe import harness
 
-CASES = (
+CASES: tuple[tuple[str, str | None, float | None, str, int], ...] = (
     ('HTB 20M, burst 1600 B', 'htb', 20, '1600', 200),
     ('HTB 50M, burst 1600 B', 'htb', 50, '1600', 200),
     ('HTB 100M, burst 1600 B', 'htb', 100, '1600', 200),

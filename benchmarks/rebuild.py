@@ -13,6 +13,7 @@ import pathlib
 import tempfile
 import threading
 import time
+from typing import Any
 from urllib import parse
 
 from virtco.cmd import manage
@@ -41,12 +42,22 @@ def body(group: int, vm: int, n_vms: int, tm: str) -> dict:
                             'virtco:tm': [tm]}}
 
 
+class Nova(server.ThreadingHTTPServer):
+    """Lists servers as Nova does, by pages."""
+
+    def __init__(self, found: list[dict[str, Any]]):
+        super().__init__(('127.0.0.1', 0), Handler)
+        self.found = found
+        self.place = {body['id']: i for i, body in enumerate(found)}
+
+
 class Handler(server.BaseHTTPRequestHandler):
     def log_message(self, *_args: object) -> None:
         """Quiet."""
 
     def do_GET(self) -> None:
         query = dict(parse.parse_qsl(parse.urlsplit(self.path).query))
+        assert isinstance(self.server, Nova)
         found, place = self.server.found, self.server.place
         start = place[query['marker']] + 1 if 'marker' in query else 0
         end = start + int(query['limit'])
@@ -62,9 +73,7 @@ class Handler(server.BaseHTTPRequestHandler):
 
 def run(n_groups: int, n_vms: int, home: str) -> float:
     """Seconds, from the empty file to the end of the command."""
-    with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as api:
-        api.found = bodies(n_groups, n_vms)
-        api.place = {body['id']: i for i, body in enumerate(api.found)}
+    with Nova(bodies(n_groups, n_vms)) as api:
         threading.Thread(target=api.serve_forever, daemon=True).start()
         config = pathlib.Path(home) / 'virtco.conf'
         config.write_text(
