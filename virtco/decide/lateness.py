@@ -9,6 +9,7 @@ computing between them.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import itertools
 
 import numpy as np
 
@@ -133,10 +134,12 @@ def _job(one: live.LiveCoflow, whole: live.Flows, snapshot: known.Snapshot,
     ).busy_s(whole, snapshot.hosts.number_of)
     if np.isinf(found_s).any():
         return None
+    # Names that a host that comes or goes does not change.
+    names = [*itertools.product(('egress', 'ingress'), hosts),
+             *range(len(snapshot.uplinks.cap_bps))]
     busy_s: dict[jobs_model.Link, float] = {
-        (place // len(hosts), hosts[place % len(hosts)])
-        if place < 2 * len(hosts) else place: float(found_s[place])
-        for place in np.flatnonzero(found_s).tolist()}
+        link: link_s for link, link_s in zip(
+            names, found_s.tolist(), strict=True) if link_s}
     return (jobs_model.PeriodicJob(one.coflow_id, float(one.compute_s),
                                    busy_s, one.workers) if busy_s else None)
 

@@ -14,6 +14,7 @@ from virtco.decide import policy_documents
 from virtco.model import uplinks
 from virtco.scheduling.periodic import guard as guard_model
 from virtco.scheduling.periodic import jobs as jobs_model
+from virtco.state import schedule_input
 
 #: Bytes that keep a link busy for a second.
 SECOND = 0.98e9 / 8
@@ -94,6 +95,31 @@ def test_jobs_above_the_hosts_meet_too():
     seen = dataclasses.replace(seen, uplinks=uplinks.Uplinks(
         np.array([[0], [0], [1], [1]]), np.full(4, 0.98e9)))
     assert lateness.Lateness().follow(seen).keys() == {'a', 'b'}
+
+
+def test_a_host_that_comes_changes_no_deadline():
+    """Though the uplinks, after the ports of hosts, have other numbers."""
+    above = np.array([[0], [0], [1], [1]])
+
+    def seen(arrival_s):
+        return dataclasses.replace(given_by.at(
+            job('a', ('h0', 'h2')),
+            job('b', ('h1', 'h3'), 20.0, arrival_s=arrival_s)),
+            uplinks=uplinks.Uplinks(above, np.full(4, 0.98e9)))
+
+    found, again = lateness.Lateness(), seen(150.0)
+    found.follow(seen(100.0))
+    told = found.follow(again)
+    more = dataclasses.replace(
+        again, hosts=schedule_input.Hosts((*again.hosts, dataclasses.replace(
+            again.hosts[0], name='h4'))),
+        egress_bps=np.resize(again.egress_bps, 5),
+        ingress_bps=np.resize(again.ingress_bps, 5),
+        uplinks=uplinks.Uplinks(np.concatenate((above, [[1]])),
+                                np.full(4, 0.98e9)))
+    assert found.follow(more) == told
+    # A new leader begins with others.
+    assert lateness.Lateness().follow(more) != told
 
 
 def test_so_many_are_guarded_and_no_more(monkeypatch):
