@@ -184,6 +184,7 @@ class Checks:
             state = 'failed'
             try:
                 self._prober.hold(True)
+                self._wait(self._prober.is_idle)
                 if check.purpose is Purpose.CHECK:
                     self._run(check)
                 else:
@@ -213,7 +214,6 @@ class Checks:
                    .subtrees}
         planned = preflight.plan(check.hosts, leaf_of)
         check.n_rounds = len(planned)
-        self._wait(self._prober.is_idle)
         readings: list[preflight.Reading] = []
         for number, one in enumerate(planned):
             if self._stopped:
@@ -230,7 +230,6 @@ class Checks:
             planned, leaf_of)}, check.findings)
 
     def _discover(self, check: Check) -> None:
-        self._wait(self._prober.is_idle)
         mixed = discovery.mixed_rounds(check.hosts)
         check.n_rounds = sum(map(len, mixed))
         readings = discovery.matrices(check.hosts, [

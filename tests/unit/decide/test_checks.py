@@ -2,6 +2,7 @@
 
 """Checks of hosts, with a network that measures what it is told."""
 
+import time
 import types
 
 import pytest
@@ -125,8 +126,10 @@ def test_all_rounds_are_run_and_concluded():
     network = Network()
     found, concluded = start(network)
     one = check()
+    began_s = time.monotonic()
     found.take(one)
     ended(one)
+    took_s = time.monotonic() - began_s
     planned = preflight.plan(HOSTS, {})
     assert (one.state, one.why) == ('done', None)
     assert one.n_rounds == one.n_rounds_done == len(planned)
@@ -135,7 +138,7 @@ def test_all_rounds_are_run_and_concluded():
     assert [transfer for _pairs, transfer in network.orders] == [
         together.CHECK if some.loaded else None for some in planned]
     assert one.sent_bytes == 100 * sum(len(some.pairs) for some in planned)
-    assert one.n_failed == 0 and one.seconds >= 0
+    assert one.n_failed == 0 and 0 <= one.seconds <= took_s
     assert network.held == [True, False]
     assert network.nominal == [False, True]
     assert [subjects for subjects, _found in concluded] == [set(HOSTS)]
@@ -153,6 +156,34 @@ def test_trains_without_a_rate_are_counted():
     assert ended(one).n_failed == sum(
         pair in network.silent for some in preflight.plan(HOSTS, {})
         for pair in some.pairs)
+
+
+@pytest.mark.parametrize('purpose', checks.Purpose)
+def test_nothing_is_ordered_while_a_train_is_under_way(purpose):
+    network = Network()
+    busy, looked = [True] * 3, []
+
+    def is_idle():
+        looked.append(len(network.orders))
+        return not busy.pop() if busy else Network.is_idle(network)
+
+    network.is_idle = is_idle
+    found, _concluded = start(network)
+    found.take(one := check(purpose=purpose))
+    assert ended(one).state == 'done'
+    assert looked[:4] == [0] * 4 and network.orders
+
+
+def test_a_train_that_does_not_tell_its_bytes_counts_none():
+    network = Network()
+    found, _concluded = start(network)
+    network.is_idle = lambda: True
+    network.order = lambda pairs, _transfer: [
+        found._came.update({pair: made.measurement(*pair, 1e9)})
+        for pair in pairs] and {}
+    one = check()
+    assert found._measure(one, [('a', 'b')])
+    assert one.sent_bytes == 0
 
 
 def test_what_fails_tells_why():
