@@ -63,7 +63,8 @@ def test_what_begins_and_ends_with_the_room():
 
 
 class Settings:
-    is_shadow = False
+    def __init__(self):
+        self.is_shadow = False
 
 
 class State:
@@ -134,3 +135,8 @@ def test_ends_are_counted(made):
         'virtco_coflow_cct_seconds_count': 3.0,
         'virtco_coflow_cct_ratio_sum': 1.5,
         'virtco_coflow_cct_ratio_count': 1.0}
+    shadowed = made._metrics.shadow_coflows.labels('slower')._value
+    assert shadowed.get() == 0
+    made._settings.is_shadow = True
+    made.run_once()
+    assert shadowed.get() == 1

@@ -54,6 +54,13 @@ def rates(found, host='h0'):
 PAIR = ('h0', 'h1')
 
 
+def test_before_anything_is_known_there_is_no_host():
+    found = policies.none()
+    assert found.snapshot.now_s == 0 and not found.of_host
+    assert not (found.snapshot.egress_bps.size
+                or found.snapshot.ingress_bps.size)
+
+
 def test_the_shorter_one_has_the_link():
     found = policies.compute(at(coflow('long', {PAIR: 2e9}, moved_s=100.0),
                                 coflow('short', {PAIR: 1e9}, moved_s=100.0)))

@@ -30,7 +30,8 @@ def noted(took_s, planned_s):
     # A twentieth of the longer one is no difference.
     (100.0, 95.0, 'alike', 5.0), (95.0, 100.0, 'alike', -5.0),
     (100.0, 94.5, 'faster', 5.5), (94.5, 100.0, 'slower', -5.5),
-    (None, 4.0, 'slower', -4.0), (None, 0.0, 'alike', 0.0)])
+    (1.0, 0.5, 'faster', 0.5), (None, 4.0, 'slower', -4.0),
+    (None, 0.0, 'alike', 0.0)])
 def test_what_is_counted(took_s, planned_s, outcome, saved_s):
     assert noted(took_s, planned_s) == (
         {outcome: 1}, max(0.0, saved_s), max(0.0, -saved_s))
