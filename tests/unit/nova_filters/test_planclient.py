@@ -347,6 +347,8 @@ class Told:
         self.answer, self.asked = answer, []
 
     def send(self, method, path, body, timeout_s):
+        # A call that hangs does not keep nova-scheduler from ending.
+        assert threading.current_thread().daemon
         self.asked.append((path, body, timeout_s))
         if isinstance(self.answer, Exception):
             raise self.answer

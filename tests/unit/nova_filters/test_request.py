@@ -240,6 +240,17 @@ def test_a_server_with_such_metadata_is_read_again(queries):
     assert queries.uuids == ['i-1', 'i-1']
 
 
+@pytest.mark.parametrize('answer', [False, RuntimeError('away')])
+def test_a_server_without_such_metadata_is_not_read(conf, queries, answer,
+                                                    monkeypatch):
+    reads = []
+    monkeypatch.setattr(request, '_read_instance', reads.append)
+    queries.answer = answer
+    for _ in range(2):
+        assert request.read_hints(make_spec(), conf) == ({}, {}, None)
+    assert queries.uuids == ['i-1'] and reads == []
+
+
 def test_what_a_request_does_not_say():
     flavor = Object(vcpus=1, memory_mb=64, root_gb=3, ephemeral_gb=None,
                     swap=None)
