@@ -11,7 +11,6 @@ from tests.unit import made as plain
 from virtco import exception
 from virtco.decide import asked
 from virtco.decide import probes
-from virtco.measure import round_rates as together
 from virtco.state import measured_rates
 from virtco.wire import probe as wire
 
@@ -201,22 +200,6 @@ def test_asked_trains_take_turns_where_they_share_a_host(made):
         12 * 10 * 200 * 1472 + 2 * 9)
 
 
-def test_rounds_that_the_budget_does_not_allow_are_refused(made):
-    transfer = together.Transfer(10 ** 6, 0.0, 1.0)
-    made.prober.afford('ab', transfer, 1000)
-    made.conf.probe.max_link_share = 0.01  # 4.5 GB an hour
-    made.prober = made.again()
-    made.prober.afford('ab', transfer, 4000)
-    with pytest.raises(exception.Invalid, match='max_link_share.*0.01.*a to '
-                                                'send 5 GB'):
-        made.prober.afford('ab', transfer, 5000)
-    made.conf.probe.max_bytes_per_hour = 10 ** 9
-    made.prober = made.again()
-    made.prober.afford('ab', transfer, 400)
-    with pytest.raises(exception.Invalid, match='max_bytes_per_hour'):
-        made.prober.afford('ab', transfer, 600)
-
-
 def test_a_host_that_never_comes_ends_a_request(made):
     made.prober.ask(wire.ProbeRequest(pairs=[('a', 'gone')]), name := 'n')
     made.clock.now += asked.PATIENCE_S + 1
@@ -234,57 +217,6 @@ def test_requests_are_checked_and_forgotten(made):
     made.prober.forget('n')
     with pytest.raises(exception.NotFound):
         made.prober.answer('n')
-
-
-def test_the_connections_of_a_round_begin_at_a_common_time(made):
-    told = []
-    made.prober.hold(True)
-    made.prober.on_ordered.append(lambda: told.append(True))
-    transfer = together.Transfer(10 ** 6, 0.02, 0.5)
-    pairs = [('a', 'b'), ('c', 'd')]
-    begun = made.prober.order(pairs, transfer)
-    assert list(begun) == pairs and told == [True]
-    starts = {}
-    for host in 'abcd':
-        order = made.prober.next_train(host)
-        starts[host] = made.clock.now + order['start_in_s']
-        made.clock.now += 0.2
-        if order.get('role') != 'receive':
-            assert (order['kind'], order['lasts_s'], order['window_s'],
-                    order['size_bytes']) == ('bulk', 0.5, together.WINDOW_S,
-                                             2_500_000)
-    # Who is told too late begins at once.
-    assert starts == pytest.approx(dict.fromkeys('abc', 1000.5)
-                                   | {'d': 1000.6})
-    assert made.prober.state().last_hour_bytes == 2 * 2_500_000
-    made.prober.done(plain.measurement(
-        'a', 'b', 1e9, probe_id=begun['a', 'b'], method='bulk',
-        sent_bytes=2_000_000))
-    assert made.prober.state().last_hour_bytes == 4_500_000
-    assert not made.prober.is_idle() and told == [True]
-    # After the last one the next round is handed out at once.
-    made.prober.done(plain.measurement(
-        'c', 'd', 1e9, probe_id=begun['c', 'd'], method='bulk',
-        sent_bytes=2_500_000))
-    assert made.prober.is_idle() and told == [True, True]
-
-
-def test_a_round_that_is_not_answered_ends(made):
-    made.prober.hold(True)
-    made.prober.order([('a', 'b')], together.Transfer(10 ** 6, 0.02, 0.5))
-    made.prober.next_train('a')
-    made.prober.next_train('b')
-    assert not made.prober.is_idle()
-    made.clock.now += 6.3
-    assert made.prober.is_idle()
-
-
-def test_a_train_of_a_check_is_repeated_if_need_be(made):
-    made.prober.hold(True)
-    assert made.prober.order([('a', 'b')]).keys() == {('a', 'b')}
-    train = made.prober.next_train('a')
-    assert not {'kind', 'repeats', 'start_in_s'} & train.keys()
-    assert made.prober.state().last_hour_bytes == 10 * 200 * 1472
 
 
 def sample(metric, *labels):
@@ -333,15 +265,6 @@ def test_what_is_counted(made):
         'bytes': 0}
 
 
-@pytest.mark.parametrize(('later_s', 'is_over'), [(4.99, False), (5, True)])
-def test_when_a_train_is_given_up(made, later_s, is_over):
-    made.prober.order([('a', 'b')])
-    made.prober.hold(True)
-    made.clock.now += later_s
-    assert made.prober.is_idle() is is_over
-    assert made.prober.called() == (set() if is_over else {'a', 'b'})
-
-
 @pytest.mark.parametrize(('kind', 'most_s'), [
     ('train', 5 + 3), ('bulk', 5 + 3 + 2)])
 def test_when_what_was_asked_for_is_given_up(made, kind, most_s):
@@ -376,30 +299,6 @@ def test_nothing_begins_while_a_check_has_the_network(made):
     assert len(fetch(made)) == 2 and not made.prober.is_idle()
 
 
-def test_hosts_that_are_busy_or_gone_get_no_order(made):
-    made.prober.hold(True)
-    assert made.prober.order([('a', 'b')]).keys() == {('a', 'b')}
-    assert made.prober.order([
-        ('a', 'c'),      # a sends,
-        ('c', 'b'),      # b receives,
-        ('c', 'gone'), ('gone', 'c'),
-        ('b', 'a'),      # the other way is free.
-        ('c', 'd')]).keys() == {('b', 'a'), ('c', 'd')}
-    assert made.prober.called() == set('abcd')
-
-
-def test_an_order_is_handed_out_once_to_either_side(made):
-    made.prober.hold(True)
-    made.prober.order([('a', 'b')])
-    assert made.prober.next_train('c') is None
-    assert made.prober.next_train('a')['peer'] == 'b'
-    assert made.prober.called() == {'b'}
-    assert made.prober.next_train('b')['role'] == 'receive'
-    assert made.prober.called() == set()
-    assert made.prober.next_train('a') is None
-    assert made.prober.next_train('b') is None
-
-
 def test_which_measurements_are_kept(made):
     heard = []
     made.prober.on_measured.append(heard.append)
@@ -429,16 +328,6 @@ def test_the_state_says_what_is_configured(made):
                       for src in sorted(trains)],
         'max_link_share': 0.5, 'max_bytes_per_hour': 10 ** 12,
         'last_hour_bytes': 2 * TRAIN_BYTES}
-
-
-def test_what_a_round_of_connections_may_cost(made):
-    """A host that is not known takes nothing; others at their own speed."""
-    transfer = together.Transfer(10 ** 6, 0.0, 1.0)
-    made.conf.probe.max_bytes_per_hour = 2 * 10 ** 6
-    made.prober = made.again()
-    made.prober.afford(['a', 'b', 'gone'], transfer, 1)
-    with pytest.raises(exception.Invalid, match='0.003 GB more'):
-        made.prober.afford('abc', transfer, 1)
 
 
 def test_hosts_that_are_awaited_are_measured_again_earlier(made):
