@@ -186,6 +186,30 @@ def test_a_train_that_does_not_tell_its_bytes_counts_none():
     assert one.sent_bytes == 0
 
 
+class Time:
+    """A clock that only sleeping moves."""
+
+    now_s = 7.0
+
+    def monotonic(self):
+        return self.now_s
+
+    def sleep(self, lasts_s):
+        self.now_s += lasts_s
+
+
+@pytest.mark.parametrize(('transfer', 'limit_s'), [
+    (None, 5 + 1), (together.CHECK, 5 + 1 + 0.5 + together.CHECK.most_s)])
+def test_a_round_without_answers_ends(monkeypatch, transfer, limit_s):
+    network = Network()
+    network.is_idle = lambda: False
+    network.order = lambda pairs, _transfer: {pairs[0]: 'train'}
+    found, _concluded = start(network)
+    monkeypatch.setattr(checks, 'time', clock := Time())
+    assert found._measure(check(), [('a', 'b')], transfer) == {}
+    assert clock.now_s == pytest.approx(7.0 + limit_s, abs=2 * checks.POLL_S)
+
+
 def test_what_fails_tells_why():
     network = Network()
     network.wire_tree = None

@@ -211,6 +211,16 @@ def test_the_hosts_of_new_groups_are_checked_once(start, clock):
         (['g-0', 'g-1'], 'launch'), (['h-0', 'h-1'], 'launch')]
 
 
+def test_a_group_on_one_host_has_nothing_to_check(start, clock, monkeypatch,
+                                                  caplog):
+    api = start()
+    monkeypatch.setattr(Live, 'hosts_of_group', {'g': ['a'], 'h': []}.get)
+    api.orders.planned(['g', 'h'])
+    clock.now += orders.SETTLE_S
+    api.orders.turn()
+    assert api.orders.checks() == [] and caplog.messages == []
+
+
 def test_a_host_is_checked_again_only_as_the_peer_of_one_that_was_not(
         start, clock, monkeypatch):
     api = start()
