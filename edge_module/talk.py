@@ -132,9 +132,10 @@ def connect(conf: cfg.ConfigOpts, address: Address) -> socket.socket:
 
 
 def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext:
-    """By the same files as the REST API's."""
+    """Make a context of the files as they are, which are the REST API's."""
     options = conf[edge_conf.AUTH]
     context = ssl.create_default_context(cafile=options.cafile)
+    context.hostname_checks_common_name = False
     if options.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -2,7 +2,11 @@
 
 """Certificates made by the command openssl."""
 
+import contextlib
+import socket
+import ssl
 import subprocess
+import threading
 
 _CURVE = ('-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1',
           '-nodes')
@@ -44,3 +48,27 @@ class Authority:
     def _run(self, *args):
         subprocess.run(['openssl', *args], check=True, capture_output=True,
                        cwd=self.home)
+
+
+def refusal(client, server, name):
+    """Shake hands over a pair of sockets.
+
+    :param name: of the server, as its client knows it.
+    :returns: the beginning of why the client refuses the server's
+        certificate; None where it does not.
+    """
+    near, far = socket.socketpair()
+
+    def serve():
+        with far, contextlib.suppress(OSError):
+            server.wrap_socket(far, server_side=True).close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with near, client.wrap_socket(near, server_hostname=name):
+            return None
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_message.partition(',')[0]
+    finally:
+        thread.join()

@@ -150,6 +150,17 @@ def test_authorities_are_read_again(site, tmp_path, pairs):
         assert shown(found) == [pairs[0][0].strip()] * 2
 
 
+def test_a_common_name_is_no_name_of_the_leader(site, authority):
+    """The same names as subjectAltName are."""
+    for alternatives, found in (('', 'Hostname mismatch'),
+                                ('DNS:localhost', None)):
+        site.write([path.read_text() for path in authority.sign(
+            'localhost', alternatives)])
+        assert openssl.refusal(site.ends['client'].context(),
+                               site.ends['server'].context(),
+                               'localhost') == found
+
+
 def test_no_certificate_no_tls(site):
     site.options.cert_file = ''
     for make in (certificates.of_server, certificates.of_client):

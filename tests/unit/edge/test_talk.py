@@ -3,11 +3,13 @@
 """Where distributors are, and what is said to one."""
 
 import socket
+import ssl
 import types
 
 import pytest
 
 from edge_module import talk
+from tests import openssl
 from virtco import exception
 from virtco.wire import frames
 
@@ -135,3 +137,14 @@ def test_reading_ends_by_a_wake_or_the_end(ends):
     there.close()
     with pytest.raises(ConnectionResetError):
         one.read(wake, 60)
+
+
+def test_a_common_name_is_no_name_of_the_distributor(tmp_path):
+    authority = openssl.Authority(tmp_path)
+    conf = {'controller_auth': types.SimpleNamespace(
+        cafile=str(authority.path), insecure=False, certfile=None)}
+    for alternatives, found in (('', 'Hostname mismatch'),
+                                ('DNS:localhost', None)):
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.load_cert_chain(*authority.sign('localhost', alternatives))
+        assert openssl.refusal(talk._tls(conf), server, 'localhost') == found

@@ -2,7 +2,10 @@
 
 """What counts as an answer of the controller, on both sides of each bound."""
 
+import http.server
 import io
+import ssl
+import threading
 import types
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -11,6 +14,7 @@ import pytest
 
 from nova_filters import controller_connection as connection
 from nova_filters import plugin_options as virtco_conf
+from tests import openssl
 
 
 class Response:
@@ -117,3 +121,46 @@ def test_the_options_are_those_of_the_documents():
             if getattr(opt.type, 'min', None) is not None} == {
         'timeout_ms': 1, 'request_budget_ms': 1, 'breaker_reset_s': 0.0,
         'weight_multiplier': 0.0}
+
+
+class Https(http.server.BaseHTTPRequestHandler):
+    """Answers with the serial number of the certificate that it is shown."""
+
+    def log_message(self, *args):
+        """Stay quiet."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(
+            self.connection.getpeercert()['serialNumber'].encode())
+
+
+def test_certificates_are_read_for_each_connection(tmp_path):
+    authority = openssl.Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(authority.path)
+    context.load_cert_chain(*authority.sign('127.0.0.1'))
+    with http.server.ThreadingHTTPServer(('127.0.0.1', 0), Https) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        try:
+            paths = authority.sign('nova')
+            conf = cfg.ConfigOpts()
+            virtco_conf.register_opts(conf)
+            conf([])
+            for name, value in (
+                    ('controller_url',
+                     f'https://127.0.0.1:{server.server_port}'),
+                    ('cafile', str(authority.path)),
+                    ('certfile', str(paths[0])), ('keyfile', str(paths[1]))):
+                conf.set_override(name, value, 'virtco')
+            found = connection.Connection(conf)
+            shown = set()
+            for _ in range(2):
+                shown.add(found.send('GET', '/', None, 60))
+                authority.sign('nova')  # into the same files
+            assert len(shown) == 2
+        finally:
+            server.shutdown()
