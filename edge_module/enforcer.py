@@ -262,7 +262,7 @@ class Enforcer:
                 removed.append(f'{self.classifier.name} classification')
             if self.uplink.delete_root():
                 removed.append(f'htb of {self.uplink.dev}')
-            if edge_receiver.remove(self.uplink.kernel, self.uplink.dev):
+            if edge_receiver.remove(self.uplink.dev):
                 removed.append(f'redirection of what {self.uplink.dev} '
                                'receives')
             if self.guard is not None and self.guard.remove():

@@ -17,15 +17,19 @@ import pwd
 import sys
 import threading
 import time
+from typing import Annotated
 from typing import Any
 from typing import NoReturn
 
+import msgspec
 from oslo_config import cfg
 from oslo_privsep import capabilities
 from oslo_privsep import priv_context
 
 from edge_module.privileged import helper_limits as limits
 from edge_module.privileged import kernel_calls as kernel
+from edge_module.privileged import operations
+from edge_module.privileged import owned
 from virtco import exception
 
 _SECTION = 'edge_privileged'
@@ -36,8 +40,23 @@ context = priv_context.PrivContext(
     'edge_module.privileged', cfg_section=_SECTION,
     pypath=__name__ + '.context', capabilities=[capabilities.CAP_NET_ADMIN])
 
+# More operations than the largest policy needs in one call.
+_MOST_OPERATIONS = 500_000
+_TC = msgspec.msgpack.Decoder(Annotated[
+    list[operations.TcOperation], msgspec.Meta(max_length=_MOST_OPERATIONS)])
+
+
+def _tc_change(data: bytes) -> list[tuple[int, int]]:
+    try:
+        changes = _TC.decode(data)
+    except msgspec.DecodeError as error:
+        raise owned.Refused(f'tc_change: {error}') from error
+    owned.configured().check_tc(changes)
+    return kernel.tc_change(changes)
+
+
 _CALLS: dict[str, tuple[Callable[..., None], Callable[..., Any]]] = {
-    'tc_send': (limits.Limits.check_tc, kernel.tc_send),
+    'tc_change': (lambda held_against, data: None, _tc_change),
     'nft_run': (limits.Limits.check_nft, kernel.nft_run),
     'cpu_s': (lambda held_against: None, time.process_time),
 }
@@ -47,10 +66,10 @@ _CALLS: dict[str, tuple[Callable[..., None], Callable[..., Any]]] = {
 def call(name: str, *arguments: Any) -> Any:
     """Make one of the calls; the only thing that the helper is asked for.
 
-    :raises limits.Refused: for another one.
+    :raises owned.Refused: for another one.
     """
     if name not in _CALLS:
-        raise limits.Refused(f'call {name[:80]!r}')
+        raise owned.Refused(f'call {name[:80]!r}')
     check, make = _CALLS[name]
     check(limits.configured(), *arguments)
     return make(*arguments)
@@ -60,6 +79,7 @@ def call(name: str, *arguments: Any) -> Any:
 def seal() -> None:
     """Have the helper load nothing more, whatever it is asked for."""
     limits.configured()
+    owned.configured()
     sys.meta_path.insert(0, _NoImport())
 
 
@@ -74,10 +94,18 @@ def _ask(name: str, *arguments: Any) -> Any:
                                       why=str(error)) from error
 
 
-tc_send, nft_run, cpu_s = (
-    functools.partial(_ask, name) for name in _CALLS)
+nft_run, cpu_s = (
+    functools.partial(_ask, name) for name in ('nft_run', 'cpu_s'))
 # Reading needs no privilege.
 tc_dump = kernel.tc_dump
+
+
+def tc_change(changes: Sequence[operations.TcOperation]
+              ) -> list[tuple[int, int]]:
+    """Have the helper change queues; as the call in process."""
+    made: list[tuple[int, int]] = _ask(
+        'tc_change', msgspec.msgpack.encode(changes))
+    return made
 
 
 class _NoImport(importlib.abc.MetaPathFinder):

@@ -9,26 +9,17 @@ agent says about itself.
 """
 
 from collections.abc import Callable
-from collections.abc import Sequence
 import dataclasses
 import functools
 import re
-import socket
 
 from oslo_config import cfg
 
 from edge_module.privileged import devices
-from edge_module.qdisc import redirect
-from edge_module.qdisc import wire
+from edge_module.privileged.owned import Refused
 
-_QUEUES = (b'htb\0', b'tbf\0')
-_INGRESS = b'ingress\0'
-_QDISC_TYPES = (wire.RTM_NEWQDISC, wire.RTM_DELQDISC)
-_CLASS_TYPES = (wire.RTM_NEWTCLASS, wire.RTM_DELTCLASS)
-_FILTER_TYPES = (wire.RTM_NEWTFILTER, wire.RTM_DELTFILTER)
-_MOST_NUMBER = 2 ** 31 - 1
 # Of one call: what the largest policy asks for, and some more.
-_MOST_MESSAGES, _MOST_TEXT = 500_000, 256 * 1024 * 1024
+_MOST_TEXT = 256 * 1024 * 1024
 
 _TABLE = 'netdev virtco'
 _NAME = r'[a-z0-9_]{1,32}'
@@ -73,33 +64,12 @@ _NFT = re.compile('|'.join((
     r'\{ ip6? daddr \})',
     rf'delete chain {_TABLE} dev_\d{{1,10}}_{_DEV}')))
 
-class Refused(PermissionError):
-    """The helper does not do that for anybody."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
     """What the helper's own configuration names."""
 
     uplink_dev: str
     may_be_port: Callable[[str], bool] = devices.may_be_port
-
-    # -- netlink -----------------------------------------------------------
-
-    def check_tc(self, messages: Sequence[wire.Message]) -> None:
-        """:raises Refused: for a message that this module never sends."""
-        if len(messages) > _MOST_MESSAGES:
-            raise Refused(f'{len(messages)} netlink messages')
-        uplink, ifb = _index(self.uplink_dev), _index(redirect.IFB_DEV)
-        for kind, _, body in messages:
-            if kind in (redirect.RTM_NEWLINK, redirect.RTM_DELLINK):
-                allowed = (kind, body) in _links(ifb)
-            elif len(body) < wire.TCMSG.size:
-                allowed = False
-            else:
-                allowed = _is_tc_ours(kind, body, uplink, ifb)
-            if not allowed:
-                raise Refused(f'netlink message of type {kind}')
 
     # -- nftables ----------------------------------------------------------
 
@@ -119,44 +89,6 @@ def _is_rule(line: str) -> bool:
     found = _RULE.fullmatch(line)
     return found is not None and all(
         _TOKEN.fullmatch(token) for token in found[1].split(' '))
-
-
-def _index(dev: str) -> int:
-    """Of a device; one that no message names when there is none."""
-    try:
-        return socket.if_nametoindex(dev)
-    except OSError:
-        return _MOST_NUMBER
-
-
-def _links(ifb: int) -> list[tuple[int, bytes]]:
-    """All that is ever done to a device as such."""
-    return [(kind, body) for kind, _, body in (
-        redirect.add_ifb(redirect.IFB_DEV), redirect.set_up(ifb),
-        redirect.delete_link(ifb))]
-
-
-def _is_tc_ours(kind: int, body: bytes, uplink: int, ifb: int) -> bool:
-    _, ifindex, handle, _, _ = wire.TCMSG.unpack_from(body)
-    attributes = dict(wire.attrs(body, wire.TCMSG.size))
-    name = attributes.get(wire.KIND, b'')
-    has_queue = ifindex in (uplink, ifb)
-    if kind in _QDISC_TYPES:
-        if handle == wire.INGRESS_HANDLE:
-            return ifindex == uplink and (name == _INGRESS
-                                          or kind == wire.RTM_DELQDISC)
-        return has_queue and (name in _QUEUES or kind == wire.RTM_DELQDISC)
-    if kind in _CLASS_TYPES:
-        return has_queue and name in (_QUEUES[0], b'')
-    if kind not in _FILTER_TYPES:
-        return False
-    if kind == wire.RTM_DELTFILTER:
-        return has_queue
-    if name != b'u32\0' or not has_queue:
-        return False
-    # The only action of all is the redirection to our own device.
-    return (body == redirect.redirect_all(uplink, ifb)[2]
-            or ifindex == ifb and not redirect.has_action(attributes))
 
 
 @functools.cache

@@ -2,15 +2,18 @@
 
 """What the edge module asks of the kernel; see ``kernel`` for the meaning."""
 
+from collections.abc import Sequence
 from typing import Protocol
+
+from edge_module.privileged import operations
 
 
 class Kernel(Protocol):
     """Offered by the modules ``kernel`` (in process) and ``guarded``."""
 
-    def tc_send(self, messages: list[tuple[int, int, bytes]]
-                ) -> list[tuple[int, int]]:
-        """Send rtnetlink messages; (index, errno) of those that failed."""
+    def tc_change(self, changes: Sequence[operations.TcOperation]
+                  ) -> list[tuple[int, int]]:
+        """Make changes of queues; (index, errno) of those that failed."""
 
     def tc_dump(self, message: tuple[int, int, bytes]) -> list[bytes]:
         """Bodies of the answers to a dump request."""

@@ -2,17 +2,19 @@
 
 """The calls that need privileges, and nothing else.
 
-A leaf: it imports the standard library alone, takes and returns plain values,
-and decides nothing. ``guarded`` offers the same
-functions through privsep.
+It decides nothing. ``guarded`` offers the calls that take typed operations
+through privsep; those that take bytes or text are for root alone.
 """
 
+from collections.abc import Iterable
 import ctypes
 import errno
 import secrets
 import socket
 import struct
 import threading
+
+from edge_module.privileged import operations
 
 _HEADER = struct.Struct('=IHHII')
 _NLMSG_ERROR = 2
@@ -58,6 +60,12 @@ def split(data: bytes) -> list[tuple[int, int, int, bytes]]:
                       data[offset + _HEADER.size:offset + length]))
         offset += (length + 3) & ~3
     return found
+
+
+def tc_change(changes: Iterable[operations.TcOperation]
+              ) -> list[tuple[int, int]]:
+    """Make typed changes in order; as :func:`tc_send`."""
+    return tc_send([change.message() for change in changes])
 
 
 def tc_send(messages: list[tuple[int, int, bytes]]

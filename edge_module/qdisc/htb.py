@@ -4,6 +4,7 @@
 
 from collections.abc import Container
 from collections.abc import Iterable
+from collections.abc import Sequence
 import dataclasses
 import errno
 import fcntl
@@ -12,8 +13,9 @@ import socket
 import struct
 
 from edge_module.privileged import helper_protocol as protocol
+from edge_module.privileged import kernel_calls as kernel
+from edge_module.privileged import operations
 from edge_module.qdisc import wire
-from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from virtco import exception
 
@@ -128,38 +130,42 @@ class Uplink:
 
     def ensure_root(self) -> None:
         """Put our qdisc in place of the device's default one."""
-        send(self.kernel, [wire.root_qdisc(self.ifindex(), minors.HOST)],
-             f'create the qdisc of {self.dev}')
+        change(self.kernel, [operations.AddRoot(self.ifindex())],
+               f'create the qdisc of {self.dev}')
 
     def set_classes(self, classes: Iterable[model.HtbClass],
                     current: model.Tree) -> None:
         """Create or change classes in place, sending what differs only."""
         ifindex = self.ifindex()
-        messages, leaves = [], []
+        changes: list[operations.TcOperation] = []
+        leaves: list[operations.TcOperation] = []
         for wanted in classes:
             have = current.get(wanted.minor)
             if have is None or not wanted.same_parameters(have):
-                messages.append(wire.set_class(ifindex, wanted))
+                changes.append(operations.SetClass(ifindex, wanted))
             if wanted.limit_bytes is not None and (
                     have is None or not wanted.same_leaf(have)):
-                leaves.append(wire.set_leaf(ifindex, wanted))
+                leaves.append(operations.SetLeaf(ifindex, wanted))
         # The kernel walks over all classes for each new one: a tenth faster
         # where no queues lie between them in memory.
-        send(self.kernel, messages + leaves, f'set classes of {self.dev}')
+        change(self.kernel, changes + leaves, f'set classes of {self.dev}')
 
     def delete_classes(self, minors: Iterable[int]) -> None:
         """Delete classes, children first as given; absence is tolerated."""
         ifindex = self.ifindex()
-        send(self.kernel,
-             [wire.delete_class(ifindex, minor) for minor in minors],
-             f'delete classes of {self.dev}', (errno.ENOENT,))
+        change(self.kernel, [operations.DeleteClass(ifindex, minor)
+                             for minor in minors],
+               f'delete classes of {self.dev}', (errno.ENOENT,))
 
     def delete_root(self) -> bool:
-        """Remove our qdisc, and nothing when another one is there."""
+        """Remove our qdisc, and nothing when another one is there.
+
+        For root alone: the helper offers no deletion of the root.
+        """
         if not self.snapshot().present:
             return False
-        send(self.kernel, [wire.delete_root(self.ifindex())],
-             f'delete the qdisc of {self.dev}')
+        check(kernel.tc_send([wire.delete_root(self.ifindex())]),
+              f'delete the qdisc of {self.dev}')
         return True
 
 
@@ -183,14 +189,23 @@ def _with_drops(stats: dict[int, wire.ClassStats], qdiscs: Iterable[bytes]
     return stats
 
 
-def send(kernel: protocol.Kernel, messages: list[wire.Message], what: str,
-         tolerate: Container[int] = ()) -> None:
-    """Send messages; an errno among ``tolerate`` is no failure.
+def change(calls: protocol.Kernel,
+           changes: Sequence[operations.TcOperation], what: str,
+           tolerate: Container[int] = ()) -> None:
+    """Make changes; an errno among ``tolerate`` is no failure.
 
     :raises virtco.exception.KernelRefused: for any other.
     """
-    failed = [code for _, code in kernel.tc_send(messages)
-              if code not in tolerate]
+    check(calls.tc_change(changes), what, tolerate)
+
+
+def check(refused: Iterable[tuple[int, int]], what: str,
+          tolerate: Container[int] = ()) -> None:
+    """Raise for an errno that is not among ``tolerate``.
+
+    :raises virtco.exception.KernelRefused: with the first such errno.
+    """
+    failed = [code for _, code in refused if code not in tolerate]
     if failed:
         raise exception.KernelRefused(what=what, count=len(failed),
                                       why=os.strerror(failed[0]))

@@ -15,6 +15,8 @@ import socket
 
 from edge_module.classify import classified as classify
 from edge_module.privileged import helper_protocol as protocol
+from edge_module.privileged import kernel_calls as kernel
+from edge_module.privileged import operations
 from edge_module.qdisc import htb
 from edge_module.qdisc import redirect
 from edge_module.tcplan import model
@@ -65,11 +67,8 @@ class Receiver:
         try:
             socket.if_nametoindex(IFB_DEV)
         except OSError:
-            htb.send(self.kernel, [redirect.add_ifb(IFB_DEV)],
-                     f'create {IFB_DEV}')
-            htb.send(self.kernel,
-                     [redirect.set_up(socket.if_nametoindex(IFB_DEV))],
-                     f'set {IFB_DEV} up')
+            htb.change(self.kernel, [operations.AddIfb()],
+                       f'create {IFB_DEV}')
 
     def _ensure_pairs(self, received: tuple[edge_policy.ReceivedPair, ...]
                       ) -> None:
@@ -83,35 +82,42 @@ class Receiver:
         have = {shown[0]: shown[1:] for shown in map(
             redirect.read_pair, self.kernel.tc_dump(
                 redirect.dump_pairs(ifindex))) if shown is not None}
-        messages = [redirect.match_pair(ifindex, key, MANAGED_MINOR)
-                    for key in sorted(wanted - set(have))]
-        messages += [redirect.delete_pair(ifindex, *have[key])
-                     for key in sorted(set(have) - wanted)]
-        htb.send(self.kernel, messages, f'classify what {self.dev} receives')
+        htb.change(self.kernel, [
+            *(operations.MatchPair(ifindex, key, MANAGED_MINOR)
+              for key in sorted(wanted - set(have))),
+            *(operations.DeletePair(ifindex, *have[key])
+              for key in sorted(set(have) - wanted))],
+            f'classify what {self.dev} receives')
 
     def _ensure_redirect(self) -> None:
         ifindex = socket.if_nametoindex(self.dev)
         if any(map(redirect.is_redirect, self.kernel.tc_dump(
                 redirect.dump_redirects(ifindex)))):
             return
-        htb.send(self.kernel, [redirect.ingress_qdisc(ifindex)],
-                 f'prepare ingress of {self.dev}', (errno.EEXIST,))
-        htb.send(self.kernel, [redirect.redirect_all(
+        htb.change(self.kernel, [operations.AddIngress(ifindex)],
+                   f'prepare ingress of {self.dev}', (errno.EEXIST,))
+        htb.change(self.kernel, [operations.Redirect(
             ifindex, socket.if_nametoindex(IFB_DEV))],
             f'redirect ingress of {self.dev}')
 
 
-def remove(kernel: protocol.Kernel, dev: str) -> bool:
-    """Take everything away, packets first; False when there is nothing."""
+def remove(dev: str) -> bool:
+    """Delete the redirection, then the queue; False when there is none.
+
+    For root alone: the helper offers no deletion of devices and hooks.
+    """
     try:
         ifb = socket.if_nametoindex(IFB_DEV)
         ifindex = socket.if_nametoindex(dev)
     except OSError:
         return False
-    htb.send(kernel, [redirect.delete_redirect(ifindex)],
-             f'end redirection of {dev}', (errno.ENOENT, errno.EINVAL))
-    if not kernel.tc_dump(redirect.dump_redirects(ifindex)):
-        htb.send(kernel, [redirect.delete_ingress(ifindex)],
-                 f'free ingress of {dev}', (errno.ENOENT, errno.EINVAL))
-    htb.send(kernel, [redirect.delete_link(ifb)], f'delete {IFB_DEV}')
+    request = redirect.dump_redirects(ifindex)
+    if any(map(redirect.is_redirect, kernel.tc_dump(request))):
+        htb.check(kernel.tc_send([redirect.delete_redirect(ifindex)]),
+                  f'end redirection of {dev}')
+        if not kernel.tc_dump(request):
+            htb.check(kernel.tc_send([redirect.delete_ingress(ifindex)]),
+                      f'free ingress of {dev}')
+    htb.check(kernel.tc_send([redirect.delete_link(ifb)]),
+              f'delete {IFB_DEV}')
     return True

@@ -38,16 +38,12 @@ _PORT_MASK = 0x0000FFFF
 
 
 def add_ifb(name: str) -> wire.Message:
-    """Create an intermediate device: what is redirected to it is queued."""
+    """Create an intermediate device and set it up."""
     return (RTM_NEWLINK, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
-            _IFINFOMSG.pack(0, 0, 0, 0, 0)
+            _IFINFOMSG.pack(0, 0, 0, _IFF_UP, _IFF_UP)
             + wire.attr(_IFLA_IFNAME, name.encode() + b'\0')
             + wire.attr(_IFLA_LINKINFO, wire.attr(_IFLA_INFO_KIND,
                                                   b'ifb\0')))
-
-
-def set_up(ifindex: int) -> wire.Message:
-    return RTM_NEWLINK, 0, _IFINFOMSG.pack(0, 0, ifindex, _IFF_UP, _IFF_UP)
 
 
 def delete_link(ifindex: int) -> wire.Message:
@@ -85,13 +81,6 @@ def redirect_all(ifindex: int, target: int) -> wire.Message:
                             wire.filter_info(_REDIRECT_PREF, wire.ETH_P_ALL))
             + wire.attr(wire.KIND, b'u32\0')
             + wire.attr(wire.OPTIONS, options))
-
-
-def has_action(attributes: dict[int, bytes]) -> bool:
-    """Whether a filter does more than to classify."""
-    options = attributes.get(wire.OPTIONS, b'')
-    return any(kind not in (_U32_CLASSID, _U32_SEL)
-               for kind, _ in wire.attrs(options, 0))
 
 
 def dump_redirects(ifindex: int) -> wire.Message:

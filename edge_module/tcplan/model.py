@@ -11,6 +11,9 @@ first send what they have queued.
 from collections.abc import Mapping
 import dataclasses
 import math
+from typing import Annotated
+
+import msgspec
 
 from edge_module.tcplan import minors
 from virtco import units
@@ -26,6 +29,12 @@ IDLE_RATE_BPS = units.BITS_PER_BYTE
 # Of GSO over IPv4; with IPv6 there may be longer ones, up to 512 KB.
 SUPER_PACKET_BYTES = 64 * 1024
 WHOLE_BYTES = 1024 * 1024
+
+# What the fields of the kernel's structures hold.
+Minor = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 16)]
+_RateBps = Annotated[int, msgspec.Meta(ge=units.BITS_PER_BYTE, le=10 ** 15)]
+_Bytes = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 32)]
+_FrameBytes = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 16)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,17 +52,17 @@ class HtbClass:
     :ivar burst_bytes: what a class may save up at least; not read back.
     """
 
-    minor: int
-    parent: int
-    rate_bps: int
-    ceil_bps: int
-    prio: int
-    quantum_bytes: int
-    limit_bytes: int | None
-    packet_bytes: int | None = None
-    overhead_bytes: int = 0
-    frame_min_bytes: int = 0
-    burst_bytes: int = dataclasses.field(default=0, compare=False)
+    minor: Minor
+    parent: Minor
+    rate_bps: _RateBps
+    ceil_bps: _RateBps
+    prio: Annotated[int, msgspec.Meta(ge=0, lt=edge_policy.PRIOS)]
+    quantum_bytes: _Bytes
+    limit_bytes: _Bytes | None
+    packet_bytes: _Bytes | None = None
+    overhead_bytes: _FrameBytes = 0
+    frame_min_bytes: _FrameBytes = 0
+    burst_bytes: _Bytes = dataclasses.field(default=0, compare=False)
 
     def same_parameters(self, other: 'HtbClass') -> bool:
         """Whether the class itself, without its leaf, is the same.

@@ -7,6 +7,7 @@ bridge) and ``other0``: root starts it, it becomes nobody with a real helper,
 tries everything, and prints what came of each try as JSON.
 """
 
+import dataclasses
 import functools
 import json
 import os
@@ -14,18 +15,21 @@ import pathlib
 import socket
 import sys
 
+import msgspec
 from oslo_config import cfg
 
 from edge_module import edge_options as edge_conf
 from edge_module.classify import nft_text
 from edge_module.privileged import guarded
-from edge_module.privileged import helper_limits as limits
-from edge_module.qdisc import redirect
+from edge_module.privileged import operations
+from edge_module.privileged import owned
 from edge_module.qdisc import wire
+from edge_module.tcplan import model
+from virtco import exception
 
 SECRET = 'nobody-may-read-this'
-nft, tc = (functools.partial(guarded.call, name)
-           for name in ('nft_run', 'tc_send'))
+CLASS = model.HtbClass(0x10, 0, 8000, 8000, 0, 65536, None)
+nft = functools.partial(guarded.call, 'nft_run')
 
 
 def tries(directory):
@@ -46,35 +50,41 @@ def tries(directory):
         hook.skeleton() + 'add rule netdev virtco classify drop\n')
     yield 'hook another device', lambda: nft(
         hook.skeleton() + nft_text.port_chain(hook, 'other0', other))
-    yield 'qdisc of another device', lambda: tc(
-        [wire.root_qdisc(other, 2)])
-    yield 'class of another device', lambda: tc([
-        (wire.RTM_NEWTCLASS, 0, wire.TCMSG.pack(0, other, 0x10010, 0x10000, 0)
-         + wire.attr(wire.KIND, b'htb\0'))])
-    yield 'another qdisc', lambda: tc([
-        (wire.RTM_NEWQDISC, wire.NLM_F_CREATE, wire.TCMSG.pack(
-            0, uplink, 0x20000, wire.TC_H_ROOT, 0)
-         + wire.attr(wire.KIND, b'netem\0'))])
-    yield 'redirect to another device', lambda: tc(
-        [redirect.redirect_all(uplink, other)])
-    yield 'set a device down', lambda: tc([
-        (16, 0, wire.struct.pack('=BxHiII', 0, 0, uplink, 0, 1))])
-    yield 'delete a device', lambda: tc(
-        [redirect.delete_link(other)])
-    yield 'add a route', lambda: tc([(24, 0x600, bytes(12))])
-    yield 'add an address', lambda: tc([(20, 0x600, bytes(8))])
-    yield 'an empty message', lambda: tc(
-        [(wire.RTM_NEWTCLASS, 0, b'')])
-    yield 'a message of no sense', lambda: tc([('x', {}, None)])
-    yield 'too many messages', lambda: tc(
-        [wire.delete_root(other)] * 500_001)
-    yield 'nested for nothing', lambda: tc(_nested(200))
+    yield 'qdisc of another device', lambda: _tc(operations.AddRoot(other))
+    yield 'class of another device', lambda: _tc(
+        operations.SetClass(other, CLASS))
+    yield 'delete a class of somebody else', lambda: _tc(
+        operations.DeleteClass(uplink, 0x10))
+    yield 'redirect to another device', lambda: _tc(
+        operations.Redirect(uplink, other))
+    yield 'redirect from another device', lambda: _tc(
+        operations.Redirect(other, uplink))
+    yield 'filters of the uplink', lambda: _tc(
+        operations.DeletePair(uplink, 0x80000800, 1 << 16))
+    # All of the kernel's messages that no operation builds.
+    for kind in (wire.RTM_DELQDISC, wire.RTM_DELTFILTER, 16, 17, 20, 24):
+        yield f'a message of type {kind}', lambda kind=kind: guarded.call(
+            'tc_change', msgspec.msgpack.encode([[kind, 0, bytes(32)]]))
+    yield 'bytes past the last field', lambda: guarded.call(
+        'tc_change', msgspec.msgpack.encode(
+            [['AddRoot', uplink, b'\x08\0\x01\0bfifo\0']]))
+    yield 'a class of many bytes', lambda: _tc(operations.SetClass(
+        uplink, dataclasses.replace(CLASS, limit_bytes=2 ** 40)))
+    yield 'a message of no sense', lambda: guarded.call('tc_change', 7)
+    yield 'too many operations', lambda: _tc(
+        *[operations.AddIfb()] * 500_001)
+    yield 'nested for nothing', lambda: guarded.call(
+        'tc_change', msgspec.msgpack.encode(_nested(200)))
     yield 'another call', lambda: guarded.call('ask', (18, 0, b''))
     yield 'a call of python', lambda: guarded.call('__import__', 'antigravity')
     yield 'a function that is not offered', lambda: _remote(
         'os.system', f'cat {directory}/secret')
     yield 'load a module', lambda: _remote('edge_module.show.table')
     yield 'load a module of its own', lambda: _remote('planted.function')
+
+
+def _tc(*changes):
+    return guarded.tc_change(changes)
 
 
 def _nested(depth):
@@ -100,15 +110,19 @@ def main():
     for name, attempt in tries(directory):
         try:
             found[name] = f'answered {attempt()!r}'[:200]
-        except limits.Refused:
+        except owned.Refused:
             found[name] = 'refused'
+        except exception.KernelRefused as error:
+            found[name] = ('refused' if isinstance(
+                error.__cause__, owned.Refused) else f'failed {error!r}')
         except Exception as error:
             found[name] = f'failed {error!r}'[:200]
     uplink = socket.if_nametoindex('uplink0')
     hook = nft_text.INGRESS
     print(json.dumps({
         'tries': found, 'alive': guarded.alive(),
-        'uplink': tc([wire.root_qdisc(uplink, 2)]),
+        'uplink': _tc(operations.AddRoot(uplink)) + _tc(
+            operations.SetClass(uplink, CLASS)),
         'port': nft(hook.skeleton() + nft_text.port_chain(
             hook, 'tap1', socket.if_nametoindex('tap1')))[0]}))
 

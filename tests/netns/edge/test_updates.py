@@ -81,9 +81,9 @@ def test_restart_touches_nothing_that_is_right(pair, edge_of):
         tc_dump = staticmethod(kernel.tc_dump)
 
         @staticmethod
-        def tc_send(messages):
-            sent.extend(messages)
-            return kernel.tc_send(messages)
+        def tc_change(changes):
+            sent.extend(changes)
+            return kernel.tc_change(changes)
 
         @staticmethod
         def nft_run(commands):

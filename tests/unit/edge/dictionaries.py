@@ -13,7 +13,7 @@ from virtco import exception
 class Kernel:
     """Holds nothing."""
 
-    def tc_send(self, messages):
+    def tc_change(self, changes):
         return []
 
     def tc_dump(self, message):

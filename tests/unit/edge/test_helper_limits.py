@@ -9,15 +9,9 @@ import pytest
 from edge_module.classify import classified as base
 from edge_module.classify import nft
 from edge_module.privileged import helper_limits as limits
-from edge_module.qdisc import redirect
-from edge_module.qdisc import wire
-from edge_module.tcplan import shape
-from tests.unit.edge import test_tcplan
 
 # ``lo`` is the one device that is everywhere.
 LIMITS = limits.Limits('lo', lambda dev: dev.startswith('tap'))
-UPLINK, OTHER = 1, 99
-HTB = wire.attr(wire.KIND, b'htb\0')
 
 
 class _Kernel:
@@ -87,54 +81,7 @@ def test_other_commands_of_nft_are_refused(command):
         LIMITS.check_nft(command)
 
 
-@given(test_tcplan.policies())
-def test_all_classes_are_allowed_on_the_uplink_only(wanted):
-    tree = shape.build_tree(wanted, 1e8, ports=[4])
-    for ifindex in (UPLINK, OTHER):
-        messages = [wire.root_qdisc(ifindex, 2), wire.delete_root(ifindex)]
-        for item in tree.values():
-            messages += [wire.set_class(ifindex, item),
-                         wire.delete_class(ifindex, item.minor)]
-            if item.limit_bytes is not None:
-                messages.append(wire.set_leaf(ifindex, item))
-        if ifindex == UPLINK:
-            LIMITS.check_tc(messages)
-            continue
-        for message in messages:
-            with pytest.raises(PermissionError):
-                LIMITS.check_tc([message])
-
-
-def test_the_receiver_is_allowed_its_device_and_hook():
-    LIMITS.check_tc([redirect.add_ifb(redirect.IFB_DEV),
-                     redirect.ingress_qdisc(UPLINK)])
-
-
-@pytest.mark.parametrize('message', [
-    # Hooks of other devices.
-    redirect.ingress_qdisc(OTHER), redirect.delete_ingress(OTHER),
-    redirect.delete_redirect(OTHER),
-    # Routes, addresses, rules, neighbours.
-    *((kind, 0, bytes(40)) for kind in (20, 24, 28, 32, 64)),
-    # Other devices.
-    redirect.add_ifb('eth7'), redirect.set_up(UPLINK),
-    redirect.delete_link(UPLINK), redirect.redirect_all(UPLINK, OTHER),
-    redirect.redirect_all(OTHER, UPLINK),
-    (wire.RTM_NEWQDISC, 0, wire.TCMSG.pack(0, UPLINK, 0x20000, wire.TC_H_ROOT,
-                                           0)
-     + wire.attr(wire.KIND, b'netem\0')),
-    (wire.RTM_NEWTCLASS, 0, b''),
-    (wire.RTM_NEWTCLASS, 0, wire.TCMSG.pack(0, OTHER, 0x10001, 0, 0) + HTB),
-], ids=lambda message: str(message[0]))
-def test_other_messages_are_refused(message):
-    with pytest.raises(PermissionError):
-        LIMITS.check_tc([message])
-
-
 def test_a_call_has_a_size(monkeypatch):
     monkeypatch.setattr(limits, '_MOST_TEXT', 100)
-    monkeypatch.setattr(limits, '_MOST_MESSAGES', 3)
-    for ask in (lambda: LIMITS.check_nft('list table netdev virtco\n' * 5),
-                lambda: LIMITS.check_tc([wire.delete_root(UPLINK)] * 4)):
-        with pytest.raises(PermissionError):
-            ask()
+    with pytest.raises(PermissionError):
+        LIMITS.check_nft('list table netdev virtco\n' * 5)

@@ -7,8 +7,8 @@ import errno
 
 import pytest
 
+from edge_module.privileged import operations
 from edge_module.qdisc import htb
-from edge_module.qdisc import wire
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
 from virtco import exception
@@ -23,8 +23,8 @@ class Kernel:
     def __init__(self, refused=()):
         self.refused, self.sent = list(refused), []
 
-    def tc_send(self, messages):
-        self.sent += messages
+    def tc_change(self, changes):
+        self.sent += changes
         return self.refused
 
     def tc_dump(self, message):
@@ -34,12 +34,13 @@ class Kernel:
 def test_refusals_are_counted_but_those_that_are_tolerated():
     kernel = Kernel([(0, errno.ENOENT), (1, errno.EINVAL), (2, errno.EPERM)])
     with pytest.raises(exception.KernelRefused) as caught:
-        htb.send(kernel, ['a', 'b', 'c'], 'try', (errno.ENOENT,))
+        htb.change(kernel, ['a', 'b', 'c'], 'try', (errno.ENOENT,))
     assert caught.value.kwargs == {'what': 'try', 'count': 2,
                                    'why': 'Invalid argument'}
-    htb.send(kernel, ['d'], 'try', (errno.ENOENT, errno.EINVAL, errno.EPERM))
+    htb.change(kernel, ['d'], 'try',
+               (errno.ENOENT, errno.EINVAL, errno.EPERM))
     assert kernel.sent == ['a', 'b', 'c', 'd']
-    htb.send(Kernel(), ['a'], 'try')
+    htb.change(Kernel(), ['a'], 'try')
 
 
 def test_only_what_differs_is_sent():
@@ -49,16 +50,17 @@ def test_only_what_differs_is_sent():
     assert kernel.sent == []
     leaf = dataclasses.replace(TREE[0x11], limit_bytes=7000)
     rate = dataclasses.replace(TREE[0x11], rate_bps=8000)
-    for item, sent in ((leaf, [wire.set_leaf(1, leaf)]),
-                       (rate, [wire.set_class(1, rate)]),
+    for item, sent in ((leaf, [operations.SetLeaf(1, leaf)]),
+                       (rate, [operations.SetClass(1, rate)]),
                        (TREE[0x10], [])):
         uplink.set_classes([item], TREE)
         assert kernel.sent == sent
         kernel.sent.clear()
     uplink.set_classes([TREE[0x10], TREE[0x11]], {})
     assert kernel.sent == [
-        wire.set_class(1, TREE[0x10]), wire.set_class(1, TREE[0x11]),
-        wire.set_leaf(1, TREE[0x11])]
+        operations.SetClass(1, TREE[0x10]),
+        operations.SetClass(1, TREE[0x11]),
+        operations.SetLeaf(1, TREE[0x11])]
 
 
 def test_a_class_that_is_gone_already_is_deleted():

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which devices and qdiscs the helper may change.
+
+The agent may be in somebody else's hands. The helper finds the uplink by its
+own configuration, and leaves a root qdisc alone that virtco did not make.
+"""
+
+from collections.abc import Sequence
+import functools
+import socket
+
+from oslo_config import cfg
+
+from edge_module.privileged import devices
+from edge_module.privileged import kernel_calls as kernel
+from edge_module.privileged import operations
+from edge_module.qdisc import redirect
+from edge_module.qdisc import wire
+
+_NLM_F_ACK, _NLM_F_ECHO = 4, 8
+_IN_OUR_TREE = (operations.SetClass, operations.SetLeaf,
+                operations.DeleteClass, operations.MatchPair,
+                operations.DeletePair)
+
+
+class Refused(PermissionError):
+    """The helper does not do that for anybody."""
+
+
+class Owned:
+    """Devices that belong to the edge module.
+
+    :param uplink_dev: as the helper itself read the configuration.
+    """
+
+    def __init__(self, uplink_dev: str):
+        self.uplink_dev = uplink_dev
+
+    def check_tc(self, changes: Sequence[operations.TcOperation]) -> None:
+        """Hold changes of queues against the devices of virtco.
+
+        :raises Refused: for another device, or another's root qdisc.
+        """
+        uplink, ifb = _ifindex(self.uplink_dev), _ifb()
+        trees = set()
+        for change in changes:
+            if isinstance(change, operations.AddIfb):
+                continue
+            allowed = {uplink, ifb}
+            if isinstance(change, operations.AddIngress
+                          | operations.Redirect):
+                allowed = {uplink}
+            elif isinstance(change, operations.MatchPair
+                            | operations.DeletePair):
+                allowed = {ifb}
+            if change.ifindex not in allowed:
+                raise Refused(f'{type(change).__name__}: ifindex '
+                              f'{change.ifindex} is not among {allowed}')
+            if isinstance(change, operations.Redirect) and change.ifb != ifb:
+                raise Refused(f'Redirect: ifb {change.ifb} is not {ifb}')
+            if isinstance(change, _IN_OUR_TREE):
+                trees.add(change.ifindex)
+        for ifindex in trees:
+            if not has_our_root(ifindex):
+                raise Refused(f'root qdisc of ifindex {ifindex} is not '
+                              "virtco's")
+
+
+def has_our_root(ifindex: int) -> bool:
+    """Whether the device's root qdisc is the HTB of this module."""
+    try:
+        return wire.read_qdisc(kernel.ask((
+            wire.RTM_GETQDISC, _NLM_F_ACK | _NLM_F_ECHO,
+            wire.TCMSG.pack(0, ifindex, 0, wire.TC_H_ROOT, 0)))).is_ours
+    except OSError:
+        return False
+
+
+def _ifindex(dev: str) -> int | None:
+    try:
+        return socket.if_nametoindex(dev)
+    except OSError:
+        return None
+
+
+def _ifb() -> int | None:
+    """Index of our intermediate device; None where the name is another's."""
+    found = devices.look(redirect.IFB_DEV)
+    return (_ifindex(redirect.IFB_DEV)
+            if found is not None and found.kind == 'ifb' else None)
+
+
+@functools.cache
+def configured() -> Owned:
+    """Devices as the helper itself reads the configuration."""
+    from edge_module import edge_options as conf
+    conf.register_opts(cfg.CONF)
+    return Owned(cfg.CONF.edge.uplink_dev or '')
