@@ -14,7 +14,8 @@ from virtco.decide import probes
 from virtco.state import measured_rates
 from virtco.wire import probe as wire
 
-HOSTS = ['a', 'b', 'c', 'd']
+LINKS_BPS = {'a': 1e9, 'b': 2e9, 'c': 3e9, 'd': 1e9}
+HOSTS = list(LINKS_BPS)
 
 
 class Clock:
@@ -38,7 +39,8 @@ def made():
     def again():
         return probes.Prober(
             conf, found, lambda *_args: probes.Measurable(
-                targets, dict.fromkeys(targets, 1e9)), clock=clock)
+                targets, {host: LINKS_BPS[host] for host in targets}),
+            clock=clock)
 
     return types.SimpleNamespace(
         prober=again(), again=again, clock=clock, rates=found,
