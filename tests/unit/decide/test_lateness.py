@@ -146,6 +146,19 @@ def test_who_is_late_goes_first_and_the_loop_looks_in_time():
     assert order(171.0) == (['a', 'b'], math.inf)
 
 
+@pytest.mark.parametrize(('periods', 'is_anew'), [
+    (0.5, False), (1.9, False), (2.1, True)])
+def test_who_is_two_periods_behind_begins_anew(periods, is_anew):
+    found, guard = lateness.Lateness(), guard_of()
+    found.follow(two())
+    guard.began(0, 60.0)
+    guard.began(1, 80.0)
+    ended_s = guard.late_s(1) + 22.0 + periods * (22.0 + 20.0)
+    told = found.follow(two(ended_s + 20.0, (100.0, ended_s + 20.0)))
+    (guard.began if is_anew else guard.ended)(1, ended_s)
+    assert told['b'] == pytest.approx(guard.late_s(1))
+
+
 def test_who_pauses_begins_anew_and_who_does_so_often_is_not_guarded():
     found, guard = lateness.Lateness(), guard_of()
     found.follow(two())
