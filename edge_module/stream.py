@@ -28,6 +28,8 @@ from virtco.wire import reports
 LOG = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_S = 0.2
+#: Also how long a connection lasts before its end is no failure: one that is
+#: refused for what it reports succeeds at first, each time.
 _LAST_BACKOFF_S = 10.0
 #: Times of failure after which the address is asked for again.
 _LOOK_AGAIN = 3
@@ -139,15 +141,20 @@ class Link:
                 address = self._addresses[0]
                 if address.ticket:
                     self._addresses = []  # the next leader has other ones
+                began_s = time.monotonic()
                 with contextlib.closing(talk.connect(
                         self._conf, address)) as sock:
                     spread_s = self._converse(sock, address)
-                n_failures = 0
+                if time.monotonic() - began_s >= _LAST_BACKOFF_S:
+                    n_failures = 0
+                else:
+                    n_failures += 1
+                    spread_s = max(spread_s, _backoff_s(n_failures))
             except talk.Moved as moved:
                 # It is asked again where that one is gone meanwhile.
                 n_failures += 1
                 self._addresses = [moved.address]
-                spread_s = _FIRST_BACKOFF_S
+                spread_s = _backoff_s(n_failures - 1)
             except (OSError, exception.VirtcoException) as error:
                 self._outage.begin('No connection to the distributor: '
                                    f'{exception.reason(error)}.')
@@ -155,8 +162,7 @@ class Link:
                 # The next one, and after the last one what is said then.
                 self._addresses = (self._addresses[1:] if n_failures
                                    % _LOOK_AGAIN else [])
-                spread_s = min(_LAST_BACKOFF_S,
-                               _FIRST_BACKOFF_S * 2 ** min(n_failures, 10))
+                spread_s = _backoff_s(n_failures)
             # All that lost the same controller come back one by one.
             self._stop.wait(random.uniform(0, spread_s))
 
@@ -252,3 +258,7 @@ class Link:
 
     def say_measurement(self, measurement: dict[str, Any]) -> None:
         self._outbox.put_measurement(measurement)
+
+
+def _backoff_s(n_failures: int) -> float:
+    return min(_LAST_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** min(n_failures, 10))

@@ -201,6 +201,8 @@ def test_another_one_is_tried_after_one_that_stands_still(link, monkeypatch):
 class Running:
     """:meth:`stream.Link.run` between neighbours that do as the test says.
 
+    :param outcomes: of each connection an error, or how long to spread the
+        return over after 10 s, or a pair of both times.
     :ivar tried: the addresses, and after each how long is waited at most.
     """
 
@@ -213,6 +215,8 @@ class Running:
         monkeypatch.setattr(link, '_converse', self._converse)
         monkeypatch.setattr(stream.random, 'uniform',
                             lambda least, most: most)
+        monkeypatch.setattr(stream.time, 'monotonic', lambda: self._now_s)
+        self._now_s = 100.0
         link._stop.wait = self.tried.append
         link.run()
 
@@ -230,7 +234,10 @@ class Running:
             self._link._stop.set()
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        lasted_s, spread_s = (outcome if isinstance(outcome, tuple)
+                              else (10.0, outcome))
+        self._now_s += lasted_s
+        return spread_s
 
 
 PAIR = [talk.Address('d1', 1, False), talk.Address('d2', 2, False)]
@@ -252,7 +259,14 @@ PAIR = [talk.Address('d1', 1, False), talk.Address('d2', 2, False)]
     (PAIR, [talk.Moved(PAIR[1]), 2.5, OSError(), 2.5], [
         'find', 'd1', 0.2, 'd2', 2.5, 'd2', 0.4, 'find', 'd1', 2.5]),
     (PAIR, [talk.Moved(PAIR[1]), OSError(), 2.5], [
-        'find', 'd1', 0.2, 'd2', 0.8, 'find', 'd1', 2.5])])
+        'find', 'd1', 0.2, 'd2', 0.8, 'find', 'd1', 2.5]),
+    # Each says that the other one leads.
+    (PAIR, [talk.Moved(PAIR[1]), talk.Moved(PAIR[0]), 2.5], [
+        'find', 'd1', 0.2, 'd2', 0.4, 'd1', 2.5]),
+    # A connection that ends early is a failure, and a later one is not.
+    (PAIR, [(0.1, 0.0)] * 2 + [(9.9, 0.0), (0.1, 2.5), 0.0, OSError()], [
+        'find', 'd1', 0.4, 'd1', 0.8, 'd1', 1.6, 'd1', 3.2, 'd1', 0.0, 'd1',
+        0.4])])
 def test_whom_it_connects_to(link, monkeypatch, found, outcomes, tried):
     assert Running(link, monkeypatch, found, outcomes).tried == tried
 
