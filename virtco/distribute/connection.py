@@ -44,51 +44,37 @@ class Hub(Protocol):
     most_bytes: int
 
     @property
-    def epoch(self) -> int:
-        raise NotImplementedError
+    def epoch(self) -> int: ...
 
     @property
-    def ticket_key(self) -> str | None:
-        raise NotImplementedError
+    def ticket_key(self) -> str | None: ...
 
     @property
-    def peer_key(self) -> str:
-        raise NotImplementedError
+    def peer_key(self) -> str: ...
 
     @property
-    def elsewhere(self) -> str | None:
-        raise NotImplementedError
+    def elsewhere(self) -> str | None: ...
 
-    def opened(self, seat: 'Seat', hello: messages.Hello) -> None:
-        raise NotImplementedError
+    def opened(self, seat: 'Seat', hello: messages.Hello) -> None: ...
 
-    def left(self, seat: 'Seat') -> None:
-        raise NotImplementedError
+    def left(self, seat: 'Seat') -> None: ...
 
     def heard(self, seat: 'Seat', event: session.Event,
-              payload: bytes) -> None:
-        raise NotImplementedError
+              payload: bytes) -> None: ...
 
-    def rests(self, seat: 'Seat') -> None:
-        raise NotImplementedError
+    def rests(self, seat: 'Seat') -> None: ...
 
-    def joined(self, peer: 'Peer') -> None:
-        raise NotImplementedError
+    def joined(self, peer: 'Peer') -> None: ...
 
-    def told(self, peer: 'Peer', message: messages.PeerSaid) -> None:
-        raise NotImplementedError
+    def told(self, peer: 'Peer', message: messages.PeerSaid) -> None: ...
 
-    def closed(self, connection: 'Connection') -> None:
-        raise NotImplementedError
+    def closed(self, connection: 'Connection') -> None: ...
 
-    def resumed(self, connection: 'Connection') -> None:
-        raise NotImplementedError
+    def resumed(self, connection: 'Connection') -> None: ...
 
-    def charge(self, host: str, size_bytes: int, cpu_s: float) -> float:
-        raise NotImplementedError
+    def charge(self, host: str, size_bytes: int, cpu_s: float) -> float: ...
 
-    def refused(self, who: str, why: str) -> None:
-        raise NotImplementedError
+    def refused(self, who: str, why: str) -> None: ...
 
 
 class Seat:

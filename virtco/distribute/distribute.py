@@ -39,11 +39,9 @@ class Leadership(Protocol):
     seen: leader.Seen | None
     peers: agreement.Agreement
 
-    def is_current(self) -> bool:
-        raise NotImplementedError
+    def is_current(self) -> bool: ...
 
-    def elsewhere(self) -> str | None:
-        raise NotImplementedError
+    def elsewhere(self) -> str | None: ...
 
 
 class Distribute:

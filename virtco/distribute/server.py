@@ -70,12 +70,10 @@ PEERS_SILENT_S = 2.5
 
 class Policy(Protocol):
     @property
-    def generation(self) -> int:
-        raise NotImplementedError
+    def generation(self) -> int: ...
 
     def frame(self) -> bytes:
         """As it goes to the edge module."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -27,11 +27,9 @@ STOP_S = 5.0
 class Source(Protocol):
     """What is asked of Nova; see :class:`virtco.follow.nova.Nova`."""
 
-    def servers(self, project_id: str) -> Iterable[comparison.Server]:
-        raise NotImplementedError
+    def servers(self, project_id: str) -> Iterable[comparison.Server]: ...
 
-    def server(self, uuid: str) -> comparison.Server | None:
-        raise NotImplementedError
+    def server(self, uuid: str) -> comparison.Server | None: ...
 
 
 class Auditor:

@@ -37,7 +37,6 @@ class Writer(Protocol):
         """:returns: False when it has to be tried again.
         :raises virtco.exception.NovaUnavailable:
         """
-        raise NotImplementedError
 
 
 class Feedback:
