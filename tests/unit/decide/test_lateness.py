@@ -163,7 +163,7 @@ def test_who_pauses_begins_anew_and_who_does_so_often_is_not_guarded():
     found, guard = lateness.Lateness(), guard_of()
     found.follow(two())
     arrival_s = 100.0
-    for _ in range(lateness.MOST_ANEW):
+    for _ in range(3):
         arrival_s += 1000.0
         told = found.follow(two(arrival_s, (100.0, arrival_s)))
         guard.began(1, arrival_s - 20.0)

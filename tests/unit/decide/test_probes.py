@@ -111,6 +111,15 @@ def test_what_was_measured_before_a_start_is_not_measured_again(made):
     assert [{host, t['peer']} for host, t in trains.items()] == [{'b', 'd'}]
 
 
+def test_what_was_measured_before_a_start_is_taken_in_its_order(made):
+    """The schedule forgets the oldest reading of a host first."""
+    for dst, measured_s in (('c', 970.0), ('b', 950.0), ('d', 990.0)):
+        made.rates.add(plain.measurement('a', dst, 1e8), measured_s)
+    made.prober.state()
+    assert list(made.prober._schedule._sent['a'].items()) == [
+        ('b', 950.0), ('c', 970.0), ('d', 990.0)]
+
+
 def test_a_train_without_an_answer_is_given_up_and_tried_later(made):
     first = fetch(made)
     made.clock.now += 4
