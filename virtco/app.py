@@ -75,7 +75,8 @@ class App:
         self.plans = parts.plans
         self.starting = starting or startup.Startup()
         self.database = database = db_session.Database.from_conf(conf)
-        self.metrics = counts = metrics.Metrics()
+        self.metrics = counts = metrics.Metrics(
+            conf.monitoring.names)
         self.on_deposed: Callable[[], None] = lambda: None
         lease_s = conf.leadership.lease_s
         self.elector = electors.Elector(

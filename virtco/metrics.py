@@ -2,13 +2,42 @@
 
 """Prometheus metrics of one controller, in a registry of its own."""
 
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
 import functools
 
 import prometheus_client
 
 
+class NamedGauge:
+    """Gauge whose first label is the name of a host or project.
+
+    :param has_names: False: the label is empty, and the value the worst of
+        all names.
+    """
+
+    def __init__(self, gauge: prometheus_client.Gauge, has_names: bool,
+                 worst: Callable[[Iterable[float]], float] = max):
+        self._gauge = gauge
+        self._has_names = has_names
+        self._worst = worst
+
+    def replace(self, values: Mapping[tuple[str, ...], float]) -> None:
+        """:param values: by the values of all labels."""
+        shown: dict[tuple[str, ...], list[float]] = {}
+        for (name, *rest), value in values.items():
+            shown.setdefault((name if self._has_names else '', *rest),
+                             []).append(value)
+        self._gauge.clear()
+        for labels, found in shown.items():
+            self._gauge.labels(*labels).set(self._worst(found))
+
+
 class Metrics:
-    def __init__(self) -> None:
+    """:param has_names: whether labels name hosts and projects."""
+
+    def __init__(self, has_names: bool = False) -> None:
         self.registry = registry = prometheus_client.CollectorRegistry()
         counter = functools.partial(prometheus_client.Counter,
                                     registry=registry)
@@ -71,17 +100,18 @@ class Metrics:
             buckets=(.001, .002, .005, .01, .02, .05, .1, .5))
         self.policy_changes = counter(
             'virtco_policy_changes', 'Policy documents published.')
-        self.measured_bps = gauge(
+        self.measured_bps = NamedGauge(gauge(
             'virtco_host_measured_bps',
             'Rate of a host by all of its pairs, bits per second.',
-            ['host', 'way'])
-        self.poor = gauge(
+            ['host', 'way']), has_names, min)
+        self.poor = NamedGauge(gauge(
             'virtco_poor_ratio', 'Measured by expected rate of hosts and leaf '
-            'uplinks that a check found poor.', ['kind', 'subject'])
-        self.generation_lag = gauge(
+            'uplinks that a check found poor.', ['subject', 'kind']),
+            has_names, min)
+        self.generation_lag = NamedGauge(gauge(
             'virtco_generation_lag',
             'Generations between the published and the applied policy.',
-            ['host'])
+            ['host']), has_names)
         self.connections = gauge(
             'virtco_edge_connections',
             'Edge modules that are connected to the distributor.')
@@ -117,9 +147,9 @@ class Metrics:
             'virtco_probe_hosts', 'Hosts with all measurements they are to '
             'have (fresh), without (due), and without because the budget of '
             'measurements is used up (held).', ['state'])
-        self.report_age = gauge(
+        self.report_age = NamedGauge(gauge(
             'virtco_report_age_seconds', "Age of a host's last report.",
-            ['host'])
+            ['host']), has_names)
         self.coflows = gauge('virtco_coflows', 'Coflows by state.', ['state'])
         self.coflow_ends = counter(
             'virtco_coflow_ends', 'Coflows that were done.')
@@ -134,10 +164,10 @@ class Metrics:
             'virtco_coflow_cct_ratio',
             'Measured over planned CCT of coflows that were done.',
             buckets=(.5, .8, .9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10))
-        self.debts = gauge(
+        self.debts = NamedGauge(gauge(
             'virtco_project_debt_bytes',
             'What a project owes for sending more than it claimed.',
-            ['project_id'])
+            ['project_id']), has_names)
         self.overstating = gauge(
             'virtco_overstating_coflows', 'Coflows whose hint says more '
             'computing than their iterations have time for.')

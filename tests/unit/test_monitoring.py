@@ -119,6 +119,27 @@ def test_panels_do_not_lie_on_each_other():
     assert len(places) == len({p['id'] for p in panels()}) == len(panels())
 
 
+@pytest.mark.parametrize(('has_names', 'ages', 'ratios'), [
+    (True, {'a': 1.0, 'b': 4.0}, {'r': 0.5, 's': 0.25}),
+    (False, {'': 4.0}, {'': 0.25})])
+def test_names_are_shown_where_they_may_be(has_names, ages, ratios):
+    """Otherwise alerts are about the worst."""
+    found = metrics.Metrics(has_names)
+
+    def shown(name, label, **rest):
+        return {sample.labels[label]: sample.value
+                for family in found.registry.collect()
+                for sample in family.samples if sample.name == name
+                and rest.items() <= sample.labels.items()}
+
+    found.report_age.replace({('gone',): 9.0})
+    found.report_age.replace({('a',): 1.0, ('b',): 4.0})
+    found.poor.replace({('r', 'leaf-uplink'): 0.5, ('s', 'leaf-uplink'): 0.25,
+                        ('r', 'leaf-downlink'): 0.125})
+    assert shown('virtco_report_age_seconds', 'host') == ages
+    assert shown('virtco_poor_ratio', 'subject', kind='leaf-uplink') == ratios
+
+
 def test_the_longest_times_that_histograms_tell_apart():
     """What takes longer counts in the bucket without an end."""
     found = metrics.Metrics()

@@ -57,21 +57,27 @@ def document(rooms: app.App) -> tuple[bool, wire.Health]:
 def gauge(rooms: app.App, now_s: float) -> None:
     counts = rooms.metrics
     generations = rooms.decide.generations()
+    ages_s: dict[tuple[str, ...], float] = {}
+    rates_bps: dict[tuple[str, ...], float] = {}
+    lags: dict[tuple[str, ...], float] = {}
     for host in rooms.state.live.views(now_s):
         if host.last_report_s is None:
             continue
-        counts.report_age.labels(host.host).set(now_s - host.last_report_s)
+        ages_s[host.host,] = now_s - host.last_report_s
         for way, rate_bps in (
                 ('egress', host.capacity.measured_egress_bps),
                 ('ingress', host.capacity.measured_ingress_bps)):
             if rate_bps is not None:
-                counts.measured_bps.labels(host.host, way).set(rate_bps)
-        counts.generation_lag.labels(host.host).set(publisher.lag(
-            generations.get(host.host), host.report.applied_generation))
+                rates_bps[host.host, way] = rate_bps
+        lags[host.host,] = publisher.lag(
+            generations.get(host.host), host.report.applied_generation)
+    counts.report_age.replace(ages_s)
+    counts.measured_bps.replace(rates_bps)
+    counts.generation_lag.replace(lags)
     counts.overstating.set(rooms.state.live.count_overstating())
-    counts.debts.clear()
-    for project_id, debt_bytes in rooms.state.live.debts().items():
-        counts.debts.labels(project_id).set(debt_bytes)
+    counts.debts.replace({
+        (project_id,): debt_bytes for project_id, debt_bytes
+        in rooms.state.live.debts().items()})
 
 
 def count(rooms: app.App) -> None:

@@ -4,8 +4,8 @@
 
 Tenants and operators are served on ``[api]``; Nova and the edge modules on
 ``[api] service_port`` where that is set, and nowhere else then; ``/health`` in
-full and ``/metrics``, which name hosts and projects, on ``[monitoring]
-port`` where that is set.
+full and ``/metrics`` on ``[monitoring] port`` where that is set. Where tenants
+need a token, ``/metrics`` is served nowhere else.
 """
 
 from collections.abc import Callable
@@ -59,6 +59,8 @@ class Listeners:
         self._application = application
         self._has_service = conf.api.service_port is not None
         self._has_monitoring = conf.monitoring.port is not None
+        self._has_open_metrics = not self._has_monitoring and (
+            conf.api.auth_strategy == 'noauth')
         self._service: str | None = None
         self._monitoring: str | None = None
 
@@ -87,7 +89,7 @@ class Listeners:
     def _is_served(self, port: str, method: str, path: str) -> bool:
         if port == self._monitoring:
             return path in _MONITORING
-        if self._monitoring and path == '/metrics':
+        if path == '/metrics' and not self._has_open_metrics:
             return False
         is_service = bool(_SERVICE.fullmatch(path)) or (
             method in ('PUT', 'DELETE') and bool(_PLACEMENT.fullmatch(path)))

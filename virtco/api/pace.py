@@ -17,12 +17,15 @@ EXEMPT = frozenset({'admin', 'service'})
 #: request becomes a key like this.
 TOKEN = 'keystone.token_auth'
 MOST_PROJECTS = 10_000
+#: Requests without a token, which health checks of a load balancer are, in the
+#: long run per second and address.
+OPEN_PER_S = 20
 #: Requests that may come at once after a silence, in seconds of the pace.
 AT_ONCE_S = 4
 
 
 class Pace:
-    """A bucket of requests per project (GCRA, ITU-T I.371).
+    """A bucket of requests per project or address (GCRA, ITU-T I.371).
 
     Each process counts for itself.
 
@@ -59,26 +62,36 @@ class Pace:
 
 
 class Limiter:
-    """Middleware of falcon that counts requests per authenticated project.
+    """Middleware of falcon that counts requests per authenticated project,
+    and those on paths that need no token per address.
 
-    Headers prove nothing: on paths that need no token anybody may write them.
+    Headers prove nothing there: anybody may write them.
     """
 
     def __init__(self, conf: cfg.ConfigOpts):
         per_s = conf.limits.requests_per_s
         self._pace = Pace(per_s, math.ceil(AT_ONCE_S * per_s))
+        self._open = Pace(OPEN_PER_S, AT_ONCE_S * OPEN_PER_S)
 
     def process_request(self, request: falcon.Request,
                         _response: Any) -> None:
         if TOKEN not in request.env:
+            _refuse(self._open.wait_s(request.remote_addr),
+                    f'{request.remote_addr} asks without a token more often '
+                    f'than {OPEN_PER_S} times a second.')
             return
         project_id = request.env.get('HTTP_X_PROJECT_ID')
         roles = request.env.get('HTTP_X_ROLES', '').lower().split(',')
         if not project_id or not EXEMPT.isdisjoint(roles):
             return
-        wait_s = self._pace.wait_s(project_id)
-        if wait_s > 0:
-            raise falcon.HTTPTooManyRequests(
-                title='Too many requests',
-                description=f'Project {project_id} asks more often than '
-                '[limits] requests_per_s allows.', retry_after=int(wait_s) + 1)
+        _refuse(self._pace.wait_s(project_id),
+                f'Project {project_id} asks more often than '
+                '[limits] requests_per_s allows.')
+
+
+def _refuse(wait_s: float, why: str) -> None:
+    """:raises falcon.HTTPTooManyRequests: where there is a time to wait."""
+    if wait_s > 0:
+        raise falcon.HTTPTooManyRequests(
+            title='Too many requests', description=why,
+            retry_after=int(wait_s) + 1)

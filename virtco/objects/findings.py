@@ -84,10 +84,9 @@ class Findings:
         """Raise the alerts."""
         if not self._leads():
             return
-        self._counts.poor.clear()
-        for one in self._held:
-            self._counts.poor.labels(one.kind, one.subject).set(
-                one.rate_bps / one.expected_bps)
+        self._counts.poor.replace({
+            (one.subject, one.kind): one.rate_bps / one.expected_bps
+            for one in self._held})
 
     def _uplinks(self) -> dict[str, tuple[float, float]]:
         """What poor uplinks carry, out of and into their subtrees."""

@@ -51,6 +51,7 @@ class ControllerProcess:
         self.options = {'api': {'port': 0}, 'distributor': {
             'port': 0, 'max_connections_per_address': 10_000}, 'controller': {
             'state_dir': self.home, 'db_timeout_s': 2},
+            'monitoring': {'names': True},
             # Patient, because the machine that runs the tests may be busy.
             'placement': {'deadline_s': 50}}
         for section, values in (options or {}).items():

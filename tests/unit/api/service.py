@@ -42,7 +42,8 @@ class Service:
     def __init__(self, **groups):
         self.conf = stored.conf(
             database={'connection': 'sqlite://'},
-            api={'auth_strategy': 'keystone'}, **groups)
+            api={'auth_strategy': 'keystone'},
+            monitoring={'names': True}, **groups)
         policy_opts.set_defaults(self.conf, 'policy.yaml')
         self.clock = Clock()
         self.rooms = app.App.of(self.conf, clock=self.clock)

@@ -79,6 +79,30 @@ def test_who_can_name_any_project_is_not_counted(auth, n):
     ask('other', '')
 
 
+def test_requests_without_a_token_are_counted_by_address(monkeypatch):
+    conf = cfg.ConfigOpts()
+    opts.register_opts(conf)
+    conf([])
+    conf.set_override('auth_strategy', 'keystone', 'api')
+    monkeypatch.setattr(pace, 'OPEN_PER_S', 0.5)
+    found = deploy._middleware(conf)[-1]
+
+    def ask(address, **more):
+        found.process_request(falcon.Request(testing.create_environ(
+            '/v1', headers={'X-Project-Id': 'victim'}) | {
+                'REMOTE_ADDR': address} | more), None)
+
+    ask('192.0.2.1')
+    ask('192.0.2.1')
+    with pytest.raises(falcon.HTTPTooManyRequests) as caught:
+        ask('192.0.2.1')
+    assert '192.0.2.1' in caught.value.description
+    assert caught.value.headers['Retry-After'] == '2'
+    ask('192.0.2.2')
+    for _ in range(9):
+        ask('192.0.2.1', **{pace.TOKEN: object()})
+
+
 class Failing:
     def __init__(self, error):
         self._error = error

@@ -63,10 +63,12 @@ SERVICE = ['/v1/hosts/h1/policy', '/v1/distributor', '/v1/notifications']
 BOTH = ['/', '/v1']
 
 
+@pytest.mark.parametrize('auth', ['noauth', 'keystone'])
 @pytest.mark.parametrize('service, monitoring', [
     (None, None), (81, None), (None, 82), (81, 82)])
-def test_each_path_has_its_port(service, monitoring):
-    found = listeners.Listeners(make(service, monitoring), application)
+def test_each_path_has_its_port(service, monitoring, auth):
+    found = listeners.Listeners(
+        make(service, monitoring, auth_strategy=auth), application)
     ports = [80] + [port for port in (service, monitoring) if port]
     found.listens(ports)
 
@@ -78,7 +80,8 @@ def test_each_path_has_its_port(service, monitoring):
     assert all(served(path) == {80} for path in PUBLIC)
     assert all(served(path) == own for path in SERVICE)
     assert all(served(path) == {80} | own for path in BOTH)
-    assert served('/metrics') == {monitoring or 80}
+    assert served('/metrics') == ({monitoring} if monitoring
+                                  else {80} if auth == 'noauth' else set())
     assert served('/health') == set(ports)
     for method, places in (('GET', {80}), ('POST', {80}), ('PUT', own),
                            ('DELETE', own)):

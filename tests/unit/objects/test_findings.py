@@ -22,7 +22,7 @@ PLANE = tree.Plane(roots=(
 class Bench:
     def __init__(self):
         self.database = stored.database()
-        self.counts = metrics.Metrics()
+        self.counts = metrics.Metrics(has_names=True)
         self.live = live_state.LiveState(plane=lambda: PLANE)
         self.now_s, self.n_changes, self.leads = 100.0, 0, True
         self.findings = self.process()

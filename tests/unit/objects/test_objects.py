@@ -60,7 +60,7 @@ def test_who_leads_raises_the_alerts(bench, follower):
 
     def alert():
         return follower.objects.findings._counts.registry.get_sample_value(
-            'virtco_poor_ratio', {'kind': 'leaf-uplink', 'subject': 'r'})
+            'virtco_poor_ratio', {'kind': 'leaf-uplink', 'subject': ''})
 
     follower.objects._read()
     assert len(follower.objects.findings.all()) == 1 and alert() is None
