@@ -14,13 +14,17 @@ import dataclasses
 import json
 import socket
 from typing import Any
+from typing import Literal
 
 from edge_module.classify import classified as base
 from edge_module.classify import nft_listing
 from edge_module.classify import nft_text
 from edge_module.privileged import helper_protocol as protocol
+from edge_module.privileged import operations
 from virtco import exception
 from virtco.wire import edge_policy
+
+_SmallMap = Literal['control', 'to', 'others']
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,39 +34,39 @@ class _Standing:
     hooks: frozenset[tuple[str, int]] = frozenset()
     entries: Mapping[nft_text.Entry, int] = dataclasses.field(
         default_factory=dict)
-    maps: Mapping[str, Mapping[str, int]] = dataclasses.field(
-        default_factory=dict)
+    maps: Mapping[_SmallMap, Mapping[nft_text.MapKey, int]] = (
+        dataclasses.field(default_factory=dict))
     rules: tuple[str, ...] = ()
     follows: bool = False
     strays: tuple[str, ...] = ()
 
 
-def _maps(table: base.Table) -> dict[str, dict[str, int]]:
-    """The small maps, with keys as nft writes them."""
+def _maps(table: base.Table
+          ) -> dict[_SmallMap, dict[nft_text.MapKey, int]]:
+    """Contents of the small maps."""
     ifindexes = dict(table.hooks)
     return {
-        'control': {nft_text.classid(minor): control
+        'control': {nft_text.MapKey(minor): control
                     for minor, control in table.control.items()},
-        'to': {f'{ifindexes[dev]} . {mac}': minor
+        'to': {nft_text.MapKey(ifindexes[dev], mac): minor
                for (dev, mac), minor in table.limits.items()},
-        'others': {str(ifindexes[dev]): minor
+        'others': {nft_text.MapKey(ifindexes[dev]): minor
                    for dev, minor in table.others.items()}}
 
 
-def _from_maps(maps: Mapping[str, Mapping[str, int]],
+def _from_maps(maps: Mapping[_SmallMap, Mapping[nft_text.MapKey, int]],
                names: Mapping[int, str]
                ) -> tuple[dict[int, int], dict[tuple[str, str], int],
                           dict[str, int]]:
-    def dev(ifindex: str) -> str:
-        return names.get(int(ifindex), f'({ifindex})')
+    def dev(ifindex: int) -> str:
+        return names.get(ifindex, f'({ifindex})')
 
-    to = {tuple(key.split(' . ')): minor
-          for key, minor in maps.get('to', {}).items()}
-    return ({nft_text.minor(key): control
-             for key, control in maps.get('control', {}).items()},
-            {(dev(ifindex), mac): minor
-             for (ifindex, mac), minor in to.items()},
-            {dev(key): minor for key, minor in maps.get('others', {}).items()})
+    return ({key.number: minor
+             for key, minor in maps.get('control', {}).items()},
+            {(dev(key.number), key.mac): minor
+             for key, minor in maps.get('to', {}).items()},
+            {dev(key.number): minor
+             for key, minor in maps.get('others', {}).items()})
 
 
 def _names() -> dict[int, str]:
@@ -118,36 +122,37 @@ class NftClassifier:
             self.known, _ = self._read()
         have = self.known
         rules = self.hook.rules(entries)
-        stale = [(entry, None) for entry, minor in have.entries.items()
+        stale = [entry for entry, minor in have.entries.items()
                  if entries.get(entry) != minor]
         fresh = [(entry, minor) for entry, minor in entries.items()
                  if have.entries.get(entry) != minor]
         gone = have.hooks - table.hooks
         new = table.hooks - have.hooks
         maps, follows = _maps(table), bool(table.others)
-        changed = [command for kind, wanted in maps.items()
-                   for command in nft_text.map_commands(
-                       self.hook, kind, have.maps.get(kind, {}), wanted)]
-        if not (stale or fresh or gone or new or changed
-                or have.strays) and (
-                self.has_skeleton and rules == have.rules
-                and follows == have.follows):
-            return 0
-        text = '' if self.has_skeleton else self._new_table()
-        text += ''.join(changed)
-        text += ''.join(nft_text.element_commands(self.hook, 'delete', stale))
-        text += ''.join(nft_text.element_commands(self.hook, 'add', fresh))
+        changes: list[operations.NftOperation] = []
+        for kind, wanted in maps.items():
+            old = have.maps.get(kind, {})
+            if old != wanted:
+                changes.append(operations.ChangeMap(
+                    kind, [key for key, minor in old.items()
+                           if wanted.get(key) != minor],
+                    [(key, minor) for key, minor in wanted.items()
+                     if old.get(key) != minor]))
+        if stale or fresh:
+            changes.append(operations.ChangeEntries(stale, fresh))
         if rules != have.rules:
-            text += self.hook.set_rules(rules)
+            changes.append(operations.SetRules([*rules]))
         if follows != have.follows:
-            text += self.hook.set_unmanaged(follows)
-        text += ''.join(nft_text.delete_port_chain(self.hook, *port)
-                        for port in sorted(gone))
-        text += nft_text.delete_sets(have.strays)
-        text += ''.join(nft_text.port_chain(self.hook, *port)
-                        for port in sorted(new))
+            changes.append(operations.SetUnmanaged(follows))
+        changes += [operations.DetachPort(*port) for port in sorted(gone)]
+        changes += map(operations.DeletePeers, have.strays)
+        changes += [operations.AttachPort(*port) for port in sorted(new)]
+        if not self.has_skeleton:
+            changes[:0] = self._new_table()
+        if not changes:
+            return 0
         try:
-            self._run(text)
+            self._change(changes)
         except exception.KernelRefused:
             self.known = None
             raise
@@ -159,16 +164,16 @@ class NftClassifier:
         """Read what is there before the next replace."""
         self.known = None
 
-    def _new_table(self) -> str:
+    def _new_table(self) -> list[operations.NftOperation]:
         """In place of one that is damaged or of another make, if any."""
-        old = f'delete table {nft_text.TABLE}\n' if self.has_table else ''
-        return old + self.hook.skeleton()
+        return [*([operations.DeleteTable()] if self.has_table else ()),
+                operations.AddTable()]
 
     def _read(self) -> tuple[_Standing, dict[nft_text.Entry, base.Counted]]:
-        code, output, _ = self.kernel.nft_run(f'list table {nft_text.TABLE}')
-        self.has_table = code == 0
+        output, = self.kernel.nft_read([operations.Listing('table')])
+        self.has_table = output is not None
         self.has_skeleton = False
-        if self.has_table:
+        if output is not None:
             reader = nft_listing.Reader(self.hook,
                                         json.loads(output)['nftables'])
             self.has_skeleton = reader.is_whole
@@ -194,10 +199,10 @@ class NftClassifier:
         if self.known is None:
             return self.dump()[1]
         objects: list[Any] = []
-        for kind in nft_text.kinds(self.known.rules):
-            code, output, _ = self.kernel.nft_run(
-                f'list map {nft_text.TABLE} {self.hook.map_name(kind)}')
-            if code:  # lost; the audit puts it right
+        for output in self.kernel.nft_read(
+                [operations.Listing('map', self.hook.map_name(kind))
+                 for kind in nft_text.kinds(self.known.rules)]):
+            if output is None:  # lost; the audit puts it right
                 return {}
             objects += json.loads(output)['nftables']
         names = _names()
@@ -208,9 +213,10 @@ class NftClassifier:
         """Ethernet addresses to which unmanaged packets went of late."""
         if self.known is None or not self.known.follows:
             return frozenset()
-        code, output, _ = self.kernel.nft_run(
-            f'list set {nft_text.TABLE} {self.hook.seen}')
-        return nft_listing.elements(output) if code == 0 else frozenset()
+        output, = self.kernel.nft_read(
+            [operations.Listing('set', self.hook.map_name('seen'))])
+        return (frozenset() if output is None
+                else nft_listing.elements(output))
 
     def peers(self) -> dict[tuple[str, str], base.Counted]:
         """What no entry matches: by device and the address it went to."""
@@ -221,9 +227,8 @@ class NftClassifier:
         if not devices:
             return {}
         # nftables 1.0.6 finds only the last of several sets that are named.
-        code, output, _ = self.kernel.nft_run(
-            f'list sets table {nft_text.TABLE}')
-        if code:  # lost; the audit puts it right
+        output, = self.kernel.nft_read([operations.Listing('sets table')])
+        if output is None:  # lost; the audit puts it right
             return {}
         return {(devices[name], address): seen for name, found
                 in nft_listing.counted_sets(output).items()
@@ -231,14 +236,15 @@ class NftClassifier:
 
     def remove(self) -> bool:
         """Take away every trace; False when there was none."""
-        code, _, _ = self.kernel.nft_run(f'delete table {nft_text.TABLE}')
+        errors = self.kernel.nft_change(self.hook.name,
+                                        [operations.DeleteTable()])
         self.known = None
         self.has_table = self.has_skeleton = False
-        return code == 0
+        return errors is None
 
-    def _run(self, commands: str) -> None:
-        code, _, errors = self.kernel.nft_run(commands)
-        if code:
+    def _change(self, changes: list[operations.NftOperation]) -> None:
+        errors = self.kernel.nft_change(self.hook.name, changes)
+        if errors is not None:
             raise exception.KernelRefused(
                 what='change the classification', count=1,
                 why=errors.strip()[:400])

@@ -38,7 +38,7 @@ class Reader:
         self.counted: dict[nft_text.Entry, base.Counted] = {}
         self.maps: dict[str, tuple[str, ...]] = {}
         self.sets: list[str] = []
-        self.values: dict[str, dict[str, int]] = {}
+        self.values: dict[Any, dict[nft_text.MapKey, int]] = {}
         self.unmanaged: list[str] = []
         self.rules: list[str] = []
         self.control_rules: dict[str, list[str]] = {}
@@ -111,10 +111,12 @@ class Reader:
     def _read_value(self, kind: str, element: Any, value: str) -> None:
         if kind == 'to':
             dev, mac = element['concat']
-            element = f'{self._ifindex(dev)} . {mac}'
+            key = nft_text.MapKey(self._ifindex(dev), mac)
         elif kind == 'others':
-            element = str(self._ifindex(element))
-        self.values.setdefault(kind, {})[element] = nft_text.minor(value)
+            key = nft_text.MapKey(self._ifindex(element))
+        else:
+            key = nft_text.MapKey(nft_text.minor(element))
+        self.values.setdefault(kind, {})[key] = nft_text.minor(value)
 
     def _read_element(self, element: Any, value: str) -> None:
         inner = element.get('elem', element)

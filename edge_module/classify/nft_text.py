@@ -4,9 +4,12 @@
 
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 import dataclasses
+from typing import Annotated
+from typing import Literal
 from typing import NamedTuple
+
+import msgspec
 
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
@@ -16,8 +19,11 @@ PORT_CHAIN = 'dev_'
 
 # The four kinds of entry, (IP version, with a destination port), in the order
 # in which they are asked.
-_KINDS = {(False, True): 'port4', (False, False): 'pair4',
-          (True, True): 'port6', (True, False): 'pair6'}
+RuleName = Literal['port4', 'pair4', 'port6', 'pair6', 'later4', 'first4',
+                   'later6', 'first6']
+_KINDS: dict[tuple[bool, bool], RuleName] = {
+    (False, True): 'port4', (False, False): 'pair4',
+    (True, True): 'port6', (True, False): 'pair6'}
 _PROTOCOLS = ('tcp', 'udp')
 # Chains with one rule each, commented alike, that tells control packets.
 CONTROL = ('control4', 'control6')
@@ -36,17 +42,33 @@ MOST_PEERS, _PEERS_S = 256, 300
 _CONTROL_BYTES = 140
 
 
+class MapKey(NamedTuple):
+    """Key of a small map.
+
+    :ivar number: a minor in the map of control packets, else an ifindex.
+    :ivar mac: where the map has limits by destination.
+    """
+
+    number: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)]
+    mac: Annotated[str, msgspec.Meta(
+        pattern=r'\A(?:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5})?\Z')] = ''
+
+
 class Entry(NamedTuple):
     """What is classified; at the uplink ``ifindex`` is 0."""
 
-    ifindex: int
+    ifindex: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)]
     src_ip: str
     dst_ip: str
-    dst_port: int
+    dst_port: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 16)]
+
+    @property
+    def is_ipv6(self) -> bool:
+        return ':' in self.src_ip
 
     @property
     def kind(self) -> str:
-        return _KINDS[':' in self.src_ip, bool(self.dst_port)]
+        return _KINDS[self.is_ipv6, bool(self.dst_port)]
 
     def element(self, protocol_name: str) -> str:
         """As the key of a map's element."""
@@ -59,7 +81,7 @@ class Entry(NamedTuple):
 class Hook:
     """Where the chains stand, and whether a key names the port."""
 
-    name: str
+    name: Literal['ingress', 'egress']
     with_dev: bool
 
     def map_name(self, kind: str) -> str:
@@ -123,7 +145,7 @@ class Hook:
             f'add chain {TABLE} classify',
             f'add chain {TABLE} unmanaged']) + '\n'
 
-    def rules(self, entries: Iterable[Entry]) -> tuple[str, ...]:
+    def rules(self, entries: Iterable[Entry]) -> tuple[RuleName, ...]:
         """Names of the rules: only maps that hold something are asked."""
         used = {entry.kind for entry in entries}
         return tuple(name for kind in _KINDS.values() if kind in used
@@ -183,8 +205,8 @@ _FIRST = {'ip': 'ip frag-off & 0x3fff 0x2000',
           'ip6': 'ip6 nexthdr 44 @nh,336,16 & 0xfff9 1'}
 _LATER = {'ip': 'ip frag-off & 0x1fff != 0',
           'ip6': 'ip6 nexthdr 44 @nh,336,16 & 0xfff8 != 0'}
-_FRAGMENT_RULES = {'port4': ('later4', 'first4'),
-                   'port6': ('later6', 'first6')}
+_FRAGMENT_RULES: dict[str, tuple[RuleName, ...]] = {
+    'port4': ('later4', 'first4'), 'port6': ('later6', 'first6')}
 
 
 def _without_data4() -> str:
@@ -215,6 +237,7 @@ def kinds(rules: Iterable[str]) -> list[str]:
 
 INGRESS = Hook('ingress', True)
 EGRESS = Hook('egress', False)
+HOOKS = {'ingress': INGRESS, 'egress': EGRESS}
 
 
 def classid(minor: int) -> str:
@@ -226,16 +249,24 @@ def minor(text: str) -> int:
     return int(text.partition(':')[2], 16)
 
 
-def map_commands(hook: Hook, kind: str, have: Mapping[str, int],
-                 wanted: Mapping[str, int]) -> Iterator[str]:
-    """Change a map from a key, as nft writes it, to a class."""
+def _map_key(kind: str, key: MapKey) -> str:
+    if kind == 'control':
+        return classid(key.number)
+    return f'{key.number} . {key.mac}' if key.mac else str(key.number)
+
+
+def map_commands(hook: Hook, kind: str, stale: Iterable[MapKey],
+                 fresh: Iterable[tuple[MapKey, int]]) -> str:
+    """Delete and add elements of a map to a class."""
     name = f'{TABLE} {hook.map_name(kind)}'
-    stale = [key for key, minor in have.items() if wanted.get(key) != minor]
-    fresh = [f'{key} : {classid(minor)}' for key, minor in wanted.items()
-             if have.get(key) != minor]
-    for verb, elements in (('delete', stale), ('add', fresh)):
+    text = ''
+    for verb, elements in (
+            ('delete', [_map_key(kind, key) for key in stale]),
+            ('add', [f'{_map_key(kind, key)} : {classid(minor)}'
+                     for key, minor in fresh])):
         if elements:
-            yield f'{verb} element {name} {{ {", ".join(elements)} }}\n'
+            text += f'{verb} element {name} {{ {", ".join(elements)} }}\n'
+    return text
 
 
 def element_commands(hook: Hook, verb: str,

@@ -2,8 +2,6 @@
 
 """Ports whose traffic is not, or not all, managed here; why, in words."""
 
-import re
-
 from edge_module.privileged import devices
 
 OFFLOAD = ('hardware offload: flows that the card switches by itself are not '
@@ -16,7 +14,6 @@ VHOST_USER = 'vhost-user: it goes past the kernel, unmanaged'
 ROUTED = 'no port of a switch: what the host routes is not managed'
 DVR = 'DVR: what the host routes for this port is not managed'
 
-_REPRESENTOR = re.compile(r'(?:c\d+)?pf\d+vf\d+')
 _DIRECT = ('direct', 'direct-physical', 'accelerator-direct',
            'accelerator-direct-physical')
 
@@ -34,7 +31,7 @@ def read(found: devices.Device, is_switched: bool) -> tuple[str, ...]:
     if found.kind in ('macvtap', 'macvlan'):
         return MACVTAP,
     notes = []
-    if _REPRESENTOR.fullmatch(found.port_name):
+    if found.is_representor:
         notes.append(REPRESENTOR)
     if not is_switched and not found.has_master:
         notes.append(ROUTED)

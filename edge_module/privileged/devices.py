@@ -2,6 +2,7 @@
 
 """What kind of thing a network device is, as the kernel says it."""
 
+import re
 import socket
 import struct
 from typing import NamedTuple
@@ -11,20 +12,48 @@ from edge_module.qdisc import wire
 
 _RTM_GETLINK = 18
 _IFINFOMSG = struct.Struct('=BxHiII')
-_IFLA_MASTER, _IFLA_LINKINFO, _INFO_KIND = 10, 18, 1
+_IFLA_MASTER, _IFLA_LINKINFO = 10, 18
+_INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND = 1, 2, 4
+_IFLA_TUN_TYPE, _IFF_TAP = 3, b'\x02'
 _IFLA_PHYS_PORT_NAME = 38
 
 
-class Device(NamedTuple):
-    """:ivar kind: of a virtual device, such as ``tun``; '' of others.
+_REPRESENTOR = re.compile(r'(?:c\d+)?pf\d+vf\d+')
+_SWITCHES = ('openvswitch', 'bridge')
 
+
+class Device(NamedTuple):
+    """What the kernel says of a network device.
+
+    :ivar kind: of a virtual device, such as ``tun``; '' of others.
     :ivar port_name: of a port of a card that switches, such as ``pf0vf3``.
     :ivar has_master: whether it is a port of a bridge or another switch.
+    :ivar master_kind: of its master, such as ``bridge``; '' without.
+    :ivar is_tap: whether it is a tap rather than a point-to-point tunnel.
     """
 
     kind: str
     port_name: str
     has_master: bool
+    master_kind: str = ''
+    is_tap: bool = False
+
+    @property
+    def is_representor(self) -> bool:
+        """Whether it stands for a virtual function of a card."""
+        return _REPRESENTOR.fullmatch(self.port_name) is not None
+
+    @property
+    def is_port(self) -> bool:
+        """Whether a VM can be behind it: no bond, NIC or tunnel of the host.
+
+        A tap has no master before the switch takes it, and where the host
+        routes.
+        """
+        if not self.has_master:
+            return self.is_tap
+        return self.master_kind in _SWITCHES and (
+            self.is_tap or self.kind == 'veth' or self.is_representor)
 
 
 def look(dev: str) -> Device | None:
@@ -40,13 +69,16 @@ def look(dev: str) -> Device | None:
 def read(answer: bytes) -> Device:
     found = dict(wire.attrs(answer, _IFINFOMSG.size))
     info = dict(wire.attrs(found.get(_IFLA_LINKINFO, b''), 0))
-    kind, port_name = (value.rstrip(b'\0').decode() for value in (
-        info.get(_INFO_KIND, b''), found.get(_IFLA_PHYS_PORT_NAME, b'')))
-    return Device(kind, port_name, _IFLA_MASTER in found)
+    kind, master_kind, port_name = (
+        value.rstrip(b'\0').decode() for value in (
+            info.get(_INFO_KIND, b''), info.get(_INFO_SLAVE_KIND, b''),
+            found.get(_IFLA_PHYS_PORT_NAME, b'')))
+    data = dict(wire.attrs(info.get(_INFO_DATA, b''), 0))
+    return Device(kind, port_name, _IFLA_MASTER in found, master_kind,
+                  kind == 'tun' and data.get(_IFLA_TUN_TYPE) == _IFF_TAP)
 
 
 def may_be_port(dev: str) -> bool:
-    """Whether it is a port of a switch or a tap, or not there at all."""
+    """Whether a device is here that a VM can be behind."""
     found = look(dev)
-    # The kernel refuses what is not there.
-    return found is None or found.has_master or found.kind == 'tun'
+    return found is not None and found.is_port

@@ -3,8 +3,8 @@
 """Calls of ``edge_module.privileged.kernel_calls``, made in a helper process.
 
 The helper has a user of its own and keeps CAP_NET_ADMIN alone; the agent that
-asks it has no privileges at all. What the helper does for it stands in one
-table, with what each call is held against.
+asks it has no privileges at all. It sends typed operations, which the helper
+decodes, holds against the devices of virtco, and builds by itself.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,6 @@ from oslo_config import cfg
 from oslo_privsep import capabilities
 from oslo_privsep import priv_context
 
-from edge_module.privileged import helper_limits as limits
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.privileged import operations
 from edge_module.privileged import owned
@@ -40,72 +39,88 @@ context = priv_context.PrivContext(
     'edge_module.privileged', cfg_section=_SECTION,
     pypath=__name__ + '.context', capabilities=[capabilities.CAP_NET_ADMIN])
 
-# More operations than the largest policy needs in one call.
-_MOST_OPERATIONS = 500_000
-_TC = msgspec.msgpack.Decoder(Annotated[
-    list[operations.TcOperation], msgspec.Meta(max_length=_MOST_OPERATIONS)])
+# More than the largest policy needs in one call.
+_MOST = msgspec.Meta(max_length=500_000)
+_Tc = Annotated[list[operations.TcOperation], _MOST]
+_Nft = tuple[operations.HookName,
+             Annotated[list[operations.NftOperation], _MOST]]
+_Listings = Annotated[list[operations.Listing], _MOST]
 
 
-def _tc_change(data: bytes) -> list[tuple[int, int]]:
-    try:
-        changes = _TC.decode(data)
-    except msgspec.DecodeError as error:
-        raise owned.Refused(f'tc_change: {error}') from error
+def _tc_change(changes: _Tc) -> list[tuple[int, int]]:
     owned.configured().check_tc(changes)
     return kernel.tc_change(changes)
 
 
-_CALLS: dict[str, tuple[Callable[..., None], Callable[..., Any]]] = {
-    'tc_change': (lambda held_against, data: None, _tc_change),
-    'nft_run': (limits.Limits.check_nft, kernel.nft_run),
-    'cpu_s': (lambda held_against: None, time.process_time),
-}
+def _nft_change(change: _Nft) -> str | None:
+    owned.configured().check_nft(*change)
+    return kernel.nft_change(*change)
+
+
+def _cpu_s(nothing: None) -> float:
+    return time.process_time()
+
+
+_CALLS: dict[str, tuple[msgspec.msgpack.Decoder[Any], Callable[[Any], Any]]]
+_CALLS = {name: (msgspec.msgpack.Decoder(asked), make)
+          for name, asked, make in (('tc_change', _Tc, _tc_change),
+                                    ('nft_change', _Nft, _nft_change),
+                                    ('nft_read', _Listings, kernel.nft_read),
+                                    ('cpu_s', None, _cpu_s))}
 
 
 @context.entrypoint
-def call(name: str, *arguments: Any) -> Any:
-    """Make one of the calls; the only thing that the helper is asked for.
+def call(name: str, data: bytes) -> Any:
+    """Have the helper :func:`perform`; the only thing it is asked for."""
+    return perform(name, data)
 
-    :raises owned.Refused: for another one.
+
+def perform(name: str, data: bytes) -> Any:
+    """Make one of the calls.
+
+    :param data: its argument, encoded by msgpack.
+    :raises operations.Refused: for another call, or another type of argument.
     """
     if name not in _CALLS:
-        raise owned.Refused(f'call {name[:80]!r}')
-    check, make = _CALLS[name]
-    check(limits.configured(), *arguments)
-    return make(*arguments)
+        raise operations.Refused(f'call {name[:80]!r}')
+    decoder, make = _CALLS[name]
+    try:
+        argument = decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise operations.Refused(f'{name}: {error}') from error
+    return make(argument)
 
 
 @context.entrypoint
 def seal() -> None:
     """Have the helper load nothing more, whatever it is asked for."""
-    limits.configured()
     owned.configured()
     sys.meta_path.insert(0, _NoImport())
 
 
-def _ask(name: str, *arguments: Any) -> Any:
+def _ask(name: str, argument: Any = None) -> Any:
     """:raises virtco.exception.KernelRefused: also without a helper."""
     try:
         if not alive():
             raise ConnectionResetError(_GONE)
-        return call(name, *arguments)
+        return call(name, msgspec.msgpack.encode(argument))
     except OSError as error:
         raise exception.KernelRefused(what=f'make the call {name}', count=1,
                                       why=str(error)) from error
 
 
-nft_run, cpu_s = (
-    functools.partial(_ask, name) for name in ('nft_run', 'cpu_s'))
+tc_change, nft_read, cpu_s = (
+    functools.partial(_ask, name)
+    for name in ('tc_change', 'nft_read', 'cpu_s'))
 # Reading needs no privilege.
 tc_dump = kernel.tc_dump
 
 
-def tc_change(changes: Sequence[operations.TcOperation]
-              ) -> list[tuple[int, int]]:
-    """Have the helper change queues; as the call in process."""
-    made: list[tuple[int, int]] = _ask(
-        'tc_change', msgspec.msgpack.encode(changes))
-    return made
+def nft_change(hook: operations.HookName,
+               changes: Sequence[operations.NftOperation]) -> str | None:
+    """Have the helper change the table; as the call in process."""
+    errors: str | None = _ask('nft_change', (hook, changes))
+    return errors
 
 
 class _NoImport(importlib.abc.MetaPathFinder):

@@ -18,8 +18,13 @@ class Kernel(Protocol):
     def tc_dump(self, message: tuple[int, int, bytes]) -> list[bytes]:
         """Bodies of the answers to a dump request."""
 
-    def nft_run(self, commands: str) -> tuple[int, str, str]:
-        """Run nft commands: exit code, JSON output, errors."""
+    def nft_change(self, hook: operations.HookName,
+                   changes: Sequence[operations.NftOperation]) -> str | None:
+        """Make changes as one transaction; errors of nft, or None."""
+
+    def nft_read(self, listings: Sequence[operations.Listing]
+                 ) -> list[str | None]:
+        """Read parts of virtco's table as JSON; None where there is none."""
 
     def alive(self) -> bool:
         """Whether calls can still be made."""

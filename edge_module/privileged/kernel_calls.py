@@ -14,6 +14,7 @@ import socket
 import struct
 import threading
 
+from edge_module.classify import nft_text
 from edge_module.privileged import operations
 
 _HEADER = struct.Struct('=IHHII')
@@ -211,6 +212,22 @@ def nft_run(commands: str) -> tuple[int, str, str]:
         if _nft is None:
             _nft = _Nft()
         return _nft.run(commands)
+
+
+def nft_change(hook: operations.HookName,
+               changes: Iterable[operations.NftOperation]) -> str | None:
+    """Make typed changes as one transaction; errors of nft, or None."""
+    at = nft_text.HOOKS[hook]
+    code, _, errors = nft_run(''.join(
+        change.commands(at) for change in changes))
+    return errors or 'refused' if code else None
+
+
+def nft_read(listings: Iterable[operations.Listing]) -> list[str | None]:
+    """Read parts of virtco's table as JSON; None where there is none."""
+    # nftables 1.0.6 lists only the last of several sets in one text.
+    found = (nft_run(listing.command()) for listing in listings)
+    return [None if code else output for code, output, _ in found]
 
 
 def alive() -> bool:

@@ -2,27 +2,47 @@
 
 """Typed changes of the kernel that the agent may ask for.
 
-Each operation builds its own netlink messages from its fields, whose types
-and limits msgspec checks when the helper decodes them. No bytes and no text
-of the agent reach the kernel.
+Each operation builds its own netlink message or nft commands from its fields,
+whose types and limits msgspec checks when the helper decodes them. No bytes of
+the agent reach the kernel, and no text but addresses and names that are
+matched in full.
+
+nft is given its own language rather than JSON: libnftables 1.0.6 cannot read
+``typeof`` maps and dynamic sets as JSON, and a transaction has one language.
 """
 
+from collections.abc import Iterable
+import socket
 from typing import Annotated
+from typing import Literal
 
 import msgspec
 
 from edge_module.classify import classified as classify
+from edge_module.classify import nft_text
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 
 IfIndex = Annotated[int, msgspec.Meta(ge=1, lt=2 ** 31)]
+Device = Annotated[str, msgspec.Meta(
+    pattern=r'\A[A-Za-z0-9][A-Za-z0-9_.-]{0,14}\Z')]
 _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 32)]
+_PEERS = r'peers[46]_[0-9]{1,10}'
+HookName = Literal['ingress', 'egress']
 
 
-class _TcOperation(msgspec.Struct, frozen=True, tag=True, array_like=True,
-                   forbid_unknown_fields=True):
+class Refused(PermissionError):
+    """The helper does not do that for anybody."""
+
+
+class _Operation(msgspec.Struct, frozen=True, tag=True, array_like=True,
+                 forbid_unknown_fields=True):
+    """Something the agent may ask for, encoded as its name and fields."""
+
+
+class _TcOperation(_Operation, frozen=True):
     """A change of queues on one device."""
 
     ifindex: IfIndex
@@ -66,8 +86,7 @@ class DeleteClass(_TcOperation, frozen=True):
         return wire.delete_class(self.ifindex, self.minor)
 
 
-class AddIfb(msgspec.Struct, frozen=True, tag=True, array_like=True,
-             forbid_unknown_fields=True):
+class AddIfb(_Operation, frozen=True):
     """Create the intermediate device that queues received packets."""
 
     def message(self) -> wire.Message:
@@ -112,3 +131,123 @@ class DeletePair(_TcOperation, frozen=True):
 
 TcOperation = (AddRoot | SetClass | SetLeaf | DeleteClass | AddIfb
                | AddIngress | Redirect | MatchPair | DeletePair)
+
+
+class DeleteTable(_Operation, frozen=True):
+    """Delete the table of virtco."""
+
+    def commands(self, hook: nft_text.Hook) -> str:
+        return f'delete table {nft_text.TABLE}\n'
+
+
+class AddTable(_Operation, frozen=True):
+    """Create the table without ports, rules and entries."""
+
+    def commands(self, hook: nft_text.Hook) -> str:
+        return hook.skeleton()
+
+
+class ChangeMap(_Operation, frozen=True):
+    """Delete and add elements of a map from a class, port or destination."""
+
+    kind: Literal['control', 'to', 'others']
+    stale: list[nft_text.MapKey]
+    fresh: list[tuple[nft_text.MapKey, model.Minor]]
+
+    def commands(self, hook: nft_text.Hook) -> str:
+        return nft_text.map_commands(hook, self.kind, self.stale, self.fresh)
+
+
+class ChangeEntries(_Operation, frozen=True):
+    """Delete and add entries of flows."""
+
+    stale: list[nft_text.Entry]
+    fresh: list[tuple[nft_text.Entry, model.Minor]]
+
+    def commands(self, hook: nft_text.Hook) -> str:
+        _check_addresses(self.stale)
+        _check_addresses(entry for entry, _ in self.fresh)
+        return ''.join((
+            *nft_text.element_commands(
+                hook, 'delete', ((entry, None) for entry in self.stale)),
+            *nft_text.element_commands(hook, 'add', self.fresh)))
+
+
+class SetRules(_Operation, frozen=True):
+    """Replace the rules for packets of flows."""
+
+    names: list[nft_text.RuleName]
+
+    def commands(self, hook: nft_text.Hook) -> str:
+        return hook.set_rules(self.names)
+
+
+class SetUnmanaged(_Operation, frozen=True):
+    """Replace the rules for packets of no flow."""
+
+    follows: bool
+
+    def commands(self, hook: nft_text.Hook) -> str:
+        return hook.set_unmanaged(self.follows)
+
+
+class AttachPort(_Operation, frozen=True):
+    """Classify the packets of a port."""
+
+    dev: Device
+    ifindex: IfIndex
+
+    def commands(self, hook: nft_text.Hook) -> str:
+        return nft_text.port_chain(hook, self.dev, self.ifindex)
+
+
+class DetachPort(_Operation, frozen=True):
+    """Classify the packets of a port no longer."""
+
+    dev: Device
+    ifindex: IfIndex
+
+    def commands(self, hook: nft_text.Hook) -> str:
+        return nft_text.delete_port_chain(hook, self.dev, self.ifindex)
+
+
+class DeletePeers(_Operation, frozen=True):
+    """Delete a set of a port that is gone."""
+
+    name: Annotated[str, msgspec.Meta(pattern=rf'\A{_PEERS}\Z')]
+
+    def commands(self, hook: nft_text.Hook) -> str:
+        return nft_text.delete_sets([self.name])
+
+
+NftOperation = (DeleteTable | AddTable | ChangeMap | ChangeEntries | SetRules
+                | SetUnmanaged | AttachPort | DetachPort | DeletePeers)
+
+
+class Listing(_Operation, frozen=True):
+    """What to read of virtco's own table.
+
+    :ivar name: of one map or set; empty for the whole table or all sets.
+    """
+
+    what: Literal['table', 'sets table', 'map', 'set']
+    name: Annotated[str, msgspec.Meta(
+        pattern=rf'\A(?:(?:in|e)gress_[a-z0-9]{{1,16}}|{_PEERS})?\Z')] = ''
+
+    def command(self) -> str:
+        return f'list {self.what} {nft_text.TABLE} {self.name}\n'
+
+
+def _check_addresses(entries: Iterable[nft_text.Entry]) -> None:
+    """Raise for what nft would look up as the name of a host.
+
+    :raises Refused: for text that is no address of the entry's family.
+    """
+    for entry in entries:
+        family = socket.AF_INET6 if entry.is_ipv6 else socket.AF_INET
+        for address in (entry.src_ip, entry.dst_ip):
+            try:
+                socket.inet_pton(family, address)
+            except (OSError, ValueError) as error:
+                raise Refused(f'address {address[:40]!r} is not of '
+                              f'{family.name}') from error

@@ -24,10 +24,6 @@ _IN_OUR_TREE = (operations.SetClass, operations.SetLeaf,
                 operations.DeletePair)
 
 
-class Refused(PermissionError):
-    """The helper does not do that for anybody."""
-
-
 class Owned:
     """Devices that belong to the edge module.
 
@@ -40,7 +36,8 @@ class Owned:
     def check_tc(self, changes: Sequence[operations.TcOperation]) -> None:
         """Hold changes of queues against the devices of virtco.
 
-        :raises Refused: for another device, or another's root qdisc.
+        :raises operations.Refused: for another device, or for a tree whose
+            root qdisc is another's.
         """
         uplink, ifb = _ifindex(self.uplink_dev), _ifb()
         trees = set()
@@ -55,16 +52,38 @@ class Owned:
                             | operations.DeletePair):
                 allowed = {ifb}
             if change.ifindex not in allowed:
-                raise Refused(f'{type(change).__name__}: ifindex '
-                              f'{change.ifindex} is not among {allowed}')
+                raise operations.Refused(
+                    f'{type(change).__name__}: ifindex {change.ifindex} is '
+                    f'not among {allowed}')
             if isinstance(change, operations.Redirect) and change.ifb != ifb:
-                raise Refused(f'Redirect: ifb {change.ifb} is not {ifb}')
+                raise operations.Refused(
+                    f'Redirect: ifb {change.ifb} is not {ifb}')
             if isinstance(change, _IN_OUR_TREE):
                 trees.add(change.ifindex)
         for ifindex in trees:
             if not has_our_root(ifindex):
-                raise Refused(f'root qdisc of ifindex {ifindex} is not '
-                              "virtco's")
+                raise operations.Refused(
+                    f"root qdisc of ifindex {ifindex} is not virtco's")
+
+
+    def check_nft(self, hook: operations.HookName,
+                  changes: Sequence[operations.NftOperation]) -> None:
+        """Hold the ports of changes against the devices of virtco.
+
+        :raises operations.Refused: for a device that is neither a port of a
+            VM, at ingress, nor the uplink, at egress.
+        """
+        uplink = _ifindex(self.uplink_dev)
+        for change in changes:
+            if not isinstance(change, operations.AttachPort):
+                continue
+            is_uplink = change.ifindex == uplink
+            if _ifindex(change.dev) != change.ifindex or not (
+                    is_uplink if hook == 'egress' else
+                    not is_uplink and devices.may_be_port(change.dev)):
+                raise operations.Refused(
+                    f'AttachPort: device {change.dev!r} with ifindex '
+                    f'{change.ifindex} may not be hooked at {hook}')
 
 
 def has_our_root(ifindex: int) -> bool:

@@ -8,7 +8,6 @@ tries everything, and prints what came of each try as JSON.
 """
 
 import dataclasses
-import functools
 import json
 import os
 import pathlib
@@ -22,34 +21,50 @@ from edge_module import edge_options as edge_conf
 from edge_module.classify import nft_text
 from edge_module.privileged import guarded
 from edge_module.privileged import operations
-from edge_module.privileged import owned
 from edge_module.qdisc import wire
 from edge_module.tcplan import model
 from virtco import exception
 
 SECRET = 'nobody-may-read-this'
 CLASS = model.HtbClass(0x10, 0, 8000, 8000, 0, 65536, None)
-nft = functools.partial(guarded.call, 'nft_run')
 
 
 def tries(directory):
     """Name and what is done, each of which must fail."""
     other = socket.if_nametoindex('other0')
     uplink = socket.if_nametoindex('uplink0')
-    hook = nft_text.INGRESS
-    yield 'read a file by include', lambda: nft(
-        f'include "{directory}/secret"\n')
-    yield 'include behind a command', lambda: nft(
-        f'add table netdev virtco; include "{directory}/secret"\n')
-    yield 'include on a line of its own', lambda: nft(
-        f'add table netdev virtco\ninclude "{directory}/secret"\n')
-    yield 'list all tables', lambda: nft('list ruleset\n')
-    yield 'another table', lambda: nft(
-        'delete table inet filter\n')
-    yield 'drop packets', lambda: nft(
-        hook.skeleton() + 'add rule netdev virtco classify drop\n')
-    yield 'hook another device', lambda: nft(
-        hook.skeleton() + nft_text.port_chain(hook, 'other0', other))
+    include = f'0 }}\ninclude "{directory}/secret"\n'
+    yield 'text of nft', lambda: guarded.call('nft_run', include)
+    yield 'include by an address', lambda: _nft(operations.ChangeEntries(
+        [nft_text.Entry(1, f'10.0.0.1{include}', '10.0.0.2', 0)], []))
+    yield 'look up the name of a host', lambda: _nft(
+        operations.ChangeEntries(
+            [], [(nft_text.Entry(1, 'a.example', '10.0.0.2', 0), 16)]))
+    yield 'include by the name of a device', lambda: _nft(
+        operations.DetachPort(f'x{include}', 5))
+    yield 'include by a MAC address', lambda: _nft(operations.ChangeMap(
+        'to', [], [(nft_text.MapKey(
+            1, f'00:00:00:00:00:01{include}'), 16)]))
+    yield 'include by the name of a set', lambda: _read('set', include)
+    yield 'include by a line after a name', lambda: _nft(
+        operations.DeletePeers(f'peers4_1\n{include}'))
+    yield 'list all tables', lambda: _read('ruleset')
+    yield 'another table', lambda: _read('table inet filter')
+    # Statements that the grammar of an earlier release let pass.
+    for statement in ('ip daddr set 10.0.0.9', 'tcp dport set 22', 'drop',
+                      'ether daddr set 02:00:00:00:00:09',
+                      '@nh,128,32 set 0x0a000009'):
+        yield f'rewrite by {statement}', lambda statement=statement: _nft(
+            operations.SetRules([f'pair4 {statement}']))
+    for dev in ('other0', 'slave0', 'lo', 'brv', 'uplink0'):
+        yield f'hook {dev}', lambda dev=dev: _nft(
+            operations.AddTable(),
+            operations.AttachPort(dev, socket.if_nametoindex(dev)))
+    yield 'hook a device by the index of a port', lambda: _nft(
+        operations.AttachPort('other0', socket.if_nametoindex('tap1')))
+    yield 'hook a port at egress', lambda: _nft(
+        operations.AttachPort('tap1', socket.if_nametoindex('tap1')),
+        hook='egress')
     yield 'qdisc of another device', lambda: _tc(operations.AddRoot(other))
     yield 'class of another device', lambda: _tc(
         operations.SetClass(other, CLASS))
@@ -75,8 +90,9 @@ def tries(directory):
         *[operations.AddIfb()] * 500_001)
     yield 'nested for nothing', lambda: guarded.call(
         'tc_change', msgspec.msgpack.encode(_nested(200)))
-    yield 'another call', lambda: guarded.call('ask', (18, 0, b''))
-    yield 'a call of python', lambda: guarded.call('__import__', 'antigravity')
+    yield 'another call', lambda: guarded.call('ask', b'')
+    yield 'a call of python', lambda: guarded.call(
+        '__import__', b'antigravity')
     yield 'a function that is not offered', lambda: _remote(
         'os.system', f'cat {directory}/secret')
     yield 'load a module', lambda: _remote('edge_module.show.table')
@@ -85,6 +101,14 @@ def tries(directory):
 
 def _tc(*changes):
     return guarded.tc_change(changes)
+
+
+def _nft(*changes, hook='ingress'):
+    return guarded.nft_change(hook, changes)
+
+
+def _read(*listing):
+    return guarded.nft_read([operations.Listing(*listing)])
 
 
 def _nested(depth):
@@ -110,21 +134,20 @@ def main():
     for name, attempt in tries(directory):
         try:
             found[name] = f'answered {attempt()!r}'[:200]
-        except owned.Refused:
+        except operations.Refused:
             found[name] = 'refused'
         except exception.KernelRefused as error:
             found[name] = ('refused' if isinstance(
-                error.__cause__, owned.Refused) else f'failed {error!r}')
+                error.__cause__, operations.Refused) else f'failed {error!r}')
         except Exception as error:
             found[name] = f'failed {error!r}'[:200]
     uplink = socket.if_nametoindex('uplink0')
-    hook = nft_text.INGRESS
     print(json.dumps({
         'tries': found, 'alive': guarded.alive(),
         'uplink': _tc(operations.AddRoot(uplink)) + _tc(
             operations.SetClass(uplink, CLASS)),
-        'port': nft(hook.skeleton() + nft_text.port_chain(
-            hook, 'tap1', socket.if_nametoindex('tap1')))[0]}))
+        'port': _nft(operations.AddTable(), operations.AttachPort(
+            'tap1', socket.if_nametoindex('tap1')))}))
 
 
 if __name__ == '__main__':

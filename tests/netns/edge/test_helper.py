@@ -35,6 +35,9 @@ def _tried(netns, directory):
     beds.run('ip', 'link', 'add', 'tap1', 'type', 'veth', 'peer', 'vm1',
              netns=netns)
     beds.run('ip', 'link', 'set', 'tap1', 'master', 'brv', netns=netns)
+    # Of a bridge too, but no VM is behind it.
+    beds.run('ip', 'link', 'add', 'slave0', 'type', 'ifb', netns=netns)
+    beds.run('ip', 'link', 'set', 'slave0', 'master', 'brv', netns=netns)
     secret = directory / 'secret'
     secret.write_text(f'add table inet {escapes.SECRET}\n')
     secret.chmod(0o600)
@@ -67,14 +70,17 @@ def test_no_way_leads_out_of_the_helper(tried):
     assert 'htb' not in beds.run('tc', 'qdisc', 'show', 'dev', 'other0',
                                  netns=netns)
     rules = beds.run('nft', 'list', 'ruleset', netns=netns)
-    assert 'drop' not in rules and 'other0' not in rules
+    assert 'set 10.0.0.9' not in rules
+    for dev in ('drop', 'other0', 'slave0', 'uplink0'):
+        assert dev not in rules
     assert beds.run('ip', '-br', 'link', 'show', 'dev', 'uplink0', 'up',
                     netns=netns)
 
 
 def test_the_helper_goes_on_and_does_what_it_is_for(tried):
     netns, _, found, _ = tried
-    assert found['alive'] and found['uplink'] == [] and found['port'] == 0
+    assert found['alive'] and found['uplink'] == []
+    assert found['port'] is None
     assert 'htb 1:' in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
                                 netns=netns)
     assert 'tap1' in beds.run('nft', 'list', 'ruleset', netns=netns)

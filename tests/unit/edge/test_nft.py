@@ -24,11 +24,13 @@ class _Kernel:
         self.listing = json.dumps({'nftables': objects})
         self.commands = []
 
-    def nft_run(self, text):
-        if not text.startswith('list'):
-            self.commands.append(text)
-            return 0, '', ''
-        return 0, self.listing, ''
+    def nft_change(self, hook, changes):
+        at = nft_text.HOOKS[hook]
+        self.commands.append(''.join(
+            change.commands(at) for change in changes))
+
+    def nft_read(self, listings):
+        return [self.listing for _ in listings]
 
 
 def _map(name, elements=()):
@@ -225,7 +227,8 @@ def test_what_nftables_refuses_is_known_no_more():
     classifier = nft.NftClassifier(kernel)
     classifier.replace(base.Table(LO, {PAIR: 0x11}))
     assert classifier.known is not None
-    kernel.nft_run = lambda text: (1, '', f'  Error: {"x" * 500}\n')
+    kernel.nft_change = lambda hook, changes: f'  Error: {"x" * 500}\n'
+    kernel.nft_read = lambda listings: [None for _ in listings]
     with pytest.raises(exception.KernelRefused) as error:
         classifier.replace(base.Table(LO, {PORT: 0x11}))
     assert {name: error.value.kwargs[name] for name in ('what', 'count')} == {

@@ -3,10 +3,14 @@
 """Which typed operations the helper makes, and which it refuses."""
 
 from hypothesis import given
+from hypothesis import strategies as st
 import msgspec
 import pytest
 
 from edge_module.classify import classified as classify
+from edge_module.classify import nft
+from edge_module.classify import nft_text
+from edge_module.privileged import devices
 from edge_module.privileged import guarded
 from edge_module.privileged import operations
 from edge_module.privileged import owned
@@ -34,7 +38,8 @@ def test_every_class_of_a_policy_passes_the_decoder(wanted):
         changes += [operations.SetClass(UPLINK, item),
                     operations.SetLeaf(UPLINK, item),
                     operations.DeleteClass(UPLINK, item.minor)]
-    decoded = guarded._TC.decode(msgspec.msgpack.encode(changes))
+    decoded = guarded._CALLS['tc_change'][0].decode(
+        msgspec.msgpack.encode(changes))
     assert decoded == changes
     assert [change.message() for change in decoded] == [
         change.message() for change in changes]
@@ -58,7 +63,7 @@ def test_changes_of_the_uplink_and_its_ifb_are_made(ours):
     operations.MatchPair(UPLINK, KEY, 1), operations.DeletePair(UPLINK, 1, 1),
 ], ids=str)
 def test_changes_of_other_devices_are_refused(ours, change):
-    with pytest.raises(owned.Refused):
+    with pytest.raises(operations.Refused):
         ours.check_tc([operations.AddIfb(), change])
 
 
@@ -68,7 +73,7 @@ def test_changes_of_other_devices_are_refused(ours, change):
     operations.DeletePair(IFB, 1, 1)], ids=str)
 def test_a_tree_of_somebody_else_is_not_changed(ours, monkeypatch, change):
     monkeypatch.setattr(owned, 'has_our_root', lambda ifindex: False)
-    with pytest.raises(owned.Refused, match='root qdisc'):
+    with pytest.raises(operations.Refused, match='root qdisc'):
         ours.check_tc([change])
 
 
@@ -83,5 +88,142 @@ def test_lo_has_no_root_of_ours():
     [['DeleteClass', 1, 0x10000]], [['DeleteClass', 1]], [[16, 0, b'']],
     7, [['SetClass', 1, {'minor': 1}]]], ids=str)
 def test_malformed_operations_are_refused(data):
-    with pytest.raises(owned.Refused, match='tc_change'):
-        guarded._tc_change(msgspec.msgpack.encode(data))
+    with pytest.raises(operations.Refused, match='tc_change'):
+        guarded.perform('tc_change', msgspec.msgpack.encode(data))
+
+
+class _Kernel:
+    """Decodes each call as the helper does, and keeps the changes."""
+
+    def __init__(self):
+        self.changes = []
+
+    def nft_change(self, hook, changes):
+        sent = msgspec.msgpack.encode((hook, changes))
+        assert guarded._CALLS['nft_change'][0].decode(sent)[1] == changes
+        owned.Owned('lo').check_nft(hook, changes)
+        self.changes += changes
+        assert all(change.commands(nft_text.HOOKS[hook])
+                   for change in changes)
+
+    def nft_read(self, listings):
+        guarded._CALLS['nft_read'][0].decode(msgspec.msgpack.encode(listings))
+        return [None for _ in listings]
+
+
+addresses = st.one_of(
+    st.tuples(st.ip_addresses(v=4).map(str), st.ip_addresses(v=4).map(str)),
+    st.tuples(st.ip_addresses(v=6).map(str), st.ip_addresses(v=6).map(str)))
+entries = st.dictionaries(
+    st.builds(lambda pair, port: classify.Key('tap1', *pair, port),
+              addresses, st.integers(0, 65535)),
+    st.integers(0x10, 0x6fff), max_size=5)
+
+
+@pytest.fixture(scope='module')
+def ports():
+    """Devices named ``tap…`` are ports, with the ifindex at their end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(devices, 'may_be_port',
+                      lambda dev: dev.startswith('tap'))
+        patch.setattr(owned, '_ifindex',
+                      lambda dev: UPLINK if dev == 'lo' else int(dev[-1]))
+        yield
+
+
+@given(entries, entries)
+def test_every_change_of_a_classifier_passes_the_decoder(ports, first,
+                                                         second):
+    kernel = _Kernel()
+    classifier = nft.NftClassifier(kernel)
+    for found, hooks in ((first, {('tap4', 4), ('tap-2.5', 5)}),
+                         (second, {('tap4', 4)})):
+        control = {minor: minor | 0x8000 for minor in found.values()}
+        classifier.replace(classify.Table(
+            frozenset(hooks),
+            {classify.Key('tap4', key.src_ip, key.dst_ip, key.dst_port): minor
+             for key, minor in found.items()}, control,
+            {('tap4', 'fa:16:3e:00:00:01'): 0xf042}, {'tap4': 0xf002}))
+    classifier.destinations()
+    classifier.peers()
+    egress = nft.NftEgressClassifier(kernel, 'lo')
+    egress.replace(classify.Table(frozenset({('lo', UPLINK)}), {
+        classify.Key('', key.src_ip, key.dst_ip, key.dst_port): minor
+        for key, minor in first.items()}))
+    classifier.remove()
+    assert kernel.changes
+
+
+@pytest.mark.parametrize('hook, dev, ifindex', [
+    ('ingress', 'eth7', 7), ('ingress', 'lo', UPLINK), ('egress', 'tap4', 4),
+    ('egress', 'eth7', 7), ('ingress', 'tap4', 5)])
+def test_other_devices_are_not_hooked(ports, hook, dev, ifindex):
+    with pytest.raises(operations.Refused, match=dev):
+        owned.Owned('lo').check_nft(hook, [
+            operations.AddTable(), operations.AttachPort(dev, ifindex)])
+
+
+@pytest.mark.parametrize('device, is_port', [
+    (devices.Device('tun', '', False, '', True), True),
+    (devices.Device('tun', '', True, 'openvswitch', True), True),
+    (devices.Device('veth', '', True, 'bridge'), True),
+    (devices.Device('', 'pf0vf3', True, 'openvswitch'), True),
+    (devices.Device('tun', '', False), False),
+    (devices.Device('tun', '', True, 'bond', True), False),
+    (devices.Device('veth', '', False), False),
+    (devices.Device('', 'p0', True, 'openvswitch'), False),
+    (devices.Device('', '', True, 'bond'), False),
+    (devices.Device('openvswitch', '', True, 'openvswitch'), False)],
+    ids=str)
+def test_ports_are_those_that_a_vm_can_be_behind(device, is_port):
+    assert device.is_port == is_port
+
+
+@pytest.mark.parametrize('change', [
+    ['ChangeEntries', [[1, '10.0.0.1', '10.0.0.2', 2 ** 16]], []],
+    ['ChangeEntries', [], [[[1, '10.0.0.1', '10.0.0.2', 0], '1:1']]],
+    ['ChangeMap', 'frag4', [], []],
+    ['ChangeMap', 'to', [], [[[1, '00:00:00:00:00:01 '], 1]]],
+    ['SetRules', ['pair4 ip daddr set 10.0.0.9']],
+    ['SetRules', ['drop']], ['AttachPort', 'tap1\n', 1],
+    ['AttachPort', 'tap1" priority 0; }', 1], ['DeletePeers', 'peers4_1\n'],
+    ['DeletePeers', 'ingress_seen'], ['add table inet filter']], ids=str)
+def test_malformed_changes_of_the_table_are_refused(change):
+    with pytest.raises(operations.Refused, match='nft_change'):
+        guarded.perform('nft_change',
+                        msgspec.msgpack.encode(['ingress', [change]]))
+
+
+@pytest.mark.parametrize('source, target', [
+    ('10.0.0.1 }', '10.0.0.2'), ('a.example', '10.0.0.2'),
+    ('10.0.0.1', 'fd00::1'), ('fd00::1', '10.0.0.2'), ('10.1', '10.0.0.2'),
+    ('10.0.0.1\n', '10.0.0.2'), ('10.0.0.1\0', '10.0.0.2'), ('', '')])
+def test_what_is_no_address_does_not_reach_nft(source, target):
+    entry = nft_text.Entry(1, source, target, 0)
+    for change in (operations.ChangeEntries([entry], []),
+                   operations.ChangeEntries([], [(entry, 16)])):
+        with pytest.raises(operations.Refused, match='is not of AF_INET'):
+            change.commands(nft_text.INGRESS)
+
+
+@pytest.mark.parametrize('listing', [
+    ['ruleset'], ['table', '; flush ruleset'], ['set', 'peers4_1\n'],
+    ['table inet filter'], ['set', 'other']], ids=str)
+def test_only_the_own_table_is_read(listing):
+    with pytest.raises(operations.Refused, match='nft_read'):
+        guarded.perform('nft_read',
+                        msgspec.msgpack.encode([['Listing', *listing]]))
+    assert operations.Listing('set', 'peers4_1').command() == (
+        'list set netdev virtco peers4_1\n')
+
+
+@pytest.mark.parametrize('call', ['ask', '__import__', 'tc_send', 'nft_run'])
+def test_other_calls_are_refused(call):
+    with pytest.raises(operations.Refused, match=call):
+        guarded.perform(call, b'')
+
+
+def test_a_call_has_a_size():
+    data = msgspec.msgpack.encode(['ingress', [['AddTable']] * 500_001])
+    with pytest.raises(operations.Refused, match='500000'):
+        guarded.perform('nft_change', data)
