@@ -15,6 +15,7 @@ from virtco.measure import discovery
 from virtco.measure import preflight
 from virtco.measure import round_rates as together
 from virtco.model import cluster
+from virtco.topology import tree
 
 HOSTS = ('a', 'b', 'c', 'd')
 
@@ -253,6 +254,26 @@ def test_a_loaded_round_is_tried_twice():
                            together.CHECK).keys() == {('c', 'd')}
     assert len(network.orders) == checks.TRIES
     assert one.n_failed == 1
+
+
+def test_a_discovery_loads_each_uplink(monkeypatch):
+    """Found branches are loaded one after the other, and count as rounds."""
+    network = Network()
+    found, _concluded = start(network)
+    loads = [discovery.Load('r1', True, 'any', (('a', 'c'), ('b', 'd'))),
+             discovery.Load('r1', False, 'any', (('c', 'a'),))]
+    monkeypatch.setattr(discovery, 'loads', lambda branches: loads)
+    monkeypatch.setattr(discovery, 'plane', lambda *args: tree.Plane(
+        'p', (), (tree.Node(str([sorted(got) for _, got in args[3]])),)))
+    found.take(one := check(purpose=checks.Purpose.DISCOVER))
+    assert ended(one).why is None
+    n_rounds = sum(map(len, discovery.mixed_rounds(HOSTS)))
+    assert one.n_rounds_done == one.n_rounds == n_rounds + 2
+    assert [pairs for pairs, _ in network.orders[n_rounds:]] == [
+        [('a', 'c'), ('b', 'd')], [('c', 'a')]]
+    (plane,) = one.planes
+    assert plane['nodes'][0]['name'] == str(
+        [list(load.pairs) for load in loads])
 
 
 def test_a_discovery_of_hosts_on_one_switch_finds_no_plane():

@@ -12,6 +12,22 @@ from virtco import metrics
 from virtco.decide import loop
 
 
+class Time:
+    """The processor's time of a thread that only computes.
+
+    :ivar slept_s: each pause.
+    """
+
+    def __init__(self):
+        self.used_s, self.slept_s = 3.0, []
+
+    def thread_time(self):
+        return self.used_s
+
+    def sleep(self, lasts_s):
+        self.slept_s.append(lasts_s)
+
+
 @pytest.fixture
 def make():
     """Make a loop that computes what it is told to, and stop it."""
@@ -22,7 +38,7 @@ def make():
             types.SimpleNamespace(scheduler=types.SimpleNamespace(
                 interval_s=interval_s, wire_overhead_fraction=0.05)),
             None, None, None, metrics.Metrics())
-        found.run_once = compute(found)
+        found.run_once = lambda: compute(found)
         made.append(found)
         return found
 
@@ -33,12 +49,10 @@ def make():
 
 
 def counting(turns):
-    def of(found):
-        def run_once():
-            found._urgent = False
-            turns.append(time.monotonic())
-        return run_once
-    return of
+    def compute(found):
+        found._urgent = False
+        turns.append(time.monotonic())
+    return compute
 
 
 def test_it_computes_at_once_and_when_it_is_woken(make):
@@ -62,37 +76,30 @@ def test_it_computes_unasked_after_its_interval(make):
     assert turns[3] - turns[0] >= 3 * 0.02
 
 
-def test_a_storm_of_requests_takes_half_a_core(make):
+def test_a_storm_of_requests_takes_half_a_core(make, monkeypatch):
     """The other half is for those who report, ask and are answered."""
-    turns = []
+    monkeypatch.setattr(loop, 'time', clock := Time())
+    costs_s = [0.5, 0.25, 2.0]
 
-    def of(found):
-        def run_once():
-            began_s = time.thread_time()
-            while time.thread_time() - began_s < 0.01:
-                pass
-            turns.append(time.monotonic())
-        return run_once
+    def compute(found):
+        clock.used_s += costs_s[len(clock.slept_s)]
+        found._stopping = len(clock.slept_s) == 2
 
-    found = make(of)
-    found.start()
-    patience.wait_for(lambda: len(turns) > 5)
-    assert turns[5] - turns[0] >= 5 * 2 * 0.01
+    make(compute)._loop()
+    assert clock.slept_s == costs_s
 
 
-def test_a_failure_is_counted_and_ends_nothing(make):
-    turns = []
+def test_a_failure_is_counted_and_ends_nothing(make, monkeypatch):
+    monkeypatch.setattr(loop, 'time', clock := Time())
 
-    def of(found):
-        def run_once():
-            turns.append(time.monotonic())
-            raise ValueError
-        return run_once
+    def compute(found):
+        clock.used_s += 0.5
+        found._stopping = len(clock.slept_s) == 2
+        raise ValueError
 
-    found = make(of, interval_s=0.02)
-    found.start()
-    patience.wait_for(lambda: len(turns) > 2)
-    # A pause, though it is urgent all the time.
-    assert turns[2] - turns[0] >= 2 * 0.02
+    found = make(compute, interval_s=7.0)
+    found._loop()
+    # Urgent all the time, it pauses all the same.
+    assert clock.slept_s == [7.0, 0.5, 7.0, 0.5]
     failures = found._metrics.loop_failures.labels('scheduler')
-    assert failures._value.get() >= 2
+    assert failures._value.get() == 2

@@ -167,6 +167,11 @@ def test_what_nobody_takes_up_expires(start, clock):
     leader.orders.turn()
     assert not leader.checks.taken and not leader.prober.answers
     assert api.orders.find_check(check)['why'] == orders.NOBODY
+    # It is written down, too: nobody looks at them again.
+    clock.now = 1000.0
+    leader.orders.turn()
+    assert api.orders.find_check(check)['state'] == 'failed'
+    assert not leader.checks.taken and not leader.prober.answers
 
 
 def test_orders_are_bounded(start, conf, clock):

@@ -39,7 +39,7 @@ def one():
 
 def test_a_hello_opens():
     one = _new()
-    assert one.host is None and one.report is None
+    assert (one.host, one.sent, one.report) == (None, 0, None)
     assert _say(one, 'hello', version=VERSION, host='h1', generation=3,
                 epoch=0) == messages.Hello(VERSION, 'h1', 0, 3)
     assert (one.host, one.sent, one.report) == ('h1', 3, None)
