@@ -222,7 +222,6 @@ class Server:
         return self._open
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
         tasks = [self.loop.create_task(work()) for work in (
             self._accept, self._watch, self._turn, self._say_alive,
             self._say_alive_to_peers, *self.beside)]

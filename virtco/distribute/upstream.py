@@ -111,7 +111,6 @@ class Upstream:
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
         task = self._loop.create_task(self.run())
         try:
             self._loop.run_forever()
