@@ -2,6 +2,7 @@
 
 """Checks of hosts, with a network that measures what it is told."""
 
+import threading
 import time
 import types
 
@@ -34,6 +35,8 @@ class Network:
         self._tree, self._answers = tree, []
 
     def hold(self, held):
+        # A check does not keep the process from ending.
+        assert threading.current_thread().daemon
         self.held.append(held)
 
     def order(self, pairs, transfer=None):

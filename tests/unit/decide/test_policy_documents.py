@@ -68,6 +68,7 @@ def test_the_shorter_one_has_the_link():
     told = rates(found)
     assert told['short'] > 0.9 * LINK_BPS > 0.05 * LINK_BPS > told['long'] > 0
     assert documents(found).keys() == set(NAMES)
+    assert found.limits() == {}
 
 
 @pytest.mark.parametrize('values, makes_room', [

@@ -276,6 +276,14 @@ def test_what_is_counted(made):
         'bytes': 0}
 
 
+def test_hosts_without_a_budget_are_counted(made):
+    made.conf.probe.max_bytes_per_hour = 1
+    made.prober = made.again()
+    assert fetch(made) == {}
+    assert counts(made) == {'measured': 0, 'failed': 0, 'fresh': 0,
+                            'held': 4, 'due': 4, 'bytes': 0}
+
+
 @pytest.mark.parametrize(('kind', 'most_s'), [
     ('train', 5 + 3), ('bulk', 5 + 3 + 2)])
 def test_when_what_was_asked_for_is_given_up(made, kind, most_s):

@@ -65,6 +65,8 @@ def test_senders_get_what_a_busy_coflow_leaves_of_its_receiver():
     assert limits(all_told['h3']) == {'h1': pytest.approx(
         (1 - SHARE) * given_by.INGRESS_BPS - arrives_bps)}
     assert all_told['h3'].others_bps == OTHERS_BPS
+    assert found.limits() == {
+        host: policy.unmanaged for host, policy in found.of_host.items()}
 
 
 def test_an_idle_coflow_keeps_nothing():
