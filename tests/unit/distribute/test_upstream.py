@@ -450,6 +450,10 @@ def test_a_leader_that_is_silent_is_left(running, monkeypatch, caplog):
         thread.start()
         assert came.wait(60)
         thread.join()
+        # The first connection is over.
+        held[0].settimeout(60)
+        while held[0].recv(1 << 16):
+            pass
         for sock in held:
             sock.close()
     assert 'cannot be reached: TimeoutError' in caplog.text
