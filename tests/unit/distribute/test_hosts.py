@@ -319,7 +319,7 @@ def test_addresses_are_counted(make):
     ({}, 3, True),
     ({'max_connections_per_address': 3}, 2, True),
     ({'max_connections_per_address': 3}, 3, False)])
-def test_connections_are_bounded(make, limits, n, is_taken):
+def test_connections_are_bounded(make, limits, n, is_taken, caplog):
     site = make(**limits)
     for _ in range(n):
         site.join()
@@ -335,6 +335,8 @@ def test_connections_are_bounded(make, limits, n, is_taken):
     assert tasks == ['10.0.0.1'] * is_taken
     assert site.server._per_address['10.0.0.1'] == n + is_taken
     assert site.n_refused('limit') == (not is_taken)
+    assert caplog.messages == [
+        'Too many connections, the last one from 10.0.0.1.'] * (not is_taken)
 
 
 @pytest.mark.parametrize('is_tls, handshake_s', [(False, None), (True, 5.0)])
