@@ -88,6 +88,7 @@ class App:
         self._policies = publisher.Publisher()
         self.state = states.State(
             conf, database, counts, lambda: self.objects.plane(), clock)
+        self.state.on_forget.append(self._policies.forget)
         self.objects = catalogue.Objects(conf, self.state, counts, clock)
         self.decide = decide_room.Decide(
             conf, self.state, self.objects, self._policies, counts, clock)

@@ -119,6 +119,7 @@ ROUTES = [
     _route(host_wire.LIST, hosts.find, operator_rules.HOSTS),
     _route(host_wire.SHOW, hosts.show, operator_rules.HOSTS),
     _route(host_wire.POLICY, hosts.policy),
+    _route(host_wire.FORGET, hosts.forget, operator_rules.FORGET),
     _route(host_wire.DRAIN, hosts.drain, operator_rules.DRAIN),
     _route(host_wire.UNDRAIN, hosts.undrain, operator_rules.DRAIN),
     _route(distributor_wire.SHOW, hosts.distributor, service_rules.EDGE),

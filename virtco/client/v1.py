@@ -164,6 +164,7 @@ class Client:
     forget_app: _Nothing = _method(profile_wire.FORGET_APP, 'name project_id')
     hosts: _Rows = _method(host_wire.LIST)
     host: _Document = _method(host_wire.SHOW, 'host')
+    forget_host: _Nothing = _method(host_wire.FORGET, 'host')
     drain: _Document = _method(host_wire.DRAIN, 'host reason')
     undrain: _Nothing = _method(host_wire.UNDRAIN, 'host')
     check_state: _Document = _method(check_wire.SHOW, 'check_id')

@@ -85,6 +85,24 @@ def _update_many(session: orm.Session, table: Any, key: str,
          for row in rows])
 
 
+def forget_hosts(session: orm.Session, hosts: Collection[str]) -> None:
+    """Delete hosts, what was measured of them and what operators did.
+
+    Claims stay: they are about Nova's servers, and expire.
+    """
+    names = list(hosts)
+    for table, columns in (
+            (models.Host, [models.Host.host]),
+            (models.Reading, [models.Reading.src, models.Reading.dst]),
+            (models.Drain, [models.Drain.host])):
+        for column in columns:
+            _delete_in(session, table, column, names)
+    for start in range(0, len(names), MOST_IN):
+        session.execute(sa.delete(models.Finding).where(
+            models.Finding.kind.startswith('host-'),
+            models.Finding.subject.in_(names[start:start + MOST_IN])))
+
+
 def list_readings(session: orm.Session,
                   after_s: float = 0.0) -> list[models.Reading]:
     """Those that were measured later, the newest last."""

@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Set
 import threading
 
 from virtco.table import host_policy
@@ -53,12 +54,23 @@ class Publisher:
         self._lock = threading.Lock()
         self._numbered: dict[str, _Numbered] = {}
         self._epoch = 0
+        #: Generation of hosts that come: what was forgotten and comes back
+        #: has a policy up to it.
+        self._newest = 0
         #: Are called with the hosts that have a new policy.
         self.on_publish: list[Callable[[Collection[str]], None]] = []
 
     def lead(self, epoch: int) -> None:
         """Number in this epoch from here on."""
         self._epoch = epoch
+        self._newest = epoch * PER_EPOCH
+
+    def forget(self, hosts: Set[str]) -> None:
+        """Drop the policies of these hosts."""
+        with self._lock:
+            for host in hosts & self._numbered.keys():
+                self._newest = max(self._newest,
+                                   self._numbered.pop(host).generation)
 
     def publish(self, policies: Mapping[str, host_policy.HostPolicy]) -> int:
         """Take over those that are other objects; how many."""
@@ -73,7 +85,7 @@ class Publisher:
                     numbered[host] = _Numbered(
                         policies[host], 1 + (
                             before.generation if before is not None
-                            else self._epoch * PER_EPOCH))
+                            else self._newest))
             for tell in self.on_publish:
                 tell(changed)
         return len(changed)

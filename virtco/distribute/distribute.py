@@ -185,6 +185,9 @@ class Distribute:
                 self._intake.add(self._state.peer_changed, message.groups)
             case messages.Forgiven():
                 self._intake.add(self._state.live.forgive, message.project_id)
+            case messages.Forgotten():
+                self._intake.add(self._state.forget_hosts,
+                                 set(message.hosts))
             case messages.Ask():
                 self._intake.add(lambda host: self._answer(name, host),
                                  message.host)

@@ -129,6 +129,9 @@ class Upstream:
     def forgiven(self, project_id: str) -> None:
         self._soon(self._say, messages.Forgiven(project_id))
 
+    def forgotten(self, hosts: Iterable[str]) -> None:
+        self._soon(self._say, messages.Forgotten(sorted(hosts)))
+
     def policy(self, host: str, wait_s: float
                ) -> edge_policy.EdgePolicy | None:
         """The policy of a host as the leader has it, None without one.

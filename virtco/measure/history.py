@@ -2,6 +2,7 @@
 
 """The last readings of each pair of hosts, in arrays of bounded size."""
 
+from collections.abc import Set
 import dataclasses
 
 import numpy as np
@@ -73,6 +74,21 @@ class History:
         newest = int(np.nanargmax(self._times_s[row]))
         self._next[row] = (newest + 1) % self.depth
         return slot
+
+    def forget(self, hosts: Set[str]) -> None:
+        """Drop the rows of these hosts' pairs."""
+        kept = {pair: row for pair, row in self.row_of.items()
+                if hosts.isdisjoint(pair)}
+        rows = list(kept.values())
+        self._rates_bps, self._rtts_s, self._times_s = (
+            one[rows] for one in (self._rates_bps, self._rtts_s,
+                                  self._times_s))
+        self._next = [self._next[row] for row in rows]
+        self.row_of = {pair: row for row, pair in enumerate(kept)}
+        self.hosts = {}
+        self._ends = np.array(
+            [[self.hosts.setdefault(host, len(self.hosts)) for host in pair]
+             for pair in kept], np.int64).reshape(-1, 2)
 
     def _new_row(self, pair: Pair) -> int:
         row = len(self.row_of)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts that operators empty, and the history of operators' changes."""
+"""Hosts that operators empty and remove, and the history of operators'
+changes.
+"""
 
 from collections.abc import Callable
+from collections.abc import Set
 import time
 
 from sqlalchemy import orm
@@ -17,16 +20,20 @@ from virtco.wire import setting as wire
 
 
 class Drains:
-    """:param changed: is called after a change."""
+    """:param changed: is called after a change.
+    :param forget: deletes all that is known of hosts.
+    """
 
     def __init__(self, database: db_session.Database,
                  live: live_state.LiveState,
                  changed: Callable[[], None] = lambda: None,
-                 clock: Callable[[], float] = time.time):
+                 clock: Callable[[], float] = time.time,
+                 forget: Callable[[Set[str]], None] = lambda hosts: None):
         self._database = database
         self._live = live
         self._changed = changed
         self._clock = clock
+        self._forget = forget
         self._drains: dict[str, models.Drain] = {}
 
     def load(self) -> None:
@@ -80,6 +87,24 @@ class Drains:
             session.delete(before)
 
         self._save(save)
+
+    def forget(self, host: str, who: str) -> None:
+        """Delete all that is known of a host; one that reports comes back.
+
+        :raises virtco.exception.NotFound: for a host that is not known.
+        :raises virtco.exception.Conflict: while VMs of groups are there or
+            planned to be.
+        """
+        if not self._live.is_known(host):
+            raise exception.NotFound(what='Host', id=host)
+        n_vms = self._live.count_members(host)
+        if n_vms:
+            raise exception.Conflict(
+                f'Host {host} has {n_vms} VMs of groups and is not forgotten.')
+        self._forget({host})
+        self._database.retried(lambda session: operators.add_change(
+            session, who, f'host {host}', 'known', 'forgotten',
+            self._clock()))
 
     def _save(self, save: Callable[[orm.Session], None]) -> None:
         self._database.retried(save)

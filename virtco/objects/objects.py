@@ -43,7 +43,8 @@ class Objects:
             conf, database, state.invalidate, clock)
         self.projects = projects.Projects(database, live, state.invalidate,
                                           state.forgiven)
-        self.drains = drains.Drains(database, live, state.invalidate, clock)
+        self.drains = drains.Drains(database, live, state.invalidate, clock,
+                                    state.forget_hosts)
         self.history = drains.History(database, clock)
         self.topology = topologies.Topology(database, state.invalidate, clock)
         self.findings = findings.Findings(

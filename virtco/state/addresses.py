@@ -39,5 +39,8 @@ class Addresses:
         for vm in gone:
             del self._of_vm[vm]
         self._of_vm |= after
-        self._vms[host] = after.keys()
+        if after:
+            self._vms[host] = after.keys()
+        else:
+            self._vms.pop(host, None)
         return gone | changed

@@ -82,6 +82,11 @@ class HostState:
         self.macs: frozenset[str] = frozenset()
         self._loaded: int | None = None
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether it was read from the database."""
+        return self._loaded is not None
+
     def learn_ports(self) -> None:
         self.macs = frozenset(
             port.mac.lower() for port in self.report.ports if port.mac)

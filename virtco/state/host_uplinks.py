@@ -55,6 +55,10 @@ class HostUplinks:
         """There is a new host."""
         self._changed = None
 
+    def went(self, host: str) -> None:
+        self.capacities.pop(host, None)
+        self._changed = None
+
     def changed(self, host: str) -> None:
         if self._changed is not None:
             self._changed.add(host)

@@ -130,8 +130,17 @@ class LiveState:
 
     # Hosts.
 
-    def load_hosts(self, hosts: 'Iterable[models.Host]') -> None:
+    def load_hosts(self, hosts: 'Iterable[models.Host]') -> set[str]:
+        """Take over what the database says of the hosts.
+
+        :returns: hosts that were forgotten, since the database had them the
+            last time and has not now.
+        """
+        hosts = list(hosts)
         with self._lock:
+            gone = {name for name, state in self._hosts.items()
+                    if state.is_stored} - {stored.host for stored in hosts}
+            self.forget_hosts(gone)
             minors = dict(self._minors)
             for stored in hosts:
                 state = self._host(stored.host, stored.first_seen)
@@ -143,6 +152,29 @@ class LiveState:
                     self._uplinks.changed(stored.host)
                 minors[stored.host] = state.minors
             self._minors = minors
+        return gone
+
+    def forget_hosts(self, hosts: Set[str]) -> None:
+        with self._lock:
+            for name in hosts & self._hosts.keys():
+                self._learn_addresses(name, ())
+                del self._hosts[name]
+                self._uplinks.went(name)
+            self._unsaved_hosts -= hosts
+            self._sending -= hosts
+            self._minors = {name: minors for name, minors
+                            in self._minors.items() if name not in hosts}
+
+    def quiet_hosts(self, before_s: float) -> set[str]:
+        """Hosts of which nothing was heard since then.
+
+        Hosts of members stay, and those that an operator drained.
+        """
+        with self._lock:
+            quiet = {name for name, state in self._hosts.items()
+                     if max(state.first_seen, state.last_report or 0.0)
+                     < before_s}
+            return quiet - self._groups.reserved_hosts() - self.drained
 
     def meet(self, hosts: Collection[str], now_s: float) -> None:
         """Nova has these hosts."""
@@ -456,16 +488,19 @@ class LiveState:
         if not minors:
             return
         with self._lock:
-            for name, some in minors.items():
+            # Others were forgotten meanwhile.
+            known = {name: some for name, some in minors.items()
+                     if name in self._hosts}
+            for name, some in known.items():
                 self._hosts[name].minors = some
-            self._minors = {**self._minors, **minors}
-            self._unsaved_hosts |= minors.keys()
+            self._minors = {**self._minors, **known}
+            self._unsaved_hosts |= known.keys()
 
     def keep_limits(self, told: Mapping[str, edge_policy.Unmanaged]) -> None:
         """Of these hosts' unmanaged traffic; by it their reports are read."""
         with self._lock:
-            for name, some in told.items():
-                self._hosts[name].unmanaged = some
+            for name in told.keys() & self._hosts.keys():
+                self._hosts[name].unmanaged = told[name]
 
     # Debts.
 

@@ -96,6 +96,11 @@ class Groups:
                 for member in members.values()
                 if member.host is not None and member.running}
 
+    def reserved_hosts(self) -> set[str]:
+        """Where members are or will be."""
+        return {member.host for members in self._members.values()
+                for member in members.values() if member.host is not None}
+
     def hosts_of(self, group_id: str) -> list[str]:
         """Where the members of a group are or will be."""
         return sorted({member.host for member in self._members.get(

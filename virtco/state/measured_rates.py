@@ -4,6 +4,7 @@
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import threading
 from typing import Any
@@ -72,6 +73,20 @@ class Rates:
             name: getattr(measurement, name) for name in _DETAILS}
         self._readings.add(self._pairs[pair])
         self._version += 1
+
+    def forget(self, hosts: Set[str]) -> None:
+        """Forget the pairs of these hosts."""
+        with self._lock:
+            kept = {pair: rate for pair, rate in self._pairs.items()
+                    if hosts.isdisjoint(pair)}
+            if len(kept) == len(self._pairs):
+                return
+            self._pairs = kept
+            self._details = {pair: self._details[pair] for pair in kept}
+            self._readings = hostrates.Readings()
+            for rate in kept.values():
+                self._readings.add(rate)
+            self._version += 1
 
     def age_s(self, now_s: float) -> dict[tuple[str, str], float]:
         with self._lock:

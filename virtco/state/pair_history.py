@@ -63,6 +63,13 @@ class Pairs:
         assert slot is not None
         return slot
 
+    def forget(self, hosts: Set[str]) -> None:
+        """Forget the pairs of these hosts."""
+        with self._lock:
+            if not hosts.isdisjoint(self._history.hosts):
+                self._history.forget(hosts)
+                self._version += 1
+
     def newest_s(self) -> float:
         with self._lock:
             return self._history.newest_s()

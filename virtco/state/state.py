@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Set
 import logging
 import math
 import threading
@@ -54,6 +55,9 @@ class Peer(Protocol):
     def forgiven(self, project_id: str) -> None:
         raise NotImplementedError
 
+    def forgotten(self, hosts: Iterable[str]) -> None:
+        raise NotImplementedError
+
 
 class State:
     """What is true now: groups, coflows in flight, hosts and rates.
@@ -63,6 +67,7 @@ class State:
     :ivar on_load: are called before all is read from the database.
     :ivar on_change: are called when something changed; True: at once.
     :ivar on_report: are called with a host and its report.
+    :ivar on_forget: are called with the hosts that were forgotten.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
@@ -82,7 +87,10 @@ class State:
         self.on_load: list[Callable[[], None]] = []
         self.on_change: list[Callable[[bool], None]] = []
         self.on_report: list[Callable[[str, reports.Report], None]] = []
+        self.on_forget: list[Callable[[Set[str]], None]] = []
         self._lock = threading.Lock()
+        # Of the hosts' rows.
+        self._saving = threading.Lock()
         self._stale_all = True
         self._is_behind = False
         self._loading = threading.Lock()
@@ -102,7 +110,7 @@ class State:
             self.live.load_debts({
                 project.project_id: project.debt_bytes
                 for project in records.list_projects(session)})
-        self.live.load_hosts(hosts)
+        self._forgot(self.live.load_hosts(hosts))
 
     def _read_objects(self) -> None:
         for read in self.on_load:
@@ -204,6 +212,38 @@ class State:
                 self._stale |= groups
             raise
 
+    # Hosts.
+
+    def forget_hosts(self, hosts: Set[str]) -> None:
+        """Delete all that is known of hosts, here and in the database."""
+        def delete(session: orm.Session) -> None:
+            self.fence(session)
+            records.forget_hosts(session, hosts)
+
+        with self._saving:
+            self.database.retried(delete)
+            self.live.forget_hosts(hosts)
+        self._forgot(hosts)
+        self._read_objects()
+        if self.peer is not None:
+            self.peer.forgotten(hosts)
+        self.invalidate()
+
+    def _forgot(self, hosts: Set[str]) -> None:
+        if hosts:
+            self.rates.forget(hosts)
+            self.pairs.forget(hosts)
+            for tell in self.on_forget:
+                tell(hosts)
+
+    def _forget_quiet(self, now_s: float) -> None:
+        """Forget hosts of which no measurement is left, either."""
+        quiet = self.live.quiet_hosts(now_s - pair_history.RETENTION_S)
+        if quiet:
+            LOG.info('%d hosts did not report for %d days and are forgotten.',
+                     len(quiet), pair_history.RETENTION_S // 86_400)
+            self.forget_hosts(quiet)
+
     # What edge modules say.
 
     def report(self, host: str, report: reports.Report) -> None:
@@ -256,6 +296,7 @@ class State:
                     pair_history.DEPTH)
 
             self.database.retried(forget)
+            self._forget_quiet(now_s)
         # No more than a tenth of a core.
         time.sleep(min(10.0, 9 * (time.thread_time() - began_s)))
 
@@ -263,6 +304,10 @@ class State:
 
     def flush(self) -> None:
         """Write what the counters say."""
+        with self._saving:
+            self._flush()
+
+    def _flush(self) -> None:
         unsaved = self.live.take_unsaved()
         if unsaved.is_empty():
             return

@@ -130,6 +130,10 @@ LIST = operation.Operation(
 SHOW = operation.Operation(
     'showHost', 'GET', '/v1/hosts/{host}', Host,
     'Show a host and the classes of its policy.')
+FORGET = operation.Operation(
+    'forgetHost', 'DELETE', '/v1/hosts/{host}', operation.NOTHING,
+    'Delete all that is known of a host without VMs of groups.', query=One,
+    status=204)
 POLICY = operation.Operation(
     'showPolicy', 'GET', '/v1/hosts/{host}/policy', edge_policy.EdgePolicy,
     'Show the policy of a host, as its edge module is told.', query=One)

@@ -106,13 +106,19 @@ class Forgiven(msgspec.Struct, frozen=True, tag='forgiven'):
     project_id: str
 
 
+class Forgotten(msgspec.Struct, frozen=True, tag='forgotten'):
+    """These hosts were forgotten."""
+
+    hosts: list[str]
+
+
 class Ask(msgspec.Struct, frozen=True, tag='ask'):
     """Asks for the policy of a host."""
 
     host: fields.Host
 
 
-PeerSaid = Here | Changed | Forgiven | Ask
+PeerSaid = Here | Changed | Forgiven | Forgotten | Ask
 
 
 class Welcome(msgspec.Struct, frozen=True, tag='welcome'):

@@ -61,6 +61,7 @@ OPERATIONS = [
     ('DELETE /v1/apps/{}?project_id=p', 'x', None, MEMBERS),
     ('GET /v1/hosts', '', None, OPERATORS),
     ('GET /v1/hosts/{}', 'h0', None, OPERATORS),
+    ('DELETE /v1/hosts/{}', 'h8', None, OPERATORS),
     ('PUT /v1/hosts/{}/drain', 'h8', {}, OPERATORS),
     ('DELETE /v1/hosts/{}/drain', 'h8', None, OPERATORS),
     ('GET /v1/hosts/{}/policy', 'h0', None, HOST),

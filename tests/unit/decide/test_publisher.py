@@ -42,6 +42,22 @@ def test_each_epoch_has_numbers_of_its_own():
     assert float(most) != float(most + 1)
 
 
+def test_a_forgotten_host_gets_no_number_twice():
+    """Its edge module refuses policies older than the one it has."""
+    found = publisher.Publisher()
+    found.lead(3)
+    for rate_bps in (1e8, 2e8):
+        found.publish({'h0': a_policy(rate_bps=rate_bps)})
+    found.forget({'h0', 'h9'})
+    assert found.generations() == {} and found.get('h0') is None
+    found.publish({'h0': a_policy(), 'h1': a_policy('h1')})
+    assert found.generations() == dict.fromkeys(('h0', 'h1'),
+                                                3 * 10 ** 9 + 3)
+    found.lead(4)
+    found.publish({'h2': a_policy('h2')})
+    assert found.generations()['h2'] == 4 * 10 ** 9 + 1
+
+
 def test_a_document_is_written_once_for_all_who_ask():
     found = publisher.Publisher()
     found.publish({'h0': a_policy()})

@@ -94,6 +94,7 @@ def make(conf, listens=False):
         heard=lambda hosts: said.append(('heard', hosts)),
         measured=lambda found: said.append(('measured', found)),
         peer_changed=lambda groups: said.append(('changed', groups)),
+        forget_hosts=lambda hosts: said.append(('forgotten', hosts)),
         live=types.SimpleNamespace(
             forgive=lambda project: said.append(('forgiven', project))))
     decide = types.SimpleNamespace(
@@ -183,9 +184,11 @@ def test_what_peers_changed_is_read_again(one):
     doors.told('p1', messages.Changed(['g']))
     doors.told('p1', messages.Changed(None))
     doors.told('p1', messages.Forgiven('p'))
+    doors.told('p1', messages.Forgotten(['h1']))
     assert one.said == []
     assert taken_in(one) == [('changed', ['g']), ('changed', None),
-                             ('forgiven', 'p')]
+                             ('forgiven', 'p'),
+                             ('forgotten', {'h1'})]
 
 
 def test_peers_say_whether_they_have_a_database(one):

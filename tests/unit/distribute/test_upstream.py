@@ -112,6 +112,7 @@ def test_who_joins_tells_everything(site):
     one = site.upstream
     one.changed(['g'])
     one.forgiven('p')
+    one.forgotten({'h2', 'h1'})
     one.changed(iter(['g2']))
     site.turn()
     assert not one.is_connected
@@ -120,7 +121,8 @@ def test_who_joins_tells_everything(site):
     assert writer.take() == [
         ('h1', b'{"a":1}'), ('h1', b'{"a":2}'), ('h2', b'{}'),
         messages.Changed(None), messages.Changed(['g']),
-        messages.Forgiven('p'), messages.Changed(['g2'])]
+        messages.Forgiven('p'), messages.Forgotten(['h1', 'h2']),
+        messages.Changed(['g2'])]
     # Each is told once, and at once from here on.
     one.changed(None)
     assert writer.take() == []

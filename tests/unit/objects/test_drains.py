@@ -25,8 +25,10 @@ class Bench:
         self.n_changes, self.now_s, self.forgiven = 0, 10.0, []
         self.history = plain.Plain(drains.History(
             self.database, lambda: self.now_s))
+        self.forgotten = []
         self.drains = plain.Plain(drains.Drains(
-            self.database, self.live, self.changed, lambda: self.now_s))
+            self.database, self.live, self.changed, lambda: self.now_s,
+            self.forgotten.append))
         self.projects = plain.Plain(projects.Projects(
             self.database, self.live, self.changed, self.forgiven.append))
 
@@ -84,6 +86,19 @@ def test_only_what_is_there_is_drained_or_undrained(bench):
     with pytest.raises(exception.NotFound):
         bench.drains.undrain('h0', 'admin')
     assert bench.changes() == [] and bench.n_changes == 0
+
+
+def test_only_a_host_without_vms_is_forgotten(bench):
+    with pytest.raises(exception.NotFound):
+        bench.drains.forget('h9', 'admin')
+    with pytest.raises(exception.Conflict, match='Host h0 has 1 VMs of'):
+        bench.drains.forget('h0', 'admin')
+    assert bench.forgotten == bench.changes() == []
+    bench.live.load_groups([known.member('g', 1, 'h1')], [])
+    bench.drains.forget('h0', 'admin')
+    assert bench.forgotten == [{'h0'}]
+    assert bench.changes() == [(10.0, 'admin', 'host h0', 'known',
+                                'forgotten')]
 
 
 def test_drains_survive_a_restart(bench):

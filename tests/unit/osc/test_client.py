@@ -113,6 +113,8 @@ def test_hosts(client):
     client.undrain('h1')
     assert client.host('h1')['drain'] is None
     assert len(client.history()) == 2
+    with pytest.raises(exception.Conflict, match='h1 has 1 VMs'):
+        client.forget_host('h1')
     with pytest.raises(exception.NotFound, match='a b%'):
         client.host('a b%')
 

@@ -3,6 +3,7 @@
 """The door of the room: what is read again, written down and told whom."""
 
 import pytest
+import sqlalchemy as sa
 
 from tests.unit import made
 from tests.unit import stored
@@ -10,11 +11,13 @@ from tests.unit.state import test_live_state as known
 from virtco import exception
 from virtco import metrics
 from virtco.db import models
+from virtco.measure import preflight
 from virtco.objects import objects
 from virtco.scheduling import policing
 from virtco.state import pair_history
 from virtco.state import schedule_input
 from virtco.state import state
+from virtco.table import coflow_table
 
 
 class Peer:
@@ -318,12 +321,134 @@ def test_old_readings_are_deleted_every_ten_minutes(bench, follower):
     assert bench.rows(models.Reading) == []
 
 
+def host_rows(bench):
+    """Rows that name a host, by table and name; those of members are about
+    their VMs.
+    """
+    found = set()
+    for table in models.Base.metadata.sorted_tables:
+        for column in {'host', 'src', 'dst', 'subject'} & set(
+                table.columns.keys()):
+            if table.name not in ('members', 'claims'):
+                with bench.database.reader() as session:
+                    found |= {(table.name, name) for name, in session.execute(
+                        sa.select(table.c[column]))}
+    return found
+
+
+def invent(bench, names):
+    """Each reports, is measured, found poor and drained."""
+    for name in names:
+        bench.state.report(name, made.replaced(
+            made.report(), ports=[{'vm': f'v-{name}', 'dev': 't'}]))
+    bench.state.live.keep_minors({name: coflow_table.Minors({'c': 1})
+                                  for name in names})
+    bench.state.flush()
+    first, *rest = names
+    for name in rest[:3]:
+        for pair in ((name, first), (first, name)):
+            bench.state.measured(made.measurement(*pair, 1e9))
+    bench.objects.findings.conclude(set(rest[:3]), [preflight.Finding(
+        preflight.Kind.EGRESS, name, 1e8, 1e9, ()) for name in rest[:3]],
+        lambda session: None)
+    bench.objects.drains.drain(rest[0], 'disk', 'admin')
+
+
+def host_facts(bench):
+    """Sizes of what the process keeps of hosts."""
+    live, known = bench.state.live, bench.state.pairs._history
+    live.views(bench.now_s)
+    return [len(one) for one in (
+        live._hosts, live._unsaved_hosts, live._sending, live._minors,
+        live._addresses._vms, live._addresses._of_vm, live.drained,
+        live._uplinks.capacities, live._uplinks.known,
+        bench.state.rates._pairs, bench.state.rates._details,
+        bench.state.rates.estimate(bench.now_s).hosts, known.row_of,
+        known.hosts, bench.objects.findings.all())]
+
+
+def test_nothing_is_left_of_forgotten_hosts(bench, follower):
+    names = [f'x{row}' for row in range(5)]
+    invent(bench, names)
+    assert {table for table, _ in host_rows(bench)} == {
+        'hosts', 'readings', 'findings', 'drains'}
+    follower.state.follow()
+    # The leader tells nobody: all read what is left.
+    told = []
+    for one in (bench, follower):
+        one.state.on_forget.append(told.append)
+        assert all(size for place, size in enumerate(host_facts(one))
+                   if place not in (1, 2))
+    bench.state.forget_hosts(set(names))
+    assert host_rows(bench) == set() and not any(host_facts(bench))
+    follower.state.follow()
+    follower.objects._load()
+    assert not any(host_facts(follower))
+    assert told == [set(names)] * 2
+    # Assigned meanwhile.
+    bench.state.live.keep_minors({'x1': coflow_table.Minors({'c': 1})})
+    bench.state.live.keep_limits({'x1': None})
+    bench.state.flush()
+    assert host_rows(bench) == set()
+
+
+def test_the_leader_is_told_what_another_process_forgets(bench, follower):
+    invent(bench, ['a', 'b'])
+    follower.state.follow()
+    follower.state.forget_hosts({'a', 'b'})
+    assert host_rows(bench) == set() and not any(host_facts(follower))
+    assert ('forgotten', {'a', 'b'}) in follower.state.peer.told
+    bench.state.forget_hosts({'a', 'b'})
+    assert not any(host_facts(bench))
+
+
+def test_a_host_that_others_stay_beside(bench):
+    invent(bench, ['a', 'b', 'c'])
+    bench.state.forget_hosts({'b'})
+    assert host_rows(bench) == {
+        ('hosts', 'a'), ('hosts', 'c'), ('readings', 'a'), ('readings', 'c'),
+        ('findings', 'c')}
+    assert set(bench.state.rates._pairs) == {('a', 'c'), ('c', 'a')}
+    assert set(bench.state.rates.estimate(bench.now_s).hosts) == {'a', 'c'}
+    history = bench.state.pairs.table(0.0)
+    assert set(history.hosts) == {'a', 'c'} and history.ends.shape == (2, 2)
+    # Arrays grow again.
+    bench.state.measured(made.measurement('b', 'd', 1e9))
+    bench.state.measured(made.measurement('a', 'c', 2e9))
+    assert len(bench.state.pairs.table(0.0).ends) == 3
+
+
+def test_what_is_quiet_for_a_week_is_forgotten(bench, follower):
+    bench.group()
+    bench.state.refresh()
+    names = [f'x{row}' for row in range(5000)]
+    for host in ('h0', 'drained', *names):
+        bench.state.report(host, made.report())
+    bench.state.flush()
+    bench.objects.drains.drain('drained', 'disk', 'admin')
+    assert len(host_rows(bench)) == 5003
+    bench.now_s += 7200.0
+    bench.state._estimate_pairs()
+    assert len(host_rows(bench)) == 5003
+    bench.now_s += 600.0
+    bench.state.heard({'x7'})
+    follower.now_s = bench.now_s
+    follower.state.follow()
+    follower.state._estimate_pairs()
+    assert len(host_rows(bench)) == 5003
+    bench.state._estimate_pairs()
+    kept = {'h0', 'drained', 'x7'}
+    assert host_rows(bench) == {('hosts', name) for name in kept} | {
+        ('drains', 'drained')}
+    assert bench.state.live._hosts.keys() == kept
+
+
 def test_the_generation_is_read(bench):
     assert bench.state.generation() == 1 and not bench.state.is_alive()
 
 
 def test_the_protocol_has_no_answer_of_its_own():
-    for method in ('changed', 'forgiven'):
+    for method in ('changed', 'forgiven', 'forgotten'):
         with pytest.raises(NotImplementedError):
             getattr(state.Peer, method)(None, None)
 

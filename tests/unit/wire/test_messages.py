@@ -27,6 +27,7 @@ PEERS = [
     (messages.Changed(['g']), '{"type":"changed","groups":["g"]}'),
     (messages.Changed(None), '{"type":"changed","groups":null}'),
     (messages.Forgiven('p'), '{"type":"forgiven","project_id":"p"}'),
+    (messages.Forgotten(['h']), '{"type":"forgotten","hosts":["h"]}'),
     (messages.Ask('h1'), '{"type":"ask","host":"h1"}')]
 TOLD = [
     (messages.Welcome(4, 0.5, 30.0, 5.0, 99),

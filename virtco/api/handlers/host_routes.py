@@ -31,6 +31,10 @@ def show(call: Call, host: str) -> wire.Host:
         classes=views.classes(found, told))
 
 
+def forget(call: Call, host: str, query: wire.One) -> None:
+    call.rooms.objects.drains.forget(host, call.who())
+
+
 def drain(call: Call, host: str, query: wire.One, body: wire.Drain
           ) -> wire.Drained:
     drains = call.rooms.objects.drains

@@ -14,6 +14,7 @@ from virtco.wire import topology
 
 HOSTS = 'virtco:hosts:get'
 DRAIN = 'virtco:hosts:drain'
+FORGET = 'virtco:hosts:forget'
 RATES = 'virtco:rates:get'
 CHECKS = 'virtco:checks'
 PROBES = 'virtco:probes:get'
@@ -26,6 +27,8 @@ RULES = [
     base.rule(HOSTS, base.ADMIN, 'Show hosts.', host.LIST, host.SHOW),
     base.rule(DRAIN, base.ADMIN, 'Keep new groups from a host.',
               host.DRAIN, host.UNDRAIN),
+    base.rule(FORGET, base.ADMIN, 'Delete what is known of a host.',
+              host.FORGET),
     base.rule(RATES, base.ADMIN, 'Show the measured rates.',
               rate.LIST, rate.MATRIX, rate.PERFORMERS),
     base.rule(CHECKS, base.ADMIN, 'Check hosts, and show what was found.',
