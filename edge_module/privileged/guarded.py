@@ -85,10 +85,9 @@ def perform(name: str, data: bytes) -> Any:
         raise operations.Refused(f'call {name[:80]!r}')
     decoder, make = _CALLS[name]
     try:
-        argument = decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return make(decoder.decode(data))
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise operations.Refused(f'{name}: {error}') from error
-    return make(argument)
 
 
 @context.entrypoint
