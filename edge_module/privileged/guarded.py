@@ -91,10 +91,11 @@ def perform(name: str, data: bytes) -> Any:
 
 
 @context.entrypoint
-def seal() -> None:
-    """Have the helper load nothing more, whatever it is asked for."""
+def seal() -> int:
+    """Have the helper load nothing more; its process id."""
     owned.configured()
     sys.meta_path.insert(0, _NoImport())
+    return os.getpid()
 
 
 def _ask(name: str, argument: Any = None) -> Any:
@@ -131,12 +132,12 @@ class _NoImport(importlib.abc.MetaPathFinder):
                                   name=fullname)
 
 
-def _tell_of_end() -> None:
+def _tell_of_end(pid: int) -> None:
     """Wait for the helper's end, and end all waiting for its answers.
 
     The library waits for ever for one that is killed with a question unread.
     """
-    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     channel = context.channel
     assert channel is not None
     with channel.lock:
@@ -166,8 +167,8 @@ def start_and_drop(user: str, helper_user: str) -> None:
     # The library would start another one by sudo.
     cfg.CONF.set_override('helper_command', 'false', _SECTION)
     context.start(priv_context.Method.FORK)
-    seal()
-    threading.Thread(target=_tell_of_end, name='helper', daemon=True).start()
+    threading.Thread(target=_tell_of_end, args=(seal(),), name='helper',
+                     daemon=True).start()
     os.initgroups(user, entry.pw_gid)
     os.setgid(entry.pw_gid)
     os.setuid(entry.pw_uid)
