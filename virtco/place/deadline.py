@@ -90,7 +90,9 @@ class Pace:
             return sum(map(self._expected_s, phases))
 
     def _expected_s(self, phase: str) -> float:
-        took_s, at_s = self._took_s.get(phase, (0.0, 0.0))
+        if phase not in self._took_s:
+            return 0.0
+        took_s, at_s = self._took_s[phase]
         return took_s * math.pow(0.5, (self._clock() - at_s) / HALF_LIFE_S)
 
     def admit(self, deadline: Deadline) -> None:

@@ -45,9 +45,10 @@ class _Group:
 
 
 class Siblings:
-    """Remembers the last groups; what was forgotten costs time only."""
+    """Remembers the last groups; what was forgotten costs time only.
 
-    """:param drained: hosts that are no alternates."""
+    :param drained: hosts that are no alternates.
+    """
 
     def __init__(self, drained: Callable[[], Collection[str]] = frozenset
                  ) -> None:

@@ -2,6 +2,7 @@
 
 """A launch with a deadline is told yes, and it holds, or no and why."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -198,6 +199,19 @@ def test_who_finds_no_room_does_not_hear_of_others(ask):
                              decision.problem, decision.plan, 2, True)
         assert not found.promise.promised
         assert ('among the largest' in found.promise.why) == is_told
+
+
+@pytest.mark.parametrize('least_s', [1.0, 1e6])
+def test_any_hosts_take_no_longer_than_these(ask, least_s):
+    """Even where slow pairs of hosts, which no promise knows, bound it."""
+    took_s = alone_s(ask)
+    place(ask, 'a', '1e4')
+    decision = ask.decisions.find(ask.rows(models.Group)[0]['id'])
+    found = ask.placer.promises.judge(
+        hints.Deadline(after_s=1e4), decision.problem, dataclasses.replace(
+            decision.plan, lower_bound_s=least_s), 2, True).promise
+    assert found.bound_s == min(least_s, found.bound_here_s)
+    assert found.bound_here_s >= took_s
 
 
 def test_a_host_of_which_nothing_is_known(ask):

@@ -90,6 +90,10 @@ def test_there_must_be_room(free, is_moved):
     assert bool(Moves({'h1': free}).group().adviser.look()) is is_moved
 
 
+def test_a_host_that_takes_no_vms_has_no_room_but_its_own():
+    assert Moves({}).group(demand=(1, 0, 1)).adviser.look() == []
+
+
 def test_what_is_left_counts_as_often_as_it_will_be_sent():
     moves = Moves({'h1': (1.0, 9.0, 9.0)}).group(iterations=5, iteration=2)
     moves.state.remaining_fraction = {'c-p-a': 0.5}.get

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
+from tests import patience
 from tests.unit import stored
 from tests.unit.place import asking
 from virtco import exception
@@ -194,6 +195,24 @@ def test_who_takes_too_long_commits_nothing(make):
     assert over.wait(10) and len(errors) == 1
 
 
+def test_one_that_is_given_up_before_it_began_costs_nothing(make):
+    one = make(placement={'deadline_s': 0.05})
+    late, begun = threading.Event(), []
+
+    class Slow:
+        def place(self, request, deadline):
+            begun.append(request.instance_uuid)
+            late.wait(10)
+            deadline.claim()
+
+    one.room._placer = Slow()
+    for number in range(places.WORKERS + 1):
+        one.ask(number)
+    late.set()
+    patience.wait_for(lambda: one.room._pace.n_under_way == 0)
+    assert len(begun) == places.WORKERS
+
+
 def test_one_that_is_committing_is_waited_for(make):
     one = make(placement={'deadline_s': 0.05})
 
@@ -243,8 +262,23 @@ def test_what_waits_is_written_at_the_end(make):
     one = make()
     one.ask(0)
     one.room.start()
+    assert one.room._writer.is_alive()
     one.room.stop()
+    assert not one.room._writer.is_alive()
     assert len(one.rows(models.Decision)) == 1
+
+
+def test_the_end_waits_for_no_placement(make):
+    """Eight are worked on, the ninth is dropped."""
+    one, late = make(), threading.Event()
+    *working, waiting = [one.room._pool.submit(late.wait, 10)
+                         for _ in range(9)]
+    one.room.stop()
+    assert waiting.cancelled()
+    assert not any(job.done() for job in working)
+    late.set()
+    with pytest.raises(RuntimeError, match='after shutdown'):
+        one.room._pool.submit(int)
 
 
 def test_the_answer_of_an_instance(make):

@@ -95,12 +95,19 @@ def test_nobody_else_came():
     assert asker.outcomes() == {'alone': 1}
 
 
-def test_rounds_are_full_at_some_number(monkeypatch):
-    monkeypatch.setattr(window, 'MOST_GROUPS', 2)
-    asker = Asker(2)
-    parts = asker.ask(*((f'g{i}', group(GB, 2, 2, 2, 2)) for i in range(4)))
-    assert asker.outcomes() == {'together': 4}
-    assert len(asker.held_s) == 2 and None not in parts
+def test_a_round_is_full_with_eight_groups(monkeypatch):
+    sizes = []
+
+    def plan(problems, **kwargs):
+        sizes.append(len(problems))
+        raise exception.PlacementInfeasible(what='it', why='')
+
+    monkeypatch.setattr(window.together, 'plan', plan)
+    # The wait ends when the round is full.
+    asker = Asker(9)
+    assert asker.ask(*((f'g{i}', group(GB, 2)) for i in range(16))) == (
+        [None] * 16)
+    assert sizes == [8, 8] and len(asker.held_s) == 2
 
 
 @pytest.mark.parametrize('options, limit_s', [
@@ -177,9 +184,12 @@ def test_the_second_of_a_new_group_waits_for_the_first():
         asker.window.plan(('p', 'same'), problem, second)
     # As long as planning it alone leaves time.
     assert 0 < second.left_s() <= 0.5 * 0.25
+    entry = asker.window._waiting['p', 'same']
     asker.window.leave(first)
+    assert entry.gone.is_set()
     assert asker.window.plan(('p', 'same'), problem, third) is None
-    assert asker.outcomes() == {'alone': 2}
+    # It begins a round of its own.
+    assert asker.outcomes() == {'alone': 2} and len(asker.held_s) == 2
 
 
 def test_who_has_least_time_says_what_planning_may_take(monkeypatch):
