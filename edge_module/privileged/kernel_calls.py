@@ -9,6 +9,7 @@ through privsep; those that take bytes or text are for root alone.
 from collections.abc import Iterable
 import ctypes
 import errno
+import functools
 import secrets
 import socket
 import struct
@@ -28,6 +29,8 @@ _CHUNK_BYTES = 24 * 1024
 _BUFFER_BYTES = 4 * 1024 * 1024
 _TIMEOUT_S = 30.0
 _DUMP_ATTEMPTS = 5
+# JSON, and protocols as numbers.
+_NFT_JSON_NUMERIC = 1 << 4 | 1 << 6
 # Netlink ports of this module have this byte first; no process's number does,
 # and the kernel gives out negative ones.
 PORTS = 0x76 << 24
@@ -127,91 +130,73 @@ def tc_dump(message: tuple[int, int, bytes]) -> list[bytes]:
 
 
 def _dump_once(message: tuple[int, int, bytes]) -> tuple[list[bytes], bool]:
-    kind, flags, body = message
     bodies: list[bytes] = []
     interrupted = False
     with _open() as sock:
-        sock.send(_HEADER.pack(_HEADER.size + len(body), kind,
-                               flags | _F_REQUEST | _F_DUMP, 1, 0) + body)
+        _request(sock, message, _F_DUMP)
         while True:
             for kind, flags, _, answer in split(sock.recv(1 << 17)):
                 interrupted |= bool(flags & _F_DUMP_INTR)
                 if kind == _NLMSG_DONE:
                     return bodies, interrupted
-                if kind == _NLMSG_ERROR:
-                    code = -struct.unpack_from('=i', answer)[0]
-                    raise OSError(code, 'netlink dump')
-                bodies.append(answer)
+                bodies.append(_answer(kind, answer))
 
 
 def ask(message: tuple[int, int, bytes]) -> bytes:
     """Body of the one answer to a request.
 
-    :raises OSError: when the kernel refuses.
+    :raises OSError: when the kernel refuses, or only acknowledges.
     """
-    kind, flags, body = message
     with _open() as sock:
-        sock.send(_HEADER.pack(_HEADER.size + len(body), kind,
-                               flags | _F_REQUEST, 1, 0) + body)
+        _request(sock, message, _F_ACK)
         (kind, _, _, answer), *_ = split(sock.recv(1 << 17))
+    return _answer(kind, answer)
+
+
+def _request(sock: socket.socket, message: tuple[int, int, bytes],
+             more_flags: int) -> None:
+    kind, flags, body = message
+    sock.send(_HEADER.pack(_HEADER.size + len(body), kind,
+                           flags | more_flags | _F_REQUEST, 1, 0) + body)
+
+
+def _answer(kind: int, body: bytes) -> bytes:
     if kind == _NLMSG_ERROR:
-        raise OSError(-struct.unpack_from('=i', answer)[0], 'netlink')
-    return answer
+        raise OSError(-struct.unpack_from('=i', body)[0], 'netlink')
+    return body
 
 
-class _Nft:
-    """libnftables in process: the same language as nft(8), no fork."""
-
-    NUMERIC = (1 << 4) | (1 << 6)  # JSON, numeric protocols
-
-    def __init__(self) -> None:
-        library = ctypes.CDLL('libnftables.so.1')
-        library.nft_ctx_new.restype = ctypes.c_void_p
-        library.nft_ctx_new.argtypes = [ctypes.c_uint32]
-        for name in ('nft_ctx_buffer_output', 'nft_ctx_buffer_error'):
-            getattr(library, name).argtypes = [ctypes.c_void_p]
-        for name in ('nft_ctx_get_output_buffer',
-                     'nft_ctx_get_error_buffer'):
-            getattr(library, name).argtypes = [ctypes.c_void_p]
-            getattr(library, name).restype = ctypes.c_char_p
-        library.nft_ctx_output_set_flags.argtypes = [ctypes.c_void_p,
-                                                     ctypes.c_uint]
-        library.nft_run_cmd_from_buffer.argtypes = [ctypes.c_void_p,
-                                                    ctypes.c_char_p]
-        library.nft_ctx_free.argtypes = [ctypes.c_void_p]
-        self.library = library
-
-    def run(self, commands: str) -> tuple[int, str, str]:
-        # A context of its own per call: one that is kept has a stale idea of
-        # tables that others, or a restart of the network, took away.
-        context = self.library.nft_ctx_new(0)
-        try:
-            self.library.nft_ctx_buffer_output(context)
-            self.library.nft_ctx_buffer_error(context)
-            self.library.nft_ctx_output_set_flags(context, self.NUMERIC)
-            code = self.library.nft_run_cmd_from_buffer(
-                context, commands.encode())
-            return (code,
-                    self.library.nft_ctx_get_output_buffer(context).decode(),
-                    self.library.nft_ctx_get_error_buffer(context).decode())
-        finally:
-            self.library.nft_ctx_free(context)
-
-
-_nft: _Nft | None = None
 _nft_lock = threading.Lock()
 
 
+@functools.cache
+def _libnftables() -> ctypes.CDLL:
+    library = ctypes.CDLL('libnftables.so.1')
+    library.nft_ctx_new.restype = ctypes.c_void_p
+    library.nft_ctx_get_output_buffer.restype = ctypes.c_char_p
+    library.nft_ctx_get_error_buffer.restype = ctypes.c_char_p
+    return library
+
+
 def nft_run(commands: str) -> tuple[int, str, str]:
-    """Run nft commands as one transaction.
+    """Run nft commands in process, as one transaction.
 
     :returns: exit code, output (JSON), errors.
     """
-    global _nft
     with _nft_lock:
-        if _nft is None:
-            _nft = _Nft()
-        return _nft.run(commands)
+        library = _libnftables()
+        # A context of its own per call: one that is kept has a stale idea of
+        # tables that others, or a restart of the network, took away.
+        context = ctypes.c_void_p(library.nft_ctx_new(0))
+        try:
+            library.nft_ctx_buffer_output(context)
+            library.nft_ctx_buffer_error(context)
+            library.nft_ctx_output_set_flags(context, _NFT_JSON_NUMERIC)
+            code = library.nft_run_cmd_from_buffer(context, commands.encode())
+            return (code, library.nft_ctx_get_output_buffer(context).decode(),
+                    library.nft_ctx_get_error_buffer(context).decode())
+        finally:
+            library.nft_ctx_free(context)
 
 
 def nft_change(hook: operations.HookName,

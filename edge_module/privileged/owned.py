@@ -18,7 +18,8 @@ from edge_module.privileged import operations
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 
-_NLM_F_ACK, _NLM_F_ECHO = 4, 8
+# Without it older kernels answer all who listen, but not who asks.
+_NLM_F_ECHO = 8
 _IN_OUR_TREE = (operations.SetClass, operations.SetLeaf,
                 operations.DeleteClass, operations.MatchPair,
                 operations.DeletePair)
@@ -90,7 +91,7 @@ def has_our_root(ifindex: int) -> bool:
     """Whether the device's root qdisc is the HTB of this module."""
     try:
         return wire.read_qdisc(kernel.ask((
-            wire.RTM_GETQDISC, _NLM_F_ACK | _NLM_F_ECHO,
+            wire.RTM_GETQDISC, _NLM_F_ECHO,
             wire.TCMSG.pack(0, ifindex, 0, wire.TC_H_ROOT, 0)))).is_ours
     except OSError:
         return False
