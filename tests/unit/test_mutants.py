@@ -83,6 +83,30 @@ def test_a_module_of_each_area_has_tests():
         assert areas.tests(path)
 
 
+def test_tests_that_sleep_are_ended(tmp_path):
+    """In a process of its own: this one has loaded the product."""
+    sleeping = tmp_path / 'test_sleeping.py'
+    sleeping.write_text("""
+import time
+def test_it():
+    time.sleep(60)
+""")
+    done = subprocess.run([sys.executable, '-c', f'''
+import hypothesis
+from tests.mutation import areas
+from tests.mutation import mutants
+from tests.mutation import run
+areas.tests = lambda path: [{str(sleeping)!r}]
+run.IDLE_S = 0.5
+hypothesis.settings.register_profile('virtco')
+path = 'virtco/units.py'
+mutant, *_ = mutants.find(path, (areas.ROOT / path).read_text())
+outcome, = run.judge([run.Task(path, mutant)], 20, 20, 1)
+assert outcome.verdict is run.Verdict.TIMED_OUT, outcome
+'''], cwd=areas.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_mutant_that_is_noticed_is_recorded_once(tmp_path):
     """In a process of its own: this one has loaded the product."""
     record = tmp_path / 'record'
