@@ -42,8 +42,8 @@ NEAREST = 3
 #: CPU seconds of a single test beyond the limit until it is said to hang.
 HANG_S = 30
 
-#: Seconds that tests may sleep in all. Those in which they wait for a processor
-#: do not count, or on a busy machine any mutant would seem to hang.
+#: Seconds that tests may sleep in all. Those in which they wait for a
+#: processor do not count, or on a busy machine any mutant would seem to hang.
 IDLE_S = 60
 
 
