@@ -25,6 +25,9 @@ class Capacity:
     source: str = 'unknown'
 
 
+#: Fraction of the link's speed within which a measurement confirms it: pairs
+#: below it by more are planned by themselves, too.
+TOLERANCE = 0.1
 #: A measurement counts for this many times ``[probe] freshness_s``: three
 #: repetitions may fail.
 FRESH_PERIODS = 4
@@ -32,14 +35,9 @@ FRESH_PERIODS = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
-    """See ``[placement] default_link_bps``.
-
-    :ivar tolerance: fraction of the link's speed within which a measurement
-        confirms it: pairs below it by more are planned by themselves, too.
-    """
+    """See ``[placement] default_link_bps``."""
 
     default_bps: float = 1e9
-    tolerance: float = 0.1
     max_age_s: float = 7200.0
 
 
@@ -87,6 +85,6 @@ def _one_way(link_bps: float | None, measured_bps: float | None,
         return rules.default_bps, 'unknown'
     if not link_bps:
         return measured_bps, 'measured'
-    if is_bound or measured_bps >= link_bps * (1 - rules.tolerance):
+    if is_bound or measured_bps >= link_bps * (1 - TOLERANCE):
         return link_bps, 'measured' if not is_bound else 'link'
     return measured_bps, 'measured'

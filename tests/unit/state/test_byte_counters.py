@@ -176,6 +176,21 @@ def test_nothing_is_beyond_an_unknown_size_and_late_flows_count():
     assert progress.anew().all_bytes == 0
 
 
+@pytest.mark.parametrize(('now_s', 'is_young'), [
+    (100.25, True), (101.75, True), (102.0, False)])
+def test_flows_may_begin_until_one_could_have_ended(now_s, is_young):
+    _flows, progress = estimated(3)
+    progress.credit(np.array([0, 4]), 1e6, np.array([1.0, 0.0]))
+    progress.moved((100.0, 100.0), True)
+    progress.credit(np.array([1]), 1e6)
+    progress.moved((100.0, now_s), False)
+    left = progress.remaining_bytes()
+    # Flow 0 rests as long, and of flow 4 nothing was counted.
+    assert [left[0] > 0, left[4] > 0, left[5] > 0] == [is_young] * 3
+    assert progress.rested_s(now_s).tolist() == [
+        now_s - 100, 0, 0, 0, 0, 0]
+
+
 def test_flows_inside_of_a_host_hold_nothing():
     _flows, progress = estimated(3)
     progress.complete(np.array([0, 3]))

@@ -238,6 +238,10 @@ def test_peers_are_counted_without_headers():
     assert take(('tap0', 1, 620, 10), epoch='f') == []
     assert take(('tap0', 1, 625, 10), epoch='f') == [
         ('vm0', '10.0.0.1', 5.0)]
+    # An epoch may begin with the very counters that the last one ended with.
+    assert take(('tap0', 1, 625, 10), epoch='g') == []
+    assert take(('tap0', 1, 632, 10), epoch='g') == [
+        ('vm0', '10.0.0.1', 7.0)]
 
 
 def test_what_a_report_leaves_out():

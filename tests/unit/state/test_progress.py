@@ -48,6 +48,18 @@ def test_bytes_of_classes_are_divided_among_pairs(state):
     assert state.take_profiles() == {}
 
 
+@pytest.mark.parametrize(('is_estimated', 'shares'), [
+    (True, [25.0, 75.0]), (False, [200 / 3, 100 / 3])])
+def test_flows_of_unknown_sizes_get_on_as_their_pairs_do(is_estimated,
+                                                         shares):
+    """Others by what they have left."""
+    state = lives(('h0', 'h1', 'h1'), is_estimated=is_estimated)
+    state.intake('h1', made.report(ports=[PORTS[1], PORTS[2]]), 0.5)
+    state.intake('h0', with_pairs(known.report(100), 0, r1=10, r2=30), 1.0)
+    assert list(known.sent(state))[:2] == (
+        pytest.approx(shares))
+
+
 def test_without_counters_pairs_are_divided_by_what_is_left(state):
     state.intake('h0', known.report(30), 1.0)
     state.intake('h1', known.report(5), 1.0)

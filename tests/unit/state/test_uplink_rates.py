@@ -8,7 +8,7 @@ from virtco.measure import hostrates
 from virtco.state import uplink_rates
 from virtco.wire import reports
 
-RULES = uplink_rates.Rules(default_bps=1e9, tolerance=0.1, max_age_s=100)
+RULES = uplink_rates.Rules(default_bps=1e9, max_age_s=100)
 LINK = reports.Link(1e8, 1e8)
 UNKNOWN = reports.Link(None, None)
 
