@@ -63,6 +63,29 @@ def choose(args: argparse.Namespace) -> list[mutants.Mutant]:
     return [one for key in chosen for one in by_line[key]]
 
 
+def group(path: str) -> tuple[str, bool]:
+    """Name the tests that judge a module: its area, and whether kernels run
+    in plain Python.
+    """
+    return areas.area(path), run.is_kernel(path)
+
+
+def find_broken(paths: list[str], args: argparse.Namespace
+                ) -> tuple[set[tuple[str, bool]], float]:
+    """Run each group's tests once without a mutant.
+
+    :returns: groups whose tests fail, and CPU seconds used. Every mutant of
+        such a group would count as noticed.
+    """
+    firsts = {group(path): path for path in reversed(paths)}
+    ended = list(run.judge(
+        (run.Task(path, None) for path in firsts.values()), args.limit_s,
+        args.budget_s, args.jobs))
+    return ({group(outcome.task.path) for outcome in ended
+             if outcome.verdict is run.Verdict.BROKEN},
+            sum(outcome.cpu_s for outcome in ended))
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog='tools/mutate', description=__doc__,
@@ -104,17 +127,11 @@ def main(argv: list[str] | None = None) -> int:
             told[one['key'], one['line']] = one['verdict']
     run.load_libraries()
     left = [one for one in chosen if (one.key, one.line) not in told]
-    # Tests of a kernel may want it compiled; all others pass without a mutant.
-    kernels = dict.fromkeys(
-        one.path for one in left if run.is_kernel(one.path))
-    broken = {outcome.task.path for outcome in run.judge(
-        (run.Task(path, None) for path in kernels), args.limit_s,
-        args.budget_s, args.jobs) if outcome.verdict is run.Verdict.BROKEN}
-    cpu_s = 0.0
+    broken, cpu_s = find_broken([one.path for one in left], args)
     for outcome in run.judge(
             (run.Task(one.path, one) for one in left
-             if one.path not in broken),
-            args.limit_s, args.budget_s, args.jobs):
+             if group(one.path) not in broken),
+            args.limit_s, args.budget_s - cpu_s, args.jobs):
         one = outcome.task.mutant
         assert one is not None
         cpu_s += outcome.cpu_s
@@ -139,12 +156,15 @@ def main(argv: list[str] | None = None) -> int:
         print(f'{name}: {n_dead} of {n} noticed')
     n_dead = sum(told[one.key, one.line] in dead for one in judged)
     percent = 100 * n_dead / len(judged) if judged else 100.0
-    for path in sorted(broken):
-        print(f'{path}: not judged, its tests fail where it is not compiled')
+    for name, is_kernel in sorted(broken):
+        print(f'{name}: not judged, its tests fail without a mutant'
+              + ' where kernels are not compiled' * is_kernel)
     print(f'{n_dead} of {len(judged)} mutants noticed ({percent:.0f} %), '
           f'{len(chosen) - len(judged)} not tried, {cpu_s:.0f} CPU seconds')
-    # Of few mutants a share says little.
-    return int(percent < args.least and len(judged) - n_dead > FEW)
+    # Of few mutants a share says little. A kernel may have tests that want
+    # it compiled.
+    return int(percent < args.least and len(judged) - n_dead > FEW
+               or not all(is_kernel for _, is_kernel in broken))
 
 
 if __name__ == '__main__':

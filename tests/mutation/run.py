@@ -200,12 +200,11 @@ def _busy_s(pid: int) -> float:
 
 
 def _verdict(task: Task, status: int) -> Verdict:
+    if task.mutant is None:
+        return Verdict.BROKEN if status else Verdict.SURVIVED
     if os.WIFSIGNALED(status):
         return Verdict.TIMED_OUT
-    has_failed = os.WEXITSTATUS(status) != 0
-    if task.mutant is None:
-        return Verdict.BROKEN if has_failed else Verdict.SURVIVED
-    return Verdict.KILLED if has_failed else Verdict.SURVIVED
+    return Verdict.KILLED if status else Verdict.SURVIVED
 
 
 def _child(task: Task, limit_s: float) -> None:

@@ -124,3 +124,22 @@ def test_a_mutant_that_is_noticed_is_recorded_once(tmp_path):
                           '--record', str(record), '--least', '100'])
     assert again == 0
     assert len(record.read_text().splitlines()) == 1
+
+
+def test_mutants_are_not_judged_by_tests_that_fail_without_one(tmp_path):
+    """Each would count as noticed. In a process of its own, as above."""
+    failing = tmp_path / 'test_failing.py'
+    failing.write_text('def test_it():\n    assert False\n')
+    done = subprocess.run(
+        [sys.executable, '-c', f'''
+import sys
+from tests.mutation import __main__ as command
+from tests.mutation import areas
+areas.tests = lambda path: [{str(failing)!r}]
+sys.exit(command.main(
+    ['--module', 'virtco/units.py', '--sample', '1', '--jobs', '1']))
+'''], cwd=areas.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith(
+        'virtco/units.py: not judged, its tests fail without a mutant\n'
+        '0 of 0 mutants noticed'), done.stdout
