@@ -83,9 +83,9 @@ class Phases:
             begun[request.instance_uuid] = deadline
             return work(placer, request, deadline)
 
-        def answering(placer: Any, request: Any) -> Any:
+        def answering(placer: Any, request: Any, is_gone: Any) -> Any:
             try:
-                return in_time(placer, request)
+                return in_time(placer, request, is_gone)
             finally:
                 deadline = begun.pop(request.instance_uuid, None)
                 if deadline is not None:

@@ -2,6 +2,7 @@
 
 """One request as the handlers see it: who calls, and what is in the rooms."""
 
+from collections.abc import Callable
 import dataclasses
 from typing import Any
 
@@ -40,6 +41,12 @@ class Call:
     def who(self) -> str:
         """Name the caller, for the history."""
         return self.authorizer.who(self.request)
+
+    def is_gone(self) -> Callable[[], bool]:
+        """Return what tells whether the client closed its connection."""
+        found: Callable[[], bool] = self.request.env.get(
+            'waitress.client_disconnected', bool)
+        return found
 
     def project(self, query: fields.ProjectQuery, rule: str) -> str | None:
         """Find the project that is asked about; None, of operators: all.

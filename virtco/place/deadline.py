@@ -20,12 +20,16 @@ class Deadline:
     """One placement's; one thread works for it and another one waits.
 
     Either the work is committed or the one who waits gives up, never both.
+
+    :param is_gone: whether the client closed its connection.
     """
 
     def __init__(self, limit_s: float,
-                 clock: Callable[[], float] = time.monotonic):
+                 clock: Callable[[], float] = time.monotonic,
+                 is_gone: Callable[[], bool] = lambda: False):
         self.limit_s = limit_s
         self._clock = clock
+        self._is_gone = is_gone
         self._until_s = clock() + limit_s
         self._lock = threading.Lock()
         self._is_over = self._is_committing = False
@@ -33,7 +37,13 @@ class Deadline:
         self._spent_s = dict.fromkeys(PHASES, 0.0)
 
     def left_s(self) -> float:
+        if self.is_abandoned():
+            return 0.0
         return max(0.0, self._until_s - self._clock())
+
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits for the answer."""
+        return self._is_over or self._is_gone()
 
     def enter(self, phase: str) -> None:
         with self._lock:
@@ -54,8 +64,9 @@ class Deadline:
     def too_late(self) -> exception.TooLate:
         spent_s = self.spent_s()
         phase = max(PHASES, key=spent_s.__getitem__)
+        gone = 'the client is gone, ' if self._is_gone() else ''
         return exception.TooLate(phase=phase, why=(
-            f'{phase} took {spent_s[phase]:.2f} of {self.limit_s:g} s'))
+            f'{gone}{phase} took {spent_s[phase]:.2f} of {self.limit_s:g} s'))
 
     def claim(self) -> None:
         """To be called when nothing but the commit itself is left.
@@ -63,7 +74,7 @@ class Deadline:
         :raises virtco.exception.TooLate: when nobody wants it any more.
         """
         with self._lock:
-            in_time = not self._is_over and self._clock() < self._until_s
+            in_time = self.left_s() > 0
             self._is_committing |= in_time
         if not in_time:
             raise self.too_late()

@@ -139,12 +139,17 @@ class Place:
             threading.Thread(target=planner.load_libraries,
                              name='libraries', daemon=True).start()
 
-    def answer(self, request: wire.Placement) -> wire.Answer:
-        """Answer within ``[placement] deadline_s``, whatever happens."""
+    def answer(self, request: wire.Placement,
+               is_gone: Callable[[], bool] = lambda: False) -> wire.Answer:
+        """Answer within ``[placement] deadline_s``, whatever happens.
+
+        :param is_gone: whether the client closed its connection: nothing is
+            committed then.
+        """
         self._metrics.nova_unplanned.inc(request.unplanned_passes)
         self._offers.note(request)
         with self._metrics.placement_seconds.time():
-            answer = self._place(request)
+            answer = self._place(request, is_gone)
         self.use()
         if answer.status == 'neutral' and answer.refused is None:
             self._journal.add(request, answer)
@@ -153,12 +158,13 @@ class Place:
         self._metrics.placements.labels(answer.status).inc()
         return answer
 
-    def _place(self, request: wire.Placement) -> wire.Answer:
+    def _place(self, request: wire.Placement,
+               is_gone: Callable[[], bool]) -> wire.Answer:
         if self._placer is None:
             return self._no_opinion(request, 'starting',
                                     self._startup.why() or 'no planner')
         try:
-            answer = self._in_time(self._placer, request)
+            answer = self._in_time(self._placer, request, is_gone)
         except exception.TooLate as error:
             phase = error.kwargs['phase']
             self._metrics.late_placements.labels(phase).inc()
@@ -190,10 +196,11 @@ class Place:
                                requests.host_names(request), why,
                                group=answer.group)
 
-    def _in_time(self, placer: 'placer.Placer',
-                 request: wire.Placement) -> wire.Answer:
+    def _in_time(self, placer: 'placer.Placer', request: wire.Placement,
+                 is_gone: Callable[[], bool]) -> wire.Answer:
         """:raises virtco.exception.TooLate: with nothing committed."""
-        deadline = deadlines.Deadline(self._conf.placement.deadline_s)
+        deadline = deadlines.Deadline(self._conf.placement.deadline_s,
+                                      is_gone=is_gone)
         self._pace.admit(deadline)
         future = self._pool.submit(self._work, placer, request, deadline)
         future.add_done_callback(lambda _: self._pace.leave())

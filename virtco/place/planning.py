@@ -98,7 +98,7 @@ class Planning:
         return planner.rank_hosts(
             problem, plan, rows.index(row),
             budget_s=self._budget_s(deadline, 'commit'),
-            most=answers.MOST_HOSTS)
+            most=answers.MOST_HOSTS, is_cancelled=deadline.is_abandoned)
 
     def _budget_s(self, deadline: deadlines.Deadline, *later: str) -> float:
         """What a phase may take, so that there is time for later ones."""
@@ -217,7 +217,8 @@ class Planning:
                     self._settings['objective']),
                 planner=self._settings['planner'],
                 seed=zlib.crc32(view.group.id.encode()),
-                budget_s=budget_s * part, on_incumbent=_log_progress)
+                budget_s=budget_s * part, on_incumbent=_log_progress,
+                is_cancelled=deadline.is_abandoned)
 
         try:
             with self._metrics.plan_seconds.time():

@@ -9,6 +9,7 @@ wrong, there is time left to plan each alone.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import logging
 import threading
 
@@ -20,6 +21,7 @@ from virtco import units
 from virtco.model import snapshot
 from virtco.objects import settings
 from virtco.place import deadline as deadlines
+from virtco.solver import planner
 from virtco.solver import together
 
 LOG = logging.getLogger(__name__)
@@ -161,7 +163,10 @@ class Window:
                     objective=snapshot.Objective(
                         self._settings['objective']),
                     planner_name=self._settings['planner'],
-                    budget_s=budget_s)
+                    budget_s=budget_s, plan_one=functools.partial(
+                        planner.plan, is_cancelled=lambda: all(
+                            entry.deadline.is_abandoned()
+                            for entry in entries)))
         except exception.PlacementInfeasible:
             group.outcome = 'refused'
             LOG.info('%d groups do not fit together; each is planned alone.',

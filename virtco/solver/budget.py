@@ -65,21 +65,27 @@ class Budget:
     """Seconds that a stage may take; it asks, nobody interrupts it.
 
     :param whole: the budget of which this is a slice.
+    :param is_cancelled: whether nobody wants the result any more; it is asked
+        as often as the clock, and there is no time left from then on.
     """
 
     def __init__(self, clock: Timer | Counter, seconds: float,
-                 whole: 'Budget | None' = None):
+                 whole: 'Budget | None' = None,
+                 is_cancelled: Callable[[], bool] | None = None):
         self.clock = clock
         self._since_s = clock()
         self._until_s = self._since_s + seconds
         self._whole = whole
         self._stopped = False
+        self._is_cancelled = is_cancelled
 
     def stop(self) -> None:
         """There is no more time, here and in all slices."""
         self._stopped = True
 
     def is_stopped(self) -> bool:
+        if self._is_cancelled is not None and not self._stopped:
+            self._stopped = self._is_cancelled()
         return self._stopped or (self._whole is not None
                                  and self._whole.is_stopped())
 

@@ -55,7 +55,8 @@ def plan(problem: snapshot.PlacementProblem, *,
          planner: str = 'virtco', seed: int = 0, budget_s: float = 1.0,
          clock: Callable[[], float] = time.monotonic,
          certify: bool = False,
-         on_incumbent: states.OnIncumbent | None = None) -> snapshot.Plan:
+         on_incumbent: states.OnIncumbent | None = None,
+         is_cancelled: Callable[[], bool] | None = None) -> snapshot.Plan:
     """Place the movable VMs of a problem.
 
     :param planner: one of :data:`PLANNERS`.
@@ -67,6 +68,7 @@ def plan(problem: snapshot.PlacementProblem, *,
     :param on_incumbent: called with a :class:`~snapshot.Progress` whenever
         the search of ``virtco`` finds a better placement or bound. When it
         returns something true, the best placement so far is the answer.
+    :param is_cancelled: see :class:`~virtco.solver.budget.Budget`.
     :raises virtco.exception.PlacementInfeasible: when no placement keeps
         the hard constraints.
     :raises virtco.exception.Invalid: when the problem makes no sense.
@@ -77,7 +79,8 @@ def plan(problem: snapshot.PlacementProblem, *,
     if math.isnan(budget_s) or budget_s < 0:
         raise exception.Invalid(field='budget_s', value=budget_s,
                                 limit='at least 0')
-    budget = budgets.Budget(budgets.clock_of(clock), budget_s)
+    budget = budgets.Budget(budgets.clock_of(clock), budget_s,
+                            is_cancelled=is_cancelled)
     if planner != 'virtco':
         return _baseline(problem, objective, planner, seed, budget)
     return _searched(problem, objective, seed, budget_s, budget, certify,
@@ -194,7 +197,9 @@ def load_libraries() -> None:
 def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                vm_index: int, *, budget_s: float = math.inf,
                clock: Callable[[], float] = time.monotonic,
-               most: int | None = None) -> tuple[snapshot.RankedHost, ...]:
+               most: int | None = None,
+               is_cancelled: Callable[[], bool] | None = None
+               ) -> tuple[snapshot.RankedHost, ...]:
     """The hosts of the problem for one VM, best first, infeasible last.
 
     Exact: each host's objective and t are those of the placement in which
@@ -203,12 +208,14 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
     :param budget_s: time to spend; hosts for which none is left come behind
         the others with a lower bound of their objective, and say so.
     :param most: hosts to name beside the planned one; None: all of them.
+    :param is_cancelled: see :class:`~virtco.solver.budget.Budget`.
     :raises virtco.exception.Invalid: for a plan of another problem.
     """
     if not 0 <= vm_index < len(problem.vms):
         raise exception.Invalid(field='vm_index', value=vm_index,
                                 limit=f'below {len(problem.vms)}')
-    budget = budgets.Budget(budgets.clock_of(clock), budget_s)
+    budget = budgets.Budget(budgets.clock_of(clock), budget_s,
+                            is_cancelled=is_cancelled)
     inst = _build(problem, budget, reduce=False)
     assign = _assignment(inst, plan)
 

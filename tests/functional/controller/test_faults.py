@@ -3,10 +3,14 @@
 """Killed, locked out, full and damaged: what survives, and how fast."""
 
 import contextlib
+import json
 import resource
 import signal
+import socket
 import sqlite3
+import uuid
 
+import numpy as np
 import pytest
 import requests
 
@@ -242,3 +246,31 @@ def test_what_is_answered_late_is_not_committed(make):
     found = tenant.stored(10)
     assert (found['status'], found['why'], found['host']) == (
         'neutral', answer['why'], None)
+
+
+def test_the_search_for_a_client_that_is_gone_ends(make):
+    """Long before its budget, and nothing is reserved."""
+    controller = make({'placement': {'budget_s': 60, 'deadline_s': 120}})
+    random = np.random.default_rng(3)
+    sizes = random.integers(1, 10 ** 9, (30, 30)) * (
+        random.random((30, 30)) < 0.3)
+    np.fill_diagonal(sizes, 0)
+    body = json.dumps(harness.placement(
+        0, matrix=json.dumps(sizes.tolist()), num_instances=30,
+        project_id='p', hosts=dict.fromkeys(map(str, range(40)), 2)))
+
+    def under_way():
+        return controller.metrics()['virtco_placements_under_way']
+
+    with socket.create_connection(
+            ('127.0.0.1', int(controller.url.rpartition(':')[2]))) as client:
+        client.sendall(
+            f'PUT /v1/placements/{uuid.uuid4()} HTTP/1.1\r\nHost: h\r\n'
+            'Content-Type: application/json\r\n'
+            f'Content-Length: {len(body)}\r\n\r\n{body}'.encode())
+        harness.wait_for(under_way, 'the search')
+    watch = patience.Stopwatch()
+    harness.wait_for(lambda: not under_way(), 'its end')
+    assert watch.seconds() < 20
+    assert 'the client is gone' in controller.log_text()
+    assert controller.tenant().coflows() == []

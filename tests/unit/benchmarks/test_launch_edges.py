@@ -16,7 +16,7 @@ class Place:
     def __init__(self):
         self.now_s = 0.0
 
-    def _in_time(self, placer, request):
+    def _in_time(self, placer, request, is_gone):
         deadline = deadlines.Deadline(0.5, lambda: self.now_s)
         if placer is None:
             raise ValueError
@@ -37,7 +37,7 @@ def test_a_solve_after_the_answer_is_not_counted():
     place = Place()
     phases = launch_edges.Phases(place)
     request = types.SimpleNamespace(instance_uuid='i')
-    assert place._in_time('placer', request) == 'answer'
+    assert place._in_time('placer', request, bool) == 'answer'
     assert list(place.rest) == []
     assert phases.spent_s['i']['solve'] == pytest.approx(0.4)
     assert phases.spent_s['i']['queue'] == pytest.approx(0.1)
@@ -47,5 +47,5 @@ def test_a_call_that_never_began_has_no_phases():
     place = Place()
     phases = launch_edges.Phases(place)
     with pytest.raises(ValueError):
-        place._in_time(None, types.SimpleNamespace(instance_uuid='i'))
+        place._in_time(None, types.SimpleNamespace(instance_uuid='i'), bool)
     assert phases.spent_s == {}

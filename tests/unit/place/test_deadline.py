@@ -44,6 +44,19 @@ def test_what_is_late_cannot_be_claimed_although_nobody_gave_up(clock):
     assert deadline.give_up()
 
 
+def test_nothing_is_committed_for_a_client_that_is_gone(clock):
+    gone = []
+    deadline = deadlines.Deadline(1.0, clock, lambda: bool(gone))
+    assert deadline.left_s() == 1.0 and not deadline.is_abandoned()
+    gone.append(1)
+    assert deadline.left_s() == 0.0 and deadline.is_abandoned()
+    with pytest.raises(exception.TooLate, match='in time: the client is gone,'
+                       ' queue took 0.00 of 1 s'):
+        deadline.claim()
+    late = deadlines.Deadline(1.0, clock)
+    assert late.give_up() and late.is_abandoned() and late.left_s() == 0.0
+
+
 def test_the_slow_phase_is_named(clock):
     deadline = deadlines.Deadline(1.0, clock)
     for phase, took_s in (('read', 0.1), ('solve', 0.6), ('commit', 0.4)):

@@ -3,6 +3,7 @@
 """The door of the room: answers in time, whatever happens."""
 
 import threading
+import types
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from virtco.model import snapshot
 from virtco.model import states
 from virtco.place import deadline as deadlines
 from virtco.place import place as places
+from virtco.solver import planner
 from virtco.wire import fields
 from virtco.wire import plan
 
@@ -211,6 +213,24 @@ def test_one_that_is_given_up_before_it_began_costs_nothing(make):
     late.set()
     patience.wait_for(lambda: one.room._pace.n_under_way == 0)
     assert len(begun) == places.WORKERS
+
+
+def test_a_client_that_is_gone_ends_the_search(make, monkeypatch):
+    """With nothing committed."""
+    one, gone = make(), []
+
+    def plan(problem, *, is_cancelled, **_values):
+        assert not is_cancelled()
+        gone.append(True)
+        assert is_cancelled()
+        return planner.plan(problem, is_cancelled=is_cancelled)
+
+    monkeypatch.setattr('virtco.place.planning.planner', types.SimpleNamespace(
+        plan=plan, rank_hosts=planner.rank_hosts))
+    answer = one.room.answer(asking.request(0), lambda: bool(gone))
+    assert (answer.status, gone) == ('neutral', [True])
+    assert 'the client is gone' in answer.why
+    assert one.rows(models.Group) == [] and one.told == []
 
 
 def test_one_that_is_committing_is_waited_for(make):

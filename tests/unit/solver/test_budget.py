@@ -57,6 +57,35 @@ def test_a_counter_gives_one_plan_compiled_or_not(kind):
     assert plain.stdout.strip() == expected
 
 
+def test_a_plan_that_nobody_wants_ends():
+    """The search asks often enough, and answers with what it has."""
+    item = generator.hard('hose1000x200', 1)[0]
+
+    def took_s(until_s):
+        clock = budgets.Counter()
+        planner.plan(
+            reference.to_problem(item), seed=5, budget_s=0.3, clock=clock,
+            objective=snapshot.Objective.ISOLATED,
+            is_cancelled=lambda: clock() >= until_s)
+        return clock()
+
+    assert took_s(9.0) > 0.29
+    assert took_s(0.0) < 0.02
+    assert 0.06 <= took_s(0.06) < 0.08
+
+
+def test_a_cancelled_budget_is_over_with_its_slices():
+    wanted = [True]
+    budget = budgets.Budget(budgets.Counter(), 1.0,
+                            is_cancelled=lambda: not wanted)
+    part = budget.slice(0.5)
+    assert part.in_time() and budget.in_time()
+    wanted.clear()
+    assert not part.in_time() and budget.left_s() == part.units() == 0
+    wanted.append(True)
+    assert not budget.in_time()
+
+
 def test_a_counter_moves_on_by_work_alone():
     clock = budgets.Counter()
     budget = budgets.Budget(clock, 1.0)

@@ -14,8 +14,9 @@ from virtco.wire import plan as plan_wire
 
 def place(call: Call, instance_uuid: str, query: wire.One,
           body: wire.Placement) -> wire.Answer:
-    return call.rooms.place.answer(msgspec.structs.replace(
-        body, instance_uuid=instance_uuid))
+    return call.rooms.place.answer(
+        msgspec.structs.replace(body, instance_uuid=instance_uuid),
+        call.is_gone())
 
 
 def show(call: Call, instance_uuid: str) -> wire.Kept:
