@@ -144,6 +144,7 @@ GRAPH = '''{"instances": [
                                               '\'leaf3\''),
     (TWO_LEAVES, 'nodes: n[5-8]', 'children: leaf1', 9, 'below core'),
     (TWO_LEAVES, 'nodes: n[5-8]', 'children: leaf2', 9, 'leaf2'),
+    (TWO_LEAVES, 'leaf[1-2]', 'core', 5, 'not below itself'),
     (TWO_LEAVES, 'switch: leaf2', 'switch: leaf1', 9, '\'leaf1\''),
     (TWO_LEAVES, 'switch: leaf2', 'switch: "leaf 2"', 9, '\'leaf 2\''),
     (TWO_LEAVES, 'nodes: n[5-8]', 'nodes: n[5-', 10, 'leaf2: nodes'),
