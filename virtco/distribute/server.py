@@ -261,7 +261,7 @@ class Server:
             sock.close()
             return
         self._per_address[address] += 1
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         self.loop.create_task(self._connect(sock, address))
 
     async def _connect(self, sock: socket.socket, address: str) -> None:

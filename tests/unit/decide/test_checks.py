@@ -211,7 +211,7 @@ def test_a_round_without_answers_ends(monkeypatch, transfer, limit_s):
     found, _concluded = start(network)
     monkeypatch.setattr(checks, 'time', clock := Time())
     assert found._measure(check(), [('a', 'b')], transfer) == {}
-    assert clock.now_s == pytest.approx(7.0 + limit_s, abs=2 * checks.POLL_S)
+    assert clock.now_s == pytest.approx(7.0 + limit_s, abs=0.05)
 
 
 def test_what_fails_tells_why():

@@ -409,6 +409,7 @@ def test_it_talks_with_the_leader(running, lead):
     assert one.is_alive() and one._thread.daemon
     one.stop()
     assert not one.is_alive() and not one.is_connected
+    assert one._loop.is_closed()
 
 
 def test_the_next_leader_is_found(running, lead, caplog):
