@@ -4,12 +4,9 @@
 
 import threading
 
-import sqlalchemy as sa
-
 from virtco import app
 from virtco import exception
 from virtco.db import groups as db_groups
-from virtco.db import models
 from virtco.decide import publisher
 from virtco.model import states
 from virtco.wire import health as wire
@@ -85,9 +82,7 @@ def count(rooms: app.App) -> None:
     counts = rooms.metrics
     try:
         with rooms.database.reader() as session:
-            found = {state: count for state, count in session.execute(
-                sa.select(models.Coflow.state, sa.func.count())
-                .group_by(models.Coflow.state))}
+            found = db_groups.coflows_by_state(session)
             placed = db_groups.running_by_plan(session)
     except exception.DatabaseUnavailable:
         return

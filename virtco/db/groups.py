@@ -84,7 +84,7 @@ def living(session: orm.Session, project_id: str | None, group: str
            ) -> list[models.Group]:
     """Living groups of that id or name, of one project or of all."""
     query = sa.select(models.Group).where(
-        models.Group.live_key == '', sa.or_(
+        models.Group.retired_at.is_(None), sa.or_(
             models.Group.id == group, models.Group.name == group))
     if project_id is not None:
         query = query.where(models.Group.project_id == project_id)
@@ -166,12 +166,21 @@ def running_by_plan(session: orm.Session) -> dict[str, int]:
             sa.select(models.Member.planned_host.is_not(None),
                       models.Member.host == models.Member.planned_host,
                       sa.func.count())
-            .where(models.Member.state == states.MemberState.RUNNING)
+            .join(models.Group, models.Group.id == models.Member.group_id)
+            .where(models.Group.retired_at.is_(None),
+                   models.Member.state == states.MemberState.RUNNING)
             .group_by(models.Member.planned_host.is_not(None),
                       models.Member.host == models.Member.planned_host)):
         found['none' if not planned_host else
               'planned' if is_there else 'other'] += count
     return found
+
+
+def coflows_by_state(session: orm.Session) -> dict[str, int]:
+    """Number of coflows in each state, by an index alone."""
+    return {state: count for state, count in session.execute(
+        sa.select(models.Coflow.state, sa.func.count())
+        .group_by(models.Coflow.state))}
 
 
 def living_members(session: orm.Session,
@@ -180,7 +189,7 @@ def living_members(session: orm.Session,
     """:param only: ids of groups; None takes all."""
     query = sa.select(models.Member).join(
         models.Group, models.Group.id == models.Member.group_id).where(
-            models.Group.live_key == '')
+            models.Group.retired_at.is_(None))
     if only is not None:
         query = query.where(models.Member.group_id.in_(only))
     return list(session.scalars(query))
@@ -195,7 +204,7 @@ def living_vms(session: orm.Session
         sa.select(models.Member.instance_uuid, models.Group.project_id,
                   models.Member.state, models.Member.host)
         .join(models.Group, models.Group.id == models.Member.group_id)
-        .where(models.Group.live_key == '',
+        .where(models.Group.retired_at.is_(None),
                models.Member.instance_uuid.is_not(None))
         .order_by(models.Group.project_id, models.Member.instance_uuid))]
 

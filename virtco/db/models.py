@@ -198,11 +198,11 @@ class Coflow(Base):
     weight: Mapped[float] = mapped_column(default=1.0)
     cct_s: Mapped[float | None]
     why: Mapped[Text] = mapped_column(default='')
-    created_at: Mapped[float]
+    created_at: Mapped[float] = mapped_column(index=True)
     arrival: Mapped[float | None]
     ended_at: Mapped[float | None]
     expires_at: Mapped[float | None]
-    deadline_at: Mapped[float | None]
+    deadline_at: Mapped[float | None] = mapped_column(index=True)
     is_promised: Mapped[bool] = mapped_column(default=False)
     first_byte_at: Mapped[float | None]
     last_byte_at: Mapped[float | None]
@@ -241,7 +241,7 @@ class ProfileHour(Base):
     hour: Mapped[int] = mapped_column(
         primary_key=True, autoincrement=False, index=True)
     project_id: Mapped[Name] = mapped_column(index=True)
-    group_name: Mapped[Name]
+    group_name: Mapped[Name] = mapped_column(index=True)
     app: Mapped[Name] = mapped_column(default='')
     n_vms: Mapped[int]
     pairs: Mapped[Document]
@@ -322,7 +322,7 @@ class Event(Base):
     instance_uuid: Mapped[Id] = mapped_column(default='', index=True)
     kind: Mapped[Kind]
     detail: Mapped[Text]
-    created_at: Mapped[float]
+    created_at: Mapped[float] = mapped_column(index=True)
 
 
 class Project(Base):

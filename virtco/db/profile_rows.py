@@ -13,6 +13,8 @@ from virtco.profiles import learning
 from virtco.profiles import pairs
 
 _HOUR = models.ProfileHour
+#: Rows of all projects that a list for an operator is made of, the newest.
+MOST_SHOWN = 1000
 
 
 def add(session: orm.Session, hour: int,
@@ -53,30 +55,42 @@ def purge(session: orm.Session, before_hour: int) -> None:
     session.execute(sa.delete(_HOUR).where(_HOUR.hour < before_hour))
 
 
+def _newest(project_id: str | None) -> sa.FromClause:
+    """Rows of a project, or the newest of all projects."""
+    asked = sa.select(_HOUR)
+    if project_id is not None:
+        return asked.where(_HOUR.project_id == project_id).subquery()
+    return asked.order_by(_HOUR.hour.desc()).limit(MOST_SHOWN).subquery()
+
+
 def list_groups(session: orm.Session, project_id: str | None
                 ) -> Sequence[sa.Row[tuple[str, str, str, str, int, int,
                                            int, int]]]:
-    """Group, its project, name, app and VMs; first and last hour, hours."""
-    asked = sa.select(
-        _HOUR.group_id, sa.func.max(_HOUR.project_id),
-        sa.func.max(_HOUR.group_name), sa.func.max(_HOUR.app),
-        sa.func.max(_HOUR.n_vms), sa.func.min(_HOUR.hour),
-        sa.func.max(_HOUR.hour), sa.func.count()).group_by(_HOUR.group_id)
-    if project_id is not None:
-        asked = asked.where(_HOUR.project_id == project_id)
-    return session.execute(asked.order_by(
-        sa.func.max(_HOUR.hour).desc(), _HOUR.group_id)).all()
+    """Group, its project, name, app and VMs; first and last hour, hours.
+
+    :param project_id: None takes the newest rows of all projects.
+    """
+    row = _newest(project_id).c
+    return session.execute(sa.select(
+        row.group_id, sa.func.max(row.project_id),
+        sa.func.max(row.group_name), sa.func.max(row.app),
+        sa.func.max(row.n_vms), sa.func.min(row.hour),
+        sa.func.max(row.hour), sa.func.count()).group_by(
+            row.group_id).order_by(
+                sa.func.max(row.hour).desc(), row.group_id)).all()
 
 
 def find(session: orm.Session, project_id: str | None, group: str
          ) -> str | None:
     """The id of a group by its id or name; of several the latest."""
-    asked = sa.select(_HOUR.group_id).where(sa.or_(
-        _HOUR.group_id == group, _HOUR.group_name == group))
-    if project_id is not None:
-        asked = asked.where(_HOUR.project_id == project_id)
-    return session.scalars(asked.order_by(_HOUR.hour.desc()).limit(1)
-                           ).first()
+    for column in (_HOUR.group_id, _HOUR.group_name):
+        asked = sa.select(_HOUR.group_id).where(column == group)
+        if project_id is not None:
+            asked = asked.where(_HOUR.project_id == project_id)
+        found = session.scalar(asked.order_by(_HOUR.hour.desc()).limit(1))
+        if found is not None:
+            return found
+    return None
 
 
 def hours(session: orm.Session, group_id: str) -> list[models.ProfileHour]:
@@ -102,15 +116,15 @@ def launches(session: orm.Session, project_id: str, app: str
 
 def list_apps(session: orm.Session, project_id: str | None
               ) -> Sequence[sa.Row[tuple[str, str, int, int]]]:
-    """Project, application, number of launches, last hour."""
-    asked = sa.select(
-        _HOUR.project_id, _HOUR.app,
-        sa.func.count(sa.distinct(_HOUR.group_id)),
-        sa.func.max(_HOUR.hour)).where(_HOUR.app != '').group_by(
-            _HOUR.project_id, _HOUR.app)
-    if project_id is not None:
-        asked = asked.where(_HOUR.project_id == project_id)
-    return session.execute(asked.order_by(_HOUR.project_id, _HOUR.app)).all()
+    """Project, application, number of launches, last hour.
+
+    :param project_id: None takes the newest rows of all projects.
+    """
+    row = _newest(project_id).c
+    return session.execute(sa.select(
+        row.project_id, row.app, sa.func.count(sa.distinct(row.group_id)),
+        sa.func.max(row.hour)).where(row.app != '').group_by(
+            row.project_id, row.app).order_by(row.project_id, row.app)).all()
 
 
 def forget_app(session: orm.Session, project_id: str, app: str) -> bool:

@@ -210,6 +210,7 @@ def ignored_hints(session: orm.Session, since_s: float,
         models.Event.kind == 'hint_ignored',
         models.Event.created_at >= since_s,
         models.Event.instance_uuid != '').order_by(
+            models.Event.created_at.desc(),
             models.Event.id.desc()).limit(limit)
     return {uuid: detail for uuid, detail in reversed(
         session.execute(query).all())}

@@ -98,7 +98,7 @@ class Adviser:
             coflows = db_groups.living_coflows(session)
             groups = {group.id: _Group(group, [], []) for group in
                       session.scalars(sa.select(models.Group).where(
-                          models.Group.live_key == ''))}
+                          models.Group.retired_at.is_(None)))}
         for member in members:
             groups[member.group_id].members.append(member)
         for coflow in coflows:

@@ -19,6 +19,7 @@ from tests import patience
 from tests.functional.controller import harness
 from tests.functional.controller import test_placements as placements
 from tests.unit.db import test_db
+from tests.unit.db import test_indexes
 from virtco import exception
 from virtco.db import bounds
 from virtco.db import leader
@@ -46,6 +47,7 @@ for module, names in (
             'conflicts_are_tried_again',
             'what_was_read_stays_readable',
             'what_may_send_once_more_is_live')),
+        (test_indexes, ('no_question_scans_a_table_that_tenants_fill',)),
         (placements, (
             'a_batch_gets_the_plan_of_its_first',
             'groups_are_told_apart_by_each_byte_of_their_names',

@@ -111,7 +111,7 @@ def test_only_members_that_run_are_told():
                stored.member('p-a', 2, 'h', instance_uuid=None))
     assert found.wanted().keys() == {'p-a-0'}
     with database.writer() as session:
-        session.get(models.Group, 'p-a').live_key = 'p-a'
+        session.get(models.Group, 'p-a').retired_at = 1.0
     assert found.wanted() == {}
 
 

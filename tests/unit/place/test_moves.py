@@ -162,7 +162,7 @@ def test_a_vm_that_comes_later_is_no_part_of_it():
 def test_groups_that_are_gone_are_left_alone():
     moves = Moves({'h1': (2.0, 9.0, 9.0)}).group()
     with moves.database.writer() as session:
-        session.get(models.Group, 'p-a').live_key = 'p-a'
+        session.get(models.Group, 'p-a').retired_at = 1.0
     assert moves.adviser.look() == []
 
 

@@ -111,7 +111,9 @@ def _groups() -> None:
                   index=True),
         sa.Column('project_id', models.short_text(255), index=True,
                   nullable=False),
-        *_some(models.short_text(255), 'group_name', 'app'),
+        sa.Column('group_name', models.short_text(255), index=True,
+                  nullable=False),
+        *_some(models.short_text(255), 'app'),
         *_some(sa.Integer, 'n_vms'),
         *_some(models.LongText, 'pairs'))
     _table(
@@ -125,7 +127,7 @@ def _groups() -> None:
                   nullable=False),
         *_some(models.short_text(32), 'kind'),
         *_some(sa.Text, 'detail'),
-        *_some(sa.Double, 'created_at'),
+        sa.Column('created_at', sa.Double, index=True, nullable=False),
         sa.Index('ix_events_project_group', 'project_id', 'group_name'))
 
 
@@ -141,10 +143,12 @@ def _coflows() -> None:
         *_some(sa.Integer, 'position', 'n_vms', 'n_flows', 'iterations',
                'iteration', 'priority_class'),
         sa.Column('state', models.short_text(16), index=True, nullable=False),
-        *_some(sa.Double, 'size_bytes', 'sent_bytes', 'weight', 'created_at'),
+        *_some(sa.Double, 'size_bytes', 'sent_bytes', 'weight'),
+        sa.Column('created_at', sa.Double, index=True, nullable=False),
+        sa.Column('deadline_at', sa.Double, index=True),
         *_some(sa.Integer, 'dst_port', nullable=True),
         *_some(sa.Double, 'period_s', 'compute_s', 'cct_s', 'arrival',
-               'ended_at', 'expires_at', 'deadline_at', 'first_byte_at',
+               'ended_at', 'expires_at', 'first_byte_at',
                'last_byte_at', 'measured_cct_s', 'measured_cct_error_s',
                nullable=True),
         *_some(models.short_text(16), 'served_by', nullable=True),
