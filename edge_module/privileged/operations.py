@@ -43,13 +43,9 @@ class _Operation(msgspec.Struct, frozen=True, tag=True, array_like=True,
 
 
 class _TcOperation(_Operation, frozen=True):
-    """A change of queues on one device."""
+    """A change of queues on one device, made by one rtnetlink message."""
 
     ifindex: IfIndex
-
-    def message(self) -> wire.Message:
-        """The rtnetlink message that makes the change."""
-        raise NotImplementedError
 
 
 class AddRoot(_TcOperation, frozen=True):

@@ -77,6 +77,33 @@ def test_a_tree_of_somebody_else_is_not_changed(ours, monkeypatch, change):
         ours.check_tc([change])
 
 
+@pytest.mark.parametrize('call, asked', [
+    ('tc_change', [operations.AddRoot(OTHER)]),
+    ('nft_change', ('ingress', [operations.AttachPort('lo', UPLINK)]))])
+def test_a_call_is_held_against_the_own_devices(monkeypatch, call, asked):
+    monkeypatch.setattr(owned, 'configured', lambda: owned.Owned('lo'))
+    made = []
+    for name in ('tc_change', 'nft_change'):
+        monkeypatch.setattr(guarded.kernel, name,
+                            lambda *change: made.append(change))
+    with pytest.raises(operations.Refused, match=f'{OTHER}|lo'):
+        guarded.perform(call, msgspec.msgpack.encode(asked))
+    assert made == []
+    guarded.perform('tc_change', msgspec.msgpack.encode(
+        [operations.AddRoot(UPLINK)]))
+    assert made == [([operations.AddRoot(UPLINK)],)]
+
+
+@pytest.mark.parametrize('device, index', [
+    (devices.Device('ifb', '', False), 3), (None, None),
+    (devices.Device('veth', '', False), None)])
+def test_a_device_of_our_name_is_ours_as_an_ifb_only(monkeypatch, device,
+                                                     index):
+    monkeypatch.setattr(devices, 'look', lambda dev: device)
+    monkeypatch.setattr(owned, '_ifindex', lambda dev: 3)
+    assert owned._ifb() == index
+
+
 def test_lo_has_no_root_of_ours():
     assert not owned.has_our_root(UPLINK)
     assert not owned.has_our_root(2 ** 31 - 1)
