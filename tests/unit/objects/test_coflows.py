@@ -148,6 +148,15 @@ def test_debts_and_warnings_are_shown(bench):
     assert bench.coflows.events('q') == []
 
 
+def test_the_newest_twenty_events_are_shown(bench):
+    stored.add(bench.database, *(models.Event(
+        project_id='p', group_name='a', group_id=None, instance_uuid='',
+        kind='k', detail='d', created_at=float(number))
+        for number in range(25)))
+    assert [event['at'] for event in bench.show()['events']] == list(
+        range(24, 4, -1))
+
+
 def test_coflows_are_found_by_project_and_state(bench):
     stored.add(bench.database, stored.coflow(
         None, id='d', project_id='q', state=STATE.REGISTERED,

@@ -78,6 +78,16 @@ def test_a_finding_holds_until_a_check_finds_it_well(bench):
     assert not bench.findings.refresh() and bench.n_changes == 3
 
 
+def test_what_is_well_again_is_logged(bench, caplog):
+    caplog.set_level('INFO', findings.__name__)
+    bench.conclude({'r0', 'r1'}, poor(), poor('r1', KIND.DOWNLINK),
+                   poor('r2'))
+    bench.conclude({'r0', 'r1'}, poor('r1', KIND.DOWNLINK))
+    assert [record.getMessage() for record in caplog.records
+            if 'again' in record.getMessage()] == [
+        'Check: leaf-uplink of r0 is well again.']
+
+
 def test_what_a_finding_says(bench):
     bench.conclude({'r0'}, preflight.Finding(
         KIND.UPLINK, 'r0', 2e9, 8e9,

@@ -56,7 +56,8 @@ def bench():
 
 
 def test_a_tree_goes_round_the_slow_pair(bench):
-    found = bench.advice.tree('p', 'a', 0, 8e6)
+    found = bench.advice.tree('p', 'a', 0, 8e6, False, 'constant')
+    assert bench.advice.tree('p', 'a') == found
     assert {key: found[key] for key in (
         'group', 'group_name', 'operation', 'root', 'size_bytes',
         'matrix')} == {
