@@ -157,7 +157,7 @@ class Bench:
     def __init__(self, *names, max_age_s=100.0):
         self.hosts, self.rates = {}, measured_rates.Rates()
         self.uplinks = host_uplinks.HostUplinks(
-            uplink_rates.Rules(8e9, 0.1, max_age_s),
+            uplink_rates.Rules(8e9, max_age_s),
             schedule_input.Share(0.25, 0.5),
             self.rates, self.hosts)
         for number, name in enumerate(names, 1):
