@@ -399,6 +399,10 @@ def test_class_under_another_parent_leaves_first():
     moved[0x12] = dataclasses.replace(old[0x12], parent=minors.LINK)
     assert steps.plan_update(old, moved).leave == (0x12,)
     assert settle(old, moved) == moved
+    # An inner class takes all below it along.
+    moved = {**old, 0x10: dataclasses.replace(old[0x10],
+                                              parent=minors.SHARED)}
+    assert steps.plan_update(old, moved).leave == (0x11, 0x12, 0x10)
 
 
 @given(policies(), st.integers(0, 12))
