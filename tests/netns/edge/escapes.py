@@ -20,9 +20,11 @@ import msgspec
 from oslo_config import cfg
 
 from edge_module import edge_options as edge_conf
+from edge_module.classify import classified as classify
 from edge_module.classify import nft_text
 from edge_module.privileged import guarded
 from edge_module.privileged import operations
+from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 from edge_module.tcplan import model
 from virtco import exception
@@ -105,6 +107,28 @@ def _tc(*changes):
     return guarded.tc_change(changes)
 
 
+def _changes(uplink):
+    """Every change of queues that an agent makes, in order."""
+    leaf = dataclasses.replace(CLASS, minor=0x11, limit_bytes=65536)
+    yield operations.AddRoot(uplink)
+    yield operations.SetClass(uplink, CLASS)
+    yield operations.SetClass(uplink, leaf)
+    yield operations.SetLeaf(uplink, leaf)
+    yield operations.DeleteClass(uplink, CLASS.minor)
+    yield operations.AddIfb()
+    ifb = socket.if_nametoindex('virtco-in')
+    yield operations.AddRoot(ifb)
+    yield operations.SetClass(ifb, CLASS)
+    yield operations.AddIngress(uplink)
+    yield operations.Redirect(uplink, ifb)
+    for number in (1, 2):
+        yield operations.MatchPair(ifb, classify.Key(
+            '', '10.0.0.1', f'10.0.0.{number}'), CLASS.minor)
+    shown = guarded.tc_dump(redirect.dump_pairs(ifb))
+    _, *first = next(filter(None, map(redirect.read_pair, shown)))
+    yield operations.DeletePair(ifb, *first)
+
+
 def _nft(*changes, hook='ingress'):
     return guarded.nft_change(hook, changes)
 
@@ -149,8 +173,8 @@ def main():
     uplink = socket.if_nametoindex('uplink0')
     print(json.dumps({
         'tries': found, 'alive': guarded.alive(),
-        'uplink': _tc(operations.AddRoot(uplink)) + _tc(
-            operations.SetClass(uplink, CLASS)),
+        'uplink': [failed for change in _changes(uplink)
+                   for failed in _tc(change)],
         'port': _nft(operations.AddTable(), operations.AttachPort(
             'tap1', socket.if_nametoindex('tap1')))}))
 

@@ -83,4 +83,11 @@ def test_the_helper_goes_on_and_does_what_it_is_for(tried):
     assert found['port'] is None
     assert 'htb 1:' in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
                                 netns=netns)
+    filters = beds.run('tc', 'filter', 'show', 'dev', 'uplink0', 'ingress',
+                       netns=netns)
+    assert 'Egress Redirect to device virtco-in' in filters
+    assert 'tbf 11:' in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
+                                 netns=netns)
+    assert beds.run('tc', 'filter', 'show', 'dev', 'virtco-in',
+                    netns=netns).count('flowid 1:10') == 1
     assert 'tap1' in beds.run('nft', 'list', 'ruleset', netns=netns)
