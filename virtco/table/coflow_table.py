@@ -51,9 +51,9 @@ Entries = dict[EntryKey, edge_policy.FlowEntry]
 Received = dict[edge_policy.ReceivedPair, None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class TableCoflow:
-    """A coflow as the table sees it.
+    """A coflow as the table sees it; another object is another coflow.
 
     :ivar flows: by source host, those to other hosts; also finished ones.
     :ivar pairs: the hosts between which they are.
@@ -68,9 +68,8 @@ class TableCoflow:
     dst_port: int | None = None
     # By source host: minors of its peers, and the entries made with them.
     _made: dict[str, tuple[Mapping[str, int], Entries]] = dataclasses.field(
-        default_factory=dict, compare=False, repr=False)
-    _received: dict[str, Received] = dataclasses.field(
-        default_factory=dict, compare=False, repr=False)
+        default_factory=dict)
+    _received: dict[str, Received] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def from_flows(cls, coflow_id: str, name: str, flows: Iterable[VmFlow],
