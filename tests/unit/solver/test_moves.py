@@ -2,18 +2,23 @@
 
 """Laws of the local search's kernel: a run's books agree with its answer."""
 
+import dataclasses
 import functools
 import math
+import random
 
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from benchmarks import instances as generator
+from benchmarks import reference
 from tests import examples
 from tests.unit.solver import problems
 from virtco import compiled
 from virtco import exception
+from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
@@ -195,3 +200,54 @@ def test_a_run_over_many_ports():
     assert run.told_s == pytest.approx(run.cost_s(run.best), rel=1e-9)
     assert run.told_s == min(
         Run(search, np.array([0, 0, m]), 3, 0).told_s for m in range(1, n))
+
+
+def crowded(number):
+    """A small problem of the benchmarks with more coflows.
+
+    :param number: 2 has racks, 3 has pairs of hosts.
+    """
+    problem = reference.to_problem(generator.small(random.Random(5), number))
+    return dataclasses.replace(
+        problem, coflows=(*problem.coflows, coflow.Coflow.from_flows(
+            'second', 7, [(0, 3, 7e8), (3, 5, 4e8), (5, 1, 2e8)])),
+        active=(snapshot.ActiveCoflow('small', (('h0', 1e8),),
+                                      (('h1', 1e8),)),
+                snapshot.ActiveCoflow('large', (('h2', 9e8),),
+                                      (('h0', 9e8),))))
+
+
+#: Problem, objective and power; hosts of the nodes in the best placement and
+#: in the one with fewest bytes between hosts; state of the random numbers;
+#: units of work.
+RECORDED = [
+    (2, snapshot.Objective.ISOLATED, 0, (
+        '3323211', '3323211', 6328709, 199568)),
+    (2, snapshot.Objective.ISOLATED, 4, (
+        '3323211', '3323112', 493826244, 198424)),
+    (2, snapshot.Objective.ONLINE, 0, (
+        '3321312', '3313121', 15259553, 1907296)),
+    (2, snapshot.Objective.ONLINE, 4, (
+        '3323211', '3323011', 10856259, 1915726)),
+    (3, snapshot.Objective.ISOLATED, 0, (
+        '2211103', '1002332', 1490950997, 224042)),
+    (3, snapshot.Objective.ISOLATED, 4, (
+        '1221031', '2001331', 3065995915, 241418)),
+    (3, snapshot.Objective.ONLINE, 0, (
+        '3113023', '1001331', 2921899169, 1988696)),
+    (3, snapshot.Objective.ONLINE, 4, (
+        '0112132', '2003113', 1600517142, 1961672)),
+]
+
+
+@pytest.mark.parametrize('number, objective, power, expected', RECORDED)
+def test_moves_of_a_seed_are_the_recorded_ones(number, objective, power,
+                                               expected):
+    """A changed draw, rule of acceptance or temperature ends elsewhere."""
+    search, start = begin(crowded(number), objective, seed=3)
+    budget = budgets.unlimited()
+    found, _value = search.anneal(start, 300, power=power, hot=0.3,
+                                  budget=budget)
+    cut = search.least_cut(start, 100, budget)
+    assert (''.join(map(str, found)), ''.join(map(str, cut)),
+            int(search.random[0]), budget.clock.units) == expected
