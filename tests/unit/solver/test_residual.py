@@ -55,6 +55,8 @@ def test_the_next_one_has_what_the_first_leaves():
     assert rates_of(found) == [
         (pytest.approx(4.0), pytest.approx(0.016)),
         (pytest.approx(0.016), pytest.approx(0.004)), (8, 0)]
+    elsewhere = running('e', 'h8', 'h9', 1.0)
+    assert rates_of(residual((elsewhere,))) == [(8, 16), (16, 4), (8, 0)]
     dead = residual((running('d', 'h0', 'h2', 1.0),))
     assert rates_of(dead) == [(8, 16), (16, 4), (8, 0)]
 
