@@ -2,7 +2,6 @@
 
 """Rates that keep the deadlines of running coflows, by a snapshot. Pure."""
 
-from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -42,8 +41,9 @@ def renew(snapshot: known.Snapshot, before: deadlines.Plan | None
                        snapshot.ingress_bps, snapshot.uplinks)
     claims = deadlines.no_claims(len(ports.cap_bps))
     for coflow in wanting[:n_promised + MOST_WISHES]:
+        assert isinstance(coflow.flows, live.Flows)
         size_s = snapshot.size_factor * ports.busy_s(
-            _columns(coflow.flows), snapshot.hosts.number_of)
+            coflow.flows, snapshot.hosts.number_of)
         left_s = coflow.deadline_s - snapshot.now_s
         if coflow.is_promised or deadlines.fits(claims, size_s, left_s):
             claims = claims.joined(coflow.coflow_id, size_s, left_s)
@@ -55,9 +55,3 @@ def renew(snapshot: known.Snapshot, before: deadlines.Plan | None
 
 def _promised_first(coflow: live.LiveCoflow) -> tuple[bool, float]:
     return not coflow.is_promised, coflow.deadline_s
-
-
-def _columns(flows: Sequence[live.LiveFlow]) -> live.Flows:
-    if not isinstance(flows, live.Flows):
-        raise TypeError('a snapshot has flows by columns')
-    return flows
