@@ -91,14 +91,14 @@ class Receiver:
 
     def _ensure_redirect(self) -> None:
         ifindex = socket.if_nametoindex(self.dev)
-        if any(map(redirect.is_redirect, self.kernel.tc_dump(
-                redirect.dump_redirects(ifindex)))):
+        ifb = socket.if_nametoindex(IFB_DEV)
+        if ifb in map(redirect.redirect_target, self.kernel.tc_dump(
+                redirect.dump_redirects(ifindex))):
             return
         htb.change(self.kernel, [operations.AddIngress(ifindex)],
                    f'prepare ingress of {self.dev}', (errno.EEXIST,))
-        htb.change(self.kernel, [operations.Redirect(
-            ifindex, socket.if_nametoindex(IFB_DEV))],
-            f'redirect ingress of {self.dev}')
+        htb.change(self.kernel, [operations.Redirect(ifindex, ifb)],
+                   f'redirect ingress of {self.dev}')
 
 
 def remove(dev: str) -> bool:
@@ -112,7 +112,7 @@ def remove(dev: str) -> bool:
     except OSError:
         return False
     request = redirect.dump_redirects(ifindex)
-    if any(map(redirect.is_redirect, kernel.tc_dump(request))):
+    if ifb in map(redirect.redirect_target, kernel.tc_dump(request)):
         htb.check(kernel.tc_send([redirect.delete_redirect(ifindex)]),
                   f'end redirection of {dev}')
         if not kernel.tc_dump(request):

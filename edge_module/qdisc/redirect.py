@@ -88,9 +88,16 @@ def dump_redirects(ifindex: int) -> wire.Message:
         0, ifindex, 0, wire.INGRESS_HANDLE, 0)
 
 
-def is_redirect(body: bytes) -> bool:
-    """Whether a filter is the one of :func:`redirect_all`."""
-    return bool(wire.TCMSG.unpack_from(body)[4] >> 16 == _REDIRECT_PREF)
+def redirect_target(body: bytes) -> int | None:
+    """Target of a filter of :func:`redirect_all`, None for other filters."""
+    data = dict(wire.attrs(body, wire.TCMSG.size)).get(wire.OPTIONS, b'')
+    for kind in (_U32_ACT, 1, _ACT_OPTIONS, _MIRRED_PARMS):
+        data = dict(wire.attrs(data, 0)).get(kind, b'')
+    if (wire.TCMSG.unpack_from(body)[4] >> 16 != _REDIRECT_PREF
+            or len(data) < _MIRRED.size):
+        return None
+    *_, action, target = _MIRRED.unpack_from(data)
+    return int(target) if action == _MIRRED_EGRESS_REDIRECT else None
 
 
 def delete_redirect(ifindex: int) -> wire.Message:

@@ -9,6 +9,7 @@ import pytest
 from edge_module.classify import classified as classify
 from edge_module.qdisc import receiver
 from edge_module.qdisc import redirect
+from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from tests.unit.edge import test_tcplan
@@ -24,13 +25,24 @@ def test_pair_reads_back(addresses, port):
     body = redirect.match_pair(7, key, 0x10)[2]
     shown = redirect.read_pair(body)
     assert shown is not None and shown[0] == key
-    assert not redirect.is_redirect(body)
+    assert redirect.redirect_target(body) is None
 
 
 def test_redirection_is_known_as_ours():
     body = redirect.redirect_all(7, 8)[2]
-    assert redirect.is_redirect(body)
+    assert redirect.redirect_target(body) == 8
     assert redirect.read_pair(body) is None
+
+
+def test_a_filter_of_somebody_else_is_not_ours():
+    body = redirect.redirect_all(7, 8)[2]
+    mirred = redirect._MIRRED.pack(0, 0, 4, 0, 0, 1, 8)
+    assert mirred in body
+    other_preference = bytearray(body)
+    other_preference[wire.TCMSG.size - 1] = 0
+    mirror = body.replace(mirred, redirect._MIRRED.pack(0, 0, 4, 0, 0, 2, 8))
+    for other in (bytes(other_preference), mirror, body[:wire.TCMSG.size]):
+        assert redirect.redirect_target(other) is None
 
 
 @pytest.mark.parametrize('link_bps, egress_bps', [(40e6, 1e9), (1e9, 40e6)])
