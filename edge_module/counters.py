@@ -250,17 +250,23 @@ class Counters:
             (key.src_ip, key.dst_ip, f'{key.dev}:{key.dst_port}'): seen
             for key, seen in counted.items()})
 
-    def add_peers(self, counted: Mapping[tuple[str, str], classify.Counted]
-                  ) -> None:
-        """Take in one reading of what no entry matches."""
+    def add_peers(self, counted: Mapping[tuple[str, str], classify.Counted],
+                  is_part: bool = False) -> None:
+        """Take in one reading of what no entry matches.
+
+        :param is_part: of some ports only.
+        """
         self._count(Kind.PEER, Kind.PEER_PACKETS, {
             ('', dst_ip, dev): seen
-            for (dev, dst_ip), seen in counted.items()})
+            for (dev, dst_ip), seen in counted.items()}, is_part)
 
     def _count(self, kind: Kind, packets: Kind,
-               counted: Mapping[tuple[str, str, str], classify.Counted]
-               ) -> None:
-        """Bring the totals of two kinds up to those that are counted now."""
+               counted: Mapping[tuple[str, str, str], classify.Counted],
+               is_part: bool = False) -> None:
+        """Bring the totals of two kinds up to those that are counted now.
+
+        :param is_part: what is not counted now is left as it was.
+        """
         live = set()
         for rest, seen in counted.items():
             for each, raw in ((kind, seen.sent_bytes),
@@ -268,6 +274,8 @@ class Counters:
                 name = Name(each, *rest)
                 self._total(name).update(raw)
                 live.add(name)
+        if is_part:
+            return
         for name in [name for name in self.totals if name not in live
                      and name.kind in (kind, packets)]:
             del self.totals[name]

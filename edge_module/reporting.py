@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 import pathlib
 import threading
 import time
@@ -14,8 +15,10 @@ from oslo_config import cfg
 
 from edge_module import counters
 from edge_module import enforcer as edge_enforcer
+from edge_module import heavy_ports
 from edge_module import kept_state as state
 from edge_module.qdisc import link_speed
+from edge_module.qdisc import wire
 from virtco import exception
 from virtco.wire import edge_policy
 from virtco.wire import reports
@@ -52,7 +55,8 @@ class Readings:
         self._pairs_interval_s = pairs_interval_s
         self._peers_interval_s = max(pairs_interval_s, min(
             _PEERS_S, 6 * pairs_interval_s))
-        self._pairs_due_s = self._peers_due_s = 0.0
+        self._pairs_due_s = self._peers_due_s = self._heavy_due_s = 0.0
+        self._heavy = heavy_ports.HeavyPorts()
         self._counting = threading.Lock()
 
     def name(self, policy: edge_policy.EdgePolicy) -> None:
@@ -80,6 +84,8 @@ class Readings:
                 self._read_pairs(now_s)
             if now_s >= self._peers_due_s:
                 self._read_peers(now_s)
+            elif now_s >= self._heavy_due_s:
+                self._read_heavy(stats, now_s)
         finally:
             lock.release()
 
@@ -104,6 +110,21 @@ class Readings:
         self._peers_due_s = now_s + max(
             self._peers_interval_s,
             _PAIRS_COST * (time.thread_time() - start_s))
+
+    def _read_heavy(self, stats: Mapping[int, wire.ClassStats],
+                    now_s: float) -> None:
+        """Where the few ports send that send most of what has no class."""
+        start_s = time.thread_time()
+        classifier = self.enforcer.classifier
+        some = self._heavy.find(stats, classifier.ports(),
+                                self.enforcer.link_bps)
+        if some:
+            counted = classifier.peers(some)
+            with self._counting:
+                self.counters.add_peers(counted, is_part=True)
+                self.peers = self.counters.peers()
+        self._heavy_due_s = now_s + _PAIRS_COST * (
+            time.thread_time() - start_s)
 
     def counted(self) -> dict[str, Any]:
         """The fields of a report that come from here."""

@@ -8,6 +8,7 @@ and VLAN, VXLAN or Geneve encapsulation to the uplink's qdisc. One chain per
 port; a tenant is recognised by the port, so equal addresses do not meet.
 """
 
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
@@ -218,20 +219,33 @@ class NftClassifier:
         return (frozenset() if output is None
                 else nft_listing.elements(output))
 
-    def peers(self) -> dict[tuple[str, str], base.Counted]:
-        """What no entry matches: by device and the address it went to."""
+    def ports(self) -> Collection[int]:
+        """Indexes of the ports whose packets are told apart."""
+        if self.known is None or not self.hook.with_dev:
+            return ()
+        return [ifindex for _, ifindex in self.known.hooks]
+
+    def peers(self, ifindexes: Collection[int] | None = None
+              ) -> dict[tuple[str, str], base.Counted]:
+        """What no entry matches: by device and the address it went to.
+
+        :param ifindexes: of some of :meth:`ports`; None: of all.
+        """
         if self.known is None or not self.hook.with_dev:
             return {}
         devices = {name: dev for dev, ifindex in self.known.hooks
+                   if ifindexes is None or ifindex in ifindexes
                    for name in nft_text.peers_names(ifindex)}
         if not devices:
             return {}
-        # nftables 1.0.6 finds only the last of several sets that are named.
-        output, = self.kernel.nft_read([operations.Listing('sets table')])
-        if output is None:  # lost; the audit puts it right
-            return {}
-        return {(devices[name], address): seen for name, found
-                in nft_listing.counted_sets(output).items()
+        listings = ([operations.Listing('sets table')] if ifindexes is None
+                    else [operations.Listing('set', name)
+                          for name in devices])
+        return {(devices[name], address): seen
+                for output in self.kernel.nft_read(listings)
+                # One that was lost is put right by the audit.
+                if output is not None
+                for name, found in nft_listing.counted_sets(output).items()
                 if name in devices for address, seen in found.items()}
 
     def remove(self) -> bool:

@@ -19,10 +19,16 @@ class Addresses:
     def __init__(self) -> None:
         self._of_vm: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._vms: dict[str, Set[str]] = {}
+        self._with: dict[str, set[str]] = {}
 
     @property
     def of_vm(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
         return self._of_vm
+
+    def vm_at(self, ip: str) -> str | None:
+        """The only VM with the address; tenants may use the same."""
+        found = self._with.get(ip, ())
+        return next(iter(found)) if len(found) == 1 else None
 
     def learn(self, host: str, ports: Iterable[reports.Port]
               ) -> Collection[str]:
@@ -36,9 +42,15 @@ class Addresses:
                 if self._of_vm.get(vm, ('',))[0] == host}
         changed = {vm for vm, known in after.items()
                    if self._of_vm.get(vm) != known}
-        for vm in gone:
-            del self._of_vm[vm]
+        for vm in gone | changed:
+            for ip in self._of_vm.pop(vm, ('', ()))[1]:
+                self._with[ip].discard(vm)
+                if not self._with[ip]:
+                    del self._with[ip]
         self._of_vm |= after
+        for vm in changed:
+            for ip in after[vm][1]:
+                self._with.setdefault(ip, set()).add(vm)
         if after:
             self._vms[host] = after.keys()
         else:

@@ -94,8 +94,10 @@ class LiveState:
         """
         with self._lock:
             self._progress.spread(only)
+            before = self._groups.coflows.keys()
             for gone in self._groups.load(members, coflows, only, anew):
                 self._debts.end(gone.project_id, gone.coflow_id)
+            self._progress.hinted(self._groups.coflows.keys() - before)
             self._progress.forget_owners()
             self._note_strangers(self._groups.hosts() - self._hosts.keys())
 

@@ -4,6 +4,7 @@
 
 import collections
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
@@ -23,6 +24,7 @@ from virtco.state import inflight
 from virtco.state import living_groups
 from virtco.state import pair_counters
 from virtco.state import summary
+from virtco.state import unhinted
 
 #: Findings of what hosts cannot know, while the process lives.
 MOST_TOLD = 10_000
@@ -51,6 +53,7 @@ class Progress:
         self._wire_factor = wire_factor
         self.profiles = profile_pairs.Counted()
         self.measured: set[str] = set()
+        self._unhinted = unhinted.Unhinted(places)
         self.refused: dict[tuple[str, str], summary.Refused] = {}
         self._told: set[tuple[str, str]] = set()
         # Coflow -> way between two hosts -> bytes not yet in the profiles.
@@ -76,6 +79,25 @@ class Progress:
         """A pair of VMs may belong to another coflow now."""
         self._owners = None
 
+    def hinted(self, coflow_ids: Iterable[str]) -> None:
+        """These coflows are new: what their VMs sent each other just now is
+        theirs.
+        """
+        for coflow_id in coflow_ids:
+            tracked = self._groups.coflows[coflow_id]
+            row_of = {member.instance_uuid or '': row
+                      for row, member in tracked.members.items()}
+            sent = {(row_of[src], row_of[dst]): one for (src, dst), one
+                    in self._unhinted.pop(row_of.keys()).items()}
+            matrix = tracked.model.matrix
+            for flow, pair in enumerate(
+                    zip(matrix.src, matrix.dst) if sent else ()):
+                if pair in sent:
+                    one = sent[pair]
+                    tracked.counting.credit(np.array([flow]), one.sent_bytes)
+                    tracked.credited(one.sent_bytes, one.since_s, one.last_s,
+                                     self.endings)
+
     def take(self, state: host_state.HostState,
              deltas: list[byte_counters.Delta], since_s: float, now_s: float
              ) -> bool:
@@ -88,7 +110,9 @@ class Progress:
             if delta.coflow_id in strange:
                 continue
             urgent |= self._credit(state.host, delta, since_s, now_s)
-        self._profile_peers(state)
+        rows = list(state.peers.take(state.report))
+        self._profile_peers(rows)
+        self._unhinted.take(state.host, rows, since_s, now_s)
         return self._credit_pairs(state, since_s, now_s) or urgent
 
     def _find_strange(self, state: host_state.HostState) -> set[str]:
@@ -241,13 +265,13 @@ class Progress:
             () if self.profiles.has(group_id)
             else pairs_of(tracked.route.local.tolist()))
 
-    def _profile_peers(self, state: host_state.HostState) -> None:
+    def _profile_peers(self, sent: Sequence[unhinted.Row]) -> None:
         """What VMs sent to others of their group beside its coflows."""
         # Where coflows have no classes, their pairs are counted here, too.
         counted = {(vm, dst_ip) for vm, _, dst_ip, _ in self._owners or ()
                    } if self._counts_pairs else set()
         rows_at: dict[str, dict[str, int]] = {}
-        for vm, dst_ip, new_bytes in state.peers.take(state.report):
+        for vm, dst_ip, new_bytes in sent:
             found = self._groups.rows_of(vm)
             if found is None or (vm, dst_ip) in counted:
                 continue

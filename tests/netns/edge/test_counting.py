@@ -122,6 +122,11 @@ def test_a_vm_that_sends_to_many_has_the_rest_uncounted(make_bed, edge_of):
     of_loud = [key for key in found if key[0] == loud.dev and '.' in key[1]]
     assert len(of_loud) == nft_text.MOST_PEERS
     assert found[quiet.dev, peer.ip].sent_bytes >= 100_000
+    # Of one port alone, as the reports of heavy ones read it.
+    index = dict(edge.enforcer.classifier.known.hooks)
+    assert beds.in_netns(
+        edge.netns, edge.enforcer.classifier.peers, [index[quiet.dev], 1]) == {
+            key: seen for key, seen in found.items() if key[0] == quiet.dev}
     # Gone with the port, with no trace.
     bed.vms.remove(quiet)
     edge.set_ports()

@@ -123,8 +123,12 @@ class Classifier(nft.NftClassifier):
         self.readings.append('pairs')
         return self.counts
 
-    def peers(self):
-        self.readings.append('peers')
+    def ports(self):
+        return [ifindex for _, ifindex in self.table.hooks]
+
+    def peers(self, ifindexes=None):
+        self.readings.append('peers' if ifindexes is None else
+                             ('peers', *ifindexes))
         return self.peer_counts
 
     def remove(self):

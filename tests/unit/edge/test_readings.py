@@ -106,6 +106,29 @@ def test_many_pairs_are_read_less_often(clock, enforcer, pairs_s, peers_s,
         found = make(enforcer, 1.0, pairs_s)
 
 
+def test_where_a_heavy_port_sends_is_read_at_once(clock, enforcer):
+    found = make(enforcer)
+    found.read(100.0)
+    enforcer.classifier.readings.clear()
+    enforcer.uplink.seen = STATS | {
+        minors.of_port(5): wire.ClassStats(2_000_000)}
+    clock.cost_s = 0.001
+    enforcer.classifier.peer_counts = {
+        ('tap1', '10.0.0.8'): base.Counted(7, 1)}
+    found.read(101.0)
+    assert enforcer.classifier.readings == [('peers', 5)]
+    # What was read before of other addresses stays as it was.
+    assert {one.dst_ip: one.sent_bytes for one in found.peers} == {
+        '10.0.0.9': 60, '10.0.0.8': 7}
+    # A hundredth of the time at most.
+    enforcer.uplink.seen = STATS | {
+        minors.of_port(5): wire.ClassStats(4_000_000)}
+    found.read(101.05)
+    assert enforcer.classifier.readings == [('peers', 5)]
+    found.read(101.2)
+    assert enforcer.classifier.readings == [('peers', 5)] * 2
+
+
 def test_floods_are_noticed_by_readings(clock, enforcer):
     port = minors.of_port(5)
     before = enforcer.uplink.tree[port].quantum_bytes

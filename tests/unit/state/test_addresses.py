@@ -36,3 +36,17 @@ def test_a_vm_that_moved_is_where_it_was_told_last():
     assert found.learn('h0', [port('b', '2')]) == set()
     assert found.of_vm == {'a': ('h1', ('1',)), 'b': ('h0', ('2',))}
     assert found.learn('h1', []) == {'a'}
+
+
+def test_an_address_of_one_vm_alone_tells_which():
+    found = addresses.Addresses()
+    found.learn('h0', [port('a', '1', '5'), port('b', '2')])
+    assert [found.vm_at(ip) for ip in '125'] == ['a', 'b', 'a']
+    assert found.vm_at('9') is None
+    # Another tenant uses the same.
+    found.learn('h1', [port('c', '1')])
+    assert found.vm_at('1') is None
+    found.learn('h1', [])
+    assert found.vm_at('1') == 'a'
+    found.learn('h0', [port('a', '7')])
+    assert [found.vm_at(ip) for ip in '1257'] == [None, None, None, 'a']
