@@ -270,17 +270,22 @@ class Connection(asyncio.Protocol):
                 if self._is_closing():
                     return
                 began_s = self._hub.cpu_clock()
-                self._take(payload)
-                if self.seat is None or self.seat.host is None:
-                    continue
-                wait_s = self._hub.charge(
-                    self.seat.host, len(payload),
-                    self._hub.cpu_clock() - began_s)
+                try:
+                    self._take(payload)
+                finally:  # what is refused was decoded, too
+                    wait_s = self._charge(len(payload), began_s)
                 if wait_s > 0:
                     self._pause(max(PAUSE_S, wait_s))
                     return
         except exception.VirtcoException as error:
             self.refuse(str(error))
+
+    def _charge(self, size_bytes: int, began_s: float) -> float:
+        """Charge an edge module; see :meth:`Hub.charge`."""
+        if self.seat is None or self.seat.host is None:
+            return 0.0
+        return self._hub.charge(self.seat.host, size_bytes,
+                                self._hub.cpu_clock() - began_s)
 
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()

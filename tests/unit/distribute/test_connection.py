@@ -331,6 +331,21 @@ def test_what_an_edge_module_says_is_charged_to_its_host(run):
     assert edge.hub.charged == [('h1', len(one), 1) for one in said]
 
 
+def test_what_is_refused_is_charged_too(run):
+    """It was decoded, and its host comes back with the next."""
+    edge = run(End)
+    edge.hello()
+    edge.hub.charged.clear()
+    wrong = frames.pack('report', report={'epoch': 7})
+    edge.connection.data_received(wrong)
+    assert [note[0] for note in edge.hub.take()][-1] == 'refused'
+    ((host, size_bytes, _),) = edge.hub.charged
+    assert (host, size_bytes) == ('h1', len(wrong) - frames.HEADER_BYTES)
+    stranger = run(End)
+    stranger.connection.data_received(wrong)
+    assert stranger.hub.charged == []
+
+
 def acks(*generations):
     return b''.join(frames.pack('ack', generation=number)
                     for number in generations)
