@@ -60,7 +60,7 @@ class Clusters:
                 display_name=member.display_name, addresses=tuple(ips),
                 cluster=None if member.host is None else _id(
                     key, racks.get(member.host, f'host {member.host}')))
-            for member, ips in zip(members, addresses, strict=True)]
+            for member, ips in zip(members, addresses)]
 
     def _racks(self) -> dict[str, str]:
         plane = self._plane()

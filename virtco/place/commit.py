@@ -153,7 +153,7 @@ class Commit:
     def _booked_on(self, host: str) -> dict[str, float | None]:
         """Columns that tell later what Nova's numbers lacked."""
         return {'placed_at': self._reads.now_s(), **dict(zip(
-            bookings.ROOM, self._ledger.room(host), strict=True))}
+            bookings.ROOM, self._ledger.room(host)))}
 
     def _advise(self) -> None:
         """A VM that runs is to move there, or one that was reserved may be
@@ -202,8 +202,8 @@ def taken_by(request: wire.Placement,
 
 
 def _demand(request: wire.Placement) -> dict[str, float]:
-    return dict(zip(problem_builder.RESOURCES, requests.vector(request.flavor),
-                    strict=True))
+    return dict(zip(problem_builder.RESOURCES,
+                    requests.vector(request.flavor)))
 
 
 def _vacant(member: models.Member) -> sa.Update:

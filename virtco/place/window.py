@@ -178,7 +178,7 @@ class Window:
                           'planned alone.', len(entries))
             return
         group.outcome = 'together'
-        for entry, part in zip(entries, parts, strict=True):
+        for entry, part in zip(entries, parts):
             entry.part = part
             self._metrics.plans.labels(part.plan.relaxed).inc()
         LOG.info('Planned %d groups together in at most %.3f s.',
