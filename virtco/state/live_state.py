@@ -95,9 +95,11 @@ class LiveState:
         with self._lock:
             self._progress.spread(only)
             before = self._groups.coflows.keys()
+            senders = self._progress.senders(only)
             for gone in self._groups.load(members, coflows, only, anew):
                 self._debts.end(gone.project_id, gone.coflow_id)
             self._progress.hinted(self._groups.coflows.keys() - before)
+            self._progress.moved_away(senders)
             self._progress.forget_owners()
             self._note_strangers(self._groups.hosts() - self._hosts.keys())
 

@@ -28,6 +28,8 @@ from virtco.state import unhinted
 
 #: Findings of what hosts cannot know, while the process lives.
 MOST_TOLD = 10_000
+#: A host that says nothing for so long after a VM left it is dead.
+MISSING_S = 30.0
 
 
 class Progress:
@@ -56,6 +58,8 @@ class Progress:
         self._unhinted = unhinted.Unhinted(places)
         self.refused: dict[tuple[str, str], summary.Refused] = {}
         self._told: set[tuple[str, str]] = set()
+        # (Coflow, host that a sender left) -> last report before that.
+        self._left: dict[tuple[str, str], float] = {}
         # Coflow -> way between two hosts -> bytes not yet in the profiles.
         self._unspread: dict[
             str, dict[tuple[str, str | None], float]] = (
@@ -146,11 +150,51 @@ class Progress:
 
     def _refuse(self, host: str, tracked: inflight.Tracked, what: str
                 ) -> None:
+        self._tell(summary.Refused.of(host, tracked, what))
+
+    def _tell(self, found: summary.Refused) -> None:
         """Tell it once."""
-        found = summary.Refused.of(host, tracked, what)
         if found.key not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(found.key)
             self.refused[found.key] = found
+
+    def senders(self, groups: Set[str] | None
+                ) -> dict[str, tuple[inflight.Tracked, set[str]]]:
+        """Coflows that send, and the hosts of their senders.
+
+        :param groups: ids; None: of all.
+        """
+        return {coflow_id: (tracked, {src for src, _ in tracked.route.pairs})
+                for coflow_id, tracked in self._groups.coflows.items()
+                if tracked.moved_s is not None
+                and (groups is None or tracked.group_id in groups)}
+
+    def moved_away(self, before: Mapping[
+            str, tuple[inflight.Tracked, set[str]]]) -> None:
+        """Note the hosts that senders left.
+
+        :param before: as :meth:`senders` had it.
+        """
+        for coflow_id, (tracked, hosts) in before.items():
+            now = {src for src, _ in tracked.route.pairs}
+            for host in hosts & self._hosts.keys() - now:
+                self._left[coflow_id, host] = (
+                    self._hosts[host].last_report or 0.0)
+
+    def _find_missing(self, now_s: float) -> None:
+        """Tell of hosts that died before they reported all bytes of a VM."""
+        for (coflow_id, host), last_s in list(self._left.items()):
+            tracked = self._groups.coflows.get(coflow_id)
+            state = self._hosts.get(host)
+            if (tracked is not None and state is not None
+                    and state.last_report == last_s):
+                if now_s - last_s < MISSING_S:
+                    continue
+                self._tell(summary.Missing.of(
+                    host, tracked, 'reported nothing since a VM of coflow '
+                    f'{coflow_id} left it: bytes that the VM sent in the last '
+                    f'{now_s - last_s:.0f} s there are not counted'))
+            del self._left[coflow_id, host]
 
     def _take_backlogs(self, state: host_state.HostState,
                        strange: Set[str]) -> bool:
@@ -286,6 +330,7 @@ class Progress:
 
     def advance(self, now_s: float) -> list[summary.Status]:
         """Move coflows along their life; those whose state changed."""
+        self._find_missing(now_s)
         changed = []
         for tracked in [tracked for tracked in self._groups.coflows.values()
                         if tracked.check_s <= now_s]:

@@ -111,6 +111,18 @@ class Refused:
         return f'{self.host} reports {self.what}: refused'
 
 
+class Missing(Refused):
+    """Bytes that a host cannot report any more."""
+
+    @property
+    def kind(self) -> str:
+        return 'report_missing'
+
+    @property
+    def detail(self) -> str:
+        return f'{self.host} {self.what}'
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unsaved:
     """What the database does not know yet.

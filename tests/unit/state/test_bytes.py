@@ -11,16 +11,17 @@ import pytest
 from tests.unit import made
 from tests.unit.state import test_live_state as known
 from virtco.state import live_state
+from virtco.state import progress
 from virtco.state import rules
 
 SIZES = '[[0,1,1000],[0,2,1000],[1,2,1000]]'
 GIVE_UP_S = rules.Rules().ending.give_up_s
 
 
-def place(state, hosts, progress='[]', anew=False):
+def place(state, hosts, sent='[]', anew=False):
     state.load_groups(
         [known.member('g', row, host) for row, host in enumerate(hosts)],
-        [known.stored(flows=SIZES, progress=progress)], {'g'}, anew)
+        [known.stored(flows=SIZES, progress=sent)], {'g'}, anew)
 
 
 def lives(hosts=('h0', 'h1', 'h2')):
@@ -42,6 +43,34 @@ def test_what_the_old_host_reports_after_a_migration_is_credited():
     for at_s in (2.5, 2.6):
         state.intake('h0', late, at_s)
         assert credited(state) == 1000
+    assert state.take_unsaved().refused == ()
+
+
+@pytest.mark.parametrize('is_dead', [True, False])
+def test_bytes_that_a_dead_host_had_not_reported_are_told(is_dead):
+    state = lives()
+    state.intake('h0', known.report(destinations={'h1': 400}), 1.0)
+    place(state, ('h3', 'h1', 'h2'))
+    if not is_dead:
+        state.intake('h0', known.report(destinations={'h1': 500}), 2.0)
+    for now_s in (progress.MISSING_S, progress.MISSING_S + 1,
+                  progress.MISSING_S + 2):
+        state.advance(now_s)
+    found = state.take_unsaved().refused
+    assert [(one.kind, one.host, one.coflow_id) for one in found] == [
+        ('report_missing', 'h0', 'c')] * is_dead
+    if is_dead:
+        assert found[0].detail == (
+            'h0 reported nothing since a VM of coflow c left it: bytes that '
+            'the VM sent in the last 30 s there are not counted')
+    assert credited(state) == (400 if is_dead else 500)
+
+
+def test_who_left_before_it_sent_is_not_missed():
+    state = lives()
+    state.intake('h0', known.report(0), 1.0)
+    place(state, ('h3', 'h1', 'h2'))
+    state.advance(progress.MISSING_S + 1)
     assert state.take_unsaved().refused == ()
 
 
