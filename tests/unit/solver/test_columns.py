@@ -443,3 +443,16 @@ def test_cheapest_sets_take_few_looks():
                                            1e300, 0.0, 100)
         told.append((round(least_s, 6), work.sets.work[0]))
     assert told == LEAST
+
+
+def test_sets_are_chosen_up_to_their_limits():
+    program, limits = covers(unlike(), [(0, 0, 1, 2)])
+    pool = program.pool
+    most_bytes = pool.shares(np.ones_like(limits)).max()
+    widest = np.flatnonzero(
+        pool.shares(np.ones_like(limits)).max(axis=1) == most_bytes)
+    for share, is_chosen in ((1 - 1e-6, True), (1.0, True),
+                             (1 + 1e-6, False)):
+        limits[:] = share / most_bytes
+        assert np.isin(widest, program._chosen(limits)).tolist() == [
+            is_chosen] * len(widest)

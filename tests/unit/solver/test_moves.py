@@ -238,6 +238,8 @@ RECORDED = [
     (3, snapshot.Objective.ONLINE, 4, (
         '0112132', '2003113', 1600517142, 1961672)),
 ]
+#: State of the random numbers, and units of work.
+RECORDED_FULL = 725887768, 30996
 
 
 @pytest.mark.parametrize('number, objective, power, expected', RECORDED)
@@ -251,3 +253,17 @@ def test_moves_of_a_seed_are_the_recorded_ones(number, objective, power,
     cut = search.least_cut(start, 100, budget)
     assert (''.join(map(str, found)), ''.join(map(str, cut)),
             int(search.random[0]), budget.clock.units) == expected
+
+
+def test_hosts_of_more_nodes_than_a_move_holds_are_not_exchanged():
+    """Half of an exchange would be judged, by one more random number."""
+    n = localsearch.MAX_MOVE_NODES + 2
+    problem = problems.fig_1_problem(
+        hosts=tuple(problems.cluster.Host(f'h{m}', (float(n),), 8.0, 9.0)
+                    for m in range(2)),
+        vms=tuple(problems.cluster.Vm(f'v{j}', (1.0,)) for j in range(n)),
+        coflows=(coflow.Coflow.from_flows('c', n, [
+            (j, j - 1, 1.0 + j) for j in range(1, n)]),))
+    search, _start = begin(problem, snapshot.Objective.ISOLATED)
+    run = Run(search, np.arange(n) % 2, 0, 500)
+    assert (run.state.random[0], run.state.counts[3]) == RECORDED_FULL

@@ -241,3 +241,12 @@ def test_carvings_keep_every_constraint(problem, target_s):
     sent = inst.exchanged.sum(axis=1)
     assert all(sent[a] >= sent[b] for a, b in zip(order, order[1:],
                                                   strict=False))
+
+
+def test_hosts_with_terminals_are_compared_to_none():
+    """Else a large one of them keeps sets off the hosts without."""
+    carver = carving._Carver(
+        build((9, 2, 3), (1, 1), vms=pinned((1, 1), v0='h0')),
+        budgets.unlimited())
+    assert np.argwhere(carver.better).tolist() == [
+        [carver.kind_of[1], carver.kind_of[2]]]
