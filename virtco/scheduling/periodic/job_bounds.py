@@ -28,8 +28,7 @@ def least_worst_slowdown(jobs: Sequence[jobs_model.PeriodicJob]) -> float:
     if not jobs:
         return 1.0
     most = 1 / np.array([job.period_s for job in jobs])
-    return float(max(1.0, (Limits.of(jobs).rows(most) @ most).max(
-        initial=0.0)))
+    return float((Limits.of(jobs).rows(most) @ most).max(initial=1.0))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
