@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.unit.place import asking
 from virtco import decoding
 from virtco import exception
 from virtco import hint_matrix
@@ -14,6 +15,7 @@ from virtco.cmd import controller
 from virtco.db import groups
 from virtco.db import members
 from virtco.db import migration
+from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.objects import settings
@@ -151,3 +153,18 @@ def test_nothing_is_committed_after_the_deadline(place, database):
     with database.reader() as session:
         assert groups.member_of(session, 'vm-1') is None
         assert groups.generation(session) == before
+
+
+def test_each_answer_that_books_a_host_is_a_generation():
+    """So that no other one is committed on what was seen before it."""
+    ask = asking.Asking()
+
+    def generation():
+        (row,) = ask.rows(models.Cluster)
+        return row['generation']
+
+    before = generation()
+    # The first plans, the second is a sibling, the third reads the plan.
+    for number, one in enumerate((ask, ask, ask.another()), 1):
+        one.place(number - 1)
+        assert generation() == before + number
