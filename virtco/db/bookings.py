@@ -139,6 +139,17 @@ def release(session: orm.Session, instance_uuid: str) -> None:
         _CLAIMS.instance_uuid == instance_uuid))
 
 
+def count_expired(session: orm.Session, before_s: float) -> int:
+    return session.scalar(sa.select(sa.func.count()).where(
+        models.Claim.expires_at < before_s)) or 0
+
+
+def forget_expired(session: orm.Session, before_s: float) -> None:
+    """Delete claims that expired before that time."""
+    session.execute(sa.delete(models.Claim).where(
+        models.Claim.expires_at < before_s))
+
+
 def lessen_room(session: orm.Session, host: str,
                 demand: Mapping[str, float]) -> None:
     """Young bookings remember less room on the host.

@@ -198,7 +198,8 @@ class Transitions:
 
     def expire(self, fence: Callable[[orm.Session], None] = lambda _: None
                ) -> list[str]:
-        """Drop reservations whose time is over; the group of each.
+        """Drop reservations and claims whose time is over; the group of each
+        reservation.
 
         :param fence: is called in the transaction, and may raise.
 
@@ -206,7 +207,8 @@ class Transitions:
         Nova's notification will name its host.
         """
         with self._database.reader() as session:
-            if not db_groups.expired(session, self._clock()):
+            if not (db_groups.expired(session, self._clock())
+                    or bookings.count_expired(session, self._claims_end_s())):
                 return []
         return self._database.retried(
             lambda session: self._expire(session, fence))
@@ -214,8 +216,11 @@ class Transitions:
     def _expire(self, session: orm.Session,
                 fence: Callable[[orm.Session], None]) -> list[str]:
         fence(session)
-        db_groups.advance(session)
+        bookings.forget_expired(session, self._claims_end_s())
         members = db_groups.expired(session, self._clock())
+        if not members:
+            return []
+        db_groups.advance(session)
         for member in members:
             if member.state == states.MemberState.RESERVED:
                 self._note(session, member, 'expired',
@@ -227,6 +232,10 @@ class Transitions:
         for group_id in {member.group_id for member in members}:
             self._retire_if_empty(session, group_id)
         return [member.group_id for member in members]
+
+    def _claims_end_s(self) -> float:
+        # Clocks of processes differ.
+        return self._clock() - booking.SETTLED_S
 
     def _retire_if_empty(self, session: orm.Session, group_id: str) -> None:
         members = db_groups.members(session, group_id)

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 import pytest
 
 from virtco import exception
+from virtco.db import bookings
 from virtco.db import groups
 from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
 from virtco.follow import notifications
 from virtco.follow import transitions
+from virtco.model import booking
 from virtco.model import states
 
 UUID = '178b0921-8f85-4257-88b6-2e743b5a975c'
@@ -213,3 +215,18 @@ def test_a_resize_forgets_the_room_of_long_ago(follow, database):
     # Who was built as it was reserved remembers.
     assert follow.built(UUID, 'h0', FLAVOR) == 'g'
     assert rooms(database) == [99.0, None]
+
+
+def test_claims_are_forgotten_a_while_after_their_end(follow, database):
+    begin(database)
+    with database.writer() as session:
+        before = groups.generation(session)
+        for name, until_s in (('over', 1000.0 - booking.SETTLED_S - 1),
+                              ('young', 1000.0 - booking.SETTLED_S)):
+            bookings.claim(session, name, 'h0', dict.fromkeys(
+                bookings.DEMAND, 1.0), False, until_s)
+    assert follow.expire() == []
+    with database.reader() as session:
+        assert [bookings.claimed_host(session, name)
+                for name in ('over', 'young')] == [None, 'h0']
+        assert groups.generation(session) == before
