@@ -22,6 +22,10 @@ acknowledged it, ``resync_core`` and ``resync_peak_rss_bytes`` meanwhile,
 ``resync_refused`` of connections that were refused since the start. By TLS
 they come back at 300 per second, since a handshake takes some milliseconds.
 
+With ``--adversary`` the rounds are run once more while an edge module floods
+the distributor (:mod:`benchmarks.adversary`): ``adversary_median_ms`` and so
+on.
+
 With ``--relays`` N ``virtco-distributor`` hold the connections of the edges
 and pass on what these say: processor times are of all of them,
 ``relay_rss_bytes`` is the largest one's, and an acknowledgement counts when
@@ -44,6 +48,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks import adversary
 from benchmarks import relays
 from virtco import app
 from virtco.cmd import controller as controller_cmd
@@ -166,7 +171,8 @@ class Bench:
                 epoch=lambda: self.seen.epoch, is_led=lambda: True,
                 peer_key=lambda: self.seen.ticket_key, policy=self._policy,
                 n_hosts=lambda: len(self.hosts), said=self._said,
-                heard=self.intake.add_heard),
+                heard=self.intake.add_heard,
+                spent_s=self.intake.take_spent_s),
             self.rooms.metrics, certificates.of_server(
                 self.conf.distributor, self.rooms.metrics))
         found.acked_s = {}
@@ -308,6 +314,11 @@ def certificate(home: pathlib.Path) -> str:
     return f'cert_file = {path}\nca_file = {home / "cert.pem"}\n'
 
 
+def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(one[name] for one in rounds)
+            for name in rounds[0]}
+
+
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     n_changed = args.changed or args.hosts
     with tempfile.TemporaryDirectory() as home, contextlib.closing(Bench(
@@ -319,9 +330,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             **bench.connect()}
         rounds = [bench.round(n_changed, seed)
                   for seed in range(1, 1 + ROUNDS)]
-        found |= {name: statistics.median(one[name] for one in rounds)
-                  for name in rounds[0]}
+        found |= medians(rounds)
         found['best_last_ms'] = min(one['last_ms'] for one in rounds)
+        if args.adversary:
+            with adversary.beside(bench.distributor.port):
+                found |= {f'adversary_{name}': value for name, value in
+                          medians([bench.round(n_changed, seed) for seed in
+                                   range(1 + ROUNDS, 1 + 2 * ROUNDS)]
+                                  ).items()}
         name = 'reports_core' if args.reports else 'idle_core'
         found[name], found['edges_core'] = bench.core(args.seconds)
         found['rss_bytes'] = psutil.Process().memory_info().rss
@@ -341,6 +357,8 @@ def main() -> None:
     parser.add_argument('--reports', action='store_true')
     parser.add_argument('--resync', action='store_true',
                         help='restart the distributor at the end')
+    parser.add_argument('--adversary', action='store_true',
+                        help='measure also beside one that floods')
     parser.add_argument('--seconds', type=float, default=20.0,
                         help='how long CPU time is measured')
     parser.add_argument('--json', action='store_true')
@@ -350,6 +368,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.relays and args.resync:
         parser.error('--resync is for one process')
+    if args.relays and args.adversary:
+        parser.error('--adversary is for one process')
     found = measure(args)
     if args.json:
         print(json.dumps(found))

@@ -15,6 +15,10 @@ answer; ``whole_*_ms`` is with it, and ``slowest_ms`` has the phases of the
 call that took longest beyond it. ``neutral`` is the share of calls without a
 plan, ``policies`` how many were sent meanwhile.
 ``controller_core`` and ``edges_core`` are processor time per second.
+
+With ``--adversary`` as many VMs are launched once more while an edge module
+and a tenant flood the controller (:mod:`benchmarks.adversary`): ``adversary``
+has the same figures of them.
 """
 
 import argparse
@@ -32,6 +36,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from benchmarks import adversary
 from benchmarks import launch
 from virtco import app
 
@@ -132,16 +137,33 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
                 Client(url, args.edges))) for _ in range(args.clients)]
             for number, client in enumerate(clients):
                 client.ask(10_000 + number, 0)
-            before = figures(controller, others)
-            calls = launch_all(clients, args.vms)
-            after = figures(controller, others)
+            found = run(args, controller, phases, others, clients, 0)
+            if args.adversary:
+                place = controller.distribute.document()
+                assert place is not None
+                with adversary.beside(int(place['port']), url):
+                    found['adversary'] = run(args, controller, phases,
+                                             others, clients, 1)
+    return {'edges': args.edges, 'coflows': args.coflows, **found}
+
+
+def run(args: argparse.Namespace, controller: app.App, phases: Phases,
+        others: psutil.Process, clients: list[Client], turn: int
+        ) -> dict[str, Any]:
+    """Launch, and say what it took.
+
+    :param turn: launches of another one have other names.
+    """
+    before = figures(controller, others)
+    calls = launch_all(clients, args.vms, turn * args.vms)
+    after = figures(controller, others)
     took_s = after['at_s'] - before['at_s']
     whole_ms = [1e3 * call['took_s'] for call in calls]
     beyond_ms = [1e3 * (call['took_s'] - phases.spent_s.get(
         call['instance'], {}).get('solve', 0.0)) for call in calls]
     slowest = calls[int(np.argmax(beyond_ms))]
     return {
-        'edges': args.edges, 'coflows': args.coflows, 'vms': len(calls),
+        'vms': len(calls),
         **{f'{name}_p{percent}_ms': round(float(np.percentile(
             values, percent)), 3) for name, values in (
                 ('call', beyond_ms), ('whole', whole_ms))
@@ -165,13 +187,14 @@ def figures(controller: app.App, others: psutil.Process) -> dict[str, float]:
                 if sample.name.endswith('_total'))}
 
 
-def launch_all(clients: list[Client], n_vms: int) -> list[dict[str, Any]]:
+def launch_all(clients: list[Client], n_vms: int, first_group: int = 0
+               ) -> list[dict[str, Any]]:
     """The groups go round among the clients; a group's VMs come in turn."""
     sizes = [min(launch.N_VMS, n_vms - start)
              for start in range(0, n_vms, launch.N_VMS)]
 
     def work(first: int) -> list[dict[str, Any]]:
-        return [clients[first].ask(number, row)
+        return [clients[first].ask(first_group + number, row)
                 for number in range(first, len(sizes), len(clients))
                 for row in range(sizes[number])]
 
@@ -192,6 +215,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument('--reports', action='store_true',
                         help='one edge in twenty tells each second what 20 '
                              'coflows sent')
+    parser.add_argument('--adversary', action='store_true',
+                        help='launch once more beside ones that flood')
     parser.add_argument('--json', action='store_true')
     args = parser.parse_args(argv)
     found = measure(args)
