@@ -253,6 +253,7 @@ def retire(session: orm.Session, group: models.Group, now_s: float) -> None:
         if coflow.state != states.CoflowState.DONE:
             # It was not sent to the end.
             coflow.measured_cct_s = coflow.measured_cct_error_s = None
+            coflow.why = 'ended: no VM of its group is left'
         coflow.state = states.CoflowState.RETIRED
         coflow.ended_at = coflow.ended_at or now_s
     for member in members(session, group.id):

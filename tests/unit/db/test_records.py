@@ -354,6 +354,7 @@ def test_what_was_done_stays_measured_when_its_group_retires(session):
         2.0, 0.5, 4.0)
     assert (other.measured_cct_s, other.measured_cct_error_s,
             other.ended_at) == (None, None, 9.0)
+    assert (one.why, other.why) == ('', 'ended: no VM of its group is left')
     assert one.state == other.state == states.CoflowState.RETIRED
     assert third.state == states.CoflowState.ACTIVE
     group = groups.get(session, 'p-a')
