@@ -10,7 +10,6 @@ the methods are made.
 from collections.abc import Callable
 from collections.abc import Container
 from collections.abc import Mapping
-from collections.abc import Sequence
 import os
 import re
 from typing import Any
@@ -61,10 +60,12 @@ _Flag = Callable[..., bool]
 _Nothing = Callable[..., None]
 
 
-def _method(operation: wire.Operation[Any], names: str = '') -> Any:
+def _method(operation: wire.Operation[Any], names: str = '',
+            expected: Container[int] = ()) -> Any:
     """Make a method of an operation.
 
-    :param names: of its positional arguments.
+    :param names: names of its positional arguments.
+    :param expected: error statuses whose body is an answer.
     """
     only: tuple[str, ...] = getattr(operation.answer, '__struct_fields__', ())
 
@@ -72,7 +73,7 @@ def _method(operation: wire.Operation[Any], names: str = '') -> Any:
         positional = dict(zip(names.split(), args, strict=False))
         if len(positional) < len(args):
             raise TypeError(f'{operation.name} takes ({names})')
-        found = self.call(operation, **positional, **given)
+        found = self.call(operation, expected, **positional, **given)
         return found[only[0]] if len(only) == 1 else found
 
     method.__doc__ = operation.summary
@@ -167,15 +168,21 @@ class Client:
     forget_host: _Nothing = _method(host_wire.FORGET, 'host')
     drain: _Document = _method(host_wire.DRAIN, 'host reason')
     undrain: _Nothing = _method(host_wire.UNDRAIN, 'host')
+    policy: _Document = _method(host_wire.POLICY, 'host')
+    check: _Document = _method(check_wire.ORDER, 'hosts group')
+    checks: _Document = _method(check_wire.LIST)
     check_state: _Document = _method(check_wire.SHOW, 'check_id')
     performers: _Document = _method(rate_wire.PERFORMERS)
     rates: _Rows = _method(rate_wire.LIST)
+    matrix: _Document = _method(rate_wire.MATRIX, 'kind statistic at')
     ask_probes: _Text = _method(probe_wire.ORDER, 'pairs')
     asked_probes: _Document = _method(probe_wire.SHOW, 'probe_id')
     probes: _Document = _method(probe_wire.SCHEDULE)
+    place: _Document = _method(placement_wire.PLACE, 'instance_uuid')
     placement: _Document = _method(placement_wire.SHOW, 'instance_uuid')
     explanation: _Document = _method(
         placement_wire.EXPLAIN, 'instance_uuid budget_s')
+    plan: _Document = _method(plan_wire.PLAN)
     advice: _Rows = _method(plan_wire.MOVES)
     advise: _Rows = _method(plan_wire.LOOK, 'budget_s')
     tree: _Document = _method(
@@ -190,8 +197,10 @@ class Client:
     topology: _Document = _method(topology_wire.SHOW)
     change_topology: _Document = _method(
         topology_wire.IMPORT, 'planes generation dry_run')
+    capacity: _Document = _method(topology_wire.CAPACITY)
     delete_plane: _Nothing = _method(topology_wire.DELETE, 'plane')
     notify: _Flag = _method(notification_wire.POST, 'event_type payload')
+    health: _Document = _method(health_wire.SHOW, expected=(503,))
 
     def call(self, operation: wire.Operation[Any], /,
              expected: Container[int] = (), **given: Any) -> Any:
@@ -214,67 +223,3 @@ class Client:
         if not given.keys() <= set(known):
             raise TypeError(f'{operation.name} has no {sorted(given)}')
         return self.request(operation.method, path, body, given, expected)
-
-    def policy(self, host: str) -> dict[str, Any]:
-        quoted = urllib.parse.quote(host, safe='')
-        found: dict[str, Any] = self.request(
-            'GET', f'/v1/hosts/{quoted}/policy')
-        return found
-
-    def check(self, hosts: Sequence[str] | None = None,
-              group: str | None = None, purpose: str = 'check'
-              ) -> dict[str, Any]:
-        """Begin to check hosts, or those of a group.
-
-        :param purpose: ``check``, or ``discover`` to find the tree above
-            them; of all hosts, if none are named.
-        """
-        found: dict[str, Any] = self.call(
-            check_wire.ORDER, purpose=purpose,
-            hosts=None if hosts is None else list(hosts),
-            group=group if hosts is None else None)
-        return found
-
-    def checks(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.call(check_wire.LIST)['checks']
-        return found
-
-    def matrix(self, kind: str, statistic: str | None = None,
-               at: float | None = None,
-               hosts: Sequence[str] | None = None) -> dict[str, Any]:
-        """:param kind: rate or latency."""
-        found: dict[str, Any] = self.call(
-            rate_wire.MATRIX, kind=kind, statistic=statistic, at=at,
-            hosts=','.join(hosts) if hosts else None)
-        return found
-
-    def place(self, instance_uuid: str,
-              request: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self.call(
-            placement_wire.PLACE, **request, instance_uuid=instance_uuid)
-        return found
-
-    def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self.call(plan_wire.PLAN, **request)
-        return found
-
-    def capacity(self, flavor: Mapping[str, float], level: str,
-                 free: Mapping[str, Mapping[str, float]],
-                 vms: Sequence[int] = (), plane: str | None = None
-                 ) -> dict[str, Any]:
-        """How many groups fit below each switch of a level.
-
-        :param flavor: of each VM: vcpus, memory_mb, disk_gb.
-        :param free: host -> what is left on it, by the same names.
-        :param vms: sizes of groups; none = 2, 4, 8, ….
-        """
-        found: dict[str, Any] = self.call(
-            topology_wire.CAPACITY, flavor=flavor, level=level, plane=plane,
-            vms=list(vms) or None, hosts=[{'host': name, 'free': left}
-                                  for name, left in free.items()])
-        return found
-
-    def health(self) -> dict[str, Any]:
-        """Also that of a controller that starts or fails."""
-        found: dict[str, Any] = self.call(health_wire.SHOW, expected=(503,))
-        return found

@@ -21,7 +21,7 @@ class Controller(Protocol):
     def hosts(self) -> list[dict[str, Any]]:
         ...
 
-    def plan(self, request: dict[str, Any]) -> dict[str, Any]:
+    def plan(self, **request: Any) -> dict[str, Any]:
         ...
 
 
@@ -37,12 +37,12 @@ def ask(client: Controller, found: figures.Figures,
             return None, screen.wrap(
                 f'What-if: {len(found.vms)} VMs do not fit onto '
                 f'{len(hosts)} hosts with {slots} slots each (--slots).')
-        plan = client.plan({
-            'groups': [{'name': found.hint.coflow_name, 'tm': found.text,
-                        'flavor': SLOT}],
-            'hosts': [{'host': host['host'], 'free': {
+        plan = client.plan(
+            groups=[{'name': found.hint.coflow_name, 'tm': found.text,
+                     'flavor': SLOT}],
+            hosts=[{'host': host['host'], 'free': {
                 key: value * slots for key, value in SLOT.items()}}
-                for host in hosts]})
+                for host in hosts])
     except exception.Forbidden:
         return None, screen.wrap(
             'What-if: this controller lets operators ask only.')

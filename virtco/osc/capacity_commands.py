@@ -65,7 +65,9 @@ class Capacity(base.Lister):
         free = (_free(args.free) if args.free is not None
                 else nova_facts.free(session, demand))
         found = self.client.capacity(
-            demand, args.level, free, args.vms, args.plane)
+            flavor=demand, level=args.level, plane=args.plane,
+            vms=args.vms or None, hosts=[{'host': name, 'free': left}
+                                         for name, left in free.items()])
         domains = found['domains']
         sizes = list(domains[0]['groups']) if domains else []
         self.shown = ['switch', 'hosts_n', 'slots', 'limiting',

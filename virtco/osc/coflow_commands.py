@@ -264,7 +264,7 @@ class CreatePlan(base.Lister):
             if value is not None}
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        plan = self.client.plan(self._body(args))
+        plan = self.client.plan(**self._body(args))
         self.app.stderr.write(_summary(plan))
         return list(plan['delays'] if args.delays else plan['vms'])
 

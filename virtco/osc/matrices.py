@@ -88,7 +88,7 @@ class ListChecks(base.Lister):
             'n_hosts': len(one['hosts']), 'n_findings': len(one['findings']),
             'subjects': ', '.join(f'{found["kind"]} {found["subject"]}'
                                   for found in one['findings'])}
-                for one in self.client.checks()]
+                for one in self.client.checks()['checks']]
 
 
 class Performers(base.Lister):
@@ -132,8 +132,7 @@ class Matrix(base.Command):
 
     def take_action(self, args: Any) -> None:
         found = self.client.matrix(
-            args.kind, args.statistic, args.at,
-            args.hosts.split(',') if args.hosts else None)
+            args.kind, args.statistic, args.at, hosts=args.hosts or None)
         if args.plot is not None:
             base.save_plot('virtco.measure.heatmap', found, args.plot)
         elif args.format == 'json':

@@ -181,7 +181,7 @@ class Controller:
             raise self.error
         return [{'host': 'h1'}, {'host': 'h2'}]
 
-    def plan(self, request):
+    def plan(self, **request):
         self.asked = request
         return {'vms': [{'group': 'a', 'row': row, 'host': 'h1'}
                         for row in (0, 1)], 'cct_s': 2.5,

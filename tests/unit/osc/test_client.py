@@ -127,7 +127,7 @@ def test_measurements(client, api, monkeypatch):
         check = ask()
         assert check['purpose'] == 'check'
         assert sorted(client.check_state(check['check_id'])['hosts']) == hosts
-    assert len(client.checks()) == 2
+    assert len(client.checks()['checks']) == 2
     api.rooms.state.report('h7', made.report())
     assert client.check(purpose='discover')['purpose'] == 'discover'
     assert client.rates() == [] and client.performers()['hosts'] == []
@@ -135,7 +135,7 @@ def test_measurements(client, api, monkeypatch):
     assert (matrix['kind'], matrix['statistic'], matrix['hosts']) == (
         'rate', 'latest', [])
     with pytest.raises(exception.Invalid, match='h0'):
-        client.matrix('latency', hosts=['h0', 'h1'])
+        client.matrix('latency', hosts='h0,h1')
     probe = client.ask_probes(pairs=[['h0', 'h1']], kind='bulk')
     assert client.asked_probes(probe)['done'] is False
     monkeypatch.setattr(api.rooms.decide.orders, '_leads', True)
@@ -144,15 +144,15 @@ def test_measurements(client, api, monkeypatch):
 
 def test_placements(client):
     for row in range(2):
-        found = client.place(f'g{row}', service.placement(row))
+        found = client.place(f'g{row}', **service.placement(row))
         assert found['status'] == 'planned'
     assert client.placement('g1')['row'] == 1
     assert 'findings' in client.explanation('g1', 0.001)
     assert client.advice() == client.advise() == client.advise(0.001) == []
-    plan = client.plan({'groups': [{'name': 'n', 'tm': PAIR, 'flavor': {
-        'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}}], 'hosts': [
+    plan = client.plan(groups=[{'name': 'n', 'tm': PAIR, 'flavor': {
+        'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}}], hosts=[
             {'host': 'big', 'free': {'vcpus': 3, 'memory_mb': 9,
-                                     'disk_gb': 9}}]})
+                                     'disk_gb': 9}}])
     assert len(plan['vms']) == 3
     client.notify('instance.delete.end', {'nova_object.data': {'uuid': 'g1'}})
     assert client.placement('g1')['host_now'] is None
@@ -179,13 +179,13 @@ def test_settings_and_topology(client):
     with pytest.raises(exception.Conflict):
         client.change_topology([PLANE], generation=9)
     assert client.change_topology([PLANE], generation=0)['applied']
-    free = {'h0': {'vcpus': 4, 'memory_mb': 9, 'disk_gb': 9}}
-    found = client.capacity(FLAVOR, 'leaf', free, [1], 'front-end')
+    room = {'flavor': FLAVOR, 'level': 'leaf', 'hosts': [
+        {'host': 'h0', 'free': {'vcpus': 4, 'memory_mb': 9, 'disk_gb': 9}}]}
+    found = client.capacity(**room, vms=[1], plane='front-end')
     assert found['domains'][0]['groups'] == {'1': 2}
-    assert len(client.capacity(FLAVOR, 'leaf', free)['domains'][0][
-        'groups']) == 5
+    assert len(client.capacity(**room)['domains'][0]['groups']) == 5
     with pytest.raises(exception.NotFound):
-        client.capacity(FLAVOR, 'leaf', free, plane='back')
+        client.capacity(**room, plane='back')
     client.delete_plane('front-end')
     assert client.topology()['planes'] == []
     # Of one that fails or starts, too.

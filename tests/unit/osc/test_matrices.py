@@ -41,7 +41,7 @@ def test_a_check_is_waited_for(argv, body, polls):
     assert found == [{'kind': 'host', 'subject': 'h2', 'rate_bps': 1e8,
                       'expected_bps': 1e9, 'n_readings': 3}]
     assert told == f'{EFFORT}: 1 found.\n'
-    assert one.asked[0][2] == {'purpose': 'check'} | body
+    assert one.asked[0][2] == body
     assert polls == [matrices.POLL_S] * 2
 
 

@@ -131,19 +131,17 @@ class PlannedCloud:
         """:param among: free slots of the hosts to choose from, of which the
             controller plans one; None: all, and the first that it allows.
         """
-        answer = self._controller.place(made, {
-            'project_id': project, 'user_id': project,
-            'display_name': f'{name}-{row}', 'reservation_id': reservation,
-            'launch_index': row, 'num_instances': n_vms, 'hints': hints,
-            'metadata': {}, 'server_group': None,
-            'flavor': {'vcpus': n_slots,
-                       'memory_mb': n_slots * _SLOT_MEMORY_MB,
-                       'disk_gb': _DISK_GB},
-            'hosts': [{'host': host, 'node': host, 'free': {
+        answer = self._controller.place(
+            made, project_id=project, user_id=project,
+            display_name=f'{name}-{row}', reservation_id=reservation,
+            launch_index=row, num_instances=n_vms, hints=hints, metadata={},
+            flavor={'vcpus': n_slots, 'memory_mb': n_slots * _SLOT_MEMORY_MB,
+                    'disk_gb': _DISK_GB},
+            hosts=[{'host': host, 'node': host, 'free': {
                 'vcpus': free, 'memory_mb': free * _SLOT_MEMORY_MB,
                 'disk_gb': _HOST_DISK_GB}}
                 for host, free in (among or self._free).items()
-                if free >= n_slots]})
+                if free >= n_slots])
         for ranked in answer['hosts']:
             if ranked['feasible'] and (
                     among is None or answer['status'] == 'planned'):
