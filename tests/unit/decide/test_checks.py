@@ -230,6 +230,15 @@ def test_who_stops_takes_none():
     assert one.state == 'waiting' and found._thread is None
 
 
+def test_a_discovery_that_is_stopped_fails():
+    network = Network()
+    found, _concluded = start(network)
+    found.stop()
+    with pytest.raises(exception.Starting, match='stops'):
+        found._loaded_round(check(), (('a', 'b'),))
+    assert network.orders == []
+
+
 def test_what_a_loaded_round_measures_is_of_no_other_use():
     network = Network()
     found, _concluded = start(network)

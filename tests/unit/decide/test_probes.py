@@ -150,6 +150,10 @@ def test_a_host_that_went_is_left_out(made):
     assert 'd' not in {*trains, *(t['peer'] for t in trains.values())}
 
 
+def test_a_host_that_asks_begins_a_round(made):
+    assert all(made.prober.next_train(host) for host in HOSTS)
+
+
 def test_nothing_when_it_is_off(made):
     made.conf.probe.enabled = False
     assert fetch(made) == {}
