@@ -56,8 +56,9 @@ def purge(session: orm.Session, before_hour: int) -> None:
 
 
 def _newest(project_id: str | None) -> sa.FromClause:
-    """Rows of a project, or the newest of all projects."""
-    asked = sa.select(_HOUR)
+    """Rows of a project, or the newest of all projects, without pairs."""
+    asked = sa.select(_HOUR.group_id, _HOUR.project_id, _HOUR.group_name,
+                      _HOUR.app, _HOUR.n_vms, _HOUR.hour)
     if project_id is not None:
         return asked.where(_HOUR.project_id == project_id).subquery()
     return asked.order_by(_HOUR.hour.desc()).limit(MOST_SHOWN).subquery()
