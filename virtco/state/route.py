@@ -35,6 +35,8 @@ class Route:
     pair_of: np.ndarray
     local: np.ndarray
     is_complete: bool
+    _flows: dict[tuple[str, str | None], np.ndarray] = dataclasses.field(
+        default_factory=dict, compare=False, repr=False)
 
     def per_pair(self, flow_bytes: np.ndarray) -> np.ndarray:
         """Sums of values per flow, shape (n_pairs,)."""
@@ -46,9 +48,15 @@ class Route:
 
     def flows(self, src: str, dst: str | None) -> np.ndarray:
         """Indices of the flows from a host, to one other or to any."""
-        wanted = [i for i, pair in enumerate(self.pairs)
-                  if pair[0] == src and dst in (None, pair[1])]
-        return np.flatnonzero(np.isin(self.pair_of, wanted))
+        found = self._flows.get((src, dst))
+        if found is None:
+            wanted = [i for i, pair in enumerate(self.pairs)
+                      if pair[0] == src and dst in (None, pair[1])]
+            found = np.flatnonzero(np.isin(self.pair_of, wanted))
+            # Reports may name any other host.
+            if wanted:
+                self._flows[src, dst] = found
+        return found
 
 
 def find_route(matrix: matrices.Matrix, members: Mapping[int, Member],

@@ -58,6 +58,10 @@ def test_bytes_per_pair_are_those_of_its_flows(ends, members):
                 i for i, number in enumerate(found.pair_of.tolist())
                 if number >= 0 and found.pairs[number][0] == src
                 and dst in (None, found.pairs[number][1])]
+    for src, dst in found.pairs:
+        assert found.flows(src, dst) is found.flows(src, dst)
+    kept = len(found._flows)
+    assert found.flows('y', 'z').tolist() == [] and len(found._flows) == kept
 
 
 def test_planned_members_count_where_they_are_asked_for():
