@@ -226,3 +226,15 @@ def test_where_nobody_else_sent_since_nobody_is_silent():
     assert silent((1e6, 1e6, 1e3), (18.5, 20.0, 20.0),
                   heard_s={'h0': 30.0, 'h1': 30.0}) is None
     assert silence.never('h') == -np.inf and silence.TAIL == 5e-3
+
+
+def test_a_queue_stays_where_a_vm_is(overstated):
+    """Another one moves; one without a host is nowhere."""
+    tracked = overstated._groups.coflows['c']
+    for host in ('h0', 'h2'):
+        tracked.queues.take(host, reports.CoflowCounters(
+            'c', 0, backlog_bytes=7))
+    tracked.place({row: routes.Member(f'vm{row}', host, host is not None)
+                   for row, host in enumerate(('h0', None, 'h3'))})
+    assert tracked.hosts_now == {'h0', 'h3'}
+    assert tracked.queues.whole_bytes == {'h0': 7}
