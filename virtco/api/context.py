@@ -48,7 +48,7 @@ class Authorizer:
             raise exception.Forbidden(what=rule)
 
     def require_host(self, request: falcon.Request, host: str) -> None:
-        """That the caller may speak for this host.
+        """Check that the caller may speak for this host.
 
         Without tokens only certificates tell hosts apart, and they are seen
         by the distributor alone.

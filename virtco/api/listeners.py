@@ -40,8 +40,8 @@ SILENCE_S = 60
 
 
 def addresses(conf: cfg.ConfigOpts) -> list[tuple[str, int]]:
-    """Of each listener: the API's, the services' and that for monitoring, as
-    far as they are set.
+    """List the addresses of the API, the services and monitoring, as far as
+    they are set.
     """
     found = [(str(conf.api.host), int(conf.api.port))]
     if conf.api.service_port is not None:
@@ -99,7 +99,7 @@ class Listeners:
 
     def _brief_health(self, environ: dict[str, Any],
                       start_response: Any) -> Iterable[bytes]:
-        """What a load balancer needs."""
+        """Answer a load balancer: the status alone."""
         found = []
         for _ in self._application(
                 environ, lambda status, headers, *_: found.append(status)):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What several answers show of hosts and coflows."""
+"""Parts of hosts and coflows that several answers share."""
 
 import msgspec
 

@@ -41,7 +41,7 @@ LOOPBACK = ('127.0.0.1', '::1', 'localhost')
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Program:
-    """What a process does.
+    """Duties of a process.
 
     :ivar serves: the REST API; others tell by HTTP how they are only.
     :ivar schedules: it may lead, and listens for edge modules.

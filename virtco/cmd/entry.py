@@ -14,7 +14,7 @@ OWN = ('virtco', 'edge_module', 'nova_filters')
 
 
 def missing(error: ImportError, extra: str) -> str:
-    """What to install, in one line.
+    """Return one line that names the extra to install.
 
     :raises ImportError: when it is a module of our own.
     """

@@ -175,7 +175,7 @@ def _names(args: argparse.Namespace) -> tuple[str, ...]:
 
 def _records(args: argparse.Namespace, chosen: Iterable[samples.Figure]
              ) -> dict[str, record.Record]:
-    """What is recorded of the figures; all of them where it is compared."""
+    """Read the records of the figures; each must exist to be compared."""
     found = {}
     for figure in chosen:
         try:
@@ -200,7 +200,7 @@ def _seeds(args: argparse.Namespace, recorded: record.Record | None
 def _say_how_long(chosen: Sequence[samples.Figure],
                   contexts: dict[str, samples.Context],
                   records: dict[str, record.Record]) -> None:
-    """What each figure takes, as recorded."""
+    """Print the recorded time of each figure."""
     total_s = 0.0
     for figure in chosen:
         context = contexts[figure.name]

@@ -66,7 +66,7 @@ class Outcome:
 
 
 def read(body: dict[str, Any]) -> Server:
-    """Of Nova's microversion 2.100."""
+    """Read a server in the form of Nova's microversion 2.100."""
     flavor = body['flavor']
     prefix = 'OS-EXT-SRV-ATTR:'
     return Server(

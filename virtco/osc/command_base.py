@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the commands share.
+"""Base classes and arguments of the commands.
 
 They run in two programs: ``virtco`` and, as a plug-in, ``openstack``. Both
 have the client at ``client_manager.coflow``.

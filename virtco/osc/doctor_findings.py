@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What ``virtco doctor`` finds in the API's answers. Pure.
+"""Findings of ``virtco doctor`` in the API's answers. Pure.
 
 The chain from a hint to a class has these links: the controller, Nova's
 question, the notification, the hypervisor, its rate, the policy, the class.
@@ -27,7 +27,7 @@ _LATE = 1.5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One link of the chain, and what to do where it is broken."""
+    """Verdict on one link of the chain, with advice where it is broken."""
 
     link: str
     state: str
@@ -37,7 +37,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answers:
-    """What the controller said at one moment.
+    """Answers of the controller at one moment.
 
     :ivar health: of the controller, with ``parts``.
     :ivar hosts: None where the caller may not know of hosts.

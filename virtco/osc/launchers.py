@@ -28,7 +28,7 @@ Members = Sequence[Mapping[str, Any]]
 
 
 def names(members: Members, how: str = 'auto') -> list[str]:
-    """What each member is called in a file of hosts.
+    """Return the name of each member in a file of hosts.
 
     ``auto`` takes the names where each is a host name that no other has, else
     the addresses, else the UUIDs.
@@ -51,7 +51,7 @@ def names(members: Members, how: str = 'auto') -> list[str]:
 
 
 def rankfile(hosts: Sequence[str], slots: str = '0') -> str:
-    """Of ``mpirun --rankfile`` (Open MPI); hosts by rank.
+    """Return a file for ``mpirun --rankfile`` (Open MPI); hosts by rank.
 
     :raises virtco.exception.Invalid: for slots that would break its lines.
     """

@@ -36,7 +36,7 @@ def ended(client: v1.Client, found: dict[str, Any], timeout_s: float
 
 
 def effort(found: dict[str, Any]) -> str:
-    """What a check took, for people."""
+    """Format the hosts, rounds, time and bytes that a check took."""
     return (f'{len(found["hosts"])} hosts, {found["n_rounds"]} rounds in '
             f'{found["seconds"]:.1f} s, {found["sent_bytes"] / 1e6:.1f} MB, '
             f'{found["n_failed"]} trains failed')

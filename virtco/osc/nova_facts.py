@@ -46,7 +46,7 @@ def read(session: ks_session.Session | None,
 
 def flavor(session: ks_session.Session | None, name: str
            ) -> dict[str, float]:
-    """What a VM of a flavor takes of its host.
+    """Return the resources that a VM of a flavor takes of its host.
 
     :raises virtco.exception.NovaUnavailable:
     :raises virtco.exception.NotFound:
@@ -70,7 +70,7 @@ def flavor(session: ks_session.Session | None, name: str
 
 def free(session: ks_session.Session | None, demand: Mapping[str, float]
          ) -> dict[str, dict[str, float]]:
-    """What is left on each enabled host that has room for one such VM.
+    """Return free resources of each enabled host that fits one such VM.
 
     :raises virtco.exception.NovaUnavailable:
     :raises virtco.exception.Invalid: without a way to log in.

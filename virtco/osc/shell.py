@@ -39,7 +39,7 @@ class ClientManager:
 
     @property
     def session(self) -> ks_session.Session | None:
-        """Of the cloud's user; None without authentication."""
+        """Session of the cloud's user; None without authentication."""
         if self._options.os_auth_type in (None, 'none'):
             return None
         return self._load(loading.load_auth_from_argparse_arguments(

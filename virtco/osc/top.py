@@ -93,7 +93,7 @@ def _look(client: v1.Client, args: Any) -> console.Group:
 
 
 def ask(client: v1.Client, project_id: str | None) -> overview.Seen:
-    """One look at a controller."""
+    """Ask a controller for its coflows and, if allowed, its hosts."""
     coflows = client.coflows(project_id)
     try:
         hosts: list[dict[str, Any]] | None = client.hosts()

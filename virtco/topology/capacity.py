@@ -17,7 +17,7 @@ from virtco.topology import tree
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Domain:
-    """What fits below one switch.
+    """VMs and groups that fit below one switch.
 
     :ivar n_hosts: of those below it that are offered.
     :ivar slots: VMs of the flavor, all hosts together.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an import would change. Pure."""
+"""Differences that an import would make. Pure."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Change:
 
 def changes(before: tree.Topology, after: tree.Topology
             ) -> tuple[Change, ...]:
-    """Of the planes that both or the new one have."""
+    """List the changes in planes of the new topology."""
     found: list[Change] = []
     for plane in after.planes:
         old = before.plane(plane.name)

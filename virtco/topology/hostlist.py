@@ -60,7 +60,7 @@ def _parts(word: str) -> Iterator['_Numbers | list[str]']:
 
 
 class _Numbers:
-    """What brackets stand for; counted without being made."""
+    """Numbers in brackets; counted without listing them."""
 
     def __init__(self, text: str):
         self._ranges = [self._range(part) for part in text.split(',')]

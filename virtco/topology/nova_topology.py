@@ -34,7 +34,7 @@ class Aggregate:
 
 
 def trait_prefix(level: str) -> str:
-    """Of the traits that name a node of this level."""
+    """Return the prefix of traits that name a node of this level."""
     return 'CUSTOM_' + ''.join(
         c if c.isascii() and c.isalnum() else '_'
         for c in level.upper()) + '_'

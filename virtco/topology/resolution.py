@@ -34,7 +34,7 @@ def _resolve(plane: tree.Plane, node: tree.Node, parent: str | None,
              hosts: Mapping[str, Rates], unknown_bps: float,
              subtrees: list[cluster.Subtree],
              leaf_of: dict[str, str]) -> Rates:
-    """What the node carries towards its parent and from it."""
+    """Compute the rates of a node towards its parent and from it."""
     out_bps = in_bps = 0.0
     unknown = unknown_bps, unknown_bps
     for host in node.hosts:

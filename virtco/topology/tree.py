@@ -20,7 +20,7 @@ FRONT_END = 'front-end'
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Uplink:
-    """What a switch has towards its parent, all its cables together.
+    """Uplink of a switch to its parent, all its cables together.
 
     :ivar up_bps: towards the parent; None = not given.
     :ivar down_bps: from the parent; None = not given.

@@ -112,7 +112,7 @@ def matrix(call: Call, kind: str, query: wire.MatrixQuery) -> wire.Matrix:
 
 
 def until(table: history.Table, at_s: float) -> history.Table:
-    """What was known at a time; each pair's newest last."""
+    """Return the readings up to a time; each pair's newest last."""
     known = table.times_s <= at_s
     times_s = np.where(known, table.times_s, np.nan)
     order = np.argsort(np.where(known, times_s, -np.inf), axis=0,
@@ -127,7 +127,7 @@ def until(table: history.Table, at_s: float) -> history.Table:
 
 
 def statistics(values: Any, statistic: str) -> Any:
-    """Of each pair over time, shape (n_pairs,)."""
+    """Compute a statistic of each pair over time, shape (n_pairs,)."""
     if not values.size:
         return values[0]
     if statistic == 'latest':

@@ -49,7 +49,7 @@ def replace(call: Call, body: wire.Import) -> wire.Imported:
 
 def _hosts_without_leaf(call: Call, topology: tree.Topology
                         ) -> dict[str, list[str]]:
-    """By plane: hosts with an edge module that it does not have."""
+    """List, by plane, hosts with an edge module that are not in it."""
     hosts = [seen.host
              for seen in call.rooms.state.live.views(call.rooms.clock())]
     found = {}

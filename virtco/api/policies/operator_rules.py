@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What only operators do."""
+"""Rules of operations for operators alone."""
 
 from virtco.api.policies import base_rules as base
 from virtco.wire import check

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Nova and the edge modules do."""
+"""Rules of operations of Nova and the edge modules."""
 
 from virtco.api.policies import base_rules as base
 from virtco.wire import host

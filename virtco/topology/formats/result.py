@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What reading and writing a file gives. Pure."""
+"""Results of reading and writing a file. Pure."""
 
 from collections.abc import Callable
 import dataclasses
@@ -29,7 +29,7 @@ class Written:
 def at_lines(found: document.Document,
              load: Callable[[], tuple[tree.Topology, tuple[str, ...]]]
              ) -> Read:
-    """What ``load`` makes of the document.
+    """Run ``load``, and name the line of an error.
 
     :raises virtco.exception.TopologyInvalid: with the line.
     """
@@ -42,7 +42,7 @@ def at_lines(found: document.Document,
 
 def lost(topology: tree.Topology, name: str, *, rates: bool = False,
          levels: bool = False) -> tuple[str, ...]:
-    """What a format of that name leaves out of a topology."""
+    """List the parts of a topology that a format leaves out."""
     found = []
     uplinks = [node.uplink for plane in topology.planes
                for node in plane.walk()]
