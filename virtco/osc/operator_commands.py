@@ -51,6 +51,19 @@ class UndrainHost(base.Command):
         self.client.undrain(args.host)
 
 
+class ForgetHost(base.Command):
+    """Delete all that is known of a hypervisor (operators)
+
+    One with VMs of groups stays. One whose edge module still reports is known
+    again with its next report.
+    """
+
+    arguments = (base.argument('host'),)
+
+    def take_action(self, args: Any) -> None:
+        self.client.forget_host(args.host)
+
+
 class ShowHost(base.ShowOne):
     """Show a hypervisor"""
 

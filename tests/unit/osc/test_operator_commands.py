@@ -54,6 +54,12 @@ def test_a_host_is_drained_and_comes_back():
                          ('DELETE', '/v1/hosts/h1/drain', None)]
 
 
+def test_a_host_is_forgotten():
+    one = controller.Controller(**{'DELETE /v1/hosts/h1': None})
+    controller.run(operator.ForgetHost, one, 'h1')
+    assert one.asked == [('DELETE', '/v1/hosts/h1', None)]
+
+
 def _explain(placed, explained, *argv):
     one = controller.Controller(**{
         'GET /v1/placements/u': placed,
