@@ -9,7 +9,6 @@ import dataclasses
 import math
 from typing import Any
 
-from keystoneauth1 import adapter
 from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import session as ks_session
 
@@ -17,10 +16,11 @@ from virtco import exception
 from virtco.topology import nova_topology as nova
 
 TIMEOUT_S = 30.0
-#: Placement answers which providers have a trait since then.
-PLACEMENT_VERSION = '1.18'
-#: Summaries name every resource of a provider since then.
-CANDIDATES_VERSION = '1.27'
+#: Services with their microversions. Providers are found by trait since 1.18,
+#: summaries name every resource of a provider since 1.27.
+COMPUTE = 'compute', None
+TRAITS = 'placement', '1.18'
+CANDIDATES = 'placement', '1.27'
 #: Of placement, by the names of the controller.
 CLASSES = {'vcpus': 'VCPU', 'memory_mb': 'MEMORY_MB', 'disk_gb': 'DISK_GB'}
 #: Traits beyond these are too many to ask for one by one.
@@ -53,9 +53,7 @@ def flavor(session: ks_session.Session | None, name: str
     :raises virtco.exception.Invalid: without a way to log in.
     """
     with _asking(session) as asked:
-        client = adapter.Adapter(asked, service_type='compute',
-                                 user_agent='virtco-client')
-        found = [one for one in _get(client, '/flavors/detail',
+        found = [one for one in _get(asked, COMPUTE, '/flavors/detail',
                                      is_public='None')['flavors']
                  if name in (one['name'], one['id'])]
         if found:
@@ -76,15 +74,12 @@ def free(session: ks_session.Session | None, demand: Mapping[str, float]
     :raises virtco.exception.Invalid: without a way to log in.
     """
     with _asking(session) as asked:
-        client = adapter.Adapter(
-            asked, service_type='placement', user_agent='virtco-client',
-            default_microversion=CANDIDATES_VERSION)
         names = {one['uuid']: one['name'] for one in _get(
-            client, '/resource_providers')['resource_providers']}
+            asked, CANDIDATES, '/resource_providers')['resource_providers']}
         wanted = ','.join(f'{CLASSES[name]}:{math.ceil(amount)}'
                           for name, amount in demand.items() if amount > 0)
-        summaries = _get(client, '/allocation_candidates', resources=wanted,
-                         required='!COMPUTE_STATUS_DISABLED'
+        summaries = _get(asked, CANDIDATES, '/allocation_candidates',
+                         resources=wanted, required='!COMPUTE_STATUS_DISABLED'
                          )['provider_summaries']
         return {
             names[provider]: {
@@ -113,14 +108,17 @@ def _asking(session: ks_session.Session | None
             why=f'{type(error).__name__}: {str(error)[:200]}') from error
 
 
-def _get(client: adapter.Adapter, path: str, **params: str) -> Any:
-    return client.get(path, params=params, timeout=TIMEOUT_S).json()
+def _get(session: ks_session.Session, service: tuple[str, str | None],
+         path: str, **params: str) -> Any:
+    kind, microversion = service
+    return session.get(
+        path, endpoint_filter={'service_type': kind}, params=params,
+        microversion=microversion, user_agent='virtco-client',
+        timeout=TIMEOUT_S).json()
 
 
 def _aggregates(session: ks_session.Session) -> Iterator[nova.Aggregate]:
-    client = adapter.Adapter(session, service_type='compute',
-                             user_agent='virtco-client')
-    for body in _get(client, '/os-aggregates')['aggregates']:
+    for body in _get(session, COMPUTE, '/os-aggregates')['aggregates']:
         metadata = body.get('metadata') or {}
         yield nova.Aggregate(
             body['name'], tuple(body['hosts']), metadata,
@@ -130,17 +128,14 @@ def _aggregates(session: ks_session.Session) -> Iterator[nova.Aggregate]:
 
 def _traits(session: ks_session.Session,
             levels: tuple[str, ...]) -> dict[str, list[str]]:
-    client = adapter.Adapter(
-        session, service_type='placement', user_agent='virtco-client',
-        default_microversion=PLACEMENT_VERSION)
     found: dict[str, list[str]] = {}
     for level in levels:
-        traits = _get(client, '/traits', name='startswith:'
+        traits = _get(session, TRAITS, '/traits', name='startswith:'
                       + nova.trait_prefix(level))['traits']
         if len(traits) > MAX_TRAITS:
             raise ValueError(f'{len(traits)} traits of level {level}')
         for trait in traits:
-            for provider in _get(client, '/resource_providers',
+            for provider in _get(session, TRAITS, '/resource_providers',
                                  required=trait)['resource_providers']:
                 found.setdefault(provider['name'], []).append(trait)
     return found
