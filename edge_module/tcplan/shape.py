@@ -271,8 +271,7 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
                if child.weight > 0]
     least = min(weights, default=1.0)
     least_turn = math.ceil(turn_bytes * least / max(1.0, sum(weights)))
-    for child, child_rate in zip(coflow.destinations, child_rates,
-                                 strict=True):
+    for child, child_rate in zip(coflow.destinations, child_rates):
         child_ceil = max(child_rate,
                          model.whole_bps(min(child.ceil_bps, ceil)))
         packet_bytes = model.leaf_packet_bytes(child_rate, child_ceil,

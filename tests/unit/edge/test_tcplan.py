@@ -405,6 +405,14 @@ def test_class_under_another_parent_leaves_first():
     assert steps.plan_update(old, moved).leave == (0x11, 0x12, 0x10)
 
 
+def test_limited_destinations_leave_after_their_ports():
+    new = policy([])
+    old = shape.build_tree(dataclasses.replace(new, unmanaged=unmanaged(
+        {1: 4e6})), LINK_BPS, ports=[4])
+    new = shape.build_tree(new, LINK_BPS, ports=[4])
+    assert settle(old, new) == new
+
+
 @given(policies(), st.integers(0, 12))
 @example(policy([coflow(0x10, 1e6, (1,)), coflow(0x20, 1e6, (1, 1)),
                  coflow(0x30, 1e6, (1, 1))], LINK_BPS - 40), 0)

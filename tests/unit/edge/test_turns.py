@@ -57,6 +57,9 @@ def test_a_class_that_was_made_anew_begins_anew():
     assert port.turns == {}
     port.update({PORT: _sent(1514, 9000, 10)}, 2)
     assert not port.update({PORT: _sent(1514, 300, 10)}, 20)
+    # All that it sent counts: with a byte less the turn were 11 / 16.
+    assert port.update({PORT: turns.Sent(12267, 200, 0)}, 40)
+    assert port.turns == {PORT: 12 / 16}
 
 
 @given(st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 10 ** 6),
