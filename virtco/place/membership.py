@@ -153,20 +153,10 @@ class Reader:
             and member.host in requests.host_names(request), is_new,
             matrices, keeps_matrix, notes, hint.wishes,
             deadline=hint.deadline if is_new else None)
-        view.free = self._free(session, request, view)
-        if view.stays and not booking.fits(
-                requests.vector(request.flavor),
-                view.free[member.host or '']):
-            # Others came to the host meanwhile.
-            view.stays = False
-            view.free = self._free(session, request, view)
-        return view
-
-    def _free(self, session: orm.Session, request: wire.Placement,
-              view: View) -> dict[str, booking.Vector]:
-        return bookings.ledger(
+        view.free = bookings.ledger(
             session.connection(), self._clock(), requests.free(request),
             beside=view.beside()).left()
+        return view
 
     def _new_group(self, session: orm.Session, request: wire.Placement,
                    hint: hints.Hint,

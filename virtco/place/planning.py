@@ -92,13 +92,19 @@ class Planning:
     def rank(self, solution: Solution, row: int,
              deadline: deadlines.Deadline
              ) -> tuple[snapshot.RankedHost, ...]:
-        """The best hosts for one member, the others as planned."""
+        """The best hosts for one member, the others as planned.
+
+        None where others took the room of all: it keeps its host.
+        """
         problem, rows, plan = solution
         deadline.enter('rank')
-        return planner.rank_hosts(
-            problem, plan, rows.index(row),
-            budget_s=self._budget_s(deadline, 'commit'),
-            most=answers.MOST_HOSTS, is_cancelled=deadline.is_abandoned)
+        try:
+            return planner.rank_hosts(
+                problem, plan, rows.index(row),
+                budget_s=self._budget_s(deadline, 'commit'),
+                most=answers.MOST_HOSTS, is_cancelled=deadline.is_abandoned)
+        except exception.PlacementInfeasible:
+            return ()
 
     def _budget_s(self, deadline: deadlines.Deadline, *later: str) -> float:
         """What a phase may take, so that there is time for later ones."""

@@ -104,4 +104,4 @@ def test_who_was_held_back_is_read_on(make):
                    for number in range(2000))) + frame_of(generation=7))
     harness.wait_for(lambda: test_distributor.shown(
         controller, 'late').get('applied_generation') == 7, 'the next report')
-    assert controller.metrics()['virtco_edge_throttled_total'] == 1
+    assert controller.metrics()['virtco_edge_throttled_total'] >= 1

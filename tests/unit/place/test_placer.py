@@ -64,6 +64,14 @@ def test_the_first_plans_for_all():
     assert decision.spent_s['solve'] >= 0
 
 
+def test_who_has_a_host_keeps_it_where_none_has_room(ask):
+    """Nova's numbers count the VM itself, or others that came."""
+    first = ask.place(0)
+    again = ask.place(0, hosts={first.host: (0.0, 0.0, 0.0)})
+    assert (again.status, again.host) == ('planned', first.host)
+    assert again.hosts == []
+
+
 def test_the_same_question_has_the_same_answer(ask):
     """Also after passes of Nova's that ended without a plan."""
     first = ask.place(0)
