@@ -64,7 +64,8 @@ def sum_by_host(demands: Iterable[tuple[str, Vector]]) -> dict[str, Vector]:
     total: dict[str, Vector] = {}
     for host, demand in demands:
         before = total.get(host, (0.0,) * len(RESOURCES))
-        total[host] = tuple(a + b for a, b in zip(before, demand))
+        total[host] = tuple(a + b for a, b in
+                            zip(before, demand, strict=True))
     return total
 
 
