@@ -50,6 +50,14 @@ def test_a_topology_is_kept_by_planes():
     assert bench.topology.get() == tree.Topology() and bench.n_changes == 4
 
 
+def test_what_is_not_there_is_not_deleted():
+    bench = Planes()
+    bench.topology.replace((PLANE,))
+    with pytest.raises(exception.NotFound):
+        bench.topology.delete('storage')
+    assert len(bench.topology.get().planes) == 1 == bench.n_changes
+
+
 def test_who_saw_an_older_topology_does_not_replace_it():
     bench = Planes()
     bench.topology.replace((PLANE,), 0)
