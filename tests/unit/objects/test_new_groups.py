@@ -48,3 +48,25 @@ def test_a_coflow_to_come_has_sent_nothing():
     assert (one.n_flows, one.size_bytes, one.dst_port) == (2, 12e6, 80)
     assert (one.priority_class, one.weight, one.created_at) == (2, 3.0, 9.0)
     assert one.state == states.CoflowState.PLANNED
+    assert one.is_promised is False and one.deadline_at is None
+
+
+@pytest.mark.parametrize('most_flows, most_bytes, field', [
+    (2, 12e6, None), (1, 12e6, 'flows'), (2, 11e6, 'bytes')])
+def test_flows_and_bytes_of_new_matrices_count(
+        database, monkeypatch, most_flows, most_bytes, field):
+    conf = stored.conf(limits={'max_flows_per_project': most_flows})
+    monkeypatch.setattr(new_groups, 'MAX_PROJECT_BYTES', most_bytes)
+    with database.reader() as session:
+        if field is None:
+            new_groups.check_project(session, conf, 'p', [MATRIX], 0)
+            return
+        with pytest.raises(exception.HintInvalid, match=field):
+            new_groups.check_project(session, conf, 'p', [MATRIX], 0)
+
+
+def test_a_row_of_a_new_group_takes_nothing():
+    row = new_groups.vacant('g', 4)
+    assert (row.group_id, row.row_index, row.instance_uuid) == ('g', 4, None)
+    assert (row.vcpus, row.memory_mb, row.disk_gb) == (0.0, 0.0, 0.0)
+    assert row.state == states.MemberState.VACANT
