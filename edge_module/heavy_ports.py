@@ -4,7 +4,7 @@
 
 The addresses to which all ports send are read every half minute, for
 profiles. Of the few ports that fill the link they are read with each report:
-the controller makes coflows of what these send.
+a hint that comes late has to find what was sent before it.
 """
 
 from collections.abc import Iterable

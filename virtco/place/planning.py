@@ -94,7 +94,7 @@ class Planning:
              ) -> tuple[snapshot.RankedHost, ...]:
         """The best hosts for one member, the others as planned.
 
-        None where others took the room of all: it keeps its host.
+        Empty where no host has room: the member keeps its own.
         """
         problem, rows, plan = solution
         deadline.enter('rank')
