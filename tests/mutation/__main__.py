@@ -5,7 +5,8 @@
 Mutates lines that changed since a commit, or a random sample of the product,
 and prints those mutants that no unit test of their area notices. A mutant
 that no test can notice, since it changes no behaviour, stands with its reason
-in equivalent.txt beside this module.
+in the file of its area below equivalent/, sorted, one to a line:
+module | function | before → after | reason
 """
 
 import argparse
@@ -22,14 +23,14 @@ from tests.mutation import run
 
 #: So many survivors may always be chance.
 FEW = 3
-EQUIVALENT = pathlib.Path(__file__).with_name('equivalent.txt')
+EQUIVALENT = pathlib.Path(__file__).with_name('equivalent')
 
 
 def equivalents() -> set[str]:
     """Read the keys of the mutants that change no behaviour."""
-    return {line.rpartition(' | ')[0] for line in
-            EQUIVALENT.read_text(encoding='utf-8').splitlines()
-            if line and not line.startswith('#')}
+    return {line.rpartition(' | ')[0]
+            for path in EQUIVALENT.glob('*.txt')
+            for line in path.read_text(encoding='utf-8').splitlines()}
 
 
 def choose(args: argparse.Namespace) -> list[mutants.Mutant]:

@@ -143,3 +143,16 @@ sys.exit(command.main(
     assert done.stdout.startswith(
         'virtco/units.py: not judged, its tests fail without a mutant\n'
         '0 of 0 mutants noticed'), done.stdout
+
+
+def test_each_equivalent_mutant_exists_and_stands_in_the_file_of_its_area():
+    for file in command.EQUIVALENT.glob('*.txt'):
+        lines = file.read_text().splitlines()
+        assert lines == sorted(set(lines)), file.name
+        for path in {line.partition(' | ')[0] for line in lines}:
+            name = areas.area(path).removesuffix('.py').replace('/', '-')
+            assert file.stem == name
+            keys = {one.key for one in mutants.find(
+                path, (areas.ROOT / path).read_text())}
+            assert not [line for line in lines if line.startswith(path)
+                        and line.rpartition(' | ')[0] not in keys], path
