@@ -20,7 +20,11 @@ from virtco import exception
 from virtco import hints
 from virtco.model import cluster
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver import planner
 
+#: Seconds that the bound of the whole problem may take.
+BOUND_S = 0.05
 #: Switches that are tried for a group, which share its time.
 MOST_TRIES = 3
 
@@ -76,8 +80,24 @@ def plan(problem: snapshot.PlacementProblem, wishes: hints.Wishes,
             raise infeasible
         notes.append(f'wishes are not met: {infeasible}')
         found = [(problem, solve(problem, 1.0))]
-    return Met(*min(found, key=lambda pair: pair[1].objective_s),
-               tuple(notes))
+    tried, best = min(found, key=lambda pair: pair[1].objective_s)
+    if tried is not problem:
+        best = _bounded(problem, best)
+    return Met(tried, best, tuple(notes))
+
+
+def _bounded(problem: snapshot.PlacementProblem, plan: snapshot.Plan
+             ) -> snapshot.Plan:
+    """Replace the bound of one restricted problem by that of the whole.
+
+    The wish allows other switches, too, so only a bound of the problem
+    without the wish holds for every placement that keeps to it.
+    """
+    whole = planner.evaluate(problem, plan, budgets.Budget(
+        budgets.Counter(), BOUND_S))
+    return dataclasses.replace(
+        plan, lower_bound_s=whole.lower_bound_s, gap=whole.gap,
+        objective_bound_s=whole.objective_bound_s)
 
 
 class _Unmet(Exception):

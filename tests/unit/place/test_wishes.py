@@ -4,6 +4,8 @@
 
 import dataclasses
 import functools
+import itertools
+import random
 
 import hypothesis
 from hypothesis import strategies as st
@@ -167,3 +169,33 @@ def test_without_wishes_it_is_one_plan_with_all_the_time():
     assert parts == [1.0]
     wishes.plan(some, WITHIN, functools.partial(counted))
     assert sum(parts[1:]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize('wish', (WITHIN, SPREAD))
+@pytest.mark.parametrize('seed', range(8))
+def test_no_placement_that_keeps_a_wish_is_below_the_bound(wish, seed):
+    rng = random.Random(seed)
+    some = problem([(2, 2)] * 3)
+    some = dataclasses.replace(
+        some, hosts=tuple(dataclasses.replace(
+            host, egress_bps=GBIT * rng.uniform(0.2, 1),
+            ingress_bps=GBIT * rng.uniform(0.2, 1)) for host in some.hosts),
+        coflows=(coflow_model.Coflow.from_flows('c', 4, [
+            (i, j, 1e9 * rng.random() ** 4) for i in range(4)
+            for j in range(4) if i != j]),))
+    kept = []
+    for hosts in itertools.product([host.name for host in some.hosts],
+                                   repeat=4):
+        racks = [name[:2] for name in hosts]
+        most = max(map(racks.count, racks))
+        if max(map(hosts.count, hosts)) <= 2 and (
+                most == 4 if wish is WITHIN else most <= 2):
+            kept.append(hosts)
+    found = wishes.plan(some, wish, solve).plan
+    assert found.hosts in kept
+    least_s = min(planner.evaluate(
+        some, dataclasses.replace(found, hosts=hosts),
+        budget.Budget(budget.Counter(), 0.0)).cct_s for hosts in kept)
+    assert found.lower_bound_s <= least_s * (1 + 1e-9)
+    assert found.cct_s == pytest.approx(
+        found.lower_bound_s * (1 + found.gap))

@@ -21,7 +21,7 @@ RACK = hints.Wish('rack', True)
 
 
 class Solver:
-    """Puts every VM nowhere, and remembers what it was asked.
+    """Puts every VM onto the first host, and remembers what it was asked.
 
     :param cost: of a problem.
     """
@@ -35,7 +35,8 @@ class Solver:
         if objective_s is None:
             raise exception.PlacementInfeasible(what='vm', why='a test')
         return snapshot.Plan(
-            (), 0.0, (), snapshot.Objective.ONLINE, objective_s, 0.0, 0.0,
+            (some.hosts[0].name,) * len(some.vms), 0.0, (),
+            snapshot.Objective.ONLINE, objective_s, 0.0, 0.0,
             snapshot.Method.SPREAD)
 
 
