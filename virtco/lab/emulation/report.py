@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The demo's report: a self-contained HTML file, a picture, results.json."""
+"""The demo's report: a self-contained HTML file, pictures, results.json."""
 
 import io
 import json
@@ -8,6 +8,7 @@ import pathlib
 import typing
 
 import jinja2
+from matplotlib import ticker
 import rich.console
 
 from virtco import screenshot
@@ -17,13 +18,16 @@ from virtco.lab.emulation import results as results_module
 from virtco.lab.emulation import table
 
 _PICTURE_COLUMNS = 80
+# Of timeline.svg: ticks of its axis at most, and where the last one is.
+_TICKS = 6
+_TIMELINE_PX = 600
 
 
 def write(results: results_module.Results,
           directory: pathlib.Path) -> pathlib.Path:
-    """Write ``results.json``, ``table.svg`` and ``report.html``.
+    """Write results.json, table.svg, timeline.svg and report.html.
 
-    :returns: the path of the last.
+    :returns: the path of report.html.
     """
     directory.mkdir(parents=True, exist_ok=True)
     (directory / 'results.json').write_text(
@@ -32,24 +36,45 @@ def write(results: results_module.Results,
                                   width=_PICTURE_COLUMNS)
     table.show(results, screen)
     screenshot.save(screen, directory / 'table.svg', 'virtco-emulate demo')
+    (directory / 'timeline.svg').write_text(timeline(results))
     path = directory / 'report.html'
     path.write_text(render(results))
     return path
 
 
 def render(results: results_module.Results) -> str:
+    """Return the text of report.html."""
+    return _template('report.html.j2').render(
+        results=results, measured=results.measured, notes=table.notes(results),
+        colours=plots.SCHEME_COLOURS,
+        sections=[_section(workload, results.measured)
+                  for workload in results.workloads],
+        agreement=plots.agreement(results.workloads, results.measured))
+
+
+def timeline(results: results_module.Results) -> str:
+    """Draw when each coflow of the last workload ended, scheme by scheme.
+
+    :returns: an SVG file with the colours of light and of dark pages.
+    """
+    workload = results.workloads[-1]
+    longest_s = max(0.1, *(coflow.measured_s for scheme in workload.schemes
+                           for coflow in scheme.coflows))
+    ticks = ticker.MaxNLocator(_TICKS).tick_values(0, longest_s)
+    return _template('timeline.svg.j2').render(
+        workload=workload, sentence=results.sentence(),
+        measured=results.measured, colours=plots.SCHEME_COLOURS,
+        ticks=ticks, scale=_TIMELINE_PX / ticks[-1])
+
+
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader('virtco.lab.emulation'), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True)
     environment.filters.update(rate=_rate, size=units.format_size,
                                percent=_percent)
-    return environment.get_template('report.html.j2').render(
-        results=results, measured=results.measured, notes=table.notes(results),
-        colours=plots.SCHEME_COLOURS,
-        sections=[_section(workload, results.measured)
-                  for workload in results.workloads],
-        agreement=plots.agreement(results.workloads, results.measured))
+    return environment.get_template(name)
 
 
 def _section(workload: results_module.WorkloadResult, measured: str

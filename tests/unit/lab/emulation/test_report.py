@@ -6,6 +6,7 @@ import dataclasses
 import html.parser
 import io
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from virtco.lab.emulation import plots
 from virtco.lab.emulation import report
 from virtco.lab.emulation import results
 from virtco.lab.emulation import table
+
+ROOT = pathlib.Path(__file__).parents[4]
 
 
 def _scheme(name, label, measured_s, timeline=()):
@@ -100,6 +103,28 @@ def test_report_is_one_whole_file(found, tmp_path):
 
 def test_colours_of_schemes_and_coflows_differ():
     assert not set(plots.SCHEME_COLOURS) & set(plots._COFLOW_COLOURS)
+
+
+def test_timeline_draws_each_time_to_scale(found):
+    text = report.timeline(found)
+    assert 'aria-label="joint finished 2 coflows' in text
+    assert 'prefers-color-scheme: dark' in text
+    widths = [float(width) for width in re.findall(
+        r'<rect class="bar\d" .*?width="([\d.]+)"', text, re.DOTALL)]
+    longest_px = max(widths)
+    assert 500 < longest_px <= 600
+    assert [width / longest_px for width in widths] == pytest.approx(
+        [time_s / 7.0 for time_s in (7.0, 2.0, 4.0, 2.0, 5.0, 0.0)], abs=1e-3)
+    for label in ('apart:\n 4.5 s on average', '>7.0</text>', '>C2</text>'):
+        assert label in text
+    assert found.measured in text
+
+
+def test_picture_of_the_docs_is_what_the_demo_draws(tmp_path):
+    assert emulate.main(['demo', '--simulate', '--only', 'mix',
+                         '--report-dir', str(tmp_path)]) == 0
+    drawn = ROOT / 'doc/source/images/timeline.svg'
+    assert (tmp_path / drawn.name).read_text() == drawn.read_text()
 
 
 def test_partial_report_says_so_and_saves_nothing(found, tmp_path):
