@@ -605,7 +605,6 @@ def search(g: Sets, cutoff: cython.double, limit: cython.Py_ssize_t
     depth: cython.Py_ssize_t = 0
     level = 0
     best = cutoff
-    open_above = cutoff
     visited = 0
     while True:
         visited += 1
@@ -622,8 +621,7 @@ def search(g: Sets, cutoff: cython.double, limit: cython.Py_ssize_t
         if bound > best:
             branch = choose(g, level)
         if visited > limit:
-            if bound > best:
-                open_above = bound
+            best = max(best, bound)
             break
         if branch >= 0:
             g.bound[level] = bound
@@ -640,6 +638,6 @@ def search(g: Sets, cutoff: cython.double, limit: cython.Py_ssize_t
             break
         level -= 1
     for i in range(level):
-        open_above = max(open_above, g.bound[i])
+        best = max(best, g.bound[i])
     g.counts[1] = visited
-    return max(best, open_above)
+    return best

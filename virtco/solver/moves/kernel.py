@@ -705,8 +705,7 @@ def eject(g: Graph, s: State, a: cython.Py_ssize_t, b: cython.Py_ssize_t
 def exchange_hosts(g: Graph, s: State, a: cython.Py_ssize_t,
                    b: cython.Py_ssize_t) -> cython.void:
     """Swap everything movable of two hosts."""
-    if a == b or s.n_members[a] + s.n_members[b] > len(
-            s.move_node):
+    if s.n_members[a] + s.n_members[b] > len(s.move_node):
         return
     for i in range(s.n_members[a]):
         propose(g, s, s.members[a * g.n + i], b)
