@@ -6,8 +6,7 @@
 stream server on loopback as two hosts that send reports of 3.7 MB without a
 pause; those of the second one are refused, and it comes back. With
 ``--tenant`` it also lists coflows over ``CONNECTIONS`` connections, each again
-as soon as it is answered; no ``[limits]`` hold it back where the controller
-checks no tokens.
+as soon as it is answered or refused.
 """
 
 import argparse

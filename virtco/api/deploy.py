@@ -23,17 +23,15 @@ from virtco.api.handlers import operation_routes as operations
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
-# Load balancers and Prometheus carry no tokens, nor do those who look for the
-# versions.
-OPEN_PATHS = ('/', '/v1', '/health', '/metrics')
-
 
 def application(conf: cfg.ConfigOpts,
                 rooms: app.App) -> Wsgi:
     """The API, inside out: falcon, then the token check, then what every
     request gets.
     """
-    app = falcon.App(middleware=_middleware(conf))
+    app = falcon.App(middleware=[
+        versions.Negotiation(),
+        pace.Limiter(conf.api.auth_strategy == 'keystone')])
     errors.add_handlers(app)
     routes.add(app, conf, rooms)
     wsgi: Wsgi = nesting.checked(app)
@@ -46,14 +44,6 @@ def application(conf: cfg.ConfigOpts,
     proxy = http_proxy_to_wsgi.HTTPProxyToWSGI(wsgi, conf)
     is_behind = conf.oslo_middleware.enable_proxy_headers_parsing
     return proxy if is_behind else wsgi
-
-
-def _middleware(conf: cfg.ConfigOpts) -> list[Any]:
-    found: list[Any] = [versions.Negotiation()]
-    # Whoever calls may name any project without keystone.
-    if conf.api.auth_strategy == 'keystone':
-        found.append(pace.Limiter(conf))
-    return found
 
 
 class Monitored(Protocol):
@@ -80,6 +70,6 @@ def monitoring(found: Monitored) -> Wsgi:
 def _except_open(app: Wsgi, guarded: Wsgi) -> Wsgi:
     def choose(environ: dict[str, Any], start_response: Any
                ) -> Iterable[bytes]:
-        is_open = environ.get('PATH_INFO') in OPEN_PATHS
+        is_open = environ['PATH_INFO'] in pace.OPEN_PATHS
         return (app if is_open else guarded)(environ, start_response)
     return choose

@@ -1,97 +1,140 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How often each project may ask."""
+"""What each caller may cost the API."""
 
 from collections.abc import Callable
-import math
 import threading
 import time
 from typing import Any
 
 import falcon
-from oslo_config import cfg
+
+from virtco.distribute import token_bucket
 
 #: Roles of those who answer for the cloud, and not for a project.
 EXEMPT = frozenset({'admin', 'service'})
 #: Set by keystonemiddleware once it has checked the token; no header of a
 #: request becomes a key like this.
 TOKEN = 'keystone.token_auth'
-MOST_PROJECTS = 10_000
-#: Requests without a token, which health checks of a load balancer are, in the
-#: long run per second and address.
+#: Load balancers and Prometheus carry no tokens, nor do those who look for the
+#: versions.
+OPEN_PATHS = ('/', '/v1', '/health', '/metrics')
+MOST_CALLERS = 10_000
+#: Processor time that the requests of one caller take, in the long run per
+#: second and at once; a list of 500 coflows takes 25 ms.
+CPU_PER_S = 0.05
+BURST_CPU_S = 1.0
+#: What a request takes before it is handled: its token is checked.
+TOKEN_CPU_S = 0.002
+#: Requests on open paths, in the long run per second and address, and at once.
 OPEN_PER_S = 20
-#: Requests that may come at once after a silence, in seconds of the pace.
-AT_ONCE_S = 4
+OPEN_BURST = 80
+#: A refused request is held for so long, so that a client that comes back at
+#: once costs little; so many are at a time, which is fewer than threads.
+HELD_S = 0.2
+MOST_HELD = 8
 
 
 class Pace:
-    """A bucket of requests per project or address (GCRA, ITU-T I.371).
+    """A token bucket per caller.
 
     Each process counts for itself.
 
-    :param per_s: requests per second in the long run, 0: any number.
-    :param burst: requests at once.
+    :param per_s: tokens that come back to each per second.
+    :param burst: tokens that each has at first.
     """
 
-    def __init__(self, per_s: float, burst: int,
+    def __init__(self, per_s: float, burst: float,
                  clock: Callable[[], float] = time.monotonic):
-        self._step_s = 1 / per_s if per_s else 0.0
-        self._ahead_s = self._step_s * burst
+        self._per_s = per_s
+        self._burst = burst
         self._clock = clock
         self._lock = threading.Lock()
-        #: When the bucket of each project is full again.
-        self._full_s: dict[str, float] = {}
+        self._buckets: dict[str, token_bucket.Bucket] = {}
 
-    def wait_s(self, project_id: str) -> float:
-        """0 for a request that may be answered, which is counted; otherwise
-        the seconds until one may be.
-        """
-        if not self._step_s:
-            return 0.0
+    def wait_s(self, caller: str) -> float:
+        """Seconds until the caller owes nothing, 0 where it does not."""
+        bucket = self._buckets.get(caller)
+        return 0.0 if bucket is None else bucket.wait_s(self._clock())
+
+    def spend(self, caller: str, amount: float) -> None:
         now_s = self._clock()
         with self._lock:
-            full_s = max(now_s, self._full_s.get(project_id, 0.0)
-                         ) + self._step_s
-            if full_s - now_s > self._ahead_s:
-                return full_s - now_s - self._ahead_s
-            if len(self._full_s) >= MOST_PROJECTS:
-                self._full_s = {project: at_s for project, at_s
-                                in self._full_s.items() if at_s > now_s}
-            self._full_s[project_id] = full_s
-        return 0.0
+            if len(self._buckets) >= MOST_CALLERS:
+                self._buckets = {
+                    name: bucket for name, bucket in self._buckets.items()
+                    if not bucket.is_full(now_s)}
+            self._buckets.setdefault(caller, token_bucket.Bucket(
+                self._per_s, self._burst)).spend(amount, now_s)
 
 
 class Limiter:
-    """Middleware of falcon that counts requests per authenticated project,
-    and those on paths that need no token per address.
+    """Middleware of falcon that charges processor time to each authenticated
+    project, and counts requests on open paths per address.
 
-    Headers prove nothing there: anybody may write them.
+    Headers prove nothing there: anybody may write them. Without keystone
+    whoever asks may do everything; reading is charged to its address then,
+    and Nova, which writes, never waits.
+
+    :param cpu_clock: processor time of the calling thread.
+    :param sleep: holds the calling thread.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts):
-        per_s = conf.limits.requests_per_s
-        self._pace = Pace(per_s, math.ceil(AT_ONCE_S * per_s))
-        self._open = Pace(OPEN_PER_S, AT_ONCE_S * OPEN_PER_S)
+    def __init__(self, is_keystone: bool,
+                 clock: Callable[[], float] = time.monotonic,
+                 cpu_clock: Callable[[], float] = time.thread_time,
+                 sleep: Callable[[float], None] = time.sleep):
+        self._is_keystone = is_keystone
+        self._cpu_clock = cpu_clock
+        self._cpu = Pace(CPU_PER_S, BURST_CPU_S, clock)
+        self._open = Pace(OPEN_PER_S, OPEN_BURST, clock)
+        self._sleep = sleep
+        self._places = threading.Semaphore(MOST_HELD)
 
     def process_request(self, request: falcon.Request,
                         _response: Any) -> None:
-        if TOKEN not in request.env:
-            _refuse(self._open.wait_s(request.remote_addr),
-                    f'{request.remote_addr} asks without a token more often '
-                    f'than {OPEN_PER_S} times a second.')
+        """:raises falcon.HTTPTooManyRequests:"""
+        if (TOKEN not in request.env if self._is_keystone
+                else request.path in OPEN_PATHS):
+            address = request.remote_addr
+            self._refuse(self._open.wait_s(address),
+                         f'{address} asks without a token more often than '
+                         f'{OPEN_PER_S} times a second.')
+            self._open.spend(address, 1)
             return
+        caller = self._charged(request)
+        if caller:
+            self._refuse(self._cpu.wait_s(caller),
+                         f'Requests of {caller} take more than '
+                         f'{CPU_PER_S:.0%} of a processor.')
+            request.context.charged = caller, self._cpu_clock()
+
+    def process_response(self, request: falcon.Request, _response: Any,
+                         _resource: Any, _is_good: bool) -> None:
+        caller, began_s = getattr(request.context, 'charged', ('', 0.0))
+        if caller:
+            self._cpu.spend(caller, TOKEN_CPU_S
+                            + self._cpu_clock() - began_s)
+
+    def _charged(self, request: falcon.Request) -> str:
+        """Name who pays for a request; nobody: an empty name."""
+        if not self._is_keystone:
+            return request.remote_addr if request.method == 'GET' else ''
         project_id = request.env.get('HTTP_X_PROJECT_ID')
         roles = request.env.get('HTTP_X_ROLES', '').lower().split(',')
         if not project_id or not EXEMPT.isdisjoint(roles):
+            return ''
+        return f'project {project_id}'
+
+    def _refuse(self, wait_s: float, why: str) -> None:
+        """:raises falcon.HTTPTooManyRequests: where there is time to wait."""
+        if not wait_s:
             return
-        _refuse(self._pace.wait_s(project_id),
-                f'Project {project_id} asks more often than '
-                '[limits] requests_per_s allows.')
-
-
-def _refuse(wait_s: float, why: str) -> None:
-    """:raises falcon.HTTPTooManyRequests: where there is a time to wait."""
-    if wait_s > 0:
+        if self._places.acquire(blocking=False):
+            try:
+                self._sleep(HELD_S)
+            finally:
+                self._places.release()
         raise falcon.HTTPTooManyRequests(
             title='Too many requests', description=why,
             retry_after=int(wait_s) + 1)

@@ -27,11 +27,4 @@ Largest number of matrices one project keeps registered.
     cfg.IntOpt('max_flows_per_project', default=200_000, min=1, help="""
 Largest number of flows in all live groups of one project.
 """),
-    cfg.FloatOpt('requests_per_s', default=50.0, min=0, help="""
-Requests per second that one project's users may send to one API process in the
-long run; 0: any number. One too many is answered with 429 and ``Retry-After``.
-After a silence four seconds' worth may come at once. The roles ``admin`` and
-``service`` are not counted, and nobody is where ``[api] auth_strategy`` is
-``noauth``.
-"""),
 ]

@@ -27,22 +27,23 @@ def application(tmp_path_factory):
         '[api]\nauth_strategy = keystone\n'
         '[keystone_authtoken]\nwww_authenticate_uri = http://127.0.0.1:1\n'
         'auth_type = none\n[placement]\ndeadline_s = 50\n'
-        '[limits]\nrequests_per_s = 0.01\n'
-        'max_registered_per_project = 2\n[distributor]\nport = 0\n')
+        '[limits]\nmax_registered_per_project = 2\n[distributor]\nport = 0\n')
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     controller = app.App.of(conf)
     controller.start()
     controller.place.load_planner(is_used=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pace, 'AT_ONCE_S', 6000)
-        wsgi = deploy.application(conf, controller)
-
     # falcon's test client inspects the signature, webob's hide theirs.
     def call(environ, start_response):
         return wsgi(environ, start_response)
 
     call.controller = controller
-    yield call
+    with pytest.MonkeyPatch.context() as patch:
+        # As if each request took a second of the processor.
+        patch.setattr(pace, 'TOKEN_CPU_S', 1.0)
+        patch.setattr(pace, 'BURST_CPU_S', 59.5)
+        patch.setattr(pace, 'CPU_PER_S', 0.01)
+        wsgi = deploy.application(conf, controller)
+        yield call
     controller.stop()
 
 
@@ -240,7 +241,7 @@ def test_quotas_and_rates_are_a_projects(send):
     limited = register('busy')
     assert limited.status_code == 429
     assert 50 <= int(limited.headers['Retry-After']) <= 101
-    assert 'Project busy' in limited.json['error']['detail']
+    assert 'project busy' in limited.json['error']['detail']
     assert register('quiet').status_code == 201
     for role in ('admin', 'service'):
         assert send('GET', '/v1/coflows', role, 'busy').status_code != 429

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import pytest
 
 from virtco.api import nesting
-from virtco.api import pace
 
 VALUES = st.recursive(
     st.none() | st.text() | st.integers(),
@@ -55,32 +54,6 @@ def test_the_body_is_handed_on():
     status, answer = ask('[' * 65 + ']' * 65)
     assert status == ['400 Bad Request']
     assert json.loads(answer)['error']['field'] == 'body'
-
-
-def test_a_project_asks_in_bursts_and_then_at_its_pace():
-    now_s = 100.0
-    found = pace.Pace(per_s=2, burst=3, clock=lambda: now_s)
-    assert [found.wait_s('a') for _ in range(4)] == [0, 0, 0, 0.5]
-    assert found.wait_s('b') == 0
-    now_s += 0.5
-    assert [found.wait_s('a') for _ in range(2)] == [0, 0.5]
-    now_s += 100
-    assert [found.wait_s('a') for _ in range(4)] == [0, 0, 0, 0.5]
-
-
-def test_what_is_remembered_of_projects_is_bounded(monkeypatch):
-    monkeypatch.setattr(pace, 'MOST_PROJECTS', 10)
-    now_s = 100.0
-    found = pace.Pace(per_s=1, burst=1, clock=lambda: now_s)
-    for number in range(50):
-        assert found.wait_s(f'p{number}') == 0
-        now_s += 0.2
-    assert len(found._full_s) <= 10
-
-
-def test_no_limit():
-    found = pace.Pace(0, 1)
-    assert [found.wait_s('a') for _ in range(1000)] == [0] * 1000
 
 
 @pytest.mark.parametrize('length', ['', '0', '00', 'x', '-1'])

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a caller of the API may cost."""
+
+import falcon
+from falcon import testing
+import pytest
+
+from virtco.api import pace
+
+
+class Api:
+    """A limiter, and requests that take a known time.
+
+    :ivar held_s: for which refused requests were held.
+    """
+
+    def __init__(self, is_keystone=True):
+        self.now_s = 100.0
+        self.cpu_s = 7.0
+        self.held_s = []
+        self._limiter = pace.Limiter(
+            is_keystone, lambda: self.now_s, lambda: self.cpu_s,
+            self.held_s.append)
+
+    def ask(self, took_s=0.0, project='p', roles='member', *, method='GET',
+            path='/v1/coflows', address='192.0.2.1'):
+        """Seconds to wait where the request is refused, else 0."""
+        request = falcon.Request(testing.create_environ(
+            path, method=method) | {
+                'REMOTE_ADDR': address, 'HTTP_X_PROJECT_ID': project,
+                'HTTP_X_ROLES': roles, **(
+                    {} if path in pace.OPEN_PATHS
+                    else {pace.TOKEN: object()})})
+        try:
+            self._limiter.process_request(request, None)
+        except falcon.HTTPTooManyRequests as error:
+            self._limiter.process_response(request, None, None, False)
+            assert (project if address == '192.0.2.1' else address
+                    ) in error.description
+            return int(error.headers['Retry-After'])
+        self.cpu_s += took_s
+        self._limiter.process_response(request, None, None, True)
+        return 0
+
+
+def test_a_project_pays_for_the_time_that_its_requests_take():
+    api = Api()
+    assert api.ask(pace.BURST_CPU_S - 2 * pace.TOKEN_CPU_S) == 0
+    assert api.ask(10 * pace.CPU_PER_S) == 0
+    # It owes ten seconds of its pace.
+    assert [api.ask() for _ in range(3)] == [11] * 3
+    assert api.held_s == [pace.HELD_S] * 3
+    assert api.ask(project='other') == 0
+    api.now_s += 9.9
+    assert api.ask() == 1
+    api.now_s += 0.2
+    assert api.ask() == 0
+
+
+def test_a_request_that_takes_no_time_had_its_token_checked():
+    api = Api()
+    free = int(pace.BURST_CPU_S / pace.TOKEN_CPU_S)
+    assert [api.ask() for _ in range(free + 1)] == [0] * (free + 1)
+    assert api.ask() == 1
+
+
+@pytest.mark.parametrize('who', [
+    {'roles': 'member,Admin'}, {'roles': 'service'}, {'project': ''}])
+def test_those_who_answer_for_the_cloud_pay_nothing(who):
+    api = Api()
+    assert [api.ask(100, **who) for _ in range(4)] == [0] * 4
+
+
+@pytest.mark.parametrize('is_keystone', [True, False])
+def test_open_paths_are_counted_by_address(is_keystone):
+    api = Api(is_keystone)
+    at_once = [api.ask(path='/health', project='192.0.2.1', roles='admin')
+               for _ in range(pace.OPEN_BURST + 1)]
+    assert at_once == [0] * (pace.OPEN_BURST + 1)
+    assert api.ask(path='/v1', project='192.0.2.1') == 1
+    assert api.ask(path='/v1', address='192.0.2.2') == 0
+    assert api.ask(project='192.0.2.1') == 0
+    api.now_s += 1 / pace.OPEN_PER_S
+    assert api.ask(path='/metrics', project='192.0.2.1') == 0
+    assert api.ask(path='/', project='192.0.2.1') == 1
+
+
+def test_without_keystone_reading_is_charged_to_the_address():
+    api = Api(is_keystone=False)
+    assert api.ask(100, method='PUT', address='192.0.2.2') == 0
+    assert api.ask(100, address='192.0.2.2', roles='admin') == 0
+    assert api.ask(address='192.0.2.2', project='another') > 1000
+    assert api.ask(method='PUT', address='192.0.2.2') == 0
+    assert api.ask(address='192.0.2.3') == 0
+
+
+def test_few_refused_requests_are_held_at_a_time():
+    held = []
+
+    def sleep(_):
+        held.append(None)
+        # Another one comes meanwhile.
+        api.ask()
+
+    api = Api()
+    api.ask(100)
+    api._limiter._sleep = sleep
+    assert api.ask() > 0
+    assert len(held) == pace.MOST_HELD
+    held.clear()
+    assert api.ask() > 0
+    assert len(held) == pace.MOST_HELD
+
+
+def test_what_is_remembered_of_callers_is_bounded(monkeypatch):
+    monkeypatch.setattr(pace, 'MOST_CALLERS', 10)
+    now_s = 100.0
+    found = pace.Pace(1, 1, lambda: now_s)
+    found.spend('debtor', 1000)
+    for number in range(50):
+        found.spend(f'p{number}', 1)
+        now_s += 0.2
+    assert len(found._buckets) <= 10
+    assert found.wait_s('debtor') == pytest.approx(1000 - 1 - 10)
