@@ -22,7 +22,8 @@ class Authority:
         self.home = home
         self.path = home / 'ca.pem'
         self._run('req', '-x509', *_CURVE, '-keyout', 'ca.key', '-out',
-                  'ca.pem', '-subj', '/CN=test CA', '-days', '2')
+                  'ca.pem', '-subj', '/CN=test CA', '-days', '2',
+                  '-addext', 'keyUsage=critical,keyCertSign,cRLSign')
 
     def sign(self, name, alternatives=None, file=None):
         """Make a key and a certificate.
@@ -36,8 +37,8 @@ class Authority:
             alternatives = f'{kind}:{name}'
         file = file or name
         (self.home / 'ext').write_text(
-            f'subjectAltName={alternatives}\n' if alternatives
-            else 'basicConstraints=CA:FALSE\n')
+            'authorityKeyIdentifier=keyid\n' + (
+                f'subjectAltName={alternatives}\n' if alternatives else ''))
         self._run('req', *_CURVE, '-keyout', f'{file}.key', '-out',
                   f'{file}.csr', '-subj', f'/CN={name}')
         self._run('x509', '-req', '-in', f'{file}.csr', '-CA', 'ca.pem',
