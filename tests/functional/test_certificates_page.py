@@ -10,7 +10,8 @@ import pytest
 
 PAGE = (pathlib.Path(__file__).parents[2] / 'doc' / 'source' / 'install'
         / 'controller.rst')
-LINE = re.compile(r'^   # ((?:openssl|printf|cat) (?:.*\\\n)*.*)', re.MULTILINE)
+LINE = re.compile(r'^   # ((?:openssl|printf|cat) (?:.*\\\n)*.*)',
+                  re.MULTILINE)
 
 
 @pytest.fixture(scope='module')

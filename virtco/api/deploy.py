@@ -29,9 +29,10 @@ def application(conf: cfg.ConfigOpts,
     """The API, inside out: falcon, then the token check, then what every
     request gets.
     """
-    app = falcon.App(middleware=[
+    middleware: list[Any] = [
         versions.Negotiation(),
-        pace.Limiter(conf.api.auth_strategy == 'keystone')])
+        pace.Limiter(conf.api.auth_strategy == 'keystone')]
+    app = falcon.App(middleware=middleware)
     errors.add_handlers(app)
     routes.add(app, conf, rooms)
     wsgi: Wsgi = nesting.checked(app)
