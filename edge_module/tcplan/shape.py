@@ -107,11 +107,11 @@ def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
         rate_bps=model.IDLE_RATE_BPS, prio=model.LOWEST_PRIO, burst_bytes=0)
 
 
-def _limit_classes(unmanaged: edge_policy.Unmanaged, base: model.Tree,
-                   settings: model.TreeSettings, ports: Iterable[int]
-                   ) -> Iterable[model.HtbClass]:
+def _limit_classes(unmanaged: edge_policy.Unmanaged, default_bps: float,
+                   base: model.Tree, settings: model.TreeSettings,
+                   ports: Iterable[int]) -> Iterable[model.HtbClass]:
     """A class per limited destination, in which all ports take turns."""
-    parent, default = base[minors.UNMANAGED], base[minors.HOST]
+    parent = base[minors.UNMANAGED]
     slots = {0: unmanaged.others_bps,
              **{limit.slot: limit.rate_bps for limit in unmanaged.limits}}
     for slot, rate_bps in slots.items():
@@ -124,11 +124,10 @@ def _limit_classes(unmanaged: edge_policy.Unmanaged, base: model.Tree,
             yield dataclasses.replace(
                 _port_class(minor, base), parent=minors.of_limit(slot),
                 ceil_bps=ceil_bps,
-                limit_bytes=min(default.limit_bytes or 0,
-                                model.leaf_limit_bytes(ceil_bps, settings)),
-                packet_bytes=min(
-                    default.packet_bytes or 0, model.leaf_packet_bytes(
-                        settings.whole_rate_bps, ceil_bps, settings)))
+                limit_bytes=model.leaf_limit_bytes(
+                    min(default_bps, ceil_bps), settings),
+                packet_bytes=model.leaf_packet_bytes(
+                    default_bps, ceil_bps, settings))
 
 
 def _control_class(minor: int, base: model.Tree,
@@ -186,8 +185,9 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                          for ifindex in ports}):
         tree[minor] = _control_class(minor, base, settings)
     if policy.unmanaged is not None and not fair:
-        for item in _limit_classes(policy.unmanaged, base, settings,
-                                   sorted(set(ports))):
+        for item in _limit_classes(
+                policy.unmanaged, model.whole_bps(policy.default_rate_bps),
+                base, settings, sorted(set(ports))):
             tree[item.minor] = item
     for minor in turns.keys() & tree.keys():
         tree[minor] = dataclasses.replace(tree[minor], quantum_bytes=int(
@@ -245,7 +245,7 @@ def _scale(classes: Iterable[edge_policy.CoflowClass], room_bps: float,
            settings: model.TreeSettings) -> float:
     """Factor that makes the guaranteed rates fit into room_bps."""
     total = sum(_coflow_rate(coflow, settings) for coflow in classes)
-    return 1.0 if total <= room_bps else max(0.0, room_bps) / total
+    return 1.0 if total <= room_bps else room_bps / total
 
 
 def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,

@@ -314,6 +314,8 @@ def test_classes_and_leaves_are_compared_apart():
     for change in ({'limit_bytes': 2 ** 18}, {'packet_bytes': 2 ** 20}):
         other = dataclasses.replace(one, **change)
         assert one.same_parameters(other) and not one.same_leaf(other)
+    # The kernel does not tell a burst.
+    assert dataclasses.replace(one, burst_bytes=1) == one
 
 
 def test_an_update_is_something_when_any_step_is():
@@ -478,6 +480,7 @@ def test_what_is_held_takes_from_the_others_in_proportion():
     for minor in (0x20, 0x30, 0x40):
         assert held[minor].rate_bps == pytest.approx(
             factor * new[minor].rate_bps, abs=8)
+        assert held[minor].rate_bps % 8 == 0
     assert model.guaranteed_bps(held) == pytest.approx(LINK_BPS, abs=24)
     assert held[minors.HOST] == new[minors.HOST]
 
