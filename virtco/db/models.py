@@ -34,24 +34,20 @@ def short_text(length: int) -> sa.String:
 
 
 # Texts by the most characters that a column takes, in MariaDB at least.
-Word = Annotated[str, 16]
-Kind = Annotated[str, 32]
-Id = Annotated[str, 36]
-Key = Annotated[str, 64]
-Name = Annotated[str, 255]
-Address = Annotated[str, 320]
-Port = Annotated[str, 520]
-Text = Annotated[str, 2 ** 16 - 1]
-Document = Annotated[str, 2 ** 24 - 1]
-Big = Annotated[int, 64]
+Word = Annotated[str, mapped_column(short_text(16))]
+Kind = Annotated[str, mapped_column(short_text(32))]
+Id = Annotated[str, mapped_column(short_text(36))]
+Key = Annotated[str, mapped_column(short_text(64))]
+Name = Annotated[str, mapped_column(short_text(255))]
+Address = Annotated[str, mapped_column(short_text(320))]
+Port = Annotated[str, mapped_column(short_text(520))]
+Text = Annotated[str, mapped_column(sa.Text())]
+Document = Annotated[str, mapped_column(LongText)]
+Big = Annotated[int, mapped_column(sa.BigInteger())]
 
 
 class Base(orm.DeclarativeBase):
-    type_annotation_map = {
-        Word: short_text(16), Kind: short_text(32), Id: short_text(36),
-        Key: short_text(64), Name: short_text(255), Address: short_text(320),
-        Port: short_text(520), Text: sa.Text(), Document: LongText,
-        Big: sa.BigInteger(), float: sa.Double(), bytes: LongBytes}
+    type_annotation_map = {float: sa.Double(), bytes: LongBytes}
 
 
 class Cluster(Base):

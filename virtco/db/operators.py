@@ -22,7 +22,6 @@ def add_change(session: orm.Session, who: str, what: str, before: str,
     change = models.Change
     session.add(change(changed_at=now_s, who=who[:255], what=what[:320],
                        before=before[:4000], after=after[:4000]))
-    session.flush()
     oldest = session.scalar(sa.select(change.id).order_by(
         change.id.desc()).offset(MOST_CHANGES).limit(1))
     if oldest is not None:

@@ -33,7 +33,6 @@ def add(session: orm.Session, order: models.Order, most_live: int) -> None:
         raise exception.Invalid(field=order.kind, value=f'{live} under way',
                                 limit=f'fewer than {most_live}')
     session.add(order)
-    session.flush()
     old = session.scalars(sa.select(_ORDER.id).where(
         _ORDER.kind == order.kind, _ORDER.state != RUNNING, sa.or_(
             _ORDER.state != WAITING, _ORDER.expires_at <= order.ordered_at)

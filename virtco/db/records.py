@@ -90,17 +90,11 @@ def forget_hosts(session: orm.Session, hosts: Collection[str]) -> None:
 
     Claims stay: they are about Nova's servers, and expire.
     """
-    names = list(hosts)
-    for table, columns in (
-            (models.Host, [models.Host.host]),
-            (models.Reading, [models.Reading.src, models.Reading.dst]),
-            (models.Drain, [models.Drain.host])):
-        for column in columns:
-            _delete_in(session, table, column, names)
-    for start in range(0, len(names), MOST_IN):
-        session.execute(sa.delete(models.Finding).where(
-            models.Finding.kind.startswith('host-'),
-            models.Finding.subject.in_(names[start:start + MOST_IN])))
+    for column in (models.Host.host, models.Reading.src, models.Reading.dst,
+                   models.Drain.host):
+        _delete_in(session, column, list(hosts))
+    _delete_in(session, models.Finding.subject, list(hosts),
+               models.Finding.kind.startswith('host-'))
 
 
 def list_readings(session: orm.Session,
@@ -170,7 +164,6 @@ def add_event(session: orm.Session, **values: Any) -> None:
     """Add an event and drop the project's oldest beyond KEPT_EVENTS."""
     event = models.Event(**values)
     session.add(event)
-    session.flush()
     project = models.Event.project_id == event.project_id
     # The inner query stands apart: MariaDB does not delete from a table
     # that a subquery of the same statement reads.
@@ -235,12 +228,11 @@ def purge(session: orm.Session, before_s: float) -> dict[str, int]:
                & (models.Group.retired_at < before_s))
     ids = list(session.scalars(sa.select(models.Group.id).where(retired)))
     counts = {}
-    for name, table, column in (
-            ('coflows', models.Coflow, models.Coflow.group_id),
-            ('members', models.Member, models.Member.group_id),
-            ('decisions', models.Decision, models.Decision.group_id),
-            ('groups', models.Group, models.Group.id)):
-        counts[name] = _delete_in(session, table, column, ids)
+    for name, column in (('coflows', models.Coflow.group_id),
+                         ('members', models.Member.group_id),
+                         ('decisions', models.Decision.group_id),
+                         ('groups', models.Group.id)):
+        counts[name] = _delete_in(session, column, ids)
     for name, statement in (
             ('placements', sa.delete(models.Placement).where(
                 models.Placement.updated_at < before_s,
@@ -256,11 +248,12 @@ def purge(session: orm.Session, before_s: float) -> dict[str, int]:
     return counts
 
 
-def _delete_in(session: orm.Session, table: Any, column: Any,
-               ids: list[str], chunk: int = 500) -> int:
+def _delete_in(session: orm.Session, column: Any, ids: list[str],
+               *conditions: sa.ColumnElement[bool]) -> int:
+    """Delete the rows whose column has one of the values; return how many."""
     deleted = 0
-    for start in range(0, len(ids), chunk):
-        done = session.execute(sa.delete(table).where(
-            column.in_(ids[start:start + chunk])))
+    for start in range(0, len(ids), MOST_IN):
+        done = session.execute(sa.delete(column.class_).where(
+            column.in_(ids[start:start + MOST_IN]), *conditions))
         deleted += done.rowcount  # type: ignore[attr-defined]
     return deleted

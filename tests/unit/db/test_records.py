@@ -391,6 +391,26 @@ def test_the_room_of_a_host_is_that_of_its_members(session):
             'h': (10.0, 10.0, 10.0)}
 
 
+def test_hosts_are_forgotten_with_what_is_known_of_them(session):
+    names = [f'h{i}' for i in range(records.MOST_IN + 1)]
+    for kind in 'host-lossy', 'switch':
+        _add(session, *(models.Finding(subject=name, kind=kind, found_at=1.0,
+                                       document='') for name in names))
+    for pair in ('h0', 'x'), ('x', names[-1]), ('x', 'y'):
+        records.save_reading(session, **_reading(
+            src=pair[0], dst=pair[1], rate_bps=1.0, measured_at=1.0))
+    _add(session, models.Drain(host='h0', reason='', drained_at=1.0),
+         models.Drain(host='x', reason='', drained_at=1.0))
+    records.save_progress(session, [], [_host('h0', ''), _host('x', '')])
+    records.forget_hosts(session, names)
+    session.expire_all()
+    assert {one.kind for one in session.query(models.Finding)} == {'switch'}
+    assert [(one.src, one.dst)
+            for one in records.list_readings(session)] == [('x', 'y')]
+    assert operators.drains(session).keys() == {'x'}
+    assert [one.host for one in records.list_hosts(session)] == ['x']
+
+
 def test_claims_take_room_until_they_end(session):
     shown = {'h': (8.0, 8.0, 8.0)}
     demand = {'vcpus': 1.0, 'memory_mb': 2.0, 'disk_gb': 3.0}
