@@ -28,7 +28,7 @@ BURST_CPU_S = 1.0
 TOKEN_CPU_S = 0.002
 #: Requests on open paths, in the long run per second and address, and at once.
 OPEN_PER_S = 20
-OPEN_BURST = 80
+OPEN_BURST = 4 * OPEN_PER_S
 #: A refused request is held for so long, so that a client that comes back at
 #: once costs little; so many are at a time, which is fewer than threads.
 HELD_S = 0.2
@@ -111,8 +111,9 @@ class Limiter:
 
     def process_response(self, request: falcon.Request, _response: Any,
                          _resource: Any, _is_good: bool) -> None:
-        caller, began_s = getattr(request.context, 'charged', ('', 0.0))
-        if caller:
+        charged = getattr(request.context, 'charged', None)
+        if charged is not None:
+            caller, began_s = charged
             self._cpu.spend(caller, TOKEN_CPU_S
                             + self._cpu_clock() - began_s)
 
