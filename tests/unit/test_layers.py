@@ -43,7 +43,7 @@ ALLOWED = {('virtco/solver/planner.py', 'time'),
 SOLVER_ORDER = [
     'budget', 'model', 'independent_groups', 'bounds', 'starts', 'moves',
     'partition', 'judging', 'smallgroup', 'targets', 'stages', 'search',
-    'residual', 'planner', 'together', 'counterfactuals', 'delays',
+    'choices', 'residual', 'planner', 'together', 'counterfactuals', 'delays',
     'reevaluation',
 ]
 

@@ -58,6 +58,40 @@ class ServerGroup:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Within:
+    """VMs that have to be below one switch of a level, whichever it is.
+
+    Where some of them are pinned, the others go below the switch that holds
+    most of those.
+
+    :ivar level: of the tree's subtrees.
+    :ivar members: VM indices.
+    """
+
+    level: str
+    members: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spread:
+    """VMs of which no switch of a level may have more than a share.
+
+    The share is the number of members by that of usable switches, rounded up,
+    plus the skew. A switch is usable when it is above a host that a member
+    may go to or is pinned to. Hosts below no switch of the level are closed
+    to the members.
+
+    :ivar level: of the tree's subtrees.
+    :ivar members: VM indices.
+    :ivar skew: VMs that a switch may have beyond its even share.
+    """
+
+    level: str
+    members: tuple[int, ...]
+    skew: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class PlacementProblem:
     """Everything the planner looks at; it reads nothing else.
 
@@ -70,6 +104,8 @@ class PlacementProblem:
         it replaces the rows of hosts and of the tree, with ``hose_limits``
         True all hold.
     :ivar resources: names of the entries of the capacity vectors.
+    :ivar within: VMs that share a switch.
+    :ivar spread: VMs that are spread over the switches of a level.
     """
 
     hosts: tuple[cluster.Host, ...]
@@ -82,6 +118,8 @@ class PlacementProblem:
     hose_limits: bool = False
     resources: tuple[str, ...] = ('slots',)
     excluded_hosts: frozenset[str] = frozenset()
+    within: tuple[Within, ...] = ()
+    spread: tuple[Spread, ...] = ()
 
 
 class Method(enum.StrEnum):

@@ -50,7 +50,7 @@ def restrict(inst: instances.Instance, part: Group, free: np.ndarray,
     return dataclasses.replace(
         inst, node_vms=tuple(inst.node_vms[j] for j in part.nodes),
         fixed=inst.fixed[part.nodes], demand=inst.demand[part.nodes],
-        free=free, allowed=inst.allowed[part.nodes], arcs=arcs,
+        free=free, allowed=inst.allowed[part.nodes], together=(), arcs=arcs,
         running=inst.running.then(running_loads.of_dense(loads)).ordered(
             order),
         active_cct_s=own_s[order],

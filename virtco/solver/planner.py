@@ -19,8 +19,8 @@ import numpy as np
 from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
+from virtco.solver import choices
 from virtco.solver import residual
-from virtco.solver import search
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
@@ -29,7 +29,6 @@ from virtco.solver.moves import localsearch
 from virtco.solver.moves import ranking
 from virtco.solver.stages import search_state as states
 from virtco.solver.starts import candidates
-from virtco.solver.starts import feasible
 
 PLANNERS = ('virtco', 'virtco-printed', 'spread', 'min-cut')
 #: Part of the budget that the online search has where others propose, too,
@@ -95,10 +94,9 @@ def _searched(problem: snapshot.PlacementProblem,
     if portfolio.applies(problem, objective):
         return _judged(problem, seed, budget_s, budget, certify,
                        on_incumbent)
-    inst = _build(problem, budget)
-    return _answer(inst, objective, search.run(
-        inst, objective, seed, budget, certify=certify,
-        on_incumbent=on_incumbent))
+    return _answer(*_chosen(
+        _prepare(problem, budget), objective, seed, budget, certify,
+        on_incumbent), objective)
 
 
 def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
@@ -106,7 +104,8 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
             on_incumbent: states.OnIncumbent | None) -> snapshot.Plan:
     """The online search's answer against others', by simulation."""
     objective = snapshot.Objective.ONLINE
-    inst = _build(problem, budget, reduce=False)
+    whole = _prepare(problem, budget)
+    inst = whole.instance(reduce=False)
     moves = 0
 
     def searched(problem: snapshot.PlacementProblem,
@@ -114,10 +113,9 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
                  on_incumbent: states.OnIncumbent | None = None
                  ) -> tuple[np.ndarray, states.Outcome]:
         nonlocal moves
-        reduced = _build(problem, budget)
-        found = search.run(reduced, objective, seed, budget.slice(
-            1.0, most_s=share * budget_s), certify=certify,
-            on_incumbent=on_incumbent)
+        part = _prepare(problem, budget)
+        reduced, found = _chosen(part, objective, seed, budget.slice(
+            1.0, most_s=share * budget_s), certify, on_incumbent)
         moves += found.moves
         return reduced.host_index[found.assign], found
 
@@ -137,52 +135,59 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
                 placed, _found = searched(
                     problem, snapshot.Objective.ISOLATED, share)
             else:
-                placed = _by_rule(by, inst, seed, budget)
+                placed = _by_rule(by, whole, seed, budget)
             if placed is not None:
                 yield portfolio.Candidate(by, placed)
 
     chosen = own
     if found.value.cct_s > 0:
         chosen = portfolio.best(inst, proposals(), budget)
-    return _answer(inst, objective, dataclasses.replace(
+    return _answer(inst, dataclasses.replace(
         found, assign=chosen.assign, method=snapshot.Method(chosen.method),
-        moves=moves))
+        moves=moves), objective)
 
 
 def _baseline(problem: snapshot.PlacementProblem,
               objective: snapshot.Objective, planner: str, seed: int,
               budget: budgets.Budget) -> snapshot.Plan:
-    inst = _build(problem, budget, reduce=False)
+    whole = _prepare(problem, budget)
+    inst = whole.instance(reduce=False)
     lower_s = lowerbounds.anchored_sets(
         inst, math.inf, budget.slice(BOUND_SHARE)).lower_s
     moves = 0
     notes: tuple[str, ...] = ()
     placed: np.ndarray | None
     if planner == 'virtco-printed':
-        inst_left = _build(residual.residual(problem), budget)
-        found = search.run(inst_left, snapshot.Objective.ISOLATED, seed,
-                           budget)
+        inst_left, found = _chosen(
+            _prepare(residual.residual(problem), budget),
+            snapshot.Objective.ISOLATED, seed, budget)
         placed = inst_left.host_index[found.assign]
         moves, notes = found.moves, found.notes
     else:
         # A rule without an end of its own would be another rule.
-        placed = _by_rule(planner, inst, seed,
+        placed = _by_rule(planner, whole, seed,
                           budgets.Budget(budget.clock, math.inf))
     if placed is None:
-        placed = feasible.any_placement(inst, seed, budget)
+        placed = choices.any_placement(whole, seed, budget)
         notes = (f'{planner} got stuck; any valid placement instead',)
-    return _answer(inst, objective, states.Outcome(
+    return _answer(inst, states.Outcome(
         placed, objectives.evaluate(inst, placed, objective),
-        snapshot.Method(planner), lower_s=lower_s, moves=moves, notes=notes))
+        snapshot.Method(planner), lower_s=lower_s, moves=moves,
+        notes=notes), objective)
 
 
-def _by_rule(planner: str, inst: instances.Instance, seed: int,
+def _by_rule(planner: str, whole: instances.Prepared, seed: int,
              budget: budgets.Budget) -> np.ndarray | None:
     """Hosts per node by a rule that knows no coflow; None when stuck."""
-    candidates.spend(inst, budget)
-    if planner == 'spread':
-        return candidates.spread(inst, random.Random(seed))
-    return localsearch.min_cut(inst, seed, budget)
+    for part in choices.parts(whole):
+        inst = part.instance(reduce=False)
+        candidates.spend(inst, budget)
+        placed = (candidates.spread(inst, random.Random(seed))
+                  if planner == 'spread'
+                  else localsearch.min_cut(inst, seed, budget))
+        if placed is not None:
+            return placed
+    return None
 
 
 def load_libraries() -> None:
@@ -239,9 +244,9 @@ def evaluate(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
     value = objectives.evaluate(inst, assign, plan.objective)
     lower_s = lowerbounds.anchored_sets(
         inst, value.cct_s, budget.slice(BOUND_SHARE)).lower_s
-    return _answer(inst, plan.objective, states.Outcome(
+    return _answer(inst, states.Outcome(
         assign, value, plan.method, lower_s=lower_s, moves=plan.iterations,
-        notes=plan.notes, relaxed=plan.relaxed))
+        notes=plan.notes, relaxed=plan.relaxed), plan.objective)
 
 
 def _assignment(inst: instances.Instance, plan: snapshot.Plan) -> np.ndarray:
@@ -258,10 +263,27 @@ def _assignment(inst: instances.Instance, plan: snapshot.Plan) -> np.ndarray:
 
 def _build(problem: snapshot.PlacementProblem, budget: budgets.Budget,
            reduce: bool = True) -> instances.Instance:
+    return _prepare(problem, budget).instance(reduce, most_compared(budget))
+
+
+def _prepare(problem: snapshot.PlacementProblem, budget: budgets.Budget
+             ) -> instances.Prepared:
     budget.spend_numpy(BUILD_CALLS, BUILD_CELLS * len(problem.hosts)
                        * (len(problem.vms) + len(problem.active)))
-    return instances.build(problem, reduce=reduce,
-                           most_compared=most_compared(budget))
+    return instances.prepare(problem)
+
+
+def _chosen(whole: instances.Prepared,
+            objective: snapshot.Objective, seed: int, budget: budgets.Budget,
+            certify: bool = False,
+            on_incumbent: states.OnIncumbent | None = None
+            ) -> tuple[instances.Instance, states.Outcome]:
+    """Search a problem; the instance of the answer, and the answer."""
+    def build(part: instances.Prepared) -> instances.Instance:
+        return part.instance(True, most_compared(budget))
+
+    return choices.run(whole, build, objective, seed, budget,
+                       certify=certify, on_incumbent=on_incumbent)
 
 
 def most_compared(budget: budgets.Budget) -> float:
@@ -269,8 +291,8 @@ def most_compared(budget: budgets.Budget) -> float:
     return math.sqrt(COMPARE_SHARE * budget.units() / COMPARE_UNITS)
 
 
-def _answer(inst: instances.Instance, objective: snapshot.Objective,
-            found: states.Outcome) -> snapshot.Plan:
+def _answer(inst: instances.Instance, found: states.Outcome,
+            objective: snapshot.Objective) -> snapshot.Plan:
     value = objectives.evaluate(inst, found.assign, objective)
     bound_s = min(found.lower_s, value.cct_s)
     if value.cct_s <= bound_s:

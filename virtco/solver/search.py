@@ -56,12 +56,14 @@ FINISH = (
 
 def run(inst: instances.Instance, objective: snapshot.Objective, seed: int,
         budget: budgets.Budget, *, certify: bool = False,
-        on_incumbent: states.OnIncumbent | None = None) -> states.Outcome:
+        on_incumbent: states.OnIncumbent | None = None,
+        known: states.Outcome | None = None) -> states.Outcome:
     """Search an instance.
 
     :param certify: use all of the budget to prove the answer or better it.
     :param on_incumbent: told of better answers and bounds; stops the search
         by returning something true.
+    :param known: outcome of an earlier search of the instance, to go on from.
     :raises virtco.exception.PlacementInfeasible: when nothing fits.
     """
     def solve(part: instances.Instance, within: budgets.Budget
@@ -73,6 +75,10 @@ def run(inst: instances.Instance, objective: snapshot.Objective, seed: int,
     state.stage = 'any placement'
     state.add(states.Method.BEST_FIT,
               feasible.any_placement(inst, seed, budget))
+    if known is not None:
+        state.add(known.method, known.assign)
+        state.raise_bound(known.lower_s)
+        state.raise_floor(known.floor_s)
     for stage in STAGES:
         if state.is_closed(ahead=stage.ahead):
             break

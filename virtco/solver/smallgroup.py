@@ -99,9 +99,8 @@ class _Enumeration:
             if instances.times_s(trial, self.inst.s_per_byte).max(
                     initial=0.0) < self.least_s:
                 self.assign[node] = host
-                left = free.copy()
-                left[host] -= need
-                self.place(rank + 1, trial, left)
+                self.place(rank + 1, trial, self.inst.left(
+                    free, np.array([host]), need))
 
     def _with(self, load: np.ndarray, node: int, host: int,
               before: np.ndarray) -> np.ndarray:

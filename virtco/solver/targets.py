@@ -94,8 +94,7 @@ def _improve_part(inst: instances.Instance, assign: np.ndarray,
                   objective: snapshot.Objective) -> np.ndarray:
     """The same with only one group moving."""
     others = np.setdiff1d(np.arange(inst.n_nodes), part.nodes)
-    free = inst.free.copy()
-    np.subtract.at(free, assign[others], inst.demand[others])
+    free = inst.left(inst.free, assign[others], inst.demand[others])
     loads = np.delete(objectives.own_loads(inst, assign), part.coflows,
                       axis=0)
     sub = groups.restrict(inst, part, free, list(loads))

@@ -13,12 +13,17 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import time
+from typing import TypeVar
 
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
+
+
+Rule = TypeVar('Rule', snapshot.ServerGroup, snapshot.Within,
+               snapshot.Spread)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,16 +75,17 @@ def join(problems: Sequence[snapshot.PlacementProblem]
     vms: list[cluster.Vm] = []
     coflows: list[coflow_model.Coflow] = []
     server_groups: list[snapshot.ServerGroup] = []
+    within: list[snapshot.Within] = []
+    spread: list[snapshot.Spread] = []
     for number, problem in enumerate(problems):
         first = len(vms)
         allowed = frozenset(host.name for host in problem.hosts
                             ) - problem.excluded_hosts
         coflows += [_shifted(coflow, f'{number}/', first, n_vms)
                     for coflow in problem.coflows]
-        server_groups += [
-            dataclasses.replace(group, members=tuple(
-                first + member for member in group.members))
-            for group in problem.server_groups]
+        server_groups += [_moved(one, first) for one in problem.server_groups]
+        within += [_moved(one, first) for one in problem.within]
+        spread += [_moved(one, first) for one in problem.spread]
         vms += [
             vm if vm.pinned is not None else dataclasses.replace(
                 vm, name=f'{number}/{vm.name}', allowed=(
@@ -92,9 +98,16 @@ def join(problems: Sequence[snapshot.PlacementProblem]
         problems[0], hosts=_hosts(problems), vms=tuple(vms),
         coflows=tuple(coflows), active=_active(problems),
         tree=_tree(problems),
-        server_groups=tuple(server_groups), pair_rate_bps=rates or None,
+        server_groups=tuple(server_groups), within=tuple(within),
+        spread=tuple(spread), pair_rate_bps=rates or None,
         hose_limits=any(problem.hose_limits for problem in problems),
         excluded_hosts=frozenset())
+
+
+def _moved(rule: Rule, first: int) -> Rule:
+    """The rule about the VMs of all groups, its own from ``first``."""
+    return dataclasses.replace(rule, members=tuple(
+        first + member for member in rule.members))
 
 
 def _tree(problems: Sequence[snapshot.PlacementProblem]) -> cluster.Tree:

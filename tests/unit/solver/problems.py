@@ -174,8 +174,57 @@ def is_valid(problem, placement):
         if any(u > f + 1e-9 and u > 0 for u, f in zip(
                 used[host.name], host.free, strict=True)):
             return False
-    return all(_keeps(problem, group, placement)
-               for group in problem.server_groups)
+    return (all(_keeps(problem, group, placement)
+                for group in problem.server_groups)
+            and all(_shares(problem, wish, placement)
+                    for wish in problem.within)
+            and all(_spreads(problem, wish, placement)
+                    for wish in problem.spread))
+
+
+def _switch(problem, level, host):
+    """Name of the switch of a level above a host, None for none."""
+    levels = {one.name: one.level for one in problem.tree.subtrees}
+    return next((name for name in sorted(_above(problem.tree, host))
+                 if levels[name] == level), None)
+
+
+def _shares(problem, wish, placement):
+    """The new ones are below the switch of most that run, or any one."""
+    def switch(host):
+        return _switch(problem, wish.level, host)
+
+    vms = [problem.vms[vm] for vm in wish.members]
+    new = [switch(placement[vm]) for vm in wish.members
+           if problem.vms[vm].pinned is None]
+    run = [switch(vm.pinned) for vm in vms if vm.pinned is not None]
+    run = [name for name in run if name is not None]
+    if run:
+        order = [one.name for one in problem.tree.subtrees]
+        home = max(order, key=lambda name: (run.count(name),
+                                            order.index(name)))
+        return all(name == home for name in new)
+    return not new or (new[0] is not None and len(set(new)) == 1)
+
+
+def _spreads(problem, wish, placement):
+    def switch(host):
+        return _switch(problem, wish.level, host)
+
+    usable = set()
+    for vm in (problem.vms[vm] for vm in wish.members):
+        if vm.pinned is not None:
+            usable.add(switch(vm.pinned))
+            continue
+        usable |= {switch(host.name) for host in problem.hosts
+                   if host.name not in problem.excluded_hosts
+                   and (vm.allowed is None or host.name in vm.allowed)}
+    usable -= {None}
+    share = wish.skew + -(-len(wish.members) // max(1, len(usable)))
+    found = [switch(placement[vm]) for vm in wish.members]
+    return all(found[i] is not None and found.count(found[i]) <= share
+               for i, vm in enumerate(wish.members)
+               if problem.vms[vm].pinned is None)
 
 
 def _keeps(problem, group, placement):

@@ -410,18 +410,18 @@ def busy_problem():
 
 
 def test_rivals_have_their_parts_of_the_time(monkeypatch):
-    asked = asked_of(monkeypatch, (planner.search, 'run', 3),
+    asked = asked_of(monkeypatch, (planner.choices.search, 'run', 3),
                      (planner.localsearch, 'min_cut', 2))
     clock = budgets.Counter()
     moves = []
-    run = planner.search.run
+    run = planner.choices.search.run
 
     def noted(*args, **options):
         found = run(*args, **options)
         moves.append(found.moves)
         return found
 
-    monkeypatch.setattr(planner.search, 'run', noted)
+    monkeypatch.setattr(planner.choices.search, 'run', noted)
     plan = planner.plan(busy_problem(), budget_s=2.0, clock=clock)
     assert asked[:3] == [('run', 1.0), ('run', 0.6), ('run', 0.2)]
     assert [name for name, _left_s in asked[3:]] == ['min_cut']
@@ -434,7 +434,7 @@ def test_rivals_have_their_parts_of_the_time(monkeypatch):
         clock.spend(2e9)
         return run(*args, **options)
 
-    monkeypatch.setattr(planner.search, 'run', slow)
+    monkeypatch.setattr(planner.choices.search, 'run', slow)
     planner.plan(busy_problem(), budget_s=1.0, clock=clock)
     assert asked == [('run', 0.0)]
 
@@ -482,8 +482,9 @@ def test_a_gap_is_how_far_the_bound_is(bound_s, told_s, gap):
     inst = instances.build(problems.fig_1_problem(), reduce=False)
     apart = np.array([0, 1, 2])
     value = objectives.evaluate(inst, apart, Objective.JOINT)
-    plan = planner._answer(inst, Objective.JOINT, states.Outcome(
-        apart, value, snapshot.Method.SPREAD, lower_s=bound_s, floor_s=2.5))
+    plan = planner._answer(inst, states.Outcome(
+        apart, value, snapshot.Method.SPREAD, lower_s=bound_s, floor_s=2.5),
+        Objective.JOINT)
     assert (plan.lower_bound_s, plan.gap) == (told_s, pytest.approx(gap))
     assert (plan.cct_s, plan.objective_s) == (7.0, 9.0)
     assert plan.objective_bound_s == 2.5 and plan.iterations == 0

@@ -130,7 +130,9 @@ def test_values_above_all_prices_refute(excess, proof):
 
     partition.pool.price, partition.pool.add = price, add
     cover = master.Cover(0.6, np.array([0.3, 0.2, 0.4]), 1.5 + excess,
-                         np.array([0.25]), np.zeros(0), np.zeros(0))
+                         np.array([0.25]), np.zeros(0),
+                         np.array([[0.3, 0.2, 0.4]]), np.zeros(0),
+                         np.zeros(0))
     assert partition._price_all(None, cover, 7) == (proof, 2)
     assert asked == [(0, pytest.approx(0.25 + 0.6 / 6), 7)]
     assert new == [([True, False, True], [True]),

@@ -148,3 +148,25 @@ def test_hosts_limit_all_where_they_limit_one():
         for limited in (False, True)]
     assert together.join(groups).hose_limits is True
     assert together.join(groups[:1] * 2).hose_limits is False
+
+
+def test_every_group_keeps_its_own_wishes():
+    """Bytes keep each group on one host; the second has to be spread."""
+    room = hosts(2, 2, 2, 2)
+    tree = cluster.Tree(tuple(
+        cluster.Subtree(name, RATE_BPS, RATE_BPS) for name in ('r0', 'r1')),
+        {'a': 'r0', 'b': 'r0', 'c': 'r1', 'd': 'r1'})
+    groups = [dataclasses.replace(group(2, [(0, 1, GB)], room), tree=tree)
+              for _ in range(2)]
+    groups[1] = dataclasses.replace(
+        groups[1], spread=(snapshot.Spread('rack', (0, 1)),))
+    first, second = plan(groups)
+    assert len(set(first.plan.hosts)) == 1
+    assert {tree.leaf_of[host] for host in second.plan.hosts} == {'r0', 'r1'}
+    assert second.problem.spread == groups[1].spread
+    joined = together.join(groups)
+    assert joined.spread == (snapshot.Spread('rack', (2, 3)),)
+    within = (snapshot.Within('rack', (1,)),)
+    assert together.join([groups[0], dataclasses.replace(
+        groups[1], within=within)]).within == (
+            snapshot.Within('rack', (3,)),)

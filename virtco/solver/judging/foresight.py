@@ -82,9 +82,10 @@ def _on_ports(inst: instances.Instance, taken: np.ndarray) -> np.ndarray:
 def _room(inst: instances.Instance, assign: np.ndarray, need: np.ndarray
           ) -> np.ndarray:
     """How many VMs of the mean size every host still takes."""
-    free = inst.free.copy()
-    np.subtract.at(free, assign, inst.demand)
+    free = inst.left(inst.free, assign, inst.demand)
     asked = need > 0
+    # Copies are other groups, with shares of their own.
+    asked[len(asked) - len(inst.sharing):] = False
     if not asked.any():
         return np.zeros(inst.n_hosts)
     fits = (free[:, asked] / need[asked]).min(axis=1)
@@ -131,7 +132,8 @@ def _exchanges(inst: instances.Instance, assign: np.ndarray, host: int
     used = np.zeros(m, dtype=bool)
     used[assign] = True
     kinds = np.column_stack([
-        np.where(used, np.arange(m), -1), inst.port_out[1:].T, inst.free,
+        np.where(used, np.arange(m), -1), inst.port_out[1:].T,
+        inst.sharing.T, inst.free,
         inst.s_per_byte[:2 * m].reshape(2, m).T,
         inst.load_kinds])
     _, first, _ = reduction.classes(kinds)

@@ -28,6 +28,7 @@ from virtco.model import snapshot
 from virtco.solver.model import constraints
 from virtco.solver.model import loads
 from virtco.solver.model import reduction
+from virtco.solver.model import switches
 from virtco.solver.model import uplink_arrays as trees
 from virtco.solver.model import validation
 
@@ -47,6 +48,9 @@ class Instance:
     :ivar demand: shape (n, R), 0 for pinned nodes.
     :ivar free: shape (M, R), after the pinned nodes took theirs.
     :ivar allowed: shape (n, M), bool.
+    :ivar sharing: the hosts that share the last K resources have one number,
+        shape (K, M): a switch's share of VMs that are spread.
+    :ivar together: nodes that have to be below one switch.
     :ivar arcs: per coflow (src nodes, dst nodes, bytes), merged.
     :ivar s_per_byte: shape (P,); inf for a port of no bandwidth.
     :ivar uplinks: of the subtrees above the hosts, those that can decide.
@@ -69,6 +73,8 @@ class Instance:
     demand: np.ndarray
     free: np.ndarray
     allowed: np.ndarray
+    sharing: np.ndarray
+    together: tuple[switches.Together, ...]
     arcs: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
     s_per_byte: np.ndarray
     uplinks: trees.Uplinks
@@ -103,6 +109,25 @@ class Instance:
         free: np.ndarray = np.maximum(self.free, 0.0)
         free = free + constraints.CAPACITY_EPS * np.maximum(1.0, free)
         return free
+
+    @functools.cached_property
+    def slot(self) -> np.ndarray:
+        """A number per host and resource, the same where it is shared."""
+        m, r = self.free.shape
+        result: np.ndarray = np.arange(m * r).reshape(m, r)
+        for column, which in enumerate(self.sharing, r - len(self.sharing)):
+            _, first, number = np.unique(which, return_index=True,
+                                         return_inverse=True)
+            result[:, column] = first[number.reshape(-1)] * r + column
+        return result
+
+    def left(self, free: np.ndarray, assign: np.ndarray,
+             demand: np.ndarray) -> np.ndarray:
+        """Take the demand of nodes on hosts off what is free, (M, R)."""
+        used = np.zeros(free.size)
+        np.add.at(used, self.slot[assign], demand)
+        result: np.ndarray = free - used[self.slot]
+        return result
 
     @functools.cached_property
     def sent(self) -> np.ndarray:
@@ -166,8 +191,8 @@ class Instance:
         pins = np.where(np.isin(np.arange(self.n_hosts), self.fixed),
                         np.arange(self.n_hosts) + 1.0, 0.0)
         _, which = np.unique(np.column_stack([
-            self.free, apart.T, self.allowed.T, pins, self.port_out[1:].T]),
-            axis=0, return_inverse=True)
+            self.free, apart.T, self.allowed.T, pins, self.port_out[1:].T,
+            self.sharing.T]), axis=0, return_inverse=True)
         which = which.reshape(-1)
         return [np.flatnonzero(which == c).tolist()
                 for c in range(which.max() + 1)]
@@ -182,10 +207,54 @@ class Instance:
         nodes = np.arange(self.n_nodes)
         if (assign < 0).any() or not self.allowed[nodes, assign].all():
             return False
-        used = np.zeros_like(self.free)
-        np.add.at(used, assign, self.demand)
+        used = -self.left(np.zeros_like(self.free), assign, self.demand)
         slack = constraints.CAPACITY_EPS * np.maximum(1.0, np.abs(self.free))
-        return bool(((used <= self.free + slack) | (used <= 0)).all())
+        return bool(((used <= self.free + slack) | (used <= 0)).all()) and (
+            all(wish.holds(assign) for wish in self.together))
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """The arrays of a problem with all of its hosts.
+
+    :ivar fabric: seconds per byte of all hosts' ports and of the uplinks,
+        numbered as in an instance.
+    :ivar above: subtree of every host per tier, shape (L, M).
+    """
+
+    problem: snapshot.PlacementProblem
+    node_vms: tuple[tuple[int, ...], ...]
+    node_of_vm: np.ndarray
+    fixed: np.ndarray
+    demand: np.ndarray
+    free: np.ndarray
+    allowed: np.ndarray
+    sharing: np.ndarray
+    together: tuple[switches.Together, ...]
+    running: loads.Loads
+    order: np.ndarray
+    fabric: np.ndarray
+    uplinks: trees.Uplinks
+    above: np.ndarray
+
+    def below(self, choice: tuple[int, ...]) -> 'Prepared':
+        """The problem in which every wish to be together has its switch."""
+        allowed = self.allowed.copy()
+        for wish, number in zip(self.together, choice):
+            allowed[wish.nodes] &= wish.switch == number
+        return dataclasses.replace(self, allowed=allowed, together=())
+
+    def instance(self, reduce: bool = True, most_compared: float = np.inf
+                 ) -> Instance:
+        """The arrays of the hosts that are needed, or of all."""
+        keep = np.arange(len(self.problem.hosts))
+        if self.problem.pair_rate_bps is None and reduce and len(keep):
+            keep = reduction.needed_hosts(
+                self.free, self.fabric[:2 * len(keep)].reshape(2, -1),
+                self.running, self.allowed, self.fixed,
+                np.vstack([self.above, self.sharing, *(
+                    wish.switch for wish in self.together)]), most_compared)
+        return _assemble(self, keep)
 
 
 def build(problem: snapshot.PlacementProblem, *,
@@ -198,6 +267,15 @@ def build(problem: snapshot.PlacementProblem, *,
     :raises virtco.exception.PlacementInfeasible: where a single VM or pin
         already shows that no placement exists.
     """
+    return prepare(problem).instance(reduce, most_compared)
+
+
+def prepare(problem: snapshot.PlacementProblem) -> Prepared:
+    """Check a problem and read it.
+
+    :raises virtco.exception.Invalid: as :func:`build`.
+    :raises virtco.exception.PlacementInfeasible: as :func:`build`.
+    """
     validation.check(problem)
     if problem.vms and not problem.hosts:
         raise exception.PlacementInfeasible(
@@ -206,26 +284,24 @@ def build(problem: snapshot.PlacementProblem, *,
     node_vms, node_of_vm = constraints.merge_affinity(problem)
     fixed = constraints.pins(problem, index, node_vms)
     allowed = constraints.allowed(problem, index, node_vms, fixed)
+    together = switches.together(problem, node_of_vm, fixed, allowed)
+    shares = switches.shares(problem, node_of_vm, fixed, allowed)
     demand, free = constraints.capacities(problem, index, node_vms,
                                           node_of_vm, fixed)
+    demand = np.hstack([demand, shares.demand])
+    free = np.hstack([free, shares.free])
     allowed &= constraints.fits_alone(demand, free)
     constraints.check_hostless(problem, node_vms, allowed)
     uplinks = trees.of(problem)
-    above = uplinks.above(index)
     fabric = _fabric_s_per_byte(problem, uplinks)
     running = loads.read(problem.active, index)
     if uplinks:
         running = running.with_more(uplinks.running(problem.active))
     order = np.argsort(running.isolated_s(fabric), kind='stable')
-    running = running.ordered(order)
-    if problem.pair_rate_bps is None and reduce and problem.hosts:
-        keep = reduction.needed_hosts(
-            free, fabric[:2 * len(index)].reshape(2, -1), running, allowed,
-            fixed, above, most_compared)
-    else:
-        keep = np.arange(len(problem.hosts))
-    return _assemble(problem, keep, node_vms, node_of_vm, fixed, demand,
-                     free, allowed, running, order, fabric, uplinks, above)
+    return Prepared(
+        problem, node_vms, node_of_vm, fixed, demand, free, allowed,
+        shares.switch, together, running.ordered(order), order, fabric,
+        uplinks, uplinks.above(index))
 
 
 def _seconds(rates_bps: list[float]) -> np.ndarray:
@@ -265,12 +341,8 @@ def _arcs(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray
     return tuple(result)
 
 
-def _assemble(problem: snapshot.PlacementProblem, keep: np.ndarray,
-              node_vms: tuple[tuple[int, ...], ...],
-              node_of_vm: np.ndarray, fixed: np.ndarray,
-              demand: np.ndarray, free: np.ndarray, allowed: np.ndarray,
-              running: loads.Loads, order: np.ndarray, fabric: np.ndarray,
-              uplinks: trees.Uplinks, above: np.ndarray) -> Instance:
+def _assemble(whole: Prepared, keep: np.ndarray) -> Instance:
+    problem, fabric, running = whole.problem, whole.fabric, whole.running
     m_all, m = len(problem.hosts), len(keep)
     position = np.full(m_all + 1, -1, dtype=np.int64)
     position[keep] = np.arange(m)
@@ -285,17 +357,21 @@ def _assemble(problem: snapshot.PlacementProblem, keep: np.ndarray,
             fabric, 1)
         floor_s = slowest_s[:, 0]
     ports = _ports(problem, keep, fabric[kept_ports])
+    above = whole.above[:, keep]
     return Instance(
-        problem=problem, host_index=keep, node_vms=node_vms,
-        node_of_vm=node_of_vm, fixed=position[fixed], demand=demand,
-        free=free[keep], allowed=np.ascontiguousarray(allowed[:, keep]),
-        arcs=_arcs(problem, node_of_vm), s_per_byte=ports,
-        uplinks=uplinks, port_out=np.ascontiguousarray(np.vstack([
-            np.arange(m), np.where(above[:, keep] >= 0,
-                                   2 * m + above[:, keep], -1)])),
+        problem=problem, host_index=keep, node_vms=whole.node_vms,
+        node_of_vm=whole.node_of_vm, fixed=position[whole.fixed],
+        demand=whole.demand, free=whole.free[keep],
+        allowed=np.ascontiguousarray(whole.allowed[:, keep]),
+        sharing=whole.sharing[:, keep], together=tuple(
+            dataclasses.replace(wish, switch=wish.switch[keep])
+            for wish in whole.together),
+        arcs=_arcs(problem, whole.node_of_vm), s_per_byte=ports,
+        uplinks=whole.uplinks, port_out=np.ascontiguousarray(np.vstack([
+            np.arange(m), np.where(above >= 0, 2 * m + above, -1)])),
         pipe=problem.pair_rate_bps is not None,
         running=running.moved(port_position, len(ports)),
-        running_order=order,
+        running_order=whole.order,
         active_cct_s=running.isolated_s(fabric),
         floor_s=floor_s)
 

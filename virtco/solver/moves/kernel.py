@@ -10,7 +10,7 @@ a p-norm with p = 2 ** power (power 0: the plain sum, for min-cut). A byte
 may have a price, too, on every port that it passes.
 
 Everything is one-dimensional: ``load[port * K + level]``,
-``demand[node * R + r]``, ``free[host * R + r]``. See
+``demand[node * R + r]``, ``free[slot[host * R + r]]``. See
 :mod:`virtco.solver.moves.localsearch` for the caller and
 :mod:`virtco.compiled` for how it is compiled.
 """
@@ -42,6 +42,8 @@ SETTLE = cython.declare(cython.Py_ssize_t, 60)
 class Graph:
     """What a run reads; n nodes, M hosts, R resources, P ports, K levels.
 
+    :ivar n_own: resources that hosts do not share.
+    :ivar slot: where in ``free`` a host's resource is, M * R.
     :ivar n_rows: hosts, then the tiers of subtrees above them.
     :ivar port_out: what a host's bytes leave a row's part by, -1 for none;
         n_rows * M.
@@ -53,6 +55,7 @@ class Graph:
     n: cython.Py_ssize_t
     n_hosts: cython.Py_ssize_t
     n_resources: cython.Py_ssize_t
+    n_own: cython.Py_ssize_t
     n_uplinks: cython.Py_ssize_t
     n_rows: cython.Py_ssize_t
     n_ports: cython.Py_ssize_t
@@ -61,6 +64,7 @@ class Graph:
     movable: cython.Py_ssize_t[::1]
     demand: cython.double[::1]
     allowed: cython.uchar[::1]
+    slot: cython.Py_ssize_t[::1]
     port_out: cython.Py_ssize_t[::1]
     adj_start: cython.Py_ssize_t[::1]
     adj_node: cython.Py_ssize_t[::1]
@@ -556,8 +560,8 @@ def propose(g: Graph, s: State, node: cython.Py_ssize_t, b: cython.Py_ssize_t
     s.move_to[count] = b
     for r in range(g.n_resources):
         need = g.demand[node * g.n_resources + r]
-        s.free[a * g.n_resources + r] += need
-        s.free[b * g.n_resources + r] -= need
+        s.free[g.slot[a * g.n_resources + r]] += need
+        s.free[g.slot[b * g.n_resources + r]] -= need
     s.counts[1] = count + 1
     return True
 
@@ -573,8 +577,8 @@ def withdraw(g: Graph, s: State) -> cython.void:
         b = s.move_to[i]
         for r in range(g.n_resources):
             need = g.demand[node * g.n_resources + r]
-            s.free[a * g.n_resources + r] -= need
-            s.free[b * g.n_resources + r] += need
+            s.free[g.slot[a * g.n_resources + r]] -= need
+            s.free[g.slot[b * g.n_resources + r]] += need
     s.counts[1] = 0
 
 
@@ -583,7 +587,7 @@ def withdraw(g: Graph, s: State) -> cython.void:
 @cython.exceptval(check=False)
 def has_room(g: Graph, s: State, host: cython.Py_ssize_t) -> cython.bint:
     for r in range(g.n_resources):
-        if s.free[host * g.n_resources + r] < 0:
+        if s.free[g.slot[host * g.n_resources + r]] < 0:
             return False
     return True
 
@@ -684,15 +688,39 @@ def add_block(g: Graph, s: State, node: cython.Py_ssize_t,
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def pick_sharing(g: Graph, s: State, host: cython.Py_ssize_t
+                 ) -> cython.Py_ssize_t:
+    """A node that takes of the shared resource that a host lacks, or -1."""
+    for r in range(g.n_own, g.n_resources):
+        slot = g.slot[host * g.n_resources + r]
+        if s.free[slot] >= 0:
+            continue
+        first = draw(s, len(g.movable))
+        for i in range(len(g.movable)):
+            node = g.movable[(first + i) % len(g.movable)]
+            if g.slot[s.assign[node] * g.n_resources + r] == slot and (
+                    g.demand[node * g.n_resources + r] > 0):
+                return node
+    return -1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def eject(g: Graph, s: State, a: cython.Py_ssize_t, b: cython.Py_ssize_t
           ) -> cython.void:
-    """Send random nodes of b away until it has room; most go to a."""
+    """Send random nodes of b away until it has room; most go to a.
+
+    Where b lacks a shared resource, nodes of the hosts that share it.
+    """
     for _ in range(4):
         if has_room(g, s, b):
             return
-        if s.n_members[b] == 0:
-            return
-        victim = s.members[b * g.n + draw(s, s.n_members[b])]
+        victim = pick_sharing(g, s, b)
+        if victim < 0:
+            if s.n_members[b] == 0:
+                return
+            victim = s.members[b * g.n + draw(s, s.n_members[b])]
         target = a
         if draw(s, 4) == 0:
             target = draw(s, g.n_hosts)

@@ -262,6 +262,8 @@ class Searcher:
             pipe=int(inst.pipe), movable=self.movable,
             demand=inst.demand.ravel(),
             allowed=inst.allowed.astype(np.uint8).ravel(),
+            slot=inst.slot.ravel(),
+            n_own=inst.demand.shape[1] - len(inst.sharing),
             port_out=inst.port_out.ravel(), adj_start=start, adj_node=node,
             adj_level=level[coflow] if len(coflow) else coflow,
             adj_out=out, adj_in=into,
@@ -291,9 +293,7 @@ def _mix(seed: int) -> int:
 
 
 def _room(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
-    free: np.ndarray = inst.room.copy()
-    np.subtract.at(free, assign, inst.demand)
-    return free.ravel()
+    return inst.left(inst.room, assign, inst.demand).ravel()
 
 
 def _merge_levels(level: np.ndarray, n_levels: int

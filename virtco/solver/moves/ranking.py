@@ -285,9 +285,8 @@ def _why_not(inst: instances.Instance, assign: np.ndarray, node: int
              ) -> list[str]:
     """Per host what forbids it, empty where nothing does."""
     problem = inst.problem
-    free = inst.room.copy()
-    np.subtract.at(free, assign, inst.demand)
-    free[assign[node]] += inst.demand[node]
+    others = np.arange(inst.n_nodes) != node
+    free = inst.left(inst.room, assign[others], inst.demand[others])
     need = inst.demand[node]
     lacks = (need > 0) & (need > free)
     pin = int(inst.fixed[node])
@@ -295,7 +294,12 @@ def _why_not(inst: instances.Instance, assign: np.ndarray, node: int
         text = f'it is pinned to {inst.host_name(pin)}'
         return ['' if host == pin else text for host in range(inst.n_hosts)]
     texts = [''] * inst.n_hosts
-    suspects = np.flatnonzero(lacks.any(axis=1) | ~inst.allowed[node])
+    apart = np.zeros(inst.n_hosts, dtype=bool)
+    for wish in inst.together:
+        rest = assign[wish.nodes & others]
+        if wish.nodes[node] and len(rest):
+            apart |= wish.switch != wish.switch[rest[0]]
+    suspects = np.flatnonzero(lacks.any(axis=1) | ~inst.allowed[node] | apart)
     for host in suspects.tolist():
         name = inst.host_name(host)
         strangers = [problem.vms[vm].name for vm in inst.node_vms[node]
@@ -307,6 +311,10 @@ def _why_not(inst: instances.Instance, assign: np.ndarray, node: int
         elif lacks[host].any():
             texts[host] = _lack(inst, need, free[host],
                                 int(lacks[host].argmax()))
+        elif apart[host]:
+            texts[host] = 'it has to share a switch with its group'
+        elif problem.within or problem.spread:
+            texts[host] = 'not below a switch that its wishes allow'
         else:
             texts[host] = 'its affinity group is elsewhere'
     return texts
@@ -318,6 +326,8 @@ def _may_use(vm: cluster.Vm, host: str) -> bool:
 
 def _lack(inst: instances.Instance, need: np.ndarray, free: np.ndarray,
           r: int) -> str:
+    if r >= len(need) - len(inst.sharing):
+        return 'no share of its group is left below that switch'
     if r >= len(inst.problem.resources):
         return 'its anti-affinity group already has VMs there'
     # Rounded down, so that what is left of a sum is nothing.

@@ -4,7 +4,8 @@
 
 Over the columns of a :class:`virtco.solver.partition.columns.Pool` within
 limits: every movable node is in one set of a host, every host with pinned
-nodes holds one set, and no class gives more hosts than it has.
+nodes holds one set, no class gives more hosts than it has, and the sets below
+a switch take no more of a shared resource than it has.
 """
 
 import dataclasses
@@ -30,6 +31,9 @@ class Cover:
     :ivar value: dual of every node, shape (n,); 0 where it needs no cover.
     :ivar wanted: value of all nodes that must be covered.
     :ivar price: dual of every class.
+    :ivar share_price: dual of every shared resource's row.
+    :ivar worth: value of every node in a class, less what it takes of shared
+        resources there, shape (C, n).
     :ivar chosen: the columns, and share: of each.
     """
 
@@ -37,17 +41,20 @@ class Cover:
     value: np.ndarray
     wanted: float
     price: np.ndarray
+    share_price: np.ndarray
+    worth: np.ndarray
     chosen: np.ndarray
     share: np.ndarray
 
 
 class Master:
-    """Rows are movable nodes, terminal classes, then other classes.
+    """Rows: movable nodes, terminal classes, other classes, shares.
 
     What is fixed (:meth:`fix`) is covered and out of the way.
 
     :ivar count: hosts left of every class.
     :ivar placed: nodes that are fixed, bool of shape (n,).
+    :ivar shares: what is left of every shared resource.
     """
 
     def __init__(self, pool: columns.Pool):
@@ -62,6 +69,15 @@ class Master:
         self.class_row = np.where(
             self.terminal, len(self.movable) + np.cumsum(self.terminal) - 1,
             self.n_cover + np.cumsum(~self.terminal) - 1)
+        inst, sharing = pool.inst, pool.inst.sharing
+        first = [k.hosts[0] for k in pool.classes]
+        self.demand = inst.demand[:, inst.demand.shape[1] - len(sharing):]
+        slots, number = np.unique(
+            inst.slot[first][:, inst.demand.shape[1] - len(sharing):],
+            return_inverse=True)
+        #: Row of every class's share of a resource, shape (C, K).
+        self.share_row = number.reshape(len(first), len(sharing))
+        self._room = inst.room.ravel()[slots]
         self.release()
 
     def release(self) -> None:
@@ -72,13 +88,14 @@ class Master:
         self.needed = np.ones(self.n_cover)
         self.assign = self.pool.inst.fixed.copy()
         self.hosts = [list(k.hosts) for k in self.pool.classes]
+        self.shares = self._room.copy()
 
     def cover(self, limits: np.ndarray, budget: budgets.Budget
               ) -> Cover | None:
         """Cover as much as fractions of sets can; None without time."""
         chosen = self._chosen(limits)
         matrix = self._matrix(chosen)
-        n, n_plain = self.n_cover, self.n_rows - self.n_cover
+        n, n_plain = self.n_cover, matrix.shape[0] - self.n_cover
         eye = scipy.sparse.eye_array(n, format='csc')
         none = scipy.sparse.csc_array((n_plain, 2 * n))
         result = scipy.optimize.linprog(
@@ -86,7 +103,8 @@ class Master:
             A_eq=scipy.sparse.hstack([matrix[:n], eye, -eye], format='csc'),
             b_eq=self.needed,
             A_ub=scipy.sparse.hstack([matrix[n:], none], format='csc'),
-            b_ub=self.count[~self.terminal], method='highs',
+            b_ub=np.concatenate([self.count[~self.terminal], self.shares]),
+            method='highs',
             options={'time_limit': budget.machine_s(),
                      'maxiter': budget.steps(STEP_UNITS * self.n_rows)})
         budget.spend(LP_UNITS + COLUMN_UNITS * len(chosen)
@@ -98,8 +116,12 @@ class Master:
         value = np.zeros(len(self.node_row))
         value[self.movable] = dual[:len(self.movable)]
         value[self.placed] = 0.0
+        share_price = -dual[self.n_rows:]
+        tolls = np.einsum('ck,nk->cn', share_price[self.share_row],
+                          self.demand)
         return Cover(float(result.fun), value, float(value.sum()),
-                     -dual[self.class_row], chosen, result.x[:len(chosen)])
+                     -dual[self.class_row], share_price, value - tolls,
+                     chosen, result.x[:len(chosen)])
 
     def is_done(self) -> bool:
         return bool((self.assign >= 0).all())
@@ -108,8 +130,11 @@ class Master:
         """Use a set where it is still possible."""
         members = self.pool.members[column]
         c = self.pool.of_class[column]
-        if self.placed[members].any() or not self.count[c]:
+        need = self.demand[members].sum(axis=0)
+        if self.placed[members].any() or not self.count[c] or (
+                need > self.shares[self.share_row[c]]).any():
             return
+        self.shares[self.share_row[c]] -= need
         self.assign[members] = self.hosts[c].pop()
         self.placed |= members
         self.count[c] -= 1
@@ -123,13 +148,22 @@ class Master:
         possible = (pool.shares(limits) <= 1 + columns.CHOSEN).all(axis=1)
         possible &= (self.count[pool.of_class] > 0) & ~pool.members[
             :, self.placed].any(axis=1)
+        possible &= (pool.members @ self.demand <= self.shares[
+            self.share_row[pool.of_class]]).all(axis=1)
         return np.flatnonzero(possible)
 
     def _matrix(self, chosen: np.ndarray) -> 'scipy.sparse.csc_array':
-        which, nodes = np.nonzero(self.pool.members[chosen])
+        members = self.pool.members[chosen]
+        of_class = self.pool.of_class[chosen]
+        which, nodes = np.nonzero(members)
         every = np.arange(len(chosen))
-        rows = np.concatenate([self.node_row[nodes],
-                               self.class_row[self.pool.of_class[chosen]]])
+        need = members @ self.demand
+        rows = np.concatenate([
+            self.node_row[nodes], self.class_row[of_class],
+            self.n_rows + self.share_row[of_class].ravel()])
         return scipy.sparse.csc_array(
-            (np.ones(len(rows)), (rows, np.concatenate([which, every]))),
-            (self.n_rows, len(chosen)))
+            (np.concatenate([np.ones(len(which) + len(every)),
+                             need.ravel()]),
+             (rows, np.concatenate([which, every, np.repeat(
+                 every, need.shape[1])]))),
+            (self.n_rows + len(self.shares), len(chosen)))

@@ -8,7 +8,9 @@ at least the most valuable such set of host class c,
 
     sum_j pi_j > sum_c count_c sigma_c
 
-proves that no placement ends within t: a bound that sees hosts compete. The
+proves that no placement ends within t: a bound that sees hosts compete. Where
+hosts share a resource, its price times what there is of it joins the right
+side, and a node is worth less in a class by what it takes there. The
 values are the duals of a linear program that covers the nodes with the sets
 found so far (:mod:`virtco.solver.partition.master`);
 :mod:`virtco.solver.bounds.sets_kernel` finds more sets. Once fractions of sets
@@ -151,18 +153,20 @@ class Partition:
                    ) -> tuple[bool, int]:
         """Whether it refutes the limits, and how many columns were added."""
         count = self.master.count
-        surplus = cover.wanted
+        surplus = cover.wanted - float(
+            cover.share_price @ self.master.shares)
         allowance = cover.uncovered / (2 * count.sum())
         added = 0
         for c in np.flatnonzero(count):
             if not self.budget.in_time():
                 return False, 0
             upper, found = self.pool.price(
-                int(c), limits, cover.value, cover.price[c] + allowance,
+                int(c), limits, cover.worth[c], cover.price[c] + allowance,
                 limit, self.master.placed, self.budget)
             surplus -= count[c] * upper
             for members in found:
                 added += self.pool.add(
                     members, limits,
-                    cover.value[members].sum() > cover.price + EPS)
+                    cover.worth[:, members].sum(axis=1)
+                    > cover.price + EPS)
         return surplus > EPS, added

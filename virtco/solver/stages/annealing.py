@@ -73,7 +73,7 @@ def one_after_another(state: states.State, budget: budgets.Budget) -> None:
     parts.sort(key=lambda part: lowerbounds.anchored_sets(
         groups.restrict(inst, part, inst.free, []), np.inf, budget).lower_s)
     filler = candidates.Filler(inst)
-    free, placed = inst.free.copy(), list[np.ndarray]()
+    free, placed = inst.free, list[np.ndarray]()
     for part in parts:
         sub = groups.restrict(inst, part, free, placed)
         try:
@@ -81,7 +81,7 @@ def one_after_another(state: states.State, budget: budgets.Budget) -> None:
         except exception.PlacementInfeasible:
             return
         state.local.moves_done += outcome.moves
-        np.subtract.at(free, outcome.assign, sub.demand)
+        free = inst.left(free, outcome.assign, sub.demand)
         placed += list(objectives.own_loads(sub, outcome.assign))
         for i in np.flatnonzero(sub.fixed < 0):
             filler.put(int(part.nodes[i]), int(outcome.assign[i]))

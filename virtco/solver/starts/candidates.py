@@ -55,7 +55,8 @@ class Filler:
 
     def put(self, node: int, host: int) -> None:
         self.assign[node] = host
-        self.free[host] -= self.inst.demand[node]
+        self.free = self.inst.left(self.free, np.array([host]),
+                                   self.inst.demand[node])
 
     def left(self) -> np.ndarray:
         """Scalar free capacity per host."""

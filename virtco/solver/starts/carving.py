@@ -104,7 +104,7 @@ class _Carver:
         self._use()
 
     def place_set_of(self, node: int, target_s: float) -> float:
-        """Time of the set that was placed, 0 if none was."""
+        """Time of the set that was placed, 0 if none was found."""
         time_s = lowerbounds.least_around(self.work, node, 1e300, target_s,
                                           TREE_LIMIT, self.budget)
         n, arrays = self.inst.n_nodes, self.work.arrays
@@ -116,6 +116,9 @@ class _Carver:
         host = self.hosts[int(arrays['counts'][1])][-1]
         if not self.apart[host]:
             host = self._least_loss(nodes, max(time_s, target_s), host)
+        demand = self.inst.demand[nodes].sum(axis=0)
+        if ((demand > self.filler.free[host]) & (demand > 0)).any():
+            return np.inf  # the switch has no share left
         for j in nodes:
             self.filler.put(int(j), host)
             was = self.rows['status'][:, j] == lowerbounds.Status.UNDECIDED

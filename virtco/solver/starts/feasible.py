@@ -48,11 +48,12 @@ def _by_milp(inst: instances.Instance, budget: budgets.Budget) -> np.ndarray:
         shape=(inst.n_nodes, count))
     constraints = [scipy.optimize.LinearConstraint(cover, 1, 1)]
     for r in range(inst.demand.shape[1]):
+        slots, which = np.unique(inst.slot[:, r], return_inverse=True)
         room = scipy.sparse.csr_matrix(
-            (inst.demand[rows, r], (columns, np.arange(count))),
-            shape=(inst.n_hosts, count))
+            (inst.demand[rows, r], (which[columns], np.arange(count))),
+            shape=(len(slots), count))
         constraints.append(scipy.optimize.LinearConstraint(
-            room, -np.inf, inst.room[:, r]))
+            room, -np.inf, inst.room.ravel()[slots]))
     result = scipy.optimize.milp(
         np.zeros(count), integrality=np.ones(count),
         bounds=scipy.optimize.Bounds(0, 1), constraints=constraints,

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Search where VMs have to share a switch: branch on which one it is.
+
+Every choice of switches is a problem of its own, with fewer hosts. All of
+them are searched for a short while, the better half for longer, and so on:
+the best one gets most of the time. No placement is better than the least of
+all choices' bounds, whatever became of a choice.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import dataclasses
+import itertools
+import logging
+import math
+
+import numpy as np
+
+from virtco import exception
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver import search
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.model import instance as instances
+from virtco.solver.moves import localsearch
+from virtco.solver.partition import setpartition
+from virtco.solver.stages import search_state as states
+from virtco.solver.starts import feasible
+
+LOG = logging.getLogger(__name__)
+
+#: Choices that are searched; of the others a bound without wishes holds.
+MOST_CHOICES = 128
+#: Part of the time left for all that are left in the race, once a round.
+ROUND_SHARE = 0.3
+#: Part of what is left for the best one while others may still be better.
+LAST_SHARE = 0.7
+#: Part of a choice's time that its bound may take before the race.
+BOUND_SHARE = 0.1
+#: Relative closeness at which a choice cannot be better.
+CLOSED = states.CLOSED
+
+Build = Callable[[instances.Prepared], instances.Instance]
+
+
+@dataclasses.dataclass
+class _Choice:
+    """One choice of switches.
+
+    :ivar found: the outcome of its last search.
+    :ivar lower_s: bound of t below these switches, floor_s: of the
+        objective.
+    """
+
+    inst: instances.Instance
+    lower_s: float
+    floor_s: float = 0.0
+    found: states.Outcome | None = None
+
+    @property
+    def key(self) -> tuple[bool, float, float, float]:
+        """Less is more promising."""
+        if self.found is None:
+            return True, 0.0, 0.0, self.lower_s
+        return (False, *states.key(self.found.value), self.lower_s)
+
+
+def run(whole: instances.Prepared, build: Build,
+        objective: snapshot.Objective, seed: int, budget: budgets.Budget, *,
+        certify: bool = False, on_incumbent: states.OnIncumbent | None = None
+        ) -> tuple[instances.Instance, states.Outcome]:
+    """Search a problem; the instance that the best placement is of.
+
+    :param build: makes an instance of what is left of the problem.
+    :raises virtco.exception.PlacementInfeasible: when nothing fits.
+    """
+    if not whole.together:
+        inst = build(whole)
+        return inst, search.run(inst, objective, seed, budget,
+                                certify=certify, on_incumbent=on_incumbent)
+    return _Race(whole, build, objective, seed, budget, certify,
+                 on_incumbent).run()
+
+
+def parts(whole: instances.Prepared) -> Iterator[instances.Prepared]:
+    """The problem per choice of switches, those with most room first."""
+    def room(wish_and_switch: tuple[int, int]) -> float:
+        wish, number = wish_and_switch
+        below = whole.together[wish].switch == number
+        return float(-whole.free[below, 0].sum())
+
+    rows = []
+    for i, wish in enumerate(whole.together):
+        numbers = np.unique(wish.switch[wish.switch >= 0]).tolist()
+        rows.append(sorted((number for number in numbers
+                            if _may_hold(whole, wish.nodes,
+                                         wish.switch == number)),
+                           key=lambda number: room((i, number))))
+    for numbers in itertools.product(*rows):
+        part = whole.below(numbers)
+        if part.allowed.any(axis=1).all():
+            yield part
+
+
+def _may_hold(whole: instances.Prepared, nodes: np.ndarray,
+              below: np.ndarray) -> bool:
+    """Whether capacities and allowed hosts alone do not rule it out."""
+    if not whole.allowed[nodes][:, below].any(axis=1).all():
+        return False
+    own = slice(whole.demand.shape[1] - len(whole.sharing))
+    need = whole.demand[nodes, own].sum(axis=0)
+    free = np.maximum(whole.free[below, own], 0.0).sum(axis=0)
+    return bool(((need <= free * (1 + CLOSED) + CLOSED)).all())
+
+
+def any_placement(whole: instances.Prepared, seed: int,
+                  budget: budgets.Budget) -> np.ndarray:
+    """Some valid placement, as host per node.
+
+    :raises virtco.exception.PlacementInfeasible: when none was found.
+    """
+    for part in parts(whole):
+        try:
+            return feasible.any_placement(
+                part.instance(reduce=False), seed, budget)
+        except exception.PlacementInfeasible as error:
+            if not whole.together:
+                raise
+            LOG.debug('%s', error)
+    raise _nowhere(whole)
+
+
+def _nowhere(whole: instances.Prepared) -> exception.PlacementInfeasible:
+    return exception.PlacementInfeasible(
+        what=f'{len(whole.node_of_vm)} VMs',
+        why='no switch has room for those that have to share one')
+
+
+class _Race:
+    def __init__(self, whole: instances.Prepared, build: Build,
+                 objective: snapshot.Objective, seed: int,
+                 budget: budgets.Budget, certify: bool,
+                 on_incumbent: states.OnIncumbent | None):
+        self.whole = whole
+        self.build = build
+        self.objective = objective
+        self.seed = seed
+        self.budget = budget
+        self.certify = certify
+        self.on_incumbent = on_incumbent
+        self.choices: list[_Choice] = []
+        #: Bound of the choices that are not looked at.
+        self.rest_s = math.inf
+        self.moves = 0
+
+    def run(self) -> tuple[instances.Instance, states.Outcome]:
+        """Search the choices, the better ones for longer."""
+        self._gather()
+        racing = sorted(self.choices, key=lambda choice: choice.lower_s)
+        while len(racing) > 1 and self.budget.in_time():
+            share = ROUND_SHARE / len(racing)
+            for choice in racing:
+                self._search(choice, self.budget.slice(share))
+            racing.sort(key=lambda choice: choice.key)
+            racing = [choice for choice in racing[:(len(racing) + 1) // 2]
+                      if not self._is_beaten(choice)]
+        for choice in racing or self.choices:
+            alone = all(map(self._is_beaten, (
+                other for other in self.choices if other is not choice)))
+            self._search(choice, self.budget if alone else self.budget.slice(
+                LAST_SHARE), self.certify)
+            if choice.found is not None:
+                break
+        self._refute()
+        return self._best()
+
+    def _gather(self) -> None:
+        """Find the choices that differ."""
+        seen = set()
+        for n, part in enumerate(parts(self.whole)):
+            if n == MOST_CHOICES or (n and not self.budget.in_time()):
+                self.rest_s = 0.0
+                break
+            inst = self.build(part)
+            signature = _signature(inst)
+            if signature is None or signature not in seen:
+                seen.add(signature)
+                self.choices.append(_Choice(inst, lowerbounds.anchored_sets(
+                    inst, math.inf, self.budget.slice(BOUND_SHARE),
+                    growths=0).lower_s))
+
+    def _search(self, choice: _Choice, budget: budgets.Budget,
+                certify: bool = False) -> None:
+        try:
+            found = search.run(
+                choice.inst, self.objective, self.seed, budget,
+                certify=certify, on_incumbent=self._telling(choice),
+                known=choice.found)
+        except exception.PlacementInfeasible:
+            return
+        self.moves += found.moves
+        choice.found = found
+        choice.lower_s = max(choice.lower_s, found.lower_s)
+        choice.floor_s = max(choice.floor_s, found.floor_s)
+
+    def _telling(self, choice: _Choice) -> states.OnIncumbent | None:
+        """Tell of what is best of all, with the bound of all."""
+        told = self.on_incumbent
+        if told is None:
+            return None
+
+        def tell(progress: snapshot.Progress) -> object:
+            others = [other for other in self.choices if other is not choice]
+            if any(other.found is not None
+                   and other.found.value.objective_s <= progress.objective_s
+                   for other in others):
+                return None
+            return told(dataclasses.replace(progress, bound_s=min(
+                progress.bound_s, self.rest_s,
+                *(other.floor_s for other in others))))
+
+        return tell
+
+    def _refute(self) -> None:
+        """Prove that the other choices are no better, while there is time."""
+        best = min(self.choices, key=lambda choice: choice.key, default=None)
+        if best is None or best.found is None:
+            return
+        left = [choice for choice in self.choices if choice is not best
+                and not self._is_beaten(choice)]
+        left.sort(key=lambda choice: choice.floor_s)
+        is_single = localsearch.Searcher(best.inst, self.objective,
+                                         self.seed).is_single()
+        for n, choice in enumerate(left):
+            if not self.budget.in_time():
+                break
+            budget = self.budget.slice(1 / (len(left) - n))
+            if not is_single or self._is_open(
+                    choice, best.found.value.cct_s, budget):
+                self._search(choice, budget)
+
+    def _is_open(self, choice: _Choice, best_s: float,
+                 budget: budgets.Budget) -> bool:
+        """Whether set partition does not rule out a better placement."""
+        partition = setpartition.Partition(choice.inst, budget)
+        verdict, _assign = partition.decide(partition.within_s(best_s))
+        if verdict is setpartition.Verdict.REFUTED:
+            choice.lower_s = choice.floor_s = best_s
+            return False
+        return True
+
+    def _is_beaten(self, choice: _Choice) -> bool:
+        """Whether it cannot be better than the best so far."""
+        best_s = min((other.found.value.objective_s for other in self.choices
+                      if other.found is not None), default=math.inf)
+        return choice.floor_s * (1 + CLOSED) >= best_s
+
+    def _best(self) -> tuple[instances.Instance, states.Outcome]:
+        choice = min(self.choices, key=lambda choice: choice.key,
+                     default=None)
+        if choice is None or choice.found is None:
+            raise _nowhere(self.whole)
+        value = choice.found.value
+        lower_s = min(self.rest_s, *(one.lower_s for one in self.choices))
+        floor_s = min(self.rest_s, *(one.floor_s for one in self.choices))
+        return choice.inst, dataclasses.replace(
+            choice.found, moves=self.moves, lower_s=min(
+                lower_s, value.cct_s), floor_s=floor_s)
+
+
+def _signature(inst: instances.Instance) -> bytes | None:
+    """The same for choices that are the same but for the hosts' names.
+
+    None where that is not easily told: hosts that are tied to others by
+    pins, pairs or uplinks of their own, or loaded.
+    """
+    if inst.pipe or len(inst.running) or (inst.fixed >= 0).any() or (
+            inst.port_out[1:] != inst.port_out[1:, :1]).any() or (
+            inst.sharing != inst.sharing[:, :1]).any():
+        return None
+    m = inst.n_hosts
+    rows = np.column_stack([
+        inst.free, inst.s_per_byte[:2 * m].reshape(2, m).T, inst.allowed.T])
+    return rows[np.lexsort(rows.T)].tobytes()
