@@ -48,7 +48,8 @@ Limits = hint_matrix.Limits
 METADATA_VALUE_CHARS = 255
 METADATA_ITEMS = 128
 
-_WISH = re.compile(r'([A-Za-z0-9._-]{1,64})(?::(required|preferred))?')
+_WISH = re.compile(r'([A-Za-z0-9._-]{1,64})(?::(required|preferred))?'
+                   r'(?::skew=([0-9]{1,4}))?')
 _CHUNK = re.compile(r'virtco:tm\.([0-9]{1,4})')
 
 
@@ -57,13 +58,16 @@ class Wish:
     """A level of the topology, such as ``rack``.
 
     :ivar required: rather no plan than one without it.
+    :ivar skew: VMs that a switch may have beyond its even share.
     """
 
     level: str
     required: bool = False
+    skew: int = 0
 
     def __str__(self) -> str:
-        return f'{self.level}:{"required" if self.required else "preferred"}'
+        return (f'{self.level}:{"required" if self.required else "preferred"}'
+                + (f':skew={self.skew}' if self.skew else ''))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -346,11 +350,13 @@ def _unwrap(value: Any) -> Any:
 def wish(key: str, value: Any) -> Wish:
     """:raises virtco.exception.HintInvalid:"""
     text = hint_matrix.as_text(key, value)
+    spreads = key.removeprefix('virtco:') == 'spread'
     found = _WISH.fullmatch(text)
-    if found is None:
-        hint_matrix.refuse(key, text, 'a level such as rack, rack:required '
-                                      'or rack:preferred')
-    return Wish(found[1], found[2] == 'required')
+    if found is None or (found[3] and not spreads):
+        hint_matrix.refuse(
+            key, text, 'a level such as rack, rack:required or rack:preferred'
+            + (', then :skew=1 or more' if spreads else ''))
+    return Wish(found[1], found[2] == 'required', int(found[3] or 0))
 
 
 def deadline(value: Any) -> Deadline:

@@ -72,8 +72,10 @@ def _wished(wishes: hints.Wishes) -> str:
         found.append(f'all of it below one {wishes.within.level} '
                      f'({_strength(wishes.within)})')
     if wishes.spread is not None:
-        found.append(f'evenly below every {wishes.spread.level} '
-                     f'({_strength(wishes.spread)})')
+        skew = wishes.spread.skew
+        found.append(f'evenly below every {wishes.spread.level}'
+                     + (f' but for {skew}' if skew else '')
+                     + f' ({_strength(wishes.spread)})')
     return wrap(f'Wishes: {", ".join(found)}.') + '\n' if found else ''
 
 

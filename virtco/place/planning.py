@@ -193,10 +193,11 @@ class Planning:
         """Plan the open rows, or where they do not fit the one alone."""
         problem, rows = problem_builder.build(
             question, keep_planned=view.is_advice)
-        if view.is_new and not view.wishes:
+        if view.is_new and view.wishes.within is None:
             # With other new groups that ask now.
             part = self._window.plan(
-                (view.group.project_id, view.group.name), problem, deadline)
+                (view.group.project_id, view.group.name),
+                wishes.constrained(problem, view.wishes), deadline)
             if part is not None:
                 return part.problem, rows, part.plan
         deadline.enter('solve')
@@ -212,18 +213,17 @@ class Planning:
               view: membership.View, deadline: deadlines.Deadline
               ) -> wishes.Met | None:
         """None, and a note, when nothing fits."""
-        budget_s = self._budget_s(deadline, 'rank', 'commit')
-        if budget_s == 0:
+        if self._budget_s(deadline, 'rank', 'commit') == 0:
             raise deadline.too_late()
 
-        def solve(some: snapshot.PlacementProblem,
-                  part: float) -> snapshot.Plan:
+        def solve(some: snapshot.PlacementProblem) -> snapshot.Plan:
             return planner.plan(
                 some, objective=snapshot.Objective(
                     self._settings['objective']),
                 planner=self._settings['planner'],
                 seed=zlib.crc32(view.group.id.encode()),
-                budget_s=budget_s * part, on_incumbent=_log_progress,
+                budget_s=self._budget_s(deadline, 'rank', 'commit'),
+                on_incumbent=_log_progress,
                 is_cancelled=deadline.is_abandoned)
 
         try:

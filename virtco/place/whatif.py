@@ -90,13 +90,12 @@ def answer(conf: cfg.ConfigOpts, request: wire.PlanRequest,
     started = time.monotonic()
     budget_s = request.budget_s or conf.placement.budget_s
 
-    def solve(some: snapshot.PlacementProblem, part: float) -> snapshot.Plan:
+    def solve(some: snapshot.PlacementProblem) -> snapshot.Plan:
         return planner.plan(
             some, objective=snapshot.Objective(
                 request.objective or settings['objective']),
             planner=request.planner or settings['planner'],
-            seed=request.seed, budget_s=budget_s * part,
-            certify=True)
+            seed=request.seed, budget_s=budget_s, certify=True)
 
     met = wishes.plan(problem, hints.Wishes(*(
         None if text is None else hints.wish(name, text)

@@ -1,110 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tenants' wishes about the topology, as limits of a problem. Pure.
+"""Tenants' wishes about the topology as constraints of a problem. Pure.
 
-``virtco:within`` restricts a group to the hosts below one switch of a level:
-the planner tries the roomiest switches that hold the group and takes the best
-plan. ``virtco:spread`` gives each VM a switch, the emptiest first, so that no
-switch has more than its even share. A VM that runs stays; one that is to be
-replaced follows the switch of the others.
+The planner keeps them in its search and its bounds. A preferred wish that no
+placement keeps is left out; a required one is refused, with how many VMs
+would fit.
 """
 
 from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import math
-from typing import NoReturn
 
 from virtco import exception
 from virtco import hints
 from virtco.model import cluster
 from virtco.model import snapshot
-from virtco.solver import budget as budgets
-from virtco.solver import planner
 
-#: Seconds that the bound of the whole problem may take.
-BOUND_S = 0.05
-#: Switches that are tried for a group, which share its time.
-MOST_TRIES = 3
-
-# What plans a problem within a part of the time.
-Solve = Callable[[snapshot.PlacementProblem, float], snapshot.Plan]
+# What plans a problem.
+Solve = Callable[[snapshot.PlacementProblem], snapshot.Plan]
 Vector = tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Met:
-    """:ivar notes: of wishes that were not, or could not be, met."""
+    """:ivar problem: with the wishes that are met.
+    :ivar notes: of wishes that are not met.
+    """
 
     problem: snapshot.PlacementProblem
     plan: snapshot.Plan
     notes: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """:ivar key: name of the hint."""
+
+    key: str
+    wish: hints.Wish
+
+    def __str__(self) -> str:
+        return f'{self.key} {self.wish}'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Fitting:
+    """How many of the new VMs a level holds.
+
+    :ivar switch: that holds most of them, where they have to share one.
+    :ivar limiting: resource that keeps the others out; empty where all fit.
+    """
+
+    count: int
+    switch: str
+    limiting: str
+
+
 def plan(problem: snapshot.PlacementProblem, wishes: hints.Wishes,
          solve: Solve) -> Met:
-    """The best plan that keeps to the wishes.
+    """Plan with all wishes, or without those preferred that nothing keeps.
 
     :raises virtco.exception.WishRefused: a required wish cannot be met.
     :raises virtco.exception.PlacementInfeasible: nor anything else.
     """
-    notes: list[str] = []
-    tries = [problem]
-    try:
-        tries = _within(problem, wishes.within)
-    except _Unmet as error:
-        notes.append(error.text)
-    try:
-        tries = [_spread(some, wishes.spread) for some in tries]
-    except _Unmet as error:
-        notes.append(error.text)
-    found: list[tuple[snapshot.PlacementProblem, snapshot.Plan]] = []
-    infeasible: exception.PlacementInfeasible | None = None
-    for some in tries:
+    asked = _asked(wishes)
+    why: exception.PlacementInfeasible | None = None
+    for kept in _attempts(asked):
         try:
-            found.append((some, solve(some, 1 / len(tries))))
+            some = _constrained(problem, kept)
+            found = solve(some)
         except exception.PlacementInfeasible as error:
-            infeasible = error
-    if infeasible is not None and not found:
-        required = next((wish for wish in (wishes.within, wishes.spread)
-                         if wish is not None and wish.required), None)
-        if required is not None:
-            movable = _movable(problem)
-            raise exception.WishRefused(
-                what='wishes', why=f'0 of {len(movable)} fit at level '
-                f'{required.level}; limiting: constraints ({infeasible})',
-                level=required.level, fitting=0, wanted=len(movable),
-                limiting='constraints') from infeasible
-        if tries == [problem]:
-            raise infeasible
-        notes.append(f'wishes are not met: {infeasible}')
-        found = [(problem, solve(problem, 1.0))]
-    tried, best = min(found, key=lambda pair: pair[1].objective_s)
-    if tried is not problem:
-        best = _bounded(problem, best)
-    return Met(tried, best, tuple(notes))
+            why = why or error
+            continue
+        return Met(some, found, tuple(
+            f'{one}: {_reason(problem, one, why)[1]}' for one in asked
+            if one not in kept))
+    assert why is not None
+    required = [one for one in asked if one.wish.required]
+    if not required:
+        raise why
+    for one in required:
+        fitting, text = _reason(problem, one, why)
+        if fitting.limiting != 'constraints':
+            break
+    raise exception.WishRefused(
+        what=str(one), why=text, level=one.wish.level, fitting=fitting.count,
+        wanted=len(_movable(problem)), limiting=fitting.limiting) from why
 
 
-def _bounded(problem: snapshot.PlacementProblem, plan: snapshot.Plan
-             ) -> snapshot.Plan:
-    """Replace the bound of one restricted problem by that of the whole.
+def constrained(problem: snapshot.PlacementProblem, wishes: hints.Wishes
+                ) -> snapshot.PlacementProblem:
+    """The problem with all wishes about levels that it knows."""
+    levels = {one.level for one in problem.tree.subtrees}
+    return _constrained(problem, [one for one in _asked(wishes)
+                                  if one.wish.level in levels])
 
-    The wish allows other switches, too, so only a bound of the problem
-    without the wish holds for every placement that keeps to it.
-    """
-    whole = planner.evaluate(problem, plan, budgets.Budget(
-        budgets.Counter(), BOUND_S))
+
+def _asked(wishes: hints.Wishes) -> list[_Asked]:
+    return [_Asked(key, wish) for key, wish in (
+        (hints.WITHIN, wishes.within), (hints.SPREAD, wishes.spread))
+        if wish is not None]
+
+
+def _attempts(asked: Sequence[_Asked]) -> Iterator[list[_Asked]]:
+    """Wishes to keep: all, then without one preferred, then without two."""
+    preferred = [one for one in asked if not one.wish.required]
+    for n in range(len(preferred) + 1):
+        for dropped in itertools.combinations(reversed(preferred), n):
+            yield [one for one in asked if one not in dropped]
+
+
+def _constrained(problem: snapshot.PlacementProblem, kept: Sequence[_Asked]
+                 ) -> snapshot.PlacementProblem:
+    members = tuple(range(len(problem.vms)))
     return dataclasses.replace(
-        plan, lower_bound_s=whole.lower_bound_s, gap=whole.gap,
-        objective_bound_s=whole.objective_bound_s)
+        problem,
+        within=tuple(snapshot.Within(one.wish.level, members)
+                     for one in kept if one.key == hints.WITHIN),
+        spread=tuple(snapshot.Spread(one.wish.level, members, one.wish.skew)
+                     for one in kept if one.key == hints.SPREAD))
 
 
-class _Unmet(Exception):
-    """A preferred wish goes unmet."""
-
-    def __init__(self, text: str):
-        self.text = text
+def _reason(problem: snapshot.PlacementProblem, one: _Asked,
+            why: exception.PlacementInfeasible | None
+            ) -> tuple[_Fitting, str]:
+    """What keeps a wish from being met, counted by first fit."""
+    domains = _domains(problem, one.wish.level)
+    if not domains:
+        levels = sorted({one.level for one in problem.tree.subtrees})
+        return _Fitting(0, '', 'topology'), (
+            f'no host is below a {one.wish.level}, levels are '
+            + (', '.join(levels) or 'unknown'))
+    found = (_below_one(problem, domains) if one.key == hints.WITHIN
+             else _below_all(problem, domains, one.wish.skew))
+    if not found.limiting:
+        found = _Fitting(0, '', 'constraints')
+    return found, (
+        f'{found.count} of {len(_movable(problem))} fit at level '
+        f'{one.wish.level}' + (f' ({found.switch})' if found.switch else '')
+        + f'; limiting: {found.limiting}'
+        + (f' ({why})' if found.limiting == 'constraints' else ''))
 
 
 def _domains(problem: snapshot.PlacementProblem, level: str
@@ -133,32 +171,11 @@ def below_the_same(tree: cluster.Tree, level: str, host: str
                      if leaf in leaves) | {host}
 
 
-def _known(problem: snapshot.PlacementProblem, key: str, wish: hints.Wish
-           ) -> dict[str, list[cluster.Host]]:
-    """The switches of the wish's level.
-
-    :raises virtco.exception.WishRefused:
-    """
-    found = _domains(problem, wish.level)
-    if not found:
-        levels = sorted({one.level for one in problem.tree.subtrees})
-        why = (f'no host is below a {wish.level}, levels are '
-               + (', '.join(levels) or 'unknown'))
-        _refuse(key, wish, why, 0, _movable(problem), 'topology')
-    return found
-
-
-def _refuse(key: str, wish: hints.Wish, why: str, fitting: int,
-            wanted: Sequence[int], limiting: str) -> NoReturn:
-    if not wish.required:
-        raise _Unmet(f'{key} {wish}: {why}')
-    raise exception.WishRefused(
-        what=f'{key} {wish}', why=why, level=wish.level, fitting=fitting,
-        wanted=len(wanted), limiting=limiting)
-
-
 def _movable(problem: snapshot.PlacementProblem) -> list[int]:
-    return [i for i, vm in enumerate(problem.vms) if vm.pinned is None]
+    """New VMs, the large ones first."""
+    return sorted((i for i, vm in enumerate(problem.vms)
+                   if vm.pinned is None), reverse=True,
+                  key=lambda i: problem.vms[i].demand)
 
 
 class _Room:
@@ -190,97 +207,54 @@ class _Room:
         return names[enough.index(min(enough))] if enough else 'hosts'
 
 
-def _fitting(problem: snapshot.PlacementProblem,
-             hosts: Sequence[cluster.Host]) -> tuple[int, str]:
-    """How many of the VMs fit together, and what limits them."""
-    room = _Room(problem, hosts)
-    vms = sorted(_movable(problem), reverse=True,
-                 key=lambda i: problem.vms[i].demand)
-    left_out = [vm for vm in vms if not room.take(vm)]
-    return len(vms) - len(left_out), (
-        room.lacking(problem.vms[left_out[0]].demand) if left_out else '')
-
-
-def _within(problem: snapshot.PlacementProblem, wish: hints.Wish | None
-            ) -> list[snapshot.PlacementProblem]:
-    """The problem below each switch that is worth a try."""
-    if wish is None:
-        return [problem]
-    domains = _known(problem, hints.WITHIN, wish)
-    movable = _movable(problem)
-    home = _home(problem, domains)
-    if home is not None:
+def _below_one(problem: snapshot.PlacementProblem,
+               domains: dict[str, list[cluster.Host]]) -> _Fitting:
+    """Fill every switch, or the one below which most of the VMs run."""
+    pins = [vm.pinned for vm in problem.vms]
+    counts = {name: sum(pins.count(host.name) for host in hosts)
+              for name, hosts in domains.items()}
+    if any(counts.values()):
+        order = [one.name for one in problem.tree.subtrees]
+        home = max(counts, key=lambda name: (counts[name],
+                                             order.index(name)))
         domains = {home: domains[home]}
-    fits = {name: _fitting(problem, hosts)
-            for name, hosts in domains.items()}
-    chosen = [name for name, (count, _why) in fits.items()
-              if count == len(movable)]
-    if not chosen:
-        best = max(fits, key=lambda name: fits[name][0])
-        count, limiting = fits[best]
-        _refuse(hints.WITHIN, wish,
-                f'{count} of {len(movable)} fit at level {wish.level} '
-                f'({best}); limiting: {limiting}', count, movable, limiting)
-    chosen.sort(key=lambda name: (-_space(domains[name]), name))
-    return [_restricted(problem, dict.fromkeys(movable, frozenset(
-        host.name for host in domains[name])))
-        for name in chosen[:MOST_TRIES]]
+    found = []
+    for name, hosts in domains.items():
+        room = _Room(problem, hosts)
+        left = [vm for vm in _movable(problem) if not room.take(vm)]
+        found.append(_Fitting(
+            len(_movable(problem)) - len(left), name,
+            room.lacking(problem.vms[left[0]].demand) if left else ''))
+    return max(found, key=lambda one: one.count)
 
 
-def _space(hosts: Sequence[cluster.Host]) -> float:
-    return math.fsum(host.free[0] for host in hosts)
-
-
-def _home(problem: snapshot.PlacementProblem,
-          domains: Mapping[str, Sequence[cluster.Host]]) -> str | None:
-    """The switch below which most of the VMs run, if any do."""
-    pins = [vm.pinned for vm in problem.vms if vm.pinned is not None]
-    counts = {name: sum(pins.count(host.name) for host in hosts)
-              for name, hosts in domains.items()}
-    best = max(counts, key=lambda name: (counts[name], name))
-    return best if counts[best] else None
-
-
-def _spread(problem: snapshot.PlacementProblem, wish: hints.Wish | None
-            ) -> snapshot.PlacementProblem:
-    """Each VM below a switch of its own, as evenly as can be."""
-    if wish is None:
-        return problem
+def _below_all(problem: snapshot.PlacementProblem,
+               domains: dict[str, list[cluster.Host]], skew: int
+               ) -> _Fitting:
+    """Fill the switches in turn, the emptiest first, up to their share."""
     movable = _movable(problem)
-    usable = {name: [host for host in hosts if any(
-        problem.vms[i].allowed is None
-        or host.name in (problem.vms[i].allowed or ()) for i in movable)]
-        for name, hosts in _known(problem, hints.SPREAD, wish).items()}
-    pins = [vm.pinned for vm in problem.vms if vm.pinned is not None]
-    domains = {name: hosts for name, hosts in usable.items() if hosts}
-    counts = {name: sum(pins.count(host.name) for host in hosts)
-              for name, hosts in domains.items()}
-    rooms = {name: _Room(problem, hosts) for name, hosts in domains.items()}
-    share = math.ceil(len(problem.vms) / max(1, len(domains)))
-    given: dict[int, frozenset[str]] = {}
+    pins = [vm.pinned for vm in problem.vms]
+    names = frozenset().union(*(
+        frozenset(host.name for host in problem.hosts)
+        if problem.vms[i].allowed is None else problem.vms[i].allowed or ()
+        for i in movable)) - problem.excluded_hosts | {
+            pin for pin in pins if pin is not None}
+    usable = {name: _Room(problem, hosts) for name, hosts in domains.items()
+              if names.intersection(host.name for host in hosts)}
+    counts = {name: sum(pins.count(host) for host in room.free)
+              for name, room in usable.items()}
+    share = math.ceil(len(problem.vms) / max(1, len(usable))) + skew
+    left = []
     for vm in movable:
-        order = sorted(domains, key=lambda name: (counts[name], -_space(
-            domains[name]), name))
-        name = next((name for name in order if counts[name] < share
-                     and rooms[name].take(vm)), None)
+        name = next((name for name in sorted(usable, key=counts.__getitem__)
+                     if counts[name] < share and usable[name].take(vm)), None)
         if name is None:
-            limiting = (rooms[order[0]].lacking(problem.vms[vm].demand)
-                        if order else 'hosts')
-            _refuse(hints.SPREAD, wish,
-                    f'{len(given)} of {len(movable)} fit at level '
-                    f'{wish.level}; limiting: {limiting}', len(given),
-                    movable, limiting)
-        counts[name] += 1
-        given[vm] = frozenset(host.name for host in domains[name])
-    return _restricted(problem, given)
-
-
-def _restricted(problem: snapshot.PlacementProblem,
-                allowed: Mapping[int, frozenset[str]]
-                ) -> snapshot.PlacementProblem:
-    """Those VMs go to those hosts only."""
-    return dataclasses.replace(problem, vms=tuple(
-        vm if i not in allowed else dataclasses.replace(
-            vm, allowed=allowed[i] if vm.allowed is None
-            else allowed[i] & vm.allowed)
-        for i, vm in enumerate(problem.vms)))
+            left.append(vm)
+        else:
+            counts[name] += 1
+    limiting = ''
+    if left:
+        emptiest = min(usable, key=counts.__getitem__, default=None)
+        limiting = ('hosts' if emptiest is None else
+                    usable[emptiest].lacking(problem.vms[left[0]].demand))
+    return _Fitting(len(movable) - len(left), '', limiting)

@@ -21,7 +21,6 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
 
-
 Rule = TypeVar('Rule', snapshot.ServerGroup, snapshot.Within,
                snapshot.Spread)
 

@@ -313,7 +313,10 @@ def test_the_screen_tells_of_all_that_a_coflow_hints():
     ({'virtco:coflow': 'a', 'virtco:tm': [[0, 1], [0, 0]],
       'virtco:within': 'rack', 'virtco:spread': 'pod:required'},
      'Wishes: all of it below one rack (preferred), evenly below every pod '
-     '(required).')])
+     '(required).'),
+    ({'virtco:coflow': 'a', 'virtco:tm': [[0, 1], [0, 0]],
+      'virtco:spread': 'pod:skew=2'},
+     'Wishes: evenly below every pod but for 2 (preferred).')])
 def test_the_title_tells_what_kind_of_hint_it_is(hint, words):
     screen = ' '.join(running.hint('check', json.dumps(hint)).split())
     assert words in screen

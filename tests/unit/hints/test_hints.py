@@ -426,6 +426,19 @@ def test_wishes(text, wish):
     assert hints.parse(hints.encode(found)) == found
 
 
+@pytest.mark.parametrize('text, wish', [
+    ('rack:skew=2', hints.Wish('rack', skew=2)),
+    ('pod:required:skew=10', hints.Wish('pod', True, 10))])
+def test_a_spread_may_be_uneven(text, wish):
+    found = hints.parse({'virtco:coflow': 'a', 'virtco:spread': text})
+    assert found.wishes == hints.Wishes(None, wish)
+    assert hints.parse(hints.encode(found)) == found
+    with pytest.raises(exception.HintInvalid, match='virtco:within'):
+        hints.parse({'virtco:coflow': 'a', 'virtco:within': text})
+    with pytest.raises(exception.HintInvalid, match='then :skew=1 or more'):
+        hints.parse({'virtco:coflow': 'a', 'virtco:spread': text + 'x'})
+
+
 @pytest.mark.parametrize('text', ['', 'rack:', 'rack:must', 'a b', 'x' * 65,
                                   'rack:required:required', None, '\n'])
 def test_bad_wishes_are_named(text):

@@ -105,8 +105,8 @@ def test_a_wish_that_is_only_preferred_is_noted(ask):
 
 @pytest.mark.parametrize(('is_new', 'hints', 'waits'), [
     (True, {}, True), (True, {'virtco:within': 'rack'}, False),
-    (False, {}, False)])
-def test_only_new_groups_without_wishes_are_planned_with_others(
+    (True, {'virtco:spread': 'rack'}, True), (False, {}, False)])
+def test_only_new_groups_that_share_no_switch_are_planned_with_others(
         monkeypatch, ask, is_new, hints, waits):
     asked = []
     monkeypatch.setattr(ask.planning._window, 'plan',
