@@ -16,7 +16,7 @@ _USED = ('valid_interfaces', 'region_name', 'endpoint_override', 'cafile',
 def auth_opts() -> list[Any]:
     """The options of keystoneauth for a session and for finding Nova."""
     found = [opt for opt in loading.get_session_conf_options()
-             + loading.get_adapter_conf_options(include_deprecated=False)
+             + loading.get_adapter_conf_options()
              if opt.dest in _USED]
     cfg.set_defaults(found, valid_interfaces=['internal', 'public'])
     return loading.get_auth_common_conf_options() + found
