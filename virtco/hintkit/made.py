@@ -68,7 +68,7 @@ def matrix_of(n_vms: int, flows: Mapping[tuple[int, int], float]
         return sparse
     dense: list[Any] = [[whole.get((src, dst), 0) for dst in range(n_vms)]
                         for src in range(n_vms)]
-    return dense if len(compact(dense)) < len(compact(sparse)) else sparse
+    return min(sparse, dense, key=lambda form: len(compact(form)))
 
 
 def shortest(coflows: tuple[coflow_model.Coflow, ...], given: Any,

@@ -30,10 +30,9 @@ _QUANTITY = re.compile(r'([0-9]) (?=[kMGTP]?(?:B|bit/s)\b|(?:us|ms|s|min|h)\b'
 
 
 def report(found: figures.Figures, *, bounds: hint_matrix.Limits,
-           n_vms: int | None = None, rate_bps: float = 1e9,
-           assumptions: Sequence[str] = (), all_vms: bool = False,
-           file: str | None = None) -> str:
-    """All of it.
+           n_vms: int | None, rate_bps: float, assumptions: Sequence[str],
+           all_vms: bool, file: str | None) -> str:
+    """Write all parts of the screen.
 
     :param n_vms: servers that will be created, None: a VM for each row.
     :param rate_bps: of each VM's port, for the time it takes alone.
@@ -242,7 +241,7 @@ def _alone(found: figures.Figures, rate_bps: float) -> str:
         f'{units.format_size(size_bytes)}.')
 
 
-def options(found: figures.Figures, file: str | None = None) -> list[str]:
+def options(found: figures.Figures, file: str | None) -> list[str]:
     """The options for ``openstack server create``, quoted for a shell."""
     values = hints.encode(found.hint)
     result = []

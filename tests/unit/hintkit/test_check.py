@@ -133,7 +133,7 @@ def test_a_file_is_named_where_it_is_wrong(tmp_path):
 
 @pytest.mark.parametrize('argv, field', [
     (['--vms', '0'], '--vms'), (['--rate', '1GB/s'], '--rate'),
-    (['--slots', 'x'], '--slots')])
+    (['--slots', 'x'], '--slots'), (['--slots', '0'], '--slots')])
 def test_options_that_are_refused(argv, field):
     with pytest.raises(exception.InputInvalid,
                        match=f'Command line: {field}:'):
@@ -327,6 +327,6 @@ def test_a_group_that_does_not_fit_is_not_asked_about():
         hosts=lambda: [{'host': 'h1'}, {'host': 'h2'}])
     screen = ' '.join(running.hint(
         'check', '{"pattern": "ring", "n": 5, "size": 5}', '--controller',
-        'x', '--slots', '2', client=client).split())
-    assert ('What-if: 5 VMs do not fit onto 2 hosts with 2 slots each'
+        'x', '--slots', '1', client=client).split())
+    assert ('What-if: 5 VMs do not fit onto 2 hosts with 1 slots each'
             in screen)

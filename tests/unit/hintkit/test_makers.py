@@ -190,8 +190,7 @@ def test_spark_bytes_from_nobody_are_told(tmp_path):
     path.write_text(json.dumps(event()) + '\n{"Event": "Spa')
     found = facts('from-spark-eventlog', str(path))
     assert found['n_flows'] == 0
-    assert any('5 B read from nobody known' in one
-               for one in found['assumptions'])
+    assert '5 B read from nobody known are left out.' in found['assumptions']
     assert 'a stage that read' in refused('from-spark-eventlog', str(path),
                                           '--stage', '2')
 
@@ -322,8 +321,14 @@ def test_aicb_of_older_columns_needs_the_number_of_ranks(tmp_path):
         ',algbw,busbw,count\n' + one.format('all_gather', 800) + END
         + one.format('all_gather', 800) + END)
     assert 'world size: None' in refused('from-aicb', str(path))
-    assert set(matrix('from-aicb', str(path), '--world-size', '4',
-                      '--gpus-per-vm', '1').values()) == {600}
+    asked = '--world-size', '4', '--gpus-per-vm', '1'
+    assert set(matrix('from-aicb', str(path), *asked).values()) == {600}
+    # No other column is needed.
+    least = 'CommType.all_gather,CommGroup.dp_group,800,\n'
+    end = 'CommType.epoch_end,None,0,\n'
+    path.write_text('comm_type,comm_group,msg_size,additional\n'
+                    + least + end + least + end)
+    assert set(matrix('from-aicb', str(path), *asked).values()) == {600}
 
 
 def test_aicb_as_logged_tells_what_was_computed(tmp_path):
@@ -369,6 +374,30 @@ def test_aicb_for_simai(tmp_path):
     recurring = facts('from-aicb', str(path), '--gpus-per-vm', '1',
                       '--iterations', '0')
     assert recurring['coflows'][0]['compute_s'] == pytest.approx(6.003e-6)
+
+
+def test_what_a_file_for_simai_leaves_open_is_one(tmp_path):
+    path = tmp_path / 'w.txt'
+    path.write_text('MICRO pp: 2 pp_comm: 1000.4\n3\n' + LAYERS)
+    found = aicb.read(str(path))
+    assert found.sizes == {'tp_group': 1, 'ep_group': 1, 'pp_group': 2}
+    assert found.stages[0][1]['isend', 'pp_group', 'send_next'] == 1000
+    assert found.world_size is None and len(found.notes) == 2
+    assert found.notes[0].startswith('The file says 3 lines and has 2')
+    assert found.notes[1].startswith('1 micro-batches')
+    path.write_text('MICRO\n2\n' + LAYERS)
+    found = aicb.read(str(path))
+    assert found.sizes['pp_group'] == 1 and not found.notes
+    assert not any(kind == 'isend' for kind, *_ in found.stages[0][1])
+
+
+def test_there_are_as_many_ranks_as_a_file_names(tmp_path):
+    path = tmp_path / 'w.csv'
+    path.write_text('[rank0 ~ rank7]\n' + HEADER + END + operation(
+        group='tp_group', n=2) + END)
+    assert facts('from-aicb', str(path))['n_vms'] == 1
+    assert 'world size: 4 is not acceptable: from 8 to' in refused(
+        'from-aicb', str(path), '--world-size', '4')
 
 
 def test_aicb_for_simai_on_other_numbers_of_ranks(tmp_path):
