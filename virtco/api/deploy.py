@@ -31,7 +31,8 @@ def application(conf: cfg.ConfigOpts,
     """
     middleware: list[Any] = [
         versions.Negotiation(),
-        pace.Limiter(conf.api.auth_strategy == 'keystone')]
+        pace.Limiter(conf.api.auth_strategy == 'keystone',
+                     max(1, conf.api.threads // 8))]
     app = falcon.App(middleware=middleware)
     errors.add_handlers(app)
     routes.add(app, conf, rooms)

@@ -29,10 +29,9 @@ TOKEN_CPU_S = 0.002
 #: Requests on open paths, in the long run per second and address, and at once.
 OPEN_PER_S = 20
 OPEN_BURST = 4 * OPEN_PER_S
-#: A refused request is held for so long, so that a client that comes back at
-#: once costs little; so many are at a time, which is fewer than threads.
-HELD_S = 0.2
-MOST_HELD = 8
+#: Who owes less than this time waits and is answered, so that a client that
+#: sends one request after the other is slowed down and never refused.
+HELD_S = 1.0
 
 
 class Pace:
@@ -76,11 +75,12 @@ class Limiter:
     whoever asks may do everything; reading is charged to its address then,
     and Nova, which writes, never waits.
 
+    :param most_held: requests that wait at a time; others are refused.
     :param cpu_clock: processor time of the calling thread.
     :param sleep: holds the calling thread.
     """
 
-    def __init__(self, is_keystone: bool,
+    def __init__(self, is_keystone: bool, most_held: int,
                  clock: Callable[[], float] = time.monotonic,
                  cpu_clock: Callable[[], float] = time.thread_time,
                  sleep: Callable[[float], None] = time.sleep):
@@ -89,7 +89,7 @@ class Limiter:
         self._cpu = Pace(CPU_PER_S, BURST_CPU_S, clock)
         self._open = Pace(OPEN_PER_S, OPEN_BURST, clock)
         self._sleep = sleep
-        self._places = threading.Semaphore(MOST_HELD)
+        self._places = threading.Semaphore(most_held)
 
     def process_request(self, request: falcon.Request,
                         _response: Any) -> None:
@@ -97,16 +97,16 @@ class Limiter:
         if (TOKEN not in request.env if self._is_keystone
                 else request.path in OPEN_PATHS):
             address = request.remote_addr
-            self._refuse(self._open.wait_s(address),
-                         f'{address} asks without a token more often than '
-                         f'{OPEN_PER_S} times a second.')
+            self._hold(self._open.wait_s(address),
+                       f'{address} asks without a token more often than '
+                       f'{OPEN_PER_S} times a second.')
             self._open.spend(address, 1)
             return
         caller = self._charged(request)
         if caller:
-            self._refuse(self._cpu.wait_s(caller),
-                         f'Requests of {caller} take more than '
-                         f'{CPU_PER_S:.0%} of a processor.')
+            self._hold(self._cpu.wait_s(caller),
+                       f'Requests of {caller} take more than '
+                       f'{CPU_PER_S:.0%} of a processor.')
             request.context.charged = caller, self._cpu_clock()
 
     def process_response(self, request: falcon.Request, _response: Any,
@@ -127,15 +127,20 @@ class Limiter:
             return ''
         return f'project {project_id}'
 
-    def _refuse(self, wait_s: float, why: str) -> None:
-        """:raises falcon.HTTPTooManyRequests: where there is time to wait."""
+    def _hold(self, wait_s: float, why: str) -> None:
+        """Wait where there is time to wait.
+
+        :raises falcon.HTTPTooManyRequests: where it is too long.
+        """
         if not wait_s:
             return
         if self._places.acquire(blocking=False):
             try:
-                self._sleep(HELD_S)
+                self._sleep(min(wait_s, HELD_S))
             finally:
                 self._places.release()
+            if wait_s <= HELD_S:
+                return
         raise falcon.HTTPTooManyRequests(
             title='Too many requests', description=why,
             retry_after=int(wait_s) + 1)
