@@ -30,6 +30,10 @@ class Pairs(tuple[tuple[str, str], ...]):
     def hosts(self) -> frozenset[str]:
         return frozenset(itertools.chain.from_iterable(self))
 
+    @functools.cached_property
+    def sources(self) -> frozenset[str]:
+        return frozenset(src for src, _ in self)
+
     def numbers(self, index: Mapping[str, int]) -> np.ndarray:
         """Numbers of the hosts, array of shape (n_pairs, 2).
 

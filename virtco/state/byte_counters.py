@@ -97,20 +97,32 @@ class CoflowProgress:
         """What each flow has left, array of shape (n_flows,)."""
         return np.maximum(0.0, self.sizes_bytes - self.sent_bytes)
 
+    def fill(self, flows: np.ndarray, payload_bytes: float) -> float:
+        """Count bytes for the flows with these indices, as far as they have
+        some left; the bytes that they took.
+        """
+        left = np.maximum(0.0, self.sizes_bytes[flows]
+                          - self.sent_bytes[flows])
+        total_bytes = float(left.sum())
+        if not total_bytes or not payload_bytes:
+            return 0.0
+        used_bytes = min(payload_bytes, total_bytes)
+        self.sent_bytes[flows] += left * (used_bytes / total_bytes)
+        self._credited.append(flows)
+        return used_bytes
+
     def credit(self, flows: np.ndarray, payload_bytes: float,
                shares: np.ndarray | None = None) -> None:
-        """Count ``payload_bytes`` for the flows with these indices.
+        """Count ``payload_bytes`` for the flows with these indices; more than
+        they have left is excess.
 
         :param shares: of each of them, as the pairs' counters tell; what the
             flows have left is the better guide where their sizes are known.
         """
-        left = self.remaining_bytes()[flows]
-        total = float(left.sum())
-        used = min(payload_bytes, total)
-        if total > 0:
-            self.sent_bytes[flows] += left * (used / total)
-        self.excess_bytes += payload_bytes - used
-        self._credited.append(flows)
+        used_bytes = self.fill(flows, payload_bytes)
+        self.excess_bytes += payload_bytes - used_bytes
+        if not used_bytes:
+            self._credited.append(flows)
 
     def moved(self, between_s: tuple[float, float], is_first: bool) -> None:
         """Bytes moved between these two times.

@@ -330,7 +330,7 @@ class Tracked:
     def _find_table(self, addresses: Addresses) -> coflow_table.TableCoflow:
         route = self.route
         flows = []
-        for i in np.flatnonzero(route.pair_of >= 0).tolist():
+        for i in route.crossing.tolist():
             src_vm, dst_vm = self.vms(i)
             src_host, dst_host = route.pairs[route.pair_of[i]]
             flows.append(coflow_table.VmFlow(
@@ -407,11 +407,7 @@ class Tracked:
         if not self.model.is_estimated:
             for some in (flows, *(route.flows(host, dst_host)
                                   for route in self.former)):
-                used_bytes = min(new_bytes, float(
-                    self.counting.remaining_bytes()[some].sum()))
-                if used_bytes > 0:
-                    self.counting.credit(some, used_bytes)
-                    new_bytes -= used_bytes
+                new_bytes -= self.counting.fill(some, new_bytes)
         elif not len(flows):
             flows = next((some for route in self.former if len(
                 some := route.flows(host, dst_host))), flows)
@@ -487,7 +483,7 @@ class Tracked:
                         = None) -> float:
         """Bytes left between hosts."""
         left_bytes = (progress or self.progress).remaining_bytes()
-        return float(left_bytes[self.route.pair_of >= 0].sum())
+        return float(left_bytes[self.route.crossing].sum())
 
     def _away_remaining(self) -> float:
         """Bytes left to or from VMs that are on no host for now (shelved)."""

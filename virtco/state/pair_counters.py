@@ -43,7 +43,7 @@ def find_owners(coflows: Iterable[inflight.Tracked],
     """Whose the pairs are; of two coflows with the same pair the first's."""
     owners: dict[Key, Owner] = {}
     for tracked in coflows:
-        for i in np.flatnonzero(tracked.route.pair_of >= 0).tolist():
+        for i in tracked.route.crossing.tolist():
             src_vm, dst_vm = tracked.vms(i)
             for src_ip, dst_ip in itertools.product(
                     addresses.get(src_vm, ('', ()))[1],

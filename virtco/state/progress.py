@@ -159,25 +159,25 @@ class Progress:
             self.refused[found.key] = found
 
     def senders(self, groups: Set[str] | None
-                ) -> dict[str, tuple[inflight.Tracked, set[str]]]:
+                ) -> dict[str, tuple[inflight.Tracked, Set[str]]]:
         """Coflows that send, and the hosts of their senders.
 
         :param groups: ids; None: of all.
         """
-        return {coflow_id: (tracked, {src for src, _ in tracked.route.pairs})
+        return {coflow_id: (tracked, tracked.route.pairs.sources)
                 for coflow_id, tracked in self._groups.coflows.items()
                 if tracked.moved_s is not None
                 and (groups is None or tracked.group_id in groups)}
 
     def moved_away(self, before: Mapping[
-            str, tuple[inflight.Tracked, set[str]]]) -> None:
+            str, tuple[inflight.Tracked, Set[str]]]) -> None:
         """Note the hosts that senders left.
 
         :param before: as :meth:`senders` had it.
         """
         for coflow_id, (tracked, hosts) in before.items():
-            now = {src for src, _ in tracked.route.pairs}
-            for host in hosts & self._hosts.keys() - now:
+            for host in (hosts & self._hosts.keys()
+                         - tracked.route.pairs.sources):
                 self._left[coflow_id, host] = (
                     self._hosts[host].last_report or 0.0)
 

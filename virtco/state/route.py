@@ -10,6 +10,8 @@ import numpy as np
 from virtco.model import live
 from virtco.model import matrix as matrices
 
+NO_FLOWS = np.empty(0, np.intp)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
@@ -27,12 +29,14 @@ class Route:
     :ivar pairs: (source host, destination host) of flows between hosts.
     :ivar pair_of: index into ``pairs`` per flow, -1 for flows that stay in a
         host or whose VMs are not placed.
+    :ivar crossing: indices of the flows between hosts.
     :ivar local: indices of the flows that stay in a host.
     :ivar is_complete: the VMs of all flows are placed.
     """
 
     pairs: live.Pairs
     pair_of: np.ndarray
+    crossing: np.ndarray
     local: np.ndarray
     is_complete: bool
     _flows: dict[tuple[str, str | None], np.ndarray] = dataclasses.field(
@@ -40,22 +44,24 @@ class Route:
 
     def per_pair(self, flow_bytes: np.ndarray) -> np.ndarray:
         """Sums of values per flow, shape (n_pairs,)."""
-        crossing = self.pair_of >= 0
         sums: np.ndarray = np.bincount(
-            self.pair_of[crossing], flow_bytes[crossing], len(self.pairs)
-        ).astype(np.float64)
+            self.pair_of[self.crossing], flow_bytes[self.crossing],
+            len(self.pairs)).astype(np.float64)
         return sums
 
     def flows(self, src: str, dst: str | None) -> np.ndarray:
         """Indices of the flows from a host, to one other or to any."""
+        if src not in self.pairs.sources:
+            return NO_FLOWS
         found = self._flows.get((src, dst))
         if found is None:
             wanted = [i for i, pair in enumerate(self.pairs)
                       if pair[0] == src and dst in (None, pair[1])]
-            found = np.flatnonzero(np.isin(self.pair_of, wanted))
             # Reports may name any other host.
-            if wanted:
-                self._flows[src, dst] = found
+            if not wanted:
+                return NO_FLOWS
+            found = np.flatnonzero(np.isin(self.pair_of, wanted))
+            self._flows[src, dst] = found
         return found
 
 
@@ -85,5 +91,5 @@ def find_route(matrix: matrices.Matrix, members: Mapping[int, Member],
     return Route(
         live.Pairs((hosts[key // len(hosts)], hosts[key % len(hosts)])
                    for key in keys[order].tolist()),
-        pair_of, np.flatnonzero(is_placed & (src == dst)),
+        pair_of, crossing, np.flatnonzero(is_placed & (src == dst)),
         bool(is_placed.all()))
