@@ -3,9 +3,9 @@
 """Search where VMs have to share a switch: branch on which one it is.
 
 Every choice of switches is a problem of its own, with fewer hosts. All of
-them are searched for a short while, the better half for longer, and so on:
-the best one gets most of the time. No placement is better than the least of
-all choices' bounds, whatever became of a choice.
+them are annealed for a short while, the best third of them for longer, and so
+on; the last one is searched. No placement is better than the least of all
+choices' bounds, whatever became of a choice.
 """
 
 from collections.abc import Callable
@@ -32,8 +32,12 @@ LOG = logging.getLogger(__name__)
 
 #: Choices that are searched; of the others a bound without wishes holds.
 MOST_CHOICES = 128
-#: Part of the time left for all that are left in the race, once a round.
-ROUND_SHARE = 0.3
+#: Part of the time left for the race, in which one of so many stays.
+RACE_SHARE = 0.5
+STAY = 3
+#: Moves per node of a choice's first run.
+FIRST_MOVES = 100
+MOST_MOVES = 20_000_000
 #: Part of what is left for the best one while others may still be better.
 LAST_SHARE = 0.7
 #: Part of a choice's time that its bound may take before the race.
@@ -48,12 +52,13 @@ Build = Callable[[instances.Prepared], instances.Instance]
 class _Choice:
     """One choice of switches.
 
-    :ivar found: the outcome of its last search.
+    :ivar found: the best placement, with what a search said of it.
     :ivar lower_s: bound of t below these switches, floor_s: of the
         objective.
     """
 
     inst: instances.Instance
+    local: localsearch.Searcher
     lower_s: float
     floor_s: float = 0.0
     found: states.Outcome | None = None
@@ -154,26 +159,49 @@ class _Race:
         self.rest_s = math.inf
         self.moves = 0
 
+
     def run(self) -> tuple[instances.Instance, states.Outcome]:
-        """Search the choices, the better ones for longer."""
+        """Race the choices, search the winner, bound the others."""
         self._gather()
         racing = sorted(self.choices, key=lambda choice: choice.lower_s)
-        while len(racing) > 1 and self.budget.in_time():
-            share = ROUND_SHARE / len(racing)
-            for choice in racing:
-                self._search(choice, self.budget.slice(share))
-            racing.sort(key=lambda choice: choice.key)
-            racing = [choice for choice in racing[:(len(racing) + 1) // 2]
-                      if not self._is_beaten(choice)]
-        for choice in racing or self.choices:
-            alone = all(map(self._is_beaten, (
-                other for other in self.choices if other is not choice)))
+        rounds = math.ceil(math.log(max(1, len(racing)), STAY))
+        race = self.budget.slice(RACE_SHARE if rounds else 0.0)
+        for n in range(rounds):
+            whole = race.slice(1 / (rounds - n))
+            for i, choice in enumerate(racing):
+                if not self._is_beaten(choice):
+                    self._anneal(choice, whole.slice(1 / (len(racing) - i)))
+            racing = sorted(racing, key=lambda choice: choice.key)[
+                :-(-len(racing) // STAY)]
+        for choice in sorted(self.choices, key=lambda choice: choice.key):
+            alone = all(self._is_beaten(other) for other in self.choices
+                        if other is not choice)
             self._search(choice, self.budget if alone else self.budget.slice(
                 LAST_SHARE), self.certify)
             if choice.found is not None:
                 break
         self._refute()
         return self._best()
+
+    def _anneal(self, choice: _Choice, budget: budgets.Budget) -> None:
+        """Run the local search from the best placement or from any."""
+        local, found = choice.local, choice.found
+        moves = MOST_MOVES
+        if found is None:
+            if not budget.in_time() and self._has_answer():
+                return
+            try:
+                start = feasible.any_placement(choice.inst, self.seed, budget)
+            except exception.PlacementInfeasible:
+                return
+            found = states.Outcome(start, local.evaluate(start),
+                                   snapshot.Method.BEST_FIT)
+            moves = FIRST_MOVES * choice.inst.n_nodes
+        assign, value = local.anneal(found.assign, moves, budget=budget)
+        if states.key(value) < states.key(found.value):
+            found = states.Outcome(assign, value,
+                                   snapshot.Method.LOCAL_SEARCH)
+        choice.found = found
 
     def _gather(self) -> None:
         """Find the choices that differ."""
@@ -186,9 +214,13 @@ class _Race:
             signature = _signature(inst)
             if signature is None or signature not in seen:
                 seen.add(signature)
-                self.choices.append(_Choice(inst, lowerbounds.anchored_sets(
+                local = localsearch.Searcher(inst, self.objective, self.seed)
+                lower_s = lowerbounds.anchored_sets(
                     inst, math.inf, self.budget.slice(BOUND_SHARE),
-                    growths=0).lower_s))
+                    growths=0).lower_s
+                self.choices.append(_Choice(
+                    inst, local, lower_s,
+                    lower_s if local.is_single() else 0.0))
 
     def _search(self, choice: _Choice, budget: budgets.Budget,
                 certify: bool = False) -> None:
@@ -230,25 +262,35 @@ class _Race:
         left = [choice for choice in self.choices if choice is not best
                 and not self._is_beaten(choice)]
         left.sort(key=lambda choice: choice.floor_s)
-        is_single = localsearch.Searcher(best.inst, self.objective,
-                                         self.seed).is_single()
         for n, choice in enumerate(left):
             if not self.budget.in_time():
                 break
             budget = self.budget.slice(1 / (len(left) - n))
-            if not is_single or self._is_open(
-                    choice, best.found.value.cct_s, budget):
+            if choice.local.is_single():
+                self._narrow(choice, best.found.value.cct_s, budget)
+            else:
                 self._search(choice, budget)
 
-    def _is_open(self, choice: _Choice, best_s: float,
-                 budget: budgets.Budget) -> bool:
-        """Whether set partition does not rule out a better placement."""
+    def _narrow(self, choice: _Choice, best_s: float,
+                budget: budgets.Budget) -> None:
+        """Raise the bound of t by set partition, up to the best so far."""
+        def judge(assign: np.ndarray) -> float:
+            value = choice.local.evaluate(assign)
+            if choice.found is None or states.key(value) < states.key(
+                    choice.found.value):
+                choice.found = states.Outcome(
+                    assign, value, snapshot.Method.SET_PARTITION)
+            return value.cct_s
+
         partition = setpartition.Partition(choice.inst, budget)
-        verdict, _assign = partition.decide(partition.within_s(best_s))
-        if verdict is setpartition.Verdict.REFUTED:
-            choice.lower_s = choice.floor_s = best_s
-            return False
-        return True
+        if choice.found is not None:
+            partition.pool.add_placement(choice.found.assign,
+                                         partition.within_s(best_s), budget)
+        choice.lower_s = choice.floor_s = max(
+            choice.lower_s, partition.narrow(choice.lower_s, best_s, judge))
+
+    def _has_answer(self) -> bool:
+        return any(choice.found is not None for choice in self.choices)
 
     def _is_beaten(self, choice: _Choice) -> bool:
         """Whether it cannot be better than the best so far."""
@@ -265,7 +307,8 @@ class _Race:
         lower_s = min(self.rest_s, *(one.lower_s for one in self.choices))
         floor_s = min(self.rest_s, *(one.floor_s for one in self.choices))
         return choice.inst, dataclasses.replace(
-            choice.found, moves=self.moves, lower_s=min(
+            choice.found, moves=self.moves + sum(
+                one.local.moves_done for one in self.choices), lower_s=min(
                 lower_s, value.cct_s), floor_s=floor_s)
 
 

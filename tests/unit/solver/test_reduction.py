@@ -19,9 +19,10 @@ def plain(free, s_per_byte, active_bytes, allowed, fixed, above):
     good = np.vstack([free.T, -s_per_byte, -active_bytes.reshape(-1, n_hosts)])
     alike = np.vstack([allowed, above])
     kept = set(pinned)
-    for m in set(range(n_hosts)) - pinned:
+    usable = set(np.flatnonzero(allowed.any(axis=0)).tolist()) - pinned
+    for m in usable:
         before = 0
-        for other in set(range(n_hosts)) - pinned - {m}:
+        for other in usable - {m}:
             if (alike[:, other] == alike[:, m]).all() and (
                     good[:, other] >= good[:, m]).all():
                 # Of equal hosts the first ones are kept.
@@ -44,6 +45,8 @@ def test_needed_hosts_are_the_plain_rules(seed, lead, monkeypatch):
     allowed = np.ones((n, n_hosts), dtype=bool)
     if seed % 4 == 0:
         allowed[0] = draw.random(n_hosts) < 0.7
+    if seed % 7 == 0:
+        allowed[:, draw.random(n_hosts) < 0.4] = False
     arguments = (
         draw.integers(1, 4, (n_hosts, 1)).astype(float),
         draw.integers(1, levels, (2, n_hosts)).astype(float),

@@ -6,7 +6,7 @@ With n VMs to place, at most n hosts are used. If n other hosts are at least
 as good as host m in everything (capacity, egress, ingress, load of active
 coflows, who may use them, subtree), then whatever is put on m can be put on
 one of them that is empty, and no load, bound or objective grows. Hosts with
-pinned VMs are neither dropped nor counted.
+pinned VMs are neither dropped nor counted. Hosts that no VM may use go first.
 """
 
 import dataclasses
@@ -41,9 +41,10 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
     n_hosts = len(free)
     n_movable = int((fixed < 0).sum())
     pinned_hosts = np.unique(fixed[fixed >= 0])
-    if n_hosts <= n_movable + len(pinned_hosts):
-        return np.arange(n_hosts)
-    candidates = np.setdiff1d(np.arange(n_hosts), pinned_hosts)
+    candidates = np.setdiff1d(np.flatnonzero(allowed.any(axis=0)),
+                              pinned_hosts)
+    if len(candidates) <= n_movable:
+        return np.union1d(candidates, pinned_hosts)
     value = np.hstack([free, -s_per_byte.T])[candidates]
     same = np.column_stack([above.T, _who(allowed)])[candidates]
     entries = Entries.of(running, n_hosts, candidates)
