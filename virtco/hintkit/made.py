@@ -66,9 +66,10 @@ def matrix_of(n_vms: int, flows: Mapping[tuple[int, int], float]
         [src, dst, size] for (src, dst), size in whole.items()]}
     if 2 * len(whole) < n_vms * n_vms // 4:
         return sparse
-    dense: list[Any] = [[whole.get((src, dst), 0) for dst in range(n_vms)]
-                        for src in range(n_vms)]
-    return min(sparse, dense, key=lambda form: len(compact(form)))
+    dense = [[whole.get((src, dst), 0) for dst in range(n_vms)]
+             for src in range(n_vms)]
+    forms: list[dict[str, Any] | list[Any]] = [sparse, dense]
+    return min(forms, key=lambda form: len(compact(form)))
 
 
 def shortest(coflows: tuple[coflow_model.Coflow, ...], given: Any,
