@@ -40,8 +40,8 @@ class PortTurns:
     :ivar turns: by minor, the part of a whole turn; 1 where nothing is named.
     """
 
-    overhead_bytes: int = 0
-    frame_min_bytes: int = 0
+    overhead_bytes: int
+    frame_min_bytes: int
     turns: dict[int, float] = dataclasses.field(default_factory=dict)
     _before: dict[int, Sent] = dataclasses.field(default_factory=dict)
     _floods_until_s: dict[int, float] = dataclasses.field(

@@ -393,6 +393,23 @@ def test_options_reach_the_enforcer(conf):
         parts(conf).enforcer()
 
 
+def test_open_vswitch_is_waited_for(conf, monkeypatch):
+    found = parts(conf)
+    found.wait_ready()
+    answers, waits = [exception.OvsUnavailable('away'), []], []
+
+    def ports():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr('time.sleep', waits.append)
+    found.database = types.SimpleNamespace(ports=ports)
+    found.wait_ready()
+    assert not answers and waits == [1]
+
+
 def test_the_receiver_is_protected_where_that_is_wanted(conf):
     found = parts(conf, protect_receiver=True, link_ingress_bps=1e9)
     assert found.receiver(7.0).ingress_bps == 0.75e9

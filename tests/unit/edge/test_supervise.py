@@ -15,6 +15,9 @@ def test_work_that_dies_begins_anew_and_is_named():
     runs = []
 
     def work():
+        # An agent that ends waits for none of them.
+        assert all(thread.daemon for thread in threading.enumerate()
+                   if isinstance(thread, threading.Timer))
         runs.append(1)
         if len(runs) == 1:
             raise ValueError('a bug')

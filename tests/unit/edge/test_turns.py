@@ -89,14 +89,14 @@ def test_the_tree_has_them():
     (300, 101, 0.75)])
 def test_more_than_a_quarter_of_two_hundred_packets_is_a_flood(packets, drops,
                                                                turn):
-    port = turns.PortTurns()
+    port = turns.PortTurns(0, 0)
     changed = port.update({PORT: _sent(1514, packets, drops)}, 0.0)
     assert changed is (turn is not None)
     assert port.turns == ({PORT: turn} if turn else {})
 
 
 def test_a_flood_is_over_ten_seconds_later():
-    port = turns.PortTurns()
+    port = turns.PortTurns(0, 0)
     port.update({PORT: _sent(1514, 200, 200)}, 5.0)
     assert port._floods_until_s == {PORT: 15.0}
     port.update({PORT: _sent(1514, 400, 200)}, 14.9)

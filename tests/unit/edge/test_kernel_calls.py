@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Requests to the kernel and its answers, over a socket that notes them."""
+
+import errno
+import struct
+
+import pytest
+
+from edge_module.privileged import kernel_calls as kernel
+
+ERROR, DONE = 2, 3
+REQUEST, ACK, DUMP, INTERRUPTED = 1, 4, 0x300, 0x10
+KIND, FLAGS = 40, 0x400
+
+
+def message(kind, body=b'', flags=0, sequence=1):
+    return struct.pack('=IHHII', 16 + len(body), kind, flags, sequence,
+                       0) + body + b'\0' * (-len(body) % 4)
+
+
+def error(code, sequence=1):
+    return message(ERROR, struct.pack('=i', -code), sequence=sequence)
+
+
+class Kernel:
+    """A netlink socket; it answers each datagram by a function."""
+
+    def __init__(self, answer):
+        self.sent = []
+        self._answer = answer
+        self._waiting = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        self._waiting = None
+
+    def send(self, data):
+        self.sent.append(kernel.split(bytes(data)))
+        self._waiting += self._answer(self.sent[-1])
+
+    def recv(self, _most):
+        return self._waiting.pop(0)
+
+
+@pytest.fixture
+def answering(monkeypatch):
+    def make(answer):
+        found = Kernel(answer)
+
+        def opened():
+            found._waiting = []
+            return found
+
+        monkeypatch.setattr(kernel, '_open', opened)
+        return found
+
+    return make
+
+
+def refusing(*places):
+    """Refuse messages by their place, and acknowledge the last of each."""
+    def answer(messages):
+        sequences = [sequence for *_, sequence, _ in messages]
+        failed = [place + 1 for place in places if place + 1 in sequences]
+        found = [error(errno.EEXIST, sequence) for sequence in failed]
+        if sequences[-1] not in failed:
+            found.append(error(0, sequences[-1]))
+        return found
+
+    return answer
+
+
+def test_each_message_that_failed_is_named(answering):
+    found = answering(refusing(1, 3))
+    assert kernel.tc_send([(KIND, FLAGS, b'abcd')] * 5) == [
+        (1, errno.EEXIST), (3, errno.EEXIST)]
+    chunk, = found.sent
+    assert [(kind, body) for kind, _, _, body in chunk] == [
+        (KIND, b'abcd')] * 5
+    # The kernel acknowledges the last one alone.
+    assert [flags for _, flags, _, _ in chunk] == 4 * [FLAGS | REQUEST] + [
+        FLAGS | REQUEST | ACK]
+
+
+def test_answers_may_come_in_one_datagram(answering):
+    answering(lambda messages: [b''.join(refusing(0, 2)(messages))])
+    assert kernel.tc_send([(KIND, 0, b'')] * 3) == [
+        (0, errno.EEXIST), (2, errno.EEXIST)]
+
+
+def test_many_messages_go_in_chunks(answering):
+    found = answering(refusing(2, 4))
+    assert kernel.tc_send([(KIND, 0, bytes(10_000))] * 5) == [
+        (2, errno.EEXIST), (4, errno.EEXIST)]
+    assert [len(chunk) for chunk in found.sent] == [2, 2, 1]
+    assert all(chunk[-1][1] & ACK for chunk in found.sent)
+    # One that is larger than a chunk goes alone.
+    found.sent.clear()
+    assert kernel.tc_send([(KIND, 0, bytes(30_000)), (KIND, 0, b'')]) == []
+    assert [len(chunk) for chunk in found.sent] == [1, 1]
+    found.sent.clear()
+    assert kernel.tc_send([]) == [] == found.sent
+
+
+def test_a_dump_is_all_that_comes_until_its_end(answering):
+    found = answering(lambda _: [
+        message(KIND, b'abcd') + message(KIND, b'e'),
+        message(KIND, b'f') + message(DONE, b'\0\0\0\0')])
+    assert kernel.tc_dump((KIND, FLAGS, b'x')) == [b'abcd', b'e', b'f']
+    assert found.sent == [[(KIND, FLAGS | DUMP | REQUEST, 1, b'x')]]
+
+
+@pytest.mark.parametrize('interruptions, asked', [(1, 2), (9, 5)])
+def test_a_dump_that_was_interrupted_is_made_again(answering, interruptions,
+                                                   asked):
+    def answer(_messages):
+        flags = INTERRUPTED if len(found.sent) <= interruptions else 0
+        return [message(KIND, b'abcd', flags) + message(DONE)]
+
+    found = answering(answer)
+    assert kernel.tc_dump((KIND, 0, b'')) == [b'abcd']
+    assert len(found.sent) == asked
+
+
+def test_a_request_has_one_answer(answering):
+    found = answering(lambda _: [message(KIND, b'abcd')])
+    assert kernel.ask((KIND, 0, b'x')) == b'abcd'
+    assert found.sent == [[(KIND, ACK | REQUEST, 1, b'x')]]
+
+
+@pytest.mark.parametrize('call', [kernel.ask, kernel.tc_dump])
+def test_what_the_kernel_refuses_is_an_error(answering, call):
+    answering(lambda _: [error(errno.EPERM)])
+    with pytest.raises(OSError) as caught:
+        call((KIND, 0, b''))
+    assert caught.value.errno == errno.EPERM
+
+
+def test_a_datagram_that_was_cut_off_ends_there():
+    whole = message(KIND, b'abcde') + message(DONE, sequence=7)
+    assert kernel.split(whole) == [(KIND, 0, 1, b'abcde'), (DONE, 0, 7, b'')]
+    assert kernel.split(whole[:-1]) == kernel.split(whole)[:1]
+    assert kernel.split(struct.pack('=IHHII', 15, KIND, 0, 1, 0)) == []
+
+
+def test_text_of_nftables_is_read_or_refused(monkeypatch):
+    asked = []
+
+    def run(commands):
+        asked.append(commands)
+        return (0, 'json', '') if commands == 'good' else (1, '', 'why')
+
+    class Text(str):
+        def command(self):
+            return str(self)
+
+        def commands(self, _at):
+            return str(self)
+
+    monkeypatch.setattr(kernel, 'nft_run', run)
+    assert kernel.nft_read([Text('good'), Text('bad')]) == ['json', None]
+    assert kernel.nft_change('egress', [Text('go'), Text('od')]) is None
+    assert kernel.nft_change('egress', [Text('bad')]) == 'why'
+    assert asked[-2:] == ['good', 'bad']
