@@ -303,7 +303,13 @@ def test_the_screen_tells_of_all_that_a_coflow_hints():
     assert ('Coflow rest: 1 flows, 1 B, port 5202, endless iterations, '
             'period 2 s, wants an order of ranks') in screen
     assert 'in 2 coflows' in screen
-    assert 'Coflow hint' not in running.hint('check', PAIR)
+    assert 'Coflow coflow' not in running.hint('check', PAIR)
+    alone = {'name': 'a', 'tm': [[0, 1], [0, 0]], 'iterations': 3}
+    assert 'Coflow a: 1 flows, 1 B, 3 iterations' in running.hint(
+        'check', json.dumps([alone]))
+    screen = running.hint('check', json.dumps([
+        {'name': name, 'tm': [[0, 1], [0, 0]]} for name in 'ab']))
+    assert 'Coflow b: 1 flows, 1 B\n' in screen
 
 
 @pytest.mark.parametrize('hint, words', [

@@ -19,6 +19,7 @@ from virtco import hint_matrix
 from virtco.hintkit import aicb
 from virtco.hintkit import collectives
 from virtco.hintkit import made
+from virtco.hintkit import parallel
 
 SAMPLES = pathlib.Path(__file__).parents[3] / 'examples' / 'hints'
 
@@ -114,6 +115,13 @@ def test_mpi_ranks_on_vms():
     assert triples[0, 3] == 1024000
 
 
+def test_a_rank_that_sends_to_itself_alone_is_one(tmp_path):
+    path = tmp_path / 'm.txt'
+    path.write_text('0 0 5')
+    found = facts('from-mpi', str(path), '--triples')
+    assert (found['n_vms'], found['n_flows']) == (1, 0)
+
+
 @pytest.mark.parametrize('text, argv, words', [
     ('0 1\n1', [], 'line 2: columns: 1 is not acceptable: 2 as in the first'),
     ('0 1\n', [], 'line 1: rows: 1 is not acceptable: 2'),
@@ -169,6 +177,8 @@ def event(**changes):
 @pytest.mark.parametrize('lines, words', [
     (['{"Event": 1}', '[1'], 'line 2: event'),
     (['{"x": 1}'], 'line 1: event'),
+    (['{"Event": "SparkListenerStageSubmitted", "Stage Info":'
+      ' {"Stage ID": 1, "Parent IDs": 7}}'], 'line 1: Parent IDs: 7'),
     ([event(**{'Task Info': 5})], 'line 1: Task Info: 5'),
     ([event(**{'Stage ID': '1'})], "line 1: Stage ID: '1'"),
     ([event(**{'Task Info': {'Host': 7}})], 'line 1: Host: 7'),
@@ -411,6 +421,32 @@ def test_aicb_for_simai_on_other_numbers_of_ranks(tmp_path):
         'dp_group', 'ep_group', 'pp_group'}
     with pytest.raises(exception.InputInvalid, match='world size: 12'):
         found.scaled(12)
+
+
+def test_stages_share_other_numbers_of_ranks(tmp_path):
+    path = tmp_path / 'w.csv'
+    path.write_text(''.join(
+        f'[rank{first} ~ rank{first + 1}]\n' + HEADER + END
+        + operation(n=2, size=size) + END
+        for first, size in ((0, 10), (2, 20), (4, 30))))
+    found = aicb.read(str(path)).scaled(12)
+    assert [ranks for ranks, _ in found.stages] == [
+        range(4), range(4, 8), range(8, 12)]
+    assert found.world_size == 12 and 'dp_group' not in found.sizes
+
+
+def test_an_exchange_of_too_many_is_refused(monkeypatch):
+    monkeypatch.setattr(collectives, 'MAX_PAIR_RANKS', 4)
+
+    def sends(n, kind='all_to_all'):
+        layout = parallel.Layout({'pp_group': 1, 'tp_group': 1,
+                                  'ep_group': 1}, n)
+        return list(layout.sends(range(n), kind, 'all_nodes', '', 8.0))
+
+    assert len(sends(4)) == 4 * 3 and sends(1) == []
+    assert sends(5, 'all_reduce')
+    with pytest.raises(exception.InputInvalid, match='at most 4 ranks'):
+        sends(5)
 
 
 @pytest.mark.parametrize('text, words', [

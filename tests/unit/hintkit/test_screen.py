@@ -92,6 +92,17 @@ def test_vms_with_equal_sums_share_a_line_where_they_are_neighbours():
         ['4', '4', 'B', '1', '0', 'B', '0']]
 
 
+def test_limits_stand_beside_what_is_used():
+    assert parts([[0, 7000, 2], [1, 0, 0], [0, 5, 0]])[3] == '''\
+Limit (default)        Used    At most
+VMs                       3        500
+Flows                     4     50,000
+Largest flow           7 kB       1 PB
+All flows          7.008 kB     100 PB
+Coflows                   1         32
+Text of virtco:tm      28 B  114,688 B'''
+
+
 def test_warnings_stand_there_only_where_there_are_some():
     ring = {'pattern': 'ring', 'n': 3, 'size': 5}
     assert 'Warnings:' not in running.hint('check', json.dumps(ring))
