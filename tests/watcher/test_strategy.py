@@ -24,6 +24,7 @@ from watcher.decision_engine.model import model_root
 from watcher.decision_engine.scope import compute as compute_scope
 
 from virtco import exception
+from virtco.watcher import goal
 
 SAMPLE = json.loads((pathlib.Path(__file__).parents[1] / 'fixtures'
                      / 'advice.json').read_text())['moves'][0]
@@ -175,6 +176,31 @@ def test_no_more_than_asked_for(strategy, controller):
         ('vm0', 'h1'), ('vm1', 'h2')]
 
 
+@pytest.mark.parametrize('asked', [{}, {'max_migrations': 1}])
+def test_one_unless_asked_for_more(strategy, controller, asked):
+    controller.answer = 200, {'moves': [
+        move(), move(1, host='h1', to_host='h2')]}
+    assert moved(run(strategy, **asked)) == [('vm0', 'h1')]
+
+
+def test_an_audit_without_a_model_asks_nobody(strategy, controller, model):
+    model.stale = True
+    with pytest.raises(watcher_exception.ClusterStateNotDefined):
+        run(strategy)
+    assert controller.asked == []
+
+
+def test_without_indicators_nothing_is_gained():
+    gain, = goal.Efficacy().get_global_efficacy_indicator()
+    assert gain.value == 0
+
+
+@pytest.mark.parametrize('timeout_s', [0.5, 601])
+def test_a_time_to_wait_that_cannot_be(load, timeout_s):
+    with pytest.raises(watcher_exception.LoadingError):
+        load(f'timeout_s = {timeout_s}')
+
+
 @pytest.mark.parametrize('values', [
     {'state': 'migrating'}, {'state': 'refused'}, {'saved_s': 14.4},
     {'host': 'h2'}, {'to_host': 'h9'}, {'instance_uuid': uuid_of(9)}],
@@ -225,7 +251,8 @@ def test_the_account_of_watcher(load):
             return f'http://{service_type}:8791'
 
         def request(self, url, method, **kwargs):
-            self.requests.append((method, url, kwargs['endpoint_override']))
+            self.requests.append((method, url, kwargs['endpoint_override'],
+                                  kwargs['timeout']))
             raise exception.ControllerUnavailable(url=url, why='seen')
 
     class Clients:
@@ -236,7 +263,7 @@ def test_the_account_of_watcher(load):
     with pytest.raises(exception.ControllerUnavailable):
         run(strategy)
     assert Clients.session.requests == [
-        ('POST', '/v1/advice', 'http://coflow:8791')]
+        ('POST', '/v1/advice', 'http://coflow:8791', 30 + 5)]
 
 
 def test_a_controller_that_refuses_fails_the_audit(strategy, controller):
