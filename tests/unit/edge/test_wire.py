@@ -54,7 +54,10 @@ def test_our_qdisc_is_known_by_its_mark():
 
 def test_leaf_reads_back():
     wanted = model.HtbClass(0x33, 1, 8000, 8000, 0, 65536, 131072, 1564)
-    leaf = wire.read_qdisc(wire.set_leaf(7, wanted)[2])
+    kind, flags, body = wire.set_leaf(7, wanted)
+    # Of rtnetlink.h and netlink.h: a new qdisc; create or replace it.
+    assert (kind, flags) == (36, 0x400 | 0x100)
+    leaf = wire.read_qdisc(body)
     assert leaf.kind == 'tbf' and leaf.limit_bytes == 131072
     assert leaf.packet_bytes == 1564
     assert leaf.parent == wire.ROOT_HANDLE | 0x33

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the receiver's side asks of the kernel, and in which order."""
+
+import dataclasses
+import errno
+
+import pytest
+
+from edge_module.classify import classified as classify
+from edge_module.privileged import operations
+from edge_module.qdisc import receiver
+from edge_module.qdisc import redirect
+from tests.unit.edge import dictionaries
+from tests.unit.edge import test_tcplan
+from virtco import exception
+from virtco.wire import edge_policy
+
+PAIRS = tuple(edge_policy.ReceivedPair(f'10.0.0.{k}', '10.0.1.1', port)
+              for k, port in ((1, 5201), (2, None)))
+
+
+class Kernel:
+    """Notes changes; its filters are those that were made.
+
+    :ivar refuses: errno by kind of operation.
+    """
+
+    def __init__(self, devices):
+        self.devices = devices
+        self.asked, self.refuses, self.filters = [], {}, {7: [], 8: []}
+
+    def tc_change(self, changes):
+        self.asked += changes
+        for one in changes:
+            if isinstance(one, operations.AddIfb):
+                self.devices[receiver.IFB_DEV] = 8
+            elif isinstance(one, operations.Redirect | operations.MatchPair):
+                self.filters[one.ifindex].append(one.message()[2])
+        return [(index, self.refuses[type(one)])
+                for index, one in enumerate(changes)
+                if type(one) in self.refuses]
+
+    def tc_dump(self, message):
+        return self.filters[7 if message == redirect.dump_redirects(7) else 8]
+
+
+@pytest.fixture
+def side(monkeypatch):
+    devices = {'up1': 7}
+
+    def nametoindex(name):
+        if name not in devices:
+            raise OSError
+        return devices[name]
+
+    monkeypatch.setattr(receiver.socket, 'if_nametoindex', nametoindex)
+    found = receiver.Receiver(Kernel(devices), 'up1', 1e9)
+    found.queue = dictionaries.Uplink(receiver.IFB_DEV)
+    return found
+
+
+def policy(received=()):
+    return dataclasses.replace(test_tcplan.policy([]), received=received)
+
+
+def steps(side):
+    """Kinds of the changes since the last call, in their order."""
+    found = [type(one).__name__ for one in side.kernel.asked]
+    side.kernel.asked.clear()
+    return found
+
+
+def test_packets_come_after_all_else_stands(side):
+    side.ensure(policy(PAIRS))
+    assert steps(side) == ['AddIfb', 'MatchPair', 'MatchPair', 'AddIngress',
+                           'Redirect']
+    assert side.queue.present
+    assert side.queue.tree == side.desired_tree(policy())
+    side.ensure(policy(PAIRS))
+    assert steps(side) == []
+    assert side.queue.asked.count('ensure_root') == 1
+
+
+def test_pairs_follow_the_policy(side):
+    side.ensure(policy(PAIRS[:1]))
+    steps(side)
+    handle, info = redirect.read_pair(side.kernel.filters[8][0])[1:]
+    side.ensure(policy(PAIRS[1:]))
+    match, delete = side.kernel.asked
+    assert match.key == classify.Key('', '10.0.0.2', '10.0.1.1', 0)
+    assert match.minor == receiver.MANAGED_MINOR
+    assert (delete.ifindex, delete.handle, delete.info) == (8, handle, info)
+
+
+def test_an_ingress_that_stands_is_taken(side):
+    side.kernel.refuses[operations.AddIngress] = errno.EEXIST
+    side.ensure(policy())
+    assert steps(side)[-1] == 'Redirect'
+
+
+@pytest.mark.parametrize('refused', [
+    operations.AddIfb, operations.MatchPair, operations.AddIngress,
+    operations.Redirect])
+def test_a_change_that_is_refused_is_an_error(side, refused):
+    side.kernel.refuses[refused] = errno.EPERM
+    with pytest.raises(exception.KernelRefused):
+        side.ensure(policy(PAIRS))
+
+
+@pytest.mark.parametrize('most, is_told', [(1, True), (2, False)])
+def test_no_more_pairs_than_the_filters_bear(side, monkeypatch, caplog, most,
+                                             is_told):
+    monkeypatch.setattr(receiver, 'MOST_PAIRS', most)
+    side.ensure(policy(PAIRS))
+    assert steps(side).count('MatchPair') == most
+    assert ('2 pairs are received' in caplog.text) == is_told
