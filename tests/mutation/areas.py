@@ -20,7 +20,7 @@ _ELSEWHERE = {
     'virtco/lab/emulation': ('lab/emulation',),
     'virtco/lab/cloud': ('lab/cloud',),
     'virtco/model': ('scheduling', 'solver', 'topology', 'hints', 'place'),
-    'virtco/cmd': ('lab/sim', 'lab/emulation', 'osc'),
+    'virtco/cmd': ('cmd', 'lab/sim', 'lab/emulation', 'osc'),
     'virtco/client': ('osc',),
     'virtco/watcher': ('../watcher',),
 }

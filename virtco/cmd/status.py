@@ -2,6 +2,8 @@
 
 """``virtco-status upgrade check``: is this machine ready for this code?"""
 
+import importlib.metadata
+import re
 import sys
 
 from oslo_config import cfg
@@ -12,6 +14,10 @@ from virtco import exception
 from virtco.cmd import controller as controller_cmd
 from virtco.db import migration
 from virtco.db import session as db_session
+
+#: The first release of each series, by its major version, in which the flaw of
+#: scheduler hints is mended (OSSA-2026-022).
+PATCHED_NOVA = {31: (31, 3, 1), 32: (32, 2, 1), 33: (33, 0, 2)}
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -70,12 +76,28 @@ class Checks(upgradecheck.UpgradeCommands):
             '[nova] auth_type is not set: a server whose deletion is not '
             'notified keeps its bandwidth.')
 
+    def _nova(self) -> upgradecheck.Result:
+        """Look at the Nova of this environment, where there is one."""
+        try:
+            found = importlib.metadata.version('nova')
+        except importlib.metadata.PackageNotFoundError:
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        version = tuple(map(int, re.findall(r'\d+', found)[:3]))
+        patched = PATCHED_NOVA.get(version[0])
+        if patched is None or version >= patched:
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        return upgradecheck.Result(
+            upgradecheck.Code.WARNING,
+            f'Nova {found} has the flaw of OSSA-2026-022 in scheduler hints: '
+            f'expected {".".join(map(str, patched))} or later.')
+
     _upgrade_checks = (
         ('Database schema', _database),
         ('Time to plan', _deadlines),
         ('Authentication', _authentication),
         ('Edge modules', _edges),
         ('Comparison with Nova', _comparison),
+        ('Release of Nova', _nova),
     )
 
 
