@@ -183,3 +183,17 @@ def test_no_bytes_take_no_time_on_a_dead_port():
     found = instances.times_s(np.array([0.0, 2.0, 2.0]),
                               np.array([np.inf, 0.5, np.inf]))
     assert found.tolist() == [0.0, 1.0, np.inf]
+
+
+def test_a_vm_tied_to_one_that_runs_is_new_to_its_anti_affinity_group():
+    """VMs that run may break a group; one that follows them may not."""
+    runs = [((1.0,), 'h0'), ((1.0,), 'h0'), ONE]
+    inst = build(runs, server_groups=(group(ANTI, 0, 1),))
+    assert inst.free[0, 1] == -1
+    for most in (1, 2):
+        with pytest.raises(exception.PlacementInfeasible,
+                           match='v2.*full where its affinity group runs'):
+            build(runs, server_groups=(group(AFFINITY, 0, 2),
+                                       group(ANTI, 0, 1, 2, most=most)))
+    build(runs, server_groups=(group(AFFINITY, 0, 2),
+                               group(ANTI, 0, 1, 2, most=3)))

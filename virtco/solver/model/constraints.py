@@ -122,6 +122,14 @@ def capacities(problem: snapshot.PlacementProblem, index: dict[str, int],
                 demand[node, column] += 1
             else:
                 free[fixed[node], column] -= 1
+        for member in group.members:
+            place = fixed[node_of_vm[member]]
+            if problem.vms[member].pinned is None and place >= 0 and (
+                    free[place, column] < 0):
+                raise exception.PlacementInfeasible(
+                    what=problem.vms[member].name,
+                    why='its anti-affinity group is full where its affinity '
+                        'group runs')
     return demand, free
 
 
