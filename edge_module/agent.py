@@ -149,7 +149,7 @@ class Agent:
                 self._audit_due_s = now_s + self.conf.edge.audit_interval_s
                 self.enforcer.forget()
             if self.enforcer.sync(
-                    self.policy.policy, self.policy.is_past_ttl(
+                    self.policy.policy, self.policy.count_past(
                         now_s, self.link.renewed_s), self.ports.ports, now_s):
                 self._succeeded()
         except Exception as error:
@@ -225,7 +225,7 @@ class Agent:
         problem = next((thread.problem for thread in self._threads
                         if thread.problem is not None), None)
         error = self.error or problem
-        degraded = error or self.ports.error or self.enforcer.fair
+        degraded = error or self.ports.error or self.enforcer.n_past
         found: dict[str, Any] = {
             'applied_generation': self.applied_generation, 'error': error,
             'health': ('error' if self.is_failing or problem is not None

@@ -94,7 +94,7 @@ def _saved_enforcer(conf: cfg.ConfigOpts) -> edge_enforcer.Enforcer:
     enforcer = parts.enforcer()
     held = policy_ttl.HeldPolicy(conf.edge.host,
                                  state.StateDir(conf.edge.state_dir))
-    enforcer.policy, enforcer.fair = held.load(), held.was_past_ttl
+    enforcer.policy, enforcer.n_past = held.load(), held.n_past
     source = parts.ports()
     enforcer.ports = ports_base.with_devices(source.read(),
                                              source.is_switched)

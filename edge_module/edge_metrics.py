@@ -32,9 +32,9 @@ class EdgeCollector(registry.Collector):
         yield _gauge('virtco_edge_controller_up',
                      'Whether the controller answered the last call.',
                      self.link.is_up)
-        yield _gauge('virtco_edge_fair_sharing',
-                     'Whether the policy decayed for want of a controller.',
-                     self.enforcer.fair)
+        yield _gauge('virtco_edge_policy_ttls_past',
+                     'How often the time to live of the policy passed.',
+                     self.enforcer.n_past)
         yield _gauge('virtco_edge_healthy',
                      'Whether the kernel holds what the policy says.',
                      report is not None and report.health == 'ok')

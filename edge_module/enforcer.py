@@ -79,7 +79,7 @@ class Enforcer:
         self.tree = edge_tree.TreeKeeper(uplink, lambda name: self.step(name))
         self._made = shape.Made()
         self.policy: edge_policy.EdgePolicy | None = None
-        self.fair = False
+        self.n_past = 0
         self._is_stale = True
         self.ports: tuple[classify.VmPort, ...] | None = None
         self.lock = threading.RLock()
@@ -96,7 +96,7 @@ class Enforcer:
             return shape.base_tree(self.link_bps, self.default_rate_bps,
                                    settings)
         return shape.build_tree(
-            self.policy, self.link_bps, settings, self.fair,
+            self.policy, self.link_bps, settings, self.n_past,
             [port.ifindex for port in self.ports or () if port.is_here],
             self._turns.turns, self._made)
 
@@ -120,11 +120,11 @@ class Enforcer:
             return self.classifier.build_table((), self.ports or ())
         table = self.classifier.build_table(
             policy.flows, self.ports or (), classify.control_of(policy))
-        if self.fair or not self.classifier.limits:
+        if not self.classifier.limits:
             return table
         return classify.limited(table, policy.unmanaged)
 
-    def sync(self, policy: edge_policy.EdgePolicy | None, fair: bool,
+    def sync(self, policy: edge_policy.EdgePolicy | None, n_past: int,
              ports: tuple[classify.VmPort, ...] | None, now_s: float) -> bool:
         """Bring the kernel to what a policy and ports ask for.
 
@@ -134,7 +134,7 @@ class Enforcer:
         while there is no policy, the classification while there are no ports.
 
         :param policy: None: not known yet.
-        :param fair: the policy decayed to fair sharing.
+        :param n_past: how often its time to live passed.
         :param ports: None: not known yet.
         :param now_s: any monotonic clock, always the same.
         :returns: whether there was something to compare.
@@ -144,12 +144,12 @@ class Enforcer:
             after :meth:`forget` it goes on from where it stopped.
         """
         with self.lock:
-            wanted = policy, fair, ports
+            wanted = policy, n_past, ports
             is_due = self._is_stale or wanted != (
-                self.policy, self.fair, self.ports)
+                self.policy, self.n_past, self.ports)
             if is_due:
                 self._is_stale = False
-                self.policy, self.fair, self.ports = wanted
+                self.policy, self.n_past, self.ports = wanted
                 self._follow(now_s)
             self._collect(now_s)
             return is_due

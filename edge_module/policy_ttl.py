@@ -3,10 +3,12 @@
 """The policy that holds here, and its time to live.
 
 The last policy outlives the controller and this process. Whatever the
-controller says renews it; where nothing was heard for its ``ttl_s``, coflows
-share the link equally until the controller is back.
+controller says renews it. Beyond its ``ttl_s`` it ages step by step, once in
+each further ``ttl_s``: what each step changes stands in
+:func:`edge_module.tcplan.shape.build_tree`.
 """
 
+import math
 import time
 from typing import Any
 
@@ -20,20 +22,22 @@ LOG = logging.getLogger(__name__)
 
 _NAME = 'policy'
 _SAVE_INTERVAL_S = 5.0
+#: Steps after which nothing changes any more: every limit is above the link.
+MOST_STEPS = 40
 
 
 class HeldPolicy:
     """The policy of one host, kept on disk.
 
     :ivar policy: None before the first one.
-    :ivar was_past_ttl: what :meth:`is_past_ttl` said last.
+    :ivar n_past: what :meth:`count_past` said last.
     """
 
     def __init__(self, host: str, files: state.StateDir):
         self.policy: edge_policy.EdgePolicy | None = None
         self._host = host
         self._files = files
-        self.was_past_ttl = False
+        self.n_past = 0
         self._renewed_s = time.monotonic()
         self._saved: tuple[Any, ...] | None = None
         self._save_due_s = 0.0
@@ -51,7 +55,8 @@ class HeldPolicy:
             LOG.warning('The saved policy is of no use: %s', error)
             return None
         self._renewed_s -= age_s
-        self.policy, self.was_past_ttl = policy, bool(saved.get('fair'))
+        self.policy = policy
+        self.count_past(time.monotonic(), -math.inf)
         return policy
 
     def take(self, document: Any) -> edge_policy.EdgePolicy:
@@ -69,26 +74,30 @@ class HeldPolicy:
         self._save_due_s = 0.0
         return policy
 
-    def is_past_ttl(self, now_s: float, heard_s: float) -> bool:
-        """Whether the policy was not renewed within its time to live.
+    def count_past(self, now_s: float, heard_s: float) -> int:
+        """How many times its time to live passed since it was renewed, at
+        most :data:`MOST_STEPS`.
 
         :param heard_s: when the controller last said something.
         """
         if self.policy is None:
-            return False
+            return 0
         self._renewed_s = max(self._renewed_s, heard_s)
-        is_past = now_s - self._renewed_s > self.policy.ttl_s
-        if is_past and not self.was_past_ttl:
-            LOG.warning('No controller for %.0f s: coflows share the link '
-                        'equally from now on', self.policy.ttl_s)
-        elif self.was_past_ttl and not is_past:
+        age_s = now_s - self._renewed_s
+        # Some policies live for no time at all.
+        n_past = int(age_s / max(self.policy.ttl_s, age_s / MOST_STEPS)
+                     ) if age_s > self.policy.ttl_s else 0
+        if n_past and not self.n_past:
+            LOG.warning('No controller for %.0f s: coflows have shares of the '
+                        'link from now on, and no order', self.policy.ttl_s)
+        elif self.n_past and not n_past:
             LOG.info('The controller is back: order and rates again')
-        self.was_past_ttl = is_past
-        return is_past
+        self.n_past = n_past
+        return n_past
 
     def save(self) -> None:
         """Save a new policy at once, and when it was renewed now and then."""
-        latest = self.policy, self._renewed_s, self.was_past_ttl
+        latest = self.policy, self._renewed_s
         now_s = time.monotonic()
         if (self.policy is None or latest == self._saved
                 or now_s < self._save_due_s):
@@ -96,5 +105,4 @@ class HeldPolicy:
         self._saved, self._save_due_s = latest, now_s + _SAVE_INTERVAL_S
         self._files.save(_NAME, {
             'policy': self.policy.to_dict(),
-            'fair': self.was_past_ttl,
             'renewed_at': time.time() - (now_s - self._renewed_s)})

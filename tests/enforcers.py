@@ -7,15 +7,15 @@ from edge_module import show
 
 
 class Enforcer(enforcer.Enforcer):
-    def set_policy(self, policy, now_s, fair=False):
+    def set_policy(self, policy, now_s, n_past=0):
         self._is_stale = True  # the test may have changed a part
-        self.sync(policy, fair, self.ports, now_s)
+        self.sync(policy, n_past, self.ports, now_s)
 
     def set_ports(self, ports, now_s):
-        self.sync(self.policy, self.fair, tuple(ports), now_s)
+        self.sync(self.policy, self.n_past, tuple(ports), now_s)
 
     def collect(self, now_s):
-        self.sync(self.policy, self.fair, self.ports, now_s)
+        self.sync(self.policy, self.n_past, self.ports, now_s)
 
     def reconcile(self, now_s):
         self.forget()

@@ -107,15 +107,16 @@ def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
         rate_bps=model.IDLE_RATE_BPS, prio=model.LOWEST_PRIO, burst_bytes=0)
 
 
-def _limit_classes(unmanaged: edge_policy.Unmanaged, default_bps: float,
-                   base: model.Tree, settings: model.TreeSettings,
-                   ports: Iterable[int]) -> Iterable[model.HtbClass]:
+def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
+                   default_bps: float, base: model.Tree,
+                   settings: model.TreeSettings, ports: Iterable[int]
+                   ) -> Iterable[model.HtbClass]:
     """A class per limited destination, in which all ports take turns."""
     parent = base[minors.UNMANAGED]
     slots = {0: unmanaged.others_bps,
              **{limit.slot: limit.rate_bps for limit in unmanaged.limits}}
     for slot, rate_bps in slots.items():
-        ceil_bps = model.whole_bps(min(rate_bps, parent.ceil_bps))
+        ceil_bps = model.whole_bps(min(factor * rate_bps, parent.ceil_bps))
         yield dataclasses.replace(
             parent, minor=minors.of_limit(slot), parent=minors.UNMANAGED,
             rate_bps=model.IDLE_RATE_BPS, ceil_bps=ceil_bps)
@@ -158,7 +159,7 @@ class Made:
 
 def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                settings: model.TreeSettings = model.TreeSettings(),
-               fair: bool = False, ports: Iterable[int] = (),
+               n_past: int = 0, ports: Iterable[int] = (),
                turns: Mapping[int, float] = types.MappingProxyType({}),
                made: Made | None = None) -> model.Tree:
     """The tree a policy asks for on a link.
@@ -167,8 +168,10 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     scaled down together; a ceil never exceeds the link.
 
     :param link_bps: speed of the uplink; the policy's egress_bps if less.
-    :param fair: ignore order and rates and share equally among coflows: what
-        a policy decays to when no controller renews it.
+    :param n_past: how often the policy's time to live passed. From the first
+        time on there is no order, every coflow may borrow the whole link, and
+        is guaranteed half of it by its last rate and half as all others are.
+        Limits of unmanaged traffic double each time.
     :param ports: indexes of the VM ports' devices.
     :param turns: by minor of a port's class the part of a whole turn that it
         has; see :mod:`edge_module.tcplan.turns`.
@@ -184,15 +187,17 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     for minor in sorted({minors.of_port_control(ifindex)
                          for ifindex in ports}):
         tree[minor] = _control_class(minor, base, settings)
-    if policy.unmanaged is not None and not fair:
+    if policy.unmanaged is not None:
         for item in _limit_classes(
-                policy.unmanaged, model.whole_bps(policy.default_rate_bps),
+                policy.unmanaged, 2.0 ** n_past,
+                model.whole_bps(policy.default_rate_bps),
                 base, settings, sorted(set(ports))):
             tree[item.minor] = item
     for minor in turns.keys() & tree.keys():
         tree[minor] = dataclasses.replace(tree[minor], quantum_bytes=int(
             tree[minor].quantum_bytes * turns[minor]))
-    classes = _fair(policy.classes, link_bps) if fair else policy.classes
+    classes = (_shared(policy.classes, link_bps) if n_past
+               else policy.classes)
     scale = _scale(classes, link_bps - model.kept_bps(base), settings)
     made = made if made is not None else Made()
     within = link_bps, scale, settings, base[minors.CONTROL]
@@ -224,13 +229,24 @@ def _turn_bytes(place: int, link_bps: float, settings: model.TreeSettings
     return max(1, int(longest) // int(TURN_PART ** place))
 
 
-def _fair(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
-          ) -> tuple[edge_policy.CoflowClass, ...]:
-    share_bps = link_bps / max(1, len(classes))
+def _shared(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
+            ) -> tuple[edge_policy.CoflowClass, ...]:
+    """Give each its share of the link; rates of which nobody knows any more
+    whether they fit are none.
+    """
+    equal_bps = link_bps / max(1, len(classes))
+    total_bps = sum(coflow.rate_bps for coflow in classes)
+
+    def share_bps(coflow: edge_policy.CoflowClass) -> float:
+        if not total_bps:
+            return equal_bps
+        return (equal_bps + link_bps * coflow.rate_bps / total_bps) / 2
+
     return tuple(dataclasses.replace(
-        coflow, rate_bps=share_bps, ceil_bps=link_bps, prio=0,
+        coflow, rate_bps=share_bps(coflow), ceil_bps=link_bps, prio=0,
         destinations=tuple(dataclasses.replace(
-            child, rate_bps=child.weight * share_bps, ceil_bps=link_bps)
+            child, rate_bps=child.weight * share_bps(coflow),
+            ceil_bps=link_bps)
             for child in coflow.destinations)) for coflow in classes)
 
 

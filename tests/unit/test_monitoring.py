@@ -34,7 +34,7 @@ def exported():
                 found[family.name + suffix] = labels
     one = types.SimpleNamespace(coflow_id='c', name='n', rate_bps=1.0)
     enforcer = types.SimpleNamespace(
-        fair=False, policy=types.SimpleNamespace(
+        n_past=0, policy=types.SimpleNamespace(
             classes=[one], unmanaged=types.SimpleNamespace(
                 others_bps=1.0, limits=[types.SimpleNamespace(
                     host='h', rate_bps=1.0)])),

@@ -85,7 +85,7 @@ Related options:
 * ``default_share``, the least that is left to such traffic
 """),
     cfg.FloatOpt('policy_ttl_s', default=60, min=1, max=86400, help="""
-How long an edge module holds on to a policy when the controller is away, in
-seconds, before it decays to fair sharing.
+How long an edge module holds on to the whole policy when the controller is
+away, in seconds, before order and rates become shares.
 """),
 ]

@@ -43,8 +43,8 @@ class Edge:
         self.call('set_ports', beds.in_netns(self.netns, ports),
                   time.monotonic())
 
-    def set_policy(self, policy, fair=False):
-        self.call('set_policy', policy, time.monotonic(), fair)
+    def set_policy(self, policy, n_past=0):
+        self.call('set_policy', policy, time.monotonic(), n_past)
 
     def stats(self):
         """Counters by minor."""

@@ -168,14 +168,15 @@ def test_ports_that_come_are_bound(agent):
     assert agent._about()['health'] == 'degraded'
 
 
-def test_a_policy_past_its_time_to_live_is_shared_equally(agent, clock):
+def test_a_policy_past_its_time_to_live_is_degraded(agent, clock):
     agent.policy._renewed_s = agent.link.renewed_s = clock.s
     clock.s += test_enforcer.ONE.ttl_s + 0.1
     agent.sync()
-    assert agent.enforcer.fair and agent._about()['health'] == 'degraded'
+    assert agent.enforcer.n_past == 1
+    assert agent._about()['health'] == 'degraded'
     agent.link.renewed_s = clock.s
     agent.sync()
-    assert not agent.enforcer.fair and agent._about()['health'] == 'ok'
+    assert not agent.enforcer.n_past and agent._about()['health'] == 'ok'
 
 
 def test_an_audit_comes_in_its_time(agent, clock):
@@ -298,7 +299,7 @@ def test_what_the_kernel_refuses_is_not_applied(agent, clock):
     (lambda agent: agent.failed(OSError(5, 'x')), 'error'),
     (lambda agent: offer(agent, host='h2'), 'degraded'),
     (lambda agent: setattr(agent.ports, 'error', 'x'), 'degraded'),
-    (lambda agent: setattr(agent.enforcer, 'fair', True), 'degraded'),
+    (lambda agent: setattr(agent.enforcer, 'n_past', 1), 'degraded'),
     (lambda agent: setattr(agent._threads[0], 'problem', 'x'), 'error'),
     (lambda agent: None, 'ok')])
 def test_health(agent, spoil, health):

@@ -81,7 +81,7 @@ def test_a_policy_without_ports_leaves_the_classification():
     assert found.steps[0] == 'root' and found.steps[-1] == 'classify'
 
 
-@given(st.lists(st.tuples(test_tcplan.policies(), st.booleans()),
+@given(st.lists(st.tuples(test_tcplan.policies(), st.integers(0, 2)),
                 min_size=1, max_size=4))
 @hypothesis_settings(max_examples=30, deadline=None)
 def test_the_kernel_becomes_the_policy(policies):
@@ -90,10 +90,10 @@ def test_the_kernel_becomes_the_policy(policies):
     found.set_ports((PORT,), 0.0)
     found.uplink.most_bps = 0
     now_s = 10.0
-    for policy, fair in policies:
+    for policy, n_past in policies:
         before_bps = model.guaranteed_bps(found.uplink.tree)
-        found.set_policy(policy, now_s, fair)
-        assert found.fair == fair
+        found.set_policy(policy, now_s, n_past)
+        assert found.n_past == n_past
         for _ in range(4):
             now_s += GRACE_S + 31
             found.collect(now_s)
@@ -228,15 +228,15 @@ def test_drift_names_each_difference_and_changes_nothing():
     assert 'port tap1 is not classified' in drift.entries
 
 
-@pytest.mark.parametrize('fair, limits, unmanaged, n_limits', [
-    (False, True, UNMANAGED, 2), (True, True, UNMANAGED, 0),
-    (False, False, UNMANAGED, 0), (False, True, None, 0)])
-def test_limits_hold_where_they_can_and_not_without_a_controller(
-        fair, limits, unmanaged, n_limits):
+@pytest.mark.parametrize('n_past, limits, unmanaged, n_limits', [
+    (0, True, UNMANAGED, 2), (3, True, UNMANAGED, 2),
+    (0, False, UNMANAGED, 0), (0, True, None, 0)])
+def test_limits_hold_where_they_can_and_without_a_controller(
+        n_past, limits, unmanaged, n_limits):
     found = make(limits)
     found.set_ports((PORT,), 100.0)
     found.set_policy(dataclasses.replace(ONE, unmanaged=unmanaged), 100.0,
-                     fair)
+                     n_past)
     assert len(found.classifier.table.limits) == n_limits
 
 

@@ -61,38 +61,47 @@ def test_one_that_is_not_for_us_is_refused(held, changes, field):
 def test_whatever_is_heard_renews_the_policy(held, clock, caplog):
     caplog.set_level(logging.INFO)
     held.take(document())
-    assert not held.is_past_ttl(1000.0 + POLICY.ttl_s, -math.inf)
-    assert held.is_past_ttl(1000.1 + POLICY.ttl_s, -math.inf)
-    assert held.was_past_ttl and held.is_past_ttl(1e6, -math.inf)
-    assert caplog.text.count('share the link equally') == 1
+    assert [held.count_past(1000.0 + n * POLICY.ttl_s + rest_s, -math.inf)
+            for n, rest_s in ((1, 0.0), (1, 0.1), (2, -0.1), (2, 0.1), (9, 1))
+            ] == [0, 1, 1, 2, 9]
+    assert held.n_past == 9
+    assert held.count_past(1e6, -math.inf) == policy_ttl.MOST_STEPS
+    assert caplog.text.count('have shares of the link') == 1
     # Order and rates come back with the controller.
-    assert not held.is_past_ttl(1e6, 1e6 - 1)
-    assert not held.is_past_ttl(1e6 + POLICY.ttl_s - 1.1, 1e6 - 9)
+    assert not held.count_past(1e6, 1e6 - 1)
+    assert not held.count_past(1e6 + POLICY.ttl_s - 1.1, 1e6 - 9)
     assert caplog.text.count('The controller is back') == 1
-    assert held.is_past_ttl(1e6 + POLICY.ttl_s, 1e6 - 9)
-    assert not held.is_past_ttl(1e6, 1e6)
+    assert held.count_past(1e6 + POLICY.ttl_s, 1e6 - 9) == 1
+    assert not held.count_past(1e6, 1e6)
+
+
+def test_a_policy_that_may_not_age_has_aged_at_once(held):
+    held.take(document(ttl_s=0.0))
+    assert not held.count_past(1000.0, -math.inf)
+    assert held.count_past(1000.1, -math.inf) == policy_ttl.MOST_STEPS
 
 
 def test_without_a_policy_nothing_is_past(held, files):
-    assert held.load() is None and not held.is_past_ttl(1e12, -math.inf)
+    assert held.load() is None and not held.count_past(1e12, -math.inf)
     held.save()
     assert files.load('policy') is None
 
 
-@pytest.mark.parametrize('age_s, is_past', [(1.0, False), (61.0, True)])
+@pytest.mark.parametrize('age_s, n_past', [(1.0, 0), (61.0, 1)])
 def test_a_saved_policy_is_as_old_as_it_is(held, files, clock, age_s,
-                                           is_past):
+                                           n_past):
     held.take(document())
     held.save()
     clock.s += age_s
     again = policy_ttl.HeldPolicy('h1', files)
-    assert again.load() == POLICY
-    assert again.is_past_ttl(clock.s, -math.inf) == is_past
+    assert not again.n_past
+    assert again.load() == POLICY and again.n_past == n_past
     # Its time to live goes on.
-    assert again.is_past_ttl(1000.1 + POLICY.ttl_s, -math.inf)
+    assert again.count_past(1000.1 + POLICY.ttl_s, -math.inf) == 1
     again.save()
+    clock.s = 1000.1 + POLICY.ttl_s
     last = policy_ttl.HeldPolicy('h1', files)
-    assert not last.was_past_ttl and last.load() and last.was_past_ttl
+    assert last.load() and last.n_past == 1
 
 
 def test_a_clock_that_was_set_back_makes_no_policy_younger(held, files,
@@ -102,8 +111,8 @@ def test_a_clock_that_was_set_back_makes_no_policy_younger(held, files,
     clock.s -= 500
     again = policy_ttl.HeldPolicy('h1', files)
     again.load()
-    assert not again.is_past_ttl(clock.s + POLICY.ttl_s, -math.inf)
-    assert again.is_past_ttl(clock.s + POLICY.ttl_s + 0.1, -math.inf)
+    assert not again.count_past(clock.s + POLICY.ttl_s, -math.inf)
+    assert again.count_past(clock.s + POLICY.ttl_s + 0.1, -math.inf)
 
 
 @pytest.mark.parametrize('saved', [
@@ -127,7 +136,7 @@ def test_a_new_policy_is_saved_at_once_and_a_renewal_in_time(held, files,
     held.take(document())
     assert is_saved() and not is_saved()
     clock.s += 4.9
-    held.is_past_ttl(clock.s, clock.s)
+    held.count_past(clock.s, clock.s)
     assert not is_saved()
     clock.s = 1005.0
     assert is_saved() and not is_saved()

@@ -51,9 +51,9 @@ def policies(draw):
         draw(st.floats(5e7, 2e8)))
 
 
-@given(policies(), st.booleans())
-def test_tree_fits_the_link(wanted, fair):
-    tree = shape.build_tree(wanted, LINK_BPS, fair=fair)
+@given(policies(), st.integers(0, 40))
+def test_tree_fits_the_link(wanted, n_past):
+    tree = shape.build_tree(wanted, LINK_BPS, n_past=n_past)
     link_bps = min(LINK_BPS, wanted.egress_bps)
     classes = len(tree)
     # A class cannot have less than a byte per second.
@@ -223,18 +223,23 @@ def test_over_committed_rates_shrink_together():
         98e6, rel=1e-5)
 
 
-def test_decay_shares_equally_and_borrows():
+@pytest.mark.parametrize('n_past', [1, 7])
+def test_an_old_policy_leaves_shares_and_lets_all_borrow(n_past):
     tree = shape.build_tree(policy([
-        coflow(0x10, 90e6, (3, 1), 90e6), coflow(0x20, 1e6, prio=5)]),
-        LINK_BPS, fair=True)
-    assert tree[0x10].rate_bps == pytest.approx(tree[0x20].rate_bps, abs=8)
+        coflow(0x10, 90e6, (3, 1), 90e6), coflow(0x20, 30e6, prio=5),
+        coflow(0x30, 0, prio=7)]), LINK_BPS, n_past=n_past)
+    # Half by rates of 3 : 1 : 0, half equally.
+    whole = sum(tree[minor].rate_bps for minor in (0x10, 0x20, 0x30))
+    assert whole == pytest.approx(98e6, rel=1e-5)
+    assert [tree[minor].rate_bps / whole for minor in (0x10, 0x20, 0x30)
+            ] == pytest.approx([13 / 24, 7 / 24, 1 / 6], rel=1e-5)
     assert tree[0x11].rate_bps == pytest.approx(3 * tree[0x12].rate_bps,
                                                 abs=32)
     assert {item.ceil_bps for minor, item in tree.items()
             if model.is_data(minor)} == {int(LINK_BPS)}
     assert {tree[minor].prio for minor in (0x11, 0x12, 0x21)} == {0}
-    alone = shape.build_tree(policy([coflow(0x10, 1e6, prio=5)]), LINK_BPS,
-                             fair=True)
+    alone = shape.build_tree(policy([coflow(0x10, 0, prio=5)]), LINK_BPS,
+                             n_past=n_past)
     assert alone[0x10].rate_bps == LINK_BPS - 2e6
 
 
@@ -349,8 +354,10 @@ def test_limited_destinations_share_what_unmanaged_traffic_has():
         assert {item.ceil_bps for item in (inner, *leaves)} == {ceil_bps}
         assert all(minors.limit_of(item.minor) == slot for item in leaves)
     assert model.guaranteed_bps(tree) == model.guaranteed_bps(bare)
-    assert shape.build_tree(wanted, LINK_BPS, fair=True, ports=[4]
-                            ).keys().isdisjoint({minors.of_limit(1)})
+    for n_past, factor in ((1, 2), (3, 8), (40, 1e9)):
+        old = shape.build_tree(wanted, LINK_BPS, n_past=n_past, ports=[4])
+        assert old[minors.of_limit(1)].ceil_bps == min(
+            LINK_BPS, factor * tree[minors.of_limit(1)].ceil_bps)
 
 
 def test_minors_of_limits_are_of_nobody_else():
@@ -717,7 +724,7 @@ def test_leaves_are_lowered_first_and_the_link_last():
 def test_a_policy_that_decays_has_whole_turns_for_all():
     tree = shape.build_tree(policy([coflow(0x10, 1e6, prio=3),
                                     coflow(0x20, 1e6, prio=7)]), LINK_BPS,
-                            fair=True)
+                            n_past=1)
     assert tree[0x11].quantum_bytes == tree[0x21].quantum_bytes == 1_250_000
 
 
