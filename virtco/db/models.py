@@ -90,6 +90,8 @@ class Group(Base):
     objective_s: Mapped[float | None]
     method: Mapped[Name] = mapped_column(default='')
     why: Mapped[Text] = mapped_column(default='')
+    #: See :class:`virtco.objects.group_rules.Rules`.
+    rules: Mapped[Text] = mapped_column(default='')
     app: Mapped[Name] = mapped_column(default='')
 
 

@@ -27,6 +27,7 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco.follow import nova_comparison as comparison
 from virtco.model import states
+from virtco.objects import group_rules
 from virtco.objects import new_groups
 
 #: Groups of one transaction.
@@ -218,6 +219,7 @@ def _made(session: orm.Session, project_id: str, hint: hints.Hint,
         id=str(uuid.uuid4()), project_id=project_id, name=hint.coflow_name,
         live_key='', n_vms=hint.coflows[0].n_vms, created_at=now_s,
         method='', why='rebuilt from Nova',
+        rules=group_rules.Rules().asking(hint.wishes).record(),
         app=hint.app.name if hint.app is not None else '')
     return (group, [_member(group.id, row, servers.get(row), now_s)
                     for row in range(group.n_vms)],

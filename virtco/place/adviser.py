@@ -15,13 +15,16 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from virtco import exception
+from virtco import hints
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import session as db_session
 from virtco.model import states
+from virtco.objects import group_rules
 from virtco.objects import settings
 from virtco.place import problem as problem_builder
+from virtco.place import wishes
 from virtco.solver import budget as budgets
 from virtco.solver import reevaluation
 from virtco.state import live_state
@@ -142,6 +145,8 @@ class Adviser:
             loads=self._state.loads(group.group.id)))
         by_row = {m.row_index: m for m in members}
         placed = [by_row[row] for row in rows]
+        rules = group_rules.of_record(group.group.rules)
+        problem = rules.constrained(problem, rows, own.keys())
 
         def cost_s(vm: int, source: str, target: str) -> float:
             return reevaluation.migration_s(
@@ -149,9 +154,19 @@ class Adviser:
                 min(rates[source][0], rates[target][1]),
                 DIRTY_BPS)
 
-        move = reevaluation.best_move(
-            problem, tuple(m.host or '' for m in placed), cost_s, budget,
-            _times(coflows), self._state.drained)
+        drained = self._state.drained
+        hosts = tuple(m.host or '' for m in placed)
+
+        def best_move(kept: hints.Wishes) -> reevaluation.Move | None:
+            return reevaluation.best_move(
+                wishes.constrained(problem, kept), hosts, cost_s, budget,
+                _times(coflows), drained)
+
+        move = best_move(rules.wishes)
+        if not drained.isdisjoint(hosts) and (
+                move is None or move.source not in drained):
+            # A preferred wish does not keep a VM on a drained host.
+            move = best_move(rules.required) or move
         if move is None:
             return None
         member = placed[move.vm_index]

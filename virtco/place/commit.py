@@ -13,10 +13,12 @@ from virtco import exception
 from virtco.db import bookings
 from virtco.db import codec
 from virtco.db import groups as db_groups
+from virtco.db import members as db_members
 from virtco.db import models
 from virtco.model import booking
 from virtco.model import snapshot
 from virtco.model import states
+from virtco.objects import group_rules
 from virtco.place import membership
 from virtco.place import problem as problem_builder
 from virtco.place import question as requests
@@ -77,7 +79,8 @@ class Commit:
                    for member, values in self._plans()}
         changes[view.member.row_index] = self._taken()
         db_groups.insert(session, models.Group, [
-            _columns(view.group) | _figures(self._plan)])
+            _columns(view.group) | _figures(self._plan)
+            | {'rules': view.rules.record()}])
         db_groups.insert(session, models.Member, [
             _columns(member) | changes.get(member.row_index, {})
             for member in view.members])
@@ -92,7 +95,8 @@ class Commit:
             session.execute(_vacant(member).values(**values))
         self._drop_plans()
         session.execute(sa.update(models.Group).where(
-            models.Group.id == view.group.id).values(_figures(self._plan)))
+            models.Group.id == view.group.id).values(
+                _figures(self._plan) | {'rules': view.rules.record()}))
         planned = [c for c in view.coflows if c.is_live]
         for coflow, cct_s in zip(planned, self._plan.coflow_cct_s):
             session.execute(sa.update(models.Coflow).where(
@@ -190,6 +194,24 @@ class Commit:
                 'planned_host': host,
                 **taken_by(self._request, self._expires_at),
                 **self._booked_on(host)}
+
+
+def join_server_group(connection: sa.Connection, request: wire.Placement,
+                      planned: db_members.Planned) -> None:
+    """Store the server group of an instance that becomes a member."""
+    rules = connection.execute(sa.select(models.Group.rules).where(
+        models.Group.id == planned.group_id)).scalar_one()
+    members = [models.Member(row_index=row, instance_uuid=uuid, host=host)
+               for row, uuid, host in connection.execute(sa.select(
+                   models.Member.row_index, models.Member.instance_uuid,
+                   models.Member.host).where(
+                       models.Member.group_id == planned.group_id))]
+    found = membership.with_server_group(
+        group_rules.of_record(rules), request, members,
+        {planned.index}).record()
+    if found != rules:
+        connection.execute(sa.update(models.Group).where(
+            models.Group.id == planned.group_id).values(rules=found))
 
 
 def taken_by(request: wire.Placement,

@@ -3,6 +3,7 @@
 """Which member of which group an instance is."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Sequence
 import dataclasses
 import logging
@@ -23,6 +24,7 @@ from virtco.db import records
 from virtco.model import booking
 from virtco.model import coflow as coflow_model
 from virtco.model import states
+from virtco.objects import group_rules
 from virtco.objects import new_groups
 from virtco.place import applications
 from virtco.place import deadline_promises
@@ -47,6 +49,7 @@ class View:
     :ivar keeps_matrix: the group's are those of the hint.
     :ivar notes: (kind, detail) of events to write down with the commit.
     :ivar wishes: of the tenant for the group.
+    :ivar rules: to be stored, these wishes and the server groups.
     :ivar remarks: on the measurements that the plan is made by.
     :ivar deadline: of the hint, of a new group only.
     :ivar judged: whether it is promised.
@@ -65,6 +68,7 @@ class View:
     keeps_matrix: bool
     notes: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     wishes: hints.Wishes = hints.Wishes()
+    rules: group_rules.Rules = group_rules.Rules()
     refused: exception.WishRefused | None = None
     remarks: list[str] = dataclasses.field(default_factory=list)
     deadline: hints.Deadline | None = None
@@ -134,6 +138,7 @@ class Reader:
             matrices = tuple(
                 matrix for matrix, coflow in zip(decoded, coflows)
                 if coflow.is_live)
+        rules = group_rules.of_record(group.rules or '').asking(hint.wishes)
         keeps_matrix = not notes
         if is_new and 1 < request.num_instances < group.n_vms:
             notes.append(('rows_left', (
@@ -151,8 +156,10 @@ class Reader:
             generation, group, members, coflows, member, {},
             member.state == states.MemberState.RESERVED
             and member.host in requests.host_names(request), is_new,
-            matrices, keeps_matrix, notes, hint.wishes,
+            matrices, keeps_matrix, notes, rules.wishes,
             deadline=hint.deadline if is_new else None)
+        view.rules = with_server_group(rules, request, members, batch_rows(
+            request, members, member))
         view.free = bookings.ledger(
             session.connection(), self._clock(), requests.free(request),
             beside=view.beside()).left()
@@ -223,6 +230,25 @@ class Reader:
                 project_id=request.project_id, group_name=group_name,
                 group_id=group_id, instance_uuid=request.instance_uuid,
                 kind=kind, detail=detail, created_at=self._clock())
+
+
+def with_server_group(rules: group_rules.Rules, request: wire.Placement,
+                      members: Sequence[models.Member],
+                      rows: Collection[int]) -> group_rules.Rules:
+    """Rules with the request's server group, if it has one.
+
+    :param rows: of the members that the request is about.
+    """
+    group = request.server_group
+    if group is None:
+        return rules
+    known = set(group.members)
+    own = {m.row_index for m in members if m.instance_uuid in known}
+    return rules.joined(group_rules.ServerGroup(
+        group.policy, tuple(sorted(own.union(rows))), tuple(
+            sorted(set(group.hosts).difference(
+                m.host for m in members if m.row_index in own))),
+        group.max_per_host or 1))
 
 
 def batch_rows(request: wire.Placement,

@@ -192,6 +192,8 @@ class Placer:
                 request, wishes, planned.host), notes)
         db_members.take(connection, planned, commit.taken_by(
             request, self._reader.expiry_s()))
+        if request.server_group is not None:
+            commit.join_server_group(connection, request, planned)
         self._remember(connection, question, answer)
         return answer
 

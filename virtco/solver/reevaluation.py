@@ -45,7 +45,11 @@ def best_move(problem: snapshot.PlacementProblem, hosts: tuple[str, ...],
               cost_s: Callable[[int, str, str], float],
               budget: budgets.Budget, n_times: float = 1.0,
               leaving: Collection[str] = ()) -> Move | None:
-    """The move of one VM that saves most beyond its cost.
+    """Find the move of one VM that saves most beyond its cost.
+
+    It keeps the wishes and server groups of the problem, with all other VMs
+    where they are. A VM that shares its host with others by an affinity group
+    stays.
 
     :param problem: with VMs that may move; what they take is free where they
         are. Its coflows are what is left of them.
@@ -58,9 +62,15 @@ def best_move(problem: snapshot.PlacementProblem, hosts: tuple[str, ...],
     """
     now = planner.evaluate(problem, _plan(hosts), budget.slice(0.1))
     best: Move | None = None
+    tied = {vm for group in problem.server_groups
+            if group.policy == snapshot.GroupPolicy.AFFINITY
+            and (len(group.members) > 1 or group.taken_hosts)
+            for vm in group.members}
     for vm_index, source in enumerate(hosts):
         if not budget.in_time():
             break
+        if vm_index in tied:
+            continue
         ranked = [one for one in planner.rank_hosts(
             problem, now, vm_index, budget_s=budget.left_s(),
             clock=budget.clock)
@@ -68,11 +78,12 @@ def best_move(problem: snapshot.PlacementProblem, hosts: tuple[str, ...],
             and one.host not in leaving]
         if not ranked:
             continue
-        target = ranked[0]
-        found = Move(vm_index, source, target.host, n_times * (
-            now.objective_s - target.objective_s),
+        found = max((Move(
+            vm_index, source, target.host,
+            n_times * (now.objective_s - target.objective_s),
             cost_s(vm_index, source, target.host),
-            (now.cct_s, target.cct_s))
+            (now.cct_s, target.cct_s)) for target in ranked),
+            key=lambda move: _value(move, leaving))
         must = source in leaving and math.isfinite(found.cost_s)
         if (must or found.saved_s > found.cost_s) and (
                 best is None or _value(found, leaving) > _value(

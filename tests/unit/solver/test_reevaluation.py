@@ -2,10 +2,17 @@
 
 """Which moves pay."""
 
+import dataclasses
+import itertools
 import math
 
+import hypothesis
+from hypothesis import strategies as st
 import pytest
 
+from tests import examples
+from tests.unit.solver import problems
+from tests.unit.solver import test_switches
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
@@ -66,3 +73,44 @@ def test_no_time():
     assert reevaluation.best_move(
         problem(), ('h0', 'h1'), lambda *_: 0.0,
         budgets.Budget(budgets.Counter(), 0.0)) is None
+
+
+@pytest.mark.parametrize('costs, target', [
+    ({'h1': 9.0}, None), ({'h1': 9.0, 'h2': 9.0}, 'h3'),
+    ({'h2': 2.0, 'h3': 2.0}, 'h1')])
+def test_a_target_that_saves_less_may_be_nearer(costs, target):
+    """Two VMs that send to one: each host is the better the faster it is."""
+    rates = {'h0': 1e9, 'h1': 8e9, 'h2': 6e9, 'h3': 4e9}
+    asked = snapshot.PlacementProblem(
+        tuple(cluster.Host(name, (1.0,), rate, 8e9)
+              for name, rate in rates.items()) + (
+                  cluster.Host('h4', (1.0,), 8e9, 8e9),),
+        tuple(cluster.Vm(f'v{i}', (1.0,)) for i in range(2)),
+        (coflow.Coflow.from_flows('c', 2, [(0, 1, 1e9)]),))
+    move = reevaluation.best_move(
+        asked, ('h0', 'h4'),
+        lambda vm, source, to: 99.0 if vm else costs.get(to, 1.0),
+        budgets.unlimited())
+    assert move.target == (target or 'h2') and move.vm_index == 0
+
+
+@hypothesis.settings(max_examples=examples.count(200), deadline=None,
+                     suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.given(test_switches.wished(), st.data())
+def test_no_move_breaks_a_constraint(asked, data):
+    asked = dataclasses.replace(asked, vms=tuple(
+        dataclasses.replace(vm, pinned=None) for vm in asked.vms))
+    names = [host.name for host in asked.hosts]
+    valid = [hosts for hosts in itertools.product(
+        names, repeat=len(asked.vms)) if problems.is_valid(asked, hosts)]
+    hypothesis.assume(valid)
+    hosts = data.draw(st.sampled_from(valid))
+    leaving = data.draw(st.sampled_from([(), hosts[:1], names[:1]]))
+    move = reevaluation.best_move(
+        asked, hosts, lambda *_: 0.001, budgets.unlimited(),
+        leaving=leaving)
+    if move is not None:
+        then = list(hosts)
+        then[move.vm_index] = move.target
+        assert problems.is_valid(asked, then)
+        assert move.source == hosts[move.vm_index] != move.target

@@ -64,7 +64,7 @@ def _groups() -> None:
         *_some(models.short_text(520), 'bottleneck', nullable=True),
         *_some(sa.Double, 'cct_s', 'lower_bound_s', 'gap', 'objective_s',
                nullable=True),
-        *_some(sa.Text, 'why'),
+        *_some(sa.Text, 'why', 'rules'),
         sa.UniqueConstraint('project_id', 'name', 'live_key',
                             name='uniq_groups_project_name'))
     _table(
