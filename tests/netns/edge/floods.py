@@ -4,6 +4,7 @@
 
 import contextlib
 import ctypes
+import itertools
 import multiprocessing
 import multiprocessing.sharedctypes
 import select
@@ -49,29 +50,34 @@ def _send(netns, address, payload_bytes, rate_bps):
             sent_bits += wire_bits
 
 
-def _send_frames(netns, packets, to_mac, rate_bps):
+def _send_frames(netns, packets, to_macs, rate_bps):
     _enter(netns)
     made = [bytes.fromhex(to_mac.replace(':', '')) + b'\x02\0\0\0\0\x09'
             + ethertype.to_bytes(2, 'big') + body
-            for ethertype, body in packets]
+            for to_mac in to_macs for ethertype, body in packets]
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
         sock.bind(('eth0', 0))
+        turns = itertools.cycle(made)
         start_s, sent_bits = time.monotonic(), 0.0
         while True:
             ahead_s = sent_bits / rate_bps - (time.monotonic() - start_s)
             if ahead_s > 0.001:
                 time.sleep(ahead_s)
-            for frame in made:
+            # Some at a time: there may be thousands.
+            for frame in itertools.islice(turns, 8):
                 with contextlib.suppress(OSError):
                     sock.send(frame)
-            sent_bits += 8 * sum(map(len, made))
+                sent_bits += 8 * len(frame)
 
 
 @contextlib.contextmanager
-def raw(vm, packets, to_mac, rate_bps):
-    """Send packets in turn from a VM, as it likes to make them, meanwhile."""
+def raw(vm, packets, to_macs, rate_bps):
+    """Send packets in turn from a VM, as it likes to make them, meanwhile.
+
+    :param to_macs: each packet goes to each of them.
+    """
     process = _fork.Process(target=_send_frames, daemon=True, args=(
-        vm.netns, packets, to_mac, rate_bps))
+        vm.netns, packets, to_macs, rate_bps))
     process.start()
     try:
         yield

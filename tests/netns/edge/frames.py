@@ -34,11 +34,19 @@ def segment(data=0, options=0):
 
 
 def ipv4(src, dst, protocol, body, fragment=0, options=b'', ident=7):
+    """With the checksum of its header, without which a bridge drops it."""
     words = 5 + len(options) // 4
-    return 0x0800, struct.pack(
-        '!BBHHHBBH4s4s', 0x40 | words, 0, 4 * words + len(body), ident,
-        fragment, 64, protocol, 0, ipaddress.ip_address(src).packed,
-        ipaddress.ip_address(dst).packed) + options + body
+
+    def header(checksum):
+        return struct.pack(
+            '!BBHHHBBH4s4s', 0x40 | words, 0, 4 * words + len(body), ident,
+            fragment, 64, protocol, checksum, ipaddress.ip_address(src).packed,
+            ipaddress.ip_address(dst).packed) + options
+
+    total = sum(struct.unpack(f'!{2 * words}H', header(0)))
+    while total > 0xFFFF:
+        total = (total >> 16) + (total & 0xFFFF)
+    return 0x0800, header(~total & 0xFFFF) + body
 
 
 def ipv6(src, dst, protocol, body):

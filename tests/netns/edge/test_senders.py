@@ -55,7 +55,7 @@ def _spoofed(vm, sink):
     return floods.raw(vm, [
         frames.ipv4(f'10.77.9.{number}', f'10.88.9.{number}', frames.UDP,
                     frames.udp(9) + bytes(900)) for number in range(8)],
-        sink.mac, LINK_BPS)
+        [sink.mac], LINK_BPS)
 
 
 @real_time

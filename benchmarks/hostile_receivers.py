@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Attacks from other hypervisors on the link on which a coflow arrives."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import tempfile
+import time
+from typing import Any
+
+from benchmarks import hostile_attacks
+from benchmarks.hostile_row import GOODPUT
+from benchmarks.hostile_row import LINK_BPS
+from benchmarks.hostile_row import MARGIN
+from benchmarks.hostile_row import Row
+from tests.netns.edge import bed as beds
+from tests.netns.edge import cloud as clouds
+from tests.netns.edge import floods
+from tests.netns.edge import frames
+
+_PINGS = 150
+_MEASURE_S = 3.0
+
+
+Packets = list[tuple[int, bytes]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attack:
+    """VMs that send datagrams together at four times the link's speed.
+
+    :ivar make: packets of a VM; None: through its own kernel.
+    :ivar to_macs: whom they reach; None: the receiver of the coflow.
+    """
+
+    name: str
+    n_senders: int = 1
+    make: Callable[[clouds.Cloud, Any], Packets] | None = None
+    to_macs: Callable[[], list[str]] | None = None
+
+    @contextlib.contextmanager
+    def begin(self, cloud: clouds.Cloud) -> Iterator[None]:
+        each_bps = 4 * LINK_BPS / self.n_senders
+        to_macs = self.to_macs() if self.to_macs else [cloud.sink.mac]
+        with contextlib.ExitStack() as stack:
+            for vm in cloud.hostile[:self.n_senders]:
+                stack.enter_context(
+                    floods.udp(vm, cloud.sink.ip, 1442, each_bps)
+                    if self.make is None else floods.raw(
+                        vm, self.make(cloud, vm), to_macs, each_bps))
+            yield
+
+
+def _spoofed(_cloud: clouds.Cloud, _vm: Any) -> Packets:
+    return [frames.ipv4(f'10.77.9.{number}', f'10.88.9.{number}', frames.UDP,
+                        frames.udp(9) + bytes(900)) for number in range(8)]
+
+
+def _large(cloud: clouds.Cloud, vm: Any) -> Packets:
+    return [frames.ipv4(vm.ip, cloud.sink.ip, frames.UDP,
+                        frames.udp(9) + bytes(900))]
+
+
+def _large6(cloud: clouds.Cloud, vm: Any) -> Packets:
+    return [frames.ipv6(vm.ip6, cloud.sink.ip6, frames.UDP,
+                        frames.udp(9) + bytes(900))]
+
+
+def _tagged(cloud: clouds.Cloud, vm: Any) -> Packets:
+    return [frames.tagged(packet) for packet in _large(cloud, vm)]
+
+
+def _fragments(cloud: clouds.Cloud, vm: Any) -> Packets:
+    return [frames.ipv4(vm.ip, cloud.sink.ip, frames.UDP, bytes(1000),
+                        fragment=fragment)
+            for fragment in (0x2000, 0x2080, 0x100)]
+
+
+ATTACKS = [
+    Attack('udp from 1 VM elsewhere'),
+    Attack('udp from 2 VMs elsewhere', 2),
+    Attack('udp from 16 VMs elsewhere', 16),
+    Attack('udp from 1 VM elsewhere, spoofed', 1, _spoofed),
+    Attack('udp from 16 VMs elsewhere, spoofed', 16, _spoofed),
+    Attack('udp over IPv6 from elsewhere', 1, _large6),
+    Attack('udp with a VLAN tag from elsewhere', 1, _tagged),
+    Attack('fragments from elsewhere', 1, _fragments),
+    Attack('udp to everybody from elsewhere', 1, _large,
+           lambda: [hostile_attacks.EVERYBODY]),
+    Attack('udp to nobody from elsewhere', 1, _large,
+           lambda: [hostile_attacks.NOBODY]),
+    Attack('udp to 1,500 nobodies from elsewhere', 1, _large,
+           hostile_attacks.unknown_macs),
+]
+DEFENCE = 'limits at the hypervisors that send'
+
+
+def measure(cloud: clouds.Cloud, attack: Attack) -> Row:
+    """A coflow that begins to send where others flood already."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(attack.begin(cloud))
+        time.sleep(2)
+        flow = beds.Flow(cloud.member, cloud.sink).start()
+        stack.callback(flow.close)
+        time.sleep(4)
+        wanted_bps = GOODPUT * cloud.promised_bps()
+        requests = stack.enter_context(floods.Requests(
+            cloud.bed, 'h1', 'h2', '192.168.9.1'))
+        from_s, arrived = flow.now_s(), cloud.arrived_bytes()
+        ping_ms = floods.ping_ms(cloud.bed, 'h1', '192.168.9.2', _PINGS,
+                                 _MEASURE_S / _PINGS)
+        took_s = flow.now_s() - from_s
+        arrived_bps = 8 * (cloud.arrived_bytes() - arrived) / took_s
+        rate_bps = flow.rate_bps(from_s, from_s + took_s)
+    late_s = next((at / 10 for at in range(100) if flow.rate_bps(
+        at / 10, at / 10 + 0.5) >= 0.95 * wanted_bps), 10.0)
+    left_bps = (1 - MARGIN) * LINK_BPS - wanted_bps / GOODPUT
+    return Row(attack.name, round(floods.percentile(ping_ms, 0.99), 2),
+               round(requests.ok_share(), 3), round(rate_bps / wanted_bps, 3),
+               round((arrived_bps - rate_bps / GOODPUT) / left_bps, 3),
+               sum(item == float('inf') for item in ping_ms),
+               round(late_s, 2))
+
+
+def rows(only: str = '') -> Iterator[Row]:
+    """:param only: attacks whose name contains this."""
+    chosen = [attack for attack in ATTACKS if only in attack.name]
+    if not chosen:
+        return
+    with tempfile.TemporaryDirectory(prefix='hostile') as directory:
+        cloud = clouds.Cloud(directory, LINK_BPS, max(
+            attack.n_senders for attack in ATTACKS))
+        try:
+            cloud.start_coflow()
+            found = [measure(cloud, attack) for attack in chosen]
+            for edge in cloud.edges[2:]:
+                edge.stop()
+                edge.once('--cleanup')
+            for attack, row in zip(chosen, found, strict=True):
+                yield dataclasses.replace(
+                    row, defence=DEFENCE, coflow_share_undefended=measure(
+                        cloud, attack).coflow_share)
+        finally:
+            cloud.close()
