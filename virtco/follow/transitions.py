@@ -171,7 +171,6 @@ class Transitions:
         self._leave_host(session, member)
         bookings.release(session, member.instance_uuid or '')
         db_groups.vacate(member)
-        session.flush()
         self._retire_if_empty(session, member.group_id)
         return True
 
@@ -228,7 +227,6 @@ class Transitions:
             member.state = states.MemberState.VACANT
             member.host = None
             member.expires_at = None
-        session.flush()
         for group_id in {member.group_id for member in members}:
             self._retire_if_empty(session, group_id)
         return [member.group_id for member in members]

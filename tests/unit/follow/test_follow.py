@@ -2,6 +2,9 @@
 
 """The door of follow: what Nova says, what expires, what a port shows."""
 
+import contextlib
+import sys
+
 import prometheus_client
 import pytest
 
@@ -238,7 +241,7 @@ def test_what_ended_long_ago_is_purged_now_and_then(bench):
     assert bench.group('p-b') is not None
     bench.follow._turn()
     assert bench.group('p-b') is None
-    assert follow.PURGE_EVERY == 100
+    assert (follow.PURGE_EVERY, follow.REAP_S) == (100, 5.0)
     assert not bench.follow.is_alive()
 
 
@@ -295,6 +298,43 @@ def test_all_buses_begin_and_end():
     buses = [Bus(), Bus()]
     found = listener.Listener(buses)
     found.start()
+    found.stop()
+    assert [bus.told for bus in buses] == [['start', 'stop']] * 2
+
+
+def test_each_bus_is_heard_with_threads(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'eventlet', None)
+    from oslo_service import backend
+    # Nova's tests in the same process may have chosen already.
+    with contextlib.suppress(Exception):
+        backend.init_backend(backend.BackendType.THREADING)
+    import oslo_messaging
+    monkeypatch.delitem(sys.modules, 'eventlet')
+    chosen, asked, buses = [], [], [Bus(), Bus()]
+
+    def choose(kind):
+        # None: an import ends as if it were not installed.
+        chosen.append((kind, sys.modules['eventlet']))
+        raise ValueError('no such backend')
+
+    def make(transport, targets, endpoints, **options):
+        asked.append((transport, targets, [one.__class__ for one in endpoints],
+                      options))
+        return buses[len(asked) - 1]
+
+    monkeypatch.setattr(backend, 'init_backend', choose)
+    monkeypatch.setattr(oslo_messaging, 'get_notification_transport',
+                        lambda conf, url: url)
+    monkeypatch.setattr(oslo_messaging, 'get_notification_listener', make)
+    found = listener.start(stored.conf(notifications={
+        'transport_url': ['rabbit://a', 'rabbit://b'], 'topics': ['t', 'u'],
+        'exchange': 'nova', 'pool': 'virtco'}), Failing())
+    assert chosen == [(backend.BackendType.THREADING, None)]
+    assert asked == [
+        (url, [oslo_messaging.Target(topic=topic, exchange='nova')
+               for topic in 'tu'], [listener.Endpoint],
+         {'executor': 'threading', 'allow_requeue': True, 'pool': 'virtco'})
+        for url in ('rabbit://a', 'rabbit://b')]
     found.stop()
     assert [bus.told for bus in buses] == [['start', 'stop']] * 2
 

@@ -217,6 +217,31 @@ def test_a_resize_forgets_the_room_of_long_ago(follow, database):
     assert rooms(database) == [99.0, None]
 
 
+@pytest.mark.parametrize('leaves', [
+    transitions.Transitions.gone, transitions.Transitions.off_host])
+def test_a_vm_that_leaves_claims_nothing(follow, database, leaves):
+    begin(database)
+    with database.writer() as session:
+        session.query(models.Claim).delete()
+        bookings.claim(session, UUID, 'h1', FLAVOR, True, 1500.0)
+        bookings.claim(session, 'other', 'h1', FLAVOR, True, 1500.0)
+    assert leaves(follow, UUID) == 'g'
+    assert [name for name, *_ in claims(database)] == ['other']
+
+
+@pytest.mark.parametrize('leaves', [
+    transitions.Transitions.gone, transitions.Transitions.off_host])
+def test_a_vm_that_leaves_lessens_the_room_that_others_remember(
+        follow, database, leaves):
+    begin(database)
+    remember_rooms(database)
+    with database.writer() as session:
+        one, other = groups.members(session, 'g')
+        one.state, one.host, one.vcpus = states.MemberState.RUNNING, 'h9', 2.0
+    assert leaves(follow, UUID) == 'g'
+    assert rooms(database) == [None, 97.0]
+
+
 def test_claims_are_forgotten_a_while_after_their_end(follow, database):
     begin(database)
     with database.writer() as session:
