@@ -2,6 +2,7 @@
 
 """What the scheduler loop reads from the database."""
 
+import dataclasses
 import math
 import types
 
@@ -15,8 +16,10 @@ from virtco.db import groups as db_groups
 from virtco.db import migration
 from virtco.db import models
 from virtco.decide import loop
+from virtco.decide import policy_documents
 from virtco.model import states
 from virtco.state import schedule_input
+from virtco.table import coflow_table
 from virtco.wire import reports
 
 REPORT = msgspec.convert({
@@ -143,6 +146,22 @@ def test_nothing_is_published_before_all_that_was_written_down_is_read(
     controller.decide.lead(controller.leads)
     controller.decide.loop.run_once()
     assert controller._policies.generations().keys() == {'h0'}
+
+
+def test_the_next_policies_keep_the_minors_and_limits_of_these(
+        controller, monkeypatch):
+    found, live = controller.decide.loop, controller.state.live
+    controller.state.report('h0', REPORT)
+    minors = coflow_table.Minors({'a': 16})
+    policies = dataclasses.replace(policy_documents.none(),
+                                   minors={'h0': minors})
+    kept = []
+    monkeypatch.setattr(policy_documents, 'compute', lambda *_seen: policies)
+    monkeypatch.setattr(policy_documents.Policies, 'limits',
+                        lambda told: kept.append(told) or {})
+    found.run_once()
+    assert found.policies is policies and kept == [policies]
+    assert live.snapshot(found.options(), 100.0).minors == {'h0': minors}
 
 
 CHOSEN = {'order': 'sebf', 'ceil': 'link'}
