@@ -56,7 +56,8 @@ def _shown(plan: dict[str, Any], n_hosts: int, slots: int) -> str:
     lines = [screen.wrap(
         f'What-if, now, on the {n_hosts} hosts of the controller with {slots} '
         f'slots each (--slots): {_time(plan["cct_s"])}, at least '
-        f'{_time(plan["lower_bound_s"])}; {plan["bottleneck"]} decides.')]
+        f'{_time(plan["lower_bound_s"])} for {plan["bound_scope"]}; '
+        f'{plan["bottleneck"]} decides.')]
     lines.append(screen.table(
         ('Host', 'VMs', 'Rows'),
         ((host[:40], str(count), _rows([

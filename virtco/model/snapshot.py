@@ -24,6 +24,18 @@ class Objective(enum.StrEnum):
     JOINT = 'joint'
 
 
+class Scope(enum.StrEnum):
+    """What a lower bound is about.
+
+    The constraints are those of the problem: what is free, pinned and
+    allowed, server groups, and switches that are shared or spread over.
+    """
+
+    PLACEMENT = 'this placement'
+    CONSTRAINTS = 'any placement under these constraints'
+    SCHEDULE = 'any schedule'
+
+
 class GroupPolicy(enum.StrEnum):
     AFFINITY = 'affinity'
     ANTI_AFFINITY = 'anti-affinity'
@@ -163,7 +175,7 @@ class Progress:
     :ivar stage: of the search that found it.
     :ivar seconds: since the start, by the planner's clock.
     :ivar objective_s: of the best placement so far.
-    :ivar bound_s: no valid placement has a smaller one.
+    :ivar bound_s: no placement under these constraints has a smaller one.
     :ivar hosts: host name per VM of the best placement.
     """
 
@@ -184,8 +196,8 @@ class Progress:
     def __str__(self) -> str:
         """A line of a log."""
         return (f'{self.stage:16} {self.seconds:8.3f} s, incumbent '
-                f'{self.objective_s:.6g} s, bound {self.bound_s:.6g} s, gap '
-                f'{self.gap:.2%}')
+                f'{self.objective_s:.6g} s, bound {self.bound_s:.6g} s for '
+                f'{Scope.CONSTRAINTS}, gap {self.gap:.2%}')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -198,12 +210,14 @@ class Plan:
     :ivar coflow_cct_s: predicted CCT per coflow under MRTF order with the
         active ones, in the problem's coflow order.
     :ivar objective_s: value of the objective that was minimised.
-    :ivar lower_bound_s: no valid placement has a smaller t than this.
+    :ivar lower_bound_s: t is no smaller than this in ``bound_scope``.
+    :ivar bound_scope: of this bound and of the objective's. That of t holds
+        for any schedule, too, that of the objective for none.
     :ivar gap: cct_s / lower_bound_s - 1; 0 when both are 0, inf when only
         the bound is 0.
     :ivar bottleneck: the port that decides t, e.g. ``'h3 egress'``.
-    :ivar objective_bound_s: no valid placement has a smaller objective; 0
-        where nothing is known.
+    :ivar objective_bound_s: the objective is no smaller in ``bound_scope``;
+        0 where nothing is known.
     :ivar relaxed: whether the linear relaxation was solved and rounded.
     """
 
@@ -219,6 +233,7 @@ class Plan:
     bottleneck: str = 'none'
     notes: tuple[str, ...] = ()
     objective_bound_s: float = 0.0
+    bound_scope: Scope = Scope.CONSTRAINTS
     relaxed: Relaxed = Relaxed.NOT_APPLICABLE
 
 

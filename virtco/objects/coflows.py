@@ -23,6 +23,7 @@ from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.model import live
+from virtco.model import snapshot
 from virtco.model import states
 from virtco.objects import new_groups
 from virtco.state import live_state
@@ -148,6 +149,8 @@ class Coflows:
             first_byte=measured['first_byte_at'],
             last_byte=measured['last_byte_at'],
             lower_bound_s=group.lower_bound_s if group else None,
+            bound_scope=snapshot.Scope.CONSTRAINTS
+            if group and group.lower_bound_s is not None else None,
             gap=group.gap if group else None,
             planned_bottleneck=_bottleneck(
                 group.bottleneck if group else None),

@@ -26,7 +26,7 @@ class ListCoflows(base.Lister):
              'measured_cct_s']
     more = ['id', 'group_name', 'project_id', 'n_vms', 'n_flows', 'hosts',
             'iteration', 'iterations', 'size_bytes', 'sent_bytes', 'gap',
-            'lower_bound_s', 'warnings',
+            'lower_bound_s', 'bound_scope', 'warnings',
             'measured_cct_error_s', 'arrival', 'first_byte', 'last_byte',
             'ended', 'deadline', 'promise', 'predicted_end', 'n_elsewhere',
             'bottleneck', 'n_before', 'planned_bottleneck', 'why']

@@ -133,4 +133,5 @@ def bounds(plan: dict[str, Any]) -> str:
     """Planned CCT, its lower bound and the gap between them, in words."""
     cct, least, gap = (cell(name, plan[name]).human_readable()
                        for name in ('cct_s', 'lower_bound_s', 'gap'))
-    return f'CCT {cct}, at least {least}, gap {gap or "unknown"}'
+    return (f'CCT {cct}, at least {least} for {plan["bound_scope"]}, '
+            f'gap {gap or "unknown"}')

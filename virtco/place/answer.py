@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from virtco import exception
+from virtco.model import snapshot
 from virtco.wire import placement as wire
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def assigned(instance_uuid: str, planned: 'members.Planned',
         why='; '.join(['as planned', *(detail for _kind, detail in notes)]),
         hosts=ranked([planned.host, *alternates], 'as planned'),
         cct_s=planned.cct_s, lower_bound_s=planned.lower_bound_s,
+        bound_scope=snapshot.Scope.CONSTRAINTS,
         gap=planned.gap, method=planned.method,
         bottleneck=planned.bottleneck, allowed=allowed)
 

@@ -105,8 +105,8 @@ def _unpromisable(coflows: Iterable[coflow_model.Coflow]) -> str:
 def _text(is_promised: bool, waits: bool, least_s: float,
           bound_s: float, earliest_s: float) -> str:
     """One line for the tenant."""
-    needs = (f'it takes at least {_time(least_s)} on any hosts, and '
-             f'{_time(bound_s)} on these beside the promises to others')
+    needs = (f'it takes at least {_time(least_s)} on any hosts it may use, '
+             f'and {_time(bound_s)} on these beside the promises to others')
     if is_promised:
         return f'yes, its rates are reserved; {needs}'
     if waits:

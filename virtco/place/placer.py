@@ -346,6 +346,7 @@ def _answer(request: wire.Placement, view: membership.View,
             str(row): host for row, host in hosts.items()},
         cct_s=answers.finite(plan.cct_s),
         lower_bound_s=answers.finite(plan.lower_bound_s),
+        bound_scope=plan.bound_scope,
         gap=answers.finite(plan.gap), method=plan.method,
         bottleneck=plan.bottleneck,
         deadline=view.judged.promise if view.judged is not None else None)

@@ -116,7 +116,8 @@ def answer(conf: cfg.ConfigOpts, request: wire.PlanRequest,
                  for coflow, cct_s in
                  zip(problem.coflows, plan.coflow_cct_s)],
         objective=plan.objective, objective_s=finite(plan.objective_s),
-        lower_bound_s=finite(plan.lower_bound_s), gap=finite(plan.gap),
+        lower_bound_s=finite(plan.lower_bound_s),
+        bound_scope=plan.bound_scope, gap=finite(plan.gap),
         method=plan.method, bottleneck=plan.bottleneck,
         notes=[*met.notes, *plan.notes],
         delays=[wire.Delay(

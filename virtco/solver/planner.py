@@ -309,4 +309,6 @@ def _answer(inst: instances.Instance, found: states.Outcome,
         bottleneck=(inst.port_name(value.port) if value.port >= 0
                     else 'none'), notes=found.notes,
         objective_bound_s=min(found.floor_s, value.objective_s),
+        bound_scope=(snapshot.Scope.CONSTRAINTS if len(inst.movable)
+                     else snapshot.Scope.PLACEMENT),
         relaxed=found.relaxed)

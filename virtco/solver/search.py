@@ -97,7 +97,8 @@ def _outcome(state: states.State) -> states.Outcome:
     elif not state.is_closed() and not state.budget.left_s():
         notes.append('the time budget cut the search short')
     if not state.local.is_single():
-        notes.append(f'objective >= {state.floor_s:.6g} s')
+        notes.append(f'the objective of {snapshot.Scope.CONSTRAINTS} is '
+                     f'at least {state.floor_s:.6g} s')
     value = state.answer.value
     lower_s = state.lower_s
     if value.cct_s <= lower_s * (1 + states.CLOSED):

@@ -121,8 +121,11 @@ class Coflow(operation.Response, frozen=True, kw_only=True):
     :ivar measured_cct_error_s: by which that may be wrong.
     :ivar first_byte: time, in seconds since the epoch.
     :ivar last_byte: time, in seconds since the epoch.
-    :ivar lower_bound_s: no placement would take less time.
-    :ivar gap: of the plan to the bound, as a fraction.
+    :ivar lower_bound_s: ``cct_s`` is at least that in ``bound_scope``, where
+        the group has no other coflow.
+    :ivar bound_scope: what ``lower_bound_s`` and ``gap`` are about, such as
+        any placement under these constraints; null where there is no bound.
+    :ivar gap: of the group's plan to the bound, as a fraction.
     :ivar planned_bottleneck: port that decides ``cct_s``.
     :ivar arrival: of the iteration, in seconds since the epoch.
     :ivar deadline: time, in seconds since the epoch.
@@ -173,6 +176,7 @@ class Coflow(operation.Response, frozen=True, kw_only=True):
     first_byte: float | None
     last_byte: float | None
     lower_bound_s: float | None
+    bound_scope: str | None
     gap: float | None
     planned_bottleneck: PlannedPort | None
     arrival: float | None

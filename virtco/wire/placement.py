@@ -122,7 +122,8 @@ class Promise(operation.Response, frozen=True, kw_only=True):
     :ivar at: the deadline, in seconds since the epoch.
     :ivar promised: whether it will be kept.
     :ivar why: reason.
-    :ivar bound_s: no placement and no schedule takes less time.
+    :ivar bound_s: no placement under the group's constraints takes less
+        time, by any schedule.
     :ivar bound_here_s: no schedule on the planned hosts that keeps the
         promises to others takes less time; null: it never ends there.
     :ivar earliest_s: least time that could be promised on these hosts; null:
@@ -151,7 +152,9 @@ class Answer(operation.Response, frozen=True, kw_only=True):
     :ivar rows: the host of each planned member, of an answer that planned
         the group.
     :ivar cct_s: planned completion time of the group.
-    :ivar lower_bound_s: no placement takes less time.
+    :ivar lower_bound_s: ``cct_s`` is at least that in ``bound_scope``.
+    :ivar bound_scope: what ``lower_bound_s`` and ``gap`` are about, such as
+        any placement under these constraints.
     :ivar gap: of the plan to the bound, as a fraction.
     :ivar method: that found the plan.
     :ivar bottleneck: port that decides ``cct_s``.
@@ -175,6 +178,7 @@ class Answer(operation.Response, frozen=True, kw_only=True):
     rows: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
     cct_s: float | None = None
     lower_bound_s: float | None = None
+    bound_scope: str | None = None
     gap: float | None = None
     method: str | None = None
     bottleneck: str | None = None

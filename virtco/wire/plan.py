@@ -117,8 +117,12 @@ class Plan(operation.Response, frozen=True, kw_only=True):
     :ivar coflows: the new ones.
     :ivar objective: that was minimised.
     :ivar objective_s: its value.
-    :ivar lower_bound_s: no plan has a lower objective.
-    :ivar gap: to the bound, as a fraction.
+    :ivar lower_bound_s: ``cct_s`` is at least that in ``bound_scope``; it is
+        0 where nothing is known.
+    :ivar bound_scope: what ``lower_bound_s`` and ``gap`` are about: any
+        placement under these constraints or, where no VM can move, this
+        placement.
+    :ivar gap: of ``cct_s`` to the bound, as a fraction.
     :ivar method: that found the plan.
     :ivar bottleneck: port that decides ``cct_s``.
     :ivar notes: what else should be known of the plan.
@@ -134,6 +138,7 @@ class Plan(operation.Response, frozen=True, kw_only=True):
     objective: str
     objective_s: float | None
     lower_bound_s: float | None
+    bound_scope: str
     gap: float | None
     method: str
     bottleneck: str

@@ -185,14 +185,16 @@ class Controller:
         self.asked = request
         return {'vms': [{'group': 'a', 'row': row, 'host': 'h1'}
                         for row in (0, 1)], 'cct_s': 2.5,
-                'lower_bound_s': 2.0, 'bottleneck': 'h1 egress'}
+                'lower_bound_s': 2.0, 'bottleneck': 'h1 egress',
+                'bound_scope': 'any placement under these constraints'}
 
 
 def test_what_if():
     controller = Controller()
     screen = running.hint('check', PAIR, '--controller', 'http://c',
                           client=controller)
-    assert '2.5 s, at least 2 s; h1 egress decides.' in ' '.join(
+    assert ('2.5 s, at least 2 s for any placement under these constraints; '
+            'h1 egress decides.') in ' '.join(
         screen.split())
     assert screen.splitlines()[-1].split() == ['h1', '2', '0,', '1']
     assert controller.asked['groups'][0]['tm'] == '[[0,"5GB"],["1GB",0]]'

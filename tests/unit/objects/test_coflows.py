@@ -82,6 +82,7 @@ def test_what_the_database_says_is_shown(bench):
          in_debt=False, rank=None, rate_bps=0.0, cct_s=4.5,
          measured_cct_s=None, measured_cct_error_s=None, first_byte=None,
          last_byte=None, lower_bound_s=2.0, gap=0.5, arrival=1.5,
+         bound_scope='any placement under these constraints',
          ended=None, expires=None, predicted_end=None,
          why='planned so; as told', hosts=['h0', 'h1', 'h2'],
          n_elsewhere=1, warnings=0, measured_period_s=None,
@@ -174,6 +175,7 @@ def test_coflows_are_found_by_project_and_state(bench):
          hosts=['h0', 'h1', 'h2'])
     some(shown[1], rank=None, group_name=None, hosts=[], n_elsewhere=0,
          warnings=0, planned_bottleneck=None, lower_bound_s=None, gap=None,
+         bound_scope=None,
          why='')
 
 

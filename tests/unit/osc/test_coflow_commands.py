@@ -157,6 +157,7 @@ def test_projects_and_events_are_listed():
 
 def _plan(n_delays=0, **values):
     return {'cct_s': 2.0, 'lower_bound_s': 1.0, 'gap': 1.0, 'method': 'exact',
+            'bound_scope': 'this placement',
             'n_hosts': 3, 'bottleneck': 'egress of h1', 'notes': ['A note.'],
             'vms': [{'group': 'plan', 'row': 0, 'host': 'h1'}],
             'delays': [{'name': f'c{i}', 'project_id': 'p', 'coflow_id': 'x',
@@ -178,7 +179,8 @@ def test_a_plan_of_a_matrix_and_a_flavor():
         _plan(), '--tm', '[[0,1,5]]', '--flavor', '2:512:10', '--within',
         'rack', '--spread', 'host', '--budget', '0.5')
     assert found == [{'group': 'plan', 'row': 0, 'host': 'h1'}]
-    assert told == ['CCT 2 s, at least 1 s, gap 100.0 %; exact on 3 hosts, '
+    assert told == ['CCT 2 s, at least 1 s for this placement, gap 100.0 %; '
+                    'exact on 3 hosts, '
                     'egress of h1 decides', 'A note.',
                     'It would delay nobody.']
     assert body == {

@@ -16,6 +16,7 @@ HOST = {'host': 'h1', 'egress_bps': 2e9, 'ingress_bps': 1e9,
 PLACED = {'instance_uuid': 'u', 'status': 'planned', 'host': 'h1',
           'host_now': 'h1', 'why': 'least CCT', 'cct_s': 2.0,
           'lower_bound_s': 1.0, 'gap': 1.0, 'method': 'exact',
+          'bound_scope': 'any placement under these constraints',
           'group_name': 'g', 'row': 3, 'bottleneck': 'egress of h2',
           'hosts': [{'rank': 1, 'host': 'h1', 'cct_s': 2.0, 'why': ''}]}
 EXPLAINED = {'reasons': [{'kind': 'room', 'subject': 's', 'host': 'h2',
@@ -76,7 +77,8 @@ def test_a_placement_is_explained():
     assert 'feasible' in found[0]
     assert told == [
         'Instance u: planned on h1', 'Why: least CCT',
-        'Group g, row 3: CCT 2 s, at least 1 s, gap 100.0 %, by exact',
+        'Group g, row 3: CCT 2 s, at least 1 s for any placement under these '
+        'constraints, gap 100.0 %, by exact',
         'Limiting: egress of h2',
         'Time of the plan: start 100 us, search 500 ms', '- no room']
     assert one.asked[1][1] == '/v1/placements/u/explanation?budget_s=0.5'
@@ -92,7 +94,8 @@ def test_a_gap_may_be_unknown():
                               None)
     assert found and told == [
         'Instance u: planned on h1', 'Why: least CCT',
-        'Group g, row 3: CCT 2 s, at least 1 s, gap unknown, by exact']
+        'Group g, row 3: CCT 2 s, at least 1 s for any placement under these '
+        'constraints, gap unknown, by exact']
 
 
 @pytest.mark.parametrize(('values', 'lines'), [

@@ -53,6 +53,7 @@ def test_the_first_plans_for_all():
     assert [one.rank for one in answer.hosts] == list(range(4))
     assert sorted(hosts_of(answer)) == sorted(OF)
     assert answer.cct_s == pytest.approx(answer.lower_bound_s)
+    assert answer.bound_scope == 'any placement under these constraints'
     assert answer.method and answer.bottleneck
     assert answer.allowed is None and answer.refused is None
     (group,) = ask.rows(models.Group)

@@ -88,6 +88,7 @@ def test_an_answer_by_value():
         {'group': 'g', 'row': 0, 'host': 'h1'},
         {'group': 'g', 'row': 1, 'host': 'h0'}]
     assert found['coflows'] == [{'name': 'g', 'cct_s': 32}]
+    assert found['bound_scope'] == 'any placement under these constraints'
     assert (found['cct_s'], found['lower_bound_s'], found['gap'],
             found['objective'], found['n_hosts']) == (32, 32, 0, 'online', 2)
     assert found['delays'] == []

@@ -489,3 +489,14 @@ def test_a_gap_is_how_far_the_bound_is(bound_s, told_s, gap):
     assert (plan.cct_s, plan.objective_s) == (7.0, 9.0)
     assert plan.objective_bound_s == 2.5 and plan.iterations == 0
     assert plan.bottleneck == 'h1 ingress'
+
+
+def test_a_bound_says_what_it_is_about():
+    problem = problems.fig_1_problem()
+    assert planner.plan(problem).bound_scope == (
+        'any placement under these constraints')
+    still = dataclasses.replace(problem, vms=tuple(
+        dataclasses.replace(vm, pinned=f'h{i}')
+        for i, vm in enumerate(problem.vms)))
+    plan = planner.plan(still)
+    assert plan.bound_scope == 'this placement' and plan.gap == 0

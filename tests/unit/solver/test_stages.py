@@ -369,7 +369,8 @@ def test_the_outcome_says_why_it_ended():
     assert outcome(seconds=1e-9, floor_s=6.0).notes == ()
     assert outcome(stop=True).notes == (stopped,)
     assert outcome(objective=ONLINE, floor_s=2.5).notes == (
-        'objective >= 2.5 s',)
+        'the objective of any placement under these constraints is at '
+        'least 2.5 s',)
     assert outcome(lower_s=4.0).lower_s == 4.0
     assert outcome(lower_s=6.0 - 1e-9).lower_s == 6.0
     assert outcome(lower_s=7.0).lower_s == 6.0
