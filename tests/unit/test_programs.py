@@ -5,6 +5,7 @@
 import argparse
 import json
 import logging
+import signal
 import types
 
 from oslo_config import cfg
@@ -133,6 +134,40 @@ def test_a_deposed_leader_begins_anew():
         True, 1, 0)
 
 
+@pytest.mark.parametrize('begins_anew', [False, True])
+def test_a_program_stops_all_that_it_started(config, monkeypatch,
+                                             begins_anew):
+    noted, handlers = [], {}
+
+    class Loader(controller.Loader):
+        exit_code = 5
+
+        def start(self):
+            noted.append('start')
+
+        def stop(self):
+            noted.append('stop')
+            self.begins_anew, self.exit_code = begins_anew, 5
+
+    class Server:
+        def run(self):
+            noted.append('run')
+            handlers[signal.SIGTERM](signal.SIGTERM, None)
+
+        def close(self):
+            noted.append('close')
+
+    monkeypatch.setattr(controller, 'Loader', Loader)
+    monkeypatch.setattr(controller, '_server', lambda *_: Server())
+    monkeypatch.setattr(controller.signal, 'signal', handlers.__setitem__)
+    monkeypatch.setattr(controller.os, 'execv',
+                        lambda *_: noted.append('execv'))
+    assert controller.main(['--config-file', str(config)]) == 5
+    assert noted == ['start', 'run', 'close', 'stop'] + ['execv'] * begins_anew
+    # A second signal does not break off the stop.
+    assert set(handlers.values()) == {signal.SIG_IGN}
+
+
 def test_so_many_connections_of_one_address():
     closed, waiting = [], ['a', 'a', 'b', None]
 
@@ -258,4 +293,5 @@ def test_options_are_those_of_all_rooms(config):
     conf = controller.make_conf(['--config-file', str(config)])
     assert conf.controller.state_dir == str(config.parent)
     assert isinstance(conf, cfg.ConfigOpts)
+    assert conf.oslo_policy.policy_file == 'policy.yaml'
     assert set(controller.QUIET) <= set(conf.default_log_levels)

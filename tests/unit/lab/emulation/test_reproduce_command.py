@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What ``virtco-emulate reproduce`` does with a figure, without a network."""
+
+import dataclasses
+import types
+
+import pytest
+
+from virtco.cmd import emulate
+from virtco.cmd import testcases
+from virtco.lab.sim.figures import outcome
+
+
+@pytest.fixture
+def made(monkeypatch, tmp_path):
+    """Figures that are made of nothing, with what they were asked for."""
+    found = types.SimpleNamespace(options=[], written=[], unmet=('too slow',))
+
+    def make(options, _shown):
+        found.options.append(options)
+        return outcome.Outcome('f', 'A figure', ('a',), ((1.0,),), (), (),
+                               found.unmet)
+
+    for module in emulate.capability, emulate.namespaces:
+        monkeypatch.setattr(
+            module, 'check' if module is emulate.capability else 'sweep',
+            lambda: None)
+    monkeypatch.setitem(emulate.measured.FIGURES, 'choreo-9', make)
+    monkeypatch.setitem(emulate.training.FIGURES, 'training-2', make)
+    name = next(iter(emulate.broadcast.FIGURES))
+    monkeypatch.setitem(emulate._ON_MESH, name, make)
+    found.on_mesh = name
+    monkeypatch.setattr(emulate.present, 'show',
+                        lambda results, *_: print(results[0].title))
+    monkeypatch.setattr(emulate.document, 'write_measured',
+                        lambda *args: found.written.append(args))
+    monkeypatch.setattr(emulate.record, 'made_on', lambda _cpu_s: 'here')
+    monkeypatch.setattr(emulate.signal, 'signal', lambda *_: None)
+
+    def run(figure, *argv):
+        return emulate.main(['reproduce', figure, '--output', str(tmp_path),
+                             *argv])
+
+    found.run = run
+    return found
+
+
+@pytest.mark.parametrize('unmet, argv, code', [
+    (('too slow',), ('--check',), 1), (('too slow',), (), 0),
+    ((), ('--check',), 0), ((), (), 0)])
+def test_a_check_ends_with_1_where_a_claim_is_unmet(made, capsys, unmet,
+                                                    argv, code):
+    made.unmet = unmet
+    assert made.run('choreo-9', *argv) == code
+    out, err = capsys.readouterr()
+    assert out == 'A figure\n'
+    assert err == ''.join(f'virtco-emulate: {one}\n' for one in unmet)
+    assert made.options[0].short == bool(argv)
+
+
+def test_a_figure_is_recorded_with_its_command(made):
+    made.run('choreo-9')
+    assert made.written == []
+    made.run('choreo-9', '--write', '--rate', '20Mbit', '--seeds', '3')
+    (directory, result, maker, command), = made.written
+    assert (directory, maker) == (emulate.record.DIRECTORY, 'here')
+    assert result.title == 'A figure'
+    assert command == ('virtco-emulate reproduce choreo-9 --rate 20Mbit/s '
+                       '--seeds 3')
+
+
+def test_options_reach_the_figure(made):
+    made.run('choreo-9', '--seeds', '3')
+    made.run('choreo-9', '--rate', '20Mbit', '--seeds', '1')
+    made.run(made.on_mesh, '--seeds', '3')
+    made.run('training-2')
+    made.run('training-2', '--rate', '30Mbit')
+    assert [dataclasses.astuple(one) for one in made.options] == [
+        (50e6, 2, False), (20e6, 0, False), (50e6, (0, 1, 2), False),
+        (20e6, False), (30e6, False)]
+
+
+@pytest.mark.parametrize('seed', ['0', '99999'])
+def test_a_test_case_begins_with_any_seed(made, monkeypatch, seed):
+    monkeypatch.setattr(testcases, 'run', lambda options: options.first_seed)
+    assert made.run('virtco-case1', '--first-seed', seed) == int(seed)
