@@ -2,8 +2,10 @@
 
 """What the command shows of the kernel, and how it ends."""
 
+import logging
 import types
 
+from oslo_config import cfg
 import pytest
 
 from edge_module import cmd
@@ -14,6 +16,7 @@ from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
+from virtco import exception
 
 PORTS = (classify.VmPort(vm='a', dev='tap0', mac='', ips=(), ifindex=4),
          classify.VmPort(vm='b', dev='tap1', mac='', ips=(), ifindex=0))
@@ -111,3 +114,40 @@ def test_a_clean_up_says_what_was_there(monkeypatch, capsys, removed, text):
         types.SimpleNamespace(enforcer=lambda: made)))
     assert cmd._cleanup(None) == 0
     assert capsys.readouterr().out.strip() == text
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run the program with a configuration of its own."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+
+    def call(text, *argv):
+        monkeypatch.setattr(cmd.cfg, 'CONF', cfg.ConfigOpts())
+        monkeypatch.setitem(cmd.sys.modules, 'eventlet', None)
+        path = tmp_path / 'edge.conf'
+        path.write_text(f'[edge]\n{text}\n')
+        return cmd.main(['--config-file', str(path), *argv])
+
+    yield call
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_what_the_program_does(run, monkeypatch):
+    for code, name in enumerate(('_run', '_check', '_show', '_cleanup'), 7):
+        monkeypatch.setattr(cmd, name, lambda conf, code=code: code)
+    assert [run('', *argv) for argv in (
+        (), ('--check',), ('--show',), ('--cleanup',))] == [7, 8, 9, 10]
+
+
+def test_what_went_wrong_is_one_line(run, monkeypatch, capsys):
+    assert run('leaf_min_bytes = soon') == 2
+    assert 'leaf_min_bytes' in capsys.readouterr().err
+
+    def fails(_conf):
+        raise exception.OvsUnavailable('away')
+
+    monkeypatch.setattr(cmd, '_run', fails)
+    assert run('') == 2
+    assert capsys.readouterr().err == 'virtco-edge: away\n'
