@@ -97,3 +97,10 @@ def test_of_few_it_is_the_best_of_all():
     exchanges = nccl.volumes(6, 1e8)
     assert all(mappings.slowest_s(exchanges, rng.permutation(6), paths)
                >= found[0].predicted_s for _ in range(50))
+
+
+@pytest.mark.parametrize('n, names', [
+    (7, {'rank', 'greedy', 'optimum'}),
+    (8, {'rank', 'greedy', 'ring', 'tree', 'both'})])
+def test_orders_of_few_members_are_all_tried(n, names):
+    assert {one.name for one in nccl.advise(1e8, _paths(n, 0))} == names
