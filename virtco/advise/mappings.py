@@ -298,7 +298,7 @@ def advise(volumes: Matrix, paths: Paths, work: int = WORK
         orders['optimum'] = enumerate_all([volumes], paths)
         bound_s = mapped_s(volumes, orders['optimum'], paths)
     else:
-        orders['search'] = search(volumes, paths, begin, 0, work)
+        orders['search'] = search(volumes, paths, begin, work=work)
     return ranked(orders, lambda order: mapped_s(volumes, order, paths),
                   bound_s)
 

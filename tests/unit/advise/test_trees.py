@@ -95,6 +95,11 @@ def test_advice_is_the_best_and_above_its_bound(cloud, is_reduce):
             one.shape, begin, is_reduce))[1] for begin in begins) * (1 + 1e-9)
         assert one.predicted_s == found.tree(
             f'ranked {one.shape}').predicted_s
+    # A chain is never slower than one that goes on to the nearest.
+    nearest = orders._relieved(orders._nearest(sent.cost_s, root), sent)
+    chain = orders.Shape.CHAIN
+    assert _of_shape(found, chain).predicted_s <= sent.best(orders.shaped(
+        chain, nearest, is_reduce))[1] * (1 + 1e-9)
 
 
 @given(clouds())
