@@ -3,6 +3,7 @@
 """Console programs below their entry points, without a port or a process."""
 
 import argparse
+import importlib.metadata
 import json
 import logging
 import signal
@@ -241,7 +242,19 @@ def test_the_database_is_managed(config, capsys):
 
 # Ready for an upgrade?
 
-def test_an_upgrade_is_checked(config, capsys):
+def nova(monkeypatch, version):
+    """Let this release of Nova be installed; None: there is none."""
+    def found(_name):
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError
+        return version
+
+    monkeypatch.setattr(status.importlib.metadata, 'version', found)
+
+
+def test_an_upgrade_is_checked(config, capsys, monkeypatch):
+    nova(monkeypatch, None)
+
     def run(**lines):
         config.write_text(f'[controller]\nstate_dir = {config.parent}\n'
                           + ''.join(f'[{group}]\n{text}\n'
@@ -254,7 +267,8 @@ def test_an_upgrade_is_checked(config, capsys):
     code, found = run()
     assert code == 2 and found == {
         'Database schema': 2, 'Time to plan': 0, 'Authentication': 0,
-        'Edge modules': 0, 'Comparison with Nova': 1}
+        'Edge modules': 0, 'Comparison with Nova': 1,
+        'Release of Nova': 0}
     database = db_session.Database(
         f'sqlite:///{config.parent}/virtco.sqlite')
     migration.upgrade(database)
@@ -265,18 +279,32 @@ def test_an_upgrade_is_checked(config, capsys):
         nova='auth_type = password')
     assert code == 1 and found == {
         'Database schema': 0, 'Time to plan': 1, 'Authentication': 1,
-        'Edge modules': 0, 'Comparison with Nova': 0}
+        'Edge modules': 0, 'Comparison with Nova': 0,
+        'Release of Nova': 0}
     code, found = run(
         placement='budget_s = 1\ndeadline_s = 2',
         api='host = 203.0.113.1\nauth_strategy = keystone',
         nova='auth_type = password')
     assert code == 1 and found == {
         'Database schema': 0, 'Time to plan': 0, 'Authentication': 0,
-        'Edge modules': 1, 'Comparison with Nova': 0}
+        'Edge modules': 1, 'Comparison with Nova': 0,
+        'Release of Nova': 0}
     code, found = run(
         api='auth_strategy = keystone', nova='auth_type = password',
         distributor='client_ca_file = /x')
     assert code == 0 and set(found.values()) == {0}
+
+
+@pytest.mark.parametrize('version, is_flawed', [
+    (None, False), ('30.0.0', False),
+    *((f'{major}.{minor}.{patch + more}', more < 0)
+      for major, minor, patch in status.PATCHED_NOVA.values()
+      for more in (-1, 0, 1))])
+def test_a_nova_with_a_flaw_is_warned_of(monkeypatch, version, is_flawed):
+    nova(monkeypatch, version)
+    found = status.Checks(None)._nova()
+    assert found.code.value == int(is_flawed)
+    assert ('OSSA' in (found.details or '')) == is_flawed
 
 
 @pytest.mark.parametrize('program, code', [
