@@ -146,7 +146,7 @@ class NftClassifier:
         if follows != have.follows:
             changes.append(operations.SetUnmanaged(follows))
         changes += [operations.DetachPort(*port) for port in sorted(gone)]
-        changes += map(operations.DeletePeers, have.strays)
+        changes += map(operations.DeleteSet, have.strays)
         changes += [operations.AttachPort(*port) for port in sorted(new)]
         if not self.has_skeleton:
             changes[:0] = self._new_table()

@@ -34,6 +34,7 @@ class Reader:
     def __init__(self, hook: nft_text.Hook, objects: list[dict[str, Any]]):
         self._hook = hook
         self.hooks: set[tuple[str, int]] = set()
+        self.towards: set[tuple[str, int]] = set()
         self.entries: dict[nft_text.Entry, int] = {}
         self.counted: dict[nft_text.Entry, base.Counted] = {}
         self.maps: dict[str, tuple[str, ...]] = {}
@@ -41,7 +42,7 @@ class Reader:
         self.values: dict[Any, dict[nft_text.MapKey, int]] = {}
         self.unmanaged: list[str] = []
         self.rules: list[str] = []
-        self.control_rules: dict[str, list[str]] = {}
+        self.fixed_rules: dict[str, list[str]] = {}
         self._ifindexes = {name: ifindex
                            for ifindex, name in socket.if_nameindex()}
         self._seen: set[tuple[Any, ...]] = set()
@@ -64,10 +65,12 @@ class Reader:
                 self.sets.append(item['set']['name'])
             elif 'chain' in item:
                 name = item['chain']['name']
-                if name.startswith(nft_text.PORT_CHAIN):
-                    ifindex, _, dev = name.removeprefix(
-                        nft_text.PORT_CHAIN).partition('_')
-                    self.hooks.add((dev, int(ifindex)))
+                for prefix, found in ((nft_text.PORT_CHAIN, self.hooks),
+                                      (nft_text.TOWARDS_CHAIN, self.towards)):
+                    if name.startswith(prefix):
+                        ifindex, _, dev = name.removeprefix(
+                            prefix).partition('_')
+                        found.add((dev, int(ifindex)))
             elif 'rule' in item:
                 name = item['rule']['chain']
                 comment = item['rule'].get('comment', '')
@@ -75,8 +78,8 @@ class Reader:
                     self.rules.append(comment)
                 elif name == 'unmanaged':
                     self.unmanaged.append(comment)
-                elif name in nft_text.CONTROL:
-                    self.control_rules.setdefault(name, []).append(comment)
+                elif name in hook.fixed():
+                    self.fixed_rules.setdefault(name, []).append(comment)
 
     @property
     def follows(self) -> bool:
@@ -86,21 +89,22 @@ class Reader:
     def is_whole(self) -> bool:
         """Whether all maps and fixed rules are as they should be."""
         return (self.maps == self._hook.maps()
-                and {name for name in self.sets if not _is_peers(name)}
+                and {name for name in self.sets if not _is_of_port(name)}
                 == ({self._hook.seen} if self._hook.seen else set())
                 and self._own_sets() <= {*self.sets}
                 and self.unmanaged in ([], [*nft_text.UNMANAGED])
-                and self.control_rules == {
-                    name: [name] for name in nft_text.CONTROL})
+                and (self.towards == self.hooks or not self._hook.with_dev)
+                and self.fixed_rules == {
+                    name: [name] for name in self._hook.fixed()})
 
     def _own_sets(self) -> set[str]:
         """Of the ports that are hooked."""
         return {name for _, ifindex in self.hooks if self._hook.with_dev
-                for name in nft_text.peers_names(ifindex)}
+                for name in nft_text.set_names(ifindex)}
 
     def stray_sets(self) -> list[str]:
         """Of ports that are gone; the kernel took their chains with them."""
-        return sorted({name for name in self.sets if _is_peers(name)}
+        return sorted({name for name in self.sets if _is_of_port(name)}
                       - self._own_sets())
 
     def _ifindex(self, dev: str) -> int:
@@ -140,5 +144,5 @@ class Reader:
             before.sent_packets + counter['packets'])
 
 
-def _is_peers(name: str) -> bool:
-    return name.partition('_')[0] in nft_text.PEERS
+def _is_of_port(name: str) -> bool:
+    return name.partition('_')[0] in (*nft_text.PEERS, nft_text.NEAR)

@@ -15,7 +15,7 @@ from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 
 TABLE = 'netdev virtco'
-PORT_CHAIN = 'dev_'
+PORT_CHAIN, TOWARDS_CHAIN = 'dev_', 'towards_'
 
 # The four kinds of entry, (IP version, with a destination port), in the order
 # in which they are asked.
@@ -29,6 +29,10 @@ _PROTOCOLS = ('tcp', 'udp')
 CONTROL = ('control4', 'control6')
 # Rules of the chain of unmanaged packets, by what they look at.
 UNMANAGED = ('to', 'seen', 'others')
+# Chain with one rule, commented alike, for packets to everybody, and to an
+# address that has sent the VM nothing: switches may send these everywhere, and
+# the controller cannot know whom they reach.
+STRANGERS = 'strangers'
 _MOST_SEEN, _SEEN_S = 1024, 4
 # Datagrams whose later fragments are awaited.
 FRAGMENTS = ('frag4', 'frag6')
@@ -37,6 +41,9 @@ _MOST_FRAGMENTED, _FRAGMENTED_S = 4096, 2
 # version. A VM that sends to more has the rest uncounted, and nobody else.
 PEERS = {'peers4': ('ipv4_addr', 'ip'), 'peers6': ('ipv6_addr', 'ip6')}
 MOST_PEERS, _PEERS_S = 256, 300
+# Set of each port: the Ethernet addresses that sent the VM something of late.
+NEAR, _MOST_NEAR, _NEAR_S = 'near', 1024, 300
+_IS_UNICAST = 'ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00'
 # Of a TCP packet without data, with all options and a frame's header. Who
 # writes a short length into a long packet gets no long packet past the data.
 _CONTROL_BYTES = 140
@@ -143,7 +150,15 @@ class Hook:
               for name, condition in zip(CONTROL, (
                   _without_data4(), _without_data6()), strict=True)),
             f'add chain {TABLE} classify',
-            f'add chain {TABLE} unmanaged']) + '\n'
+            f'add chain {TABLE} unmanaged',
+            *([f'add chain {TABLE} {STRANGERS}',
+               f'add rule {TABLE} {STRANGERS} meta priority set iif map '
+               f'@{self.map_name("others")} comment "{STRANGERS}"']
+              if self.with_dev else [])]) + '\n'
+
+    def fixed(self) -> tuple[str, ...]:
+        """Chains that have one rule each."""
+        return (*CONTROL, STRANGERS) if self.with_dev else CONTROL
 
     def rules(self, entries: Iterable[Entry]) -> tuple[RuleName, ...]:
         """Names of the rules: only maps that hold something are asked."""
@@ -167,10 +182,8 @@ class Hook:
         rules = {
             'to': 'meta priority set iif . ether daddr map '
                   f'@{self.map_name("to")} return',
-            'seen': 'ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00 '
-                    f'add {seen} {{ ether daddr }} return',
-            'others': 'meta priority set iif map '
-                      f'@{self.map_name("others")}'}
+            'seen': f'{_IS_UNICAST} add {seen} {{ ether daddr }} return',
+            'others': f'goto {STRANGERS}'}
         return '\n'.join([f'flush chain {TABLE} unmanaged', *(
             f'add rule {TABLE} unmanaged {rules[name]} comment "{name}"'
             for name in (UNMANAGED if follows else ()))]) + '\n'
@@ -284,15 +297,20 @@ def element_commands(hook: Hook, verb: str,
                f'{{ {", ".join(elements)} }}\n')
 
 
-def _chain_name(dev: str, ifindex: int) -> str:
+def _chain_name(dev: str, ifindex: int, prefix: str = PORT_CHAIN) -> str:
     # With the ifindex, a device that came back under its old name is new, and
     # is hooked again.
-    return f'{PORT_CHAIN}{ifindex}_{dev}'
+    return f'{prefix}{ifindex}_{dev}'
 
 
 def peers_names(ifindex: int) -> tuple[str, ...]:
-    """Of the sets of a port."""
+    """Of the sets of a port that count."""
     return tuple(f'{name}_{ifindex}' for name in PEERS)
+
+
+def set_names(ifindex: int) -> tuple[str, ...]:
+    """Of all sets of a port."""
+    return (*peers_names(ifindex), f'{NEAR}_{ifindex}')
 
 
 def delete_sets(names: Iterable[str]) -> str:
@@ -300,8 +318,12 @@ def delete_sets(names: Iterable[str]) -> str:
 
 
 def delete_port_chain(hook: Hook, dev: str, ifindex: int) -> str:
-    return (f'delete chain {TABLE} {_chain_name(dev, ifindex)}\n'
-            + delete_sets(peers_names(ifindex) if hook.with_dev else ()))
+    found = f'delete chain {TABLE} {_chain_name(dev, ifindex)}\n'
+    if hook.with_dev:
+        found += (f'delete chain {TABLE} '
+                  f'{_chain_name(dev, ifindex, TOWARDS_CHAIN)}\n'
+                  + delete_sets(set_names(ifindex)))
+    return found
 
 
 def port_chain(hook: Hook, dev: str, ifindex: int) -> str:
@@ -313,7 +335,14 @@ def port_chain(hook: Hook, dev: str, ifindex: int) -> str:
     # A packet that is in no map must not keep a priority that it brought.
     own = classid(minors.of_port(ifindex))
     kinds = list(zip(peers_names(ifindex), PEERS.values(), strict=True))
+    near = f'{NEAR}_{ifindex}'
+    towards = f'{TABLE} {_chain_name(dev, ifindex, TOWARDS_CHAIN)}'
     return ''.join((
+        f'add set {TABLE} {near} {{ type ether_addr; size {_MOST_NEAR}; '
+        f'timeout {_NEAR_S}s; flags dynamic,timeout; }}\n',
+        f'add chain {towards} {{ type filter hook egress device "{dev}" '
+        'priority 0; }\n',
+        f'add rule {towards} add @{near} {{ ether saddr }}\n',
         *(f'add set {TABLE} {name} {{ type {kind}; size {MOST_PEERS}; timeout '
           f'{_PEERS_S}s; flags dynamic,timeout; counter; }}\n'
           for name, (kind, _) in kinds), head,
@@ -322,4 +351,6 @@ def port_chain(hook: Hook, dev: str, ifindex: int) -> str:
           f'{{ {ip} daddr }}\n' for name, (_, ip) in kinds),
         *(f'add rule {chain} meta priority {own} jump {name}\n'
           for name in CONTROL),
+        f'add rule {chain} meta priority {own} {_IS_UNICAST} '
+        f'ether daddr != @{near} goto {STRANGERS}\n',
         f'add rule {chain} meta priority {own} goto unmanaged\n'))

@@ -29,7 +29,7 @@ IfIndex = Annotated[int, msgspec.Meta(ge=1, lt=2 ** 31)]
 Device = Annotated[str, msgspec.Meta(
     pattern=r'\A[A-Za-z0-9][A-Za-z0-9_.-]{0,14}\Z')]
 _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 32)]
-_PEERS = r'peers[46]_[0-9]{1,10}'
+_OF_PORT = r'(?:peers[46]|near)_[0-9]{1,10}'
 HookName = Literal['ingress', 'egress']
 
 
@@ -207,17 +207,17 @@ class DetachPort(_Operation, frozen=True):
         return nft_text.delete_port_chain(hook, self.dev, self.ifindex)
 
 
-class DeletePeers(_Operation, frozen=True):
+class DeleteSet(_Operation, frozen=True):
     """Delete a set of a port that is gone."""
 
-    name: Annotated[str, msgspec.Meta(pattern=rf'\A{_PEERS}\Z')]
+    name: Annotated[str, msgspec.Meta(pattern=rf'\A{_OF_PORT}\Z')]
 
     def commands(self, hook: nft_text.Hook) -> str:
         return nft_text.delete_sets([self.name])
 
 
 NftOperation = (DeleteTable | AddTable | ChangeMap | ChangeEntries | SetRules
-                | SetUnmanaged | AttachPort | DetachPort | DeletePeers)
+                | SetUnmanaged | AttachPort | DetachPort | DeleteSet)
 
 
 class Listing(_Operation, frozen=True):
@@ -228,7 +228,7 @@ class Listing(_Operation, frozen=True):
 
     what: Literal['table', 'sets table', 'map', 'set']
     name: Annotated[str, msgspec.Meta(
-        pattern=rf'\A(?:(?:in|e)gress_[a-z0-9]{{1,16}}|{_PEERS})?\Z')] = ''
+        pattern=rf'\A(?:(?:in|e)gress_[a-z0-9]{{1,16}}|{_OF_PORT})?\Z')] = ''
 
     def command(self) -> str:
         return f'list {self.what} {nft_text.TABLE} {self.name}\n'

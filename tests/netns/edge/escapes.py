@@ -51,7 +51,7 @@ def tries(directory):
             1, f'00:00:00:00:00:01{include}'), 16)]))
     yield 'include by the name of a set', lambda: _read('set', include)
     yield 'include by a line after a name', lambda: _nft(
-        operations.DeletePeers(f'peers4_1\n{include}'))
+        operations.DeleteSet(f'peers4_1\n{include}'))
     yield 'list all tables', lambda: _read('ruleset')
     yield 'another table', lambda: _read('table inet filter')
     # Statements that the grammar of an earlier release let pass.

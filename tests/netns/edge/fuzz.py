@@ -118,7 +118,7 @@ class Maker:
             lambda: ['SetUnmanaged', self.choice((True, False))],
             lambda: ['AttachPort', *self.port()],
             lambda: ['DetachPort', *self.port()],
-            lambda: ['DeletePeers', self.choice(TEXTS)],
+            lambda: ['DeleteSet', self.choice(TEXTS)],
             lambda: [self.choice(TEXTS)]))()
 
     def anything(self):

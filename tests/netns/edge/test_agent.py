@@ -133,7 +133,7 @@ def test_transfer_outlives_the_agent(site):
 
 @gear.full(
     'netns/edge/test_agent.py::'
-    'test_classes_are_equal_until_the_controller_is_back')
+    'test_classes_are_shares_until_the_controller_is_back')
 @real_time
 def test_class_holds_while_the_controller_is_away(site):
     """A saturating flow keeps its rate; after the TTL it may take it all."""
@@ -146,13 +146,13 @@ def test_class_holds_while_the_controller_is_away(site):
     time.sleep(2.0)
     held_bps = flow.rate_bps(begin_s, flow.now_s())
     assert held_bps == pytest.approx(20e6 * 1448 / 1514, rel=0.06)
-    beds.wait_for(lambda: 'share the link equally' in edge.log(), 10,
+    beds.wait_for(lambda: 'have shares of the link' in edge.log(), 10,
                   'the decay')
     time.sleep(1.0)
     begin_s = flow.now_s()
     time.sleep(1.5)
     assert flow.rate_bps(begin_s, flow.now_s()) > 30e6
-    assert edge.log().count('share the link equally') == 1
+    assert edge.log().count('have shares of the link') == 1
     # It comes back: order and rates again.
     seen = len(controller.reports)
     controller.start()
@@ -165,7 +165,7 @@ def test_class_holds_while_the_controller_is_away(site):
     flow.close()
 
 
-def test_classes_are_equal_until_the_controller_is_back(site):
+def test_classes_are_shares_until_the_controller_is_back(site):
     """Once the policy is older than its time to live, and not before."""
     bed, controller, edge = site
     _start(site, ttl_s=2.0)
@@ -173,13 +173,13 @@ def test_classes_are_equal_until_the_controller_is_back(site):
     assert 'ceil 20Mbit' in _class(edge, '1:11')
     beds.wait_for(lambda: 'ceil 40Mbit' in _class(edge, '1:11'), 15,
                   'the decay')
-    assert 'share the link equally' in edge.log()
+    assert 'have shares of the link' in edge.log()
     seen = len(controller.reports)
     controller.start()
     beds.wait_for(lambda: any(report['health'] == 'ok' for report
                               in controller.reports[seen:]), 15, 'health')
     assert 'ceil 20Mbit' in _class(edge, '1:11')
-    assert edge.log().count('share the link equally') == 1
+    assert edge.log().count('have shares of the link') == 1
 
 
 def test_start_without_controller_uses_the_last_policy(site):

@@ -44,9 +44,9 @@ def _element(*parts, value='1:11', count=5):
         'bytes': count, 'packets': 1}}}, value]
 
 
-def _listing(elements=(), rules=(), devs=('dev_1_lo',), control=(),
-             control_rules=('control4', 'control6'), unmanaged=(), to=(),
-             sets=('peers4_1', 'peers6_1')):
+def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
+             control=(), fixed=('control4', 'control6', 'strangers'),
+             unmanaged=(), to=(), sets=('peers4_1', 'peers6_1', 'near_1')):
     found = {'ingress_pair4': elements, 'ingress_control': control,
              'ingress_to': to, 'ingress_others': [['lo', '1:f002']]
              if unmanaged else ()}
@@ -55,7 +55,7 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo',), control=(),
             {'set': {'name': 'ingress_seen'}},
             *({'set': {'name': name}} for name in sets),
             *({'rule': {'chain': name, 'comment': name}}
-              for name in control_rules),
+              for name in fixed),
             *({'rule': {'chain': 'unmanaged', 'comment': name}}
               for name in unmanaged),
             *({'chain': {'name': name}} for name in devs),
@@ -106,8 +106,9 @@ def test_a_table_without_the_sets_of_its_ports_is_replaced():
 
 
 def test_sets_of_ports_that_are_gone_are_deleted():
-    sets = ('peers4_1', 'peers6_1', 'peers4_9', 'peers6_9')
+    sets = ('peers4_1', 'peers6_1', 'near_1', 'peers4_9', 'peers6_9', 'near_9')
     assert _commands(*_listing(sets=sets)) == (
+        'delete set netdev virtco near_9\n'
         'delete set netdev virtco peers4_9\n'
         'delete set netdev virtco peers6_9\n')
 
@@ -166,10 +167,29 @@ def test_control_packets_have_their_class():
     assert '1:13' not in text
 
 
-def test_table_without_its_control_rules_is_replaced():
-    text = _commands(*_listing(control_rules=['control4']))
+@pytest.mark.parametrize('missing', ['control6', 'strangers'])
+def test_table_without_one_of_its_fixed_rules_is_replaced(missing):
+    text = _commands(*_listing(fixed={
+        'control4', 'control6', 'strangers'} - {missing}))
     assert text.startswith('delete table')
-    assert 'comment "control6"' in text
+    assert f'comment "{missing}"' in text
+
+
+def test_a_port_without_the_chain_that_knows_who_is_near_is_hooked_again():
+    text = _commands(*_listing(devs=('dev_1_lo',)))
+    assert text.startswith('delete table') and 'chain netdev virtco to' in text
+
+
+def test_packets_to_strangers_share_a_class():
+    """One that the VM heard of is no stranger; the others are never limited
+    by what the controller says of a destination.
+    """
+    text = _commands(*_listing(devs=()), limits={('lo', MAC): 0xf042})
+    places = [text.index(part) for part in (
+        'towards_1_lo { type filter hook egress device "lo"',
+        'towards_1_lo add @near_1 { ether saddr }',
+        'ether daddr != @near_1 goto strangers', 'goto unmanaged')]
+    assert places == sorted(places)
 
 
 def _lengths(rule):

@@ -213,8 +213,8 @@ def test_ports_are_those_that_a_vm_can_be_behind(device, is_port):
     ['ChangeMap', 'to', [], [[[1, '00:00:00:00:00:01 '], 1]]],
     ['SetRules', ['pair4 ip daddr set 10.0.0.9']],
     ['SetRules', ['drop']], ['AttachPort', 'tap1\n', 1],
-    ['AttachPort', 'tap1" priority 0; }', 1], ['DeletePeers', 'peers4_1\n'],
-    ['DeletePeers', 'ingress_seen'], ['add table inet filter']], ids=str)
+    ['AttachPort', 'tap1" priority 0; }', 1], ['DeleteSet', 'peers4_1\n'],
+    ['DeleteSet', 'ingress_seen'], ['add table inet filter']], ids=str)
 def test_malformed_changes_of_the_table_are_refused(change):
     with pytest.raises(operations.Refused, match='nft_change'):
         guarded.perform('nft_change',
