@@ -6,10 +6,12 @@ import falcon
 from falcon import testing
 import pytest
 
+from tests.unit.api import service
 from virtco import exception
 from virtco import metrics
 from virtco.api import deploy
 from virtco.api import errors
+from virtco.api import pace
 
 
 class Process:
@@ -43,6 +45,25 @@ def test_some_paths_want_no_token(path, is_open):
     chosen = deploy._except_open(lambda *_: 'open', lambda *_: 'guarded')
     assert chosen({'PATH_INFO': path}, None) == (
         'open' if is_open else 'guarded')
+
+
+@pytest.mark.parametrize('threads, most_held', [(4, 1), (16, 2)])
+def test_without_keystone_callers_are_paced_by_address(
+        monkeypatch, threads, most_held):
+    made, limiter = [], pace.Limiter
+
+    def make(*values):
+        made.append(values)
+        return limiter(*values)
+
+    monkeypatch.setattr(pace, 'Limiter', make)
+    found = service.Service()
+    found.conf.set_override('auth_strategy', 'noauth', 'api')
+    found.conf.set_override('threads', threads, 'api')
+    client = testing.TestClient(deploy.application(found.conf, found.rooms))
+    assert client.simulate_get('/v1/coflows').status_code == 200
+    assert made == [(False, most_held)]
+    found.rooms.database.dispose()
 
 
 class Failing:

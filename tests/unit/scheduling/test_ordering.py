@@ -12,6 +12,7 @@ import pytest
 from tests import examples
 from tests.unit.scheduling import test_allocation as allocation
 from virtco.lab.sim import demands as demand_model
+from virtco.model import uplinks
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
 from virtco.scheduling import ordering
@@ -110,6 +111,19 @@ def test_prefix_times_and_swaps_follow_the_plain_rules(situation, columns):
     order_kernel.swap_neighbours(rater, found, np.array(level),
                                  np.array(weight))
     assert found.tolist() == swapped(busy_s, order, level, weight)
+
+
+def test_swaps_go_on_until_no_neighbours_gain():
+    """The heaviest of three at one port passes both in two sweeps."""
+    flows = [allocation.Flow(c, (('out', 0), ('in', 1)), 1.0, 1.0)
+             for c in range(3)]
+    cap_bps = {(way, host): 1.0 for way in ('out', 'in') for host in (0, 1)}
+    rater, _ = laid_out((np.ones(4), uplinks.NONE, cap_bps, flows, [],
+                         [0, 1, 2]), [1.0] * 3)
+    order = np.arange(3)
+    order_kernel.swap_neighbours(rater, order, np.zeros(3, np.int64),
+                                 np.array([1.0, 2.0, 4.0]))
+    assert order.tolist() == [2, 1, 0]
 
 
 @hypothesis.given(st.lists(st.tuples(
