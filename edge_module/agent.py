@@ -225,7 +225,9 @@ class Agent:
         problem = next((thread.problem for thread in self._threads
                         if thread.problem is not None), None)
         error = self.error or problem
-        degraded = error or self.ports.error or self.enforcer.n_past
+        degraded = (error or self.ports.error or self.enforcer.n_past
+                    or any(port.notes
+                           for port in self.enforcer.noted_ports()))
         found: dict[str, Any] = {
             'applied_generation': self.applied_generation, 'error': error,
             'health': ('error' if self.is_failing or problem is not None

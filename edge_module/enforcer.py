@@ -220,6 +220,14 @@ class Enforcer:
                 self.default_rate_bps *= link_bps / self.link_bps
                 self.link_bps = link_bps
 
+    def noted_ports(self) -> tuple[classify.VmPort, ...]:
+        """The ports, with a note where one could not be attached."""
+        refused = self.classifier.refused
+        return tuple(
+            port if (why := refused.get((port.dev, port.ifindex))) is None
+            else dataclasses.replace(port, notes=(*port.notes, why))
+            for port in self.ports or ())
+
     def observe(self, stats: Mapping[int, wire.ClassStats], now_s: float
                 ) -> None:
         """Give ports that flood shorter turns; call it with each reading.

@@ -221,7 +221,7 @@ class Reporter:
             ports=tuple(reports.Port(
                 vm=port.vm, dev=port.dev, mac=port.mac, ips=tuple(port.ips),
                 notes=tuple(port.notes))
-                for port in self.enforcer.ports or ()),
+                for port in self.enforcer.noted_ports()),
             **self.readings.counted(), **self._about())
 
     def _link(self) -> reports.Link:

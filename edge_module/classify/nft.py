@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import json
+import logging
 import socket
 from typing import Any
 from typing import Literal
@@ -24,6 +25,8 @@ from edge_module.privileged import helper_protocol as protocol
 from edge_module.privileged import operations
 from virtco import exception
 from virtco.wire import edge_policy
+
+LOG = logging.getLogger(__name__)
 
 _SmallMap = Literal['control', 'to', 'others']
 
@@ -85,6 +88,8 @@ class NftClassifier:
     """See the module. ``replace`` works from what it last knew or read.
 
     :cvar limits: whether :attr:`Table.limits` have an effect.
+    :ivar refused: ports, as (device, ifindex), that the kernel or the helper
+        did not let attach, and why; tried again after :meth:`forget`.
     """
 
     name = 'nft'
@@ -96,6 +101,7 @@ class NftClassifier:
         self.known: _Standing | None = None
         self.has_table = False
         self.has_skeleton = False
+        self.refused: dict[tuple[str, int], str] = {}
 
     def build_table(self, flows: Iterable[edge_policy.FlowEntry],
                     ports: Iterable[base.VmPort],
@@ -128,7 +134,9 @@ class NftClassifier:
         fresh = [(entry, minor) for entry, minor in entries.items()
                  if have.entries.get(entry) != minor]
         gone = have.hooks - table.hooks
-        new = table.hooks - have.hooks
+        self.refused = {port: why for port, why in self.refused.items()
+                        if port in table.hooks}
+        new = table.hooks - have.hooks - self.refused.keys()
         maps, follows = _maps(table), bool(table.others)
         changes: list[operations.NftOperation] = []
         for kind, wanted in maps.items():
@@ -147,23 +155,47 @@ class NftClassifier:
             changes.append(operations.SetUnmanaged(follows))
         changes += [operations.DetachPort(*port) for port in sorted(gone)]
         changes += map(operations.DeleteSet, have.strays)
-        changes += [operations.AttachPort(*port) for port in sorted(new)]
         if not self.has_skeleton:
             changes[:0] = self._new_table()
-        if not changes:
+        if not changes and not new:
             return 0
         try:
-            self._change(changes)
+            self._change_and_attach(changes, sorted(new))
         except exception.KernelRefused:
             self.known = None
             raise
         self.has_table = self.has_skeleton = True
-        self.known = _Standing(table.hooks, entries, maps, rules, follows)
+        self.known = _Standing(table.hooks - self.refused.keys(), entries,
+                               maps, rules, follows)
         return len(stale) + len(fresh) + len(gone) + len(new)
 
+    def _change_and_attach(self, changes: list[operations.NftOperation],
+                           ports: list[tuple[str, int]]) -> None:
+        """Change the table and attach ports, in one transaction if possible.
+
+        Where the kernel refuses that, each port is attached alone, so that
+        one that cannot be leaves the others classified.
+        """
+        attach = [operations.AttachPort(*port) for port in ports]
+        try:
+            self._change([*changes, *attach])
+            return
+        except exception.KernelRefused:
+            if not attach:
+                raise
+        if changes:
+            self._change(changes)
+        for port, operation in zip(ports, attach, strict=True):
+            try:
+                self._change([operation])
+            except exception.KernelRefused as error:
+                LOG.error('Port %s is not classified: %s', port[0], error)
+                self.refused[port] = str(error)
+
     def forget(self) -> None:
-        """Read what is there before the next replace."""
+        """Read what is there before the next replace; try all ports again."""
         self.known = None
+        self.refused = {}
 
     def _new_table(self) -> list[operations.NftOperation]:
         """In place of one that is damaged or of another make, if any."""

@@ -13,6 +13,8 @@ MACVTAP = 'macvtap: it goes past the virtual switch, unmanaged'
 VHOST_USER = 'vhost-user: it goes past the kernel, unmanaged'
 ROUTED = 'no port of a switch: what the host routes is not managed'
 DVR = 'DVR: what the host routes for this port is not managed'
+TAGGED = ('userspace datapath: packets reach the uplink with a VLAN tag or '
+          'encapsulated, and are not classified')
 
 _DIRECT = ('direct', 'direct-physical', 'accelerator-direct',
            'accelerator-direct-physical')
@@ -45,13 +47,33 @@ def of_vnic_type(vnic_type: str) -> tuple[str, ...]:
     return (MACVTAP,) if vnic_type == 'macvtap' else ()
 
 
-def of_switch(interface_type: str, offloads: bool, routes: bool
-              ) -> tuple[str, ...]:
+def of_switch(interface_type: str, offloads: bool, routes: bool,
+              is_tagged: bool) -> tuple[str, ...]:
     """What Open vSwitch's database tells.
 
     :param offloads: whether ``other_config:hw-offload`` is set.
     :param routes: whether it has a distributed router's ports.
+    :param is_tagged: see :func:`is_tagged`.
     """
     is_vhost = interface_type.startswith('dpdkvhostuser')
     return tuple(note for note, holds in (
-        (VHOST_USER, is_vhost), (OFFLOAD, offloads), (DVR, routes)) if holds)
+        (VHOST_USER, is_vhost), (OFFLOAD, offloads), (DVR, routes),
+        (TAGGED, is_tagged)) if holds)
+
+
+def is_tagged(datapath: str, network_type: str, has_tag: bool,
+              has_tunnels: bool) -> bool:
+    """Whether the uplink sees a port's packets in a form nft-egress cannot
+    read.
+
+    :param datapath: of the bridge; only ``netdev`` is classified there.
+    :param network_type: as Neutron's agent writes it; '' without that agent,
+        whose tags are local to the host.
+    :param has_tag: whether the port has a VLAN tag.
+    :param has_tunnels: whether the bridge has a tunnel.
+    """
+    if datapath != 'netdev':
+        return False
+    if network_type:
+        return network_type not in ('flat', 'local')
+    return has_tag or has_tunnels

@@ -26,6 +26,7 @@ from virtco import exception
 LOG = logging.getLogger(__name__)
 
 _TABLES = ('Open_vSwitch', 'Bridge', 'Port', 'Interface', 'QoS')
+_TUNNELS = ('geneve', 'gre', 'stt', 'vxlan')
 _TIMEOUT_S = 5
 NOOP = 'linux-noop'
 _OWNER = 'virtco-edge'
@@ -105,13 +106,26 @@ class OvsDb:
         offloads = any(row.other_config.get('hw-offload') == 'true'
                        for row in self._rows('Open_vSwitch'))
         routes = any(row.name.startswith('qr-') for row in rows)
+        tagged = self._tagged()
         for row in rows:
             ids = row.external_ids
             if 'vm-uuid' in ids:
                 found.append(classify.VmPort(
                     ids['vm-uuid'], row.name, mac=ids.get('attached-mac', ''),
-                    notes=kinds.of_switch(row.type, offloads, routes)))
+                    notes=kinds.of_switch(row.type, offloads, routes,
+                                          row.name in tagged)))
         return tuple(sorted(found, key=lambda item: item.dev))
+
+    def _tagged(self) -> set[str]:
+        """Names of the interfaces for which :func:`.kinds.is_tagged` holds."""
+        return {item.name for bridge in self._rows('Bridge')
+                for port in bridge.ports for item in port.interfaces
+                if kinds.is_tagged(
+                    bridge.datapath_type,
+                    port.other_config.get('network_type', ''),
+                    bool(port.tag), any(
+                        peer.type in _TUNNELS for other in bridge.ports
+                        for peer in other.interfaces))}
 
     def datapath_of(self, dev: str) -> str | None:
         """``system``, ``netdev`` or None when no bridge has the device."""

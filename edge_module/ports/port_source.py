@@ -26,6 +26,8 @@ class PortSource(abc.ABC):
 
     #: Whether all its ports are known to be a switch's.
     is_switched = False
+    #: Why the last :meth:`read` left out some ports; None where it did not.
+    complaint: str | None = None
 
     @abc.abstractmethod
     def read(self) -> tuple[classify.VmPort, ...]:
@@ -70,8 +72,8 @@ class Ports:
 
     :param changed: called, by any thread, when :meth:`read` may find others.
     :ivar ports: None while they are not known, which is not "none".
-    :ivar error: why the source cannot be read; the ports that were right go
-        on being classified.
+    :ivar error: why the source, or a part of it, cannot be read; the ports
+        that are right go on being classified.
     """
 
     def __init__(self, source: PortSource,
@@ -97,11 +99,12 @@ class Ports:
             self._token, look = token, True
             try:
                 self._named = self.source.read()
-                self.error = None
-            except exception.VirtcoException as error:
-                if str(error) != self.error:
-                    LOG.error('%s', error)
-                self.error = str(error)
+                error = self.source.complaint
+            except exception.VirtcoException as refusal:
+                error = str(refusal)
+            if error is not None and error != self.error:
+                LOG.error('%s', error)
+            self.error = error
         if self._named is None or (
                 not look and time.monotonic() < self._look_due_s):
             return

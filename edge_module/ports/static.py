@@ -17,7 +17,8 @@ class StaticPorts(base.PortSource):
     """Reads ``{"ports": [{"vm", "dev", "mac", "ips", "vnic_type"}]}``.
 
     Write it to another name and rename it over: a half-written file is
-    refused, with the ports before it kept.
+    refused, with the ports before it kept. A port that makes no sense is left
+    out, and the complaint names it.
     """
 
     def __init__(self, path: str):
@@ -44,8 +45,14 @@ class StaticPorts(base.PortSource):
         if not isinstance(rows, list):
             raise exception.Invalid(field='ports_file', value=self.path,
                                     limit='an object with the list "ports"')
-        return tuple(_port(row, f'ports[{index}]')
-                     for index, row in enumerate(rows))
+        found, complaints = [], []
+        for index, row in enumerate(rows):
+            try:
+                found.append(_port(row, f'ports[{index}]'))
+            except exception.Invalid as error:
+                complaints.append(str(error))
+        self.complaint = '; '.join(complaints[:5]) or None
+        return tuple(found)
 
 
 def _port(row: Any, field: str) -> classify.VmPort:

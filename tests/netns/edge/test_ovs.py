@@ -174,6 +174,18 @@ def _enforced(site, **columns):
     return a
 
 
+def test_a_port_with_a_vlan_is_not_ok(site):
+    """Its packets reach the uplink in a form that is not classified."""
+    bed, switch, controller, edge = site
+    a = _enforced(site)
+    switch.vsctl('set', 'port', a.dev, 'tag=100')
+    report = controller.wait_report(lambda r: r['health'] != 'ok', 20)
+    assert report['health'] == 'degraded'
+    assert report['ports'][0]['notes'] == [kinds.TAGGED]
+    switch.vsctl('clear', 'port', a.dev, 'tag')
+    controller.wait_report(lambda r: r['health'] == 'ok', 20)
+
+
 def _qos_type(switch):
     row = switch.vsctl('get', 'port', 'uplink0', 'qos')
     return None if row == '[]' else switch.vsctl('get', 'qos', row, 'type')

@@ -102,7 +102,7 @@ class Classifier(nft.NftClassifier):
 
     def __init__(self, limits=False):
         self.limits = limits
-        self.table, self.forgot = None, 0
+        self.table, self.forgot, self.refused = None, 0, {}
         self.counts, self.peer_counts, self.macs = {}, {}, frozenset()
         self.readings = []
 

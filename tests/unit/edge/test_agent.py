@@ -53,6 +53,8 @@ class Watch:
 class Source(ports_base.PortSource):
     """One port."""
 
+    is_switched = True
+
     def __init__(self):
         self.ports = (dataclasses.replace(test_enforcer.PORT, dev='lo'),)
         self.error = None
@@ -301,6 +303,11 @@ def test_what_the_kernel_refuses_is_not_applied(agent, clock):
     (lambda agent: setattr(agent.ports, 'error', 'x'), 'degraded'),
     (lambda agent: setattr(agent.enforcer, 'n_past', 1), 'degraded'),
     (lambda agent: setattr(agent._threads[0], 'problem', 'x'), 'error'),
+    (lambda agent: setattr(agent.enforcer, 'ports', (dataclasses.replace(
+        test_enforcer.PORT, notes=('x',)),)), 'degraded'),
+    (lambda agent: agent.enforcer.classifier.refused.update(
+        {(port.dev, port.ifindex): 'x' for port in agent.enforcer.ports}),
+     'degraded'),
     (lambda agent: None, 'ok')])
 def test_health(agent, spoil, health):
     spoil(agent)

@@ -34,9 +34,22 @@ def test_a_device_that_is_not_there_tells_nothing():
 
 
 def test_what_the_switch_tells():
-    assert kinds.of_switch('', False, False) == ()
-    assert kinds.of_switch('dpdkvhostuserclient', True, True) == (
-        kinds.VHOST_USER, kinds.OFFLOAD, kinds.DVR)
+    assert kinds.of_switch('', False, False, False) == ()
+    assert kinds.of_switch('dpdkvhostuserclient', True, True, True) == (
+        kinds.VHOST_USER, kinds.OFFLOAD, kinds.DVR, kinds.TAGGED)
+
+
+@pytest.mark.parametrize('datapath, network_type, has_tag, has_tunnels, is_', [
+    ('netdev', '', False, False, False), ('netdev', '', True, False, True),
+    ('netdev', '', False, True, True), ('netdev', 'flat', True, True, False),
+    ('netdev', 'local', True, False, False),
+    ('netdev', 'vlan', False, False, True),
+    ('netdev', 'vxlan', True, False, True), ('system', '', True, True, False),
+    ('', 'vlan', True, True, False)])
+def test_tags_hide_packets_in_the_userspace_datapath(
+        datapath, network_type, has_tag, has_tunnels, is_):
+    assert kinds.is_tagged(datapath, network_type, has_tag,
+                           has_tunnels) is is_
 
 
 def test_a_ports_file_names_types(tmp_path):
@@ -46,3 +59,15 @@ def test_a_ports_file_names_types(tmp_path):
                     '"normal"}, {"vm": "c", "dev": "t3"}]}')
     assert [port.notes for port in static.StaticPorts(str(path)).read()] == [
         (kinds.PASSED_THROUGH,), (), ()]
+
+
+def test_a_port_that_makes_no_sense_is_left_out(tmp_path):
+    path = tmp_path / 'ports.json'
+    path.write_text('{"ports": [{"vm": "a"}, {"vm": "b", "dev": "t2"}, 7, '
+                    '{"vm": "c", "dev": "t3", "ips": ["x"]}]}')
+    source = static.StaticPorts(str(path))
+    assert [port.dev for port in source.read()] == ['t2']
+    for part in ('ports[0].dev', 'ports[2]', 'ports[3].ips'):
+        assert part in source.complaint
+    path.write_text('{"ports": [{"vm": "b", "dev": "t2"}]}')
+    assert source.read() and source.complaint is None

@@ -258,3 +258,56 @@ def test_what_nftables_refuses_is_known_no_more():
     assert not classifier.remove()
     assert classifier.counted() == {} and classifier.peers() == {}
     assert classifier.destinations() == frozenset()
+
+
+class _Picky(_Kernel):
+    """Refuses whatever attaches one of the ports."""
+
+    def __init__(self, *refuses):
+        super().__init__(*_listing(devs=()))
+        self.refuses = refuses
+
+    def nft_change(self, hook, changes):
+        for change in changes:
+            if getattr(change, 'dev', None) in self.refuses:
+                raise exception.KernelRefused(what='hook', count=1,
+                                              why=f'not {change.dev}')
+        return super().nft_change(hook, changes)
+
+
+def test_a_port_that_cannot_be_hooked_leaves_the_others_classified():
+    kernel = _Picky('bad0')
+    classifier = nft.NftClassifier(kernel)
+    table = base.Table(LO | {('bad0', 7)}, {PAIR: 0x11})
+    classifier.replace(table)
+    assert ['device "lo"' in text for text in kernel.commands] == [
+        False, True]
+    assert 'add element' in kernel.commands[0]
+    assert list(classifier.refused) == [('bad0', 7)]
+    assert 'not bad0' in classifier.refused['bad0', 7]
+    # It is tried again after an audit, and no earlier.
+    kernel.commands.clear()
+    assert not classifier.replace(table) and not kernel.commands
+    kernel.refuses = ()
+    kernel.listing = json.dumps({'nftables': _listing(
+        [_element('lo', '10.0.0.1', '10.0.0.2')], ['pair4'])})
+    classifier.forget()
+    assert classifier.replace(table) == 1 and not classifier.refused
+    assert ['device "bad0"' in text for text in kernel.commands] == [True]
+
+
+def test_a_refused_port_that_goes_is_forgotten():
+    classifier = nft.NftClassifier(_Picky('lo'))
+    classifier.replace(base.Table(LO))
+    assert classifier.refused
+    classifier.replace(base.Table())
+    assert not classifier.refused
+
+
+def test_a_refusal_that_is_no_ports_fault_is_raised():
+    kernel = _Kernel(*_listing(devs=()))
+    kernel.nft_change = lambda hook, changes: 'no such thing'
+    classifier = nft.NftClassifier(kernel)
+    with pytest.raises(exception.KernelRefused):
+        classifier.replace(base.Table(LO, {PAIR: 0x11}))
+    assert classifier.known is None and not classifier.refused

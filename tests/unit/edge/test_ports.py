@@ -106,3 +106,12 @@ def test_a_source_tells_of_changes_until_it_is_closed(source):
     assert changed == [1]
     ports.close()
     assert source.is_closed
+
+
+def test_a_complaint_is_an_error_and_the_other_ports_are_there(ports, source):
+    source.complaint = 'ports[3]'
+    ports.read()
+    assert indexes(ports) == [('a', 1)] and ports.error == 'ports[3]'
+    source.complaint = None
+    ports.read()
+    assert ports.error is None

@@ -220,6 +220,9 @@ def test_a_report_names_link_and_ports(conf, enforcer, tmp_path):
     assert made.ports[0] == reports.Port(
         vm='v1', dev='tap1', mac='fa:16:3e:00:00:01', ips=('10.0.0.1',))
     assert len(made.ports) == 2
+    enforcer.classifier.refused['tap1', 5] = 'told to'
+    assert [port.notes for port in found.make(100.0).ports] == [
+        ('told to',), ()]
     assert (made.applied_generation, made.epoch) == (8, found.epoch)
     enforcer.ports = None
     assert found.make(100.0).ports == ()
