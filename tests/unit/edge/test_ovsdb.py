@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ports and QoS rows of Open vSwitch, in a replica of dictionaries."""
+
+import contextlib
+import threading
+import types
+
+import pytest
+
+from edge_module.ports import kinds
+from edge_module.ports import ovsdb
+from virtco import exception
+
+
+def row(**values):
+    return types.SimpleNamespace(**values)
+
+
+def interface(name, type_='', **ids):
+    return row(name=name, type=type_, external_ids={
+        key.replace('_', '-'): value for key, value in ids.items()})
+
+
+class Api:
+    """Tables by name; it notes what transactions ask for."""
+
+    def __init__(self, **tables):
+        self.idl = types.SimpleNamespace(tables={
+            name: types.SimpleNamespace(rows=dict(enumerate(rows)))
+            for name, rows in tables.items()})
+        self.asked, self.stopped = [], []
+        self.ovsdb_connection = types.SimpleNamespace(
+            lock=threading.Lock(), stop=self.stopped.append)
+
+    @contextlib.contextmanager
+    def transaction(self, check_error):
+        assert check_error
+        yield types.SimpleNamespace(add=self._add)
+
+    def _add(self, command):
+        self.asked.append(command)
+        return 'made'
+
+    def __getattr__(self, name):
+        return lambda *args, **values: (name, *args, *values.items())
+
+
+def database(**tables):
+    found = ovsdb.OvsDb('unix:x')
+    found._api = Api(**tables)
+    return found
+
+
+def with_uplink(*qos, datapath_type=''):
+    port = row(name='br-port', interfaces=[interface('eth0')], qos=list(qos))
+    return database(
+        Port=[row(name='p', interfaces=[interface('eth1')], qos=[]), port],
+        Bridge=[row(ports=[], datapath_type='netdev'),
+                row(ports=[port], datapath_type=datapath_type)])
+
+
+@pytest.mark.parametrize('config, router, notes', [
+    ({}, 'tap', ()), ({'hw-offload': 'true'}, 'tap', (kinds.OFFLOAD,)),
+    ({'hw-offload': 'false'}, 'qr-1', (kinds.DVR,))])
+def test_ports_are_those_that_nova_marked(config, router, notes):
+    found = database(Open_vSwitch=[row(other_config=config)], Interface=[
+        interface('tap2', vm_uuid='b'), interface(router),
+        interface('tap1', vm_uuid='a', attached_mac='fa:16:3e:00:00:01')])
+    assert [(port.vm, port.dev, port.mac, port.notes)
+            for port in found.ports()] == [
+        ('a', 'tap1', 'fa:16:3e:00:00:01', notes), ('b', 'tap2', '', notes)]
+
+
+def test_where_a_device_is():
+    assert with_uplink().datapath_of('eth0') == 'system'
+    assert with_uplink(datapath_type='netdev').datapath_of('eth0') == 'netdev'
+    assert with_uplink().datapath_of('eth9') is None
+    assert with_uplink().qos_type('eth9') is None
+    assert with_uplink().qos_type('eth0') == ''
+    assert with_uplink(row(type='linux-htb')).qos_type('eth0') == 'linux-htb'
+
+
+def test_a_qdisc_is_left_alone_once_it_is_said():
+    found = with_uplink()
+    found.ensure_noop('eth0')
+    assert found._api.asked == [
+        ('db_create', 'QoS', ('type', ovsdb.NOOP),
+         ('external_ids', {'owner': 'virtco-edge'})),
+        ('db_set', 'Port', 'br-port', ('qos', 'made'))]
+    for quiet, dev in ((with_uplink(row(type=ovsdb.NOOP)), 'eth0'),
+                       (with_uplink(), 'eth9')):
+        quiet.ensure_noop(dev)
+        assert quiet._api.asked == []
+    with pytest.raises(exception.QdiscConflict, match='linux-htb'):
+        with_uplink(row(type='linux-htb')).ensure_noop('eth0')
+
+
+def test_only_the_own_row_is_taken_away():
+    ours = row(type=ovsdb.NOOP, uuid='u', external_ids={
+        'owner': 'virtco-edge'})
+    found = with_uplink(ours)
+    assert found.remove_noop('eth0')
+    assert found._api.asked == [('db_clear', 'Port', 'br-port', 'qos'),
+                                ('db_destroy', 'QoS', 'u')]
+    other = row(type=ovsdb.NOOP, uuid='u', external_ids={})
+    for found, dev in ((with_uplink(other), 'eth0'), (with_uplink(), 'eth0'),
+                       (with_uplink(ours), 'eth9')):
+        assert not found.remove_noop(dev) and found._api.asked == []
+
+
+def test_changes_are_counted_and_told(monkeypatch):
+    found = database()
+    replica = types.SimpleNamespace()
+    monkeypatch.setattr(ovsdb._Replica, 'from_server',
+                        lambda *_args, **_values: replica)
+    monkeypatch.setattr(ovsdb.connection, 'Connection', lambda *_: None)
+    monkeypatch.setattr(ovsdb, '_Api', lambda *_args, **_values: 'api')
+    assert found._new_api() == 'api'
+    told = []
+    ports = ovsdb.OvsPorts(found)
+    ports.notify(lambda: told.append(ports.token()))
+    ovsdb._Replica.notify(replica, 'update', None)
+    assert told == [1] and ports.token() == 1
+
+
+def test_a_connection_that_fails_is_tried_again(monkeypatch):
+    starts = []
+
+    class Starting(Api):
+        def start_connection(self, _connection):
+            starts.append(self)
+            if len(starts) == 1:
+                raise TimeoutError('slow')
+
+    found = ovsdb.OvsDb('unix:x')
+    monkeypatch.setattr(found, '_new_api', lambda: Starting(Bridge=[]))
+    with pytest.raises(exception.OvsUnavailable, match='slow'):
+        found.datapath_of('eth0')
+    assert found.datapath_of('eth0') is None
+    # What came in time is kept.
+    assert starts[0] is starts[1]
+    found.datapath_of('eth0')
+    assert len(starts) == 2
+    found.close()
+    found.close()
+    assert starts[0].stopped == [5]
+
+
+def test_the_guard_sees_what_another_wrote():
+    found = with_uplink()
+    guard = ovsdb.OvsGuard(found, 'eth0')
+    found.changes = 1
+    assert not guard.was_lost()
+    guard.ensure()
+    port = found._api.idl.tables['Port'].rows[1]
+    port.qos = [row(type=ovsdb.NOOP)]
+    assert not guard.was_lost()
+    found.changes = 2
+    assert not guard.was_lost()
+    found.changes, port.qos = 3, []
+    assert guard.was_lost() and guard.was_lost()
+    port.qos = [row(type=ovsdb.NOOP)]
+    guard.ensure()
+    found.changes = 4
+    assert not guard.was_lost()
