@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What stands on a device, as the kernel lists qdiscs and classes."""
+
+import struct
+import types
+
+import pytest
+
+from edge_module.privileged import operations
+from edge_module.qdisc import htb
+from edge_module.qdisc import wire
+from edge_module.tcplan import minors
+from edge_module.tcplan import shape
+from tests.unit.edge import test_tcplan
+from virtco import exception
+
+TREE = shape.build_tree(test_tcplan.policy(
+    [test_tcplan.coflow(0x10, 40e6, (1, 1))]), test_tcplan.LINK_BPS)
+LEAVES = {minor for minor, item in TREE.items()
+          if item.limit_bytes is not None}
+LO, OTHER = 1, 99
+
+
+def counted(sent_bytes=0, packets=0, drops=0):
+    """Counters as the kernel nests them; see gen_stats.h."""
+    return wire.attr(7, wire.attr(1, struct.pack('=QI', sent_bytes, packets))
+                     + wire.attr(3, struct.pack('=5I', 0, 0, drops, 0, 0)))
+
+
+class Kernel:
+    """Lists the qdiscs and classes that it was told to make."""
+
+    def __init__(self):
+        self.qdiscs, self.classes = [], []
+
+    def tc_change(self, changes):
+        for one in changes:
+            kind, _, body = one.message()
+            if kind == wire.RTM_NEWQDISC:
+                self.qdiscs.append(body)
+            else:
+                # The kernel tells which qdisc hangs from a leaf.
+                head = list(wire.TCMSG.unpack_from(body))
+                minor = head[2] & 0xffff
+                head[4] = (minor << 16) * (minor in LEAVES)
+                self.classes.append(
+                    wire.TCMSG.pack(*head) + body[wire.TCMSG.size:]
+                    + counted(100 * minor, minor))
+        return []
+
+    def tc_dump(self, message):
+        assert message[2] == wire.TCMSG.pack(
+            0, LO, 0, 0 if message[0] == wire.RTM_GETQDISC
+            else wire.ROOT_HANDLE, 0)
+        return list(self.qdiscs if message[0] == wire.RTM_GETQDISC
+                    else self.classes)
+
+
+@pytest.fixture
+def uplink():
+    found = htb.Uplink(Kernel(), 'lo')
+    # Qdiscs of every device are listed.
+    found.kernel.qdiscs.append(wire.root_qdisc(OTHER, 2)[2])
+    return found
+
+
+def stands(uplink):
+    uplink.ensure_root()
+    uplink.set_classes(TREE.values(), {})
+    # A class of another qdisc comes along.
+    uplink.kernel.classes.append(wire.TCMSG.pack(
+        0, LO, 0x70001, 0x70000, 0) + wire.attr(1, b'htb\0') + counted(1))
+
+
+def test_the_tree_that_was_set_is_the_one_that_stands(uplink):
+    stands(uplink)
+    found = uplink.snapshot()
+    assert found.present and found.foreign is None and found.tree == TREE
+    assert found.stats == uplink.stats() == uplink.class_stats() == {
+        minor: wire.ClassStats(100 * minor, minor, 0, 0) for minor in TREE}
+
+
+def test_drops_are_those_of_the_leaves(uplink):
+    stands(uplink)
+    minor = min(LEAVES)
+    leaf = next(body for body in uplink.kernel.qdiscs
+                if wire.TCMSG.unpack_from(body)[2] == minor << 16)
+    uplink.kernel.qdiscs.append(leaf + counted(drops=5))
+    for found in uplink.snapshot().stats, uplink.stats():
+        assert {one: stats.drops for one, stats in found.items()
+                if stats.drops} == {minor: 5}
+    assert uplink.class_stats()[minor].drops == 0
+    # One whose class went meanwhile is of nobody.
+    uplink.kernel.classes.clear()
+    assert uplink.snapshot().stats == {} == uplink.stats()
+
+
+@pytest.mark.parametrize('handle, foreign', [
+    (0x80010000, 'tbf 8001:'), (0, None)])
+def test_a_qdisc_of_somebody_else(uplink, handle, foreign):
+    """A device's default one has no handle, and may be replaced."""
+    uplink.kernel.qdiscs.append(wire.TCMSG.pack(
+        0, LO, handle, wire.TC_H_ROOT, 0) + wire.attr(wire.KIND, b'tbf\0'))
+    found = uplink.snapshot()
+    assert (found.present, found.foreign, found.tree) == (False, foreign, {})
+    assert uplink.stats() == {}
+    assert not uplink.delete_root()
+
+
+def test_our_qdisc_is_deleted_by_root(uplink, monkeypatch):
+    sent = []
+    monkeypatch.setattr(htb, 'kernel', types.SimpleNamespace(
+        tc_send=lambda messages: sent.extend(messages) or []))
+    uplink.ensure_root()
+    assert uplink.delete_root() and sent == [wire.delete_root(LO)]
+
+
+def test_a_device_that_is_not_there(uplink):
+    uplink.dev = 'none such'
+    for call in (uplink.ifindex, uplink.frame_bytes, uplink.snapshot,
+                 uplink.stats):
+        with pytest.raises(exception.NotFound, match='none such'):
+            call()
+    assert not uplink.is_among({LO})
+    uplink.dev = 'lo'
+    assert uplink.is_among({LO}) and not uplink.is_among({OTHER})
+    assert uplink.frame_bytes() == 65536 + 64
+
+
+def test_the_root_is_the_own_one(uplink):
+    uplink.ensure_root()
+    root, = (wire.read_qdisc(body) for body in uplink.kernel.qdiscs[1:])
+    assert root.is_ours and root.default_minor == minors.HOST
+    assert operations.AddRoot(LO).message()[2] == uplink.kernel.qdiscs[1]
