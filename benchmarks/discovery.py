@@ -20,6 +20,8 @@ import dataclasses
 import json
 import random
 
+import msgspec
+
 from virtco.lab.emulation import hosts_only
 from virtco.measure import racks
 from virtco.topology import tree
@@ -94,8 +96,8 @@ def run(truth: tree.Plane, link_bps: float
     """What a discovery cost, and how near it came."""
     with hosts_only.cloud(truth, link_bps) as cloud:
         result = cloud.check(purpose='discover')
-    planes = plain.load({'planes': result['planes']}).planes
-    cost = {name: result[name] for name in (
+    planes = plain.load({'planes': msgspec.to_builtins(result.planes)}).planes
+    cost = {name: getattr(result, name) for name in (
         'state', 'seconds', 'n_rounds_done', 'n_failed', 'sent_bytes')}
     return cost, compare(truth, planes[0] if planes else None)
 

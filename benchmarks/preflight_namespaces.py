@@ -9,7 +9,6 @@ import json
 import re
 import statistics
 import time
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from virtco.lab.emulation import switches
 from virtco.measure import preflight
 from virtco.topology import tree
 from virtco.topology.formats import plain
+from virtco.wire import check as wire
 
 LINK_BPS = 40e6
 N_LEAVES, PER_LEAF = 4, 4
@@ -78,7 +78,7 @@ def run(n_trials: int, n_healthy: int, seed: int = 0
         healthy = []
         for _ in range(n_healthy):
             found = cloud.check(hosts)
-            healthy.append(found['check_id'])
+            healthy.append(found.check_id)
             yield _trial(found, '', '')
         for _ in range(n_trials):
             host = str(rng.choice(hosts))
@@ -94,15 +94,15 @@ def run(n_trials: int, n_healthy: int, seed: int = 0
             yield _noise([json.loads(logged[one]) for one in healthy])
 
 
-def _trial(found: dict[str, Any], host: str, leaf: str) -> Trial:
-    named = {f'{one["kind"]} {one["subject"]}'
-             for one in found['findings']}
+def _trial(found: wire.Check, host: str, leaf: str) -> Trial:
+    named = {f'{one.kind} {one.subject}'
+             for one in found.findings}
     right = {f'{kind} {host if kind.startswith("host") else leaf}'
              for kind in preflight.Kind} if host else set()
     return Trial(host, leaf, tuple(sorted(right - named)),
                  tuple(sorted(named - right)),
-                 float(found['seconds']),
-                 float(found['sent_bytes']))
+                 found.seconds or 0.0,
+                 found.sent_bytes)
 
 
 def _noise(checks: Sequence[list[tuple[int, bool, str, str, float]]]

@@ -10,6 +10,7 @@ from virtco import units
 from virtco.advise import orders
 from virtco.lab.emulation import mpi
 from virtco.osc import launchers
+from virtco.wire import group as wire
 
 N = conftest.N_HOSTS
 RATE_BPS = conftest.RATE_BPS
@@ -21,9 +22,11 @@ ORDER = [3, 0, 6, 1, 7, 5, 2, 4]
 
 
 def _members(mesh, display_name):
-    return [{'display_name': display_name(host), 'addresses': [address],
-             'instance_uuid': f'uuid-{host}'}
-            for host, address in zip(mesh.names, mesh.addresses)]
+    return [wire.AdvisedMember(
+        row=row, display_name=display_name(host), addresses=(address,),
+        instance_uuid=f'uuid-{host}', host=None)
+            for row, (host, address) in enumerate(zip(mesh.names,
+                                                      mesh.addresses))]
 
 
 @pytest.mark.parametrize('display_name', [str, 'a name of {}'.format],

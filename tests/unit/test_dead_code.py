@@ -46,6 +46,7 @@ CALLED_BY_OTHERS = {
     'virtco/distribute/*.py:data_received': 'asyncio, of its protocols',
     'virtco/[oh]*.py:get_parser': 'cliff, of a command',
     'virtco/[oh]*.py:take_action': 'cliff, of a command',
+    'virtco/osc/table_columns.py:machine_readable': 'cliff, of a column',
     'virtco/osc/shell.py:[bilr]*_*': 'cliff, of an application',
     'virtco/osc/plugin.py:*': 'python-openstackclient',
     'virtco/cast/tracker.py:do_*': 'http.server',

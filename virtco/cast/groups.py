@@ -38,11 +38,12 @@ class Group:
     def __init__(self, group: str):
         self._client = v1.Client(session=_session())
         found = self._client.clusters(group)
-        self._id: str = found['group_id']
-        self._names = [{*member['addresses'], member['display_name'],
-                        member['instance_uuid']} - {None, ''}
-                       for member in found['members']]
-        self._clusters = [member['cluster'] for member in found['members']]
+        self._id: str = found.group_id
+        self._names = [set(filter(None, (*member.addresses,
+                                         member.display_name,
+                                         member.instance_uuid)))
+                       for member in found.members]
+        self._clusters = [member.cluster for member in found.members]
 
     def clusters(self) -> dict[str, str]:
         """A cluster by each name, id and address of a member."""
@@ -64,7 +65,7 @@ class Group:
                 flows.append([src, dst, size_bytes])
         if not flows:
             return []
-        return [str(coflow['id']) for coflow in self._client.announce(
+        return [coflow.id for coflow in self._client.announce(
             self._id, name, {'n': len(self._names), 'flows': flows},
             EXPIRES_S)]
 

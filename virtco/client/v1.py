@@ -13,12 +13,14 @@ from collections.abc import Mapping
 import os
 import re
 from typing import Any
+from typing import TypeVar
 import urllib.parse
 
 from keystoneauth1 import adapter
 from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ks_session
+import msgspec
 
 from virtco import exception
 from virtco.wire import check as check_wire
@@ -53,28 +55,33 @@ _RAISED: dict[str, type[exception.VirtcoException]] = {
 }
 
 
-_Document = Callable[..., dict[str, Any]]
-_Rows = Callable[..., list[dict[str, Any]]]
-_Text = Callable[..., str]
-_Flag = Callable[..., bool]
-_Nothing = Callable[..., None]
+_A = TypeVar('_A')
 
 
-def _method(operation: wire.Operation[Any], names: str = '',
-            expected: Container[int] = ()) -> Any:
+def _method(operation: wire.Operation[_A], names: str = '',
+            expected: Container[int] = ()) -> Callable[..., _A]:
     """Make a method of an operation.
 
     :param names: names of its positional arguments.
     :param expected: error statuses whose body is an answer.
     """
-    only: tuple[str, ...] = getattr(operation.answer, '__struct_fields__', ())
-
-    def method(self: 'Client', /, *args: Any, **given: Any) -> Any:
+    def method(self: 'Client', /, *args: Any, **given: Any) -> _A:
         positional = dict(zip(names.split(), args, strict=False))
         if len(positional) < len(args):
             raise TypeError(f'{operation.name} takes ({names})')
-        found = self.call(operation, expected, **positional, **given)
-        return found[only[0]] if len(only) == 1 else found
+        return self.call(operation, expected, **positional, **given)
+
+    method.__doc__ = operation.summary
+    return method
+
+
+def _only(operation: wire.Operation[Any], names: str = '') -> Any:
+    """Make a method that returns the only field of the answer."""
+    (field,) = operation.answer.__struct_fields__
+    whole = _method(operation, names)
+
+    def method(self: 'Client', /, *args: Any, **given: Any) -> Any:
+        return getattr(whole(self, *args, **given), field)
 
     method.__doc__ = operation.summary
     return method
@@ -84,8 +91,8 @@ class Client:
     """Calls of one controller; every call is bounded in time.
 
     Arguments are parameters of the path and the query and fields of the body,
-    as the operation has them; None is as not given. Methods return the answer
-    as JSON values, and of an answer with one field the value of that field.
+    as the operation has them; None is as not given. Methods return the type
+    of the operation's answer, or the value of its only field.
 
     :param url: of the controller; None reads ``VIRTCO_URL``.
     :param session: keystoneauth session that authenticates; None for a
@@ -148,62 +155,70 @@ class Client:
             **{name: error[name] for name in ('field', 'value', 'limit')
                if name in error})
 
-    coflows: _Rows = _method(coflow_wire.LIST, 'project_id state')
-    coflow: _Document = _method(coflow_wire.SHOW, 'coflow_id')
-    register: _Document = _method(coflow_wire.REGISTER, 'name tm project_id')
-    announce: _Rows = _method(
+    coflows: Callable[..., list[coflow_wire.Coflow]] = _only(
+        coflow_wire.LIST, 'project_id state')
+    coflow = _method(coflow_wire.SHOW, 'coflow_id')
+    register = _method(coflow_wire.REGISTER, 'name tm project_id')
+    announce: Callable[..., list[coflow_wire.Coflow]] = _only(
         coflow_wire.ANNOUNCE, 'group name tm expires_s project_id')
-    change_coflow: _Document = _method(coflow_wire.CHANGE, 'coflow_id')
-    delete_coflow: _Nothing = _method(coflow_wire.DELETE, 'coflow_id')
-    events: _Rows = _method(coflow_wire.EVENTS, 'project_id')
-    projects: _Rows = _method(project_wire.LIST)
-    change_project: _Document = _method(project_wire.CHANGE, 'project_id')
-    profiles: _Rows = _method(profile_wire.LIST, 'project_id')
-    profile: _Document = _method(profile_wire.SHOW, 'group project_id')
-    apps: _Rows = _method(profile_wire.LIST_APPS, 'project_id')
-    app: _Document = _method(profile_wire.SHOW_APP, 'name n_vms project_id')
-    forget_app: _Nothing = _method(profile_wire.FORGET_APP, 'name project_id')
-    hosts: _Rows = _method(host_wire.LIST)
-    host: _Document = _method(host_wire.SHOW, 'host')
-    forget_host: _Nothing = _method(host_wire.FORGET, 'host')
-    drain: _Document = _method(host_wire.DRAIN, 'host reason')
-    undrain: _Nothing = _method(host_wire.UNDRAIN, 'host')
-    policy: _Document = _method(host_wire.POLICY, 'host')
-    check: _Document = _method(check_wire.ORDER, 'hosts group')
-    checks: _Document = _method(check_wire.LIST)
-    check_state: _Document = _method(check_wire.SHOW, 'check_id')
-    performers: _Document = _method(rate_wire.PERFORMERS)
-    rates: _Rows = _method(rate_wire.LIST)
-    matrix: _Document = _method(rate_wire.MATRIX, 'kind statistic at')
-    ask_probes: _Text = _method(probe_wire.ORDER, 'pairs')
-    asked_probes: _Document = _method(probe_wire.SHOW, 'probe_id')
-    probes: _Document = _method(probe_wire.SCHEDULE)
-    place: _Document = _method(placement_wire.PLACE, 'instance_uuid')
-    placement: _Document = _method(placement_wire.SHOW, 'instance_uuid')
-    explanation: _Document = _method(
+    change_coflow = _method(coflow_wire.CHANGE, 'coflow_id')
+    delete_coflow = _method(coflow_wire.DELETE, 'coflow_id')
+    events: Callable[..., list[coflow_wire.Event]] = _only(
+        coflow_wire.EVENTS, 'project_id')
+    projects: Callable[..., list[project_wire.Project]] = _only(
+        project_wire.LIST)
+    change_project = _method(project_wire.CHANGE, 'project_id')
+    profiles: Callable[..., list[profile_wire.Counted]] = _only(
+        profile_wire.LIST, 'project_id')
+    profile = _method(profile_wire.SHOW, 'group project_id')
+    apps: Callable[..., list[profile_wire.Launched]] = _only(
+        profile_wire.LIST_APPS, 'project_id')
+    app = _method(profile_wire.SHOW_APP, 'name n_vms project_id')
+    forget_app = _method(profile_wire.FORGET_APP, 'name project_id')
+    hosts: Callable[..., list[host_wire.Host]] = _only(host_wire.LIST)
+    host = _method(host_wire.SHOW, 'host')
+    forget_host = _method(host_wire.FORGET, 'host')
+    drain = _method(host_wire.DRAIN, 'host reason')
+    undrain = _method(host_wire.UNDRAIN, 'host')
+    policy = _method(host_wire.POLICY, 'host')
+    check = _method(check_wire.ORDER, 'hosts group')
+    checks = _method(check_wire.LIST)
+    check_state = _method(check_wire.SHOW, 'check_id')
+    performers = _method(rate_wire.PERFORMERS)
+    rates: Callable[..., list[rate_wire.MeasuredPair]] = _only(rate_wire.LIST)
+    matrix = _method(rate_wire.MATRIX, 'kind statistic at')
+    ask_probes: Callable[..., str] = _only(probe_wire.ORDER, 'pairs')
+    asked_probes = _method(probe_wire.SHOW, 'probe_id')
+    probes = _method(probe_wire.SCHEDULE)
+    place = _method(placement_wire.PLACE, 'instance_uuid')
+    placement = _method(placement_wire.SHOW, 'instance_uuid')
+    explanation = _method(
         placement_wire.EXPLAIN, 'instance_uuid budget_s')
-    plan: _Document = _method(plan_wire.PLAN)
-    advice: _Rows = _method(plan_wire.MOVES)
-    advise: _Rows = _method(plan_wire.LOOK, 'budget_s')
-    tree: _Document = _method(
+    plan = _method(plan_wire.PLAN)
+    advice: Callable[..., list[plan_wire.Move]] = _only(plan_wire.MOVES)
+    advise: Callable[..., list[plan_wire.Move]] = _only(
+        plan_wire.LOOK, 'budget_s')
+    tree = _method(
         group_wire.TREE, 'group root size_bytes operation matrix project_id')
-    mapping: _Document = _method(
+    mapping = _method(
         group_wire.MAPPING, 'group tm matrix project_id all_reduce_bytes')
-    clusters: _Document = _method(
+    clusters = _method(
         group_wire.CLUSTERS, 'group level project_id')
-    settings: _Document = _method(setting_wire.SHOW)
-    change_settings: _Document = _method(setting_wire.CHANGE)
-    history: _Rows = _method(setting_wire.HISTORY)
-    topology: _Document = _method(topology_wire.SHOW)
-    change_topology: _Document = _method(
+    settings = _method(setting_wire.SHOW)
+    change_settings = _method(setting_wire.CHANGE)
+    history: Callable[..., list[setting_wire.Changed]] = _only(
+        setting_wire.HISTORY)
+    topology = _method(topology_wire.SHOW)
+    change_topology = _method(
         topology_wire.IMPORT, 'planes generation dry_run')
-    capacity: _Document = _method(topology_wire.CAPACITY)
-    delete_plane: _Nothing = _method(topology_wire.DELETE, 'plane')
-    notify: _Flag = _method(notification_wire.POST, 'event_type payload')
-    health: _Document = _method(health_wire.SHOW, expected=(503,))
+    capacity = _method(topology_wire.CAPACITY)
+    delete_plane = _method(topology_wire.DELETE, 'plane')
+    notify: Callable[..., bool] = _only(
+        notification_wire.POST, 'event_type payload')
+    health = _method(health_wire.SHOW, expected=(503,))
 
-    def call(self, operation: wire.Operation[Any], /,
-             expected: Container[int] = (), **given: Any) -> Any:
+    def call(self, operation: wire.Operation[_A], /,
+             expected: Container[int] = (), **given: Any) -> _A:
         """Ask for an operation; :meth:`request` tells what it raises.
 
         :param given: parameters of the path and the query, and fields of
@@ -222,4 +237,10 @@ class Client:
             operation.query.__struct_fields__)
         if not given.keys() <= set(known):
             raise TypeError(f'{operation.name} has no {sorted(given)}')
-        return self.request(operation.method, path, body, given, expected)
+        found = self.request(operation.method, path, body, given, expected)
+        try:
+            return msgspec.convert(found, operation.answer)
+        except msgspec.ValidationError as error:
+            raise exception.ControllerUnavailable(
+                url=self.url, why=f'its answer to {operation.name} is not of '
+                f'this API: {error}') from error

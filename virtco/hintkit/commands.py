@@ -9,6 +9,7 @@ import shlex
 from typing import Any
 
 from cliff import command
+import msgspec
 
 from virtco import exception
 from virtco import hint_matrix
@@ -24,6 +25,7 @@ from virtco.hintkit import screen
 from virtco.hintkit import spark
 from virtco.hintkit import whatif
 from virtco.model import coflow as coflow_model
+from virtco.wire import profile as wire
 
 MAX_VMS = 100_000
 
@@ -84,7 +86,8 @@ class _Hint(command.Command):
                 asked)))
         elif args.format == 'json':
             text = json.dumps(_facts(found, assumptions, vms, bounds)
-                              | {'what_if': plan}, indent=1)
+                              | {'what_if': msgspec.to_builtins(plan)},
+                              indent=1)
         elif args.format == 'tm':
             text = found.text
         else:
@@ -425,13 +428,14 @@ class FromObserved(_Maker):
 
     def make(self, args: Any) -> made.Made:
         app: Any = self.app
-        found = app.client_manager.coflow.profile(args.group, args.project)
-        if found['tm'] is None:
+        found: wire.Profile = app.client_manager.coflow.profile(
+            args.group, args.project)
+        if found.tm is None:
             raise exception.NotFound(what='Traffic of group', id=args.group)
-        unseen = [pair for pair in found['pairs'] if not pair['is_seen']]
-        told = [f'The bytes are those of {found["n_hours"]} hours of group '
-                f'{found["group_name"]}: {found["pattern"]}.']
+        unseen = [pair for pair in found.pairs if not pair.is_seen]
+        told = [f'The bytes are those of {found.n_hours} hours of group '
+                f'{found.group_name}: {found.pattern}.']
         if unseen:
             told.append(f'{len(unseen)} pairs shared a host, where nobody '
                         'counts; the pattern tells theirs, if there is one.')
-        return made.Made(found['tm'], tuple(told))
+        return made.Made(found.tm, tuple(told))

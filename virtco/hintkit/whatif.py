@@ -10,6 +10,8 @@ from virtco import exception
 from virtco import units
 from virtco.hintkit import figures
 from virtco.hintkit import screen
+from virtco.wire import host as host_wire
+from virtco.wire import plan as plan_wire
 
 #: A host's share of this demand is a slot; Nova alone knows what is free.
 SLOT = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}
@@ -18,15 +20,15 @@ SLOT = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}
 class Controller(Protocol):
     """The part of :class:`virtco.client.v1.Client` that is asked."""
 
-    def hosts(self) -> list[dict[str, Any]]:
+    def hosts(self) -> list[host_wire.Host]:
         ...
 
-    def plan(self, **request: Any) -> dict[str, Any]:
+    def plan(self, **request: Any) -> plan_wire.Plan:
         ...
 
 
 def ask(client: Controller, found: figures.Figures,
-        slots: int) -> tuple[dict[str, Any] | None, str]:
+        slots: int) -> tuple[plan_wire.Plan | None, str]:
     """The plan, and what to show; without a plan, why there is none.
 
     :param slots: VMs that each of the controller's hosts has room for.
@@ -40,7 +42,7 @@ def ask(client: Controller, found: figures.Figures,
         plan = client.plan(
             groups=[{'name': found.hint.coflow_name, 'tm': found.text,
                      'flavor': SLOT}],
-            hosts=[{'host': host['host'], 'free': {
+            hosts=[{'host': host.host, 'free': {
                 key: value * slots for key, value in SLOT.items()}}
                 for host in hosts])
     except exception.Forbidden:
@@ -51,17 +53,17 @@ def ask(client: Controller, found: figures.Figures,
     return plan, _shown(plan, len(hosts), slots)
 
 
-def _shown(plan: dict[str, Any], n_hosts: int, slots: int) -> str:
-    on = Counter(vm['host'] for vm in plan['vms'])
+def _shown(plan: plan_wire.Plan, n_hosts: int, slots: int) -> str:
+    on = Counter(vm.host for vm in plan.vms)
     lines = [screen.wrap(
         f'What-if, now, on the {n_hosts} hosts of the controller with {slots} '
-        f'slots each (--slots): {_time(plan["cct_s"])}, at least '
-        f'{_time(plan["lower_bound_s"])} for {plan["bound_scope"]}; '
-        f'{plan["bottleneck"]} decides.')]
+        f'slots each (--slots): {_time(plan.cct_s)}, at least '
+        f'{_time(plan.lower_bound_s)} for {plan.bound_scope}; '
+        f'{plan.bottleneck} decides.')]
     lines.append(screen.table(
         ('Host', 'VMs', 'Rows'),
         ((host[:40], str(count), _rows([
-            vm['row'] for vm in plan['vms'] if vm['host'] == host]))
+            vm.row for vm in plan.vms if vm.host == host]))
          for host, count in sorted(on.items()))))
     return '\n'.join(lines)
 

@@ -25,7 +25,7 @@ def cross_traffic(path_rate_bps: float, throughput_bps: float) -> float:
     return max(0.0, path_rate_bps / throughput_bps - 1)
 
 
-def of_windows(windows_bytes: Sequence[int], path_rate_bps: float
+def of_windows(windows_bytes: Sequence[float], path_rate_bps: float
                ) -> list[float]:
     """Cross traffic in each window in which something arrived, without the
     last one, which ends early.

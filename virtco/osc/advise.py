@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import json
 from typing import Any
 
+import msgspec
 import rich.box
 import rich.console
 import rich.table
@@ -15,6 +16,7 @@ from virtco import exception
 from virtco import units
 from virtco.osc import command_base as base
 from virtco.osc import launchers
+from virtco.wire import group as wire
 
 MATRICES = ('constant', 'rpca', 'median', 'raw')
 FORMATS = ('table', 'json', 'rankfile', 'nccl', 'torchrun')
@@ -41,22 +43,20 @@ class _Advise(base.Command):
         base.PROJECT)
 
     @abc.abstractmethod
-    def ask(self, args: Any) -> dict[str, Any]:
+    def ask(self, args: Any) -> Any:
         """Ask the controller for advice."""
 
     @abc.abstractmethod
-    def tables(self, found: dict[str, Any]
-               ) -> Iterable[tuple[str, rich.table.Table]]:
+    def tables(self, found: Any) -> Iterable[tuple[str, rich.table.Table]]:
         """Yield the tables of an advice, each below its title."""
 
     @abc.abstractmethod
-    def headline(self, found: dict[str, Any]) -> str:
+    def headline(self, found: Any) -> str:
         """Name what the advice is about."""
 
-    def order(self, found: dict[str, Any], how: str
-              ) -> tuple[list[int], str]:
+    def order(self, found: Any, how: str) -> tuple[list[int], str]:
         """Rows by rank for a launcher, and what its user has to know."""
-        return found['order'], ''
+        return found.order, ''
 
     def take_action(self, args: Any) -> None:
         found = self.ask(args)
@@ -69,10 +69,10 @@ class _Advise(base.Command):
                 console.print(table)
             console.print(_told(found), soft_wrap=True)
         elif args.format == 'json':
-            json.dump(found, self.app.stdout, indent=1)
-            self.app.stdout.write('\n')
+            self.app.stdout.write(msgspec.json.format(
+                msgspec.json.encode(found), indent=1).decode() + '\n')
         else:
-            by_row = launchers.names(found['members'], args.names)
+            by_row = launchers.names(found.members, args.names)
             order, told = self.order(found, args.format)
             hosts = [by_row[row] for row in order]
             if told:
@@ -103,49 +103,48 @@ class Tree(_Advise):
         base.argument('--reduce', action='store_true',
                       help='To the root instead of from it'))
 
-    def ask(self, args: Any) -> dict[str, Any]:
+    def ask(self, args: Any) -> wire.Tree:
         return self.client.tree(
             args.group, args.root, _size_bytes(args.size_bytes),
             'reduce' if args.reduce else 'broadcast', args.matrix,
             args.project)
 
-    def headline(self, found: dict[str, Any]) -> str:
-        way = 'to' if found['operation'] == 'reduce' else 'from'
-        return (f'{found["operation"].title()} of '
-                f'{units.format_size(found["size_bytes"])} {way} row '
-                f'{found["root"]} in group {found["group_name"]} of '
-                f'{len(found["members"])} VMs')
+    def headline(self, found: wire.Tree) -> str:
+        way = 'to' if found.operation == 'reduce' else 'from'
+        return (f'{found.operation.title()} of '
+                f'{units.format_size(found.size_bytes)} {way} row '
+                f'{found.root} in group {found.group_name} of '
+                f'{len(found.members)} VMs')
 
-    def tables(self, found: dict[str, Any]
+    def tables(self, found: wire.Tree
                ) -> Iterable[tuple[str, rich.table.Table]]:
         yield '', _side_by_side(found, 'Tree')
-        best = found['trees'][0]
+        best = found.trees[0]
         edges = _table('From', 'To')
-        for ends in best['edges']:
+        for ends in best.edges:
             edges.add_row(*(_member(found, row) for row in ends))
-        yield f'The tree {best["tree"]}{_cut(found, best)}', edges
-        first = found['orders'][0]
-        yield (f'Ranks with which Open MPI\'s {first["shape"]} tree takes '
-               f'{units.format_time(first["predicted_s"])}: mpirun '
+        yield f'The tree {best.tree}{_cut(found, best)}', edges
+        first = found.orders[0]
+        yield (f'Ranks with which Open MPI\'s {first.shape} tree takes '
+               f'{units.format_time(first.predicted_s)}: mpirun '
                + _mca(found, first)), _ranks(found)
 
-    def order(self, found: dict[str, Any], how: str
-              ) -> tuple[list[int], str]:
+    def order(self, found: wire.Tree, how: str) -> tuple[list[int], str]:
         if how == 'rankfile':
-            return found['order'], 'mpirun ' + _mca(found, found['orders'][0])
-        return next(one['order'] for one in found['orders']
-                    if one['shape'] == 'chain'), ''
+            return found.order, 'mpirun ' + _mca(found, found.orders[0])
+        return next(one.order for one in found.orders
+                    if one.shape == 'chain'), ''
 
 
-def _mca(found: dict[str, Any], order: dict[str, Any]) -> str:
-    return launchers.mca(found['operation'], order['shape'],
-                         found['size_bytes'], order['n_segments'])
+def _mca(found: wire.Tree, order: wire.Order) -> str:
+    return launchers.mca(found.operation, order.shape,
+                         found.size_bytes, order.n_segments)
 
 
-def _cut(found: dict[str, Any], tree: dict[str, Any]) -> str:
-    n = tree['n_segments']
+def _cut(found: wire.Tree, tree: wire.NamedTree) -> str:
+    n = tree.n_segments
     return ('' if n == 1 else f', in {n} segments of '
-            + units.format_size(found['size_bytes'] / n))
+            + units.format_size(found.size_bytes / n))
 
 
 class Mapping(_Advise):
@@ -170,74 +169,75 @@ class Mapping(_Advise):
                 'its ring and by its double binary tree'))
         return parser
 
-    def ask(self, args: Any) -> dict[str, Any]:
+    def ask(self, args: Any) -> wire.Mapping:
         return self.client.mapping(
             args.group, None if args.tm is None else _read(
                 self.app.stdin, args.tm), args.matrix, args.project,
             None if args.all_reduce is None else _size_bytes(
                 args.all_reduce, '--all-reduce'))
 
-    def headline(self, found: dict[str, Any]) -> str:
-        if found['operation'] == 'all_reduce':
+    def headline(self, found: wire.Mapping) -> str:
+        if found.operation == 'all_reduce':
             return ('NCCL\'s all-reduce of '
-                    f'{units.format_size(found["size_bytes"])} in group '
-                    f'{found["group_name"]} of {len(found["members"])} VMs')
-        return (f'{units.format_size(found["size_bytes"])} between the ranks '
-                f'of group {found["group_name"]} of {len(found["members"])} '
+                    f'{units.format_size(found.size_bytes)} in group '
+                    f'{found.group_name} of {len(found.members)} VMs')
+        return (f'{units.format_size(found.size_bytes)} between the ranks '
+                f'of group {found.group_name} of {len(found.members)} '
                 'VMs')
 
-    def tables(self, found: dict[str, Any]
+    def tables(self, found: wire.Mapping
                ) -> Iterable[tuple[str, rich.table.Table]]:
         yield '', _side_by_side(found, 'Mapping')
-        best = found['mappings'][0]
-        gap = ('' if best['gap'] is None else
-               f', at most {best["gap"]:.0%} above the best possible')
-        yield (f'The mapping {best["mapping"]}, '
-               f'{units.format_time(best["predicted_s"])}{gap}'), _ranks(found)
+        best = found.mappings[0]
+        gap = ('' if best.gap is None else
+               f', at most {best.gap:.0%} above the best possible')
+        yield (f'The mapping {best.mapping}, '
+               f'{units.format_time(best.predicted_s)}{gap}'), _ranks(found)
 
 
-def _side_by_side(found: dict[str, Any], first: str) -> rich.table.Table:
+def _side_by_side(found: wire.Tree | wire.Mapping, first: str
+                  ) -> rich.table.Table:
     """Predicted times by every estimate."""
-    its = found['estimates']
-    names = list(its[0]['predicted_s'])
+    its = found.estimates
+    names = list(its[0].predicted_s)
     table = _table(first, *(
-        one['matrix'] + (' *' if one['matrix'] == found['matrix'] else '')
+        one.matrix + (' *' if one.matrix == found.matrix else '')
         for one in its))
     for name in sorted(names, key=lambda name: next(
-            one['predicted_s'][name] for one in its
-            if one['matrix'] == found['matrix'])):
-        table.add_row(name, *(units.format_time(one['predicted_s'][name])
+            one.predicted_s[name] for one in its
+            if one.matrix == found.matrix)):
+        table.add_row(name, *(units.format_time(one.predicted_s[name])
                               for one in its))
     table.add_section()
-    table.add_row('at least', *(units.format_time(one['bound_s'])
+    table.add_row('at least', *(units.format_time(one.bound_s)
                                 for one in its))
-    table.add_row('best, by *', *(units.format_time(one['as_chosen_s'])
+    table.add_row('best, by *', *(units.format_time(one.as_chosen_s)
                                   for one in its))
     return table
 
 
-def _ranks(found: dict[str, Any]) -> rich.table.Table:
+def _ranks(found: wire.Tree | wire.Mapping) -> rich.table.Table:
     table = _table('Rank', 'VM')
-    for rank, row in enumerate(found['order']):
+    for rank, row in enumerate(found.order):
         table.add_row(str(rank), _member(found, row))
     return table
 
 
-def _member(found: dict[str, Any], row: int) -> str:
-    member = found['members'][row]
-    shown = f'{row} {member["display_name"] or member["instance_uuid"]}'
-    return shown + (f' on {member["host"]}' if member['host'] else '')
+def _member(found: wire.Tree | wire.Mapping, row: int) -> str:
+    member = found.members[row]
+    shown = f'{row} {member.display_name or member.instance_uuid}'
+    return shown + (f' on {member.host}' if member.host else '')
 
 
-def _told(found: dict[str, Any]) -> str:
+def _told(found: wire.Tree | wire.Mapping) -> str:
     """How far the rates may be trusted."""
-    chosen = next(one for one in found['estimates']
-                  if one['matrix'] == found['matrix'])
-    told = (f'{chosen["n_measured"]} of {chosen["n_pairs"]} pairs of '
+    chosen = next(one for one in found.estimates
+                  if one.matrix == found.matrix)
+    told = (f'{chosen.n_measured} of {chosen.n_pairs} pairs of '
             'hypervisors are measured; the others are taken for their links')
-    if chosen['noise'] is not None:
-        told = (f'Rates by {chosen["estimator"]}, Norm(N_E) '
-                f'{chosen["noise"]:.2f}: {chosen["trust"]}. ' + told)
+    if chosen.noise is not None:
+        told = (f'Rates by {chosen.estimator}, Norm(N_E) '
+                f'{chosen.noise:.2f}: {chosen.trust}. ' + told)
     return told + '.'
 
 

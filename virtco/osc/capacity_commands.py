@@ -6,10 +6,13 @@ import argparse
 import json
 from typing import Any
 
+import msgspec
+
 from virtco import exception
 from virtco.osc import command_base as base
 from virtco.osc import nova_facts
 from virtco.topology import drawing
+from virtco.wire import topology as wire
 
 RESOURCES = ('vcpus', 'memory_mb', 'disk_gb')
 
@@ -25,6 +28,14 @@ def _sizes(text: str) -> list[int]:
     return found
 
 
+class _Fits(msgspec.Struct, frozen=True):
+    switch: str
+    hosts_n: int
+    slots: int
+    most_per_host: int
+    limiting: str
+
+
 class Capacity(base.Lister):
     """Count how many groups of VMs fit below each switch of a level
 
@@ -32,7 +43,8 @@ class Capacity(base.Lister):
     what the controller holds for planned groups is taken off.
     """
 
-    more = ['most_per_host']
+    row: type[msgspec.Struct] = _Fits
+    shown = ['switch', 'hosts_n', 'slots', 'limiting']
 
     arguments = (
         base.argument(
@@ -55,10 +67,10 @@ class Capacity(base.Lister):
         self._entries = self._ask(args)
         return super().take_action(args)
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[msgspec.Struct]:
         return self._entries
 
-    def _ask(self, args: Any) -> list[dict[str, Any]]:
+    def _ask(self, args: Any) -> list[msgspec.Struct]:
         session = self.app.client_manager.session
         demand = (_demand(args.flavor) if '=' in args.flavor
                   else nova_facts.flavor(session, args.flavor))
@@ -68,30 +80,31 @@ class Capacity(base.Lister):
             flavor=demand, level=args.level, plane=args.plane,
             vms=args.vms or None, hosts=[{'host': name, 'free': left}
                                          for name, left in free.items()])
-        domains = found['domains']
-        sizes = list(domains[0]['groups']) if domains else []
-        self.shown = ['switch', 'hosts_n', 'slots', 'limiting',
-                      *(f'of_{size}' for size in sizes)]
+        domains = found.domains
+        sizes = list(domains[0].groups) if domains else []
+        of_sizes = [f'of_{size}' for size in sizes]
+        self.shown = [*self.shown, *of_sizes]
+        self.row = msgspec.defstruct('Fits', [(name, int)
+                                              for name in of_sizes],
+                                     bases=(_Fits,), frozen=True)
         self.app.stderr.write(_summary(found, sizes))
-        return [{'switch': one['name'], 'hosts_n': one['n_hosts'],
-                 **{name: one[name] for name in (
-                     'slots', 'most_per_host', 'limiting')},
-                 **{f'of_{size}': one['groups'][size] for size in sizes}}
+        return [self.row(one.name, one.n_hosts, one.slots, one.most_per_host,
+                         one.limiting, *(one.groups[size] for size in sizes))
                 for one in sorted(domains, key=lambda one: (
-                    -one['slots'], one['name']))]
+                    -one.slots, one.name))]
 
 
-def _summary(found: dict[str, Any], sizes: list[str]) -> str:
+def _summary(found: wire.Capacity, sizes: list[str]) -> str:
     """For people; it goes to the error stream, so JSON stays JSON."""
-    domains = found['domains']
+    domains = found.domains
     lines = []
     for size in sizes:
-        counts = [one['groups'][size] for one in domains]
+        counts = [one.groups[size] for one in domains]
         lines.append(f'{sum(counts)} groups of {size} VMs, in '
                      f'{sum(map(bool, counts))} of {len(domains)} switches '
-                     f'of level {found["level"]}')
-    lines += drawing.without_leaf(found['plane'],
-                                  found['hosts_without_leaf'])
+                     f'of level {found.level}')
+    lines += drawing.without_leaf(found.plane,
+                                  found.hosts_without_leaf)
     return '\n'.join(lines) + '\n'
 
 

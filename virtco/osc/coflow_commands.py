@@ -2,16 +2,22 @@
 
 """``coflow …`` and ``coflow event list``."""
 
+from collections.abc import Sequence
 import json
 import pathlib
 from typing import Any
 
+import msgspec
 from osc_lib import exceptions as osc_exceptions
 
 from virtco import units
 from virtco.osc import command_base as base
 from virtco.osc import nova_facts
 from virtco.osc import table_columns as columns
+from virtco.wire import coflow_bodies as wire
+from virtco.wire import group as group_wire
+from virtco.wire import plan as plan_wire
+from virtco.wire import project as project_wire
 
 STATES = ['registered', 'planned', 'active', 'done', 'retired', 'ignored']
 
@@ -22,14 +28,9 @@ class ListCoflows(base.Lister):
     A hint that could not be used appears with state "ignored" and the reason.
     """
 
+    row = wire.Coflow
     shown = ['name', 'state', 'remaining_bytes', 'rank', 'rate_bps', 'cct_s',
              'measured_cct_s']
-    more = ['id', 'group_name', 'project_id', 'n_vms', 'n_flows', 'hosts',
-            'iteration', 'iterations', 'size_bytes', 'sent_bytes', 'gap',
-            'lower_bound_s', 'bound_scope', 'warnings',
-            'measured_cct_error_s', 'arrival', 'first_byte', 'last_byte',
-            'ended', 'deadline', 'promise', 'predicted_end', 'n_elsewhere',
-            'bottleneck', 'n_before', 'planned_bottleneck', 'why']
 
     arguments = (
         base.argument('--project', metavar='<project>',
@@ -39,27 +40,37 @@ class ListCoflows(base.Lister):
         base.argument('--all', action='store_true',
                       help='Also retired coflows'))
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         client = self.client
         if args.state not in (None, 'ignored'):
             return client.coflows(args.project, args.state)
         found = [c for c in client.coflows(args.project)
-                 if args.all or c['state'] != 'retired']
+                 if args.all or c.state != 'retired']
         ignored = _ignored(client.events(args.project), found)
-        return ignored if args.state else found + ignored
+        return ignored if args.state else [*found, *ignored]
 
 
-def _ignored(events: list[dict[str, Any]],
-             coflows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+class _Ignored(msgspec.Struct, frozen=True):
+    """A hint that made no coflow, by the names of a coflow's fields."""
+
+    id: str | None
+    name: str | None
+    project_id: str
+    warnings: str
+    why: str
+    arrival: float
+    state: str = 'ignored'
+
+
+def _ignored(events: list[wire.Event], coflows: list[wire.Coflow]
+             ) -> list[_Ignored]:
     """Rows for hints that made no coflow, the oldest first."""
-    known = {(c['project_id'], c['group_name']) for c in coflows}
-    return [{
-        'id': event['instance_uuid'], 'name': event['group_name'],
-        'state': 'ignored', 'project_id': event['project_id'],
-        'warnings': event['detail'], 'why': event['detail'],
-        'arrival': event['at']} for event in reversed(events)
-        if event['kind'] == 'hint_ignored'
-        and (event['project_id'], event['group_name']) not in known]
+    known = {(c.project_id, c.group_name) for c in coflows}
+    return [_Ignored(
+        event.instance_uuid, event.group_name, event.project_id,
+        event.detail, event.detail, event.at) for event in reversed(events)
+        if event.kind == 'hint_ignored'
+        and (event.project_id, event.group_name) not in known]
 
 
 class ShowCoflow(base.ShowOne):
@@ -67,7 +78,7 @@ class ShowCoflow(base.ShowOne):
 
     arguments = (base.COFLOW,)
 
-    def entry(self, args: Any) -> dict[str, Any]:
+    def entry(self, args: Any) -> wire.Coflow:
         return self.client.coflow(self.find_coflow(args.coflow))
 
 
@@ -80,7 +91,7 @@ class RegisterCoflow(base.ShowOne):
         base.argument('--project', metavar='<project>',
                       help='Project id it belongs to'))
 
-    def entry(self, args: Any) -> dict[str, Any]:
+    def entry(self, args: Any) -> wire.Coflow:
         return self.client.register(args.name, _text(args.tm), args.project)
 
 
@@ -91,6 +102,7 @@ class AnnounceCoflow(base.Lister):
     announced before is replaced.
     """
 
+    row = wire.Coflow
     shown = ['id', 'name', 'state', 'size_bytes', 'n_flows', 'expires']
 
     arguments = (
@@ -103,7 +115,7 @@ class AnnounceCoflow(base.Lister):
                 '(default 3600)')),
         base.PROJECT)
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[wire.Coflow]:
         return self.client.announce(
             args.group, args.name, _text(args.tm), args.expires,
             args.project)
@@ -115,8 +127,8 @@ class ShowClusters(base.Lister):
     The ids of clusters mean nothing outside the group.
     """
 
+    row = group_wire.Clustered
     shown = ['row', 'display_name', 'instance_uuid', 'cluster']
-    more = ['addresses']
 
     arguments = (
         base.GROUP,
@@ -124,10 +136,9 @@ class ShowClusters(base.Lister):
                       help='What they share (default rack)'),
         base.PROJECT)
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.client.clusters(
-            args.group, args.level, args.project)['members']
-        return found
+    def entries(self, args: Any) -> list[group_wire.Clustered]:
+        return self.client.clusters(
+            args.group, args.level, args.project).members
 
 
 class EndCoflow(base.ShowOne):
@@ -135,7 +146,7 @@ class EndCoflow(base.ShowOne):
 
     arguments = (base.COFLOW,)
 
-    def entry(self, args: Any) -> dict[str, Any]:
+    def entry(self, args: Any) -> wire.Coflow:
         return self.client.change_coflow(
             self.find_coflow(args.coflow), state='done')
 
@@ -162,7 +173,7 @@ class SetCoflow(base.ShowOne):
 
     arguments = (base.COFLOW, *PRIORITY)
 
-    def entry(self, args: Any) -> dict[str, Any]:
+    def entry(self, args: Any) -> wire.Coflow:
         values = _priority(args)
         return self.client.change_coflow(
             self.find_coflow(args.coflow), **values)
@@ -172,9 +183,10 @@ class ListProjects(base.Lister):
     """List projects with a class or weight of their own, or a debt (operators)
     """
 
+    row = project_wire.Project
     shown = ['project_id', 'priority_class', 'weight', 'debt_bytes']
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[project_wire.Project]:
         return self.client.projects()
 
 
@@ -189,7 +201,7 @@ class SetProject(base.ShowOne):
         base.argument('--forgive', action='store_true',
                       help='What it owes for sending more than it said'))
 
-    def entry(self, args: Any) -> dict[str, Any]:
+    def entry(self, args: Any) -> project_wire.Project:
         values: dict[str, Any] = {'debt_bytes': 0} if args.forgive else {}
         if not values or (args.priority_class, args.weight) != (None, None):
             values |= _priority(args)
@@ -208,14 +220,14 @@ class DeleteCoflow(base.Command):
 class ListEvents(base.Lister):
     """List what happened: ignored hints, other hosts, expiries"""
 
+    row = wire.Event
     shown = ['at', 'kind', 'group_name', 'detail']
-    more = ['instance_uuid', 'project_id', 'group']
 
     arguments = (
         base.argument('--project', metavar='<project>',
                       help='Only events of this project id'),)
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[wire.Event]:
         return self.client.events(args.project)
 
 
@@ -227,6 +239,7 @@ class CreatePlan(base.Lister):
     cloud with what is free on them.
     """
 
+    row: type[msgspec.Struct] = plan_wire.Vm
     shown = ['group', 'row', 'host']
 
     arguments = (
@@ -263,29 +276,29 @@ class CreatePlan(base.Lister):
             ('deadline', args.deadline), ('budget_s', args.budget))
             if value is not None}
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         plan = self.client.plan(**self._body(args))
         self.app.stderr.write(_summary(plan))
-        return list(plan['delays'] if args.delays else plan['vms'])
+        return plan.delays if args.delays else plan.vms
 
     def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
         if args.delays:
+            self.row = plan_wire.Delay
             self.shown = ['name', 'project_id', 'before_s', 'after_s']
-            self.more = ['coflow_id']
         return super().take_action(args)
 
 
-def _summary(plan: dict[str, Any]) -> str:
+def _summary(plan: plan_wire.Plan) -> str:
     """For people, on the error stream."""
-    lines = [f'{columns.bounds(plan)}; {plan["method"]} on {plan["n_hosts"]} '
-             f'hosts, {plan["bottleneck"]} decides', *plan['notes']]
-    if plan.get('deadline'):
-        lines.append(f'Deadline: {plan["deadline"]["why"]}.')
-    late = plan['delays']
+    lines = [f'{columns.bounds(plan)}; {plan.method} on {plan.n_hosts} '
+             f'hosts, {plan.bottleneck} decides', *plan.notes]
+    if plan.deadline is not None:
+        lines.append(f'Deadline: {plan.deadline.why}.')
+    late = plan.delays
     for one in late[:5]:
         lines.append(
-            f'It would delay {one["name"]} of project {one["project_id"]} '
-            f'from {_end(one["before_s"])} to {_end(one["after_s"])}.')
+            f'It would delay {one.name} of project {one.project_id} '
+            f'from {_end(one.before_s)} to {_end(one.after_s)}.')
     if len(late) > 5:
         lines.append(f'And {len(late) - 5} more; --delays lists them.')
     return '\n'.join([*lines, '' if late else 'It would delay nobody.\n'])

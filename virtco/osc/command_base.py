@@ -7,9 +7,11 @@ have the client at ``client_manager.coflow``.
 """
 
 import abc
+from collections.abc import Sequence
 import importlib
 from typing import Any
 
+import msgspec
 from osc_lib import exceptions as osc_exceptions
 from osc_lib.command import command
 
@@ -17,6 +19,9 @@ from virtco import exception
 from virtco.client import v1
 from virtco.cmd import entry
 from virtco.osc import table_columns as columns
+from virtco.topology import tree
+from virtco.topology.formats import plain
+from virtco.wire import topology as wire
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 
@@ -58,30 +63,34 @@ class Command(command.Command):
 
 
 class Lister(Command, command.Lister):
-    """Shows ``shown`` of each entry; ``--long`` adds ``more``.
+    """Shows ``shown`` of each row; ``--long`` adds the others of its type.
 
-    What is shown fits a terminal of 80 columns.
+    The columns of ``shown`` fit a terminal of 80 columns.
+
+    :ivar row: type of the rows.
     """
 
-    shown: list[str] = []
-    more: list[str] = []
+    row: type[msgspec.Struct]
+    shown: list[str]
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        if self.more:
+        if len(columns.fields(self.row)) > len(self.shown):
             parser.add_argument('--long', action='store_true',
                                 help='Show more columns')
         return parser
 
     @abc.abstractmethod
-    def entries(self, args: Any) -> list[dict[str, Any]]:
-        """Ask for what the rows show."""
+    def entries(self, args: Any) -> Sequence[msgspec.Struct]:
+        """Ask for the rows."""
 
     def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
         # Programs get all, and so does who names columns.
         is_long = args.formatter != 'table' or args.columns or args.long
-        names = self.shown + (self.more if is_long else [])
-        return _heads(args, names), [columns.row(names, entry)
+        names = [*self.shown, *(
+            name for name in columns.fields(self.row)
+            if is_long and name not in self.shown)]
+        return _heads(args, names), [columns.cells(names, entry)
                                      for entry in self.entries(args)]
 
 
@@ -89,13 +98,18 @@ class ShowOne(Command, command.ShowOne):
     """Shows every field of one thing."""
 
     @abc.abstractmethod
-    def entry(self, args: Any) -> dict[str, Any]:
-        """Ask for what is shown."""
+    def entry(self, args: Any) -> msgspec.Struct:
+        """Ask for the thing."""
 
     def take_action(self, args: Any) -> tuple[list[str], tuple[Any, ...]]:
         entry = self.entry(args)
-        names = list(entry)
-        return _heads(args, names), columns.row(names, entry)
+        names = columns.fields(entry)
+        return _heads(args, names), columns.cells(names, entry)
+
+
+def topology_of(planes: Sequence[wire.Plane]) -> tree.Topology:
+    """Return the topology of the planes of an answer."""
+    return plain.load({'planes': msgspec.to_builtins(planes)})
 
 
 def find_coflow(client: v1.Client, name_or_id: str) -> str:
@@ -104,18 +118,18 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
     Among several of a name the one that is not over is meant.
     """
     found = [c for c in client.coflows()
-             if name_or_id in (c['id'], c['name'], c['group_name'])]
-    exact = [c for c in found if c['id'] == name_or_id]
-    live = [c for c in found if c['state'] not in ('done', 'retired')]
+             if name_or_id in (c.id, c.name, c.group_name)]
+    exact = [c for c in found if c.id == name_or_id]
+    live = [c for c in found if c.state not in ('done', 'retired')]
     for choice in (exact, live, found):
         if len(choice) == 1:
-            return str(choice[0]['id'])
+            return choice[0].id
     if not found:
         raise osc_exceptions.CommandError(
             f'There is no coflow {name_or_id!r}.')
     raise osc_exceptions.CommandError(
         f'{len(found)} coflows are called {name_or_id!r}; give an id of '
-        + ', '.join(c['id'] for c in found))
+        + ', '.join(c.id for c in found))
 
 
 def _heads(args: Any, names: list[str]) -> list[str]:

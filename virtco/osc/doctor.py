@@ -18,21 +18,21 @@ class Doctor(base.Lister):
     something does not work.
     """
 
+    row = findings.Finding
     shown = ['link', 'state', 'finding', 'action']
 
     arguments = (base.argument('coflow', nargs='?', help='Id or name'),)
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[findings.Finding]:
         client = self.client
         found = findings.examine(_answers(client))
         if args.coflow is not None:
             coflow = client.coflow(self.find_coflow(args.coflow))
             found += findings.examine_coflow(coflow, {
-                host: client.host(host)['classes']
-                for host in sorted(set(coflow['hosts']) - {None})})
+                host: client.host(host).classes or []
+                for host in sorted(filter(None, set(coflow.hosts)))})
         self._is_broken = any(one.state == findings.ERROR for one in found)
-        return [{name: getattr(one, name) for name in self.shown}
-                for one in found]
+        return found
 
     def run(self, parsed_args: Any) -> int:
         code: int = super().run(parsed_args)
@@ -41,7 +41,7 @@ class Doctor(base.Lister):
 
 def _answers(client: v1.Client) -> findings.Answers:
     health = client.health()
-    if health['status'] == 'starting':
+    if health.status == 'starting':
         return findings.Answers(health, (), (), (), time.time())
     try:
         hosts = client.hosts()

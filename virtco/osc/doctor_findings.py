@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-from typing import Any
+
+import msgspec
 
 from virtco import units
+from virtco.wire import coflow_bodies as coflow_wire
+from virtco.wire import health as health_wire
+from virtco.wire import host as host_wire
 
 OK, WARNING, ERROR = 'ok', 'warning', 'error'
 _SILENT_S = 30.0
@@ -25,8 +29,7 @@ _SLOW = 0.7
 _LATE = 1.5
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """Verdict on one link of the chain, with advice where it is broken."""
 
     link: str
@@ -44,10 +47,10 @@ class Answers:
     :ivar now_s: of the same clock as the controller's times.
     """
 
-    health: Mapping[str, Any]
-    coflows: Sequence[Mapping[str, Any]]
-    events: Sequence[Mapping[str, Any]]
-    hosts: Sequence[Mapping[str, Any]] | None
+    health: health_wire.Health
+    coflows: Sequence[coflow_wire.Coflow]
+    events: Sequence[coflow_wire.Event]
+    hosts: Sequence[host_wire.Host] | None
     now_s: float
 
 
@@ -60,14 +63,14 @@ def examine(answers: Answers) -> list[Finding]:
     return found
 
 
-def examine_coflow(coflow: Mapping[str, Any],
-                   classes: Mapping[str, Sequence[Mapping[str, Any]]]
+def examine_coflow(coflow: coflow_wire.Coflow,
+                   classes: Mapping[str, Sequence[host_wire.Class]]
                    ) -> list[Finding]:
     """Findings about one coflow.
 
     :param classes: host -> its classes, for hosts of its members.
     """
-    return [Finding(f'coflow {coflow["name"]}', *rest)
+    return [Finding(f'coflow {coflow.name}', *rest)
             for rest in _coflow(coflow, classes)]
 
 
@@ -75,13 +78,13 @@ _Rest = tuple[str, str, str]
 
 
 def _controller(answers: Answers) -> Iterator[_Rest]:
-    if answers.health.get('status') == 'starting':
-        yield (WARNING, f'starting: {answers.health.get("what")}',
+    if answers.health.status == 'starting':
+        yield (WARNING, f'starting: {answers.health.what}',
                'Wait; its log names each step.')
-    if answers.health.get('mode') == 'shadow':
+    if answers.health.mode == 'shadow':
         yield (WARNING, 'is in shadow mode: it decides, and changes nothing',
                'Remove [placement] mode to let it act.')
-    for part, works in answers.health.get('parts', {}).items():
+    for part, works in (answers.health.parts or {}).items():
         if not works:
             yield (ERROR, f'its {part} does not work',
                    "The controller's log has the reason.")
@@ -94,14 +97,14 @@ def _nova(answers: Answers) -> Iterator[_Rest]:
                'check [virtco] controller_url; nova-scheduler logs why it '
                'goes without virtco.')
     recent = [event for event in answers.events
-              if answers.now_s - event['at'] < _RECENT_S]
-    ignored = [e for e in recent if e['kind'] == 'hint_ignored']
+              if answers.now_s - event.at < _RECENT_S]
+    ignored = [e for e in recent if e.kind == 'hint_ignored']
     if ignored:
-        newest = max(ignored, key=lambda event: float(event['at']))
+        newest = max(ignored, key=lambda event: event.at)
         yield (WARNING, f'{len(ignored)} hints ignored in a day, at last: '
-               f'{newest["detail"]}',
+               f'{newest.detail}',
                'Tell the tenant of virtco hint check.')
-    elsewhere = [e for e in recent if e['kind'] == 'other_host']
+    elsewhere = [e for e in recent if e.kind == 'other_host']
     if elsewhere:
         yield (WARNING, f'built {len(elsewhere)} VMs on other hosts than '
                'planned in a day',
@@ -110,9 +113,9 @@ def _nova(answers: Answers) -> Iterator[_Rest]:
 
 
 def _notifications(answers: Answers) -> Iterator[_Rest]:
-    waiting = [c['name'] for c in answers.coflows
-               if c['state'] == 'planned' and c['arrival'] is not None
-               and answers.now_s - c['arrival'] > _UNPLUGGED_S]
+    waiting = [c.name for c in answers.coflows
+               if c.state == 'planned' and c.arrival is not None
+               and answers.now_s - c.arrival > _UNPLUGGED_S]
     if waiting:
         yield (WARNING, f'{_few(waiting)} planned for '
                f'{units.format_time(_UNPLUGGED_S)} and not running',
@@ -129,29 +132,29 @@ def _hypervisors(answers: Answers) -> Iterator[_Rest]:
         yield (ERROR, 'none has reported',
                'Start virtco-edge; virtco-edge --check tells what is '
                'wrong on a hypervisor.')
-    silent = [h['host'] for h in answers.hosts if h['last_report'] is None
-              or answers.now_s - h['last_report'] > _SILENT_S]
+    silent = [h.host for h in answers.hosts if h.last_report is None
+              or answers.now_s - h.last_report > _SILENT_S]
     if silent:
         yield (ERROR, f'{_few(silent)} silent for '
                f'{units.format_time(_SILENT_S)}',
                'systemctl status virtco-edge on the host.')
     for host in answers.hosts:
-        if host['health'] in ('error', 'degraded') and (
-                host['host'] not in silent):
-            yield (ERROR if host['health'] == 'error' else WARNING,
-                   f'{host["host"]}: {host.get("error") or host["health"]}',
-                   f'virtco host show {host["host"]}')
+        if host.health in ('error', 'degraded') and (
+                host.host not in silent):
+            yield (ERROR if host.health == 'error' else WARNING,
+                   f'{host.host}: {host.error or host.health}',
+                   f'virtco host show {host.host}')
 
 
 def _rates(answers: Answers) -> Iterator[_Rest]:
     hosts = answers.hosts or ()
-    unknown = [h['host'] for h in hosts if h['rate_source'] == 'unknown']
+    unknown = [h.host for h in hosts if h.rate_source == 'unknown']
     if unknown:
         yield (WARNING, f'{_few(unknown)} of unknown speed',
                'Set [edge] link_egress_bps.')
-    slow = [h['host'] for h in hosts if h.get('measured_egress_bps')
-            and h.get('link_egress_bps')
-            and h['measured_egress_bps'] < _SLOW * h['link_egress_bps']]
+    slow = [h.host for h in hosts if h.measured_egress_bps
+            and h.link_egress_bps
+            and h.measured_egress_bps < _SLOW * h.link_egress_bps]
     if slow:
         yield (WARNING, f'{_few(slow)} measured below '
                f'{_SLOW:.0%} of the nominal rate',
@@ -160,17 +163,17 @@ def _rates(answers: Answers) -> Iterator[_Rest]:
 
 
 def _policies(answers: Answers) -> Iterator[_Rest]:
-    behind = [h['host'] for h in answers.hosts or ()
-              if h['generations_behind'] > _LAG]
+    behind = [h.host for h in answers.hosts or ()
+              if h.generations_behind > _LAG]
     if behind:
         yield (WARNING, f'{_few(behind)} behind by more than {_LAG}',
                'virtco host show HOST names what the edge module refused.')
 
 
 def _completion(answers: Answers) -> Iterator[_Rest]:
-    late = [c['name'] for c in answers.coflows
-            if c['measured_cct_s'] and c['cct_s']
-            and c['measured_cct_s'] > _LATE * c['cct_s']]
+    late = [c.name for c in answers.coflows
+            if c.measured_cct_s and c.cct_s
+            and c.measured_cct_s > _LATE * c.cct_s]
     if late:
         yield (WARNING, f'{_few(late)} took more than {_LATE:g} times the '
                'planned time',
@@ -190,30 +193,30 @@ _FINE = {'controller': 'every part works',
          'completion': 'as planned'}
 
 
-def _coflow(coflow: Mapping[str, Any],
-            classes: Mapping[str, Sequence[Mapping[str, Any]]]
+def _coflow(coflow: coflow_wire.Coflow,
+            classes: Mapping[str, Sequence[host_wire.Class]]
             ) -> Iterator[_Rest]:
-    if coflow['state'] != 'active':
-        yield (OK if coflow['state'] in ('done', 'retired') else WARNING,
-               f'is {coflow["state"]}', '')
+    if coflow.state != 'active':
+        yield (OK if coflow.state in ('done', 'retired') else WARNING,
+               f'is {coflow.state}', '')
         return
-    missing = [str(m['row']) for m in coflow['members'] if not m['host']]
+    missing = [str(m.row) for m in coflow.members or () if not m.host]
     if missing:
         yield (WARNING, f'rows {_few(missing)} without a host',
                'Their VMs were not built yet, or have gone.')
-    if coflow.get('in_debt'):
+    if coflow.in_debt:
         yield (WARNING, 'its project owes bytes: no size is believed',
                'virtco project set PROJECT --forgive')
     with_class = [host for host, rows in classes.items()
-                  if any(row['coflow_id'] == coflow['id'] for row in rows)]
+                  if any(row.coflow_id == coflow.id for row in rows)]
     if classes and not with_class:
         yield (ERROR, 'no hypervisor has a class for it',
                'Its VMs may all be on one host; else virtco host list.')
     for host in with_class:
         row = next(row for row in classes[host]
-                   if row['coflow_id'] == coflow['id'])
-        rate, seen = row['rate_bps'], row['observed_bps'] or 0.0
-        if row['backlog_bytes'] and seen < _SLOW * rate:
+                   if row.coflow_id == coflow.id)
+        rate, seen = row.rate_bps, row.observed_bps or 0.0
+        if row.backlog_bytes and seen < _SLOW * rate:
             yield (WARNING, f'{host}: sends {units.format_rate(seen)} of '
                    f'{units.format_rate(rate)} and packets wait',
                    'The link carries less than the controller believes.')

@@ -5,13 +5,12 @@
 ``order[rank]`` is the row of the member that gets the rank.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence
 import math
 import re
-from typing import Any
 
 from virtco import exception
+from virtco.wire import group as wire
 
 #: Of a host in a file that programs read. A VM's display name may be anything.
 _NAME = re.compile(r'[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?')
@@ -24,10 +23,9 @@ _ALGORITHMS = {'broadcast': ('bcast', {'binomial': 6, 'binary': 5,
                'reduce': ('reduce', {'binomial': 5, 'binary': 4,
                                      'chain': 3})}
 
-Members = Sequence[Mapping[str, Any]]
 
-
-def names(members: Members, how: str = 'auto') -> list[str]:
+def names(members: Sequence[wire.AdvisedMember], how: str = 'auto'
+          ) -> list[str]:
     """Return the name of each member in a file of hosts.
 
     ``auto`` takes the names where each is a host name that no other has, else
@@ -36,9 +34,9 @@ def names(members: Members, how: str = 'auto') -> list[str]:
     :raises virtco.exception.Invalid: where a kind was asked for that not all
         have.
     """
-    found = {'name': [one['display_name'] or '' for one in members],
-             'address': [(one['addresses'] or [''])[0] for one in members],
-             'uuid': [one['instance_uuid'] for one in members]}
+    found = {'name': [one.display_name or '' for one in members],
+             'address': [(one.addresses or ('',))[0] for one in members],
+             'uuid': [one.instance_uuid or '' for one in members]}
     for kind in ('name', 'address', 'uuid') if how == 'auto' else (how,):
         here = found[kind]
         if len(set(here)) == len(here) and (

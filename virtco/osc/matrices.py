@@ -3,43 +3,54 @@
 """``measure check``, ``checks``, ``matrix`` and ``performers``."""
 
 import csv
-import json
 import time
 from typing import Any
 
+import msgspec
 from osc_lib import exceptions as osc_exceptions
 
 from virtco.client import v1
 from virtco.osc import command_base as base
+from virtco.osc import table_columns as columns
+from virtco.wire import check as check_wire
+from virtco.wire import rate as rate_wire
 
 POLL_S = 0.5
 
 
-def ended(client: v1.Client, found: dict[str, Any], timeout_s: float
-          ) -> dict[str, Any]:
+def ended(client: v1.Client, found: check_wire.Check, timeout_s: float
+          ) -> check_wire.Check:
     """A check when it is over.
 
     :raises osc_lib.exceptions.CommandError: where it fails or takes longer.
     """
     until_s = time.monotonic() + timeout_s
-    while found['state'] in ('waiting', 'running'):
+    while found.state in ('waiting', 'running'):
         if time.monotonic() > until_s:
             raise osc_exceptions.CommandError(
-                f'Check {found["check_id"]} is not over after '
+                f'Check {found.check_id} is not over after '
                 f'{timeout_s:g} s; virtco measure checks shows it.')
         time.sleep(POLL_S)
-        found = client.check_state(found['check_id'])
-    if found['state'] == 'failed':
+        found = client.check_state(found.check_id)
+    if found.state == 'failed':
         raise osc_exceptions.CommandError(
             'The check failed; see the log of the controller.')
     return found
 
 
-def effort(found: dict[str, Any]) -> str:
+def effort(found: check_wire.Check) -> str:
     """Format the hosts, rounds, time and bytes that a check took."""
-    return (f'{len(found["hosts"])} hosts, {found["n_rounds"]} rounds in '
-            f'{found["seconds"]:.1f} s, {found["sent_bytes"] / 1e6:.1f} MB, '
-            f'{found["n_failed"]} trains failed')
+    return (f'{len(found.hosts)} hosts, {found.n_rounds} rounds in '
+            f'{found.seconds or 0.0:.1f} s, {found.sent_bytes / 1e6:.1f} MB, '
+            f'{found.n_failed} trains failed')
+
+
+class _Finding(msgspec.Struct, frozen=True):
+    kind: str
+    subject: str
+    rate_bps: float
+    expected_bps: float
+    n_readings: int
 
 
 class Check(base.Lister):
@@ -49,7 +60,8 @@ class Check(base.Lister):
     that do much less than they should. Placements count with what is found.
     """
 
-    shown = ['kind', 'subject', 'rate_bps', 'expected_bps', 'n_readings']
+    row = _Finding
+    shown = columns.fields(_Finding)
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
@@ -62,33 +74,39 @@ class Check(base.Lister):
                             help='How long to wait for it (default 300)')
         return parser
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[_Finding]:
         client = self.client
         found = client.check(
             None if args.hosts is None else args.hosts.split(','),
             args.group)
         found = ended(client, found, args.timeout)
         self.app.stderr.write(
-            f'{effort(found)}: {len(found["findings"]) or "nothing"} '
+            f'{effort(found)}: {len(found.findings) or "nothing"} '
             'found.\n')
-        return [one | {'n_readings': len(one['evidence'])}
-                for one in found['findings']]
+        return [_Finding(one.kind, one.subject, one.rate_bps,
+                         one.expected_bps, len(one.evidence or ()))
+                for one in found.findings]
+
+
+class _Checked(check_wire.Check, frozen=True, kw_only=True):
+    n_hosts: int
+    n_findings: int
+    subjects: str
 
 
 class ListChecks(base.Lister):
     """List the latest checks of hypervisors"""
 
+    row = _Checked
     shown = ['check_id', 'purpose', 'state', 'trigger', 'n_hosts',
              'n_findings']
-    more = ['asked', 'seconds', 'n_rounds', 'n_rounds_done', 'n_failed',
-            'sent_bytes', 'subjects']
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
-        return [one | {
-            'n_hosts': len(one['hosts']), 'n_findings': len(one['findings']),
-            'subjects': ', '.join(f'{found["kind"]} {found["subject"]}'
-                                  for found in one['findings'])}
-                for one in self.client.checks()['checks']]
+    def entries(self, args: Any) -> list[_Checked]:
+        return [_Checked(
+            **msgspec.structs.asdict(one), n_hosts=len(one.hosts),
+            n_findings=len(one.findings), subjects=', '.join(
+                f'{found.kind} {found.subject}' for found in one.findings))
+                for one in self.client.checks().checks]
 
 
 class Performers(base.Lister):
@@ -97,19 +115,18 @@ class Performers(base.Lister):
     Poor ones are listed with the reasons; --all lists the others, too.
     """
 
+    row = rate_wire.Performer
     shown = ['host', 'egress_bps', 'ingress_bps', 'rtt_s', 'reasons']
-    more = ['range_share', 'n_peers']
 
     arguments = (base.argument('--all', action='store_true'),)
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[rate_wire.Performer]:
         found = self.client.performers()
-        if found['estimator'] is not None:
+        if found.estimator is not None:
             self.app.stderr.write(
-                f'Long-term rates by {found["estimator"]}, Norm(N_E) '
-                f'{found["noise"]:.2f}: {found["trust"]}.\n')
-        return [one | {'reasons': '; '.join(one['reasons'])}
-                for one in found['hosts'] if one['reasons'] or args.all]
+                f'Long-term rates by {found.estimator}, Norm(N_E) '
+                f'{found.noise:.2f}: {found.trust}.\n')
+        return [one for one in found.hosts if one.reasons or args.all]
 
 
 class Matrix(base.Command):
@@ -136,12 +153,12 @@ class Matrix(base.Command):
         if args.plot is not None:
             base.save_plot('virtco.measure.heatmap', found, args.plot)
         elif args.format == 'json':
-            json.dump(found, self.app.stdout)
-            self.app.stdout.write('\n')
+            self.app.stdout.write(
+                msgspec.json.encode(found).decode() + '\n')
         else:
             writer = csv.writer(self.app.stdout, lineterminator='\n')
-            writer.writerow([f'{found["kind"]} {found["unit"]}',
-                             *found['hosts']])
-            for host, row in zip(found['hosts'], found['values']):
+            writer.writerow([f'{found.kind} {found.unit}',
+                             *found.hosts])
+            for host, row in zip(found.hosts, found.values):
                 writer.writerow([host, *('' if value is None else repr(value)
                                          for value in row)])

@@ -12,6 +12,7 @@ import tempfile
 import time
 from typing import Any
 
+import msgspec
 from osc_lib import exceptions as osc_exceptions
 
 from virtco.client import v1
@@ -19,8 +20,9 @@ from virtco.measure import bottleneck
 from virtco.measure import calibration
 from virtco.measure import crosstraffic
 from virtco.osc import command_base as base
+from virtco.osc import table_columns as columns
 from virtco.topology import tree
-from virtco.topology.formats import plain
+from virtco.wire import probe as wire
 
 _POLL_S = 0.5
 #: Every two of them measure together.
@@ -32,34 +34,47 @@ Pair = tuple[str, str]
 class ShowProbes(base.ShowOne):
     """Show which measurements run, and what of their budget is used"""
 
-    def entry(self, args: Any) -> dict[str, Any]:
-        found = self.client.probes()
-        under_way = found.pop('under_way')
-        return found | {'n_under_way': len(under_way), 'under_way': [
-            f'{pair["src"]} -> {pair["dst"]}' for pair in under_way]}
+    def entry(self, args: Any) -> wire.Schedule:
+        return self.client.probes()
 
 
 def _ask(client: v1.Client, pairs: Sequence[Pair], **request: Any
-         ) -> list[dict[str, Any]]:
+         ) -> list[wire.Result]:
     """Results in the order of the pairs; without a rate where it failed."""
     probe_id = client.ask_probes(pairs=[list(pair) for pair in pairs],
                                  **request)
-    while not (found := client.asked_probes(probe_id))['done']:
+    while not (found := client.asked_probes(probe_id)).done:
         time.sleep(_POLL_S)
-    by_pair = {(one['src'], one['dst']): one for one in found['results']}
+    by_pair = {(one.src, one.dst): one for one in found.results}
     return [by_pair[pair] for pair in pairs]
 
 
 def _bulk(client: v1.Client, pairs: Sequence[Pair], lasts_s: float
-          ) -> list[dict[str, Any]]:
-    """:raises osc_lib.exceptions.CommandError: where TCP got nowhere."""
-    found = _ask(client, pairs, kind='bulk', lasts_s=lasts_s)
-    for one in found:
-        if 'rate_bps' not in one:
+          ) -> list[tuple[float, tuple[float, ...]]]:
+    """Return rate and windows of a TCP connection of each pair.
+
+    :raises osc_lib.exceptions.CommandError: where TCP got nowhere.
+    """
+    found = []
+    for one in _ask(client, pairs, kind='bulk', lasts_s=lasts_s):
+        if not one.rate_bps:
             raise osc_exceptions.CommandError(
-                f'No TCP connection from {one["src"]} to {one["dst"]} could '
+                f'No TCP connection from {one.src} to {one.dst} could '
                 'be measured: is either host unknown, busy or silent?')
+        found.append((one.rate_bps, one.windows_bytes or ()))
     return found
+
+
+class _Calibrated(msgspec.Struct, frozen=True):
+    bursts: int
+    packets: int
+    packet_bytes: int
+    train_bytes: int
+    mean_error: float
+    median_error: float
+    worst_error: float
+    failed: float
+    chosen: str
 
 
 class Calibrate(base.Lister):
@@ -71,6 +86,7 @@ class Calibrate(base.Lister):
     With --write the controller takes them at its next start.
     """
 
+    row = _Calibrated
     shown = ['bursts', 'packets', 'train_bytes', 'mean_error', 'median_error',
              'worst_error', 'failed', 'chosen']
 
@@ -87,26 +103,26 @@ class Calibrate(base.Lister):
                             'controller, such as '
                             '/etc/virtco/virtco.conf.d/trains.conf')))
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[_Calibrated]:
         if args.write is not None:
             # Not only after minutes.
             _replace(args.write, None)
         client = self.client
         names = (args.hosts.split(',') if args.hosts else
-                 [host['host'] for host in client.hosts()][:10])
+                 [host.host for host in client.hosts()][:10])
         pairs = list(zip(names[::2], names[1::2]))
         if not pairs:
             raise osc_exceptions.CommandError('Give at least two hosts.')
-        truth_bps = [one['rate_bps']
-                     for one in _bulk(client, pairs, args.seconds)]
+        truth_bps = [rate_bps for rate_bps, _windows in _bulk(
+            client, pairs, args.seconds)]
         errors = {}
         for setting in calibration.GRID:
             found = _ask(client, pairs, kind='train', bursts=setting.bursts,
                          packets=setting.packets,
                          packet_bytes=setting.packet_bytes)
             errors[setting] = calibration.error(truth_bps, [
-                calibration.tcp_bps(one['rate_bps']) if 'rate_bps' in one
-                else None for one in found])
+                calibration.tcp_bps(one.rate_bps) if one.rate_bps else None
+                for one in found])
         chosen = calibration.choose(errors, near_enough=args.near_enough)
         if args.write is not None:
             if chosen is None:
@@ -116,12 +132,10 @@ class Calibrate(base.Lister):
             _replace(args.write, calibration.as_config(
                 chosen, errors[chosen], _how(pairs),
                 near_enough=args.near_enough))
-        return [{'bursts': one.bursts, 'packets': one.packets,
-                 'packet_bytes': one.packet_bytes,
-                 'train_bytes': one.train_bytes, 'mean_error': error.mean,
-                 'median_error': error.median, 'worst_error': error.worst,
-                 'failed': error.failed,
-                 'chosen': '[probe]' if one == chosen else ''}
+        return [_Calibrated(
+            one.bursts, one.packets, one.packet_bytes, one.train_bytes,
+            error.mean, error.median, error.worst, error.failed,
+            '[probe]' if one == chosen else '')
                 for one, error in errors.items()]
 
 
@@ -153,6 +167,17 @@ def _replace(path: pathlib.Path, text: str | None) -> None:
             f'--write {path}: cannot be written: {error.strerror}') from error
 
 
+class _CrossTraffic(msgspec.Struct, frozen=True):
+    src: str
+    dst: str
+    path_bps: float
+    rate_bps: float
+    connections: float
+    connections_median: float
+    connections_most: float
+    n_windows: int
+
+
 class CrossTraffic(base.ShowOne):
     """Estimate the other connections on the path between two hosts
 
@@ -164,22 +189,29 @@ class CrossTraffic(base.ShowOne):
         base.argument('dst', metavar='<to>'),
         base.argument('--seconds', type=float, default=5.0))
 
-    def entry(self, args: Any) -> dict[str, Any]:
+    def entry(self, args: Any) -> _CrossTraffic:
         client = self.client
         path_bps = calibration.tcp_bps(min(
-            client.host(args.src)['egress_bps'],
-            client.host(args.dst)['ingress_bps']))
-        (found,) = _bulk(client, [(args.src, args.dst)], args.seconds)
-        others = crosstraffic.of_windows(found['windows_bytes'], path_bps)
+            client.host(args.src).egress_bps,
+            client.host(args.dst).ingress_bps))
+        ((rate_bps, windows_bytes),) = _bulk(
+            client, [(args.src, args.dst)], args.seconds)
+        others = crosstraffic.of_windows(windows_bytes, path_bps)
         if not others:
             raise osc_exceptions.CommandError('The connection was too short.')
-        return {'src': args.src, 'dst': args.dst, 'path_bps': path_bps,
-                'rate_bps': found['rate_bps'],
-                'connections': crosstraffic.cross_traffic(
-                    path_bps, found['rate_bps']),
-                'connections_median': statistics.median(others),
-                'connections_most': max(others),
-                'n_windows': len(others)}
+        return _CrossTraffic(
+            args.src, args.dst, path_bps, rate_bps,
+            crosstraffic.cross_traffic(path_bps, rate_bps),
+            statistics.median(others), max(others), len(others))
+
+
+class _Interference(msgspec.Struct, frozen=True):
+    src: str
+    dst: str
+    beside: str
+    alone_bps: float
+    beside_bps: float
+    shares_bottleneck: bool
 
 
 class Interference(base.Lister):
@@ -190,8 +222,8 @@ class Interference(base.Lister):
     at which level it may be: more paths tell more levels apart.
     """
 
-    shown = ['src', 'dst', 'beside', 'alone_bps', 'beside_bps',
-             'shares_bottleneck']
+    row = _Interference
+    shown = columns.fields(_Interference)
 
     arguments = (
         base.argument('hosts', nargs='+', metavar='<host>', help=(
@@ -203,7 +235,7 @@ class Interference(base.Lister):
                           'Plane of the topology to locate it in '
                           '(default: %(default)s)')))
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[_Interference]:
         client = self.client
         n_hosts = len(args.hosts)
         if (len(set(args.hosts)) < n_hosts or n_hosts % 2
@@ -211,22 +243,21 @@ class Interference(base.Lister):
             raise osc_exceptions.CommandError(
                 f'Give 4 to {2 * MOST_PATHS} different hosts, two of each '
                 f'path, not {n_hosts}.')
-        plane = plain.load({'planes': client.topology()['planes']}).plane(
+        plane = base.topology_of(client.topology().planes).plane(
             args.plane) or tree.Plane()
         paths: list[Pair] = list(zip(args.hosts[::2], args.hosts[1::2]))
-        alone = {path: _bulk(client, [path], args.seconds)[0]['rate_bps']
+        alone = {path: _bulk(client, [path], args.seconds)[0][0]
                  for path in paths}
         rows, seen = [], []
         for both in itertools.combinations(paths, 2):
             beside = _bulk(client, both, args.seconds)
-            new = [{'src': path[0], 'dst': path[1],
-                    'beside': f'{other[0]} -> {other[1]}',
-                    'alone_bps': alone[path], 'beside_bps': one['rate_bps'],
-                    'shares_bottleneck': bottleneck.shares_bottleneck(
-                        alone[path], one['rate_bps'])}
-                   for path, other, one in zip(both, both[::-1], beside)]
+            new = [_Interference(
+                *path, ' -> '.join(other), alone[path], one,
+                bottleneck.shares_bottleneck(alone[path], one))
+                   for path, other, (one, _windows) in zip(
+                       both, both[::-1], beside)]
             rows += new
-            seen.append((*both, any(row['shares_bottleneck']
+            seen.append((*both, any(row.shares_bottleneck
                                     for row in new)))
         self.app.stderr.write(_located(seen, plane) + '\n')
         return rows

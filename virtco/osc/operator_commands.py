@@ -2,28 +2,37 @@
 
 """``host …``, ``placement explain``, ``rates``, ``settings …``, ``edge``."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from osc_lib import exceptions as osc_exceptions
 
 from virtco import units
 from virtco.osc import command_base as base
 from virtco.osc import table_columns as columns
+from virtco.wire import host as host_wire
+from virtco.wire import placement as placement_wire
+from virtco.wire import plan as plan_wire
+from virtco.wire import rate as rate_wire
+from virtco.wire import setting as setting_wire
+
+
+class _Counted(host_wire.Host, frozen=True, kw_only=True):
+    n_coflows: int
 
 
 class ListHosts(base.Lister):
     """List hypervisors and their uplinks"""
 
+    row = _Counted
     shown = ['host', 'egress_bps', 'ingress_bps', 'rate_source', 'n_coflows',
              'health']
-    more = ['generation', 'applied_generation', 'last_report',
-            'measured_age_s', 'measured_egress_bps', 'measured_ingress_bps',
-            'link_egress_bps', 'link_ingress_bps', 'background_bps',
-            'drain', 'drain_reason', 'drain_since', 'error']
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
-        hosts = self.client.hosts()
-        return [host | {'n_coflows': len(host['coflows'])} for host in hosts]
+    def entries(self, args: Any) -> list[_Counted]:
+        return [_Counted(**msgspec.structs.asdict(host),
+                         n_coflows=len(host.coflows))
+                for host in self.client.hosts()]
 
 
 class DrainHost(base.ShowOne):
@@ -38,7 +47,7 @@ class DrainHost(base.ShowOne):
         base.argument('--reason', default='',
                       help='For those who read it later'))
 
-    def entry(self, args: Any) -> dict[str, Any]:
+    def entry(self, args: Any) -> host_wire.Drained:
         return self.client.drain(args.host, args.reason)
 
 
@@ -69,30 +78,28 @@ class ShowHost(base.ShowOne):
 
     arguments = (base.argument('host'),)
 
-    def entry(self, args: Any) -> dict[str, Any]:
-        found = self.client.host(args.host)
-        found.pop('classes', None)
-        return found
+    def entry(self, args: Any) -> host_wire.Host:
+        return msgspec.structs.replace(self.client.host(args.host),
+                                       classes=msgspec.UNSET)
 
 
 class ShowEdge(base.Lister):
     """Show the classes of a hypervisor: allocated and observed rates"""
 
+    row = host_wire.Class
     shown = ['name', 'prio', 'rate_bps', 'observed_bps', 'backlog_bytes']
-    more = ['coflow_id', 'minor', 'ceil_bps', 'destinations']
 
     arguments = (base.argument('host'),)
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
-        found = self.client.host(args.host)
-        return list(found['classes'])
+    def entries(self, args: Any) -> list[host_wire.Class]:
+        return self.client.host(args.host).classes or []
 
 
 class ExplainPlacement(base.Lister):
     """Explain where an instance was placed, and what the others offered"""
 
+    row: type[msgspec.Struct] = placement_wire.RankedHost
     shown = ['rank', 'host', 'cct_s', 'why']
-    more = ['feasible', 'objective_s']
 
     arguments = (
         base.argument('instance', help='UUID'),
@@ -101,45 +108,46 @@ class ExplainPlacement(base.Lister):
         base.argument('--budget', type=float, metavar='<seconds>',
                       help='Time to find out what decided'))
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         found = self.client.placement(args.instance)
         explained = self.client.explanation(args.instance, args.budget)
         self.app.stderr.write(_summary(found, explained))
-        return list(explained['reasons'] if args.reasons else found['hosts'])
+        return explained.reasons if args.reasons else found.hosts
 
     def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
         if args.reasons:
+            self.row = placement_wire.Reason
             self.shown = ['kind', 'subject', 'host', 'cct_s', 'instead_of_s']
-            self.more = ['saved_objective_s', 'limiting', 'text']
         return super().take_action(args)
 
 
-def _summary(found: dict[str, Any], explained: dict[str, Any]) -> str:
+def _summary(found: placement_wire.Kept,
+             explained: placement_wire.Explanation) -> str:
     """For people; it goes to the error stream, so JSON stays JSON."""
-    lines = [f'Instance {found["instance_uuid"]}: {found["status"]}']
-    if found['host'] is not None:
-        lines[0] += f' on {found["host"]}'
-    if found.get('host_now') not in (None, found['host']):
-        lines.append(f'It is on {found["host_now"]} now.')
-    lines.append(f'Why: {found["why"]}')
-    if found['cct_s'] is not None:
+    lines = [f'Instance {found.instance_uuid}: {found.status}']
+    if found.host is not None:
+        lines[0] += f' on {found.host}'
+    if found.host_now not in (None, found.host):
+        lines.append(f'It is on {found.host_now} now.')
+    lines.append(f'Why: {found.why}')
+    if found.cct_s is not None:
         lines.append(
-            f'Group {found.get("group_name")}, row {found.get("row")}: '
-            f'{columns.bounds(found)}, by {found["method"]}')
-        if found.get('bottleneck'):
-            lines.append(f'Limiting: {found["bottleneck"]}')
-    if explained['phases_s']:
+            f'Group {found.group_name}, row {found.row}: '
+            f'{columns.bounds(found)}, by {found.method}')
+        if found.bottleneck:
+            lines.append(f'Limiting: {found.bottleneck}')
+    if explained.phases_s:
         lines.append('Time of the plan: ' + ', '.join(
             f'{phase} {units.format_time(spent_s)}' for phase, spent_s
-            in explained['phases_s'].items() if spent_s >= 1e-4))
-    lines += [f'- {reason["text"]}' for reason in explained['reasons']]
-    lines += [f'Check: {one["kind"]} of {one["subject"]} has '
-              f'{units.format_rate(one["rate_bps"])} instead of '
-              f'{units.format_rate(one["expected_bps"])}'
-              for one in explained.get('findings', ())]
-    if explained['why_not'] and found['status'] == 'planned':
-        lines.append(f'What decided is unknown: {explained["why_not"]}')
-    elif not explained['is_complete'] and found['status'] == 'planned':
+            in explained.phases_s.items() if spent_s >= 1e-4))
+    lines += [f'- {reason.text}' for reason in explained.reasons]
+    lines += [f'Check: {one.kind} of {one.subject} has '
+              f'{units.format_rate(one.rate_bps)} instead of '
+              f'{units.format_rate(one.expected_bps)}'
+              for one in explained.findings]
+    if explained.why_not and found.status == 'planned':
+        lines.append(f'What decided is unknown: {explained.why_not}')
+    elif not explained.is_complete and found.status == 'planned':
         lines.append('There was no time for every question; give --budget.')
     return '\n'.join(lines) + '\n'
 
@@ -151,10 +159,9 @@ class ListAdvice(base.Lister):
     anything down or moving anything.
     """
 
+    row = plan_wire.Move
     shown = ['group_name', 'row', 'host', 'to_host', 'saved_s', 'cost_s',
              'state']
-    more = ['instance_uuid', 'group', 'project_id', 'reason', 'cct_s',
-            'then_cct_s', 'at']
 
     arguments = (
         base.argument('--now', action='store_true',
@@ -162,7 +169,7 @@ class ListAdvice(base.Lister):
         base.argument('--budget', type=float, metavar='<seconds>',
                       help='Time to look, with --now'))
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[plan_wire.Move]:
         client = self.client
         return client.advise(args.budget) if args.now else client.advice()
 
@@ -172,37 +179,38 @@ class ListRates(base.Lister):
 
     shown = ['src', 'dst', 'rate_bps', 'age_s', 'confidence', 'rtt_s',
              'rtt_median_s', 'rtt_p99_s']
-    more = ['lower_bound', 'loss', 'method']
+    row = rate_wire.MeasuredPair
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[rate_wire.MeasuredPair]:
         return self.client.rates()
 
 
 class ShowSettings(base.ShowOne):
     """Show the run-time settings"""
 
-    def entry(self, args: Any) -> dict[str, Any]:
+    def entry(self, args: Any) -> setting_wire.Settings:
         return self.client.settings()
 
 
 class ListHistory(base.Lister):
     """List who changed which setting, host or topology (operators)"""
 
-    shown = ['at', 'who', 'what', 'before', 'after']
+    row = setting_wire.Changed
+    shown = columns.fields(row)
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[setting_wire.Changed]:
         return self.client.history()
 
 
 class SetSettings(base.ShowOne):
     """Change run-time settings"""
 
-    names = ('planner', 'objective', 'order', 'ceil')
+    names = setting_wire.SettingsChange.__struct_fields__
 
     arguments = tuple(base.argument(f'--{name}', metavar=f'<{name}>')
                       for name in names)
 
-    def entry(self, args: Any) -> dict[str, Any]:
+    def entry(self, args: Any) -> setting_wire.Settings:
         values = {name: getattr(args, name) for name in self.names
                   if getattr(args, name) is not None}
         if not values:

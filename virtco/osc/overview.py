@@ -8,20 +8,23 @@ from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
+import msgspec
 from rich import console
 from rich import table
 from rich import text
 
 from virtco import units
+from virtco.wire import coflow_bodies as wire
+from virtco.wire import host as host_wire
 
 #: States that are shown unless another one is asked for.
 SHOWN = ('planned', 'active', 'done')
-SORTS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    'order': lambda c: (c['rank'] is None, c['rank'] or 0),
-    'left': lambda c: -c['remaining_bytes'],
-    'rate': lambda c: -c['rate_bps'],
-    'end': lambda c: (c['predicted_end'] is None, c['predicted_end'] or 0.0),
-    'name': lambda c: c['name'],
+SORTS: dict[str, Callable[[wire.Coflow], Any]] = {
+    'order': lambda c: (c.rank is None, c.rank or 0),
+    'left': lambda c: -c.remaining_bytes,
+    'rate': lambda c: -c.rate_bps,
+    'end': lambda c: (c.predicted_end is None, c.predicted_end or 0.0),
+    'name': lambda c: c.name,
 }
 _BAR_CELLS = 5
 _STALE_S = 10.0
@@ -37,8 +40,8 @@ class Seen:
     :ivar now_s: of the same clock as the controller's times.
     """
 
-    coflows: Sequence[Mapping[str, Any]]
-    hosts: Sequence[Mapping[str, Any]] | None
+    coflows: Sequence[wire.Coflow]
+    hosts: Sequence[host_wire.Host] | None
     now_s: float
     url: str
 
@@ -52,22 +55,22 @@ def screen(seen: Seen, *, sort: str = 'order', words: str = '',
     """
     coflows = sorted(
         (c for c in seen.coflows
-         if (c['state'] == state if state else c['state'] in SHOWN)
-         and _has(words, c['name'], c['group_name'], c['project_id'],
-                  *c['hosts'])),
-        key=lambda c: (SORTS[sort](c), c['name']))
+         if (c.state == state if state else c.state in SHOWN)
+         and _has(words, c.name, c.group_name, c.project_id,
+                  *c.hosts)),
+        key=lambda c: (SORTS[sort](c), c.name))
     parts: list[console.RenderableType] = [
         f'{len(coflows)} coflows at {seen.url}, by {sort}',
         _coflows(coflows[:n_rows], seen.now_s), '']
     if seen.hosts is None:
+        hosts = []
         parts.append('Hosts are shown to operators only.')
     else:
-        hosts = [h for h in seen.hosts if _has(words, h['host'],
+        hosts = [h for h in seen.hosts if _has(words, h.host,
                                                *_names(h, seen.coflows))]
         parts += [f'{len(hosts)} hosts',
                   _hosts(hosts[:n_rows], arrivals(seen.hosts), seen.now_s)]
-        coflows += hosts if len(hosts) > n_rows else []
-    if len(coflows) > n_rows:
+    if max(len(coflows), len(hosts)) > n_rows:
         parts.append(f'At most {n_rows} rows are shown (--rows).')
     return console.Group(*parts)
 
@@ -76,10 +79,10 @@ def _has(words: str, *names: str | None) -> bool:
     return not words or any(words in name for name in names if name)
 
 
-def _names(host: Mapping[str, Any],
-           coflows: Sequence[Mapping[str, Any]]) -> list[str]:
-    on = set(host['coflows'])
-    return [c['name'] for c in coflows if c['id'] in on]
+def _names(host: host_wire.Host, coflows: Sequence[wire.Coflow]
+           ) -> list[str]:
+    on = set(host.coflows)
+    return [c.name for c in coflows if c.id in on]
 
 
 def _table(*headers: str) -> table.Table:
@@ -94,74 +97,73 @@ def _table(*headers: str) -> table.Table:
     return found
 
 
-def _coflows(coflows: Sequence[Mapping[str, Any]], now_s: float
-             ) -> table.Table:
+def _coflows(coflows: Sequence[wire.Coflow], now_s: float) -> table.Table:
     found = _table('Coflow', '#', 'State', 'Left', 'Rate', 'Ends In',
                    'CCT', 'Waits For')
     for c in coflows:
-        end_s = c['predicted_end']
+        end_s = c.predicted_end
         found.add_row(
-            text.Text(c['name']),
-            '' if c['rank'] is None else str(c['rank']), c['state'],
-            short(c['remaining_bytes'], 'B'),
-            short(c['rate_bps'], 'b/s') if c['rate_bps'] else '',
+            text.Text(c.name),
+            '' if c.rank is None else str(c.rank), c.state,
+            short(c.remaining_bytes, 'B'),
+            short(c.rate_bps, 'b/s') if c.rate_bps else '',
             '' if end_s is None else _time(max(0.0, end_s - now_s)),
             _cct(c), text.Text(_waits(c)),
-            style='bold' if c['state'] == 'active' else 'dim'
-            if c['state'] == 'done' else '')
+            style='bold' if c.state == 'active' else 'dim'
+            if c.state == 'done' else '')
     return found
 
 
-def _cct(coflow: Mapping[str, Any]) -> str:
+def _cct(coflow: wire.Coflow) -> str:
     """As planned, and as measured once it is over."""
-    planned = _time(coflow['cct_s'])
-    measured = _time(coflow.get('measured_cct_s'))
+    planned = _time(coflow.cct_s)
+    measured = _time(coflow.measured_cct_s)
     return f'{planned}→{measured}' if measured else planned
 
 
-def _waits(coflow: Mapping[str, Any]) -> str:
+def _waits(coflow: wire.Coflow) -> str:
     """Coflows before it where it waits, or how many there are."""
-    if coflow.get('waits_for'):
-        return ', '.join(coflow['waits_for'])
-    if not coflow.get('n_before'):
+    if coflow.waits_for:
+        return ', '.join(coflow.waits_for)
+    if not coflow.n_before:
         return ''
-    port = coflow.get('bottleneck')
-    return (f'{coflow["n_before"]} at {port["host"]}' if port else
-            str(coflow['n_before']))
+    port = coflow.bottleneck
+    return (f'{coflow.n_before} at {port.host}' if port else
+            str(coflow.n_before))
 
 
-def arrivals(hosts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def arrivals(hosts: Sequence[host_wire.Host]) -> dict[str, float]:
     """Estimated bit/s into each host: what is observed of each class, in
     equal parts to its destinations.
     """
     found: dict[str, float] = {}
     for host in hosts:
-        for one in host.get('classes', ()):
-            n_destinations = len(one['destinations'])
-            for dst in one['destinations']:
+        for one in host.classes or ():
+            n_destinations = len(one.destinations)
+            for dst in one.destinations:
                 found[dst] = found.get(dst, 0.0) + (
-                    one['observed_bps'] or 0.0) / n_destinations
+                    one.observed_bps or 0.0) / n_destinations
     return found
 
 
-def _hosts(hosts: Sequence[Mapping[str, Any]], into: Mapping[str, float],
+def _hosts(hosts: Sequence[host_wire.Host], into: Mapping[str, float],
            now_s: float) -> table.Table:
     found = _table('Host', 'Egress', 'Ingress*', 'Other', 'Measured', 'Lag',
                    'Report', 'Health')
     for host in hosts:
-        background_bps = host['background_bps'] or 0.0
+        background_bps = host.background_bps
         out_bps = background_bps + sum(
-            one['observed_bps'] or 0.0 for one in host.get('classes', ()))
-        known = 'classes' in host
-        age_s = (None if host['last_report'] is None
-                 else now_s - host['last_report'])
-        lag = (None if host['generation'] is None
-               else host['generations_behind'])
+            one.observed_bps or 0.0 for one in host.classes or ())
+        known = host.classes is not msgspec.UNSET
+        age_s = (None if host.last_report is None
+                 else now_s - host.last_report)
+        lag = (None if host.generation is None
+               else host.generations_behind)
         found.add_row(
-            text.Text(host['host']),
-            _bar(out_bps if known else None, host['egress_bps']),
-            _bar(into.get(host['host'], 0.0) if known else None,
-                 host['ingress_bps']),
+            text.Text(host.host),
+            _bar(out_bps if known else None, host.egress_bps),
+            _bar(into.get(host.host, 0.0) if known else None,
+                 host.ingress_bps),
             short(background_bps, 'b/s'), _measured(host),
             '' if lag is None else text.Text(
                 str(lag), style='yellow' if lag > 0 else ''),
@@ -184,20 +186,20 @@ def _bar(used_bps: float | None, most_bps: float | None) -> text.Text:
         style='red' if share > 1.02 else '')
 
 
-def _measured(host: Mapping[str, Any]) -> str:
-    measured, nominal = host['measured_egress_bps'], host['link_egress_bps']
+def _measured(host: host_wire.Host) -> str:
+    measured, nominal = host.measured_egress_bps, host.link_egress_bps
     if not measured:
         return '-'
     return (short(measured, 'b/s') if not nominal
             else f'{100 * measured / nominal:.0f}%')
 
 
-def _health(host: Mapping[str, Any]) -> text.Text:
-    if host['health'] is None:
+def _health(host: host_wire.Host) -> text.Text:
+    if host.health is None:
         return text.Text('no report', style='yellow')
-    if host['health'] == 'ok' and not host['error']:
+    if host.health == 'ok' and not host.error:
         return text.Text('ok', style='green')
-    return text.Text(host['error'] or host['health'], style='red')
+    return text.Text(host.error or host.health, style='red')
 
 
 def short(value: float, unit: str) -> str:

@@ -2,22 +2,35 @@
 
 """``profile …`` and ``app …``: what groups sent, and what was learned."""
 
-import json
 from typing import Any
+
+import msgspec
 
 from virtco.osc import command_base as base
 from virtco.osc import table_columns as columns
+from virtco.wire import profile as wire
 
 
 class ListProfiles(base.Lister):
     """List the groups of which is known what they sent"""
 
+    row = wire.Counted
     shown = ['group_name', 'app', 'n_vms', 'n_hours', 'last_hour']
-    more = ['group_id', 'project_id', 'first_hour']
     arguments = (base.PROJECT,)
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[wire.Counted]:
         return self.client.profiles(args.project)
+
+
+class _Pair(msgspec.Struct, frozen=True):
+    src: int
+    dst: int
+    size_bytes: float
+    next_bytes: float | None
+    error: float | None
+    method: str | None
+    hours: list[wire.Hour]
+    is_seen: bool
 
 
 class ShowProfile(base.Lister):
@@ -26,40 +39,38 @@ class ShowProfile(base.Lister):
     The error is that of the same prediction on the hours before.
     """
 
+    row = _Pair
     shown = ['src', 'dst', 'size_bytes', 'next_bytes', 'error', 'method']
-    more = ['hours', 'is_seen']
 
     arguments = (
         base.PROJECT,
         base.argument('group', help='Name or id; the latest of a name'))
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[_Pair]:
         found = self.client.profile(args.group, args.project)
         self.app.stderr.write(_summary(found))
-        return [pair | _next(pair['next_hour']) for pair in found['pairs']]
+        # Only the largest pairs are predicted.
+        return [_Pair(pair.src, pair.dst, pair.size_bytes,
+                      None if hour is None else hour.size_bytes,
+                      None if hour is None else hour.error_fraction,
+                      None if hour is None else hour.method,
+                      pair.hours, pair.is_seen)
+                for pair in found.pairs for hour in [pair.next_hour]]
 
 
-def _next(predicted: dict[str, Any] | None) -> dict[str, Any]:
-    """None: only the largest pairs are predicted."""
-    found = predicted or {}
-    return {'next_bytes': found.get('size_bytes'),
-            'error': found.get('error_fraction'),
-            'method': found.get('method')}
-
-
-def _summary(found: dict[str, Any]) -> str:
+def _summary(found: wire.Profile) -> str:
     """For people; it goes to the error stream, so JSON stays JSON."""
-    coming = found['next_hour']
+    coming = found.next_hour
     size, after = (columns.cell('size_bytes', value).human_readable()
-                   for value in (found['size_bytes'], coming['size_bytes']))
-    error = coming['error_fraction']
+                   for value in (found.size_bytes, coming.size_bytes))
+    error = coming.error_fraction
     told = 'unknown yet' if error is None else f'{error:.0%}'
-    lines = [f'Group {found["group_name"]} of {found["n_vms"]} VMs: {size} in '
-             f'{found["n_hours"]} hours',
-             f'Next hour: {after} by {coming["method"]}, error {told}']
-    if found['pattern']:
-        lines.append(f'Matrix: {found["pattern"]}')
-    unseen = sum(not pair['is_seen'] for pair in found['pairs'])
+    lines = [f'Group {found.group_name} of {found.n_vms} VMs: {size} in '
+             f'{found.n_hours} hours',
+             f'Next hour: {after} by {coming.method}, error {told}']
+    if found.pattern:
+        lines.append(f'Matrix: {found.pattern}')
+    unseen = sum(not pair.is_seen for pair in found.pairs)
     if unseen:
         lines.append(f'{unseen} pairs share a host: nobody counts them')
     return '\n'.join(lines) + '\n'
@@ -68,11 +79,11 @@ def _summary(found: dict[str, Any]) -> str:
 class ListApps(base.Lister):
     """List the applications of which something was learned"""
 
+    row = wire.Launched
     shown = ['app', 'n_launches', 'last_hour']
-    more = ['project_id']
     arguments = (base.PROJECT,)
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
+    def entries(self, args: Any) -> list[wire.Launched]:
         return self.client.apps(args.project)
 
 
@@ -87,11 +98,10 @@ class ShowApp(base.ShowOne):
         base.argument('--vms', type=int, metavar='<n>',
                       help='VMs of that launch, default as the last'))
 
-    def entry(self, args: Any) -> dict[str, Any]:
+    def entry(self, args: Any) -> wire.App:
         found = self.client.app(args.app, args.vms, args.project)
-        return found | {'launches': len(found['launches']),
-                        'tm': json.dumps(found['tm'],
-                                         separators=(',', ':'))}
+        return msgspec.structs.replace(
+            found, tm=msgspec.json.encode(found.tm).decode())
 
 
 class ForgetApp(base.Command):

@@ -8,11 +8,21 @@ import re
 from typing import Any
 
 from cliff import columns
+import msgspec
 
 from virtco import units
+from virtco.wire import placement as placement_wire
+from virtco.wire import plan as plan_wire
 
 
-class _Told(columns.FormattableColumn):
+class _Cell(columns.FormattableColumn):
+    """A value of an answer; programs get it as the interface has it."""
+
+    def machine_readable(self) -> Any:
+        return msgspec.to_builtins(self._value)
+
+
+class _Told(_Cell):
     """A value in the words of ``told``; None leaves an empty cell."""
 
     told: Callable[[Any], str]
@@ -44,7 +54,7 @@ class Time(_Told):
         value).isoformat(' ', 'seconds'))
 
 
-class Names(columns.FormattableColumn):
+class Names(_Cell):
     """A list, shown with commas; None is a row without a host."""
 
     def human_readable(self) -> str:
@@ -52,26 +62,34 @@ class Names(columns.FormattableColumn):
                          for name in self._value or ())
 
 
-class Lines(columns.FormattableColumn):
-    """A list of dicts, one line each."""
+class Lines(_Cell):
+    """A list of objects, one line each."""
 
     def human_readable(self) -> str:
         return '\n'.join(
             ', '.join(f'{key} {cell(key, value).human_readable()}'
-                      for key, value in entry.items()
+                      for key, value in msgspec.structs.asdict(entry).items()
                       if value not in (None, ''))
             for entry in self._value or ())
 
 
-class Fields(columns.FormattableColumn):
-    """A dict, in one line."""
+class Count(_Cell):
+    """A list, shown by the number of its entries."""
 
     def human_readable(self) -> str:
-        return ' '.join(str(value) for value in (self._value or {}).values()
-                        if value is not None)
+        return '' if self._value is None else str(len(self._value))
 
 
-class Plain(columns.FormattableColumn):
+class Fields(_Cell):
+    """An object, in one line."""
+
+    def human_readable(self) -> str:
+        return '' if self._value is None else ' '.join(
+            str(value) for value in msgspec.structs.astuple(self._value)
+            if value is not None)
+
+
+class Plain(_Cell):
     """Anything else; what is not known leaves an empty cell."""
 
     def human_readable(self) -> Any:
@@ -91,10 +109,11 @@ KINDS: dict[str, Any] = {
         'drain_since', 'expires', 'deadline', 'first_byte', 'last_byte',
         'predicted_end', 'last_report'), Time),
     **dict.fromkeys((
-        'under_way', 'addresses', 'hosts', 'waits_for', 'coflows', 'vms'),
-        Names),
+        'under_way', 'addresses', 'hosts', 'waits_for', 'coflows', 'vms',
+        'destinations', 'reasons'), Names),
     **dict.fromkeys(('bottleneck', 'planned_bottleneck'), Fields),
-    **dict.fromkeys(('hours', 'members', 'events'), Lines),
+    **dict.fromkeys(('launches', 'planes'), Count),
+    **dict.fromkeys(('hours', 'members', 'events', 'findings'), Lines),
 }
 
 
@@ -125,13 +144,23 @@ def cell(name: str, value: Any) -> Any:
     return KINDS.get(name, UNITS.get(name.rpartition('_')[2], Plain))(value)
 
 
-def row(names: list[str], entry: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(cell(name, entry.get(name)) for name in names)
+def fields(row: msgspec.Struct | type[msgspec.Struct]) -> list[str]:
+    """Names of the fields of a row: those that are set, or of a type those
+    that are always set.
+    """
+    return [field.name for field in msgspec.structs.fields(row)
+            if (field.default if isinstance(row, type)
+                else getattr(row, field.name)) is not msgspec.UNSET]
 
 
-def bounds(plan: dict[str, Any]) -> str:
+def cells(names: list[str], row: msgspec.Struct) -> tuple[Any, ...]:
+    """Cells of a row; a field that it does not have is empty."""
+    return tuple(cell(name, getattr(row, name, None)) for name in names)
+
+
+def bounds(plan: plan_wire.Plan | placement_wire.Kept) -> str:
     """Planned CCT, its lower bound and the gap between them, in words."""
-    cct, least, gap = (cell(name, plan[name]).human_readable()
+    cct, least, gap = (cell(name, getattr(plan, name)).human_readable()
                        for name in ('cct_s', 'lower_bound_s', 'gap'))
-    return (f'CCT {cct}, at least {least} for {plan["bound_scope"]}, '
+    return (f'CCT {cct}, at least {least} for {plan.bound_scope}, '
             f'gap {gap or "unknown"}')

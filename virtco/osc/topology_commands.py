@@ -8,6 +8,7 @@ import pathlib
 import sys
 from typing import Any
 
+import msgspec
 from osc_lib import exceptions as osc_exceptions
 
 from virtco import exception
@@ -24,6 +25,7 @@ from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import plain
 from virtco.topology.formats import result
+from virtco.wire import topology as wire
 
 #: Changes and hosts beyond these are counted, not listed.
 MAX_LISTED = 200
@@ -113,12 +115,12 @@ class Discover(base.Command):
             args.hosts and args.hosts.split(','), purpose='discover'),
             args.timeout)
         self.app.stderr.write(f'{matrices.effort(found)}.\n')
-        if not found['planes']:
+        if not found.planes:
             self.app.stdout.write('No uplink is oversubscribed: the hosts\' '
                                   'links limit all pairs alike.\n')
             return
-        (plane,) = plain.load({'planes': found['planes']}).planes
-        old = plain.load({'planes': client.topology()['planes']})
+        (plane,) = base.topology_of(found.planes).planes
+        old = base.topology_of(client.topology().planes)
         topology = tree.Topology((dataclasses.replace(
             naming.renamed(plane, old.plane(args.plane)),
             name=args.plane),))
@@ -131,7 +133,8 @@ def _change(asked: base.Command, planes: list[dict[str, Any]], applied: bool
             ) -> None:
     """Print what these planes change, and change it if that is wanted."""
     found = asked.client.change_topology(planes, dry_run=not applied)
-    changes = [comparison.Change(**change) for change in found['changes']]
+    changes = [comparison.Change(**msgspec.structs.asdict(change))
+               for change in found.changes]
     out = asked.app.stdout.write
     plane = None
     for change in changes[:MAX_LISTED]:
@@ -141,7 +144,7 @@ def _change(asked: base.Command, planes: list[dict[str, Any]], applied: bool
         out(f'  {change}\n')
     if len(changes) > MAX_LISTED:
         out(f'  … and {len(changes) - MAX_LISTED} more\n')
-    for name, hosts in found['hosts_without_leaf'].items():
+    for name, hosts in found.hosts_without_leaf.items():
         _tell(out, drawing.without_leaf(name, hosts))
     if applied:
         out(f'{len(changes)} changes applied.\n')
@@ -176,9 +179,9 @@ def _tell(out: Any, lines: Iterable[str]) -> None:
         out(line + '\n')
 
 
-def _chosen(found: dict[str, Any], plane: str | None) -> tree.Topology:
+def _chosen(found: wire.Topology, plane: str | None) -> tree.Topology:
     """The topology of an answer, or one plane of it."""
-    topology = plain.load({'planes': found['planes']})
+    topology = base.topology_of(found.planes)
     if plane is None:
         return topology
     one = topology.plane(plane)
@@ -233,7 +236,7 @@ class Show(base.Command):
         for plane in topology.planes:
             _tell(out, drawing.plane(plane))
             _tell(out, drawing.without_leaf(
-                plane.name, found['hosts_without_leaf'][plane.name]))
+                plane.name, found.hosts_without_leaf[plane.name]))
 
 
 def _plot(topology: tree.Topology, path: str) -> None:

@@ -12,6 +12,7 @@ from watcher.decision_engine.strategy.strategies import base
 
 from virtco.client import v1
 from virtco.watcher import goal
+from virtco.wire import plan as wire
 
 LOG = log.getLogger(__name__)
 
@@ -100,7 +101,7 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
 
     def __init__(self, config: Any, osc: Any = None) -> None:
         super().__init__(config, osc)
-        self._moves: list[dict[str, Any]] = []
+        self._moves: list[wire.Move] = []
 
     def pre_execute(self) -> None:
         self._pre_execute()
@@ -117,28 +118,28 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
             why = self._obstacle(move)
             if why:
                 LOG.info('virtco advises to move %s from %s to %s; left '
-                         'out: %s.', move['instance_uuid'], move['host'],
-                         move['to_host'], why)
+                         'out: %s.', move.instance_uuid, move.host,
+                         move.to_host, why)
                 continue
             self.add_action_migrate(
                 self.compute_model.get_instance_by_uuid(
-                    move['instance_uuid']), 'live',
-                self.compute_model.get_node_by_name(move['host']),
-                self.compute_model.get_node_by_name(move['to_host']))
+                    move.instance_uuid), 'live',
+                self.compute_model.get_node_by_name(move.host),
+                self.compute_model.get_node_by_name(move.to_host))
             self._moves.append(move)
 
     def post_execute(self) -> None:
         self.solution.model = self.compute_model
         self.solution.set_efficacy_indicators(
             migrations_count=len(self._moves),
-            saved_s=float(sum(move['saved_s'] for move in self._moves)),
-            cost_s=float(sum(move['cost_s'] for move in self._moves)))
+            saved_s=float(sum(move.saved_s for move in self._moves)),
+            cost_s=float(sum(move.cost_s for move in self._moves)))
 
     def _parameter(self, name: str) -> Any:
         return self.input_parameters.get(
-            name, self.get_schema()['properties'][name]['default'])
+            name, self.get_schema()['properties'][name].default)
 
-    def _advice(self) -> list[dict[str, Any]]:
+    def _advice(self) -> list[wire.Move]:
         """The best move first."""
         budget_s = self._parameter('budget_s')
         client = self._client(self.config.timeout_s + budget_s)
@@ -152,24 +153,24 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
         return v1.Client(url or session.get_endpoint(
             service_type=SERVICE_TYPE), session, timeout_s)
 
-    def _obstacle(self, move: dict[str, Any]) -> str:
+    def _obstacle(self, move: wire.Move) -> str:
         """Why the move is not for this audit; empty when it is."""
-        if move['state'] != 'proposed':
-            return f'its state is {move["state"]}'
-        gain_s = move['saved_s'] - move['cost_s']
-        if move['reason'] != 'drain' and (
+        if move.state != 'proposed':
+            return f'its state is {move.state}'
+        gain_s = move.saved_s - move.cost_s
+        if move.reason != 'drain' and (
                 gain_s < self._parameter('min_gain_s')):
             return f'it gains {gain_s:.3f} s'
         model = self.compute_model
-        instance = model.get_all_instances().get(move['instance_uuid'])
+        instance = model.get_all_instances().get(move.instance_uuid)
         if instance is None:
             return 'the server is not in the scope of the audit'
         try:
             source = model.get_node_by_instance_uuid(instance.uuid)
-            target = model.get_node_by_name(move['to_host'])
+            target = model.get_node_by_name(move.to_host)
         except watcher_exception.ComputeResourceNotFound as error:
             return str(error)
-        if source.hostname != move['host']:
+        if source.hostname != move.host:
             return f'the server is on {source.hostname}'
         if instance.watcher_exclude or instance.locked:
             return 'the server is excluded or locked'

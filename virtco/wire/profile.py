@@ -3,6 +3,7 @@
 """Bytes per pair of VMs and hour: of groups, and of applications."""
 
 from typing import Annotated
+from typing import Any
 
 import msgspec
 
@@ -106,7 +107,7 @@ class Profile(operation.Response, frozen=True, kw_only=True):
     n_vms: int
     n_hours: int
     size_bytes: float
-    tm: fields.Matrix | None
+    tm: list[Any] | dict[str, Any] | None
     pattern: str | None
     next_hour: Predicted
     pairs: list[ProfiledPair]

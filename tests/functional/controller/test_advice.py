@@ -9,7 +9,6 @@ import pytest
 
 from tests import patience
 from tests.functional.controller import harness
-from virtco import exception
 from virtco.osc import shell
 
 HOSTS = ('h0', 'h1', 'h2', 'h3')
@@ -263,15 +262,3 @@ def test_errors_are_one_line(call, argv, words):
         call(*argv)
         return
     assert words in call(*argv, code=1).err
-
-
-def test_names_that_are_no_hosts_are_not_printed():
-    from virtco.osc import launchers
-    members = [{'display_name': name, 'addresses': ips,
-                'instance_uuid': f'u{i}'} for i, (name, ips) in enumerate(
-                    [('a b', ['10.0.0.1']), ('c', ['10.0.0.2'])])]
-    assert launchers.names(members) == ['10.0.0.1', '10.0.0.2']
-    assert launchers.names([one | {'addresses': []} for one in members]) == [
-        'u0', 'u1']
-    with pytest.raises(exception.Invalid, match='--names'):
-        launchers.names(members, 'name')

@@ -42,15 +42,15 @@ def refused(tenant, match, **values):
 def test_it_is_shaped_until_it_is_declared_done(launched):
     tenant, edges, hosts = launched
     made, = announce(tenant)
-    assert (made['name'], made['size_bytes'], made['n_flows']) == (
+    assert (made.name, made.size_bytes, made.n_flows) == (
         'model', 5e6, 1)
-    assert 3500 < made['expires'] - tenant.coflow()['arrival'] < 3700
+    assert 3500 < made.expires - tenant.coflow()['arrival'] < 3700
     back = edges[hosts[1]]
     harness.wait_for(lambda: names(back) == {'model'}, 'its class')
     harness.wait_for(lambda: tenant.coflow('model')['state'] == 'active',
                      'its begin')
     assert tenant.coflow('model')['rank'] == 0  # less is left of it
-    tenant.call('PATCH', f'/v1/coflows/{made["id"]}', {'state': 'done'})
+    tenant.call('PATCH', f'/v1/coflows/{made.id}', {'state': 'done'})
     harness.wait_for(lambda: not names(back), 'no class')
     assert tenant.coflow()['state'] == 'active'
 
@@ -71,10 +71,10 @@ def test_a_name_is_announced_anew_and_others_are_bounded(launched):
     first, = announce(tenant)
     second, = announce(tenant, tm=[[0, 0], [7000000, 0]])
     assert [c['id'] for c in tenant.coflows() if c['name'] == 'model'] == [
-        second['id']] != [first['id']]
+        second.id] != [first.id]
     announce(tenant, name='data')
     refused(tenant, 'Quota of announced coflows of the group: 3', name='more')
-    tenant.call('PATCH', f'/v1/coflows/{second["id"]}', {'state': 'done'})
+    tenant.call('PATCH', f'/v1/coflows/{second.id}', {'state': 'done'})
     announce(tenant, name='more')
     assert {c['name'] for c in tenant.coflows()} == {'a', 'data', 'more'}
 
@@ -127,9 +127,9 @@ def test_a_killed_controller_keeps_coflows_and_ids_of_clusters(launched):
     made, = announce(tenant)
 
     def clusters():
-        return [member['cluster'] for member in v1.Client(
+        return [member.cluster for member in v1.Client(
             tenant.controller.url).clusters(
-                'a', project_id=tenant.project)['members']]
+                'a', project_id=tenant.project).members]
 
     before = clusters()
     tenant.controller.stop(9)
@@ -137,7 +137,7 @@ def test_a_killed_controller_keeps_coflows_and_ids_of_clusters(launched):
     tenant.call = tenant.controller.call
     assert clusters() == before
     found = tenant.coflow('model')
-    assert (found['id'], found['expires']) == (made['id'], made['expires'])
+    assert (found['id'], found['expires']) == (made.id, made.expires)
 
 
 def test_two_at_once_are_one_after_the_other(launched):

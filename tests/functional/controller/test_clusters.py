@@ -39,7 +39,7 @@ def launched(controller):
 def _clusters(tenant, level=None, group='a'):
     found = v1.Client(tenant.controller.url).clusters(group, level,
                                                       tenant.project)
-    return [member['cluster'] for member in found['members']], found
+    return [member.cluster for member in found.members], found
 
 
 def _same(labels):
@@ -50,8 +50,8 @@ def test_members_of_a_rack_or_host_have_the_same_id(launched):
     tenant, hosts = launched
     racks, found = _clusters(tenant)
     assert _same(racks) == _same([host in HOSTS[:2] for host in hosts])
-    assert found['level'] == 'rack'
-    assert [member['row'] for member in found['members']] == [*range(8)]
+    assert found.level == 'rack'
+    assert [member.row for member in found.members] == [*range(8)]
     by_host, _ = _clusters(tenant, 'host')
     assert _same(by_host) == _same(hosts)
     assert _clusters(tenant)[0] == racks
@@ -85,17 +85,17 @@ def own(launched, monkeypatch):
 def test_a_cast_asks_for_the_clusters_of_its_group(own):
     group, labels, found = own
     given = group.clusters()
-    assert [given[member['display_name']]
-            for member in found['members']] == labels
-    assert [given[member['instance_uuid']]
-            for member in found['members']] == labels
+    assert [given[member.display_name]
+            for member in found.members] == labels
+    assert [given[member.instance_uuid]
+            for member in found.members] == labels
 
 
 def test_a_cast_announces_what_it_sends_and_ends_it(launched, own):
     tenant, _hosts = launched
     group, _labels, found = own
-    called = [frozenset((member['display_name'], '192.0.2.7'))
-              for member in found['members']]
+    called = [frozenset((member.display_name, '192.0.2.7'))
+              for member in found.members]
     members = [cast_peers.Member(str(row)) for row in range(8)]
     parts = cast_peers.plan('0', members, 0)
     left = {(called[int(src)], called[int(dst)]): size_bytes

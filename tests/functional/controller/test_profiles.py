@@ -49,7 +49,7 @@ def shown(tenant, name, size_bytes):
             profile = client.profile(name, tenant.project)
         except exception.NotFound:
             return None
-        return profile if profile['size_bytes'] >= size_bytes else None
+        return profile if profile.size_bytes >= size_bytes else None
 
     return harness.wait_for(found, 'the profile')
 
@@ -60,12 +60,11 @@ def test_bytes_of_a_pair_are_kept_and_a_hint_again(tenant, capsys):
     sends(tenant, hosts, edges, 'a', 6e6)
     sends(tenant, hosts, edges, 'a', 4e6)
     found = shown(tenant, 'a', 9.99e6)
-    (pair,) = found['pairs']
-    assert (pair['src'], pair['dst'], pair['is_seen']) == (0, 1, True)
-    assert pair['size_bytes'] == pytest.approx(1e7, rel=1e-3)
-    assert sum(hour['size_bytes'] for hour in pair['hours']) == (
-        pair['size_bytes'])
-    assert pair['next_hour']['method'] in ('last-hour', 'none')
+    (pair,) = found.pairs
+    assert (pair.src, pair.dst, pair.is_seen) == (0, 1, True)
+    assert pair.size_bytes == pytest.approx(1e7, rel=1e-3)
+    assert sum(hour.size_bytes for hour in pair.hours) == pair.size_bytes
+    assert pair.next_hour.method in ('last-hour', 'none')
 
     def call(*argv, code=0):
         assert shell.main(['--controller-url', tenant.controller.url,
@@ -95,12 +94,12 @@ def test_of_several_pairs_between_two_hosts_each_has_its_own(tenant):
          'dst_ip': f'10.1.0.{dst}', 'dst_port': None, 'sent_bytes': sent}
         for src, dst, sent in ((0, 2, 6e6), (1, 3, 2e6))])
     found = shown(tenant, 'a', 7.9e6)
-    sizes = {(pair['src'], pair['dst']): pair['size_bytes']
-             for pair in found['pairs'] if pair['is_seen']}
+    sizes = {(pair.src, pair.dst): pair.size_bytes
+             for pair in found.pairs if pair.is_seen}
     assert sizes == pytest.approx({(0, 2): 6e6, (1, 3): 2e6}, rel=1e-3)
     # What stays in a host is not taken for silence.
-    assert {(pair['src'], pair['dst']) for pair in found['pairs']
-            if not pair['is_seen']} == {(0, 1), (2, 3)}
+    assert {(pair.src, pair.dst) for pair in found.pairs
+            if not pair.is_seen} == {(0, 1), (2, 3)}
 
 
 def test_a_restart_keeps_what_was_counted(make):
@@ -116,7 +115,7 @@ def test_a_restart_keeps_what_was_counted(make):
     sends(tenant, hosts, edges, 'a', 2e6)
     controller.stop()
     controller.start()
-    assert shown(tenant, 'a', 4.9e6)['size_bytes'] == pytest.approx(
+    assert shown(tenant, 'a', 4.9e6).size_bytes == pytest.approx(
         5e6, rel=1e-3)
 
 
@@ -150,10 +149,10 @@ def test_the_next_launch_of_an_application_gets_what_was_learned(
                      'the estimated size')
     client = v1.Client(tenant.controller.url)
     learned = client.app('sort', project_id=tenant.project)
-    assert learned['size_bytes'] == pytest.approx(8e7, rel=1e-3)
-    assert 'gather' in learned['how']
+    assert learned.size_bytes == pytest.approx(8e7, rel=1e-3)
+    assert 'gather' in learned.how
     larger = client.app('sort', 5, tenant.project)
-    assert larger['tm'] == {'pattern': 'gather', 'senders': 4,
+    assert larger.tm == {'pattern': 'gather', 'senders': 4,
                             'size': pytest.approx(8e7, rel=1e-3)}
 
     def launch(name, first, n_vms, **hints):

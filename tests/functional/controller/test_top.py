@@ -4,6 +4,7 @@
 
 import io
 
+import msgspec
 from rich import console
 
 from tests.functional.controller import test_policies as policies
@@ -25,4 +26,4 @@ def test_a_look(make):
     for host in set(hosts):
         cut = tenant.host(host)[:11] + '…'
         assert found[cut][-1] == 'ok', out.getvalue()
-    assert all('classes' in host for host in seen.hosts)
+    assert all(host.classes is not msgspec.UNSET for host in seen.hosts)

@@ -5,6 +5,7 @@
 import json
 import time
 
+import msgspec
 import pytest
 
 from tests.functional.controller import harness
@@ -43,8 +44,8 @@ def cli(controller, capsys):
     call.controller = controller
     yield call
     client = v1.Client(controller.url)
-    for plane in client.topology()['planes']:
-        client.delete_plane(plane['name'])
+    for plane in client.topology().planes:
+        client.delete_plane(plane.name)
 
 
 def test_import_is_a_dry_run_until_applied(cli, tmp_path):
@@ -127,8 +128,8 @@ def test_the_api_reads_the_document_itself(cli):
     plane = {'name': 'front-end', 'nodes': [
         {'name': 'r1', 'hosts': ['n1', 'n2'], 'uplink': 1e10}]}
     found = client.change_topology([plane])
-    assert found['applied']
-    generation = found['generation']
+    assert found.applied
+    generation = found.generation
     with pytest.raises(exception.Conflict):
         client.change_topology([plane], generation=generation + 1)
     for nodes, told in (
@@ -140,7 +141,7 @@ def test_the_api_reads_the_document_itself(cli):
         with pytest.raises(exception.Invalid) as error:
             client.change_topology([plane | {'nodes': nodes}])
         assert told in str(error.value)
-    assert client.topology()['generation'] == generation
+    assert client.topology().generation == generation
 
 
 def test_a_picture(cli, tmp_path):
@@ -160,7 +161,7 @@ def test_another_process_hears_of_it(cli, make, tmp_path):
     v1.Client(cli.controller.url).change_topology(
         [{'name': 'front-end', 'nodes': [{'name': 'r1'}]}])
     harness.wait_for(
-        lambda: v1.Client(other.url).topology()['planes'],
+        lambda: v1.Client(other.url).topology().planes,
         'the topology in the other process')
 
 
@@ -170,7 +171,7 @@ def test_json_in_the_answer_is_what_is_sent(cli):
         {'name': 'r1', 'uplink': {'up': '10Gbit', 'down': '5Gbit'},
          'hosts': 'n[1-2]'}]}
     client.change_topology([plane])
-    assert json.loads(json.dumps(client.topology()['planes'])) == [plane]
+    assert msgspec.to_builtins(client.topology().planes) == [plane]
 
 
 GATHER = ('[[0, 0, 0, "30MB"], [0, 0, 0, "30MB"], [0, 0, 0, "30MB"], '

@@ -32,15 +32,15 @@ def test_the_host_at_half_speed_is_found(fabric, children, tmp_path):
     def ask(function):
         return namespaces.call(fabric.control, function)
 
-    check_id = ask(lambda: client.check(measured.HOSTS))['check_id']
+    check_id = ask(lambda: client.check(measured.HOSTS)).check_id
     process.wait_until(
-        lambda: ask(lambda: client.check_state(check_id))['state'] not in (
+        lambda: ask(lambda: client.check_state(check_id)).state not in (
             'waiting', 'running'), 'the end of the check', children,
         interval_s=0.3)
     found = ask(lambda: client.check_state(check_id))
     shown = ask(lambda: client.host('h2'))
-    assert found['state'] == 'done'
-    assert {(one['kind'], one['subject']) for one in found['findings']} == {
+    assert found.state == 'done'
+    assert {(one.kind, one.subject) for one in found.findings} == {
         ('host-egress', 'h2'), ('host-ingress', 'h2')}
-    assert shown['egress_bps'] == pytest.approx(measured.LINK_BPS / 2,
+    assert shown.egress_bps == pytest.approx(measured.LINK_BPS / 2,
                                                 rel=0.05)

@@ -5,8 +5,11 @@
 import pytest
 
 from tests import patience
+from tests.unit.osc import controller
 from virtco import exception
 from virtco.cast import groups
+from virtco.wire import coflow_bodies as coflow_wire
+from virtco.wire import group as wire
 
 
 def member(number, cluster, **values):
@@ -23,14 +26,15 @@ class Client:
 
     def clusters(self, group):
         self.told.append(group)
-        return {'group_id': 'g', 'members': [
+        return controller.made(wire.Clusters, group_id='g', members=[
             member(0, 'r0'), member(1, 'r1'),
             # One that is not built yet has neither name nor id.
-            member(2, None, display_name='', instance_uuid=None)]}
+            member(2, None, display_name='', instance_uuid=None)])
 
     def announce(self, *args):
         self.told.append(args)
-        return [{'id': 7}, {'id': 8}]
+        return [controller.made(coflow_wire.Coflow, id=coflow_id)
+                for coflow_id in ('7', '8')]
 
     def change_coflow(self, coflow_id, **values):
         self.told.append((coflow_id, values))

@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 import pytest
 
 from tests.unit.hintkit import running
+from tests.unit.osc import controller as controllers
 from virtco import exception
 from virtco import hints
 from virtco.conf import limit_options as limits_conf
 from virtco.osc import shell
+from virtco.wire import host as host_wire
+from virtco.wire import plan as plan_wire
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAIR = '[[0, "5GB"], ["1GB", 0]]'
@@ -169,6 +172,9 @@ def test_a_long_text_stays_in_its_file(tmp_path):
     assert same[0] == same[1]
 
 
+HOSTS = [controllers.made(host_wire.Host, host=name) for name in ('h1', 'h2')]
+
+
 class Controller:
     """Two hosts; the plan puts every VM onto the first one."""
 
@@ -179,14 +185,15 @@ class Controller:
     def hosts(self):
         if self.error:
             raise self.error
-        return [{'host': 'h1'}, {'host': 'h2'}]
+        return HOSTS
 
     def plan(self, **request):
         self.asked = request
-        return {'vms': [{'group': 'a', 'row': row, 'host': 'h1'}
-                        for row in (0, 1)], 'cct_s': 2.5,
-                'lower_bound_s': 2.0, 'bottleneck': 'h1 egress',
-                'bound_scope': 'any placement under these constraints'}
+        return controllers.made(
+            plan_wire.Plan, cct_s=2.5, lower_bound_s=2.0,
+            bottleneck='h1 egress',
+            bound_scope='any placement under these constraints', vms=[
+                {'group': 'a', 'row': row, 'host': 'h1'} for row in (0, 1)])
 
 
 def test_what_if():
@@ -331,8 +338,7 @@ def test_the_title_tells_what_kind_of_hint_it_is(hint, words):
 
 
 def test_a_group_that_does_not_fit_is_not_asked_about():
-    client = types.SimpleNamespace(
-        hosts=lambda: [{'host': 'h1'}, {'host': 'h2'}])
+    client = types.SimpleNamespace(hosts=lambda: HOSTS)
     screen = ' '.join(running.hint(
         'check', '{"pattern": "ring", "n": 5, "size": 5}', '--controller',
         'x', '--slots', '1', client=client).split())

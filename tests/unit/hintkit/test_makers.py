@@ -11,15 +11,18 @@ import types
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 import pytest
 
 from tests.unit.hintkit import running
+from tests.unit.osc import controller
 from virtco import exception
 from virtco import hint_matrix
 from virtco.hintkit import aicb
 from virtco.hintkit import collectives
 from virtco.hintkit import made
 from virtco.hintkit import parallel
+from virtco.wire import profile as wire
 
 SAMPLES = pathlib.Path(__file__).parents[3] / 'examples' / 'hints'
 
@@ -441,9 +444,9 @@ def test_all_to_all_is_bounded(monkeypatch):
 @pytest.mark.parametrize('seen', [True, False])
 def test_a_hint_is_made_of_what_was_observed(seen):
     asked = []
-    found = {'tm': [[0, 7], [3, 0]], 'n_hours': 5, 'group_name': 'sort',
-             'pattern': 'as seen', 'pairs': [
-                 {'is_seen': True}, {'is_seen': seen}]}
+    found = controller.made(
+        wire.Profile, tm=[[0, 7], [3, 0]], n_hours=5, group_name='sort',
+        pattern='as seen', pairs=[{'is_seen': True}, {'is_seen': seen}])
     client = types.SimpleNamespace(
         profile=lambda *args: asked.append(args) or found)
     screen = ' '.join(running.hint(
@@ -451,6 +454,6 @@ def test_a_hint_is_made_of_what_was_observed(seen):
     assert asked == [('sort', 'p')]
     assert 'those of 5 hours of group sort: as seen.' in screen
     assert ('1 pairs shared a host' in screen) == (not seen)
-    found['tm'] = None
+    found = structs.replace(found, tm=None)
     with pytest.raises(exception.NotFound, match='sort'):
         running.hint('from-observed', 'sort', client=client)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from virtco.measure import heatmap
+from virtco.wire import rate as wire
 
 
 @pytest.fixture
@@ -20,11 +21,12 @@ def drawn(monkeypatch):
 
 
 def matrix(hosts, kind='rate', values=None):
-    return {'kind': kind, 'statistic': 'median', 'hosts': hosts,
-            'values': values if values is not None else [
-                [None if a == b else 1e6 * (i + 2 * k)
-                 for k, b in enumerate(hosts)]
-                for i, a in enumerate(hosts)]}
+    return wire.Matrix(
+        kind=kind, statistic='median', hosts=hosts, unit='', ages_s=[],
+        values=values if values is not None else [
+            [None if a == b else 1e6 * (i + 2 * k)
+             for k, b in enumerate(hosts)]
+            for i, a in enumerate(hosts)])
 
 
 @pytest.mark.parametrize(('kind', 'value', 'shown', 'unit', 'colours'), [

@@ -2,14 +2,14 @@
 
 """``virtco advise …``: its tables, and files for launchers."""
 
-import json
-
+import msgspec
 import pytest
 
 from tests.unit.osc import controller
 from virtco import exception
 from virtco.osc import advise
 from virtco.osc import launchers
+from virtco.wire import group as wire
 
 MEMBERS = [
     {'display_name': 'vm-a', 'instance_uuid': 'u0', 'host': 'h1',
@@ -111,7 +111,9 @@ def test_how_far_the_rates_may_be_trusted():
 
 def test_json_is_the_answer():
     out, told, _ = _tree('--format', 'json')
-    assert json.loads(out) == TREE and told == '' and out.endswith('}\n')
+    made = controller.made(wire.Tree, **TREE)
+    assert msgspec.json.decode(out, type=wire.Tree) == made
+    assert told == '' and out.endswith('}\n')
 
 
 def test_a_tree_for_launchers():
@@ -144,7 +146,7 @@ def test_a_mapping_is_shown():
 
 
 def test_a_mapping_of_the_groups_own_matrix():
-    out, _, (path, body) = _mapping('--project', 'p', operation='matrix',
+    out, _, (path, body) = _mapping('--project', 'p', operation='exchange',
                                     mappings=[{'mapping': 'm', 'gap': None,
                                                'predicted_s': 1.0}])
     assert path == '/v1/groups/g/mapping?project_id=p'
@@ -198,8 +200,8 @@ def test_only_one_matrix():
 
 
 def _members(*members):
-    return [{'display_name': name, 'addresses': addresses,
-             'instance_uuid': f'u{i}'}
+    return [controller.made(wire.AdvisedMember, display_name=name,
+                            addresses=addresses, instance_uuid=f'u{i}')
             for i, (name, addresses) in enumerate(members)]
 
 
@@ -219,7 +221,7 @@ def test_what_members_are_called(members, how, names):
 @pytest.mark.parametrize(('members', 'how'), [
     (_members(('a', ['1']), ('a', ['2'])), 'name'),
     (_members(('a', ['1']), ('-b', ['2'])), 'name'),
-    (_members(('a', ['1']), ('b', None)), 'address')])
+    (_members(('a', ['1']), ('b', [])), 'address')])
 def test_names_that_not_all_have(members, how):
     with pytest.raises(exception.Invalid, match='--names'):
         launchers.names(members, how)

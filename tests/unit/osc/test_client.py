@@ -74,27 +74,27 @@ def client(api):
 def test_coflows(client):
     one, = client.coflows('p', 'active')
     assert client.coflows('q') == client.coflows(state='done') == []
-    assert client.coflow(one['id'])['members']
+    assert client.coflow(one.id).members
     made_ = client.register('m', PAIR, 'q')
-    assert (made_['name'], made_['project_id']) == ('m', 'q')
-    assert client.register('m', PAIR)['project_id'] == 'p'
-    assert client.change_coflow(one['id'], weight=2.5)['weight'] == 2.5
-    client.delete_coflow(made_['id'])
+    assert (made_.name, made_.project_id) == ('m', 'q')
+    assert client.register('m', PAIR).project_id == 'p'
+    assert client.change_coflow(one.id, weight=2.5).weight == 2.5
+    client.delete_coflow(made_.id)
     with pytest.raises(exception.NotFound):
-        client.coflow(made_['id'])
+        client.coflow(made_.id)
     announced, = client.announce('a', 'next', PAIR, 7, 'p')
-    assert (announced['name'], announced['expires']) == (
+    assert (announced.name, announced.expires) == (
         'next', service.NOW_S + 7)
     later, = client.announce('a', 'later', PAIR)
-    assert later['expires'] == service.NOW_S + 3600
+    assert later.expires == service.NOW_S + 3600
     with pytest.raises(exception.NotFound):
         client.announce('a', 'next', PAIR, project_id='q')
     assert client.events() == client.events('q') == []
 
 
 def test_projects_and_profiles(client):
-    assert client.change_project('p', weight=3)['weight'] == 3
-    assert [one['project_id'] for one in client.projects()] == ['p']
+    assert client.change_project('p', weight=3).weight == 3
+    assert [one.project_id for one in client.projects()] == ['p']
     assert client.profiles() == client.apps('q') == []
     for ask in (lambda: client.profile('x', 'q'), lambda: client.app('x', 5),
                 lambda: client.forget_app('x')):
@@ -105,13 +105,13 @@ def test_projects_and_profiles(client):
 
 
 def test_hosts(client):
-    assert {one['host'] for one in client.hosts()} == (
+    assert {one.host for one in client.hosts()} == (
         service.EGRESS_BPS.keys())
-    assert client.host('h1')['classes']
-    assert client.policy('h1')['host'] == 'h1'
-    assert client.drain('h1', 'fans')['drain_reason'] == 'fans'
+    assert client.host('h1').classes
+    assert client.policy('h1').host == 'h1'
+    assert client.drain('h1', 'fans').drain_reason == 'fans'
     client.undrain('h1')
-    assert client.host('h1')['drain'] is None
+    assert client.host('h1').drain is None
     assert len(client.history()) == 2
     with pytest.raises(exception.Conflict, match='h1 has 1 VMs'):
         client.forget_host('h1')
@@ -125,48 +125,48 @@ def test_measurements(client, api, monkeypatch):
                        (lambda: client.check(group='p-a'),
                         ['h0', 'h1', 'h2'])):
         check = ask()
-        assert check['purpose'] == 'check'
-        assert sorted(client.check_state(check['check_id'])['hosts']) == hosts
-    assert len(client.checks()['checks']) == 2
+        assert check.purpose == 'check'
+        assert sorted(client.check_state(check.check_id).hosts) == hosts
+    assert len(client.checks().checks) == 2
     api.rooms.state.report('h7', made.report())
-    assert client.check(purpose='discover')['purpose'] == 'discover'
-    assert client.rates() == [] and client.performers()['hosts'] == []
+    assert client.check(purpose='discover').purpose == 'discover'
+    assert client.rates() == [] and client.performers().hosts == []
     matrix = client.matrix('rate', 'latest', at=5)
-    assert (matrix['kind'], matrix['statistic'], matrix['hosts']) == (
+    assert (matrix.kind, matrix.statistic, matrix.hosts) == (
         'rate', 'latest', [])
     with pytest.raises(exception.Invalid, match='h0'):
         client.matrix('latency', hosts='h0,h1')
     probe = client.ask_probes(pairs=[['h0', 'h1']], kind='bulk')
-    assert client.asked_probes(probe)['done'] is False
+    assert client.asked_probes(probe).done is False
     monkeypatch.setattr(api.rooms.decide.orders, '_leads', True)
-    assert client.probes()['enabled']
+    assert client.probes().enabled
 
 
 def test_placements(client):
     for row in range(2):
         found = client.place(f'g{row}', **service.placement(row))
-        assert found['status'] == 'planned'
-    assert client.placement('g1')['row'] == 1
-    assert 'findings' in client.explanation('g1', 0.001)
+        assert found.status == 'planned'
+    assert client.placement('g1').row == 1
+    assert client.explanation('g1', 0.001).findings == []
     assert client.advice() == client.advise() == client.advise(0.001) == []
     plan = client.plan(groups=[{'name': 'n', 'tm': PAIR, 'flavor': {
         'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}}], hosts=[
             {'host': 'big', 'free': {'vcpus': 3, 'memory_mb': 9,
                                      'disk_gb': 9}}])
-    assert len(plan['vms']) == 3
+    assert len(plan.vms) == 3
     client.notify('instance.delete.end', {'nova_object.data': {'uuid': 'g1'}})
-    assert client.placement('g1')['host_now'] is None
+    assert client.placement('g1').host_now is None
 
 
 def test_advice_for_a_group(client):
     tree = client.tree('a', 2, 5e6, 'reduce', 'median', 'p')
-    assert (tree['root'], tree['size_bytes'], tree['operation'],
-            tree['matrix']) == (2, 5e6, 'reduce', 'median')
-    assert client.tree('a')['root'] == 0
+    assert (tree.root, tree.size_bytes, tree.operation,
+            tree.matrix) == (2, 5e6, 'reduce', 'median')
+    assert client.tree('a').root == 0
     mapping = client.mapping('a', PAIR, 'median')
-    assert (mapping['matrix'], mapping['size_bytes']) == ('median', 12)
-    assert client.mapping('a', all_reduce_bytes=8e6)['size_bytes'] == 8e6
-    assert client.clusters('a', 'host')['level'] == 'host'
+    assert (mapping.matrix, mapping.size_bytes) == ('median', 12)
+    assert client.mapping('a', all_reduce_bytes=8e6).size_bytes == 8e6
+    assert client.clusters('a', 'host').level == 'host'
     for ask in (client.tree, client.mapping, client.clusters):
         with pytest.raises(exception.NotFound):
             ask('a', project_id='q')
@@ -175,21 +175,21 @@ def test_advice_for_a_group(client):
 def test_settings_and_topology(client):
     assert client.change_settings(order='sebf') == client.settings()
     dry = client.change_topology([PLANE], dry_run=True)
-    assert not dry['applied'] and client.topology()['planes'] == []
+    assert not dry.applied and client.topology().planes == []
     with pytest.raises(exception.Conflict):
         client.change_topology([PLANE], generation=9)
-    assert client.change_topology([PLANE], generation=0)['applied']
+    assert client.change_topology([PLANE], generation=0).applied
     room = {'flavor': FLAVOR, 'level': 'leaf', 'hosts': [
         {'host': 'h0', 'free': {'vcpus': 4, 'memory_mb': 9, 'disk_gb': 9}}]}
     found = client.capacity(**room, vms=[1], plane='front-end')
-    assert found['domains'][0]['groups'] == {'1': 2}
-    assert len(client.capacity(**room)['domains'][0]['groups']) == 5
+    assert found.domains[0].groups == {'1': 2}
+    assert len(client.capacity(**room).domains[0].groups) == 5
     with pytest.raises(exception.NotFound):
         client.capacity(**room, plane='back')
     client.delete_plane('front-end')
-    assert client.topology()['planes'] == []
+    assert client.topology().planes == []
     # Of one that fails or starts, too.
-    assert client.health()['status'] == 'failing'
+    assert client.health().status == 'failing'
 
 
 @pytest.mark.parametrize('code, kind', [
@@ -219,6 +219,12 @@ def test_errors_come_back(code, kind):
 def test_answers_of_somebody_else(status, content, why):
     with pytest.raises(exception.ControllerUnavailable, match=why):
         client_of(lambda *_: (status, content)).settings()
+
+
+def test_an_answer_that_lacks_a_field_is_none_of_this_api():
+    with pytest.raises(exception.ControllerUnavailable,
+                       match='showSettings .*`planner`'):
+        client_of(lambda *_: (200, b'{}')).settings()
 
 
 def test_calls_are_bounded_in_time():

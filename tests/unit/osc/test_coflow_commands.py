@@ -64,7 +64,7 @@ def test_a_state_and_a_project_are_asked_of_the_controller():
 def test_a_coflow_is_shown_ended_and_deleted_by_its_name():
     one = _controller(**{'PATCH /v1/coflows/i-a': A | {'state': 'done'},
                          'DELETE /v1/coflows/i-a': None})
-    assert controller.rows(coflow.ShowCoflow, one, 'a')[0] == A
+    assert controller.rows(coflow.ShowCoflow, one, 'a')[0].items() >= A.items()
     ended, _ = controller.rows(coflow.EndCoflow, one, 'a')
     assert ended['state'] == 'done'
     controller.run(coflow.DeleteCoflow, one, 'a')
@@ -79,7 +79,7 @@ def test_a_matrix_is_registered_as_text_or_from_a_file(tmp_path):
     path.write_text('[[0,1,5]]')
     one = controller.Controller(**{'POST /v1/coflows': A})
     assert controller.rows(coflow.RegisterCoflow, one, 'm',
-                           f'@{path}')[0] == A
+                           f'@{path}')[0].items() >= A.items()
     controller.run(coflow.RegisterCoflow, one, 'm', '[[1,0,7]]',
                    '--project', 'q')
     assert one.asked == [
@@ -107,11 +107,11 @@ def test_a_coflow_is_announced_over_a_group():
 
 def test_which_members_share_a_rack():
     one = controller.Controller(**{'GET /v1/groups/g/clusters': {'members': [
-        {'row': 0, 'display_name': 'v', 'instance_uuid': 'u', 'cluster': 1,
+        {'row': 0, 'display_name': 'v', 'instance_uuid': 'u', 'cluster': '1',
          'addresses': ['192.0.2.1']}]}})
     (found,), _ = controller.rows(coflow.ShowClusters, one, 'g', '--level',
                                   'host', '--project', 'p')
-    assert (found['cluster'], found['addresses']) == (1, ['192.0.2.1'])
+    assert (found['cluster'], found['addresses']) == ('1', ['192.0.2.1'])
     assert one.asked == [
         ('GET', '/v1/groups/g/clusters?level=host&project_id=p', None)]
 

@@ -49,8 +49,8 @@ def test_what_no_coflow_or_several_are_called(coflows, why):
 def test_programs_get_every_column_by_the_name_of_the_interface():
     found, _ = controller.rows(operator.ListRates,
                                controller.Controller(**RATES))
-    assert found == [{'src': 'h1', 'dst': 'h2', 'rate_bps': 2e9, 'age_s': None,
-                      'confidence': None, 'rtt_s': 5e-4, 'rtt_median_s': None,
+    assert found == [{'src': 'h1', 'dst': 'h2', 'rate_bps': 2e9, 'age_s': 0.0,
+                      'confidence': 0.0, 'rtt_s': 5e-4, 'rtt_median_s': None,
                       'rtt_p99_s': None, 'lower_bound': True, 'loss': None,
                       'method': 'train'}]
 

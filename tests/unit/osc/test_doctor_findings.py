@@ -4,33 +4,39 @@
 
 import pytest
 
+from tests.unit.osc import controller
 from tests.unit.osc import test_overview as overview
 from virtco.osc import doctor_findings as findings
+from virtco.wire import coflow_bodies as wire
+from virtco.wire import health as health_wire
+from virtco.wire import host as host_wire
 
 NOW_S = 1e6
 
 
 def coflow(name='a', **values):
-    return overview.coflow(name, arrival=NOW_S - 60, measured_cct_s=None,
-                           members=[{'row': 0, 'host': 'h1'}],
-                           in_debt=False) | values
+    return overview.coflow(name, **{
+        'arrival': NOW_S - 60, 'members': [{'row': 0, 'host': 'h1'}]
+        } | values)
 
 
 def host(name='h1', **values):
-    return overview.host(name, rate_source='measured',
-                         last_report=NOW_S - 1) | values
+    return overview.host(name, **{
+        'rate_source': 'measured', 'last_report': NOW_S - 1} | values)
 
 
 def event(kind, **values):
-    return {'kind': kind, 'at': NOW_S - 60, 'detail': 'virtco:tm is bad',
-            'group_name': 'a', 'project_id': 'p'} | values
+    return controller.made(wire.Event, **{
+        'kind': kind, 'at': NOW_S - 60, 'detail': 'virtco:tm is bad',
+        'group_name': 'a', 'project_id': 'p'} | values)
 
 
 def answers(**values):
-    return findings.Answers(**{
-        'health': {'status': 'ok', 'parts': {'database': True}},
-        'coflows': [coflow()], 'events': [], 'hosts': [host()],
-        'now_s': NOW_S} | values)
+    found = {'health': {'status': 'ok', 'parts': {'database': True}},
+             'coflows': [coflow()], 'events': [], 'hosts': [host()],
+             'now_s': NOW_S} | values
+    return findings.Answers(**found | {
+        'health': health_wire.Health(**found['health'])})
 
 
 def broken(**values):
@@ -125,8 +131,9 @@ def test_what_is_within_bounds_is_fine(values):
 
 
 def row(**values):
-    return {'coflow_id': 'id-a', 'rate_bps': 1e8, 'observed_bps': 9e7,
-            'backlog_bytes': 0} | values
+    return controller.made(host_wire.Class, **{
+        'coflow_id': 'id-a', 'rate_bps': 1e8, 'observed_bps': 9e7,
+        'backlog_bytes': 0} | values)
 
 
 @pytest.mark.parametrize(('values', 'classes', 'state', 'words'), [

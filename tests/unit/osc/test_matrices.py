@@ -11,13 +11,14 @@ from tests.unit.osc import controller
 from virtco import exception
 from virtco.osc import command_base as base
 from virtco.osc import matrices
+from virtco.wire import rate as wire
 
 DONE = {'check_id': 'c', 'state': 'done', 'hosts': ['h1', 'h2'],
         'n_rounds': 4, 'n_rounds_done': 4, 'seconds': 1.25,
         'sent_bytes': 3.5e6, 'n_failed': 1, 'purpose': 'check',
         'trigger': 'operator', 'asked': 1.0, 'findings': [
-            {'kind': 'host', 'subject': 'h2', 'rate_bps': 1e8,
-             'expected_bps': 1e9, 'evidence': [1, 2, 3]}]}
+            {'kind': 'host-egress', 'subject': 'h2', 'rate_bps': 1e8,
+             'expected_bps': 1e9, 'evidence': [{}, {}, {}]}]}
 EFFORT = '2 hosts, 4 rounds in 1.2 s, 3.5 MB, 1 trains failed'
 
 
@@ -38,7 +39,7 @@ def test_a_check_is_waited_for(argv, body, polls):
         'POST /v1/checks': DONE | {'state': 'waiting'},
         'GET /v1/checks/c': [DONE | {'state': 'running'}, DONE]})
     found, told = controller.rows(matrices.Check, one, *argv)
-    assert found == [{'kind': 'host', 'subject': 'h2', 'rate_bps': 1e8,
+    assert found == [{'kind': 'host-egress', 'subject': 'h2', 'rate_bps': 1e8,
                       'expected_bps': 1e9, 'n_readings': 3}]
     assert told == f'{EFFORT}: 1 found.\n'
     assert one.asked[0][2] == body
@@ -80,7 +81,7 @@ def test_checks_are_listed():
     (found,), _ = controller.rows(matrices.ListChecks, controller.Controller(
         **{'GET /v1/checks': {'checks': [DONE]}}))
     assert (found['n_hosts'], found['n_findings'], found['subjects']) == (
-        2, 1, 'host h2')
+        2, 1, 'host-egress h2')
 
 
 PERFORMERS = {'estimator': 'rpca', 'noise': 0.126, 'trust': 'good', 'hosts': [
@@ -95,7 +96,7 @@ def test_poor_performers_and_all_of_them(argv, hosts):
     found, told = controller.rows(matrices.Performers, controller.Controller(
         **{'GET /v1/performers': PERFORMERS}), *argv)
     assert [one['host'] for one in found] == hosts
-    assert found[0]['reasons'] == 'slow; far' and found[0]['n_peers'] == 4
+    assert found[0]['reasons'] == ['slow', 'far'] and found[0]['n_peers'] == 4
     assert told == 'Long-term rates by rpca, Norm(N_E) 0.13: good.\n'
 
 
@@ -104,7 +105,8 @@ def test_performers_without_an_estimate():
         **{'GET /v1/performers': PERFORMERS | {'estimator': None}}))[1] == ''
 
 
-MATRIX = {'kind': 'rate', 'unit': 'bps', 'hosts': ['h1', 'h2'],
+MATRIX = {'kind': 'rate', 'unit': 'bps', 'statistic': 'least', 'ages_s': [],
+          'hosts': ['h1', 'h2'],
           'values': [[None, 1.5], [2e9, None]]}
 
 
@@ -126,11 +128,12 @@ def test_a_picture_and_what_keeps_one_from_being_drawn(tmp_path,
                                                        monkeypatch):
     (tmp_path / 'virtco_draws.py').write_text(
         'def save(drawn, path):\n'
-        '    print(drawn["unit"], file=open(path, "w"))\n')
+        '    print(drawn.unit, file=open(path, "w"))\n')
     monkeypatch.syspath_prepend(tmp_path)
-    base.save_plot('virtco_draws', MATRIX, str(tmp_path / 'm.svg'))
+    drawn = controller.made(wire.Matrix, **MATRIX)
+    base.save_plot('virtco_draws', drawn, str(tmp_path / 'm.svg'))
     assert (tmp_path / 'm.svg').read_text() == 'bps\n'
     with pytest.raises(exception.InputInvalid, match='No such file'):
-        base.save_plot('virtco_draws', MATRIX, str(tmp_path / 'no' / 'm.svg'))
+        base.save_plot('virtco_draws', drawn, str(tmp_path / 'no' / 'm.svg'))
     with pytest.raises(osc_exceptions.CommandError, match='plot'):
-        base.save_plot('virtco_that_is_not_there', MATRIX, 'm.svg')
+        base.save_plot('virtco_that_is_not_there', drawn, 'm.svg')

@@ -13,7 +13,10 @@ from tests.unit.osc import controller
 from virtco.conf import probe_options as probe_conf
 from virtco.measure import calibration
 from virtco.osc import measure_commands as measure
+from virtco.wire import host as host_wire
+from virtco.wire import probe as wire
 from virtco.wire import reports
+from virtco.wire import topology as topology_wire
 
 TCP_BPS = 95e6
 
@@ -30,7 +33,8 @@ class Client:
         self._fails = fails
 
     def hosts(self):
-        return [{'host': f'h{i}'} for i in range(4)]
+        return [controller.made(host_wire.Host, host=f'h{i}')
+                for i in range(4)]
 
     def ask_probes(self, **request):
         self.asked.append(request)
@@ -44,9 +48,9 @@ class Client:
             frames_bps = TCP_BPS / calibration.tcp_bps(1.0)
             result = {} if self._fails else {
                 'rate_bps': frames_bps * (2 if is_short else 1)}
-        return {'done': True, 'results': [
+        return controller.made(wire.Results, done=True, results=[
             {'src': src, 'dst': dst, **result}
-            for src, dst in request['pairs']]}
+            for src, dst in request['pairs']])
 
 
 def _calibrate(client, *argv):
@@ -68,10 +72,10 @@ def _read(path):
 def test_the_controller_reads_what_was_found(tmp_path):
     path = tmp_path / 'trains.conf'
     entries = _calibrate(Client(500), '--write', str(path))
-    chosen, = (one for one in entries if one['chosen'])
+    chosen, = (one for one in entries if one.chosen)
     read = _read(path)
     assert (read.bursts, read.packets, read.packet_bytes) == (
-        chosen['bursts'], chosen['packets'], chosen['packet_bytes'])
+        chosen.bursts, chosen.packets, chosen.packet_bytes)
     assert read.packets == 500
     assert [one.name for one in tmp_path.iterdir()] == ['trains.conf']
     text = path.read_text()
@@ -127,7 +131,7 @@ class Tree:
         self._asked = []
 
     def topology(self):
-        return {'planes': self._planes}
+        return controller.made(topology_wire.Topology, planes=self._planes)
 
     def ask_probes(self, **request):
         self._asked.append(request)
@@ -138,10 +142,10 @@ class Tree:
         leaving = [pair for pair in pairs
                    if pair[0].startswith(self._narrow)
                    and not pair[1].startswith(self._narrow)]
-        return {'done': True, 'results': [
+        return controller.made(wire.Results, done=True, results=[
             {'src': pair[0], 'dst': pair[1],
              'rate_bps': 1e8 / max(1, len(leaving) * (pair in leaving))}
-            for pair in pairs]}
+            for pair in pairs])
 
 
 def _interference(client, *hosts):
@@ -166,11 +170,11 @@ PATHS = ('p0r0h0', 'p1r0h0', 'p0r0h1', 'p1r1h0', 'p0r1h0', 'p2r0h1',
 def test_the_level_of_the_bottleneck_is_told(narrow, n_shared, said):
     rows, told = _interference(Tree(narrow), *PATHS)
     assert len(rows) == 12
-    assert sum(row['shares_bottleneck'] for row in rows) == n_shared
+    assert sum(row.shares_bottleneck for row in rows) == n_shared
     assert said in told
     for row in rows:
-        assert row['alone_bps'] == 1e8
-        assert row['shares_bottleneck'] == (row['beside_bps'] == 5e7)
+        assert row.alone_bps == 1e8
+        assert row.shares_bottleneck == (row.beside_bps == 5e7)
 
 
 def test_two_paths_leave_several_levels_possible():
@@ -199,18 +203,17 @@ def _one(answers, command, *argv):
 
 
 def test_probes_under_way():
-    found, _ = _one({'GET /v1/probes': {'used': 0.5, 'under_way': [
-        {'src': 'a', 'dst': 'b'}, {'src': 'c', 'dst': 'd'}]}},
-        measure.ShowProbes)
-    assert found == {'used': 0.5, 'n_under_way': 2,
-                     'under_way': ['a -> b', 'c -> d']}
+    pairs = [{'src': 'a', 'dst': 'b'}, {'src': 'c', 'dst': 'd'}]
+    found, _ = _one({'GET /v1/probes': {'n_held': 5, 'under_way': pairs}},
+                    measure.ShowProbes)
+    assert (found['n_held'], found['under_way']) == (5, pairs)
 
 
 def _cross(result, *argv):
     one = controller.Controller(**{
         'GET /v1/hosts/a': {'egress_bps': 2e8, 'ingress_bps': 1e6},
         'GET /v1/hosts/b': {'egress_bps': 1e6, 'ingress_bps': 1e8},
-        'POST /v1/probes': {'id': 7},
+        'POST /v1/probes': {'id': '7'},
         'GET /v1/probes/7': [{'done': False}, {'done': True, 'results': [
             {'src': 'a', 'dst': 'b'} | result]}]})
     found, _ = controller.rows(measure.CrossTraffic, one, 'a', 'b', *argv)
@@ -254,7 +257,8 @@ def test_what_a_calibration_is_told():
     _calibrate(client)
     assert client.asked[0]['lasts_s'] == 3.0
     # Of a large cloud the first hosts, of a small one none.
-    client.hosts = lambda: [{'host': str(i)} for i in range(13)]
+    client.hosts = lambda: [
+        controller.made(host_wire.Host, host=str(i)) for i in range(13)]
     _calibrate(client)
     assert client.asked[-1]['pairs'] == [
         [str(i), str(i + 1)] for i in range(0, 10, 2)]
@@ -265,9 +269,9 @@ def test_what_a_calibration_is_told():
 def test_what_is_near_enough_is_chosen():
     strict, lax = (
         next(one for one in _calibrate(Client(500), '--near-enough', share)
-             if one['chosen']) for share in ('0.04', '1.5'))
-    assert strict['packets'] == 500 > lax['packets']
-    assert strict['chosen'] == '[probe]'
+             if one.chosen) for share in ('0.04', '1.5'))
+    assert strict.packets == 500 > lax.packets
+    assert strict.chosen == '[probe]'
 
 
 @pytest.mark.parametrize('hosts', [4, 16])

@@ -36,7 +36,9 @@ def test_hosts_are_listed_with_the_number_of_their_coflows():
 def test_a_host_and_its_classes():
     one = controller.Controller(**{'GET /v1/hosts/h1': HOST})
     found, _ = controller.rows(operator.ShowHost, one, 'h1')
-    assert found == {name: HOST[name] for name in HOST if name != 'classes'}
+    assert found.items() >= {
+        name: HOST[name] for name in HOST if name != 'classes'}.items()
+    assert 'classes' not in found
     (found,), _ = controller.rows(operator.ShowEdge, one, 'h1')
     assert (found['name'], found['rate_bps'], found['destinations']) == (
         'a', 3e8, ['h2'])
@@ -44,10 +46,10 @@ def test_a_host_and_its_classes():
 
 def test_a_host_is_drained_and_comes_back():
     one = controller.Controller(**{
-        'PUT /v1/hosts/h1/drain': {'state': 'draining'},
+        'PUT /v1/hosts/h1/drain': {'drain': 'draining'},
         'DELETE /v1/hosts/h1/drain': None})
     found, _ = controller.rows(operator.DrainHost, one, 'h1', '--reason', 'x')
-    assert found == {'state': 'draining'}
+    assert found['drain'] == 'draining'
     controller.run(operator.DrainHost, one, 'h1')
     controller.run(operator.UndrainHost, one, 'h1')
     assert one.asked == [('PUT', '/v1/hosts/h1/drain', {'reason': 'x'}),
@@ -86,7 +88,7 @@ def test_a_placement_is_explained():
 
 def test_reasons_instead_of_hosts():
     found, _, _ = _explain(PLACED, EXPLAINED, '--reasons')
-    assert found == [EXPLAINED['reasons'][0] | {'limiting': None}]
+    assert found == [EXPLAINED['reasons'][0] | {'limiting': ''}]
 
 
 def test_a_gap_may_be_unknown():
@@ -118,9 +120,9 @@ def test_where_an_instance_was_planned_and_is(values, lines):
      'There was no time for every question; give --budget.'),
     ('ignored', {'why_not': 'gone'}, '- no room'),
     ('ignored', {'is_complete': False}, '- no room'),
-    ('planned', {'findings': [{'kind': 'host', 'subject': 'h3',
+    ('planned', {'findings': [{'kind': 'leaf-uplink', 'subject': 'h3',
                                'rate_bps': 1e9, 'expected_bps': 4e9}]},
-     'Check: host of h3 has 1 Gbit/s instead of 4 Gbit/s')])
+     'Check: leaf-uplink of h3 has 1 Gbit/s instead of 4 Gbit/s')])
 def test_what_was_not_found_out_is_told(status, explained, last):
     _, told, _ = _explain(PLACED | {'status': status}, EXPLAINED | explained)
     assert told[-1] == last
@@ -151,10 +153,10 @@ def test_settings_and_their_history():
         'GET /v1/settings/history': {'changes': [
             {'at': 1.0, 'who': 'w', 'what': 'order', 'before': 'a',
              'after': 'b'}]}})
-    assert controller.rows(operator.ShowSettings, one)[0] == {'order': 'sebf'}
+    assert controller.rows(operator.ShowSettings, one)[0]['order'] == 'sebf'
     found, _ = controller.rows(operator.SetSettings, one, '--order', 'fifo',
                                '--ceil', 'link')
-    assert found == {'order': 'fifo'}
+    assert found['order'] == 'fifo'
     assert one.asked[-1] == ('PATCH', '/v1/settings',
                              {'order': 'fifo', 'ceil': 'link'})
     with pytest.raises(osc_exceptions.CommandError, match='--planner, '):

@@ -6,28 +6,35 @@ import io
 
 from hypothesis import given
 from hypothesis import strategies as st
+import msgspec
+from msgspec import structs
 import pytest
 from rich import console
 
+from tests.unit.osc import controller
 from virtco.osc import overview
+from virtco.wire import coflow_bodies as wire
+from virtco.wire import host as host_wire
 
 NOW_S = 1000.0
 
 
 def coflow(name, **values):
-    return {'id': f'id-{name}', 'name': name, 'group_name': name,
-            'project_id': 'p', 'state': 'active', 'hosts': ['h1'],
-            'rank': None, 'remaining_bytes': 1e9, 'rate_bps': 5e8,
-            'predicted_end': NOW_S + 16, 'cct_s': 15.5} | values
+    return controller.made(wire.Coflow, **{
+        'id': f'id-{name}', 'name': name, 'group_name': name,
+        'project_id': 'p', 'state': 'active', 'hosts': ['h1'],
+        'remaining_bytes': 1e9, 'rate_bps': 5e8,
+        'predicted_end': NOW_S + 16, 'cct_s': 15.5} | values)
 
 
 def host(name, **values):
-    return {'host': name, 'egress_bps': 1e9, 'ingress_bps': 1e9,
+    return controller.made(host_wire.Host, **{
+        'host': name, 'egress_bps': 1e9, 'ingress_bps': 1e9,
             'link_egress_bps': 1e9, 'measured_egress_bps': 9.5e8,
             'background_bps': 1e8, 'generation': 7, 'applied_generation': 7,
             'generations_behind': 0, 'last_report': NOW_S - 1,
             'coflows': [], 'health': 'ok', 'error': None, 'classes': []
-            } | values
+            } | values)
 
 
 def shown(coflows=(), hosts=(), **options):
@@ -91,9 +98,10 @@ def test_hosts_in_rows():
 
 
 def test_what_is_not_known_is_not_shown_as_zero():
-    silent = host('h1', egress_bps=None, measured_egress_bps=None,
-                  generation=None, applied_generation=None, health=None)
-    del silent['classes']
+    silent = structs.replace(
+        host('h1', egress_bps=0.0, measured_egress_bps=None,
+             generation=None, applied_generation=None, health=None),
+        classes=msgspec.UNSET)
     screen = shown((), [silent])
     row, = (row for row in rows(screen) if row[0] == 'h1')
     assert row[1:3] == ['?', '?'] and row[-2:] == ['no', 'report']
@@ -178,7 +186,6 @@ def test_what_is_sent_stands_out(state, style):
 
 @pytest.mark.parametrize(('values', 'words'), [
     ({'rate_bps': 0.0}, 'sort active 1 GB 16 s 16 s'),
-    ({'rate_bps': None}, 'sort active 1 GB 16 s 16 s'),
     ({'predicted_end': NOW_S - 5}, 'sort active 1 GB 500 Mb/s 0 s 16 s'),
     ({'predicted_end': None}, 'sort active 1 GB 500 Mb/s 16 s'),
     ({'cct_s': None}, 'sort active 1 GB 500 Mb/s 16 s'),
@@ -192,8 +199,8 @@ def test_what_a_coflow_has_not(values, words):
 
 
 @pytest.mark.parametrize(('values', 'cells'), [
-    ({'background_bps': None}, ['░░░░░', '0%', '░░░░░', '0%', '0', 'b/s',
-                                '95%']),
+    ({'background_bps': 0.0}, ['░░░░░', '0%', '░░░░░', '0%', '0', 'b/s',
+                               '95%']),
     ({'background_bps': 7e8}, ['████░', '70%', '░░░░░', '0%', '700', 'Mb/s',
                                '95%']),
     ({'background_bps': 2e9}, ['█████200%', '░░░░░', '0%', '2', 'Gb/s',

@@ -7,17 +7,22 @@ import datetime
 import pytest
 
 from virtco.osc import table_columns as columns
+from virtco.wire import check
+from virtco.wire import coflow_bodies as wire
+from virtco.wire import probe
+from virtco.wire import profile
 
 
 @pytest.mark.parametrize(('name', 'value', 'words'), [
     ('size_bytes', 2e9, '2 GB'), ('rate_bps', 2e9, '2 Gbit/s'),
     ('cct_s', 2.0, '2 s'), ('gap', 0.125, '12.5 %'),
     ('hosts', ['a', None, 3], 'a, -, 3'), ('hosts', None, ''),
-    ('bottleneck', {'host': 'h', 'way': None, 'level': 0}, 'h 0'),
+    ('bottleneck', wire.Bottleneck(
+        host='h', direction='up', busy_s=None), 'h up'),
+    ('planes', [1, 2], '2'), ('planes', None, ''),
     ('bottleneck', None, ''), ('members', None, ''),
-    ('members', [{'row': 0, 'host': 'h', 'rate_bps': 1e9, 'x': None,
-                  'y': ''}, {'row': 1}],
-     'row 0, host h, rate_bps 1 Gbit/s\nrow 1'),
+    ('members', [check.Reading('a', '', 1e9), profile.Launch(0, 2e9)],
+     'src a, rate_bps 1 Gbit/s\nn_vms 0, size_bytes 2 GB'),
     ('name', 'x', 'x'), ('name', 0, 0)])
 def test_what_a_cell_shows(name, value, words):
     assert columns.cell(name, value).human_readable() == words
@@ -41,3 +46,15 @@ def test_times_are_local_and_in_seconds():
     ('n_vms', 'VMs'), ('to_host', 'To Host')])
 def test_titles_name_no_unit(name, title):
     assert columns.title(name) == title
+
+
+def test_a_program_gets_the_value_itself():
+    assert columns.cell('members', [profile.Launch(3, 2e9)]
+                        ).machine_readable() == [
+        {'n_vms': 3, 'size_bytes': 2e9}]
+
+
+def test_columns_are_the_fields_that_are_set():
+    assert columns.fields(probe.Results) == ['done', 'results']
+    assert columns.fields(probe.Results(done=True, results=[], why='x')) == [
+        'done', 'results', 'why']

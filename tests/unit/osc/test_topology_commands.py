@@ -16,6 +16,7 @@ from virtco.topology import formats
 from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import plain
+from virtco.wire import check as wire
 
 TWO = plain.dump(made.two_racks())
 #: The same tree without its top; it has a rack less than the front end.
@@ -149,7 +150,8 @@ def test_a_tree_that_was_measured_takes_known_names(argv, levels, name,
     one = _changing([])
     one.answers['POST /v1/checks'] = DONE | {'planes': _found('n1', 'n2')}
     _, _, told = controller.run(topology.Discover, one, *argv)
-    assert told == f'{matrices.effort(DONE)}.\n'
+    done = controller.made(wire.Check, **DONE)
+    assert told == f'{matrices.effort(done)}.\n'
     assert one.asked[0][2] == {'purpose': 'discover'}
     sent = one.asked[-1][2]
     (plane,) = plain.load({'planes': sent['planes']}).planes

@@ -13,7 +13,6 @@ import contextlib
 import pathlib
 import tempfile
 import time
-from typing import Any
 from typing import TypeVar
 
 from virtco.client import v1
@@ -24,6 +23,7 @@ from virtco.lab.emulation import process
 from virtco.lab.emulation import services
 from virtco.lab.emulation import switches
 from virtco.topology import tree
+from virtco.wire import check as wire
 
 POLL_S = 0.2
 T = TypeVar('T')
@@ -45,18 +45,18 @@ class Cloud:
                                lambda: function(self._client))
 
     def check(self, hosts: Sequence[str] | None = None,
-              purpose: str = 'check') -> dict[str, Any]:
+              purpose: str = 'check') -> wire.Check:
         """A check or discovery of these hosts, or of all, when it is over."""
         begun = self.ask(lambda client: client.check(hosts, purpose=purpose))
 
-        def state() -> dict[str, Any]:
+        def state() -> wire.Check:
             return self.ask(lambda client: client.check_state(
-                begun['check_id']))
+                begun.check_id))
 
         process.wait_until(
-            lambda: state()['state'] not in ('waiting', 'running'),
+            lambda: state().state not in ('waiting', 'running'),
             f'the end of the {purpose}', self._children, interval_s=POLL_S,
-            progress=lambda: state()['n_rounds_done'])
+            progress=lambda: state().n_rounds_done)
         return state()
 
     def wait_for_hosts(self) -> None:

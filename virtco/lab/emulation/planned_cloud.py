@@ -142,9 +142,9 @@ class PlannedCloud:
                 'disk_gb': _HOST_DISK_GB}}
                 for host, free in (among or self._free).items()
                 if free >= n_slots])
-        for ranked in answer['hosts']:
-            if ranked['feasible'] and (
-                    among is None or answer['status'] == 'planned'):
-                return str(ranked['host'])
+        for ranked in answer.hosts:
+            if ranked.feasible and (
+                    among is None or answer.status == 'planned'):
+                return ranked.host
         raise exception.PlacementInfeasible(what=f'{name}-{row}',
-                                            why=answer['why'])
+                                            why=answer.why)

@@ -27,6 +27,7 @@ from virtco.lab.emulation import planned_cloud
 from virtco.lab.emulation import process
 from virtco.lab.emulation import results
 from virtco.lab.emulation import services
+from virtco.wire import host as host_wire
 
 MEASURE_STALL_S = 30.0
 # A request ends with its answer, or when nobody works on it any more.
@@ -182,7 +183,7 @@ class Testbed:
 
         def is_measured() -> bool:
             left.difference_update(
-                (pair['src'], pair['dst'])
+                (pair.src, pair.dst)
                 for pair in self.inside(self._controller.rates))
             return not left
 
@@ -197,25 +198,25 @@ class Testbed:
         known = self.controller_hosts()
         return tuple(results.HostRate(
             host, self.config.rate_bps,
-            known[host].get('measured_egress_bps'),
-            known[host].get('measured_ingress_bps'),
+            known[host].measured_egress_bps,
+            known[host].measured_ingress_bps,
             slow=host == self.config.slow_host)
             for host in self.config.hosts)
 
     def usable_rates_bps(self) -> dict[str, float]:
         """The slower way of each uplink, as the controller knows it."""
-        return {host: min(entry['egress_bps'], entry['ingress_bps'])
+        return {host: min(entry.egress_bps, entry.ingress_bps)
                 for host, entry in self.controller_hosts().items()}
 
     def edge_pids(self) -> dict[str, list[int]]:
         """Processes of the edge module of each hypervisor."""
         return {host: edge.pids() for host, edge in self._edges.items()}
 
-    def controller_hosts(self) -> dict[str, dict[str, typing.Any]]:
+    def controller_hosts(self) -> dict[str, host_wire.Host]:
         """What the controller knows of each hypervisor."""
         found = self.inside(self._controller.hosts)
-        return {entry['host']: entry for entry in found
-                if entry['host'] in self.config.hosts}
+        return {entry.host: entry for entry in found
+                if entry.host in self.config.hosts}
 
     def change_settings(self, settings: dict[str, str]) -> None:
         self.inside(lambda: self._controller.change_settings(**settings))
@@ -336,10 +337,10 @@ class Testbed:
         for host in self.config.hosts:
             policy = self.inside(functools.partial(self._controller.policy,
                                                    host))
-            if known[host]['applied_generation'] != policy['generation']:
+            if known[host].applied_generation != policy.generation:
                 return False
-            found |= {(host, flow['src_ip'], flow['dst_ip'])
-                      for flow in policy['flows']}
+            found |= {(host, flow.src_ip, flow.dst_ip)
+                      for flow in policy.flows}
         return found == pairs
 
     def _write_ports(self, hosts: set[str]) -> None:
@@ -360,7 +361,7 @@ class Testbed:
 
     def _reported(self) -> set[str]:
         return {host for host, entry in self.controller_hosts().items()
-                if entry['last_report'] is not None}
+                if entry.last_report is not None}
 
     def _wait(self, condition: collections.abc.Callable[[], object],
               what: str, of: process.Child | None,
