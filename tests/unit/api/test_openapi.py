@@ -7,11 +7,9 @@ import re
 
 import falcon
 from falcon import testing
-import msgspec
 import pytest
 
 from virtco.api import openapi
-from virtco.api import routes
 from virtco.api import versions
 from virtco.conf import placement_options as placement
 from virtco.conf import scheduler_options as scheduler
@@ -63,13 +61,6 @@ def test_operations_and_types_have_names_of_their_own():
     assert len(set(names)) == len(names)
     assert all('.' not in name for name
                in openapi.document()['components']['schemas'])
-
-
-def test_examples_are_of_their_types():
-    for one in routes.OPERATIONS:
-        if one.example is not None:
-            assert msgspec.json.decode(msgspec.json.encode(one.example),
-                                       type=one.body) == one.example
 
 
 def test_settings_are_those_of_the_configuration():
