@@ -28,6 +28,11 @@ def make(service=None, monitoring=None, **hosts):
     return conf
 
 
+def test_limits_of_connections():
+    assert (listeners.MAX_CONNECTIONS, listeners.MAX_BODY_BYTES,
+            listeners.SILENCE_S) == (4096, 4 << 20, 60)
+
+
 @pytest.mark.parametrize('options, found', [
     ({}, [('10.0.0.1', 80)]),
     ({'service': 81}, [('10.0.0.1', 80), ('10.0.0.1', 81)]),

@@ -412,6 +412,21 @@ def test_it_talks_with_the_leader(running, lead):
     assert one._loop.is_closed()
 
 
+def test_a_leader_has_two_seconds_to_take_a_connection(site, monkeypatch):
+    asked = []
+
+    async def wait_for(work, limit_s):
+        work.close()
+        asked.append(limit_s)
+        raise TimeoutError
+
+    monkeypatch.setattr(asyncio, 'wait_for', wait_for)
+    with pytest.raises(TimeoutError):
+        asyncio.run(site.upstream._converse(
+            leader.Seen(4, 7, 'x', '127.0.0.1:1', 'secret')))
+    assert asked == [2.0]
+
+
 def test_the_next_leader_is_found(running, lead, caplog):
     one, first = running.upstream, lead(4)
     running.seen = first.seen
