@@ -185,7 +185,8 @@ class Agent:
 
     def _succeeded(self) -> None:
         policy = self.enforcer.policy
-        self.applied_generation = policy.generation if policy else 0
+        if self.enforcer.conflict is None:
+            self.applied_generation = policy.generation if policy else 0
         self._failure, self.is_failing = None, False
         self._retry_after_s = _FIRST_RETRY_S
         self.reporter.wake()
@@ -203,13 +204,16 @@ class Agent:
     @property
     def error(self) -> str | None:
         """Why something is not enforced, or was refused."""
-        return self._failure or self._refused
+        return self._failure or self._refused or self.enforcer.conflict
 
     def _tell(self) -> None:
-        """Tell systemd; the agent is ready as soon as it enforces."""
+        """Tell systemd; the agent is ready as soon as it enforces.
+
+        Where somebody else shapes the uplink, this is what is left to it.
+        """
         if self.error != self._told:
             self._told = self.error
-            ready = {'READY': 1} if self.error is None else {}
+            ready = {} if self._failure or self._refused else {'READY': 1}
             systemd.notify(STATUS=self.error or 'Enforcing on '
                            + self.enforcer.uplink.dev, **ready)
 

@@ -56,6 +56,8 @@ class Enforcer:
     :param speed_bps: what ``link_bps`` is now, for a link that changes.
     :param step: called with the name of each step before it is made; tests
         break off there.
+    :ivar conflict: who else shapes the uplink. Meanwhile there are no classes
+        of this module there; counters and the receiver's side go on.
     """
 
     def __init__(self, uplink: htb.Uplink, classifier: nft.NftClassifier,
@@ -82,6 +84,7 @@ class Enforcer:
         self.n_past = 0
         self._is_stale = True
         self.ports: tuple[classify.VmPort, ...] | None = None
+        self.conflict: str | None = None
         self.lock = threading.RLock()
         self._turns = turns.PortTurns(settings.overhead_bytes,
                                       settings.frame_min_bytes)
@@ -118,8 +121,11 @@ class Enforcer:
         policy = self.policy
         if policy is None:
             return self.classifier.build_table((), self.ports or ())
+        flows = policy.flows if self.conflict is None else tuple(
+            dataclasses.replace(flow, minor=minors.NOBODY)
+            for flow in policy.flows)
         table = self.classifier.build_table(
-            policy.flows, self.ports or (), classify.control_of(policy))
+            flows, self.ports or (), classify.control_of(policy))
         if not self.classifier.limits:
             return table
         return classify.limited(table, policy.unmanaged)
@@ -138,8 +144,6 @@ class Enforcer:
         :param ports: None: not known yet.
         :param now_s: any monotonic clock, always the same.
         :returns: whether there was something to compare.
-        :raises virtco.exception.QdiscConflict: when somebody else shapes the
-            uplink; nothing is changed.
         :raises virtco.exception.VirtcoException: when the kernel refuses;
             after :meth:`forget` it goes on from where it stopped.
         """
@@ -166,9 +170,7 @@ class Enforcer:
             self._make_so(now_s)
 
     def _make_so(self, now_s: float) -> None:
-        if self.guard is not None:
-            self.guard.ensure()
-        leave = self._shape()
+        leave = self._shape_unless_others_do()
         if self.policy is not None and self.ports is not None:
             self.step('classify')
             self.classifier.replace(self.desired_table())
@@ -176,6 +178,22 @@ class Enforcer:
             self.step('receive')
             self.receiver.ensure(self.policy)
         self.tree.let_leave(leave, now_s + self.grace_s)
+
+    def _shape_unless_others_do(self) -> tuple[int, ...]:
+        """Set :attr:`conflict`, and return the classes that leave."""
+        conflict: str | None = None
+        leave: tuple[int, ...] = ()
+        try:
+            if self.guard is not None:
+                self.guard.ensure()
+            leave = self._shape()
+        except exception.QdiscConflict as error:
+            conflict = str(error)
+            self.tree.forget()
+        if conflict not in (None, self.conflict):
+            LOG.warning('Coflows are counted and not shaped: %s', conflict)
+        self.conflict = conflict
+        return leave
 
     def _shape(self) -> tuple[int, ...]:
         """Which classes leave."""
@@ -238,13 +256,14 @@ class Enforcer:
                                      seen.drops)
                    for minor, seen in stats.items() if minors.has_turns(minor)}
         with self.lock:
-            if self._turns.update(counted, now_s) and self.policy is not None:
+            if self._turns.update(counted, now_s) and (
+                    self.policy is not None and self.conflict is None):
                 self.tree.let_leave(self._shape(), now_s + self.grace_s)
 
     @property
     def is_waiting(self) -> bool:
         """Whether :meth:`sync` has something to do later."""
-        return self.tree.is_waiting
+        return self.conflict is None and self.tree.is_waiting
 
     def _collect(self, now_s: float) -> None:
         """Do what had to wait.
@@ -252,6 +271,8 @@ class Enforcer:
         Classes whose time of grace is over are deleted, those that were held
         up until their queue was sent get their rate.
         """
+        if self.conflict is not None:
+            return
         if self.tree.is_draining:
             self.tree.let_leave(self._shape(), now_s + self.grace_s)
         if self.tree.is_due(now_s):

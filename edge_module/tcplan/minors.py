@@ -33,6 +33,10 @@ _FIRST_PORT_CONTROL = 0x9000
 # The last child's number is none of the kernel's own.
 _FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xf000, 6, 62
 
+# Class of what is counted and not shaped: no device has the index 0, and no
+# queue of Open vSwitch has this number.
+NOBODY = FIRST_PORT
+
 
 def of_port(ifindex: int) -> int:
     """Class of what a VM's port sends unmanaged.

@@ -136,7 +136,7 @@ def test_qos_that_neutron_sets_is_reported(site):
         'type=linux-htb', 'other-config:max-rate=10000000')
     # The kernel's event may come first, and does not know whose qdisc it is.
     site.controller.wait_report(
-        lambda report: report['health'] == 'error'
+        lambda report: report['health'] == 'degraded'
         and 'linux-htb' in report['error'], sites.PATIENCE_S)
     # Theirs stands, and ours does not come back.
     beds.wait_for(lambda: site.uplink().foreign, sites.PATIENCE_S,

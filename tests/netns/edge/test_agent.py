@@ -353,7 +353,7 @@ def test_foreign_qdisc_is_left_alone_and_reported(site):
              'htb', 'default', '1', netns=netns)
     edge.start()
     report = controller.wait_report(lambda r: r['error'])
-    assert 'htb 1:' in report['error'] and report['health'] == 'error'
+    assert 'htb 1:' in report['error'] and report['health'] == 'degraded'
     assert edge.tc() == ''
     edge.stop()
     assert 'nothing' in edge.once('--cleanup').stdout

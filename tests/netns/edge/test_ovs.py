@@ -146,7 +146,7 @@ def test_qos_of_others_is_reported_not_fought(site):
     before = _qdisc(bed)
     edge.start()
     report = controller.wait_report(lambda r: r['error'], 20)
-    assert 'linux-htb' in report['error'] and report['health'] == 'error'
+    assert 'linux-htb' in report['error'] and report['health'] == 'degraded'
     assert _qdisc(bed) == before
     switch.vsctl('clear', 'port', 'uplink0', 'qos')
     controller.wait_report(lambda r: r['health'] == 'ok')
@@ -233,7 +233,7 @@ def test_qos_that_others_set_meanwhile_is_reported_at_once(site):
                  'create', 'qos', 'type=linux-htb',
                  'other-config:max-rate=20000000')
     # The kernel's event may come first, and does not know whose qdisc it is.
-    controller.wait_report(lambda r: r['health'] == 'error'
+    controller.wait_report(lambda r: r['health'] == 'degraded'
                            and 'linux-htb' in r['error'])
     beds.wait_for(lambda: 'default 0x1' in _qdisc(bed), 10, "OVS's qdisc")
     seen = len(controller.reports)

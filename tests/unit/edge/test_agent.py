@@ -297,6 +297,21 @@ def test_what_the_kernel_refuses_is_not_applied(agent, clock):
     assert agent.applied_generation == 9 and not agent.is_failing
 
 
+def test_beside_somebody_elses_qdisc_it_works_degraded(agent, told):
+    agent.enforcer.uplink.foreign = 'htb 1:'
+    agent.enforcer.forget()
+    offer(agent, generation=9)
+    about = agent._about()
+    assert about['health'] == 'degraded' and 'htb 1:' in about['error']
+    assert about['applied_generation'] == 1 and not agent.is_failing
+    agent._tell()
+    assert told == [{'STATUS': about['error'], 'READY': 1}]
+    agent.enforcer.uplink.foreign = None
+    agent.enforcer.forget()
+    agent.sync()
+    assert agent._about()['health'] == 'ok' and agent.applied_generation == 9
+
+
 @pytest.mark.parametrize('spoil, health', [
     (lambda agent: agent.failed(OSError(5, 'x')), 'error'),
     (lambda agent: offer(agent, host='h2'), 'degraded'),

@@ -3,6 +3,7 @@
 """What the enforcer makes of a kernel that is a dictionary."""
 
 import dataclasses
+import types
 
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -198,13 +199,45 @@ def test_what_others_changed_is_read_when_the_kernel_refuses():
     assert not found.drift()
 
 
-def test_somebody_elses_qdisc_is_left_alone():
-    found = make()
-    found.uplink.foreign = 'tbf 8001:'
-    with pytest.raises(exception.QdiscConflict):
-        found.set_policy(ONE, 100.0)
-    assert not found.uplink.tree
-    assert found.drift().conflict == 'up1 has tbf 8001:'
+def test_beside_somebody_elses_qdisc_coflows_are_counted():
+    """In no class of theirs; the receiver's side goes on."""
+    guard, received = Guard(), []
+    found = started(guard=guard, receiver=types.SimpleNamespace(
+        ensure=received.append))
+    key = classify.Key('tap1', '10.0.0.1', '10.0.0.2')
+    assert found.conflict is None
+    assert found.classifier.table.entries == {key: 0x11}
+    tree, asked = dict(found.uplink.tree), len(received)
+    found.uplink.foreign = 'htb 1:'
+    found.reconcile(200.0)
+    assert 'up1' in found.conflict and 'htb 1:' in found.conflict
+    assert found.classifier.table.entries == {key: minors.NOBODY}
+    assert found.uplink.tree == tree and len(received) == asked + 1
+    assert found.drift().conflict == 'up1 has htb 1:'
+    # Nothing waits, and readings change nothing.
+    found.set_policy(TWO, 201.0)
+    assert not found.is_waiting
+    found.collect(300.0)
+    found.observe({minors.of_port(5): wire.ClassStats(
+        sent_bytes=6_400_000, sent_packets=100_000)}, 301.0)
+    assert found.uplink.tree == tree
+    found.uplink.foreign = None
+    found.set_policy(ONE, 302.0)
+    assert found.conflict is None
+    assert found.classifier.table.entries == {key: 0x11}
+    # The database may say so first, while our tree still stands.
+    guard.error = exception.QdiscConflict(dev='up1', qdisc='linux-htb')
+    found.reconcile(303.0)
+    assert 'linux-htb' in found.conflict
+    assert found.classifier.table.entries == {key: minors.NOBODY}
+    guard.error = None
+    found.reconcile(304.0)
+    assert found.conflict is None and not found.drift()
+
+
+def test_no_queue_of_open_vswitch_has_the_number_of_nobody():
+    """No coflow either, nor a port: no device has the index 0."""
+    assert edge_policy.LAST_MINOR < minors.NOBODY == minors.of_port(0)
 
 
 def test_drift_names_each_difference_and_changes_nothing():
@@ -242,10 +275,12 @@ def test_limits_hold_where_they_can_and_without_a_controller(
 
 class Guard:
     def __init__(self):
-        self.ensured, self.lost = 0, False
+        self.ensured, self.lost, self.error = 0, False, None
 
     def ensure(self):
         self.ensured += 1
+        if self.error is not None:
+            raise self.error
 
     def was_lost(self):
         return self.lost
