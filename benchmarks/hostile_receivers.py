@@ -33,21 +33,26 @@ class Attack:
 
     :ivar make: packets of a VM; None: through its own kernel.
     :ivar to_macs: whom they reach; None: the receiver of the coflow.
+    :ivar prepare: what they do first; it is not undone.
+    :ivar reached: who receives what their own kernels send.
     """
 
     name: str
     n_senders: int = 1
     make: Callable[[clouds.Cloud, Any], Packets] | None = None
     to_macs: Callable[[], list[str]] | None = None
+    prepare: Callable[[clouds.Cloud], None] = lambda cloud: None
+    reached: Callable[[clouds.Cloud], Any] = lambda cloud: cloud.sink
 
     @contextlib.contextmanager
     def begin(self, cloud: clouds.Cloud) -> Iterator[None]:
         each_bps = 4 * LINK_BPS / self.n_senders
         to_macs = self.to_macs() if self.to_macs else [cloud.sink.mac]
+        self.prepare(cloud)
         with contextlib.ExitStack() as stack:
             for vm in cloud.hostile[:self.n_senders]:
                 stack.enter_context(
-                    floods.udp(vm, cloud.sink.ip, 1442, each_bps)
+                    floods.udp(vm, self.reached(cloud).ip, 1442, each_bps)
                     if self.make is None else floods.raw(
                         vm, self.make(cloud, vm), to_macs, each_bps))
             yield
@@ -78,6 +83,23 @@ def _fragments(cloud: clouds.Cloud, vm: Any) -> Packets:
             for fragment in (0x2000, 0x2080, 0x100)]
 
 
+def _acknowledgements(cloud: clouds.Cloud, vm: Any) -> Packets:
+    return [frames.ipv4(vm.ip, cloud.sink.ip, frames.TCP, frames.segment())]
+
+
+def _claim_the_address(cloud: clouds.Cloud) -> None:
+    """A network of its own may have any address, also that of a victim."""
+    cloud.hostile[1].mac = cloud.sink.mac
+    cloud.edges[3].update_ports()
+    time.sleep(2)
+
+
+def _launch_unknown(cloud: clouds.Cloud) -> None:
+    """The flooder and a VM beside the victim are a job, of unknown sizes."""
+    cloud.place('b', (cloud.hostile[0], cloud.other_sink), app='unheard-of')
+    beds.wait_for(lambda: cloud.policy('h3')['classes'], 20, 'its class')
+
+
 ATTACKS = [
     Attack('udp from 1 VM elsewhere'),
     Attack('udp from 2 VMs elsewhere', 2),
@@ -93,6 +115,13 @@ ATTACKS = [
            lambda: [hostile_attacks.NOBODY]),
     Attack('udp to 1,500 nobodies from elsewhere', 1, _large,
            hostile_attacks.unknown_macs),
+    Attack('TCP segments without data from 16 VMs elsewhere', 16,
+           _acknowledgements),
+    Attack("udp to a receiver's address in two networks", 1,
+           prepare=_claim_the_address),
+    Attack('udp from a job of unknown size elsewhere', 1,
+           prepare=_launch_unknown,
+           reached=lambda cloud: cloud.other_sink),
 ]
 DEFENCE = 'limits at the hypervisors that send'
 

@@ -20,16 +20,18 @@ def senders(hosts: Mapping[str, host_state.HostState], names: Set[str],
     if not names:
         return {}
     sending = [link for link in links if link.host in names]
-    places = {mac: name for name, host in hosts.items()
-              for mac in host.macs}
+    places: dict[str, list[str]] = {}
+    for name, at in hosts.items():
+        for mac in at.macs:
+            places.setdefault(mac, []).append(name)
     found = {}
     for link in sending:
         host = hosts[link.host]
         macs: dict[str, set[str]] = {}
         for mac in host.towards.macs:
-            place = places.get(mac)
-            if place is not None and place != link.host:
-                macs.setdefault(place, set()).add(mac)
+            for place in places.get(mac, ()):
+                if place != link.host:
+                    macs.setdefault(place, set()).add(mac)
         before = host.unmanaged.limits if host.unmanaged is not None else ()
         found[link.host] = unmanaged.Sender(
             link.egress_bps, link.default_rate_bps,

@@ -9,6 +9,7 @@ get what the coflows leave of a receiver's link, by max-min fairness: who wants
 less than an equal share leaves the rest to the others.
 """
 
+import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
@@ -29,7 +30,8 @@ class Sender:
 
     :ivar egress_bps: speed of its uplink.
     :ivar others_bps: the most that may go to everybody.
-    :ivar macs: by destination host, of the VMs there that it sends to.
+    :ivar macs: by destination host, of the VMs there that it sends to. An
+        address that two networks have may be at several hosts.
     :ivar sent_bps: rate to each limited destination of late, infinity where
         packets wait; the key '' is of the others.
     :ivar slots: of the destinations that are limited already.
@@ -93,13 +95,16 @@ def limits(left_bps: Mapping[str, float], senders: Mapping[str, Sender]
 def _of_sender(sender: Sender, rates: Mapping[str, float],
                is_needed: bool, flooding: int) -> edge_policy.Unmanaged:
     slots = _slots(sender.slots, rates)
-    others = {mac for host in rates.keys() - slots.keys()
-              for mac in sender.macs[host]}
+    places = collections.Counter(
+        mac for macs in sender.macs.values() for mac in macs)
+    # Which of its hosts a packet reaches is not known here.
+    others = {mac for host in rates for mac in sender.macs[host]
+              if host not in slots or places[mac] > 1}
     return edge_policy.Unmanaged(
         sender.others_bps / max(1, flooding) if is_needed
         else sender.egress_bps, _some(others),
         tuple(edge_policy.DestinationLimit(host, slot, rates[host],
-                                           _some(sender.macs[host]))
+                                           _some(sender.macs[host] - others))
               for slot, host in sorted(
                   (slot, host) for host, slot in slots.items())))
 

@@ -124,7 +124,7 @@ class Unmanaged:
     :ivar others_bps: limit of what goes to everybody at once (broadcast), and
         to ``others_macs``.
     :ivar others_macs: of VMs at hosts for which there is no limit of their
-        own left.
+        own left, and addresses that VMs at several hosts have.
     """
 
     others_bps: WholeRate

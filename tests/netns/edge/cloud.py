@@ -42,7 +42,8 @@ class Cloud:
         beds.run('ip', 'link', 'set', 'dev', 'lo', 'up', netns=bed.core)
         beds.run('ip', 'addr', 'add', f'{_ADDRESS}/24', 'dev', 'brc',
                  netns=bed.core)
-        self.member, self.sink = bed.add_vm('h1'), bed.add_vm('h2')
+        self.member, self.sink, self.other_sink = map(
+            bed.add_vm, ('h1', 'h2', 'h2'))
         self.hostile = [bed.add_vm(f'h{3 + number % 2}')
                         for number in range(senders)]
         (directory / 'controller').mkdir()
@@ -80,10 +81,7 @@ class Cloud:
 
     def start_coflow(self):
         """Its VMs run from now on; when its sender has a class for it."""
-        for number, vm in enumerate((self.member, self.sink)):
-            body = harness.placement(number, 'a', _LONG, hosts={vm.host: 2})
-            self.call('PUT', f'/v1/placements/{vm.uuid}',
-                      body | {'project_id': 'p'})
+        self.place('a', (self.member, self.sink), _LONG)
         started_s = time.monotonic()
         beds.wait_for(lambda: any(
             coflow['state'] == 'active'
@@ -91,6 +89,20 @@ class Cloud:
             'a coflow')
         beds.wait_for(lambda: self.policy('h1')['classes'], 20, 'its class')
         return time.monotonic() - started_s
+
+    def place(self, name, vms, matrix=None, project='p', **hints):
+        """Launch a group of VMs that stand already.
+
+        :param hints: without their prefix.
+        """
+        for number, vm in enumerate(vms):
+            body = harness.placement(
+                number, name, matrix, hosts={vm.host: 2},
+                num_instances=len(vms),
+                hints={f'virtco:{key}': value
+                       for key, value in hints.items()})
+            self.call('PUT', f'/v1/placements/{vm.uuid}',
+                      body | {'project_id': project})
 
     def policy(self, host):
         return self.call('GET', f'/v1/hosts/{host}/policy')

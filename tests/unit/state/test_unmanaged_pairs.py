@@ -127,3 +127,11 @@ def test_senders_are_told_by_destination():
     # Without a link nothing can be limited.
     assert unmanaged_pairs.senders(
         hosts, {'h0', 'h1'}, links[1:]).keys() == {'h1'}
+
+
+def test_an_address_of_two_networks_is_at_both_hosts():
+    hosts = {'h0': host('h0', A, reported=report(A, B)),
+             'h1': host('h1', A, B), 'h2': host('h2', B)}
+    links = [coflow_table.Link('h0', 1e9, 4e9, 3e7)]
+    assert unmanaged_pairs.senders(hosts, {'h0'}, links)['h0'].macs == {
+        'h1': frozenset({A, B}), 'h2': frozenset({B})}

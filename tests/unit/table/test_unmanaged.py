@@ -80,6 +80,19 @@ def test_slots_stay_and_the_rest_shares_one_class():
     assert len(told.others_macs) == 100 - edge_policy.MAX_LIMITS
 
 
+def test_an_address_at_several_hosts_shares_the_class_of_the_others():
+    """A tenant may give its own VM elsewhere the address of a victim."""
+    twice, once = _mac(1), _mac(2)
+    sender = unmanaged.Sender(1e9, 2e7, {
+        'h2': frozenset({twice, once}), 'h9': frozenset({twice})}, {}, {})
+    told = unmanaged.limits({'h2': 1e8}, {'h1': sender})['h1']
+    assert told.others_macs == (twice,)
+    assert [(limit.host, limit.macs) for limit in told.limits] == [
+        ('h2', (once,))]
+    # Where no coflow arrives at any of them, it is limited no more.
+    assert not unmanaged.limits({'h3': 1e8}, {'h1': sender})['h1'].others_macs
+
+
 def test_those_that_flood_all_share_what_others_may():
     flooding = [_sender([], {'': INF}) for _ in range(4)]
     told = unmanaged.limits({'h2': 1e8}, dict(zip('abcd', flooding)))
