@@ -167,3 +167,12 @@ def test_a_pair_that_became_fast_is_no_pipe_any_more():
     found = pipes.known(kept.table(), made.host_rates(pairs, 110.0),
                         estimator=constant.Estimator.MEDIAN)
     assert found.slow == {}
+
+
+@pytest.mark.parametrize(('before', 'count'), [(0.75, 3), (0.8, 8)])
+def test_a_rate_that_moved_by_three_tenths_is_another(before, count):
+    kept = history.History(10)
+    for at in range(8):
+        kept.add(history.Reading('a', 'b', LINK * (before if at < 5 else 1.0),
+                                 100.0 + at))
+    assert pipes.known(kept.table(), {}).count.tolist() == [count]
