@@ -2,6 +2,8 @@
 
 """The whole API over all rooms, in this thread and a database in memory."""
 
+import json
+
 import falcon
 from falcon import testing
 from oslo_policy import opts as policy_opts
@@ -100,6 +102,12 @@ class Service:
         found = self.send(method, path, body, **kwargs)
         assert found.status_code == status, found.text
         return found.json['error']
+
+
+def hosts_in(document):
+    """Hosts whose names stand anywhere in a document."""
+    text = json.dumps(document)
+    return {host for host in EGRESS_BPS if host in text}
 
 
 def placement(row, name='g', project_id='p', n_vms=2, **changes):

@@ -14,33 +14,11 @@ from tests.unit.api import service
 from virtco import app
 from virtco.api import health_report as health
 from virtco.db import models
-from virtco.measure import history
 from virtco.model import states
 from virtco.wire import edge_policy
 
-GROUP_FLAVOR = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}
 TENANT = {'role': 'member,reader'}
 PAIR = [[0, 1], [0, 0]]
-
-
-@pytest.fixture(scope='module')
-def api():
-    found = service.Service()
-    yield found
-    found.rooms.database.dispose()
-
-
-@pytest.fixture
-def own():
-    """For tests that change what others look at."""
-    found = service.Service()
-    yield found
-    found.rooms.database.dispose()
-
-
-def hosts_in(document):
-    text = json.dumps(document)
-    return {host for host in service.EGRESS_BPS if host in text}
 
 
 # Coflows.
@@ -68,9 +46,9 @@ def test_a_tenant_hears_of_no_hypervisor(own):
               for kind in ('hint_ignored', 'h1_away', 'wish_refused')))
     for path in ('/v1/coflows/c-p-b', '/v1/coflows/c-p-a', '/v1/coflows',
                  '/v1/events', '/v1/groups/a/tree'):
-        assert hosts_in(own.get(path)), path
+        assert service.hosts_in(own.get(path)), path
         told = own.get(path, **TENANT)
-        assert not hosts_in(told), path
+        assert not service.hosts_in(told), path
     mine, all_of = (own.get('/v1/coflows/c-p-b', **caller)
                     for caller in (TENANT, {}))
     hidden = {'hosts': [], 'why': '', 'bottleneck': None,
@@ -208,13 +186,13 @@ def test_a_mapping_is_asked_for(api):
         found = api.send('POST', path, body).json
         assert [one['host'] for one in found['members']] == ['h0', 'h1', 'h2']
         mine = api.send('POST', path, body, **TENANT).json
-        assert not hosts_in(mine)
+        assert not service.hosts_in(mine)
     assert api.refused(400, 'POST', path, {'matrix': 'guess'})
 
 
 def test_clusters_are_racks_unless_hosts_are_asked_for(api):
     found = api.get('/v1/groups/a/clusters', **TENANT)
-    assert found['level'] == 'rack' and not hosts_in(found)
+    assert found['level'] == 'rack' and not service.hosts_in(found)
     assert api.get('/v1/groups/a/clusters?level=host')['level'] == 'host'
     assert api.refused(400, 'GET', '/v1/groups/a/clusters?level=row')
 
@@ -378,129 +356,6 @@ def test_distributors(api):
     assert found['endpoints'] == ['d1:1', 'd2:2']
 
 
-# Checks, matrices and performers.
-
-def test_checks_are_of_hosts_a_group_or_all(own, monkeypatch):
-    # Another process leads, which will take them up.
-    monkeypatch.setattr(own.rooms.decide.orders, '_leads', False)
-    own.add(stored.group('empty'))
-    path = '/v1/checks'
-
-    def checked(body):
-        found = own.send('POST', path, body)
-        assert found.status_code == 202, found.text
-        assert own.get(f'{path}/{found.json["check_id"]}')['hosts'] == (
-            found.json['hosts'])
-        return sorted(found.json['hosts']), found.json['purpose']
-
-    assert checked({'hosts': ['h0', 'h2']}) == (['h0', 'h2'], 'check')
-    assert checked({'group': 'p-a'}) == (['h0', 'h1', 'h2'], 'check')
-    own.rooms.state.report('h7', made.report())
-    own.rooms.state.report('h8', made.report())
-    # Of this one nobody heard.
-    own.rooms.state.live.meet(['h9'], 1.0)
-    assert checked({'purpose': 'discover'}) == (
-        ['h0', 'h1', 'h2', 'h7', 'h8'], 'discover')
-    four = ['h0', 'h1', 'h2', 'h7']
-    assert checked({'purpose': 'discover', 'hosts': four}) == (
-        four, 'discover')
-    assert len(own.get(path)['checks']) == 4
-    for body in ({}, {'purpose': 'check'},
-                 {'hosts': ['h0', 'h1'], 'group': 'p-a'}):
-        assert own.refused(400, 'POST', path, body)['field'] == (
-            'hosts or group')
-    for group in ('nobody', 'p-empty'):
-        assert own.refused(404, 'POST', path, {'group': group})
-    assert own.refused(404, 'GET', path + '/x')
-
-
-@pytest.fixture(scope='module')
-def measured():
-    """Three times of one pair, the newest slowest, and one of another."""
-    found = service.Service()
-    pairs = found.rooms.state.pairs
-    for at_s, rate_bps, rtt_s in ((900, 5e8, 1e-4), (950, 6e8, 4e-4),
-                                  (960, 1e8, 2e-4)):
-        pairs.add(history.Reading('h1', 'h0', rate_bps, at_s, rtt_s=rtt_s))
-    pairs.add(history.Reading('h2', 'h0', 3e8, 980))
-    yield found
-    found.rooms.database.dispose()
-
-
-@pytest.mark.parametrize('query, pair, other', [
-    ('rate?statistic=latest', 1e8, 3e8), ('rate?statistic=median', 5e8, 3e8),
-    ('rate?statistic=least', 1e8, 3e8), ('rate?statistic=most', 6e8, 3e8),
-    ('rate?statistic=range', 5e8, 0.0), ('latency', 2e-4, None),
-    ('latency?statistic=most', 4e-4, None),
-    ('rate?statistic=latest&at=955', 6e8, None),
-    ('rate?statistic=latest&at=950', 6e8, None),
-    ('rate?statistic=latest&at=0', None, None)])
-def test_matrices(measured, query, pair, other):
-    """Row the sender, column the receiver."""
-    found = measured.get('/v1/matrices/' + query)
-    is_rate = query.startswith('rate')
-    assert (found['kind'], found['unit']) == (
-        ('rate', 'bit/s') if is_rate else ('latency', 's'))
-    assert found['hosts'] == ['h0', 'h1', 'h2']
-    values = found['values']
-    assert (values[1][0], values[2][0]) == (pair, other)
-    assert values[0][1] is values[0][2] is values[1][2] is None
-
-
-def test_matrices_of_some_hosts(measured):
-    found = measured.get('/v1/matrices/rate?hosts=h2,h0&statistic=most')
-    assert found['hosts'] == ['h2', 'h0']
-    assert found['values'][0][1] == 3e8 and found['values'][1][0] is None
-    assert found['ages_s'][0][1] == 20.0
-    error = measured.refused(400, 'GET', '/v1/matrices/rate?hosts=h0,h9')
-    assert (error['field'], error['value']) == ('hosts', 'h9')
-    # So many may be asked for at once.
-    for n, limit in ((512, 'measured'), (513, 'at most 512')):
-        names = ','.join(f'x{i}' for i in range(n))
-        assert limit in measured.refused(
-            400, 'GET', f'/v1/matrices/rate?hosts={names}')['limit']
-
-
-def test_the_constant_component_is_fitted_once(measured):
-    path = '/v1/matrices/rate'
-    fitted = measured.get(path)
-    assert fitted['statistic'] == 'constant'
-    assert fitted['values'][2][0] == pytest.approx(3e8, rel=0.5)
-    measured.rooms.state.pairs.refresh(measured.clock())
-    known = measured.get(path)
-    rates = measured.rooms.state.pairs.known.component.rates
-    assert {known['values'][1][0], known['values'][2][0]} == set(rates)
-    # Of another time it is fitted to what was known then.
-    then = measured.get(path + '?at=900')
-    assert then['values'][1][0] == pytest.approx(5e8)
-
-
-@pytest.mark.parametrize('path, field', [
-    ('speed', 'kind'), ('rate?statistic=mean', 'statistic'),
-    ('latency?statistic=constant', 'statistic')])
-def test_matrices_that_are_none(measured, path, field):
-    assert measured.refused(400, 'GET', '/v1/matrices/' + path)[
-        'field'] == field
-    assert measured.refused(400, 'GET', '/v1/matrices/rate?at=-1')
-
-
-def test_performers(measured, api):
-    assert api.get('/v1/performers') == {
-        'estimator': None, 'noise': None, 'trust': None, 'errors': {},
-        'hosts': []}
-    measured.rooms.state.pairs.refresh(measured.clock())
-    component = measured.rooms.state.pairs.known.component
-    found = measured.get('/v1/performers')
-    assert found['estimator'] == str(component.estimator)
-    assert (found['noise'], found['trust']) == (component.noise,
-                                                str(component.trust))
-    assert {one['host'] for one in found['hosts']} == {'h0', 'h1', 'h2'}
-    assert all(isinstance(one['reasons'], list) for one in found['hosts'])
-    # What nobody measured of a host has no number.
-    assert None in {value for one in found['hosts']
-                    for value in one.values() if not isinstance(value, list)}
-
-
 # Operations.
 
 def test_settings(own):
@@ -584,167 +439,6 @@ def test_gauges(own):
 
 def test_versions(api):
     assert 'versions' in api.get('/') and 'version' in api.get('/v1')
-
-
-# Placements and plans.
-
-@pytest.fixture(scope='module')
-def placed():
-    found = service.Service()
-    found.answers = [found.send(
-        'PUT', f'/v1/placements/g{row}', service.placement(row),
-        role='service').json for row in range(2)]
-    yield found
-    found.rooms.database.dispose()
-
-
-def test_a_placement_is_asked_for(placed):
-    hosts = [one['host'] for one in placed.answers]
-    assert [one['instance_uuid'] for one in placed.answers] == ['g0', 'g1']
-    assert len(set(hosts)) == 2 and set(hosts) <= service.EGRESS_BPS.keys()
-    found = placed.get('/v1/placements/g0')
-    assert found | {'host': hosts[0], 'host_now': hosts[0],
-                    'status': 'planned', 'project_id': 'p'} == found
-    assert found['rows'] == {'0': hosts[0], '1': hosts[1]}
-    assert hosts_in(found['why'])
-    mine = placed.get('/v1/placements/g0', **TENANT)
-    assert not hosts_in(mine)
-    assert mine == found | {'host': None, 'host_now': None, 'hosts': [],
-                            'rows': {}, 'bottleneck': None, 'why': ''}
-    for path in ('', '/explanation'):
-        assert placed.refused(404, 'GET', '/v1/placements/nobody' + path)
-    assert placed.refused(400, 'PUT', '/v1/placements/' + 'x' * 300,
-                          service.placement(0), role='service')[
-        'field'] == 'instance_uuid'
-
-
-def test_why_there_is_no_plan_is_told_to_all(own):
-    own.send('PUT', '/v1/placements/n0', service.placement(
-        0, name='n', n_vms=7), role='service')
-    found = own.get('/v1/placements/n0', **TENANT)
-    assert found['status'] != 'planned' and found['why']
-
-
-def test_a_vm_is_released(own):
-    assert own.send('PUT', '/v1/placements/g0', service.placement(0),
-                    role='service').json['status'] == 'planned'
-    assert own.get('/v1/placements/g0')['host_now'] is not None
-    found = own.send('DELETE', '/v1/placements/g0', role='service')
-    assert (found.status_code, found.text) == (204, '')
-    assert own.refused(404, 'DELETE', '/v1/placements/g0', role='service')
-    with own.rooms.database.reader() as session:
-        assert not [one for one in session.query(models.Member)
-                    if one.instance_uuid == 'g0']
-
-
-def test_an_explanation_has_findings_about_the_group(placed):
-    ends = {one['host'] for one in placed.answers}
-    other, = service.EGRESS_BPS.keys() - ends
-    placed.send('PUT', '/v1/topology', {'planes': [{
-        'name': 'front-end', 'levels': [{'name': 'leaf'}, {'name': 'spine'}],
-        'nodes': [{'name': 's', 'nodes': [
-            {'name': 'near', 'hosts': sorted(ends)},
-            {'name': 'far', 'hosts': [other]}]}]}]})
-    placed.add(*(models.Finding(
-        subject=subject, kind='leaf-uplink', found_at=5.0,
-        document=json.dumps({
-            'kind': 'leaf-uplink', 'subject': subject, 'rate_bps': 1.0,
-            'expected_bps': 2.0, 'evidence': []}))
-        for subject in (*sorted(ends), other, 'near', 'far')))
-    placed.rooms.objects.findings.refresh()
-    placed.rooms.decide.loop.run_once()
-    found = placed.get('/v1/placements/g1/explanation?budget_s=0.001')
-    assert {one['subject'] for one in found['findings']} == ends | {'near'}
-    assert all('evidence' not in one and one['found'] == 5.0
-               for one in found['findings'])
-    assert len(placed.get('/v1/checks')['findings']) == 5
-    for budget in ('0', '61', 'x'):
-        assert placed.refused(
-            400, 'GET', f'/v1/placements/g1/explanation?budget_s={budget}')[
-            'field'] == 'budget_s'
-
-
-def test_plans_of_what_is_not_asked_for_yet(api):
-    body = {'groups': [{'name': 'n', 'tm': [[0, 10 ** 9], [0, 0]],
-                        'flavor': GROUP_FLAVOR}],
-            'hosts': [{'host': host, 'free': GROUP_FLAVOR}
-                      for host in ('h1', 'h2')]}
-    found = api.send('POST', '/v1/plans', body)
-    assert found.status_code == 200 and hosts_in(found.json) == {'h1', 'h2'}
-    assert api.refused(400, 'POST', '/v1/plans', body | {'groups': []})
-
-
-def test_moves_that_would_pay(own):
-    assert own.get('/v1/advice') == {'moves': []}
-    own.send('PUT', '/v1/placements/g0', service.placement(0),
-             role='service')
-    assert own.send('POST', '/v1/advice', {'budget_s': 0.01}).json == {
-        'moves': []}
-    assert own.refused(400, 'POST', '/v1/advice', {'budget_s': 61})
-
-
-# Topology.
-
-PLANES = [{'name': 'front-end', 'levels': [{'name': 'leaf'}], 'nodes': [
-    {'name': 'l1', 'hosts': ['h0', 'h9']}, {'name': 'l2', 'hosts': ['h2']}]}]
-
-
-def test_a_topology_is_told(own):
-    path = '/v1/topology'
-    dry = own.send('PUT', path, {'planes': PLANES, 'dry_run': True}).json
-    assert (dry['applied'], dry['generation']) == (False, 0)
-    assert own.get(path)['planes'] == []
-    assert own.get('/v1/settings/history')['changes'] == []
-    found = own.send('PUT', path, {'planes': PLANES}, user='otto').json
-    assert found['applied'] is True and found['generation'] > 0
-    assert found['changes'] == dry['changes'] != []
-    assert found['hosts_without_leaf'] == dry['hosts_without_leaf'] == {
-        'front-end': ['h1']}
-    shown = own.get(path)
-    assert shown['generation'] == found['generation']
-    assert shown['planes'][0]['nodes'][1]['name'] == 'l2'
-    assert shown['hosts_without_leaf'] == {'front-end': ['h1']}
-    change, = own.get('/v1/settings/history')['changes']
-    assert (change['who'], change['what']) == ('otto', 'topology front-end')
-    assert change['before'] == 'generation 0'
-    assert change['after'].startswith(f'generation {found["generation"]}, ')
-    # Nothing that changes nothing is in the history.
-    assert own.send('PUT', path, {'planes': PLANES}).json['changes'] == []
-    assert len(own.get('/v1/settings/history')['changes']) == 1
-    assert own.refused(409, 'PUT', path, {
-        'planes': [], 'generation': found['generation'] + 9})
-    deleted = own.send('DELETE', path + '/front-end')
-    assert (deleted.status_code, deleted.text) == (204, '')
-    assert own.get(path)['planes'] == []
-    assert own.refused(404, 'DELETE', path + '/front-end')
-
-
-def test_capacity(own):
-    body = {'flavor': {'vcpus': 2, 'memory_mb': 0, 'disk_gb': 0},
-            'level': 'leaf', 'hosts': [
-                {'host': host, 'free': {'vcpus': vcpus, 'memory_mb': 9,
-                                        'disk_gb': 9}}
-                for host, vcpus in (('h0', 4), ('h9', 5), ('h2', 2),
-                                    ('h7', 8))]}
-    assert own.refused(404, 'POST', '/v1/capacity', body)
-    own.send('PUT', '/v1/topology', {'planes': PLANES})
-    found = own.send('POST', '/v1/capacity', body).json
-    assert (found['plane'], found['level']) == ('front-end', 'leaf')
-    assert found['hosts_without_leaf'] == ['h7']
-    assert [domain['groups'] for domain in found['domains']] == [
-        {'2': 2, '4': 1, '8': 0, '16': 0, '32': 0},
-        dict.fromkeys(('2', '4', '8', '16', '32'), 0)]
-    asked = own.send('POST', '/v1/capacity', body | {'vms': [1]}).json
-    assert [domain['groups'] for domain in asked['domains']] == [
-        {'1': 4}, {'1': 1}]
-    assert own.refused(404, 'POST', '/v1/capacity', body | {'plane': 'back'})
-    # A VM that is on its way has its room already.
-    own.add(stored.group('young'), stored.member(
-        'p-young', 0, 'h2', vcpus=2.0, expires_at=service.NOW_S + 60,
-        placed_at=service.NOW_S - 1, room_vcpus=2.0, room_memory_mb=9.0,
-        room_disk_gb=9.0, state=states.MemberState.RESERVED))
-    asked = own.send('POST', '/v1/capacity', body | {'vms': [1]}).json
-    assert asked['domains'][1]['groups'] == {'1': 0}
 
 
 # Bodies.
