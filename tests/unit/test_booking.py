@@ -101,3 +101,8 @@ def test_vectors_of_other_resources_do_not_add_up():
     assert booking._add((1.0, 2.0), (3.0, 5.0)) == (4.0, 7.0)
     with pytest.raises(ValueError):
         booking._add((1.0,), (1.0, 2.0))
+
+
+def test_how_long_numbers_of_nova_may_lack_a_vm():
+    assert (booking.SETTLED_S, booking.OTHERS_S, booking.MOVE_S) == (
+        60.0, 10.0, 600.0)
