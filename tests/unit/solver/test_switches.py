@@ -7,18 +7,26 @@ from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
+import numpy as np
 import pytest
 
 from tests import examples
 from tests.unit.solver import problems
+from tests.unit.solver import test_moves
 from virtco import exception
+from virtco.compiled import plain
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver.judging import foresight
 from virtco.solver.judging import portfolio
+from virtco.solver.model import instance as instances
+from virtco.solver.moves import kernel
+from virtco.solver.partition import setpartition
 
+Objective = snapshot.Objective
 FEW = hypothesis.settings(
     max_examples=examples.count(60), deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck))
@@ -103,6 +111,85 @@ def test_a_ranking_keeps_wishes(problem, vm_index):
         trial[vm_index] = row.host
         assert row.feasible == problems.is_valid(problem, trial), row
         assert row.why
+
+
+SPREADS = wished('hose').map(lambda problem: dataclasses.replace(
+    problem, within=(), spread=problem.spread or (snapshot.Spread(
+        '1', tuple(range(len(problem.vms)))),)))
+
+
+@FEW
+@hypothesis.given(SPREADS, st.sampled_from((0, 3)), st.integers(0, 99))
+def test_moves_keep_shares_and_their_books(problem, power, seed):
+    search, start = test_moves.begin(problem, Objective.ISOLATED, seed)
+    run = test_moves.Run(search, start, power, 60)
+    inst = run.inst
+    assert inst.fits(run.assign) and inst.fits(run.best)
+    left = inst.left(inst.room, run.assign, inst.demand)
+    # What is shared is kept once, where the first host that shares it is.
+    assert np.array(run.state.free)[inst.slot] == pytest.approx(left)
+
+
+@FEW
+@hypothesis.given(SPREADS, st.integers(0, 10 ** 9))
+def test_moves_of_shares_are_the_same_uncompiled(problem, seed):
+    def run(code):
+        search, start = test_moves.begin(problem, Objective.ISOLATED, seed,
+                                         code)
+        found, value = search.anneal(start, 60, power=3, hot=0.3)
+        return found.tolist(), value, search.random.tolist()
+
+    assert run(kernel) == run(plain(kernel.__name__))
+
+
+def shared(n_vms, share, **changes):
+    """An instance of two racks of two hosts, and what its VMs may share."""
+    tree = cluster.Tree((cluster.Subtree('r0', 1e9, 1e9),
+                         cluster.Subtree('r1', 1e9, 1e9)),
+                        {f'h{m}': f'r{m // 2}' for m in range(4)})
+    even = -(-n_vms // 2)
+    return instances.build(snapshot.PlacementProblem(
+        tuple(cluster.Host(f'h{m}', (9.0,), 1e9, 1e9) for m in range(4)),
+        tuple(cluster.Vm(f'v{j}', (1.0,), **changes.get(f'v{j}', {}))
+              for j in range(n_vms)), (), tree,
+        spread=(snapshot.Spread('rack', tuple(range(n_vms)),
+                                share - even),)), reduce=False)
+
+
+def test_a_share_is_one_resource_of_all_hosts_below_a_switch():
+    inst = shared(5, 3, v4={'pinned': 'h1'})
+    assert inst.sharing.tolist() == [[0, 0, 1, 1]]
+    assert inst.demand.tolist() == [[1.0, 1.0]] * 4 + [[0.0, 0.0]]
+    assert inst.free[:, 1].tolist() == [2.0, 2.0, 3.0, 3.0]
+    slots = inst.slot
+    assert slots[0, 1] == slots[1, 1] != slots[2, 1] == slots[3, 1]
+    assert len(set(slots[:, 0].tolist()) | set(slots[:, 1].tolist())) == 6
+    assert inst.fits(np.array([0, 1, 2, 3, 1]))
+    assert not inst.fits(np.array([0, 1, 0, 3, 1]))
+    assert inst.left(inst.free, np.array([0, 2]), inst.demand[:2])[
+        :, 1].tolist() == [1.0, 1.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize('skew, t_s, verdict', [
+    (0, 7.9, 'REFUTED'), (1, 0.1, 'FOUND')])
+def test_set_partition_knows_shares(skew, t_s, verdict):
+    """Three in each rack part a pair, of 8 s at least; four and two do not."""
+    problem = dataclasses.replace(
+        ring(spread=(snapshot.Spread('rack', tuple(range(6)), skew),)),
+        vms=tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(6)),
+        hosts=tuple(cluster.Host(f'h{m}', (6.0,), 1e9, 1e9)
+                    for m in range(3)),
+        coflows=(coflow.Coflow.from_flows('c', 6, [
+            (0, 1, 4e9), (2, 3, 2e9), (4, 5, 1e9)]),))
+    inst = instances.build(problem, reduce=False)
+    partition = setpartition.Partition(inst, budgets.unlimited())
+    found, assign = partition.decide(partition.within_s(t_s))
+    assert found.name == verdict
+    assert (assign is None) == (verdict == 'REFUTED')
+    assert assign is None or inst.fits(assign)
+    # Shares that were used in a dive are there again.
+    partition.master.release()
+    assert partition.master.shares == pytest.approx(3 + skew)
 
 
 TREE = cluster.Tree((

@@ -717,7 +717,8 @@ def eject(g: Graph, s: State, a: cython.Py_ssize_t, b: cython.Py_ssize_t
         if has_room(g, s, b):
             return
         victim = pick_sharing(g, s, b)
-        if victim < 0:
+        # Mostly one of b itself, so that no third host has to pay.
+        if victim < 0 or (s.n_members[b] > 0 and draw(s, 16) > 0):
             if s.n_members[b] == 0:
                 return
             victim = s.members[b * g.n + draw(s, s.n_members[b])]
