@@ -64,12 +64,35 @@ def with_uplink(*qos, datapath_type=''):
     ({}, 'tap', ()), ({'hw-offload': 'true'}, 'tap', (kinds.OFFLOAD,)),
     ({'hw-offload': 'false'}, 'qr-1', (kinds.DVR,))])
 def test_ports_are_those_that_nova_marked(config, router, notes):
-    found = database(Open_vSwitch=[row(other_config=config)], Interface=[
-        interface('tap2', vm_uuid='b'), interface(router),
-        interface('tap1', vm_uuid='a', attached_mac='fa:16:3e:00:00:01')])
+    found = database(Open_vSwitch=[row(other_config=config)], Bridge=[],
+                     Interface=[
+                         interface('tap2', vm_uuid='b'), interface(router),
+                         interface('tap1', vm_uuid='a',
+                                   attached_mac='fa:16:3e:00:00:01')])
     assert [(port.vm, port.dev, port.mac, port.notes)
             for port in found.ports()] == [
         ('a', 'tap1', 'fa:16:3e:00:00:01', notes), ('b', 'tap2', '', notes)]
+
+
+def _tagged(network_type='', tag=(), peer='', datapath_type='netdev'):
+    """Notes of tap1, in a bridge with another interface."""
+    tap1 = interface('tap1', vm_uuid='a')
+    ports = [row(tag=list(tag), interfaces=[tap1], other_config={
+        'network_type': network_type} if network_type else {}),
+        row(tag=[], interfaces=[interface('x', peer)], other_config={})]
+    (found,) = database(Open_vSwitch=[], Interface=[tap1], Bridge=[row(
+        ports=ports, datapath_type=datapath_type)]).ports()
+    return found.notes
+
+
+@pytest.mark.parametrize('found, notes', [
+    ({}, ()), ({'tag': [7]}, (kinds.TAGGED,)),
+    ({'network_type': 'flat', 'tag': [7]}, ()),
+    ({'network_type': 'vlan'}, (kinds.TAGGED,)),
+    ({'peer': 'geneve'}, (kinds.TAGGED,)), ({'peer': 'patch'}, ()),
+    ({'tag': [7], 'datapath_type': ''}, ())])
+def test_tags_and_tunnels_are_told_in_userspace(found, notes):
+    assert _tagged(**found) == notes
 
 
 def test_where_a_device_is():

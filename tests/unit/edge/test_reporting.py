@@ -24,7 +24,7 @@ def reporter(tmp_path):
     conf([])
     conf.set_override('report_interval_s', 0.05, 'edge')
     enforcer = types.SimpleNamespace(
-        lock=threading.RLock(), link_bps=1e9, ports=(),
+        lock=threading.RLock(), link_bps=1e9, noted_ports=tuple,
         observe=lambda stats, now_s: None,
         uplink=types.SimpleNamespace(
             dev='uplink0', stats=lambda: {
