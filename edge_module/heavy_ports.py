@@ -7,7 +7,7 @@ profiles. Of the few ports that fill the link they are read with each report:
 a hint that comes late has to find what was sent before it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from collections.abc import Mapping
 import heapq
 
@@ -29,7 +29,7 @@ class HeavyPorts:
         self._stats: Mapping[int, wire.ClassStats] = {}
 
     def find(self, stats: Mapping[int, wire.ClassStats],
-             ifindexes: Iterable[int], link_bps: float) -> list[int]:
+             ifindexes: Collection[int], link_bps: float) -> list[int]:
         """The ports, by index, that sent so much since the last call, or
         have something waiting; those that sent most first.
 
@@ -41,10 +41,10 @@ class HeavyPorts:
                  if minors.is_limited_port(minor)}
         least_bytes = link_bps / units.BITS_PER_BYTE * LEAST_S
         found = []
-        for ifindex in ifindexes:
+        for ifindex, seat in minors.seats(ifindexes).items():
             new_bytes = backlog_bytes = 0
             for minor in (minors.of_port(ifindex), *(
-                    minors.of_limited(slot, ifindex)
+                    minors.of_limited(slot, seat)
                     for slot in slots if slot is not None)):
                 seen = stats.get(minor, _NOTHING)
                 last = before.get(minor, _NOTHING).sent_bytes

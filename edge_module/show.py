@@ -39,12 +39,13 @@ def rows(policy: edge_policy.EdgePolicy | None,
     here = [port for port in ports if port.is_here]
     names.update((minors.of_port(port.ifindex), f'    from {port.dev}')
                  for port in here)
+    seats = minors.seats(port.ifindex for port in here)
     limits = (policy.unmanaged.limits if policy is not None
               and policy.unmanaged is not None else ())
     for slot, host in ((0, 'others'), *((limit.slot, limit.host)
                                         for limit in limits)):
         names[minors.of_limit(slot)] = f'    to {host}'
-        names.update((minors.of_limited(slot, port.ifindex),
+        names.update((minors.of_limited(slot, seats[port.ifindex]),
                       f'      from {port.dev}') for port in here)
     names[minors.CONTROL] = '  control packets'
     names.update((minors.of_port_control(port.ifindex),

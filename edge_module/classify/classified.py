@@ -91,11 +91,12 @@ def limited(table: Table, unmanaged: edge_policy.Unmanaged | None) -> Table:
         return table
     slots = dict.fromkeys(unmanaged.others_macs, 0) | {
         mac: limit.slot for limit in unmanaged.limits for mac in limit.macs}
+    seats = minors.seats(ifindex for _, ifindex in table.hooks)
     return dataclasses.replace(
-        table, limits={(dev, mac): minors.of_limited(slot, ifindex)
+        table, limits={(dev, mac): minors.of_limited(slot, seats[ifindex])
                        for dev, ifindex in table.hooks
                        for mac, slot in slots.items()},
-        others={dev: minors.of_limited(0, ifindex)
+        others={dev: minors.of_limited(0, seats[ifindex])
                 for dev, ifindex in table.hooks})
 
 

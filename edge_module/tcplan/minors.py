@@ -7,6 +7,8 @@ Pure. The controller gives out those of coflows and their destinations
 from them and from the ports, so that a restart finds every class where it was.
 """
 
+from collections.abc import Iterable
+
 from virtco.wire import edge_policy
 
 ROOT = 0
@@ -31,7 +33,7 @@ _OWN_CONTROL, _SHARED_CONTROL = 1024, 15
 _FIRST_PORT_CONTROL = 0x9000
 # Of unmanaged traffic by destination host: 64 classes with a child per port.
 # The last child's number is none of the kernel's own.
-_FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xf000, 6, 62
+_FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xc000, 8, 254
 
 # Class of what is counted and not shaped: no device has the index 0, and no
 # queue of Open vSwitch has this number.
@@ -87,12 +89,30 @@ def of_limit(slot: int) -> int:
     return _FIRST_LIMIT | slot << _LIMIT_BITS
 
 
-def of_limited(slot: int, ifindex: int) -> int:
-    """What a VM's port sends to it.
+def seats(ifindexes: Iterable[int]) -> dict[int, int]:
+    """Number the ports of a host for :func:`of_limited`, from 1.
 
-    Ports whose indexes differ by a multiple of 62 share one.
+    Up to 254 ports have different numbers. A port that comes later has a
+    higher index, and changes no other port's number.
     """
-    return of_limit(slot) | 1 + ifindex % _LIMIT_PORTS
+    found: dict[int, int] = {}
+    taken: set[int] = set()
+    for ifindex in sorted(set(ifindexes)):
+        places = (1 + (ifindex + step) % _LIMIT_PORTS
+                  for step in range(_LIMIT_PORTS))
+        seat = next((place for place in places if place not in taken),
+                    1 + ifindex % _LIMIT_PORTS)
+        taken.add(seat)
+        found[ifindex] = seat
+    return found
+
+
+def of_limited(slot: int, seat: int) -> int:
+    """Class of what a VM's port sends to it.
+
+    :param seat: see :func:`seats`.
+    """
+    return of_limit(slot) | seat
 
 
 def limit_of(minor: int) -> int | None:

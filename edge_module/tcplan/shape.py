@@ -109,7 +109,7 @@ def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
 
 def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
                    default_bps: float, base: model.Tree,
-                   settings: model.TreeSettings, ports: Iterable[int]
+                   settings: model.TreeSettings, seats: Iterable[int]
                    ) -> Iterable[model.HtbClass]:
     """A class per limited destination, in which all ports take turns."""
     parent = base[minors.UNMANAGED]
@@ -120,8 +120,8 @@ def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
         yield dataclasses.replace(
             parent, minor=minors.of_limit(slot), parent=minors.UNMANAGED,
             rate_bps=model.IDLE_RATE_BPS, ceil_bps=ceil_bps)
-        for minor in sorted({minors.of_limited(slot, ifindex)
-                             for ifindex in ports}):
+        for minor in sorted({minors.of_limited(slot, seat)
+                             for seat in seats}):
             yield dataclasses.replace(
                 _port_class(minor, base), parent=minors.of_limit(slot),
                 ceil_bps=ceil_bps,
@@ -191,7 +191,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         for item in _limit_classes(
                 policy.unmanaged, 2.0 ** n_past,
                 model.whole_bps(policy.default_rate_bps),
-                base, settings, sorted(set(ports))):
+                base, settings, minors.seats(ports).values()):
             tree[item.minor] = item
     for minor in turns.keys() & tree.keys():
         tree[minor] = dataclasses.replace(tree[minor], quantum_bytes=int(

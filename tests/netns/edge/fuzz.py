@@ -44,7 +44,7 @@ class Maker:
             return 7
 
     def minor(self):
-        return self.choice((0, 1, 2, 3, 0x10, 0x11, 0x7001, 0xf001, 0xffff))
+        return self.choice((0, 1, 2, 3, 0x10, 0x11, 0x7001, 0xc001, 0xffff))
 
     def number(self):
         return self.choice(NUMBERS)

@@ -169,10 +169,10 @@ def test_limited_destinations_count_for_their_host():
             edge_policy.DestinationLimit(host, 3, 1e6, ()),)))
 
     def count(sent):
-        inner, leaf = minors.of_limit(3), minors.of_limited(3, 7)
+        inner, leaf = minors.of_limit(3), minors.of_limited(3, 8)
         seen.add_stats({
             inner: wire.ClassStats(sent, 1), leaf: wire.ClassStats(
-                sent, 1, 40, 2), 0xf000: wire.ClassStats(9, 1)})
+                sent, 1, 40, 2), 0xc000: wire.ClassStats(9, 1)})
 
     limit('h2')
     count(500)
@@ -224,10 +224,10 @@ def test_two_ports_share_a_limit_and_each_a_part():
     seen.name_limits(test_tcplan.unmanaged({1: 1e6, 2: 2e6}))
     seen.add_stats({
         minors.of_limit(1): wire.ClassStats(700),
-        minors.of_limited(1, 5): wire.ClassStats(300, 1, 40, 2),
-        minors.of_limited(1, 6): wire.ClassStats(400, 1, 5, 3),
+        minors.of_limited(1, 6): wire.ClassStats(300, 1, 40, 2),
+        minors.of_limited(1, 7): wire.ClassStats(400, 1, 5, 3),
         minors.of_limit(2): wire.ClassStats(11),
-        minors.of_limited(2, 5): wire.ClassStats(11, 1, 6, 4)})
+        minors.of_limited(2, 6): wire.ClassStats(11, 1, 6, 4)})
     assert set(seen.limited()) == {reports.LimitCounter('h1', 700, 45),
                                    reports.LimitCounter('h2', 11, 6)}
     assert seen.limited_drops() == {'h1': 5, 'h2': 4}

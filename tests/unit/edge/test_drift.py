@@ -17,7 +17,7 @@ TREE = shape.build_tree(test_tcplan.policy(
     [test_tcplan.coflow(0x10, 40e6, (3.0, 1.0))]), test_tcplan.LINK_BPS)
 KEY, OTHER = (base.Key('tap1', '10.0.0.1', f'10.0.0.{n}') for n in (2, 3))
 TABLE = base.Table(frozenset({('tap1', 5)}), {KEY: 0x11}, {0x11: 0x8010},
-                   {('tap1', 'fa:16:3e:00:00:03'): 0xf046}, {'tap1': 0xf006})
+                   {('tap1', 'fa:16:3e:00:00:03'): 0xc106}, {'tap1': 0xc006})
 
 
 @pytest.mark.parametrize('found', [
@@ -57,9 +57,9 @@ def test_classes(missing, slow):
      'control packets of class 0x12: 32800 instead of None'),
     ({'limits': {}}, "what ('tap1', 'fa:16:3e:00:00:03') sends unmanaged is "
      'in another class'),
-    ({'others': {'tap1': 0xf007}},
+    ({'others': {'tap1': 0xc007}},
      'what tap1 sends unmanaged is in another class'),
-    ({'others': {'tap1': 0xf006, 'tap2': 0xf007}},
+    ({'others': {'tap1': 0xc006, 'tap2': 0xc007}},
      'what tap2 sends unmanaged is in another class')])
 def test_entries(have, line):
     found = show.between(TREE, TREE, dataclasses.replace(TABLE, **have),

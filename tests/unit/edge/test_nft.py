@@ -48,7 +48,7 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
              control=(), fixed=('control4', 'control6', 'strangers'),
              unmanaged=(), to=(), sets=('peers4_1', 'peers6_1', 'near_1')):
     found = {'ingress_pair4': elements, 'ingress_control': control,
-             'ingress_to': to, 'ingress_others': [['lo', '1:f002']]
+             'ingress_to': to, 'ingress_others': [['lo', '1:c002']]
              if unmanaged else ()}
     return [*(_map(name, found.get(name, ()))
               for name in nft_text.INGRESS.maps()),
@@ -67,7 +67,7 @@ def _commands(*objects, entries=None, control=None, limits=None):
     kernel = _Kernel(*objects)
     nft.NftClassifier(kernel).replace(base.Table(
         LO, entries or {}, control or {}, limits or {},
-        {} if limits is None else {'lo': 0xf002}))
+        {} if limits is None else {'lo': 0xc002}))
     return ''.join(kernel.commands)
 
 
@@ -138,14 +138,14 @@ FOLLOWING = ('to', 'seen', 'others')
 
 
 def test_unmanaged_packets_are_followed_where_there_are_limits():
-    limits = {('lo', MAC): 0xf042}
+    limits = {('lo', MAC): 0xc102}
     text = _commands(*_listing(), limits=limits)
-    assert f'ingress_to {{ 1 . {MAC} : 1:f042 }}' in text
-    assert 'ingress_others { 1 : 1:f002 }' in text
+    assert f'ingress_to {{ 1 . {MAC} : 1:c102 }}' in text
+    assert 'ingress_others { 1 : 1:c002 }' in text
     places = [text.index(f'comment "{name}"') for name in FOLLOWING]
     assert places == sorted(places)
     standing = _listing(unmanaged=FOLLOWING, to=[
-        [{'concat': ['lo', MAC]}, '1:f042']])
+        [{'concat': ['lo', MAC]}, '1:c102']])
     assert _commands(*standing, limits=limits) == ''
     text = _commands(*standing)
     assert 'flush chain netdev virtco unmanaged' in text
@@ -184,7 +184,7 @@ def test_packets_to_strangers_share_a_class():
     """One that the VM heard of is no stranger; the others are never limited
     by what the controller says of a destination.
     """
-    text = _commands(*_listing(devs=()), limits={('lo', MAC): 0xf042})
+    text = _commands(*_listing(devs=()), limits={('lo', MAC): 0xc102})
     places = [text.index(part) for part in (
         'towards_1_lo { type filter hook egress device "lo"',
         'towards_1_lo add @near_1 { ether saddr }',

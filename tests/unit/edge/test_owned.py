@@ -170,7 +170,7 @@ def test_every_change_of_a_classifier_passes_the_decoder(ports, first,
             frozenset(hooks),
             {classify.Key('tap4', key.src_ip, key.dst_ip, key.dst_port): minor
              for key, minor in found.items()}, control,
-            {('tap4', 'fa:16:3e:00:00:01'): 0xf042}, {'tap4': 0xf002}))
+            {('tap4', 'fa:16:3e:00:00:01'): 0xc102}, {'tap4': 0xc002}))
     classifier.destinations()
     classifier.peers()
     egress = nft.NftEgressClassifier(kernel, 'lo')

@@ -81,7 +81,7 @@ def test_limits_are_named(clock, enforcer):
     enforcer.set_policy(test_enforcer.dataclasses.replace(
         test_enforcer.ONE, unmanaged=test_enforcer.UNMANAGED), 100.0)
     enforcer.uplink.seen = STATS | {
-        minors.of_limited(1, 5): wire.ClassStats(9, 1, 2, 3)}
+        minors.of_limited(1, 6): wire.ClassStats(9, 1, 2, 3)}
     found = make(enforcer)
     found.read(100.0)
     assert found.limited_drops() == {'h3': 3, '': 0}

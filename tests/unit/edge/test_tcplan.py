@@ -255,8 +255,7 @@ def test_limited_destinations_share_what_unmanaged_traffic_has():
         inner = tree[minors.of_limit(slot)]
         leaves = [item for item in tree.values()
                   if item.parent == inner.minor]
-        # Ports 4 and 66 meet in one class.
-        assert len(leaves) == 2 and inner.parent == minors.UNMANAGED
+        assert len(leaves) == 3 and inner.parent == minors.UNMANAGED
         assert {item.ceil_bps for item in (inner, *leaves)} == {ceil_bps}
         assert all(minors.limit_of(item.minor) == slot for item in leaves)
     assert model.guaranteed_bps(tree) == model.guaranteed_bps(bare)
@@ -268,9 +267,9 @@ def test_limited_destinations_share_what_unmanaged_traffic_has():
 
 def test_minors_of_limits_are_of_nobody_else():
     used = [minors.of_limit(slot) for slot in range(64)] + [
-        minors.of_limited(slot, ifindex)
-        for slot in range(64) for ifindex in range(62)]
-    assert len(set(used)) == 64 * 63 and max(used) < 0xffff
+        minors.of_limited(slot, seat)
+        for slot in range(64) for seat in minors.seats(range(254)).values()]
+    assert len(set(used)) == 64 * 255 and max(used) < 0xffff
     assert min(used) > minors.of_control(edge_policy.LAST_MINOR)
     assert not any(map(minors.controlled_by, used))
 
@@ -374,7 +373,7 @@ def test_a_limited_destination_has_a_leaf_of_its_rate():
     settings = model.TreeSettings(frame_bytes=1564)
     tree = shape.build_tree(wanted, LINK_BPS, settings, ports=[4])
     default = tree[minors.HOST]
-    slow, fast = (tree[minors.of_limited(slot, 4)] for slot in (1, 2))
+    slow, fast = (tree[minors.of_limited(slot, 5)] for slot in (1, 2))
     # At 4 Mbit/s a super-packet takes too long; no leaf exceeds the port's.
     assert (slow.packet_bytes, fast.packet_bytes) == (1564, min(
         default.packet_bytes, model.WHOLE_BYTES))
@@ -456,16 +455,31 @@ def test_which_minor_is_of_what():
     assert minors.of_control(first + 1023) == 0x8000 | first + 1023
     assert minors.of_control(first + 1024) == (
         0x8000 | 1 + (first + 1024) % 15)
-    assert (minors.of_limit(0), minors.of_limit(3)) == (0xf000, 0xf0c0)
-    assert (minors.of_limited(3, 0), minors.of_limited(3, 61),
-            minors.of_limited(3, 62)) == (0xf0c1, 0xf0fe, 0xf0c1)
+    assert (minors.of_limit(0), minors.of_limit(3)) == (0xc000, 0xc300)
+    assert (minors.of_limited(3, 1), minors.of_limited(3, 254)) == (
+        0xc301, 0xc3fe)
     assert [minors.limit_of(minor) for minor in (
-        0xefff, 0xf000, 0xf03f, 0xf040, 0xf0fe)] == [None, 0, 0, 1, 3]
+        0xbfff, 0xc000, 0xc0ff, 0xc100, 0xc3fe)] == [None, 0, 0, 1, 3]
     assert [minors.is_limited_port(minor) for minor in (
-        0x9001, 0xf000, 0xf001, 0xf040, 0xf07f)] == [
+        0x9001, 0xc000, 0xc001, 0xc100, 0xc1fe)] == [
             False, False, True, False, True]
     assert [minors.has_turns(minor) for minor in (
-        0x7001, 0xf001, 0xf000, 0x10)] == [True, True, False, False]
+        0x7001, 0xc001, 0xc000, 0x10)] == [True, True, False, False]
+
+
+@given(st.sets(st.integers(1, 5000), max_size=254), st.integers(5001, 9999))
+def test_ports_share_no_seat_and_keep_theirs(ifindexes, later):
+    """Indexes that differ by a multiple of the seats share nothing."""
+    seats = minors.seats(ifindexes)
+    assert len(set(seats.values())) == len(seats) == len(ifindexes)
+    assert set(seats.values()) <= set(range(1, 255))
+    assert seats.items() <= minors.seats({*ifindexes, later}).items()
+
+
+def test_the_first_free_seat_after_a_ports_own_is_taken():
+    assert minors.seats([4, 258, 5, 253, 507]) == {
+        4: 5, 5: 6, 253: 254, 258: 7, 507: 1}
+    assert minors.seats(range(1, 256))[255] == 2
 
 
 def test_weights_of_receivers_make_their_turns():
