@@ -54,11 +54,6 @@ opinion when the plan is not ready.
 Nova gives up on the controller after its own ``[virtco] timeout_ms``, so this
 should be shorter.
 """),
-    cfg.StrOpt('topology_plane', default='front-end', help="""
-Plane of the topology that carries the coflows: the planner and the scheduler
-count on its uplinks. Without such a plane they take the network for one
-switch that limits nothing but the hosts' links.
-"""),
     cfg.FloatOpt('window_ms', default=0, min=0, max=100, help="""
 A new group waits so long for others that ask, in milliseconds, and all are
 planned together; 0 plans each at once. Every new group's answer comes later

@@ -43,12 +43,9 @@ Related options:
 """),
     cfg.IntOpt('bursts', default=10, min=1, max=1000, help="""
 Bursts in one packet train (Choreo section 3.1). Bursts times packets times
-``packet_bytes`` is what one measurement sends.
+1472 bytes is what one measurement sends.
 """),
     cfg.IntOpt('packets', default=200, min=2, max=5000, help="""
 Packets in each burst, sent back to back.
-"""),
-    cfg.IntOpt('packet_bytes', default=1472, min=64, max=8972, help="""
-Payload of one packet, in bytes.
 """),
 ]

@@ -288,7 +288,7 @@ class Prober:
             conf = self._conf
             self._schedule = schedule.Schedule(schedule.Rules(
                 conf.freshness_s, conf.freshness_s * _AWAITED, RETRY_S,
-                conf.bursts * conf.packets * conf.packet_bytes),
+                conf.bursts * conf.packets * wire.PACKET_BYTES),
                 budget.Budget(conf.max_link_share, conf.max_bytes_per_hour))
             ages = self._rates.age_s(now_s)
             for pair in sorted(ages, key=lambda pair: -ages[pair]):
@@ -367,5 +367,5 @@ class Prober:
         return {'probe_id': train.probe_id, 'peer': train.pair[1],
                 'address': address, 'port': port,
                 'bursts': self._conf.bursts, 'packets': self._conf.packets,
-                'packet_bytes': self._conf.packet_bytes, 'key': train.key,
+                'packet_bytes': wire.PACKET_BYTES, 'key': train.key,
                 **train.order, **self._start(train)}

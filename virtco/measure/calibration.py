@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which trains a network needs: K bursts of B packets of P bytes.
+"""Which trains a network needs: K bursts of B packets.
 
 Each setting is tried on some paths, a bulk TCP connection tells the truth on
 the same paths, and the cheapest setting that is near enough is taken (Choreo
@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import dataclasses
 import statistics
 
+from virtco.wire import probe as wire
+
 #: Choreo's error on Rackspace.
 NEAR_ENOUGH = 0.04
 #: Ethernet, IPv4 and TCP headers with timestamps.
@@ -22,18 +24,17 @@ _ETHERNET_BYTES = 14
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Setting:
-    """K, B and P; ordered by K, then B, then P."""
+    """K and B; ordered by K, then B."""
 
     bursts: int
     packets: int
-    packet_bytes: int
 
     @property
     def train_bytes(self) -> int:
-        return self.bursts * self.packets * self.packet_bytes
+        return self.bursts * self.packets * wire.PACKET_BYTES
 
 
-GRID = tuple(Setting(bursts, packets, 1472) for bursts in (5, 10, 20)
+GRID = tuple(Setting(bursts, packets) for bursts in (5, 10, 20)
              for packets in (50, 100, 200, 500, 1000, 2000))
 
 
@@ -83,8 +84,7 @@ def as_config(chosen: Setting, found: Error, how: str, *,
             f'# Error against TCP: mean {found.mean:.1%}, median '
             f'{found.median:.1%}, worst {found.worst:.1%}.\n{remark}'
             f'[probe]\nbursts = {chosen.bursts}\n'
-            f'packets = {chosen.packets}\n'
-            f'packet_bytes = {chosen.packet_bytes}\n')
+            f'packets = {chosen.packets}\n')
 
 
 def choose(errors: Mapping[Setting, Error], *,

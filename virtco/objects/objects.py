@@ -63,8 +63,7 @@ class Objects:
 
     def plane(self) -> tree.Plane | None:
         """Return the plane of the network that carries the coflows."""
-        return self.topology.get().plane(
-            self._conf.placement.topology_plane)
+        return self.topology.get().plane(tree.FRONT_END)
 
     def start(self) -> None:
         """Read on a thread, whoever leads."""

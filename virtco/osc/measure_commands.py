@@ -68,7 +68,6 @@ def _bulk(client: v1.Client, pairs: Sequence[Pair], lasts_s: float
 class _Calibrated(msgspec.Struct, frozen=True):
     bursts: int
     packets: int
-    packet_bytes: int
     train_bytes: int
     mean_error: float
     median_error: float
@@ -118,8 +117,7 @@ class Calibrate(base.Lister):
         errors = {}
         for setting in calibration.GRID:
             found = _ask(client, pairs, kind='train', bursts=setting.bursts,
-                         packets=setting.packets,
-                         packet_bytes=setting.packet_bytes)
+                         packets=setting.packets)
             errors[setting] = calibration.error(truth_bps, [
                 calibration.tcp_bps(one.rate_bps) if one.rate_bps else None
                 for one in found])
@@ -133,7 +131,7 @@ class Calibrate(base.Lister):
                 chosen, errors[chosen], _how(pairs),
                 near_enough=args.near_enough))
         return [_Calibrated(
-            one.bursts, one.packets, one.packet_bytes, one.train_bytes,
+            one.bursts, one.packets, one.train_bytes,
             error.mean, error.median, error.worst, error.failed,
             '[probe]' if one == chosen else '')
                 for one, error in errors.items()]

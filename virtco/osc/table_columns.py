@@ -100,7 +100,7 @@ class Plain(_Cell):
 UNITS: dict[str, Any] = {'bytes': Size, 'bps': Rate, 's': Seconds}
 #: Kinds of fields whose names do not end in a unit.
 KINDS: dict[str, Any] = {
-    'max_bytes_per_hour': Size, 'packet_bytes': Plain,
+    'max_bytes_per_hour': Size,
     **dict.fromkeys((
         'error', 'mean_error', 'median_error', 'worst_error', 'failed',
         'max_link_share', 'gap', 'confidence', 'loss'), Percent),

@@ -10,6 +10,10 @@ import msgspec
 from virtco.wire import fields
 from virtco.wire import operation
 
+#: Payload of a UDP packet that fills an Ethernet frame of 1500 bytes; senders
+#: cut it to the MTU of the path.
+PACKET_BYTES = 1472
+
 
 class ProbeRequest(operation.Request, frozen=True, kw_only=True):
     """Pairs of hosts to measure; those without a common host at once.
@@ -28,7 +32,7 @@ class ProbeRequest(operation.Request, frozen=True, kw_only=True):
     kind: Literal['train', 'bulk'] = 'train'
     bursts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 10
     packets: Annotated[int, msgspec.Meta(ge=2, le=5000)] = 200
-    packet_bytes: Annotated[int, msgspec.Meta(ge=64, le=8972)] = 1472
+    packet_bytes: Annotated[int, msgspec.Meta(ge=64, le=8972)] = PACKET_BYTES
     lasts_s: Annotated[float, msgspec.Meta(gt=0, le=10)] = 3.0
 
 

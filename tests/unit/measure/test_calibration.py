@@ -4,9 +4,9 @@ import pytest
 
 from virtco.measure import calibration
 
-SMALL = calibration.Setting(10, 200, 1472)
-LARGE = calibration.Setting(10, 2000, 1472)
-MANY = calibration.Setting(20, 200, 1472)
+SMALL = calibration.Setting(10, 200)
+LARGE = calibration.Setting(10, 2000)
+MANY = calibration.Setting(20, 200)
 
 
 def _errors(**means):
@@ -53,7 +53,7 @@ def test_a_setting_is_written_as_configuration(mean, is_near):
         f'# By day\n# Error against TCP: mean {mean:.1%}, median 20.0%, '
         'worst 30.0%.\n')
     assert text.endswith(
-        '[probe]\nbursts = 10\npackets = 200\npacket_bytes = 1472\n')
+        '[probe]\nbursts = 10\npackets = 200\n')
     assert ('No setting came within 5.0%' in text) == (not is_near)
 
 

@@ -22,10 +22,10 @@ from virtco.lab.emulation import janitor
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import shaping
 from virtco.measure import calibration
+from virtco.wire import probe as wire
 
 #: As EC2's hoses, and as Rackspace's.
 BUCKETS = {'small bucket': None, 'bucket of 256 KB': 256 * 1024}
-PACKET_BYTES = 1472
 #: Nothing is refused or repeated: it is what is being tried.
 FREE = sender.Settings(timeout_s=60.0, max_sending_s=50.0,
                        max_bytes=2 ** 30, max_bulk_bytes=2 ** 32,
@@ -140,7 +140,7 @@ class Bed:
               ) -> 'concurrent.futures.Future[sender.Measurement]':
         return self._pools[src].submit(
             sender.measure, *self._ends[dst], protocol.Train(
-                setting.bursts, setting.packets, setting.packet_bytes),
+                setting.bursts, setting.packets, wire.PACKET_BYTES),
             settings, self._key)
 
     def bulk(self, src: str, dst: str, lasts_s: float

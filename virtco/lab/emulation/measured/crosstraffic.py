@@ -34,7 +34,7 @@ _SHOWN = 10
 _MEAN_S = 5.0
 _LASTS_S = 10.0
 _RUNS = 3
-_TRAIN = calibration.Setting(10, 200, beds.PACKET_BYTES)
+_TRAIN = calibration.Setting(10, 200)
 # As in homogeneous VMs, all connections have the same window; it keeps the
 # others' queue short.
 _WINDOW_BYTES = 32 * 1024

@@ -40,7 +40,7 @@ _LARGER_S = 4.0
 _SHORT_S = 1.0
 #: What a transfer may differ from what the rates say.
 TOLERANCE = 0.1
-_TRAIN = calibration.Setting(5, 100, beds.PACKET_BYTES)
+_TRAIN = calibration.Setting(5, 100)
 
 Pair = tuple[str, str]
 

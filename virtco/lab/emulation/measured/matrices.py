@@ -22,7 +22,7 @@ MOST_MEAN, MOST_MEDIAN = 4.0, 2.0
 _BULK_S = 1.0
 # Nothing is lost then, and no second is spent on waiting for a timer.
 _WINDOW_BYTES = 64 * 1024
-_TRAIN = calibration.Setting(10, 200, beds.PACKET_BYTES)
+_TRAIN = calibration.Setting(10, 200)
 
 Pair = tuple[str, str]
 

@@ -35,7 +35,7 @@ Found = dict[tuple[str, calibration.Setting], calibration.Error]
 def figure6(options: beds.Options, display: displays.Display
             ) -> outcome.Outcome:
     """Error of trains against TCP by burst length and number of bursts."""
-    settings = [calibration.Setting(bursts, packets, beds.PACKET_BYTES)
+    settings = [calibration.Setting(bursts, packets)
                 for bursts in BURSTS for packets in BURST_LENGTHS]
     ours: Found = {}
     theirs: Found = {}
@@ -97,7 +97,7 @@ def _panel6(title: str, kind: str, found: Found) -> outcome.Panel:
         'lines', title, 'packets per burst', 'mean error, %', tuple(
             outcome.Series(f'{bursts} bursts', BURST_LENGTHS, tuple(
                 100 * found[kind, calibration.Setting(
-                    bursts, packets, beds.PACKET_BYTES)].mean
+                    bursts, packets)].mean
                 for packets in BURST_LENGTHS)) for bursts in BURSTS),
         log_y=True)
 
@@ -136,7 +136,7 @@ def pairs90(options: beds.Options, display: displays.Display
 
 
 def _all_pairs(bed: beds.Bed) -> tuple[list[float], int]:
-    setting = calibration.Setting(10, 200, beds.PACKET_BYTES)
+    setting = calibration.Setting(10, 200)
     errors = []
     n_failed = 0
     for pairs in rounds.disjoint_rounds(list(bed.rates_bps)):
