@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+import itertools
 import pathlib
 import threading
 import time
@@ -33,6 +34,21 @@ _PEERS_S = 30.0
 _BOOT_ID = pathlib.Path('/proc/sys/kernel/random/boot_id')
 
 
+def _addresses(destinations: Iterable[tuple[str, str]], most: int
+               ) -> tuple[str, ...]:
+    """Choose Ethernet addresses, each port one after the other in turns.
+
+    A port that sends to many leaves the others their places.
+    """
+    chosen: dict[str, list[str]] = {}
+    for dev, mac in sorted(destinations):
+        chosen.setdefault(dev, []).append(mac)
+    turns = itertools.zip_longest(*chosen.values())
+    found = dict.fromkeys(mac for turn in turns for mac in turn
+                          if mac is not None)
+    return tuple(sorted(itertools.islice(found, most)))
+
+
 class Readings:
     """Counters of the kernel, and whose they are; for several threads.
 
@@ -40,7 +56,8 @@ class Readings:
     :param pairs_interval_s: between readings of the pairs, at least.
     :param rows: of :meth:`to_rows` of an earlier life.
     :ivar pairs: as a report has them.
-    :ivar destinations: Ethernet addresses that unmanaged packets went to.
+    :ivar destinations: ports and the Ethernet addresses that their unmanaged
+        packets went to.
     """
 
     def __init__(self, enforcer: edge_enforcer.Enforcer, interval_s: float,
@@ -49,7 +66,7 @@ class Readings:
         self.counters = counters.Counters(rows)
         self.pairs: tuple[reports.PairCounter, ...] = ()
         self.peers: tuple[reports.PeerCounter, ...] = ()
-        self.destinations: frozenset[str] = frozenset()
+        self.destinations: frozenset[tuple[str, str]] = frozenset()
         self.helper_cpu_s = 0.0
         self._wait_s = interval_s / 2
         self._pairs_interval_s = pairs_interval_s
@@ -140,7 +157,7 @@ class Readings:
                     + shared[counters.Part.UNMANAGED].sent_bytes),
                 'shared': shared,
                 'unmanaged': reports.UnmanagedCounters(
-                    tuple(sorted(self.destinations)[:edge_policy.MAX_MACS]),
+                    _addresses(self.destinations, edge_policy.MAX_MACS),
                     self.counters.limited()),
                 'cpu_s': round(time.process_time() + self.helper_cpu_s, 3)}
 

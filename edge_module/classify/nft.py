@@ -242,12 +242,14 @@ class NftClassifier:
         return {_key(entry, names): seen for entry, seen
                 in nft_listing.Reader(self.hook, objects).counted.items()}
 
-    def destinations(self) -> frozenset[str]:
-        """Ethernet addresses to which unmanaged packets went of late."""
+    def destinations(self) -> frozenset[tuple[str, str]]:
+        """Ports and the Ethernet addresses to which unmanaged packets went
+        of late.
+        """
         if self.known is None or not self.known.follows:
             return frozenset()
         output, = self.kernel.nft_read(
-            [operations.Listing('set', self.hook.map_name('seen'))])
+            [operations.Listing('set', self.hook.map_name('reached'))])
         return (frozenset() if output is None
                 else nft_listing.elements(output))
 

@@ -10,11 +10,12 @@ from edge_module.classify import classified as base
 from edge_module.classify import nft_text
 
 
-def elements(listing: str) -> frozenset[str]:
-    """Of a listed set whose elements have a timeout."""
-    return frozenset(
-        item['elem']['val'] for shown in json.loads(listing)['nftables']
-        for item in shown.get('set', {}).get('elem', ()))
+def elements(listing: str) -> frozenset[tuple[str, str]]:
+    """Of a listed set of pairs whose elements have a timeout."""
+    pairs = (item['elem']['val']['concat']
+             for shown in json.loads(listing)['nftables']
+             for item in shown.get('set', {}).get('elem', ()))
+    return frozenset((str(dev), mac) for dev, mac in pairs)
 
 
 def counted_sets(listing: str) -> dict[str, dict[str, base.Counted]]:

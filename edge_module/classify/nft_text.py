@@ -33,7 +33,8 @@ UNMANAGED = ('to', 'seen', 'others')
 # address that has sent the VM nothing: switches may send these everywhere, and
 # the controller cannot know whom they reach.
 STRANGERS = 'strangers'
-_MOST_SEEN, _SEEN_S = 1024, 4
+# A port fills a sixteenth of the set at most: only near addresses get there.
+_MOST_SEEN, _SEEN_S = 16384, 4
 # Datagrams whose later fragments are awaited.
 FRAGMENTS = ('frag4', 'frag6')
 _MOST_FRAGMENTED, _FRAGMENTED_S = 4096, 2
@@ -122,8 +123,10 @@ class Hook:
 
     @property
     def seen(self) -> str | None:
-        """Name of the set of addresses that unmanaged packets go to."""
-        return self.map_name('seen') if self.with_dev else None
+        """Name of the set of ports and the addresses that their unmanaged
+        packets go to.
+        """
+        return self.map_name('reached') if self.with_dev else None
 
     def skeleton(self) -> str:
         """The table without ports, rules and entries."""
@@ -139,8 +142,8 @@ class Hook:
               f'{self._fragment(kind)[0]} : meta priority; '
               f'size {_MOST_FRAGMENTED}; timeout {_FRAGMENTED_S}s; '
               'flags dynamic,timeout; }' for kind in FRAGMENTS),
-            *([f'add set {TABLE} {self.seen} {{ type ether_addr; '
-               f'size {_MOST_SEEN}; timeout {_SEEN_S}s; '
+            *([f'add set {TABLE} {self.seen} {{ type iface_index . '
+               f'ether_addr; size {_MOST_SEEN}; timeout {_SEEN_S}s; '
                'flags dynamic,timeout; }']
               if self.seen else []),
             *(f'add chain {TABLE} {name}\nadd rule {TABLE} {name} '
@@ -182,7 +185,8 @@ class Hook:
         rules = {
             'to': 'meta priority set iif . ether daddr map '
                   f'@{self.map_name("to")} return',
-            'seen': f'{_IS_UNICAST} add {seen} {{ ether daddr }} return',
+            'seen': f'{_IS_UNICAST} add {seen} {{ iif . ether daddr }} '
+                    'return',
             'others': f'goto {STRANGERS}'}
         return '\n'.join([f'flush chain {TABLE} unmanaged', *(
             f'add rule {TABLE} unmanaged {rules[name]} comment "{name}"'

@@ -52,7 +52,7 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
              if unmanaged else ()}
     return [*(_map(name, found.get(name, ()))
               for name in nft_text.INGRESS.maps()),
-            {'set': {'name': 'ingress_seen'}},
+            {'set': {'name': 'ingress_reached'}},
             *({'set': {'name': name}} for name in sets),
             *({'rule': {'chain': name, 'comment': name}}
               for name in fixed),
@@ -150,6 +150,18 @@ def test_unmanaged_packets_are_followed_where_there_are_limits():
     text = _commands(*standing)
     assert 'flush chain netdev virtco unmanaged' in text
     assert f'delete element netdev virtco ingress_to {{ 1 . {MAC} }}' in text
+
+
+def test_destinations_are_told_by_port():
+    kernel = _Kernel(*_listing())
+    classifier = nft.NftClassifier(kernel)
+    classifier.replace(base.Table(LO, others={'lo': 0xc002}))
+    assert 'add @ingress_reached { iif . ether daddr }' in kernel.commands[0]
+    kernel.listing = json.dumps({'nftables': [
+        {'metainfo': {}}, {'set': {'name': 'ingress_reached', 'elem': [
+            {'elem': {'val': {'concat': ['lo', MAC]}, 'expires': 3}},
+            {'elem': {'val': {'concat': [9, MAC]}, 'expires': 3}}]}}]})
+    assert classifier.destinations() == {('lo', MAC), ('9', MAC)}
 
 
 def test_table_that_follows_by_half_is_replaced():

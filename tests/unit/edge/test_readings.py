@@ -48,7 +48,8 @@ def enforcer():
     found.uplink.seen = STATS
     found.classifier.counts = {KEY: base.Counted(40, 2)}
     found.classifier.peer_counts = {('tap1', '10.0.0.9'): base.Counted(60, 3)}
-    found.classifier.macs = frozenset({'b', 'a'})
+    found.classifier.macs = frozenset({
+        ('tap1', 'b'), ('tap1', 'a'), ('tap2', 'b')})
     return found
 
 
@@ -209,6 +210,17 @@ def reporter(conf, enforcer, files, errors=()):
         client.deliver)
     found.client, found.failures = client, failures
     return found
+
+
+def test_a_port_that_reaches_many_leaves_others_their_places(enforcer):
+    sweep = {('tap1', f'00:{number:04}') for number in range(2000)}
+    enforcer.classifier.macs = frozenset(
+        sweep | {('tap2', 'b'), ('tap2', 'c'), ('tap3', 'b')})
+    readings = make(enforcer)
+    readings.read(0.0)
+    told = readings.counted()['unmanaged'].macs
+    assert len(told) == 1024 and list(told) == sorted(set(told))
+    assert {'b', 'c'} <= set(told)
 
 
 def test_a_report_names_link_and_ports(conf, enforcer, tmp_path):

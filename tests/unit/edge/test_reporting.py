@@ -31,7 +31,8 @@ def reporter(tmp_path):
                 minors.LINK: wire.ClassStats(sent_bytes=700)},
             kernel=types.SimpleNamespace(cpu_s=lambda: 0.0)),
         classifier=types.SimpleNamespace(
-            counted=dict, destinations=lambda: frozenset({'b', 'a'}),
+            counted=dict, destinations=lambda: frozenset(
+                {('tap1', 'b'), ('tap1', 'a')}),
             peers=lambda: {('tap1', '10.0.0.2'): base.Counted(900, 10)}))
     return report.Reporter(
         conf, enforcer, state.StateDir(tmp_path), threading.Event(),
