@@ -306,6 +306,8 @@ class _Race:
         value = choice.found.value
         lower_s = min(self.rest_s, *(one.lower_s for one in self.choices))
         floor_s = min(self.rest_s, *(one.floor_s for one in self.choices))
+        if value.cct_s <= lower_s * (1 + CLOSED):
+            lower_s = value.cct_s
         return choice.inst, dataclasses.replace(
             choice.found, moves=self.moves + sum(
                 one.local.moves_done for one in self.choices), lower_s=min(
