@@ -10,8 +10,9 @@ taken between two rounds, when no VM is left: resident memory, descriptors,
 threads, and the rows of all tables, of which retired groups are kept for
 ``KEPT_S``.
 
-``grown`` compares the mean of the last fifth with that of the second fifth of
-the samples: 1.0 is no growth. ``--plot`` draws all of them over the groups.
+``neutral`` counts VMs without a plan. ``grown`` compares the mean of the last
+fifth of the samples with that of the second: 1.0 is no growth. ``--plot``
+draws all of them over the groups.
 """
 
 import argparse
@@ -44,6 +45,7 @@ class Cloud:
     """Nova and the edge modules, as far as the controller sees them."""
 
     def __init__(self, controller: Any):
+        self.n_neutral = 0
         self._tenant = controller.tenant()
         self._edges = {host: harness.Edge(self._tenant, host, link_bps=1e9)
                        for host in (f'h{n}' for n in range(HOSTS))}
@@ -53,17 +55,32 @@ class Cloud:
         for edge in self._edges.values():
             edge.report()
 
+    def _launch(self, vm: int) -> str | None:
+        """The host on which it is built; None without a plan."""
+        body = harness.placement(
+            vm, f'g{vm // VMS}', slots=GROUPS * VMS, launch_index=vm % VMS,
+            num_instances=VMS, project_id=self._tenant.project,
+            hosts={self._tenant.host(host): GROUPS * VMS
+                   for host in self._edges})
+        answer = self._tenant.call(
+            'PUT', f'/v1/placements/{self._tenant.instance(vm)}', body)
+        if answer['status'] != 'planned':
+            # A busy machine; Nova would place it.
+            self.n_neutral += 1
+            return None
+        host: str = self._tenant.name(answer['host'])
+        self._tenant.notify('instance.create.end', vm, host=host)
+        return host
+
     def round(self, number: int) -> None:
         """Launch groups, let their coflows end, and delete them."""
         first = number * GROUPS * VMS
         at: dict[int, str] = {}
-        for group in range(GROUPS):
-            start = first + group * VMS
-            for row, host in enumerate(self._tenant.launch(
-                    VMS, start, name=f'g{number}-{group}', n_hosts=HOSTS,
-                    slots=GROUPS * VMS)):
-                at[start + row] = host
-                self._edges[host].vms.append(start + row)
+        for vm in range(first, first + GROUPS * VMS):
+            host = self._launch(vm)
+            if host is not None:
+                at[vm] = host
+                self._edges[host].vms.append(vm)
         self._report()
         for coflow in self._tenant.coflows(state='planned'):
             for host in coflow['hosts']:
@@ -111,7 +128,7 @@ def measure(minutes: float) -> list[dict[str, float]]:
             cloud.round(number)
             number += 1
             found.append(sample(controller, engine) | {
-                'groups': number * GROUPS})
+                'groups': number * GROUPS, 'neutral': cloud.n_neutral})
         engine.dispose()
     return found
 
@@ -142,10 +159,10 @@ def main() -> int:
         for name, value in one.items():
             by_name[name].append(value)
     result = {'minutes': args.minutes, 'groups': found[-1]['groups'],
-              'samples': len(found), **{
+              'samples': len(found), 'neutral': found[-1]['neutral'], **{
                   name: {'last': values[-1], 'grown': round(grown(values), 3)}
                   for name, values in by_name.items()
-                  if name != 'groups' and any(values)}}
+                  if name not in ('groups', 'neutral') and any(values)}}
     print(json.dumps(result, indent=None if args.json else 1))
     if args.plot:
         plot(found, args.plot)
