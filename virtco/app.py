@@ -5,7 +5,9 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 import dataclasses
+import logging
 import math
+import threading
 import time
 from typing import Any
 
@@ -14,6 +16,8 @@ from oslo_config import cfg
 from virtco import clock as clocks
 from virtco import metrics
 from virtco import periodic
+from virtco import problems
+from virtco import selftest
 from virtco import startup
 from virtco.db import migration
 from virtco.db import session as db_session
@@ -32,10 +36,14 @@ from virtco.place import place as places
 from virtco.state import state as states
 from virtco.wire import edge_policy
 
+LOG = logging.getLogger(__name__)
+
 #: A process that does not lead reads the model again so often.
 FOLLOW_S = 1.0
 #: The leader looks so often for what no peer told.
 CHECK_S = 5.0
+#: A process tests itself so often.
+TEST_S = 15.0
 #: The leader answers another process in this time, or not at all.
 ASK_S = 2.0
 
@@ -61,6 +69,7 @@ class App:
     :ivar follow: what did Nova do?
     :ivar clock: of all of them.
     :ivar elector: who leads?
+    :ivar problems: found by the last test of the process by itself.
     :ivar on_deposed: is called when this process does not lead any more, and
         must begin anew.
     """
@@ -121,6 +130,9 @@ class App:
             self._advise, counts)
         self._checker = periodic.Periodic('check', CHECK_S, self._check,
                                           counts)
+        self.problems: tuple[problems.Problem, ...] = ()
+        self._tester = periodic.Periodic('test itself', TEST_S,
+                                         self._test_itself, counts)
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts, starting: startup.Startup | None = None,
@@ -152,6 +164,8 @@ class App:
         self.decide.start()
         if self.plans:
             self.place.start()
+        threading.Thread(target=self._tester.attempt, daemon=True).start()
+        self._tester.start()
 
     def stop(self) -> None:
         self.distribute.stop()
@@ -159,7 +173,7 @@ class App:
         self.decide.stop()
         self.follow.stop()
         for turns in (self._follower, self._checker, self._watch,
-                      self._adviser, self._feedback):
+                      self._adviser, self._feedback, self._tester):
             turns.stop()
         self.objects.stop()
         self.state.stop()
@@ -241,6 +255,15 @@ class App:
     def _advise(self) -> None:
         """Look for moves that would pay."""
         self.place.adviser().turn(nova.Nova(self._conf), self.elector.check)
+
+    def _test_itself(self) -> None:
+        """Find problems, and log each when it comes."""
+        found = tuple(selftest.repeated(self._conf, self.database))
+        for one in found:
+            if one not in self.problems:
+                LOG.log(logging.ERROR if one.is_error() else logging.WARNING,
+                        '%s: %s', one.code, one.finding)
+        self.problems = found
 
     def _check(self) -> None:
         """A peer may have ended between a commit and telling it."""

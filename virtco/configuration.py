@@ -43,9 +43,11 @@ def read(conf: cfg.ConfigOpts, argv: Sequence[str], options: Options,
                 _check(conf, group, option)
     except UnicodeDecodeError as error:
         raise exception.ConfigInvalid(
-            why=f'a configuration file is not in UTF-8: {error}') from error
+            why=f'a configuration file is not in UTF-8: {error}',
+            code='VC-001') from error
     except (cfg.Error, OSError, ValueError) as error:
-        raise exception.ConfigInvalid(why=_line(error)) from error
+        raise exception.ConfigInvalid(why=_line(error), code='VC-001'
+                                      ) from error
 
 
 def _check(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> None:

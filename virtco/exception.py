@@ -22,7 +22,16 @@ class Invalid(VirtcoException):
 
 
 class ConfigInvalid(VirtcoException):
+    """A configuration by which a program cannot start.
+
+    :ivar code: of the problem, see :mod:`virtco.problems`.
+    """
+
     msg_fmt = '%(why)s'
+
+    @property
+    def code(self) -> str:
+        return str(self.kwargs.get('code', 'VC-002'))
 
 
 class HintInvalid(Invalid):

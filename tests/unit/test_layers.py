@@ -26,7 +26,8 @@ IMPURE_PACKAGES = {
     'sqlalchemy', 'waitress',
 }
 PURE = [
-    'virtco/units.py', 'virtco/hints.py', 'virtco/hint_encoding.py',
+    'virtco/units.py', 'virtco/problems.py', 'virtco/hints.py',
+    'virtco/hint_encoding.py',
     'virtco/hint_matrix.py', 'virtco/hint_patterns.py',
     'virtco/hintkit/figures.py', 'virtco/hintkit/made.py',
     'virtco/hintkit/screen.py', 'virtco/model',
@@ -49,13 +50,13 @@ SOLVER_ORDER = [
 
 # Packages and modules of virtco; each imports only what stands before it.
 ORDER = [
-    'compiled', 'exception', 'units', 'metrics', 'clock', 'version',
-    'hint_patterns', 'screenshot', 'systemd', 'decoding', 'model', 'periodic',
-    'configuration', 'profiles', 'wire', 'hint_encoding', 'hint_matrix',
-    'scheduling', 'topology', 'db', 'client', 'startup', 'table', 'conf',
-    'hints', 'solver', 'measure', 'leadership', 'cast', 'watcher', 'hintkit',
-    'advise', 'state', 'objects', 'decide', 'follow', 'place', 'distribute',
-    'app', 'api', 'cmd', 'osc', 'lab',
+    'compiled', 'exception', 'problems', 'units', 'metrics', 'clock',
+    'version', 'hint_patterns', 'screenshot', 'systemd', 'decoding', 'model',
+    'periodic', 'configuration', 'profiles', 'wire', 'hint_encoding',
+    'hint_matrix', 'scheduling', 'topology', 'db', 'client', 'startup',
+    'table', 'conf', 'hints', 'solver', 'measure', 'leadership', 'cast',
+    'watcher', 'hintkit', 'advise', 'state', 'objects', 'decide', 'follow',
+    'place', 'distribute', 'selftest', 'app', 'api', 'cmd', 'osc', 'lab',
 ]
 
 # What the edge module may import of virtco.

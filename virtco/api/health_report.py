@@ -44,9 +44,12 @@ def document(rooms: app.App) -> tuple[bool, wire.Health]:
              'keeper': rooms.keeps(),
              'distributor': rooms.distribute.is_alive(),
              'database': rooms.elector.is_answered()}
-    return all(parts.values()), wire.Health(
-        status='ok' if all(parts.values()) else 'failing',
-        parts=parts, hosts=rooms.n_hosts(),
+    status = ('failing' if not all(parts.values()) else 'degraded'
+              if any(one.is_error() for one in rooms.problems) else 'ok')
+    return status != 'failing', wire.Health(
+        status=status, parts=parts, problems=[
+            wire.Problem(code=one.code, finding=one.finding)
+            for one in rooms.problems], hosts=rooms.n_hosts(),
         mode='shadow' if rooms.objects.settings.is_shadow else 'enforce',
         leader=wire.Leadership(**rooms.leadership()))
 

@@ -20,6 +20,13 @@ from waitress import task
 from virtco.wire import error
 from virtco.wire import health
 
+
+class _Problems(msgspec.Struct):
+    """The problems of a process's health."""
+
+    problems: list[health.Problem] = []
+
+
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 #: What only services ask for; reading a placement is for its owner, too.
@@ -99,14 +106,16 @@ class Listeners:
 
     def _brief_health(self, environ: dict[str, Any],
                       start_response: Any) -> Iterable[bytes]:
-        """Answer a load balancer: the status alone."""
-        found = []
-        for _ in self._application(
-                environ, lambda status, headers, *_: found.append(status)):
-            pass
+        """Answer a load balancer: the status, and codes without findings."""
+        found: list[str] = []
+        body = b''.join(self._application(
+            environ, lambda status, headers, *_: found.append(status)))
         is_good = found[0].startswith('200')
-        return _answer(start_response, found[0],
-                       health.Health(status='ok' if is_good else 'failing'))
+        told = msgspec.json.decode(body, type=_Problems).problems
+        return _answer(start_response, found[0], health.Health(
+            status='ok' if is_good else 'failing',
+            problems=[health.Problem(code=one.code, finding='')
+                      for one in told] or msgspec.UNSET))
 
 
 def _answer(start_response: Any, status: str, document: msgspec.Struct

@@ -38,6 +38,15 @@ def default_connection(conf: cfg.ConfigOpts) -> str:
     return f'sqlite:///{os.path.abspath(path)}'
 
 
+def file_of(connection: str) -> str | None:
+    """Path of a SQLite database; None of another one, or one in memory.
+
+    :raises virtco.exception.Invalid: without showing a password.
+    """
+    url = _url(connection)
+    return url.database if url.get_backend_name() == 'sqlite' else None
+
+
 class Database:
     """Sessions over one engine.
 

@@ -67,6 +67,19 @@ class Listener:
             one.stop()
 
 
+def choose_threads() -> None:
+    """Choose threads before oslo.messaging loads oslo.service.
+
+    eventlet, which nothing here uses, is hidden from libraries that would
+    load it because it is there.
+    """
+    sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
+    from oslo_service import backend
+    # oslo.service 4.1 cannot choose: ours are threads all the same.
+    with contextlib.suppress(ValueError):
+        backend.init_backend(backend.BackendType.THREADING)
+
+
 def start(conf: cfg.ConfigOpts,
           follow: 'follow.Follow') -> Listener | None:
     """Start listening; None where no message bus is configured.
@@ -76,14 +89,8 @@ def start(conf: cfg.ConfigOpts,
     urls = urls_of(conf)
     if not urls:
         return None
-    # Only those who listen pay for these imports. Threads must be chosen
-    # before anything of oslo.service runs, and eventlet, which nothing here
-    # uses, is hidden from those who would load it because it is there.
-    sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
-    from oslo_service import backend
-    # oslo.service 4.1 cannot choose: ours are threads all the same.
-    with contextlib.suppress(ValueError):
-        backend.init_backend(backend.BackendType.THREADING)
+    # Only those who listen pay for these imports.
+    choose_threads()
     import oslo_messaging
     targets = [oslo_messaging.Target(topic=topic,
                                      exchange=conf.notifications.exchange)

@@ -14,24 +14,38 @@ from virtco.osc import doctor_findings as findings
 class Doctor(base.Lister):
     """Check every link from a hint to a class, and say what to do
 
-    With a coflow, look at its members and classes as well. Exit code 1 when
-    something does not work.
+    With a coflow, look at its members and classes as well. With a
+    configuration file, test it on this machine before the controller starts.
+    Exit code 1 when something does not work.
     """
 
     row = findings.Finding
-    shown = ['link', 'state', 'finding', 'action']
+    shown = ['code', 'link', 'state', 'finding', 'action']
 
-    arguments = (base.argument('coflow', nargs='?', help='Id or name'),)
+    arguments = (
+        base.argument('coflow', nargs='?', help='Id or name'),
+        base.argument('--config-file', metavar='<file>',
+                      help='Of a controller, such as /etc/virtco/virtco.conf'))
 
     def entries(self, args: Any) -> list[findings.Finding]:
+        if args.config_file is not None:
+            found = _of_file(args.config_file)
+        else:
+            found = self._of_chain(args)
+        self._is_broken = any(one.state == findings.ERROR for one in found)
+        return found
+
+    def _of_chain(self, args: Any) -> list[findings.Finding]:
         client = self.client
-        found = findings.examine(_answers(client))
+        try:
+            found = findings.examine(_answers(client))
+        except exception.ControllerUnavailable as error:
+            return [findings.of_problem('VC-050', str(error))]
         if args.coflow is not None:
             coflow = client.coflow(self.find_coflow(args.coflow))
             found += findings.examine_coflow(coflow, {
                 host: client.host(host).classes or []
                 for host in sorted(filter(None, set(coflow.hosts)))})
-        self._is_broken = any(one.state == findings.ERROR for one in found)
         return found
 
     def run(self, parsed_args: Any) -> int:
@@ -49,3 +63,12 @@ def _answers(client: v1.Client) -> findings.Answers:
         hosts = None
     return findings.Answers(health, client.coflows(), client.events(), hosts,
                             time.time())
+
+
+def _of_file(path: str) -> list[findings.Finding]:
+    """Test a controller's configuration, where its packages are."""
+    from virtco.cmd import examine
+    return [findings.of_problem(one.code, one.finding)
+            for one in examine.examine(path)] or [
+                findings.Finding('configuration', findings.OK,
+                                 'every test passed')]

@@ -13,12 +13,13 @@ import dataclasses
 
 import msgspec
 
+from virtco import problems
 from virtco import units
 from virtco.wire import coflow_bodies as coflow_wire
 from virtco.wire import health as health_wire
 from virtco.wire import host as host_wire
 
-OK, WARNING, ERROR = 'ok', 'warning', 'error'
+OK, ERROR = problems.OK, problems.ERROR
 _SILENT_S = 30.0
 _LAG = 5
 _UNPLUGGED_S = 600.0
@@ -30,12 +31,26 @@ _LATE = 1.5
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Verdict on one link of the chain, with advice where it is broken."""
+    """Verdict on one link of the chain.
+
+    :ivar code: of the problem, see :mod:`virtco.problems`; empty without one.
+    """
 
     link: str
     state: str
     finding: str
     action: str = ''
+    code: str = ''
+
+
+def of_problem(code: str, finding: str, link: str = '') -> Finding:
+    """Say what a code means.
+
+    :param link: instead of the one that the code has.
+    """
+    kind = problems.KINDS[code]
+    return Finding(link or kind.link, kind.state, finding or kind.title,
+                   kind.action, code)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,7 +73,7 @@ def examine(answers: Answers) -> list[Finding]:
     """Findings of all links in their order; one that is fine has one too."""
     found: list[Finding] = []
     for link, look in _LINKS.items():
-        findings = [Finding(link, *rest) for rest in look(answers)]
+        findings = [of_problem(*rest, link=link) for rest in look(answers)]
         found += findings or [Finding(link, OK, _FINE[link])]
     return found
 
@@ -70,46 +85,47 @@ def examine_coflow(coflow: coflow_wire.Coflow,
 
     :param classes: host -> its classes, for hosts of its members.
     """
-    return [Finding(f'coflow {coflow.name}', *rest)
-            for rest in _coflow(coflow, classes)]
+    link = f'coflow {coflow.name}'
+    return [of_problem(code, finding, link) if code
+            else Finding(link, OK, finding)
+            for code, finding in _coflow(coflow, classes)]
 
 
-_Rest = tuple[str, str, str]
+#: Code, empty where all is well, and finding, empty for the code's title.
+_Rest = tuple[str, str]
 
 
 def _controller(answers: Answers) -> Iterator[_Rest]:
     if answers.health.status == 'starting':
-        yield (WARNING, f'starting: {answers.health.what}',
-               'Wait; its log names each step.')
+        yield 'VC-051', f'starting: {answers.health.what}'
     if answers.health.mode == 'shadow':
-        yield (WARNING, 'is in shadow mode: it decides, and changes nothing',
-               'Remove [placement] mode to let it act.')
+        yield 'VC-052', ''
+    told = [(one.code, one.finding)
+            for one in answers.health.problems or ()]
+    yield from told
     for part, works in (answers.health.parts or {}).items():
-        if not works:
-            yield (ERROR, f'its {part} does not work',
-                   "The controller's log has the reason.")
+        code = _PARTS.get(part, 'VC-053')
+        if not works and not any(other[:5] == code[:5] for other, _ in told):
+            yield code, f'its {part} does not work'
+
+
+_PARTS = {'database': 'VC-020', 'distributor': 'VC-054'}
 
 
 def _nova(answers: Answers) -> Iterator[_Rest]:
     if not answers.coflows and not answers.events:
-        yield (WARNING, 'has asked for no group yet',
-               'Enable CoflowFilter and CoflowWeigher in nova.conf, and '
-               'check [virtco] controller_url; nova-scheduler logs why it '
-               'goes without virtco.')
+        yield 'VC-060', ''
     recent = [event for event in answers.events
               if answers.now_s - event.at < _RECENT_S]
     ignored = [e for e in recent if e.kind == 'hint_ignored']
     if ignored:
         newest = max(ignored, key=lambda event: event.at)
-        yield (WARNING, f'{len(ignored)} hints ignored in a day, at last: '
-               f'{newest.detail}',
-               'Tell the tenant of virtco hint check.')
+        yield ('VC-061', f'{len(ignored)} hints ignored in a day, at last: '
+               f'{newest.detail}')
     elsewhere = [e for e in recent if e.kind == 'other_host']
     if elsewhere:
-        yield (WARNING, f'built {len(elsewhere)} VMs on other hosts than '
-               'planned in a day',
-               'Look for failing builds, for weighers with larger '
-               'multipliers, and for host_subset_size above 1.')
+        yield ('VC-062', f'built {len(elsewhere)} VMs on other hosts than '
+               'planned in a day')
 
 
 def _notifications(answers: Answers) -> Iterator[_Rest]:
@@ -117,57 +133,48 @@ def _notifications(answers: Answers) -> Iterator[_Rest]:
                if c.state == 'planned' and c.arrival is not None
                and answers.now_s - c.arrival > _UNPLUGGED_S]
     if waiting:
-        yield (WARNING, f'{_few(waiting)} planned for '
-               f'{units.format_time(_UNPLUGGED_S)} and not running',
-               'If the VMs are active, notifications do not arrive: check '
-               "Nova's [oslo_messaging_notifications] driver and the "
-               "controller's transport_url.")
+        yield ('VC-063', f'{_few(waiting)} planned for '
+               f'{units.format_time(_UNPLUGGED_S)} and not running')
 
 
 def _hypervisors(answers: Answers) -> Iterator[_Rest]:
     if answers.hosts is None:
-        yield WARNING, 'shown to operators only', 'Ask with their account.'
+        yield 'VC-064', ''
         return
     if not answers.hosts:
-        yield (ERROR, 'none has reported',
-               'Start virtco-edge; virtco-edge --check tells what is '
-               'wrong on a hypervisor.')
+        yield 'VC-065', ''
     silent = [h.host for h in answers.hosts if h.last_report is None
               or answers.now_s - h.last_report > _SILENT_S]
     if silent:
-        yield (ERROR, f'{_few(silent)} silent for '
-               f'{units.format_time(_SILENT_S)}',
-               'systemctl status virtco-edge on the host.')
+        yield ('VC-066', f'{_few(silent)} silent for '
+               f'{units.format_time(_SILENT_S)}')
     for host in answers.hosts:
-        if host.health in ('error', 'degraded') and (
-                host.host not in silent):
-            yield (ERROR if host.health == 'error' else WARNING,
-                   f'{host.host}: {host.error or host.health}',
-                   f'virtco host show {host.host}')
+        if host.health in _HEALTH and host.host not in silent:
+            yield (_HEALTH[host.health],
+                   f'{host.host}: {host.error or host.health}')
+
+
+_HEALTH = {'error': 'VC-067', 'degraded': 'VC-068'}
 
 
 def _rates(answers: Answers) -> Iterator[_Rest]:
     hosts = answers.hosts or ()
     unknown = [h.host for h in hosts if h.rate_source == 'unknown']
     if unknown:
-        yield (WARNING, f'{_few(unknown)} of unknown speed',
-               'Set [edge] link_egress_bps.')
+        yield 'VC-069', f'{_few(unknown)} of unknown speed'
     slow = [h.host for h in hosts if h.measured_egress_bps
             and h.link_egress_bps
             and h.measured_egress_bps < _SLOW * h.link_egress_bps]
     if slow:
-        yield (WARNING, f'{_few(slow)} measured below '
-               f'{_SLOW:.0%} of the nominal rate',
-               'virtco rates; look for errors and for other traffic on '
-               'the link.')
+        yield ('VC-070', f'{_few(slow)} measured below '
+               f'{_SLOW:.0%} of the nominal rate')
 
 
 def _policies(answers: Answers) -> Iterator[_Rest]:
     behind = [h.host for h in answers.hosts or ()
               if h.generations_behind > _LAG]
     if behind:
-        yield (WARNING, f'{_few(behind)} behind by more than {_LAG}',
-               'virtco host show HOST names what the edge module refused.')
+        yield 'VC-071', f'{_few(behind)} behind by more than {_LAG}'
 
 
 def _completion(answers: Answers) -> Iterator[_Rest]:
@@ -175,10 +182,8 @@ def _completion(answers: Answers) -> Iterator[_Rest]:
             if c.measured_cct_s and c.cct_s
             and c.measured_cct_s > _LATE * c.cct_s]
     if late:
-        yield (WARNING, f'{_few(late)} took more than {_LATE:g} times the '
-               'planned time',
-               'virtco coflow show NAME; compare hints with sent bytes, and '
-               'rates with virtco edge show HOST.')
+        yield ('VC-072', f'{_few(late)} took more than {_LATE:g} times the '
+               'planned time')
 
 
 _LINKS = {'controller': _controller, 'nova-scheduler': _nova,
@@ -197,32 +202,28 @@ def _coflow(coflow: coflow_wire.Coflow,
             classes: Mapping[str, Sequence[host_wire.Class]]
             ) -> Iterator[_Rest]:
     if coflow.state != 'active':
-        yield (OK if coflow.state in ('done', 'retired') else WARNING,
-               f'is {coflow.state}', '')
+        yield ('' if coflow.state in ('done', 'retired') else 'VC-080',
+               f'is {coflow.state}')
         return
     missing = [str(m.row) for m in coflow.members or () if not m.host]
     if missing:
-        yield (WARNING, f'rows {_few(missing)} without a host',
-               'Their VMs were not built yet, or have gone.')
+        yield 'VC-081', f'rows {_few(missing)} without a host'
     if coflow.in_debt:
-        yield (WARNING, 'its project owes bytes: no size is believed',
-               'virtco project set PROJECT --forgive')
+        yield 'VC-082', 'its project owes bytes: no size is believed'
     with_class = [host for host, rows in classes.items()
                   if any(row.coflow_id == coflow.id for row in rows)]
     if classes and not with_class:
-        yield (ERROR, 'no hypervisor has a class for it',
-               'Its VMs may all be on one host; else virtco host list.')
+        yield 'VC-083', ''
     for host in with_class:
         row = next(row for row in classes[host]
                    if row.coflow_id == coflow.id)
         rate, seen = row.rate_bps, row.observed_bps or 0.0
         if row.backlog_bytes and seen < _SLOW * rate:
-            yield (WARNING, f'{host}: sends {units.format_rate(seen)} of '
-                   f'{units.format_rate(rate)} and packets wait',
-                   'The link carries less than the controller believes.')
+            yield ('VC-084', f'{host}: sends {units.format_rate(seen)} of '
+                   f'{units.format_rate(rate)} and packets wait')
         else:
-            yield (OK, f'{host}: {units.format_rate(seen)} of '
-                   f'{units.format_rate(rate)}', '')
+            yield ('', f'{host}: {units.format_rate(seen)} of '
+                   f'{units.format_rate(rate)}')
 
 
 def _few(names: Sequence[str], most: int = 3) -> str:

@@ -20,11 +20,23 @@ class Leadership(operation.Response, frozen=True, kw_only=True):
     reached: bool
 
 
+class Problem(operation.Response, frozen=True, kw_only=True):
+    """Problem that a process found in itself or around it.
+
+    :ivar code: its kind, for ever the same; see the page on troubleshooting.
+    :ivar finding: one line; empty where the caller may know the code only.
+    """
+
+    code: str
+    finding: str
+
+
 class Health(operation.Response, frozen=True, kw_only=True):
     """State of a process; other fields depend on the process.
 
-    :ivar status: ``ok``, ``failing`` or ``starting``.
+    :ivar status: ``ok``, ``degraded``, ``failing`` or ``starting``.
     :ivar parts: whether each part works.
+    :ivar problems: found by the process when it tested itself last.
     :ivar hosts: hosts with a policy.
     :ivar mode: ``shadow`` where nothing follows from decisions.
     :ivar leader: who leads.
@@ -35,6 +47,7 @@ class Health(operation.Response, frozen=True, kw_only=True):
 
     status: str
     parts: dict[str, bool] | msgspec.UnsetType = msgspec.UNSET
+    problems: list[Problem] | msgspec.UnsetType = msgspec.UNSET
     hosts: int | msgspec.UnsetType = msgspec.UNSET
     mode: str | msgspec.UnsetType = msgspec.UNSET
     leader: Leadership | msgspec.UnsetType = msgspec.UNSET

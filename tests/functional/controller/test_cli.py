@@ -195,11 +195,13 @@ def test_doctor_finds_what_is_broken(run, tenant):
     found = json.loads(out)
     assert code == any(row['state'] == 'error' for row in found), err
     assert found[0] == {'link': 'controller', 'state': 'ok', 'action': '',
-                        'finding': 'every part works'}
+                        'code': '', 'finding': 'every part works'}
     assert any(tenant.host(hosts[0]) in row['finding'] for row in found)
-    code, _out, err = run('doctor', url='http://127.0.0.1:1')
+    code, out, _err = run('doctor', '-f', 'json', url='http://127.0.0.1:1')
     assert code == 1
-    assert 'connection refused' in err
+    only, = json.loads(out)
+    assert only['code'] == 'VC-050'
+    assert 'connection refused' in only['finding']
 
 
 def test_a_placement_is_explained(run, show, tenant):

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tests that a controller makes of itself and of its surroundings.
+
+``virtco doctor --config-file`` makes all of them before a start; a controller
+repeats those that may fail later.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import difflib
+from importlib import metadata
+import os
+import socket
+import ssl
+import time
+from typing import Any
+
+from keystoneauth1 import exceptions as ks_exceptions
+from keystoneauth1 import loading
+from oslo_config import cfg
+import sqlalchemy as sa
+
+from virtco import exception
+from virtco.conf import opts
+from virtco.db import migration
+from virtco.db import models
+from virtco.db import session as db_session
+from virtco.follow import listener
+from virtco.problems import Problem
+
+#: A database that has less room than this takes no write before long.
+LEAST_FREE_BYTES = 16 << 20
+#: A certificate is to be renewed when it has no more than this time left, or
+#: this share of its life.
+SOON_S = 14 * 86400.0
+SOON_SHARE = 0.2
+#: Sections whose options are keystoneauth's.
+_LOGINS = ('nova', 'keystone_authtoken')
+#: Namespaces of libraries whose options may stand in the file, with the
+#: beginnings of their sections.
+_LIBRARIES = {'oslo.log': ('DEFAULT',), 'oslo.policy': ('oslo_policy',),
+              'oslo.messaging': ('DEFAULT', 'oslo_messaging'),
+              'oslo.middleware.http_proxy_to_wsgi': ('oslo_middleware',),
+              'keystonemiddleware.auth_token': ('keystone_authtoken',)}
+_TOKEN_S = 10
+
+
+def repeated(conf: cfg.ConfigOpts, database: db_session.Database
+             ) -> Iterator[Problem]:
+    """Make the tests whose answer may change while a controller runs."""
+    yield from unknown(conf)
+    yield from writes(database)
+    yield from certificates(conf.distributor)
+    yield from tokens(conf)
+
+
+def before_start(conf: cfg.ConfigOpts, addresses: Iterable[tuple[str, int]]
+                 ) -> Iterator[Problem]:
+    """Make all tests of a configuration.
+
+    :param addresses: host and port, of each listener.
+    """
+    yield from unknown(conf)
+    yield from taken(addresses)
+    yield from _of_database(conf)
+    yield from certificates(conf.distributor)
+    yield from tokens(conf)
+
+
+def _of_database(conf: cfg.ConfigOpts) -> Iterator[Problem]:
+    """Test the database that a start would use, without making one."""
+    try:
+        path = db_session.file_of(db_session.default_connection(conf))
+        if path and not os.path.exists(path):
+            yield from _has_room(path)
+            return
+        database = db_session.Database.from_conf(conf)
+    except exception.Invalid as error:
+        yield Problem('VC-002', str(error))
+        return
+    except exception.DatabaseUnavailable as error:
+        yield Problem('VC-020', str(error))
+        return
+    try:
+        yield from _of_schema(database)
+    finally:
+        database.dispose()
+
+
+def _of_schema(database: db_session.Database) -> Iterator[Problem]:
+    try:
+        revision = migration.current(database)
+    except exception.DatabaseUnavailable as error:
+        yield Problem('VC-020', str(error))
+        return
+    if revision == migration.head():
+        yield from writes(database)
+    elif not database.is_sqlite:  # a start brings that one up to date
+        yield Problem('VC-023', f'the schema is {revision or "missing"}, '
+                      f'this version needs {migration.head()}')
+
+
+def taken(addresses: Iterable[tuple[str, int]]) -> Iterator[Problem]:
+    """Find addresses that cannot be listened on."""
+    for host, port in addresses:
+        family = socket.AF_INET6 if ':' in host else socket.AF_INET
+        try:
+            socket.create_server((host, port), family=family).close()
+        except OSError as error:
+            yield Problem('VC-010', f'{host} port {port}: '
+                          f'{exception.reason(error)}')
+
+
+def writes(database: db_session.Database) -> Iterator[Problem]:
+    """Find out whether the database takes a write, without changing it."""
+    try:
+        with database.writer(db_session.PATIENCE_S) as session:
+            session.execute(sa.delete(models.Event).where(sa.false()))
+    except exception.DatabaseUnavailable as error:
+        yield Problem(_code_of(str(error)), str(error))
+        return
+    path = db_session.file_of(str(database.engine.url))
+    if path:
+        yield from _has_room(path)
+
+
+def _code_of(error: str) -> str:
+    """Tell from the database's words why it refused a write."""
+    words = error.lower().replace('-', '').replace(' ', '')
+    if 'readonly' in words:
+        return 'VC-021'
+    return 'VC-022' if 'isfull' in words or 'nospace' in words else 'VC-020'
+
+
+def _has_room(path: str) -> Iterator[Problem]:
+    """Test the directory of a file, or the one that a start would make."""
+    directory = os.path.dirname(os.path.abspath(path))
+    while not os.path.exists(directory):
+        directory = os.path.dirname(directory)
+    found = os.statvfs(directory)
+    free_bytes = found.f_bavail * found.f_frsize
+    if not os.access(directory, os.W_OK | os.X_OK):
+        yield Problem('VC-021', f'{directory} is not writable')
+    elif free_bytes < LEAST_FREE_BYTES:
+        yield Problem('VC-022', f'{directory}: {free_bytes} bytes are free')
+
+
+def certificates(options: Any) -> Iterator[Problem]:
+    """Find out whether the TLS pair can be used, and when it ends.
+
+    :param options: of the section ``distributor``.
+    """
+    paths = [path for path in (options.cert_file, options.key_file,
+                               options.client_ca_file, options.ca_file)
+             if path]
+    unreadable = list(_unreadable('distributor', paths))
+    yield from (Problem('VC-040', finding) for finding in unreadable)
+    if unreadable or not options.cert_file:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(options.cert_file, options.key_file or None)
+        for path in (options.client_ca_file, options.ca_file):
+            if path:
+                context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        yield Problem('VC-041', f'[distributor] cert_file: {error}')
+        return
+    decoded: dict[str, str] = ssl._ssl._test_decode_cert(  # type: ignore[attr-defined]
+        options.cert_file)
+    begin_s, end_s = (ssl.cert_time_to_seconds(decoded[name])
+                      for name in ('notBefore', 'notAfter'))
+    left_s = end_s - time.time()
+    if left_s <= 0:
+        yield Problem('VC-042', f'{options.cert_file}: it ended '
+                      f'{-left_s / 86400:.1f} days ago')
+    elif left_s < min(SOON_S, SOON_SHARE * (end_s - begin_s)):
+        yield Problem('VC-043', f'{options.cert_file}: it ends in '
+                      f'{left_s / 86400:.1f} days')
+
+
+def tokens(conf: cfg.ConfigOpts) -> Iterator[Problem]:
+    """Find out whether keystone grants a token to each account."""
+    if conf.nova.auth_type:
+        yield from _token(conf, 'nova')
+    if conf.api.auth_strategy == 'keystone':
+        group = 'keystone_authtoken'
+        loading.register_session_conf_options(conf, group)
+        loading.register_auth_conf_options(conf, group)
+        yield from _token(conf, group)
+
+
+def _token(conf: cfg.ConfigOpts, group: str) -> Iterator[Problem]:
+    options = conf[group]
+    unreadable = list(_unreadable(group, filter(None, (
+        options.cafile, options.certfile, options.keyfile))))
+    if unreadable:
+        yield from (Problem('VC-033', finding) for finding in unreadable)
+        return
+    try:
+        auth = loading.load_auth_from_conf_options(conf, group)
+        if auth is None:
+            yield Problem('VC-032', f'[{group}] auth_type is not set')
+            return
+        loading.session.Session().load_from_options(
+            auth=auth, timeout=_TOKEN_S, insecure=options.insecure,
+            cacert=options.cafile, cert=options.certfile,
+            key=options.keyfile).get_token()
+    except (ks_exceptions.AuthPluginException,
+            ks_exceptions.MissingRequiredOptions) as error:
+        yield Problem('VC-032', f'[{group}]: {_line(error)}')
+    except ks_exceptions.HttpError as error:
+        yield Problem('VC-031' if error.http_status in (401, 403) else
+                      'VC-030', f'[{group}]: {_line(error)}')
+    except (ks_exceptions.ClientException, OSError) as error:
+        yield Problem('VC-030', f'[{group}]: {_line(error)}')
+
+
+def _line(error: Exception) -> str:
+    return ' '.join(str(error).split())[:200]
+
+
+def _unreadable(group: str, paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        try:
+            with open(path, 'rb'):
+                pass
+        except OSError as error:
+            yield f'[{group}] {path}: {exception.reason(error)}'
+
+
+def unknown(conf: cfg.ConfigOpts) -> Iterator[Problem]:
+    """Find sections and options of the files that nothing reads."""
+    known = _names(opts.list_opts())
+    left = {section: strange for section, names in _written(conf).items()
+            if (strange := names - known.get(section, set()))}
+    if not left:
+        return
+    for section, names in _names(_of_libraries(conf, left)).items():
+        known.setdefault(section, set()).update(names)
+    for section, names in left.items():
+        if section not in known:
+            yield Problem('VC-004', f'[{section}]{_meant(section, known)}')
+            continue
+        for name in sorted(names - known[section]):
+            yield Problem('VC-003', f'[{section}] {name}'
+                          + _meant(name, known[section]))
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f', {close[0]} is meant perhaps' if close else ''
+
+
+def _written(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
+    """Section -> names of its options, of all files."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in conf.config_file:
+        cfg.ConfigParser(path, found).parse()
+    return {section: {name.replace('-', '_') for name in names}
+            for section, names in found.items()}
+
+
+def _names(options: Iterable[tuple[Any, Iterable[cfg.Opt]]]
+           ) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for group, group_options in options:
+        section = str(getattr(group, 'name', group) or 'DEFAULT')
+        for option in group_options:
+            found.setdefault(section, set()).add(option.dest)
+            for old in option.deprecated_opts:
+                found.setdefault(old.group or section, set()).add(
+                    (old.name or option.dest).replace('-', '_'))
+    return found
+
+
+def _of_libraries(conf: cfg.ConfigOpts, sections: Mapping[str, set[str]]
+                  ) -> Iterator[tuple[Any, Iterable[cfg.Opt]]]:
+    """List the options of libraries, of as few as may know the sections."""
+    wanted = {name for name, of in _LIBRARIES.items()
+              if any(section.startswith(of) for section in sections)}
+    if 'oslo.messaging' in wanted:
+        listener.choose_threads()
+    for entry in metadata.entry_points(group='oslo.config.opts'):
+        if entry.name in wanted:
+            yield from entry.load()()
+    for group in set(_LOGINS) & set(sections):
+        loading.register_auth_conf_options(conf, group)
+        plugin = conf[group].auth_type
+        if not plugin:
+            continue
+        try:
+            yield group, loading.get_auth_plugin_conf_options(plugin)
+        except ks_exceptions.AuthPluginException:
+            # That is a problem of its own, and the only one.
+            yield group, [cfg.Opt(name) for name in sections[group]]
