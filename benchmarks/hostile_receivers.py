@@ -94,9 +94,14 @@ def _claim_the_address(cloud: clouds.Cloud) -> None:
     time.sleep(2)
 
 
-def _launch_unknown(cloud: clouds.Cloud) -> None:
-    """The flooder and a VM beside the victim are a job, of unknown sizes."""
-    cloud.place('b', (cloud.hostile[0], cloud.other_sink), app='unheard-of')
+def _launch(cloud: clouds.Cloud) -> None:
+    """The flooder and a VM beside the victim are a job, of a larger size.
+
+    One that is served first, as a job of unknown size is, has the link by
+    its rate: the coflow is promised next to nothing then.
+    """
+    cloud.place('b', (cloud.hostile[0], cloud.other_sink),
+                '[[0, 1e13], [0, 0]]')
     beds.wait_for(lambda: cloud.policy('h3')['classes'], 20, 'its class')
 
 
@@ -119,8 +124,7 @@ ATTACKS = [
            _acknowledgements),
     Attack("udp to a receiver's address in two networks", 1,
            prepare=_claim_the_address),
-    Attack('udp from a job of unknown size elsewhere', 1,
-           prepare=_launch_unknown,
+    Attack('udp from a VM of a job elsewhere', 1, prepare=_launch,
            reached=lambda cloud: cloud.other_sink),
 ]
 DEFENCE = 'limits at the hypervisors that send'
