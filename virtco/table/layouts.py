@@ -185,7 +185,8 @@ class Layouts:
         earlier coflow needs. Children of kept coflows that come after others
         have equal parts of what is left beyond their rates, so that together
         they borrow no more than one of them could alone. The rates of the
-        rest are guesses, and each of them may borrow all that is left.
+        rest are guesses: each of them may borrow all that the kept coflows
+        leave, also those that come after it.
 
         :param child_bps: rate of each child.
         :param rank: place of each coflow, 0 is served first.
@@ -206,6 +207,10 @@ class Layouts:
         ahead_bps = np.empty(len(at))
         ahead_bps[order] = before_bps[starts] - before_bps[
             is_first][np.cumsum(is_first) - 1]
+        kept_bps = np.bincount(self.peer_of, child_bps * is_kept[coflow],
+                               len(self.peers))
+        ahead_bps = np.where(is_kept[coflow], ahead_bps,
+                             kept_bps[self.peer_of])
         is_after = (ahead_bps > 0) & is_kept[coflow]
         n_after = np.bincount(self.peer_of, is_after, len(self.peers))
         beyond_bps = np.where(is_held, 0.0, np.maximum(

@@ -370,7 +370,8 @@ def _arrivals(draw):
 
 
 @given(_arrivals())
-def test_ceilings_are_what_kept_coflows_before_leave_of_the_receiver(drawn):
+def test_ceilings_are_what_kept_coflows_leave_of_the_receiver(drawn):
+    """To kept ones those before them, to the rest all of them."""
     laid, child_bps, ranks, kept = drawn
     arrival_bps = {link.host: link.ingress_bps for link in laid.links}
     found = laid.ceil_bps(child_bps, ranks, kept)
@@ -380,7 +381,7 @@ def test_ceilings_are_what_kept_coflows_before_leave_of_the_receiver(drawn):
     def ahead(i):
         return sum(child_bps[j] for j, peer in enumerate(peers)
                    if peer == peers[i] and kept[of[j]]
-                   and ranks[of[j]] < ranks[of[i]])
+                   and (ranks[of[j]] < ranks[of[i]] or not kept[of[i]]))
 
     after = [bool(kept[of[i]] and ahead(i)) for i in range(len(of))]
     for i, rate_bps in enumerate(child_bps):
@@ -401,7 +402,7 @@ def test_coflows_after_the_first_have_equal_parts_of_what_is_left():
     child_bps, ranks = np.array([2e7, 1e7, 3e7]), np.arange(3)
     for kept, expected_bps in (
             ([1, 1, 1], [2e7 + 1.7e8 / 2, 2e8, 3e7 + 1.4e8 / 2]),
-            ([1, 0, 1], [1.9e8, 2e8, 1.9e8]), ([0, 0, 0], [2e8] * 3)):
+            ([1, 0, 1], [1.6e8, 2e8, 1.9e8]), ([0, 0, 0], [2e8] * 3)):
         assert laid.ceil_bps(child_bps, ranks, np.array(kept, bool)
                              ) == pytest.approx(expected_bps)
 
