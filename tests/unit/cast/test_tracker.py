@@ -246,6 +246,23 @@ def test_one_rack_is_no_cluster():
     assert clusters.infer({}) == {}
 
 
+@pytest.mark.parametrize('step, n_racks', [(1.0, 1), (4.0, 2)])
+@pytest.mark.parametrize('of', ['src', 'dst'])
+def test_fast_and_slow_members_are_no_racks(of, step, n_racks):
+    """Half of them send, or receive, ten times as fast as the others."""
+    names = [f'v{place}' for place in range(8)]
+    rates_bps = {}
+    for one, src in enumerate(names):
+        for other, dst in enumerate(names):
+            if src != dst:
+                own = one if of == 'src' else other
+                rates_bps[src, dst] = 1e6 * (10 if own < 4 else 1) * (
+                    step if one % 2 == other % 2 else 1)
+    found = clusters.infer(rates_bps)
+    assert len(set(found.values()) or {'one'}) == n_racks
+    assert len({found.get(name) for name in names[::2]}) == 1
+
+
 def test_noise_divides_no_rack_and_hides_no_two():
     """Drawn rates, each pair seen both ways or one way only."""
     rng = np.random.default_rng(1)

@@ -146,6 +146,49 @@ def test_a_datagram_that_was_cut_off_ends_there():
     assert kernel.split(struct.pack('=IHHII', 15, KIND, 0, 1, 0)) == []
 
 
+@pytest.mark.parametrize('fails', [False, True])
+def test_nftables_answers_in_json_with_numbers(monkeypatch, fails):
+    """Each call has a context of its own, which it frees; see libnftables.h.
+    """
+    asked = []
+
+    class Library:
+        def nft_ctx_new(self, flags):
+            asked.append(('new', flags))
+            return 7
+
+        def nft_ctx_output_set_flags(self, context, flags):
+            asked.append((context.value, flags))
+
+        def nft_run_cmd_from_buffer(self, context, commands):
+            asked.append((context.value, commands))
+            if fails:
+                raise MemoryError
+            return 3
+
+        def nft_ctx_get_output_buffer(self, context):
+            return b'out'
+
+        def nft_ctx_get_error_buffer(self, context):
+            return b'err'
+
+        def nft_ctx_free(self, context):
+            asked.append((context.value, 'freed'))
+
+        def __getattr__(self, name):
+            return lambda context: asked.append((context.value, name))
+
+    monkeypatch.setattr(kernel, '_libnftables', Library)
+    if fails:
+        with pytest.raises(MemoryError):
+            kernel.nft_run('list')
+    else:
+        assert kernel.nft_run('list') == (3, 'out', 'err')
+    assert asked == [('new', 0), (7, 'nft_ctx_buffer_output'),
+                     (7, 'nft_ctx_buffer_error'), (7, 0x10 | 0x40),
+                     (7, b'list'), (7, 'freed')]
+
+
 def test_text_of_nftables_is_read_or_refused(monkeypatch):
     asked = []
 
