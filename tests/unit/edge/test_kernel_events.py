@@ -177,3 +177,35 @@ def test_a_wake_ends_one_wait(is_pause):
     wait(0 if is_pause else 60)
     for descriptor in (found._wake, announced):
         os.close(descriptor)
+
+
+@pytest.fixture
+def woken():
+    """A watch whose announcements come from a socket of the test."""
+    found = object.__new__(kernel_events.KernelWatch)
+    found._route, there = socket.socketpair()
+    found._tables, tables = socket.socketpair()
+    found._wake = os.eventfd(0, os.EFD_NONBLOCK)
+    yield found, there, tables
+    found.close()
+    assert found._route.fileno() == found._tables.fileno() == -1
+    os.close(found._wake)
+    there.close()
+    tables.close()
+
+
+def test_a_wait_ends_once_for_each_wake(woken):
+    watch, there, tables = woken
+    for call in watch.wait, watch.pause:
+        watch.wake()
+        watch.wake()
+        call(20)
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(watch._wake)
+        call(0.001)
+    for peer in there, tables:
+        peer.send(b'x')
+        # It stays there for whoever reads it, and ends no pause.
+        watch.wait(20)
+        watch.pause(0.001)
+    assert watch._route.recv(9) == watch._tables.recv(9) == b'x'

@@ -148,3 +148,39 @@ def test_a_common_name_is_no_name_of_the_distributor(tmp_path):
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.load_cert_chain(*authority.sign('localhost', alternatives))
         assert openssl.refusal(talk._tls(conf), server, 'localhost') == found
+
+
+def test_a_connection_waits_for_no_full_packet():
+    with socket.create_server(('127.0.0.1', 0)) as server:
+        port = server.getsockname()[1]
+        with talk.connect(CONF, talk.Address('127.0.0.1', port, False)
+                          ) as sock:
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert sock.gettimeout() == talk.TIMEOUT_S
+
+
+def test_a_connection_that_is_not_trusted_is_closed(monkeypatch):
+    def refuse(sock, server_hostname):
+        assert server_hostname == '127.0.0.1'
+        seen.append(sock)
+        raise ssl.SSLError
+
+    seen = []
+    monkeypatch.setattr(talk, '_tls', lambda conf: types.SimpleNamespace(
+        wrap_socket=refuse))
+    with socket.create_server(('127.0.0.1', 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ssl.SSLError):
+            talk.connect(CONF, talk.Address('127.0.0.1', port, True))
+    assert seen[0].fileno() == -1
+
+
+@pytest.mark.parametrize('insecure', [False, True])
+def test_whom_an_edge_module_trusts(insecure):
+    context = talk._tls({'controller_auth': types.SimpleNamespace(
+        cafile=None, insecure=insecure, certfile=None, keyfile=None)})
+    assert context.check_hostname == (not insecure)
+    assert context.verify_mode == (
+        ssl.CERT_NONE if insecure else ssl.CERT_REQUIRED)
+    # A name in the subject alone names nobody.
+    assert not context.hostname_checks_common_name
