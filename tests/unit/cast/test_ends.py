@@ -310,3 +310,25 @@ def test_what_both_have_in_common():
     own = types.SimpleNamespace(error=None)
     members.check(own)
     assert members.printable('a\x1b[b\n é') == 'a?[b? é'
+
+
+@pytest.mark.parametrize('text, limit', [
+    (None, 'a JSON file'), ('{', 'a JSON file'), ('[]', '{"VM"'),
+    ('{"a": 7}', '{"VM"')])
+def test_clusters_that_are_none_are_refused(tmp_path, text, limit):
+    path = tmp_path / 'clusters.json'
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(exception.Invalid) as caught:
+        sending._from_file(str(path))
+    assert caught.value.kwargs['limit'].startswith(limit)
+
+
+def test_clusters_come_from_a_file_or_from_nobody(tmp_path, out):
+    path = tmp_path / 'clusters.json'
+    path.write_text('{"a": "r0"}')
+    assert sending._from_file(str(path)) == {'a': 'r0'}
+    assert sending._from_file(None) == {}
+    assert sending._group(None, out) is None
+    with sending._announced(None, 'a', None, 1.0, out) as nothing:
+        assert nothing is None
