@@ -209,3 +209,18 @@ def test_a_wait_ends_once_for_each_wake(woken):
         watch.wait(20)
         watch.pause(0.001)
     assert watch._route.recv(9) == watch._tables.recv(9) == b'x'
+
+
+def test_links_and_qdiscs_of_this_namespace_are_announced():
+    """RTMGRP_LINK and RTMGRP_TC of rtnetlink.h; no wait has to read them."""
+    watch = kernel_events.KernelWatch()
+    try:
+        assert watch._route.getsockopt(
+            socket.SOL_SOCKET, socket.SO_PROTOCOL) == socket.NETLINK_ROUTE
+        assert watch._route.getsockname()[1] == 1 | 8
+        assert not watch._route.getblocking()
+        watch.wake()
+        watch.wait(20)
+    finally:
+        watch.close()
+        os.close(watch._wake)
