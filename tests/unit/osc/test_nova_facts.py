@@ -71,6 +71,14 @@ def test_aggregates_zones_and_traits(session):
         'z1', 'R2']
 
 
+def test_traits_are_bounded(session, monkeypatch):
+    monkeypatch.setattr(nova_facts, 'MAX_TRAITS', 1)
+    assert nova_facts.read(session, ('rack',)).traits
+    monkeypatch.setattr(nova_facts, 'MAX_TRAITS', 0)
+    with pytest.raises(exception.NovaUnavailable, match='1 traits of level'):
+        nova_facts.read(session, ('rack',))
+
+
 def test_a_nova_that_is_wrong_or_without_login(session):
     with pytest.raises(exception.NovaUnavailable, match='NotFound'):
         nova_facts.read(session, ('pod',))

@@ -89,3 +89,13 @@ def test_help_leaves_out_what_cannot_be_imported(monkeypatch):
     monkeypatch.setitem(sys.modules, 'virtco.osc.doctor', None)
     found = dict(shell.Commands('virtco.cli'))
     assert 'doctor' not in found and 'hint check' in found
+
+
+def test_a_command_that_wants_more_says_what_to_install(monkeypatch, capsys):
+    def wants(*_args):
+        raise ModuleNotFoundError(name='matplotlib')
+
+    monkeypatch.setattr(shell.app.App, 'run_subcommand', wants)
+    assert shell.main(['topology', 'show']) == 1
+    told = capsys.readouterr().err
+    assert told.startswith('virtco topology show: ') and 'osc' in told

@@ -235,6 +235,22 @@ def test_planes_are_drawn_with_the_hosts_they_lack():
     assert out.startswith('There is no topology')
 
 
+def test_the_front_end_is_drawn_before_other_planes(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(topology.base, 'save_plot',
+                        lambda *args: drawn.append(args))
+    turned = TWO | {'planes': [*STORAGE['planes'], *TWO['planes']],
+                    'hosts_without_leaf': {}}
+    for found, argv in ((turned, ()), (turned, ('--plane', 'storage')),
+                        (STORAGE | {'hosts_without_leaf': {}}, ())):
+        _, out, _ = controller.run(topology.Show, _showing(found), '--plot',
+                                   'x.svg', *argv)
+        assert out == ''
+    assert [(plane.name, path) for _, plane, path in drawn] == [
+        (tree.FRONT_END, 'x.svg'), ('storage', 'x.svg'),
+        ('storage', 'x.svg')]
+
+
 def test_there_may_be_nothing_to_draw():
     with pytest.raises(osc_exceptions.CommandError, match='nothing to draw'):
         controller.run(topology.Show, _showing({'planes': []}), '--plot',
