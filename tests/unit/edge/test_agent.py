@@ -10,12 +10,12 @@ from oslo_config import cfg
 import pytest
 
 from edge_module import agent as edge_agent
+from edge_module import edge_metrics
 from edge_module import edge_options as edge_conf
 from edge_module import factory
 from edge_module import kernel_events
 from edge_module import stream
 from edge_module.ports import port_source as ports_base
-from edge_module.privileged import choice
 from tests.unit.edge import dictionaries
 from tests.unit.edge import test_enforcer
 from virtco import exception
@@ -386,6 +386,60 @@ def test_it_saves_now_and_then(agent, clock, monkeypatch):
     assert saved == [1100.0, 1105.0]
 
 
+class Probe:
+    """Trains that are sent from here, or cannot be."""
+
+    def __init__(self, conf, link, host):
+        self.given = link, host
+        self.noted = []
+
+    def start(self):
+        self.noted.append('start')
+
+    def stop(self):
+        self.noted.append('stop')
+
+
+@pytest.fixture
+def begun(fresh, monkeypatch):
+    """What begins with a connection, and on which port metrics are served."""
+    fresh.begun = []
+    fresh._threads = [types.SimpleNamespace(
+        start=lambda: fresh.begun.append('thread'))]
+    monkeypatch.setattr(edge_metrics, 'serve', lambda conf, reporter, link: (
+        fresh.begun.append(conf.edge.metrics_port)))
+    fresh.conf.set_override('metrics_port', 9, 'edge')
+    return fresh
+
+
+@pytest.mark.parametrize('enabled', [True, False])
+def test_what_begins_ends_with_the_agent(begun, monkeypatch, enabled):
+    monkeypatch.setattr(edge_agent.probe_service, 'ProbeService', Probe)
+    begun.conf.set_override('enabled', enabled, 'probe')
+    begun.connect()
+    assert begun.begun == [9, 'thread']
+    begun.disconnect()
+    assert begun._watch.is_closed and begun._stop.is_set()
+    if enabled:
+        assert begun.probe.given == (begun.link, 'h1')
+        assert begun.probe.noted == ['start', 'stop']
+    else:
+        assert begun.probe is None
+
+
+def test_an_agent_without_trains_goes_on(begun, monkeypatch, caplog):
+    def fails(*_args):
+        raise OSError('no port')
+
+    monkeypatch.setattr(edge_agent.probe_service, 'ProbeService', fails)
+    begun.conf.set_override('enabled', True, 'probe')
+    begun.conf.set_override('metrics_port', 0, 'edge')
+    begun.connect()
+    assert begun.begun == ['thread'] and begun.probe is None
+    assert 'plans use the link speed: no port' in caplog.text
+    begun.disconnect()
+
+
 def test_its_threads(fresh):
     assert [one.name for one in fresh._threads] == ['stream', 'report']
     assert fresh.link.renewed_s == -math.inf
@@ -457,34 +511,3 @@ def test_the_classifier_fits_the_switch(conf, kind, asked, name):
     found = parts(conf, classifier=asked)
     found.database = Database(kind) if kind else None
     assert found.classifier().name == name
-
-
-@pytest.mark.parametrize('mask, may', [
-    ('0000000000001000', True), ('0000000000002000', False),
-    ('0000000000000800', False), ('000001ffffffffff', True),
-    ('0000000000000000', False)])
-def test_who_may_administer(tmp_path, monkeypatch, mask, may):
-    status = tmp_path / 'status'
-    status.write_text(f'CapInh:\t0000000000001000\nCapEff:\t{mask}\n')
-    monkeypatch.setattr(choice, '_STATUS', status)
-    assert choice.may_administer() == may
-    status.write_text('CapInh:\t0000000000001000\n')
-    assert not choice.may_administer()
-    # Whoever is not root and may do nothing is told.
-    monkeypatch.setattr(choice.os, 'geteuid', lambda: 7)
-    with pytest.raises(exception.Invalid, match='CAP_NET_ADMIN'):
-        choice.open_kernel('nobody-knows', '')
-
-
-def test_without_root_users_do_not_matter(monkeypatch):
-    monkeypatch.setattr(choice.os, 'geteuid', lambda: 7)
-    monkeypatch.setattr(choice, 'may_administer', lambda: True)
-    assert choice.open_kernel('nobody-knows', '') is choice.kernel
-
-
-@pytest.mark.parametrize('user, helper', [
-    ('nobody-knows', ''), ('root', 'nobody-knows')])
-def test_users_that_are_not_there_are_told(monkeypatch, user, helper):
-    monkeypatch.setattr(choice.os, 'geteuid', lambda: 0)
-    with pytest.raises(exception.Invalid, match='nobody-knows'):
-        choice.open_kernel(user, helper)
