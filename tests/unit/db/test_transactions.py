@@ -428,6 +428,9 @@ def test_connections_to_a_server(timeout_s, options, wait_s):
                                 timeout_s, **options)
     assert not found.is_sqlite
     assert found.engine.pool._timeout == wait_s
+    # Nothing yields when a connection is given back: threads are real.
+    assert not any('yield' in listener.__name__
+                   for listener in found.engine.pool.dispatch.checkin)
     with socket.socket() as sock:
         connection = _Connection(sock)
         *_, connected = found.engine.pool.dispatch.connect
