@@ -9,6 +9,7 @@ from tests.unit import made
 from virtco import exception
 from virtco.wire import deltas
 from virtco.wire import messages
+from virtco.wire import reports
 
 #: What edge modules and peers say: of an edge module, of a peer.
 EDGES = [
@@ -116,3 +117,7 @@ def test_what_is_no_json_is_shown_in_part():
     with pytest.raises(exception.Invalid) as caught:
         messages.decode(b'{' + b'x' * 100)
     assert caught.value.kwargs['value'] == repr(b'{' + b'x' * 39)
+
+
+def test_a_window_of_a_bulk_connection_lasts_a_hundredth():
+    assert reports.WINDOW_S == 0.01
