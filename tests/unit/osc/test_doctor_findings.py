@@ -31,6 +31,10 @@ def event(kind, **values):
         'group_name': 'a', 'project_id': 'p'} | values)
 
 
+def problem(code, finding=''):
+    return health_wire.Problem(code=code, finding=finding)
+
+
 def answers(**values):
     found = {'health': {'status': 'ok', 'parts': {'database': True}},
              'coflows': [coflow()], 'events': [], 'hosts': [host()],
@@ -54,6 +58,11 @@ def test_a_healthy_cloud_has_one_line_per_link():
 @pytest.mark.parametrize(('values', 'link', 'state', 'words'), [
     ({'health': {'status': 'failing', 'parts': {'database': False}}},
      'controller', 'error', 'its database'),
+    ({'health': {'status': 'failing', 'parts': {'database': False},
+                 'problems': [problem('VC-021', 'ro')]}},
+     'controller', 'error', 'ro'),
+    ({'health': {'status': 'ok', 'problems': [problem('VC-043')]}},
+     'controller', 'warning', 'the certificate ends soon'),
     ({'health': {'status': 'starting', 'what': 'loading the planner'}},
      'controller', 'warning', 'loading the planner'),
     ({'coflows': []}, 'nova-scheduler', 'warning', 'no group yet'),
