@@ -19,6 +19,7 @@ from nova_filters import planclient
 from nova_filters import recent
 from virtco import exception
 from virtco import hints
+from virtco import units
 
 LOG = logging.getLogger(__name__)
 
@@ -129,6 +130,8 @@ def build(spec: Any, host_states: list[Any], found: dict[str, Any],
         'hints': found,
         'metadata': metadata,
         'flavor': _demand(spec),
+        'egress_cap_bps': _cap_bps(spec, 'quota:vif_outbound_average'),
+        'ingress_cap_bps': _cap_bps(spec, 'quota:vif_inbound_average'),
         'server_group': _server_group(spec),
         'hosts': _offers(host_states),
     }
@@ -147,6 +150,21 @@ def _demand(spec: Any) -> dict[str, float]:
         flavor.ephemeral_gb or 0)
     return {'vcpus': flavor.vcpus, 'memory_mb': flavor.memory_mb,
             'disk_gb': disk_gb + (flavor.swap or 0) / 1024}
+
+
+def _cap_bps(spec: Any, key: str) -> float | None:
+    """A limit that the flavor sets for each port of the server.
+
+    Nova leaves its check to the hypervisor's driver; what is no positive
+    number is no limit here.
+    """
+    specs = spec.flavor.extra_specs if 'extra_specs' in spec.flavor else None
+    try:
+        rate_kb_per_s = int((specs or {}).get(key, 0))
+    except ValueError:
+        return None
+    return (units.kilobytes_per_s_to_bps(rate_kb_per_s)
+            if rate_kb_per_s > 0 else None)
 
 
 def _free(state: Any) -> dict[str, float]:

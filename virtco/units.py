@@ -45,6 +45,10 @@ def bytes_per_s_to_bps(rate_bytes_per_s: float) -> float:
     return rate_bytes_per_s * BITS_PER_BYTE
 
 
+def kilobytes_per_s_to_bps(rate_kb_per_s: float) -> float:
+    return rate_kb_per_s * 1000 * BITS_PER_BYTE
+
+
 def bps_to_bytes_per_s(rate_bps: float) -> float:
     return rate_bps / BITS_PER_BYTE
 

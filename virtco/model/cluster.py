@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
+import math
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,8 @@ class Vm:
         that host's ``free`` when ``counted`` is True.
     :ivar counted: see pinned.
     :ivar allowed: hosts it may go to (Nova's candidates), None = all.
+    :ivar egress_cap_bps: the most that it sends, to its own host as well.
+    :ivar ingress_cap_bps: the most that it receives, likewise.
     """
 
     name: str
@@ -103,3 +106,5 @@ class Vm:
     pinned: str | None = None
     counted: bool = False
     allowed: frozenset[str] | None = None
+    egress_cap_bps: float = math.inf
+    ingress_cap_bps: float = math.inf

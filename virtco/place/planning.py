@@ -166,7 +166,10 @@ class Planning:
                     if own or not has_vm else
                     (member.vcpus, member.memory_mb, member.disk_gb)),
             host=member.host, instance_uuid=member.instance_uuid,
-            fixed=has_vm and member.host is not None)
+            fixed=has_vm and member.host is not None,
+            caps_bps=(math.inf, math.inf) if has_vm else (
+                _number(request.egress_cap_bps),
+                _number(request.ingress_cap_bps)))
 
     def _as_planned(self, question: problem_builder.Question,
                     view: membership.View) -> Solution:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import math
 
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
@@ -25,6 +26,7 @@ class Member:
 
     :ivar host: where it runs or is planned, None = nowhere yet.
     :ivar fixed: it has a VM, so it stays where it is.
+    :ivar caps_bps: the most that it sends, and receives.
     """
 
     index: int
@@ -32,6 +34,7 @@ class Member:
     host: str | None = None
     instance_uuid: str | None = None
     fixed: bool = False
+    caps_bps: tuple[float, float] = (math.inf, math.inf)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,8 +121,10 @@ def _vm(member: Member, question: Question, keep_planned: bool,
     name = member.instance_uuid or f'member {member.index}'
     stays = member.host is not None and (member.fixed or keep_planned)
     if member.index == question.asked or not stays:
-        return cluster.Vm(name, member.demand, allowed=candidates)
-    return cluster.Vm(name, member.demand, pinned=member.host, counted=True)
+        return cluster.Vm(name, member.demand, None, False, candidates,
+                          *member.caps_bps)
+    return cluster.Vm(name, member.demand, member.host, True, None,
+                      *member.caps_bps)
 
 
 def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]

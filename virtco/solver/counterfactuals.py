@@ -20,6 +20,7 @@ from virtco.model import cluster
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
+from virtco.solver.model import caps
 
 _Link = TypeVar('_Link', cluster.Host, cluster.Subtree)
 
@@ -226,8 +227,8 @@ def with_twice(problem: snapshot.PlacementProblem, port: str
                ) -> snapshot.PlacementProblem | None:
     """The problem with a port twice as fast; None for no such port.
 
-    :param port: as a plan names it, such as ``'h3 egress'`` or
-        ``'rack r1 up'``.
+    :param port: as a plan names it, such as ``'h3 egress'``,
+        ``'rack r1 up'`` or ``'cap of vm-3, 2 Gbit/s out'``.
     """
     name, _space, way = port.rpartition(' ')
     if way in ('egress', 'ingress'):
@@ -244,7 +245,7 @@ def with_twice(problem: snapshot.PlacementProblem, port: str
         return (dataclasses.replace(problem, tree=cluster.Tree(
             subtrees, problem.tree.leaf_of))
             if subtrees != problem.tree.subtrees else None)
-    return None
+    return caps.with_twice(problem, port)
 
 
 def _doubled(one: _Link, column: str) -> _Link:

@@ -23,6 +23,7 @@ from virtco.solver import choices
 from virtco.solver import residual
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.judging import portfolio
+from virtco.solver.model import caps
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.moves import localsearch
@@ -229,8 +230,11 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                      * (1 + len(problem.active)))
         return budget.in_time()
 
-    return ranking.rank(inst, plan.objective, assign, vm_index, in_time,
-                        most)
+    slowest_s, _cap = caps.slowest(problem)
+    return tuple(
+        dataclasses.replace(found, cct_s=max(found.cct_s, slowest_s))
+        for found in ranking.rank(inst, plan.objective, assign, vm_index,
+                                  in_time, most))
 
 
 def evaluate(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
@@ -301,7 +305,7 @@ def _answer(inst: instances.Instance, found: states.Outcome,
         gap = value.cct_s / bound_s - 1
     else:
         gap = math.inf
-    return snapshot.Plan(
+    return caps.applied(snapshot.Plan(
         hosts=inst.to_hosts(found.assign), cct_s=value.cct_s,
         coflow_cct_s=value.coflow_cct_s, objective=objective,
         objective_s=value.objective_s, lower_bound_s=bound_s, gap=gap,
@@ -311,4 +315,4 @@ def _answer(inst: instances.Instance, found: states.Outcome,
         objective_bound_s=min(found.floor_s, value.objective_s),
         bound_scope=(snapshot.Scope.CONSTRAINTS if len(inst.movable)
                      else snapshot.Scope.PLACEMENT),
-        relaxed=found.relaxed)
+        relaxed=found.relaxed), inst.problem)

@@ -18,6 +18,7 @@ _HOST = re.compile(fields.HOST_PATTERN)
 TenantText = Annotated[
     dict[str, str | Annotated[list[str], msgspec.Meta(max_length=16)]],
     msgspec.Meta(max_length=1024)]
+Cap = Annotated[float, msgspec.Meta(gt=0, le=1e15)]
 Status = Literal['planned', 'neutral', 'ignored']
 
 
@@ -61,6 +62,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     :ivar hints: scheduler hints that begin with ``virtco:``.
     :ivar flavor: that the instance takes.
     :ivar hosts: candidates.
+    :ivar egress_cap_bps: the flavor's ``quota:vif_outbound_average``.
+    :ivar ingress_cap_bps: the flavor's ``quota:vif_inbound_average``.
     :ivar metadata: of the server, as far as it begins with ``virtco:``.
     :ivar user_id: who launches it.
     :ivar display_name: name of the server.
@@ -77,6 +80,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     flavor: fields.Resources
     hosts: Annotated[list[Offer], msgspec.Meta(min_length=1,
                                                max_length=10_000)]
+    egress_cap_bps: Cap | None = None
+    ingress_cap_bps: Cap | None = None
     metadata: TenantText = {}
     user_id: fields.Name | None = None
     display_name: Annotated[str, msgspec.Meta(max_length=4096)] | None = None

@@ -65,11 +65,11 @@ def test_what_the_scheduler_loads():
     assert {name for name in found if name.split('.')[0] == 'virtco'} <= OWN
 
 
-def test_of_virtco_they_import_errors_and_the_parsing_of_hints():
+def test_of_virtco_they_import_errors_units_and_the_parsing_of_hints():
     found = {name for path in (ROOT / 'nova_filters').glob('*.py')
              for statement in sources.read(path).imports
              for name in _modules(statement)}
-    assert found == {'virtco.exception', 'virtco.hints'}
+    assert found == {'virtco.exception', 'virtco.hints', 'virtco.units'}
 
 
 def _modules(statement):

@@ -100,6 +100,23 @@ def test_an_answer_of_the_declared_type_is_understood():
             msgspec.to_builtins(answer))
 
 
+@pytest.mark.parametrize('specs, expected_bps', [
+    ({}, (None, None)),
+    ({'quota:vif_outbound_average': '250000',
+      'quota:vif_outbound_peak': '500000',
+      'quota:vif_inbound_average': '125000'}, (2e9, 1e9)),
+    ({'quota:vif_outbound_average': '1'}, (8e3, None)),
+    ({'quota:vif_outbound_average': '0',
+      'quota:vif_inbound_average': '-1'}, (None, None)),
+    ({'quota:vif_inbound_average': 'fast'}, (None, None))])
+def test_caps_of_a_flavor_are_bits_per_second(specs, expected_bps):
+    flavor = make_spec().flavor
+    flavor.extra_specs = specs
+    body = request.build(make_spec(flavor=flavor), [make_host()], {}, {},
+                         None)
+    assert (body['egress_cap_bps'], body['ingress_cap_bps']) == expected_bps
+
+
 def test_capacity_counts_overcommitment():
     body = request.build(make_spec(), [make_host()], {}, {}, None)
     assert body['flavor'] == {'vcpus': 2, 'memory_mb': 512, 'disk_gb': 16}

@@ -2,6 +2,8 @@
 
 """From Nova's offer to the planner's problem."""
 
+import math
+
 import pytest
 
 from virtco.model import coflow
@@ -52,6 +54,16 @@ def test_vms_that_run_are_pinned_and_counted():
     # Its host is no candidate: nothing else may go there.
     assert next(h for h in found.hosts if h.name == 'z').free == room(0)
     assert found.vms[0].allowed == frozenset('a')
+
+
+def test_caps_are_those_of_the_members():
+    limited = (3e8, 4e8)
+    found, _order = problem.build(question(
+        [problem.Member(0, ONE, caps_bps=limited),
+         problem.Member(1, ONE, 'z', 'i1', True, limited),
+         problem.Member(2, ONE)], {'a': room(2)}))
+    assert [(vm.egress_cap_bps, vm.ingress_cap_bps) for vm in found.vms] == [
+        limited, limited, (math.inf, math.inf)]
 
 
 def test_planned_rows_can_stay():

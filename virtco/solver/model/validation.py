@@ -7,6 +7,7 @@ import math
 from virtco import exception
 from virtco.model import cluster
 from virtco.model import snapshot
+from virtco.solver.model import caps
 
 
 def check(problem: snapshot.PlacementProblem) -> None:
@@ -32,6 +33,8 @@ def check(problem: snapshot.PlacementProblem) -> None:
     _check_tree(problem.tree)
     for vm in problem.vms:
         _check_vector(f'{vm.name}.demand', vm.demand, n_resources, 0.0)
+        for way in caps.WAYS:
+            _check_rate(f'{vm.name}.{way}', getattr(vm, way))
         if vm.pinned is not None and vm.pinned not in names:
             raise exception.Invalid(field=f'{vm.name}.pinned',
                                     value=vm.pinned, limit='a known host')

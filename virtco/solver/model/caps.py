@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rates that a VM never exceeds, such as its flavor's ``quota:vif_*``.
+
+A hypervisor enforces a cap at the VM's port, so traffic between VMs of one
+host passes it, too. The time that a VM's cap needs is then the same in every
+placement: the best placement stays the best, and only its figures change.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import math
+
+import numpy as np
+
+from virtco import units
+from virtco.model import cluster
+from virtco.model import matrix as matrix_model
+from virtco.model import snapshot
+
+#: Fields of a VM with its caps: of what it sends, and of what it receives.
+WAYS = ('egress_cap_bps', 'ingress_cap_bps')
+
+
+def port_name(vm: cluster.Vm, way: str) -> str:
+    """Name of a cap as a bottleneck, such as 'cap of vm-3, 2 Gbit/s out'.
+
+    :param way: one of :data:`WAYS`.
+    """
+    return (f'cap of {vm.name}, {units.format_rate(getattr(vm, way))} '
+            f'{"out" if way == WAYS[0] else "in"}')
+
+
+def with_twice(problem: snapshot.PlacementProblem, port: str
+               ) -> snapshot.PlacementProblem | None:
+    """The problem with a cap twice as high; None for no such cap."""
+    for i, vm in enumerate(problem.vms):
+        for way in WAYS:
+            if port_name(vm, way) == port:
+                twice = dataclasses.replace(vm, **{way: 2 * getattr(vm, way)})
+                return dataclasses.replace(problem, vms=(
+                    *problem.vms[:i], twice, *problem.vms[i + 1:]))
+    return None
+
+
+def slowest(problem: snapshot.PlacementProblem) -> tuple[float, str]:
+    """The time that the slowest cap takes for all coflows, and its name.
+
+    :returns: 0 s and '' where no cap has anything to pass.
+    """
+    return max(((float(taken_s.sum()), port_name(problem.vms[vm], way))
+                for vm, way, taken_s in _times_s(problem)),
+               default=(0.0, ''), key=lambda found: found[0])
+
+
+def applied(plan: snapshot.Plan, problem: snapshot.PlacementProblem
+            ) -> snapshot.Plan:
+    """The plan with the times that the caps of its VMs allow.
+
+    The objective and its bound stay those without caps.
+    """
+    times_s = [taken_s for _, _, taken_s in _times_s(problem)]
+    if not times_s:
+        return plan
+    found_s, name = slowest(problem)
+    # A coflow waits at a cap for those that are served before it.
+    order = np.argsort(plan.coflow_cct_s, kind='stable')
+    prefix_s = np.zeros(len(order))
+    prefix_s[order] = np.cumsum(np.array(times_s)[:, order], axis=1).max(
+        axis=0)
+    cct_s = max(plan.cct_s, found_s)
+    lower_bound_s = max(plan.lower_bound_s, found_s)
+    return dataclasses.replace(
+        plan, cct_s=cct_s, lower_bound_s=lower_bound_s,
+        coflow_cct_s=tuple(map(max, plan.coflow_cct_s, prefix_s.tolist())),
+        gap=(0.0 if cct_s <= lower_bound_s else cct_s / lower_bound_s - 1
+             if lower_bound_s > 0 else math.inf),
+        bottleneck=name if found_s > plan.cct_s else plan.bottleneck)
+
+
+def _times_s(problem: snapshot.PlacementProblem
+             ) -> Iterator[tuple[int, str, np.ndarray]]:
+    """VM, way, and the time of each coflow at every cap, shape (C,)."""
+    for ends, way in zip(('src', 'dst'), WAYS, strict=True):
+        for i, vm in enumerate(problem.vms):
+            rate_bps = getattr(vm, way)
+            if math.isfinite(rate_bps):
+                yield i, way, np.array([units.transfer_time_s(
+                    _passing(coflow.matrix, ends, i), rate_bps)
+                    for coflow in problem.coflows])
+
+
+def _passing(matrix: matrix_model.Matrix, ends: str, vm: int) -> float:
+    """Bytes of a coflow that a VM sends (``src``) or receives (``dst``)."""
+    src, dst = np.asarray(matrix.src), np.asarray(matrix.dst)
+    mine = (src if ends == 'src' else dst) == vm
+    return float(np.asarray(matrix.size_bytes)[mine & (src != dst)].sum())
