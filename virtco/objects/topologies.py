@@ -15,6 +15,7 @@ from virtco.db import topology_rows as db_topology
 from virtco.topology import changes as comparison
 from virtco.topology import tree
 from virtco.topology.formats import plain
+from virtco.wire import topology as wire
 
 
 class Topology:
@@ -54,7 +55,7 @@ class Topology:
             self._changed()
 
     def would_change(self, planes: tuple[tree.Plane, ...]
-                     ) -> tuple[comparison.Change, ...]:
+                     ) -> list[wire.TopologyChange]:
         return comparison.changes(self._topology, tree.Topology(planes))
 
     def replace(self, planes: tuple[tree.Plane, ...],

@@ -8,7 +8,6 @@ import pathlib
 import sys
 from typing import Any
 
-import msgspec
 from osc_lib import exceptions as osc_exceptions
 
 from virtco import exception
@@ -133,15 +132,14 @@ def _change(asked: base.Command, planes: list[dict[str, Any]], applied: bool
             ) -> None:
     """Print what these planes change, and change it if that is wanted."""
     found = asked.client.change_topology(planes, dry_run=not applied)
-    changes = [comparison.Change(**msgspec.structs.asdict(change))
-               for change in found.changes]
+    changes = found.changes
     out = asked.app.stdout.write
     plane = None
     for change in changes[:MAX_LISTED]:
         if change.plane != plane:
             plane = change.plane
             out(f'plane {plane}\n')
-        out(f'  {change}\n')
+        out(f'  {comparison.written(change)}\n')
     if len(changes) > MAX_LISTED:
         out(f'  … and {len(changes) - MAX_LISTED} more\n')
     for name, hosts in found.hosts_without_leaf.items():

@@ -4,46 +4,34 @@
 
 from collections.abc import Iterable
 from collections.abc import Iterator
-import dataclasses
 
 from virtco.topology import drawing
 from virtco.topology import tree
+from virtco.wire import topology as wire
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Change:
-    """:ivar kind: ``plane``, ``level``, ``node``, ``uplink`` or ``host``.
-    :ivar before: where it was, or its value; None = it is new.
-    :ivar after: None = it is gone.
-    """
-
-    plane: str
-    kind: str
-    name: str
-    before: str | None
-    after: str | None
-
-    def __str__(self) -> str:
-        what = f'{self.kind} {self.name}'
-        if self.before is None:
-            return f'+ {what}: {self.after}'
-        if self.after is None:
-            return f'- {what}: {self.before}'
-        return f'~ {what}: {self.before} -> {self.after}'
+def written(change: wire.TopologyChange) -> str:
+    """Return a change as a line for people."""
+    thing = f'{change.kind} {change.name}'
+    if change.before is None:
+        return f'+ {thing}: {change.after}'
+    if change.after is None:
+        return f'- {thing}: {change.before}'
+    return f'~ {thing}: {change.before} -> {change.after}'
 
 
 def changes(before: tree.Topology, after: tree.Topology
-            ) -> tuple[Change, ...]:
+            ) -> list[wire.TopologyChange]:
     """List the changes in planes of the new topology."""
-    found: list[Change] = []
+    found: list[wire.TopologyChange] = []
     for plane in after.planes:
         old = before.plane(plane.name)
         if old is None:
-            found.append(Change(plane.name, 'plane', plane.name, None,
-                                described(plane)))
+            found.append(wire.TopologyChange(
+                plane.name, 'plane', plane.name, None, described(plane)))
             old = tree.Plane(plane.name)
         found += _of_plane(old, plane)
-    return tuple(found)
+    return found
 
 
 def described(plane: tree.Plane) -> str:
@@ -52,13 +40,14 @@ def described(plane: tree.Plane) -> str:
     return (f'{n_nodes} nodes of {plane.depth()} levels, {n_hosts} hosts')
 
 
-def _of_plane(old: tree.Plane, new: tree.Plane) -> Iterator[Change]:
-    def compared(kind: str, before: dict[str, str],
-                 after: dict[str, str]) -> Iterator[Change]:
+def _of_plane(old: tree.Plane, new: tree.Plane
+              ) -> Iterator[wire.TopologyChange]:
+    def compared(kind: wire.ChangeKind, before: dict[str, str],
+                 after: dict[str, str]) -> Iterator[wire.TopologyChange]:
         for name in sorted({**before, **after}):
             if before.get(name) != after.get(name):
-                yield Change(new.name, kind, name, before.get(name),
-                             after.get(name))
+                yield wire.TopologyChange(new.name, kind, name,
+                                          before.get(name), after.get(name))
 
     yield from compared('level', _levels(old), _levels(new))
     yield from compared('node', _parents(old.roots), _parents(new.roots))

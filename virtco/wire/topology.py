@@ -14,6 +14,7 @@ from virtco.wire import operation
 Rate = str | float
 #: Such as 4, or ``4:1``.
 Ratio = str | float
+ChangeKind = Literal['plane', 'level', 'node', 'uplink', 'host']
 
 
 class Ways(operation.Request, frozen=True, omit_defaults=True):
@@ -97,7 +98,7 @@ class Import(operation.Request, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class TopologyChange(operation.Response, frozen=True, kw_only=True):
+class TopologyChange(operation.Response, frozen=True):
     """A difference that an import makes.
 
     :ivar plane: name of the plane.
@@ -108,7 +109,7 @@ class TopologyChange(operation.Response, frozen=True, kw_only=True):
     """
 
     plane: str
-    kind: Literal['plane', 'level', 'node', 'uplink', 'host']
+    kind: ChangeKind
     name: str
     before: str | None
     after: str | None

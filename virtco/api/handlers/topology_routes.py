@@ -40,9 +40,8 @@ def replace(call: Call, body: wire.Import) -> wire.Imported:
                 f'generation {before}',
                 f'generation {known.generation()}, {len(changes)} changes')
     return wire.Imported(
-        changes=[wire.TopologyChange(**dataclasses.asdict(one))
-                 for one in changes],
-        applied=not body.dry_run, generation=known.generation(),
+        changes=changes, applied=not body.dry_run,
+        generation=known.generation(),
         hosts_without_leaf=_hosts_without_leaf(
             call, known.get().replaced(planes)))
 
