@@ -57,7 +57,7 @@ _OF_CLAIMS = sa.select(
         _CLAIMS.expires_at > sa.bindparam('now_s'),
         _CLAIMS.instance_uuid != sa.bindparam('instance_uuid')).group_by(
             _CLAIMS.host)
-_HOSTS: sa.BindParameter[Any] = sa.bindparam('hosts', expanding=True)
+_HOSTS: sa.BindParameter[Any] = sa.bindparam('hosts')
 _OF_HOSTS = sa.union_all(_OF_MEMBERS.where(_MEMBERS.host.in_(_HOSTS)),
                          _OF_CLAIMS.where(_CLAIMS.host.in_(_HOSTS)))
 _OF_ALL = sa.union_all(
