@@ -2,6 +2,7 @@
 
 """What the API answers of placements, plans and the topology."""
 
+import copy
 import json
 
 import pytest
@@ -10,6 +11,7 @@ from tests.unit import stored
 from tests.unit.api import service
 from virtco.db import models
 from virtco.model import states
+from virtco.topology.formats import plain
 
 GROUP_FLAVOR = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}
 TENANT = {'role': 'member,reader'}
@@ -147,6 +149,14 @@ def test_a_topology_is_told(own):
     assert (deleted.status_code, deleted.text) == (204, '')
     assert own.get(path)['planes'] == []
     assert own.refused(404, 'DELETE', path + '/front-end')
+
+
+def test_an_import_is_compared_with_what_another_process_told(own):
+    path, known = '/v1/topology', own.rooms.objects.topology
+    other = copy.copy(known)
+    other.replace(plain.load({'planes': PLANES}).planes)
+    found = own.send('PUT', path, {'planes': PLANES, 'dry_run': True}).json
+    assert found['changes'] == []
 
 
 def test_capacity(own):

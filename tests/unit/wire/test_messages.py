@@ -70,6 +70,10 @@ def test_reports_and_measurements_come_out_as_they_went_in():
 @pytest.mark.parametrize('text, expected', [
     ('{"type":"hello","version":3,"host":"h1"}',
      messages.Hello(3, 'h1', 0, 0, '')),
+    ('{"type":"measurement","measurement":{"probe_id":"p","src":"h1",'
+     '"dst":"h2","rate_bps":8}}', messages.Measured(reports.Measurement(
+         probe_id='p', src='h1', dst='h2', rate_bps=8, lower_bound=False,
+         loss=0.0, method=''))),
     ('{"type":"ack","generation":5}', messages.Ack(5, 0)),
     ('{"type":"nack","generation":5,"error":""}', messages.Nack(5, '', 0))])
 def test_what_edge_modules_may_leave_out(text, expected):
