@@ -125,3 +125,15 @@ def test_what_is_no_json_is_shown_in_part():
 
 def test_a_window_of_a_bulk_connection_lasts_a_hundredth():
     assert reports.WINDOW_S == 0.01
+
+
+@pytest.mark.parametrize('rtt_s, is_taken', [
+    (0, True), (3600, True), (-0.1, False), (3601, False)])
+def test_a_round_trip_takes_an_hour_at_most(rtt_s, is_taken):
+    text = ('{"type":"measurement","measurement":{"probe_id":"p","src":"h1",'
+            f'"dst":"h2","rate_bps":8,"rtt_s":{rtt_s}}}}}').encode()
+    if is_taken:
+        assert messages.decode(text).measurement.rtt_s == rtt_s
+    else:
+        with pytest.raises(exception.Invalid, match='rtt_s'):
+            messages.decode(text)
