@@ -15,6 +15,7 @@ import time
 import pytest
 
 from tests import openssl
+from tests.functional.controller import harness
 from virtco import problems
 from virtco.osc import shell
 
@@ -226,3 +227,16 @@ def test_a_configuration_that_works_has_no_problem(diagnose):
 def test_the_page_has_an_entry_of_each_code():
     entries = re.findall(r'^ {3}(VC-\d+)$', PAGE.read_text(), re.MULTILINE)
     assert entries == sorted(problems.KINDS)
+
+
+def test_a_running_controller_says_that_its_token_is_refused(make):
+    with keystone(401) as url:
+        login = {name: url if name == 'auth_url' else value
+                 for name, value in LOGIN.items()}
+        controller = make({'nova': login, 'api': {'service_prt': 1}})
+        harness.wait_for(lambda: controller.call(
+            'GET', '/health')['status'] == 'degraded', 'the first test')
+        found = controller.call('GET', '/health')['problems']
+        assert [one['code'] for one in found] == ['VC-003', 'VC-031']
+        assert 'VC-031: [nova]' in controller.log_text()
+        assert 'Traceback' not in controller.log_text()
