@@ -187,9 +187,13 @@ def tokens(conf: cfg.ConfigOpts) -> Iterator[Problem]:
         yield from _token(conf, 'nova')
     if conf.api.auth_strategy == 'keystone':
         group = 'keystone_authtoken'
-        loading.register_session_conf_options(conf, group)
-        loading.register_auth_conf_options(conf, group)
-        yield from _token(conf, group)
+        # keystonemiddleware registers other options of the same names.
+        own = cfg.ConfigOpts()
+        own([], default_config_files=conf.config_file or [],
+            default_config_dirs=conf.config_dir or [])
+        loading.register_session_conf_options(own, group)
+        loading.register_auth_conf_options(own, group)
+        yield from _token(own, group)
 
 
 def _token(conf: cfg.ConfigOpts, group: str) -> Iterator[Problem]:

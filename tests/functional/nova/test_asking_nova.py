@@ -24,7 +24,7 @@ class ReunionTest(controllers.RealControllerTest):
     def check_refused(self, server):
         """A host that Nova does not know is an error, and nothing moves."""
         conf = cfg.ConfigOpts()
-        nova_conf.register_opts(conf)
+        conf.register_opts(nova_conf.OPTS, nova_conf.GROUP)
         conf([])
         for name, value in (('auth_type', 'none'),
                             ('endpoint_override', self.nova_url)):

@@ -145,11 +145,11 @@ def test_qos_of_others_is_reported_not_fought(site):
     beds.wait_for(lambda: 'htb 1: root' in _qdisc(bed), 10, "OVS's qdisc")
     before = _qdisc(bed)
     edge.start()
-    report = controller.wait_report(lambda r: r['error'], 20)
+    report = controller.wait_report(lambda r: r['error'], 60)
     assert 'linux-htb' in report['error'] and report['health'] == 'degraded'
     assert _qdisc(bed) == before
     switch.vsctl('clear', 'port', 'uplink0', 'qos')
-    controller.wait_report(lambda r: r['health'] == 'ok')
+    controller.wait_report(lambda r: r['health'] == 'ok', 60)
     assert 'default 0x2' in _qdisc(bed)
     assert switch.vsctl('get', 'qos',
                         switch.vsctl('get', 'port', 'uplink0', 'qos'),

@@ -133,7 +133,8 @@ def test_traffic_inside_the_host_is_free(pair):
 
 
 @gear.full(
-    'unit/edge/test_tcplan.py::test_link_and_default_class_are_never_idle, '
+    'unit/edge/test_tcplan_steps.py::'
+    'test_link_and_default_class_are_never_idle, '
     'netns/edge/test_counting.py::test_pairs_are_counted_in_the_default_class')
 @real_time
 def test_without_policy_the_link_is_shared(pair):
@@ -145,8 +146,10 @@ def test_without_policy_the_link_is_shared(pair):
 
 
 @gear.full(
-    'unit/edge/test_tcplan.py::test_link_and_default_class_are_never_idle, '
-    'unit/edge/test_tcplan.py::test_a_lost_tree_comes_back_at_full_rates')
+    'unit/edge/test_tcplan_steps.py::'
+    'test_link_and_default_class_are_never_idle, '
+    'unit/edge/test_tcplan_steps.py::'
+    'test_a_lost_tree_comes_back_at_full_rates')
 @real_time
 def test_enforcement_that_begins_under_load_lets_it_through(pair):
     """What a class sends in front of its rate, it owes for a minute."""
@@ -177,8 +180,9 @@ def _rate_bps(flow, warm_up_s, for_s):
 
 
 @gear.full(
-    'unit/edge/test_tcplan.py::test_leaving_class_is_idle_and_last, '
-    'unit/edge/test_tcplan.py::test_update_never_over_commits_and_ends_right')
+    'unit/edge/test_tcplan_steps.py::test_leaving_class_is_idle_and_last, '
+    'unit/edge/test_tcplan_steps.py::'
+    'test_update_never_over_commits_and_ends_right')
 @real_time
 @pytest.mark.parametrize('pacing_bps', [15e6, None])
 def test_a_coflow_that_comes_back_at_once_has_its_rate(pair, pacing_bps):
@@ -215,7 +219,7 @@ def test_a_coflow_that_comes_back_at_once_has_its_rate(pair, pacing_bps):
 
 
 @gear.full(
-    'unit/edge/test_tcplan.py::'
+    'unit/edge/test_tcplan_steps.py::'
     'test_held_leaves_keep_what_a_super_packet_asks_for, '
     'netns/edge/test_updates.py::'
     'test_a_class_that_falls_is_held_until_its_queue_is_sent')
@@ -282,7 +286,7 @@ def test_a_class_that_rises_sends_at_once(pair):
 
 
 @gear.full(
-    'unit/edge/test_tcplan.py::'
+    'unit/edge/test_tcplan_steps.py::'
     'test_held_leaves_may_borrow_more_and_are_given_no_more, '
     'netns/edge/test_updates.py::'
     'test_a_class_that_falls_is_held_until_its_queue_is_sent')

@@ -102,7 +102,7 @@ def test_restart_touches_nothing_that_is_right(pair, edge_of):
 
 
 @gear.full(
-    'unit/edge/test_tcplan.py::'
+    'unit/edge/test_tcplan_steps.py::'
     'test_update_never_over_commits_and_ends_right, '
     'netns/edge/test_updates.py::test_restart_touches_nothing_that_is_right; '
     'netns/edge/test_restart.py::test_kills_of_agent_and_helper_lose_nothing')

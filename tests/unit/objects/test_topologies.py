@@ -85,5 +85,5 @@ def test_a_topology_is_read_again_where_it_changed():
 def test_what_would_change():
     bench = Planes()
     bench.topology.replace((PLANE,))
-    assert bench.topology.would_change((PLANE,)) == ()
+    assert bench.topology.would_change((PLANE,)) == []
     assert bench.topology.would_change((STORAGE,))
