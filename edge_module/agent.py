@@ -32,6 +32,8 @@ LOG = logging.getLogger(__name__)
 
 TICK_S, _IDLE_S = 0.25, 0.5
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.2, 5.0
+# Between two looks whether somebody else still shapes the uplink.
+_CONFLICT_S = 1.0
 _SAVE_INTERVAL_S = 5.0
 
 
@@ -187,6 +189,10 @@ class Agent:
         policy = self.enforcer.policy
         if self.enforcer.conflict is None:
             self.applied_generation = policy.generation if policy else 0
+        else:
+            # What announces its end may come before the end can be read.
+            self._audit_due_s = min(self._audit_due_s,
+                                    time.monotonic() + _CONFLICT_S)
         self._failure, self.is_failing = None, False
         self._retry_after_s = _FIRST_RETRY_S
         self.reporter.wake()

@@ -10,6 +10,7 @@ from tests.unit.api import service
 from virtco import problems
 from virtco import selftest
 from virtco.api import health_report
+from virtco.cmd import controller
 from virtco.db import session as db_session
 
 
@@ -89,3 +90,20 @@ def test_health_is_degraded_by_errors_alone(codes, works, status):
         problems=[problems.Problem(code, 'x') for code in codes]))
     assert (serves, found.status) == (works, status)
     assert [one.code for one in found.problems] == codes
+
+
+@pytest.mark.parametrize('is_directory', [False, True])
+@pytest.mark.parametrize('login, codes', [
+    ('auth_type = none', []), ('insecure = true', ['VC-032']),
+    ('auth_type = none\ncafile = /none.pem', ['VC-033'])])
+def test_the_account_that_checks_tokens_is_read_from_the_files(
+        tmp_path, login, codes, is_directory):
+    text = ('[api]\nauth_strategy = keystone\n'
+            f'[keystone_authtoken]\n{login}\n')
+    (tmp_path / 'virtco.conf').write_text(text)
+    conf = controller.make_conf(
+        ['--config-dir', str(tmp_path)] if is_directory else
+        ['--config-file', str(tmp_path / 'virtco.conf')])
+    assert [one.code for one in selftest.tokens(conf)] == codes
+    # The middleware registers options of its own there.
+    assert 'keystone_authtoken' not in conf

@@ -181,6 +181,22 @@ def test_a_policy_past_its_time_to_live_is_degraded(agent, clock):
     assert not agent.enforcer.n_past and agent._about()['health'] == 'ok'
 
 
+def test_the_end_of_a_conflict_is_looked_for(agent, clock):
+    """Nothing may announce it, or too early."""
+    agent.enforcer.uplink.foreign = 'htb 1:'
+    agent.enforcer.forget()
+    agent.sync()
+    assert agent._about()['health'] == 'degraded'
+    agent.enforcer.uplink.foreign = None
+    clock.s += 0.9
+    agent.sync()
+    assert agent.enforcer.conflict is not None
+    clock.s += 0.2
+    agent.sync()
+    assert agent.enforcer.conflict is None
+    assert agent._about()['health'] == 'ok'
+
+
 def test_an_audit_comes_in_its_time(agent, clock):
     before = snapshots(agent)
     forgot = agent.enforcer.classifier.forgot
