@@ -2,15 +2,20 @@
 
 """Tests that a controller makes of itself while it runs."""
 
+import socket
+import time
 import types
 
+from keystoneauth1 import exceptions as ks_exceptions
 import pytest
 
+from tests import openssl
 from tests.unit.api import service
 from virtco import problems
 from virtco import selftest
 from virtco.api import health_report
 from virtco.cmd import controller
+from virtco.db import migration
 from virtco.db import session as db_session
 
 
@@ -40,6 +45,16 @@ def test_a_database_that_may_only_be_read(tmp_path):
     found, = selftest.writes(database)
     database.dispose()
     assert found.code == 'VC-021'
+
+
+def test_a_file_that_takes_a_write_now_and_not_before_long(
+        tmp_path, monkeypatch, rooms):
+    assert not list(selftest.writes(rooms.database))
+    monkeypatch.setattr(selftest, '_has_room', lambda path: iter([path]))
+    database = db_session.Database(f'sqlite:///{tmp_path}/x')
+    migration.upgrade(database)
+    assert list(selftest.writes(database)) == [f'{tmp_path}/x']
+    database.dispose()
 
 
 @pytest.mark.parametrize('blocks, codes', [
@@ -107,3 +122,110 @@ def test_the_account_that_checks_tokens_is_read_from_the_files(
     assert [one.code for one in selftest.tokens(conf)] == codes
     # The middleware registers options of its own there.
     assert 'keystone_authtoken' not in conf
+
+
+def configured(directory, text):
+    path = directory / 'virtco.conf'
+    path.write_text(text)
+    return controller.make_conf(['--config-file', str(path)])
+
+
+@pytest.mark.parametrize('status, code', [
+    (401, 'VC-031'), (403, 'VC-031'), (404, 'VC-030'), (500, 'VC-030')])
+def test_what_keystone_answers(tmp_path, monkeypatch, status, code):
+    def get_token(_session):
+        raise ks_exceptions.http.from_response(types.SimpleNamespace(
+            status_code=status, headers={}, text='x' * 300, json=dict),
+            'POST', 'u')
+
+    monkeypatch.setattr(selftest.loading.session.Session, 'load_from_options',
+                        lambda *_args, **given: types.SimpleNamespace(
+                            get_token=lambda: get_token(given)))
+    conf = configured(tmp_path, '[nova]\nauth_type = none\n')
+    found, = selftest.tokens(conf)
+    assert found.code == code and found.finding.startswith('[nova]: ')
+
+
+@pytest.mark.parametrize('text, found', [
+    ('[api]\nport = 1\n[oslo_policy]\npolicy_file = x\n', []),
+    ('[api]\nprot = 1\n', [('VC-003', '[api] prot, port is meant perhaps')]),
+    ('[api]\nqqq = 1\n', [('VC-003', '[api] qqq')]),
+    ('[DEFAULT]\ndebug = true\nlog-file = x\n', []),
+    ('[scheduleer]\nx = 1\n', [
+        ('VC-004', '[scheduleer], scheduler is meant perhaps')]),
+    ('[qqq]\nx = 1\n', [('VC-004', '[qqq]')]),
+    ('[oslo_policy]\npolicy_file = x\n[qqq]\nx = 1\n', [
+        ('VC-004', '[qqq]')]),
+    ('[oslo_messaging_rabbit]\nssl = true\nsls = true\n', [
+        ('VC-003', '[oslo_messaging_rabbit] sls, ssl is meant perhaps')]),
+    ('[nova]\nauth_type = password\nuser-name = u\npasword = p\n', [
+        ('VC-003', '[nova] pasword, password is meant perhaps')]),
+    ('[nova]\nauth_type = qqq\npasword = p\n', []),
+    ('[nova]\nauth_url = u\n', [('VC-003', '[nova] auth_url')])])
+def test_options_that_nothing_reads(tmp_path, text, found):
+    told = list(selftest.unknown(configured(tmp_path, text)))
+    assert [(one.code, one.finding[:len(words)]) for one, (_, words)
+            in zip(told, found, strict=True)] == found
+
+
+@pytest.mark.parametrize('host, family', [
+    ('127.0.0.1', socket.AF_INET), ('::1', socket.AF_INET6)])
+def test_an_address_that_is_taken(host, family):
+    with socket.create_server((host, 0), family=family) as sock:
+        port = sock.getsockname()[1]
+        found, = selftest.taken([(host, port)])
+        assert found.code == 'VC-010'
+        assert found.finding.startswith(f'{host} port {port}: ')
+    assert not list(selftest.taken([(host, port)]))
+
+
+def test_a_database_before_the_start(tmp_path, monkeypatch):
+    conf = configured(tmp_path, f'[controller]\nstate_dir = {tmp_path}/s\n')
+    assert not list(selftest._of_database(conf))
+    assert not (tmp_path / 's').exists()
+    disposed = []
+    for revision, is_sqlite, codes in (
+            (migration.head(), False, ['written']),
+            ('older', True, []), ('older', False, ['VC-023']),
+            (None, False, ['VC-023'])):
+        monkeypatch.setattr(selftest.migration, 'current',
+                            lambda _: revision)
+        monkeypatch.setattr(selftest, 'writes', lambda _: iter(
+            [problems.Problem('written', '')]))
+        monkeypatch.setattr(
+            selftest.db_session.Database, 'from_conf',
+            lambda _: types.SimpleNamespace(
+                is_sqlite=is_sqlite, dispose=lambda: disposed.append(1)))
+        monkeypatch.setattr(selftest.db_session, 'file_of', lambda _: '')
+        assert [one.code for one in selftest._of_database(conf)] == codes
+    assert len(disposed) == 4
+
+
+@pytest.fixture(scope='module')
+def pairs(tmp_path_factory):
+    """Of two days."""
+    authority = openssl.Authority(tmp_path_factory.mktemp('pairs'))
+    authority.sign('good')
+    authority.sign('other')
+    return authority.home
+
+
+@pytest.mark.parametrize('changes, days, codes', [
+    ({}, 0, []), ({}, 1.5, []), ({}, 1.7, ['VC-043']), ({}, 2.1, ['VC-042']),
+    ({'key_file': 'other.key'}, 0, ['VC-041']),
+    ({'client_ca_file': 'good.key'}, 0, ['VC-041']),
+    ({'ca_file': 'ca.pem', 'client_ca_file': 'ca.pem'}, 0, []),
+    ({'ca_file': 'none', 'key_file': 'none'}, 0, ['VC-040'] * 2),
+    ({'cert_file': ''}, 9, [])])
+def test_a_certificate_that_cannot_be_used_or_ends(
+        pairs, monkeypatch, changes, days, codes):
+    options = {'cert_file': 'good.pem', 'key_file': 'good.key',
+               'client_ca_file': '', 'ca_file': ''} | changes
+    now_s = time.time() + 86400 * days
+    monkeypatch.setattr(selftest.time, 'time', lambda: now_s)
+    found = list(selftest.certificates(types.SimpleNamespace(**{
+        name: value and str(pairs / value)
+        for name, value in options.items()})))
+    assert [one.code for one in found] == codes
+    if codes == ['VC-042']:
+        assert 'it ended 0.1 days ago' in found[0].finding
