@@ -159,7 +159,6 @@ class _Race:
         self.rest_s = math.inf
         self.moves = 0
 
-
     def run(self) -> tuple[instances.Instance, states.Outcome]:
         """Race the choices, search the winner, bound the others."""
         self._gather()
