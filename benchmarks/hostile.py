@@ -2,7 +2,7 @@
 
 """What coflows, the host and polite VMs keep while somebody attacks.
 
-``python -m benchmarks.hostile [--json]`` (root; four minutes) builds two
+``python -m benchmarks.hostile [--json]`` (root; 13 minutes) builds two
 hypervisors of network namespaces behind a bottleneck of 100 Mbit/s that counts
 like Ethernet, without back-pressure. One runs the real ``virtco-edge``. A
 coflow that is promised 60 Mbit/s, a polite TCP sender and a stream of
@@ -17,6 +17,7 @@ attack beside them:
 * ``lost_packets``: numbered datagrams that never arrived.
 * ``seconds_unenforced``: time in which classes or classification were not as
   before the attack, looked at every 20 ms.
+* ``coflow_share_undefended``: ``coflow_share`` without the ``defence``.
 
 The last rows are attacks from other hypervisors on the link on which a coflow
 arrives, by 1 to 16 VMs that send datagrams together at four times its speed,
