@@ -137,7 +137,7 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
 
     def _parameter(self, name: str) -> Any:
         return self.input_parameters.get(
-            name, self.get_schema()['properties'][name].default)
+            name, self.get_schema()['properties'][name]['default'])
 
     def _advice(self) -> list[wire.Move]:
         """The best move first."""
