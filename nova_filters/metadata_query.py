@@ -40,7 +40,7 @@ _MENTIONS = sa.select(
 
 
 def has_virtco_keys(context: Any, instance_uuid: str) -> bool:
-    """Of a server that is being built or, for a move, of one that runs."""
+    """Query a server that is being built or, for a move, one that runs."""
     engine = api_db.context_manager.reader.get_engine()
     with engine.connect() as connection:
         row = connection.execute(_MENTIONS, {'uuid': instance_uuid}).first()

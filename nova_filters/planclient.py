@@ -100,7 +100,7 @@ class Breaker:
 
 @dataclasses.dataclass
 class _Request:
-    """What is remembered of one API request.
+    """State of one API request.
 
     :ivar uuids: its instances, in the order in which Nova comes to them,
         which is that of their launch_index.
@@ -128,7 +128,7 @@ class _Request:
 
 
 class PlanClient:
-    """Thread-safe; see the module for what it promises."""
+    """Thread-safe client; the module's docstring states its bounds."""
 
     def __init__(self, link: connection.Connection, *, timeout_s: float,
                  budget_s: float, breaker: Breaker):
@@ -249,7 +249,7 @@ class PlanClient:
 
     def _call(self, instance_uuid: str, body: dict[str, Any], wait_s: float
               ) -> dict[str, Any]:
-        """One call in a thread of its own.
+        """Call the controller in a thread of its own.
 
         Time-outs of sockets bound neither name resolution nor an answer that
         drips in; waiting for a thread does. One that is stuck is a daemon and

@@ -28,7 +28,7 @@ _kept = recent.Kept()
 
 
 def request_id(spec: Any) -> str:
-    """Of the API request, which all passes for its servers share."""
+    """Return the API request's id, which the passes of its servers share."""
     context = spec._context
     found: str = (getattr(context, 'request_id', None)
                   or spec.instance_uuid)
@@ -75,7 +75,7 @@ def keep(spec: Any, host_states: list[Any], answer: dict[str, Any]) -> None:
 
 
 def kept(spec: Any, host_states: list[Any]) -> dict[str, Any] | None:
-    """What :func:`keep` got, unless other filters dropped the best host."""
+    """Take the answer of :func:`keep`, unless its best host was dropped."""
     hosts, answer = _kept.pop(spec.instance_uuid) or (frozenset(), None)
     now = {state.host for state in host_states}
     if answer is None or not now <= hosts or (
@@ -143,7 +143,7 @@ def _offers(host_states: list[Any]) -> list[dict[str, Any]]:
 
 
 def _demand(spec: Any) -> dict[str, float]:
-    """What Nova will claim; a volume-backed server uses no root disk."""
+    """Compute Nova's claim; a volume-backed server uses no root disk."""
     flavor = spec.flavor
     volume_backed = 'is_bfv' in spec and spec.is_bfv
     disk_gb = (0 if volume_backed else flavor.root_gb) + (
@@ -168,7 +168,7 @@ def _cap_bps(spec: Any, key: str) -> float | None:
 
 
 def _free(state: Any) -> dict[str, float]:
-    """What is left on a host, overcommitment included, as placement sees it.
+    """Compute a host's free resources as placement sees them.
 
     Not ``free_disk_mb``: that is what thin images may still grow into, which
     placement does not look at. The price is that disk taken by earlier

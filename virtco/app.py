@@ -50,7 +50,7 @@ ASK_S = 2.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parts:
-    """What of it a process does.
+    """Duties of a process.
 
     :ivar schedules: it may lead, and listens for edge modules.
     :ivar plans: it answers Nova.

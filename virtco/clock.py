@@ -22,7 +22,7 @@ def _boot_s() -> float:
 
 
 class Clock:
-    """Seconds since the epoch: of the start, and what has passed since then.
+    """Wall clock that keeps its offset from the start of the process.
 
     Slewing, as of chrony and ntpd, is followed.
 

@@ -77,7 +77,7 @@ def sources(name: str) -> list[pathlib.Path]:
 
 
 def digest(name: str) -> str:
-    """Of all that a kernel is compiled from."""
+    """Compute the digest of all files that a kernel is compiled from."""
     found = hashlib.sha1(usedforsecurity=False)
     for path in sources(name):
         found.update(path.read_bytes())

@@ -100,7 +100,7 @@ class _Matrix:
     flows: list[tuple[int, int, float]]
 
     def ranked(self, order: Sequence[int] | None) -> '_Matrix':
-        """Of rows, where it was one of ranks.
+        """Turn a matrix of ranks into one of rows.
 
         :param order: the row of each rank; None = rank and row are the same.
         """
@@ -282,7 +282,7 @@ def _size(field: str, value: Any, most: float) -> float:
 
 
 def refuse(field: str, value: Any, limit: str) -> NoReturn:
-    """Raise HintInvalid with the value shortened to what a log line holds."""
+    """Raise HintInvalid with the value shortened for a log line."""
     raise exception.HintInvalid(field=field, value=shorten(value),
                                 limit=limit)
 

@@ -38,7 +38,7 @@ Flows = list[tuple[int, int, float]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """One pattern.
+    """A traffic pattern.
 
     :ivar keys: what its object may hold beside ``pattern``.
     :ivar count: counts by key -> (senders, receivers, VMs); ValueError says

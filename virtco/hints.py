@@ -172,7 +172,7 @@ class Outline:
 
     @property
     def digest(self) -> str:
-        """Of the matrix; empty when the hint holds none."""
+        """SHA-256 of the matrix's text; empty when the hint holds none."""
         return ('' if self.matrix_text is None else hashlib.sha256(
             self.matrix_text.encode('utf-8', 'replace')).hexdigest())
 
@@ -242,7 +242,7 @@ def outline(hints: Mapping[str, Any] | None,
 
 def wants_preflight(hints: Mapping[str, Any] | None,
                     metadata: Mapping[str, Any] | None = None) -> bool:
-    """Of a valid hint."""
+    """Tell whether a valid hint asks for a check of the hosts."""
     return _flag(PREFLIGHT, _merge(select(hints), select(metadata)))
 
 
@@ -312,7 +312,7 @@ def _checked(values: Any, what: str) -> dict[str, Any]:
 
 def _merge(hints: dict[str, Any], metadata: dict[str, Any]
            ) -> dict[str, Any]:
-    """One value per key; whoever names a matrix names it alone."""
+    """Merge hints and metadata; metadata add nothing to a hint's matrix."""
     hints = _joined(hints)
     if TM in hints or TM_REF in hints:
         metadata = {key: value for key, value in metadata.items()

@@ -47,7 +47,7 @@ class Periodic:
             self.attempt()
 
     def attempt(self) -> None:
-        """One turn."""
+        """Run the work once, and log an error."""
         try:
             self._work()
             self._said = ''

@@ -29,7 +29,7 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem that was found.
+    """A problem that was found.
 
     :ivar code: key of :data:`KINDS`.
     :ivar finding: one line that names the thing and its value.

@@ -42,7 +42,7 @@ def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
 
 def classes(seen: host_state.View,
             policy: edge_policy.EdgePolicy | None) -> list[wire.Class]:
-    """Each class of the host's policy, and what was seen of it."""
+    """List the classes of a host's policy with their observed rates."""
     backlogs = {counters.coflow_id: counters.backlog_bytes
                 for counters in seen.report.coflows}
     return [wire.Class(

@@ -67,7 +67,7 @@ _OF_ALL = sa.union_all(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Beside:
-    """Bookings that do not count, as they are to be made anew.
+    """Bookings to leave out, since the caller replaces them.
 
     :ivar row_index: of the member in question.
     :ivar plans: likewise all members of its group without a VM.
@@ -84,7 +84,7 @@ def ledger(connection: sa.Connection, now_s: float,
            shown: Mapping[str, booking.Vector],
            hosts: Collection[str] | None = None, beside: Beside = Beside()
            ) -> booking.Ledger:
-    """What is booked on hosts.
+    """Sum the bookings of each host.
 
     :param shown: free capacity per host, as Nova says.
     :param hosts: that matter. None: all; then hosts are left out on which

@@ -46,7 +46,7 @@ _INSERT: dict[type[models.Base], sa.Insert] = {
 
 
 def generation(session: orm.Session) -> int:
-    """Of all reservations together; read it before what depends on it."""
+    """Read the generation of all reservations, before any row of them."""
     return session.connection().execute(_GENERATION).scalar() or 0
 
 

@@ -125,7 +125,7 @@ _UPDATE = sa.update(_TABLES['placements']).where(
 
 def fingerprint(connection: sa.Connection, instance_uuid: str
                 ) -> str | None:
-    """Of the last question about an instance."""
+    """Read the fingerprint of the last question about an instance."""
     found: str | None = connection.execute(
         _FINGERPRINT, {'instance_uuid': instance_uuid}).scalar()
     return found

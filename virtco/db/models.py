@@ -51,7 +51,7 @@ class Base(orm.DeclarativeBase):
 
 
 class Cluster(Base):
-    """One row: the generation of all reservations together.
+    """The only row: the generation of all reservations together.
 
     A plan is committed only if this is still what its snapshot saw.
     """
@@ -96,7 +96,7 @@ class Group(Base):
 
 
 class Member(Base):
-    """One row of a group's matrices and the VM that fills it.
+    """A row of a group's matrices and the VM that fills it.
 
     :ivar planned_host: of the last plan; ``host`` may be another one once
         Nova has built the VM.
@@ -148,7 +148,7 @@ class Claim(Base):
 
 
 class Coflow(Base):
-    """One matrix. Without a group it is registered for later use.
+    """A matrix. Without a group it is registered for later use.
 
     :ivar iterations: how often the matrix is sent, 0 = without end.
     :ivar iteration: the one that is or was under way, from 1; 0 before.
@@ -226,7 +226,7 @@ class Coflow(Base):
 
 
 class ProfileHour(Base):
-    """What the pairs of VMs of a group sent in one hour.
+    """Bytes that the pairs of VMs of a group sent in one hour.
 
     :ivar hour: since the epoch.
     :ivar app: of the group, or empty.
@@ -271,7 +271,7 @@ class Decision(Base):
 
 
 class Host(Base):
-    """What an edge module last said."""
+    """The last report of an edge module."""
 
     __tablename__ = 'hosts'
 
@@ -283,7 +283,7 @@ class Host(Base):
 
 
 class Reading(Base):
-    """One of the last measurements from one host to another.
+    """A recent measurement from one host to another.
 
     The newest one is the pair's rate.
 
@@ -324,8 +324,9 @@ class Event(Base):
 
 
 class Project(Base):
-    """What an operator gave a project, with which its coflows begin, and
-    what it owes for sending more than it claimed.
+    """Priority class, weight and debt of a project.
+
+    :ivar debt_bytes: sent beyond the hints of its coflows, not yet paid.
     """
 
     __tablename__ = 'projects'
@@ -365,7 +366,7 @@ class Drain(Base):
 
 
 class Change(Base):
-    """What an operator changed."""
+    """A change that an operator made."""
 
     __tablename__ = 'changes'
 
@@ -378,7 +379,7 @@ class Change(Base):
 
 
 class Order(Base):
-    """A measurement that somebody ordered, and what came of it.
+    """A measurement that somebody ordered, and its result.
 
     :ivar kind: check or probe, or schedule for what the leader measures by
         itself.
@@ -398,7 +399,7 @@ class Order(Base):
 
 
 class Finding(Base):
-    """What a check found poor, until a later one finds it well.
+    """A poor host or switch, until a later check finds it well.
 
     :ivar subject: host or switch.
     :ivar document: JSON of :class:`virtco.measure.preflight.Finding`.
@@ -413,7 +414,7 @@ class Finding(Base):
 
 
 class TopologyPlane(Base):
-    """One network's tree of switches.
+    """The tree of switches of one network.
 
     :ivar document: JSON as :mod:`virtco.topology.formats.plain` reads it.
     :ivar generation: above that of every plane before it.
@@ -428,7 +429,7 @@ class TopologyPlane(Base):
 
 
 class Leader(Base):
-    """One row: the scheduler that leads.
+    """The only row: the scheduler that leads.
 
     :ivar epoch: counts how often the leadership was taken over.
     :ivar beat: counts up while the leader is there.

@@ -66,7 +66,7 @@ def save(session: orm.Session, order_id: str, state: str, document: str
 
 
 def restart(session: orm.Session) -> None:
-    """Who ran them does not lead any more: they begin anew."""
+    """Reset running orders to waiting after a change of the leader."""
     session.execute(sa.update(_ORDER).where(
         _ORDER.state == RUNNING).values(state=WAITING))
 

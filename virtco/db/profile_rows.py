@@ -42,7 +42,7 @@ def add(session: orm.Session, hour: int,
 
 
 def trim(session: orm.Session, project_id: str, keep: int) -> None:
-    """Of a project the newest rows stay."""
+    """Delete all rows of a project but the newest."""
     oldest = session.scalars(sa.select(_HOUR.hour).where(
         _HOUR.project_id == project_id).order_by(
             _HOUR.hour.desc()).offset(keep).limit(1)).first()

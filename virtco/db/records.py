@@ -51,7 +51,7 @@ def list_hosts(session: orm.Session) -> list[models.Host]:
 
 def save_progress(session: orm.Session, coflows: list[dict[str, Any]],
                   hosts: list[dict[str, Any]]) -> None:
-    """What was counted, in two statements: others wait to write meanwhile.
+    """Write counters in two statements, since other writers wait meanwhile.
 
     A coflow that was declared done or retired meanwhile stays so.
 
@@ -86,7 +86,7 @@ def _update_many(session: orm.Session, table: Any, key: str,
 
 
 def forget_hosts(session: orm.Session, hosts: Collection[str]) -> None:
-    """Delete hosts, what was measured of them and what operators did.
+    """Delete hosts with their readings, drains and findings.
 
     Claims stay: they are about Nova's servers, and expire.
     """
@@ -99,7 +99,7 @@ def forget_hosts(session: orm.Session, hosts: Collection[str]) -> None:
 
 def list_readings(session: orm.Session,
                   after_s: float = 0.0) -> list[models.Reading]:
-    """Those that were measured later, the newest last."""
+    """List readings measured after a time, in chronological order."""
     return list(session.scalars(sa.select(models.Reading).where(
         models.Reading.measured_at > after_s).order_by(
             models.Reading.measured_at)))
@@ -134,7 +134,7 @@ def list_projects(session: orm.Session) -> list[models.Project]:
 
 
 def project(session: orm.Session, project_id: str) -> models.Project:
-    """What an operator gave a project, or what it has without."""
+    """Read a project's class and weight, or the defaults."""
     return session.get(models.Project, project_id) or models.Project(
         project_id=project_id, priority_class=0, weight=1.0, debt_bytes=0.0)
 

@@ -114,7 +114,7 @@ class Database:
 
     @contextlib.contextmanager
     def statements(self) -> Iterator[sa.Connection]:
-        """A transaction like :meth:`writer`'s, for what needs no objects.
+        """Begin a transaction like :meth:`writer`'s, without mapped objects.
 
         A session takes a quarter of the time of a short transaction.
         """

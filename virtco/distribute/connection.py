@@ -29,7 +29,7 @@ PAUSE_S = 0.1
 
 
 class Hub(Protocol):
-    """What the connections of one server share.
+    """The server as its connections see it.
 
     :ivar ticket_key: by which edge modules are told apart; None where
         certificates do that, or nobody does.
@@ -140,8 +140,7 @@ class Peer:
         self._connection = connection
 
     def take(self, payload: bytes) -> None:
-        """:raises virtco.exception.VirtcoException: for what is no message.
-        """
+        """:raises virtco.exception.VirtcoException: for an invalid message."""
         if not frames.is_enveloped(payload):
             self._hub.told(self, messages.decode_peer(payload))
             return
@@ -177,7 +176,7 @@ class Peer:
         self.drop(host)
 
     def drop(self, host: str) -> None:
-        """It does not speak for this host any more."""
+        """Remove a host that this peer does not speak for any more."""
         seat = self.seats.pop(host, None)
         if seat is not None:
             self._hub.left(seat)
@@ -221,7 +220,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def seats(self) -> list[Seat]:
-        """Those that are here by it."""
+        """Edge modules that this connection serves."""
         if self.peer is not None:
             return list(self.peer.seats.values())
         return [self.seat] if self.seat is not None else []
@@ -308,7 +307,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _resting(self) -> Seat | None:
-        """Its seat, where a heartbeat is what it looks like."""
+        """Find the seat for which these bytes are a whole heartbeat frame."""
         seat = self.seat
         if (seat is None or seat.session.report is None
                 or not self._reader.is_empty() or self._is_closing()):

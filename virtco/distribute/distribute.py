@@ -105,7 +105,7 @@ class Distribute:
             f':{self._server.port}')
 
     def ticket_of(self, host: str) -> str | None:
-        """By which it may connect; None where none is asked for."""
+        """Make the ticket of a host; None where tickets are not used."""
         seen = self._leads.seen
         if not self._asks_for_tickets or seen is None:
             return None

@@ -49,7 +49,7 @@ class Intake:
         self._thread.start()
 
     def stop(self) -> None:
-        """What arrived is still handed over."""
+        """Hand over the rest, and end the thread."""
         with self._there_is_some:
             self._is_ending = True
             self._there_is_some.notify()

@@ -26,7 +26,7 @@ from virtco.wire import messages
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """What a relay reads of what the leader tells an edge module."""
+    """Part of a leader's message that a relay reads."""
 
     type: str
     generation: int = 0
@@ -125,7 +125,7 @@ class Relay:
             self._server.pass_on(host, frames.frame(payload))
 
     def health(self) -> tuple[bool, dict[str, Any]]:
-        """It serves on while nobody leads."""
+        """Report the state of the parts; a missing leader is no failure."""
         parts = {'distributor': self._server.is_alive(),
                  'database': self._leader.is_answered()}
         return all(parts.values()), {

@@ -78,7 +78,7 @@ class Policy(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Doors:
-    """What a server needs of the rest.
+    """Callables by which a server asks and tells the rest of the process.
 
     :ivar epoch: the newest that is known.
     :ivar is_led: whether what is told here is of one who leads.
@@ -218,7 +218,7 @@ class Server:
             self.loop.call_soon_threadsafe(work, *args)
 
     def seats(self) -> dict[str, connection.Seat]:
-        """Of each host that is here."""
+        """Return the seat of each connected host."""
         return self._open
 
     def _run(self) -> None:
@@ -329,7 +329,7 @@ class Server:
             peer.write(frames.frame(messages.pack(message)))
 
     def _led_epoch(self) -> int:
-        """Of the leader; 0 while a relay has none."""
+        """Return the leader's epoch; 0 while a relay has no leader."""
         return self.epoch if self._doors.is_led() else 0
 
     def _spread_s(self) -> float:
@@ -342,7 +342,7 @@ class Server:
         self._log('Closing the connection of %s: %s', who, why)
 
     def _log(self, text: str, *args: object) -> None:
-        """What anyone could fill the log with, in a few lines."""
+        """Log at most one such warning each :data:`LOG_INTERVAL_S`."""
         if self.clock() - self._last_log_s >= LOG_INTERVAL_S:
             self._last_log_s = self.clock()
             LOG.warning(text, *args)
@@ -365,7 +365,7 @@ class Server:
                              or not budget.is_full(now_s)}
 
     async def _say_alive(self) -> None:
-        """To each edge module in turn; whoever hears nothing leaves."""
+        """Tell each edge module in turn that the server is alive."""
         part = 0
         while True:
             await asyncio.sleep(self.alive_s / ALIVE_PARTS)
@@ -468,7 +468,7 @@ class Server:
         return wait_s
 
     def rests(self, seat: connection.Seat) -> None:
-        """What it reported last still holds."""
+        """Note that the last report of a seat still holds."""
         if seat.host is not None:
             self._heard.add(seat.host)
 

@@ -47,7 +47,7 @@ MOST_SAID = 1000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Doors:
-    """What a relay adds.
+    """Callables that a relay adds to an upstream connection.
 
     :ivar replay: payloads that introduce a host and say its last report.
     :ivar hosts: that are here.

@@ -55,7 +55,7 @@ class _Advise(base.Command):
         """Name what the advice is about."""
 
     def order(self, found: Any, how: str) -> tuple[list[int], str]:
-        """Rows by rank for a launcher, and what its user has to know."""
+        """Return rows by rank for a launcher, and a note to its user."""
         return found.order, ''
 
     def take_action(self, args: Any) -> None:

@@ -74,7 +74,7 @@ def _ignored(events: list[wire.Event], coflows: list[wire.Coflow]
 
 
 class ShowCoflow(base.ShowOne):
-    """Show a coflow, its VMs and what happened to it"""
+    """Show a coflow, its VMs and its events"""
 
     arguments = (base.COFLOW,)
 

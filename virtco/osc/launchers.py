@@ -81,7 +81,7 @@ def nccl(hosts: Sequence[str]) -> str:
 
 
 def torchrun(hosts: Sequence[str]) -> str:
-    """The start on each host; ``"$@"`` is what torchrun runs.
+    """Return each host's torchrun command; ``"$@"`` is the program it runs.
 
     Only the static rendezvous keeps the ranks of the nodes. PyTorch 1 knows
     the options with underscores alone, PyTorch 2 with dashes, too.

@@ -110,7 +110,7 @@ class ListChecks(base.Lister):
 
 
 class Performers(base.Lister):
-    """List hypervisors by what the pairs do that they are part of
+    """List hypervisors by the rates and latencies of their pairs
 
     Poor ones are listed with the reasons; --all lists the others, too.
     """

@@ -32,7 +32,7 @@ Pair = tuple[str, str]
 
 
 class ShowProbes(base.ShowOne):
-    """Show which measurements run, and what of their budget is used"""
+    """Show the running measurements and the use of their budget"""
 
     def entry(self, args: Any) -> wire.Schedule:
         return self.client.probes()

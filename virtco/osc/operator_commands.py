@@ -96,7 +96,7 @@ class ShowEdge(base.Lister):
 
 
 class ExplainPlacement(base.Lister):
-    """Explain where an instance was placed, and what the others offered"""
+    """Explain why an instance was placed on its host"""
 
     row: type[msgspec.Struct] = placement_wire.RankedHost
     shown = ['rank', 'host', 'cct_s', 'why']

@@ -46,7 +46,7 @@ class Finding(operation.Response, frozen=True, kw_only=True):
 
 
 class Check(operation.Response, frozen=True, kw_only=True):
-    """A check or discovery, and what came of it so far.
+    """A check or discovery with its progress and findings.
 
     :ivar check_id: id of the check.
     :ivar hosts: that are checked.
@@ -90,7 +90,7 @@ class Checks(operation.Response, frozen=True, kw_only=True):
 
 
 class CheckRequest(operation.Request, frozen=True, kw_only=True):
-    """Which hosts are to be checked; either ``hosts`` or ``group``.
+    """Hosts to check, by name or as those of a group; one of the two.
 
     :ivar hosts: names of hosts.
     :ivar group: id of the group whose hosts are meant.

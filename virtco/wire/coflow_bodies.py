@@ -88,7 +88,7 @@ class Events(operation.Response, frozen=True):
 
 
 class Coflow(operation.Response, frozen=True, kw_only=True):
-    """A coflow, and what is known of its progress.
+    """A coflow and its progress.
 
     :ivar id: id of the coflow; of a registered one: ``virtco:tm_ref``.
     :ivar name: name of the coflow.
@@ -230,7 +230,7 @@ class Announcement(operation.Request, frozen=True, kw_only=True):
 
 
 class CoflowChange(operation.Request, frozen=True, kw_only=True):
-    """What is to be changed; at least one field.
+    """Fields of a coflow to change; at least one.
 
     :ivar state: ``done``, to declare that it is.
     :ivar priority_class: the highest is served first.

@@ -73,9 +73,9 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True, tag='delta'):
 
 
 def diff(before: reports.Report, after: reports.Report) -> Delta:
-    """What makes ``after`` of ``before``; false when nothing changed.
+    """Compare two reports; the delta is false when nothing changed.
 
-    What did not change is the default itself, so that it is not encoded.
+    Unchanged fields keep their defaults, which are not encoded.
     """
     changed = {name: value for name in _FIELDS
                if (value := getattr(after, name)) != getattr(before, name)}

@@ -56,7 +56,7 @@ class Destination:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CoflowClass:
-    """One coflow on this host.
+    """The class of a coflow on this host.
 
     :ivar minor: HTB minor of the coflow's class, stable for its life.
     :ivar prio: place in the order of the host's coflows, 0 (first) to 7 (this
@@ -104,7 +104,7 @@ class ReceivedPair:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DestinationLimit:
-    """What all VMs here together may send unmanaged to one other host.
+    """Limit of the unmanaged traffic of all VMs here to one other host.
 
     :ivar slot: number of its class, 1 to :data:`MAX_LIMITS`; stays while it
         is limited.

@@ -10,7 +10,7 @@ from virtco.wire import operation
 
 
 class Error(operation.Response, frozen=True, kw_only=True):
-    """What is wrong.
+    """Description of an error.
 
     :ivar code: stays the same over releases, such as ``virtco.invalid``.
     :ivar title: of the kind of error.

@@ -42,7 +42,7 @@ Weight = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
 # Of thousands of offers none is ever part of a cycle.
 class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
                 gc=False):
-    """What a VM takes, or what is left on a host.
+    """Resources that a VM takes, or that a host has left.
 
     :ivar vcpus: virtual processors, as a number.
     :ivar memory_mb: memory in MiB.

@@ -115,7 +115,7 @@ def unpack(payload: bytes) -> dict[str, Any]:
 
 
 def checked(message: Any) -> dict[str, Any]:
-    """:raises virtco.exception.Invalid: for what is no message."""
+    """:raises virtco.exception.Invalid: unless it is a message."""
     if not isinstance(message, dict) or not isinstance(
             message.get('type'), str):
         raise exception.Invalid(field='frame', value=repr(message)[:80],

@@ -32,7 +32,7 @@ class AdvisedMember(operation.Response, frozen=True, kw_only=True):
 
 
 class Estimate(operation.Response, frozen=True, kw_only=True):
-    """What advice would be by one estimate of the rates.
+    """Advice by one estimate of the rates.
 
     :ivar matrix: estimate of the rates.
     :ivar estimator: that made it.
@@ -144,7 +144,7 @@ class TreeQuery(fields.ProjectQuery, frozen=True, kw_only=True):
 
 
 class NamedMapping(operation.Response, frozen=True, kw_only=True):
-    """Which rank runs on which member.
+    """A mapping of ranks to members.
 
     :ivar mapping: name of the mapping.
     :ivar order: row of the member for each rank.
@@ -223,7 +223,7 @@ class Clustered(operation.Response, frozen=True, kw_only=True):
 
 
 class Clusters(operation.Response, frozen=True, kw_only=True):
-    """Which members of a group share a rack or a host.
+    """Members of a group by the rack or host that they share.
 
     :ivar group_id: id of the group.
     :ivar group_name: name of the group.

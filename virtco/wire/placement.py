@@ -194,7 +194,7 @@ class Answer(operation.Response, frozen=True, kw_only=True):
 
 
 class Kept(Answer, frozen=True, kw_only=True):
-    """The last answer for an instance, and what became of it.
+    """The last answer for an instance, and where the instance is now.
 
     :ivar project_id: whose instance it is.
     :ivar at: time of the answer, in seconds since the epoch.
@@ -215,7 +215,7 @@ class One(operation.Query, frozen=True):
 
 
 class Reason(operation.Response, frozen=True, kw_only=True):
-    """What one change of the problem would have changed.
+    """Effect that one change of the problem would have had on the plan.
 
     :ivar kind: ``coflow`` (one less), ``room`` (for one VM more) or ``rate``
         (twice as much).
@@ -239,7 +239,7 @@ class Reason(operation.Response, frozen=True, kw_only=True):
 
 
 class Explanation(operation.Response, frozen=True, kw_only=True):
-    """What decided an answer.
+    """Reasons for an answer.
 
     :ivar instance_uuid: id of the instance.
     :ivar status: ``planned``, ``neutral`` or ``ignored``.

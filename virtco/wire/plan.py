@@ -110,7 +110,7 @@ class Delay(operation.Response, frozen=True, kw_only=True):
 
 
 class Plan(operation.Response, frozen=True, kw_only=True):
-    """Where the VMs would be, and what would come of it.
+    """A plan that nobody carries out: hosts, times and bounds.
 
     :ivar vms: of all groups.
     :ivar cct_s: until the last of the new coflows ends.

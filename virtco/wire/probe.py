@@ -43,7 +43,7 @@ class Ordered(operation.Response, frozen=True):
 
 
 class Result(operation.Response, frozen=True, kw_only=True):
-    """What came of a pair; without a rate where nothing did.
+    """Result of a pair; without a rate where the measurement failed.
 
     :ivar src: host that sent.
     :ivar dst: host that received.
@@ -67,7 +67,7 @@ class Result(operation.Response, frozen=True, kw_only=True):
 
 
 class Results(operation.Response, frozen=True, kw_only=True):
-    """What came of a request so far.
+    """Results of a request so far.
 
     :ivar done: whether there is a result of each pair.
     :ivar results: of the pairs that were measured.
@@ -89,7 +89,7 @@ class ProbedPair(operation.Response, frozen=True):
 
 
 class Schedule(operation.Response, frozen=True, kw_only=True):
-    """What is measured unasked, and what it costs.
+    """State and cost of the scheduled measurements.
 
     :ivar enabled: whether anything is.
     :ivar n_hosts: hosts that can be measured.

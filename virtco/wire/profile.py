@@ -85,7 +85,7 @@ class ProfiledPair(operation.Response, frozen=True, kw_only=True):
 
 
 class Profile(operation.Response, frozen=True, kw_only=True):
-    """What the pairs of a group sent, and will send.
+    """Bytes that the pairs of a group sent, and a prediction of the next hour.
 
     :ivar group_id: id of the group.
     :ivar project_id: whose group it is.
@@ -144,7 +144,7 @@ class Launch(operation.Response, frozen=True):
 
 
 class App(operation.Response, frozen=True, kw_only=True):
-    """What the next launch of an application would get.
+    """The matrix that the next launch of an application would get.
 
     :ivar project_id: whose application it is.
     :ivar app: name of the application.

@@ -32,7 +32,7 @@ class Projects(operation.Response, frozen=True):
 
 
 class ProjectChange(operation.Request, frozen=True, kw_only=True):
-    """What is to be set; at least one field.
+    """Fields of a project to set; at least one.
 
     :ivar priority_class: class of the project's coflows.
     :ivar weight: share of the project's coflows.

@@ -82,7 +82,7 @@ class MatrixQuery(operation.Query, frozen=True, kw_only=True):
 
 
 class Performer(operation.Response, frozen=True, kw_only=True):
-    """What its pairs say of a host; null where they say nothing.
+    """Medians over the pairs of a host; null where none was measured.
 
     :ivar host: name of the host.
     :ivar egress_bps: median over the peers of the long-term rate to them.
@@ -103,7 +103,7 @@ class Performer(operation.Response, frozen=True, kw_only=True):
 
 
 class Performers(operation.Response, frozen=True, kw_only=True):
-    """Hosts by what their pairs do.
+    """Measured hosts, and the estimator of the long-term rates.
 
     :ivar estimator: of the long-term rates; null: nothing was measured.
     :ivar noise: of the readings about the long-term rates.

@@ -39,7 +39,7 @@ class Responder(msgspec.Struct, frozen=True):
 
 
 class Port(msgspec.Struct, frozen=True):
-    """Of a VM.
+    """A VM's port on the virtual switch.
 
     :ivar notes: why its traffic is not, or not all, managed.
     """
@@ -54,7 +54,7 @@ class Port(msgspec.Struct, frozen=True):
 
 
 class DestinationCounter(msgspec.Struct, frozen=True):
-    """Of a child class.
+    """Counter of a child class of a coflow.
 
     :ivar backlog_bytes: in its queue now.
     """
@@ -65,7 +65,7 @@ class DestinationCounter(msgspec.Struct, frozen=True):
 
 
 class CoflowCounters(msgspec.Struct, frozen=True):
-    """Of a coflow's class.
+    """Counters of a coflow's class.
 
     :ivar drops: packets.
     :ivar backlog_bytes: in its queue now.
@@ -88,7 +88,7 @@ class CoflowCounters(msgspec.Struct, frozen=True):
 
 
 class PairCounter(msgspec.Struct, frozen=True):
-    """Of a pair of VMs, counted at the sender's port."""
+    """Counter of a pair of VMs at the sender's port."""
 
     src_ip: fields.Address
     dst_ip: fields.Address
@@ -103,7 +103,7 @@ class PairCounter(msgspec.Struct, frozen=True):
 
 
 class PeerCounter(msgspec.Struct, frozen=True):
-    """Of what a port sent to an address, and no coflow has."""
+    """Counter of bytes of no coflow from a port to an address."""
 
     dev: fields.Name
     dst_ip: fields.Address
@@ -112,7 +112,7 @@ class PeerCounter(msgspec.Struct, frozen=True):
 
 
 class PartCounters(msgspec.Struct, frozen=True):
-    """Of a part of the uplink beside the coflows' data."""
+    """Counters of a part of the uplink other than the coflows' data."""
 
     sent_bytes: fields.Bytes = 0
     drops: fields.Bytes = 0
@@ -120,8 +120,9 @@ class PartCounters(msgspec.Struct, frozen=True):
 
 
 class LimitCounter(msgspec.Struct, frozen=True):
-    """Of unmanaged traffic to a limited destination; ``host`` null: to all
-    others.
+    """Counter of unmanaged traffic to a limited destination.
+
+    :ivar host: of the destination; null: all others.
     """
 
     host: fields.Host | None

@@ -116,7 +116,7 @@ class TopologyChange(operation.Response, frozen=True):
 
 
 class Imported(operation.Response, frozen=True, kw_only=True):
-    """What an import changes.
+    """Changes that an import makes.
 
     :ivar changes: the differences.
     :ivar applied: false: it was a dry run.
@@ -159,7 +159,7 @@ class CapacityRequest(operation.Request, frozen=True, kw_only=True):
 
 
 class Domain(operation.Response, frozen=True, kw_only=True):
-    """What fits below one switch.
+    """VMs and groups that fit below one switch.
 
     :ivar name: of the switch.
     :ivar n_hosts: of those below it that are offered.
@@ -178,7 +178,7 @@ class Domain(operation.Response, frozen=True, kw_only=True):
 
 
 class Capacity(operation.Response, frozen=True, kw_only=True):
-    """What fits below each switch of a level.
+    """VMs and groups that fit below each switch of a level.
 
     :ivar plane: name of the plane.
     :ivar level: name of the level.
