@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import difflib
 from importlib import metadata
 import os
+import pathlib
 import socket
 import ssl
 import time
@@ -168,10 +169,12 @@ def certificates(options: Any) -> Iterator[Problem]:
     except ssl.SSLError as error:
         yield Problem('VC-041', f'[distributor] cert_file: {error}')
         return
-    decoded: dict[str, str] = ssl._ssl._test_decode_cert(  # type: ignore[attr-defined]
-        options.cert_file)
-    begin_s, end_s = (ssl.cert_time_to_seconds(decoded[name])
-                      for name in ('notBefore', 'notAfter'))
+    # Controllers without TLS start without it.
+    from cryptography import x509
+    found = x509.load_pem_x509_certificate(
+        pathlib.Path(options.cert_file).read_bytes())
+    end_s = found.not_valid_after_utc.timestamp()
+    begin_s = found.not_valid_before_utc.timestamp()
     left_s = end_s - time.time()
     if left_s <= 0:
         yield Problem('VC-042', f'{options.cert_file}: it ended '
