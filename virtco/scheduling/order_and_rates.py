@@ -66,8 +66,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     n_coflows = len(coflows)
     alone_s = np.zeros(n_coflows)
     rates = fabric_model.no_rates(fabric)
-    # The controller hands nothing over greedily, and rates a fabric once.
-    rater = rater_kernel.Rater(fabric, rates, False)
+    rater = rater_kernel.Rater(fabric, rates)
     order_kernel.bottlenecks(rater, alone_s)
     lifted = np.zeros(n_coflows, bool)
     if theta_s < math.inf:
@@ -80,7 +79,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     if any(coflow.sending is not None for coflow in coflows):
         fabric = fabric_model.resized(fabric, _sending_bits(
             coflows, fabric, flows, size_factor))
-        rater = rater_kernel.Rater(fabric, rates, False)
+        rater = rater_kernel.Rater(fabric, rates)
         rated_s = np.zeros(n_coflows)
         order_kernel.bottlenecks(rater, rated_s)
     if floors:
