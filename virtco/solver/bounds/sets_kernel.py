@@ -395,32 +395,22 @@ def least_around(g: Sets, classes: Classes, node: cython.Py_ssize_t,
 
     :returns: as :func:`cheapest`; the set in g.found.
     """
-    with cython.nogil:
-        least = try_classes(g, classes, node, cutoff, enough, limit)
-    return least
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def try_classes(g: Sets, classes: Classes, node: cython.Py_ssize_t,
-                cutoff: cython.double, enough: cython.double,
-                limit: cython.Py_ssize_t) -> cython.double:
     best = cutoff
-    for i in range(g.n):
-        g.found[i] = 0
-    for c in range(len(classes.knapsack)):
-        where = classes.status[c * g.n + node]
-        if where == OUTSIDE or classes.skipped[c]:
-            continue
-        load(g, classes, c, 0.0)
-        if where == UNDECIDED:
-            if not can_join(g, node):
+    with cython.nogil:
+        for i in range(g.n):
+            g.found[i] = 0
+        for c in range(len(classes.knapsack)):
+            where = classes.status[c * g.n + node]
+            if where == OUTSIDE or classes.skipped[c]:
                 continue
-            join(g, node, 1.0)
-        best = cheapest(g, c, classes.knapsack[c], best, enough, limit)
-        if best <= enough:
-            break
+            load(g, classes, c, 0.0)
+            if where == UNDECIDED:
+                if not can_join(g, node):
+                    continue
+                join(g, node, 1.0)
+            best = cheapest(g, c, classes.knapsack[c], best, enough, limit)
+            if best <= enough:
+                break
     return best
 
 
@@ -585,59 +575,50 @@ def most_valuable(g: Sets, classes: Classes, c: cython.Py_ssize_t,
     :param allowance: room for bytes out and in, in units.
     :param limit: nodes of the search tree.
     """
-    with cython.nogil:
-        load(g, classes, c, allowance)
-        bound = search(g, cutoff, limit)
-    return bound
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def search(g: Sets, cutoff: cython.double, limit: cython.Py_ssize_t
-           ) -> cython.double:
-    for node in range(g.n):
-        if g.placed[node] and g.status[node] == UNDECIDED:
-            rule_out(g, node, 1.0)
-    rows = g.n_resources + 2
-    for d in range(rows):
-        g.multiplier[d] = 0.0
     depth: cython.Py_ssize_t = 0
     level = 0
     best = cutoff
     visited = 0
-    while True:
-        visited += 1
-        best = keep_if_better(g, best)
-        bound = improve(g, level, best)
-        before = -1
-        while bound > best and before != depth:
-            before = depth
-            depth = settle(g, level, bound, best, depth)
-            if before != depth:
-                best = keep_if_better(g, best)
-                bound = improve(g, level, best)
-        branch = -1
-        if bound > best:
-            branch = choose(g, level)
-        if visited > limit:
-            best = max(best, bound)
-            break
-        if branch >= 0:
-            g.bound[level] = bound
-            for d in range(rows):
-                g.multiplier[(level + 1) * rows + d] = g.multiplier[
-                    level * rows + d]
-            level += 1
-            branch_on(g, branch, depth)
-            depth += 1
-            continue
-        # The other side of the branch continues on the parent's level.
-        depth = turn_round(g, depth)
-        if depth == 0:
-            break
-        level -= 1
-    for i in range(level):
-        best = max(best, g.bound[i])
-    g.counts[1] = visited
+    rows = g.n_resources + 2
+    with cython.nogil:
+        load(g, classes, c, allowance)
+        for node in range(g.n):
+            if g.placed[node] and g.status[node] == UNDECIDED:
+                rule_out(g, node, 1.0)
+        for d in range(rows):
+            g.multiplier[d] = 0.0
+        while True:
+            visited += 1
+            best = keep_if_better(g, best)
+            bound = improve(g, level, best)
+            before = -1
+            while bound > best and before != depth:
+                before = depth
+                depth = settle(g, level, bound, best, depth)
+                if before != depth:
+                    best = keep_if_better(g, best)
+                    bound = improve(g, level, best)
+            branch = -1
+            if bound > best:
+                branch = choose(g, level)
+            if visited > limit:
+                best = max(best, bound)
+                break
+            if branch >= 0:
+                g.bound[level] = bound
+                for d in range(rows):
+                    g.multiplier[(level + 1) * rows + d] = g.multiplier[
+                        level * rows + d]
+                level += 1
+                branch_on(g, branch, depth)
+                depth += 1
+                continue
+            # The other side of the branch continues on the parent's level.
+            depth = turn_round(g, depth)
+            if depth == 0:
+                break
+            level -= 1
+        for i in range(level):
+            best = max(best, g.bound[i])
+        g.counts[1] = visited
     return best

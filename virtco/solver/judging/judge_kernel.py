@@ -46,72 +46,54 @@ def total_s(start: cython.longlong[::1], path: cython.longlong[:, ::1],
     :param load: scratch, zeros, shape (P,); ``room`` as well.
     :param work: the looks taken are added here, shape (1,).
     """
-    with cython.nogil:
-        result = run(start, path, left, rate_of, grain_s, most, stop, order,
-                     level, alone_s, rate, load, room, work)
-    return result
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def run(start: cython.longlong[::1], path: cython.longlong[:, ::1],
-        left: cython.double[::1], rate_of: cython.double[::1],
-        grain_s: cython.double, most: cython.double,
-        stop: cython.longlong[::1], order: cython.longlong[::1],
-        level: cython.longlong[::1], alone_s: cython.double[::1],
-        rate: cython.double[::1], load: cython.double[::1],
-        room: cython.double[::1], work: cython.double[::1]) -> cython.double:
-    i: cython.Py_ssize_t
-    f: cython.Py_ssize_t
-    c: cython.Py_ssize_t
-    kept: cython.Py_ssize_t
     n_live: cython.Py_ssize_t = 0
-    now_s: cython.double = 0.0
-    total: cython.double = 0.0
-    looks: cython.double = 0.0
-    dt_s: cython.double
-    for c in range(start.shape[0] - 1):
-        stop[c] = start[c + 1]
-        if stop[c] > start[c]:
-            order[n_live] = c
-            n_live += 1
-    while n_live > 0:
-        for i in range(n_live):
-            c = order[i]
-            alone_s[c] = slowest_s(start[c], stop[c], path, left, load,
-                                   rate_of, rate_of)
-            looks += stop[c] - start[c]
-            work[0] += stop[c] - start[c]
-        if looks > most:
-            return -1.0
-        sort(order, n_live, level, alone_s)
-        for i in range(room.shape[0]):
-            room[i] = rate_of[i]
-        for i in range(n_live):
-            c = order[i]
-            madd(start[c], stop[c], path, left, load, room, rate_of, rate)
-        dt_s = INFINITE
-        for i in range(n_live):
-            c = order[i]
-            for f in range(start[c], stop[c]):
-                fill(f, path, room, rate_of, rate)
-                if rate[f] > 0.0:
-                    dt_s = min(dt_s, left[f] / rate[f])
-        if dt_s == INFINITE:
-            return INFINITE
-        dt_s = max(dt_s, grain_s)
-        now_s += dt_s
-        kept = 0
-        for i in range(n_live):
-            c = order[i]
-            stop[c] = move(start[c], stop[c], path, left, rate, dt_s)
+    now_s = 0.0
+    total = 0.0
+    looks = 0.0
+    with cython.nogil:
+        for c in range(start.shape[0] - 1):
+            stop[c] = start[c + 1]
             if stop[c] > start[c]:
-                order[kept] = c
-                kept += 1
-            else:
-                total += now_s
-        n_live = kept
+                order[n_live] = c
+                n_live += 1
+        while n_live > 0:
+            for i in range(n_live):
+                c = order[i]
+                alone_s[c] = slowest_s(start[c], stop[c], path, left, load,
+                                       rate_of, rate_of)
+                looks += stop[c] - start[c]
+            if looks > most:
+                total = -1.0
+                break
+            sort(order, n_live, level, alone_s)
+            room[:] = rate_of
+            for i in range(n_live):
+                c = order[i]
+                madd(start[c], stop[c], path, left, load, room, rate_of,
+                     rate)
+            dt_s = INFINITE
+            for i in range(n_live):
+                c = order[i]
+                for f in range(start[c], stop[c]):
+                    fill(f, path, room, rate_of, rate)
+                    if rate[f] > 0.0:
+                        dt_s = min(dt_s, left[f] / rate[f])
+            if dt_s == INFINITE:
+                total = INFINITE
+                break
+            now_s += max(dt_s, grain_s)
+            kept: cython.Py_ssize_t = 0
+            for i in range(n_live):
+                c = order[i]
+                stop[c] = move(start[c], stop[c], path, left, rate,
+                               max(dt_s, grain_s))
+                if stop[c] > start[c]:
+                    order[kept] = c
+                    kept += 1
+                else:
+                    total += now_s
+            n_live = kept
+    work[0] += looks
     return total
 
 
@@ -123,9 +105,6 @@ def slowest_s(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
               load: cython.double[::1], room: cython.double[::1],
               rate_of: cython.double[::1]) -> cython.double:
     """Time of a coflow on the slowest of its ports, with the room there."""
-    f: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    p: cython.longlong
     worst: cython.double = 0.0
     for f in range(first, last):
         for i in range(path.shape[1]):
@@ -152,9 +131,6 @@ def madd(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
          rate_of: cython.double[::1], rate: cython.double[::1]
          ) -> cython.void:
     """All flows of a coflow end together; none where a port is full."""
-    f: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    p: cython.longlong
     gamma: cython.double = slowest_s(first, last, path, left, load, room,
                                      rate_of)
     for f in range(first, last):
@@ -171,8 +147,6 @@ def fill(f: cython.Py_ssize_t, path: cython.longlong[:, ::1],
          room: cython.double[::1], rate_of: cython.double[::1],
          rate: cython.double[::1]) -> cython.void:
     """Give a flow what all of its ports have left."""
-    i: cython.Py_ssize_t
-    p: cython.longlong
     more: cython.double = INFINITE
     for i in range(path.shape[1]):
         p = path[f, i]
@@ -191,10 +165,7 @@ def move(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
          path: cython.longlong[:, ::1], left: cython.double[::1],
          rate: cython.double[::1], dt_s: cython.double) -> cython.Py_ssize_t:
     """Let time pass; keeps the flows that have not ended, in order."""
-    f: cython.Py_ssize_t
-    i: cython.Py_ssize_t
     kept: cython.Py_ssize_t = first
-    after: cython.double
     for f in range(first, last):
         after = left[f] - rate[f] * dt_s
         if after > ENDED * left[f]:

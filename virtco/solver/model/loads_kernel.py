@@ -24,8 +24,6 @@ def read(active: tuple[Any, ...], index: dict[str, int],
     :raises virtco.exception.Invalid: for bytes that are no size.
     """
     n: cython.Py_ssize_t = 0
-    first: cython.Py_ssize_t
-    way: cython.Py_ssize_t
     p: cython.longlong
     size: cython.double
     n_hosts: cython.longlong = len(place) // 2
@@ -98,9 +96,6 @@ def prefix_tops(start: cython.longlong[::1], port: cython.longlong[::1],
         shape (A + 1, K).
     :param top_s: their times.
     """
-    k: cython.Py_ssize_t
-    e: cython.Py_ssize_t
-    i: cython.Py_ssize_t
     p: cython.Py_ssize_t
     width: cython.Py_ssize_t = top_s.shape[1]
     for i in range(width):
@@ -129,10 +124,7 @@ def by_port(start: cython.longlong[::1], port: cython.longlong[::1],
         first[p + 1] - 1.
     :param rank: the coflow of each.
     """
-    e: cython.Py_ssize_t
-    k: cython.Py_ssize_t
     p: cython.Py_ssize_t
-    place: cython.longlong
     for e in range(port.shape[0]):
         first[port[e] + 1] += 1
     for p in range(first.shape[0] - 1):

@@ -789,63 +789,50 @@ def anneal(g: Graph, s: State, power: cython.Py_ssize_t,
     :returns: objective of s.best afterwards.
     """
     with cython.nogil:
-        best_s = make_moves(g, s, power, moves, hot, cold, best_s, fixed_s,
-                            enough_s, most)
-    return best_s
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def make_moves(g: Graph, s: State, power: cython.Py_ssize_t,
-               moves: cython.Py_ssize_t, hot: cython.double,
-               cold: cython.double, best_s: cython.double,
-               fixed_s: cython.double, enough_s: cython.double,
-               most: cython.double) -> cython.double:
-    s.counts[2] = 0
-    s.counts[3] = 0
-    set_up(g, s, power)
-    cost = smooth_cost(g, s, power)
-    now_s = true_cost(g, s) if power > 0 else cost
-    if now_s < best_s:
-        best_s = now_s
-        for node in range(g.n):
-            s.best[node] = s.assign[node]
-    most += s.counts[3]
-    step = 1.0
-    if moves > 1 and cold > 0:
-        step = math.exp(math.log(cold / hot) / (moves - 1))
-    heat = hot
-    for i in range(moves):
-        if best_s <= enough_s or s.counts[3] >= most:
-            break
-        s.counts[2] += 1
-        s.counts[3] += DRAW
-        if i % RECOMPUTE_EVERY == RECOMPUTE_EVERY - 1:
-            refresh(g, s, power)
-            cost = smooth_cost(g, s, power)
-        heat *= step
-        if not draw_move(g, s):
-            continue
-        for j in range(s.counts[1]):
-            shift(g, s, s.move_node[j], s.move_to[j])
-        new = changed_cost(g, s, power)
-        if new > cost:
-            limit = heat * max(best_s - fixed_s, 1e-6 * best_s)
-            chance = 0.0
-            if limit > 0 and new < INFINITE:
-                chance = math.exp((cost - new) / limit)
-            if (draw(s, 1 << 24) + 1.0) / (1 << 24) >= chance:
-                revert(g, s)
-                for j in range(s.counts[1]):
-                    s.assign[s.move_node[j]] = s.move_from[j]
-                withdraw(g, s)
-                continue
-        settle(g, s, power)
+        s.counts[2] = 0
+        s.counts[3] = 0
+        set_up(g, s, power)
         cost = smooth_cost(g, s, power)
         now_s = true_cost(g, s) if power > 0 else cost
         if now_s < best_s:
             best_s = now_s
             for node in range(g.n):
                 s.best[node] = s.assign[node]
+        most += s.counts[3]
+        step = 1.0
+        if moves > 1 and cold > 0:
+            step = math.exp(math.log(cold / hot) / (moves - 1))
+        heat = hot
+        for i in range(moves):
+            if best_s <= enough_s or s.counts[3] >= most:
+                break
+            s.counts[2] += 1
+            s.counts[3] += DRAW
+            if i % RECOMPUTE_EVERY == RECOMPUTE_EVERY - 1:
+                refresh(g, s, power)
+                cost = smooth_cost(g, s, power)
+            heat *= step
+            if not draw_move(g, s):
+                continue
+            for j in range(s.counts[1]):
+                shift(g, s, s.move_node[j], s.move_to[j])
+            new = changed_cost(g, s, power)
+            if new > cost:
+                limit = heat * max(best_s - fixed_s, 1e-6 * best_s)
+                chance = 0.0
+                if limit > 0 and new < INFINITE:
+                    chance = math.exp((cost - new) / limit)
+                if (draw(s, 1 << 24) + 1.0) / (1 << 24) >= chance:
+                    revert(g, s)
+                    for j in range(s.counts[1]):
+                        s.assign[s.move_node[j]] = s.move_from[j]
+                    withdraw(g, s)
+                    continue
+            settle(g, s, power)
+            cost = smooth_cost(g, s, power)
+            now_s = true_cost(g, s) if power > 0 else cost
+            if now_s < best_s:
+                best_s = now_s
+                for node in range(g.n):
+                    s.best[node] = s.assign[node]
     return best_s

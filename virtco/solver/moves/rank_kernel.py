@@ -68,16 +68,11 @@ def fill_slots(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
     :param into: bytes from each of them.
     :param absent: own bytes per coflow and port without the node's.
     """
-    t: cython.Py_ssize_t
-    c: cython.Py_ssize_t
     i: cython.Py_ssize_t
-    d: cython.Py_ssize_t
     n_rows: cython.Py_ssize_t = port_out.shape[0]
     n_base: cython.Py_ssize_t = 2 * n_rows
     m: cython.longlong = port_out.shape[1]
     pairs: cython.longlong = 2 * (m + n_uplinks)
-    h: cython.longlong
-    b: cython.longlong
     p: cython.longlong
     for t in range(first, last):
         h = host[t]
@@ -125,14 +120,10 @@ def own_times(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
     :param own_s: filled, shape (T, C + 1).
     :param port: filled: the port that decides the last; -1 for none.
     """
-    t: cython.Py_ssize_t
-    c: cython.Py_ssize_t
     i: cython.Py_ssize_t
-    d: cython.Py_ssize_t
     n: cython.Py_ssize_t = slot_bytes.shape[1]
     p: cython.longlong
     load: cython.double
-    time: cython.double
     for t in range(first, last):
         for c in range(n + 1):
             i = slowest_other(top_port, 0, c, slot_port, t, n_base)
@@ -184,14 +175,11 @@ def prefix_sums(trials: cython.longlong[::1], n_base: cython.Py_ssize_t,
     :param running: scratch, zeros, shape (A,).
     :param own: scratch, zeros, shape (C,).
     """
-    u: cython.Py_ssize_t
-    t: cython.Py_ssize_t
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
     e: cython.Py_ssize_t
     n: cython.Py_ssize_t = order.shape[0]
     n_running: cython.Py_ssize_t = running.shape[0]
-    stage: cython.Py_ssize_t
     p: cython.longlong
     load: cython.double
     slowest: cython.double
