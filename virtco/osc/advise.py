@@ -107,7 +107,7 @@ class Tree(_Advise):
         return self.client.tree(
             args.group, args.root, _size_bytes(args.size_bytes),
             'reduce' if args.reduce else 'broadcast', args.matrix,
-            args.project)
+            args.project_id)
 
     def headline(self, found: wire.Tree) -> str:
         way = 'to' if found.operation == 'reduce' else 'from'
@@ -172,7 +172,7 @@ class Mapping(_Advise):
     def ask(self, args: Any) -> wire.Mapping:
         return self.client.mapping(
             args.group, None if args.tm is None else _read(
-                self.app.stdin, args.tm), args.matrix, args.project,
+                self.app.stdin, args.tm), args.matrix, args.project_id,
             None if args.all_reduce is None else _size_bytes(
                 args.all_reduce, '--all-reduce'))
 

@@ -22,6 +22,11 @@ from virtco.wire import project as project_wire
 STATES = ['registered', 'planned', 'active', 'done', 'retired', 'ignored']
 
 
+def _of_project(what: str) -> base.Argument:
+    return base.argument('--project', dest='project_id', metavar='<project>',
+                         help=f'Only {what} of this project id')
+
+
 class ListCoflows(base.Lister):
     """List coflows, and the hints that made none
 
@@ -33,8 +38,7 @@ class ListCoflows(base.Lister):
              'measured_cct_s']
 
     arguments = (
-        base.argument('--project', metavar='<project>',
-                      help='Only coflows of this project id'),
+        _of_project('coflows'),
         base.argument('--state', choices=STATES,
                       help='Only coflows in this state'),
         base.argument('--all', action='store_true',
@@ -43,10 +47,10 @@ class ListCoflows(base.Lister):
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         client = self.client
         if args.state not in (None, 'ignored'):
-            return client.coflows(args.project, args.state)
-        found = [c for c in client.coflows(args.project)
+            return client.coflows(args.project_id, args.state)
+        found = [c for c in client.coflows(args.project_id)
                  if args.all or c.state != 'retired']
-        ignored = _ignored(client.events(args.project), found)
+        ignored = _ignored(client.events(args.project_id), found)
         return ignored if args.state else [*found, *ignored]
 
 
@@ -73,82 +77,42 @@ def _ignored(events: list[wire.Event], coflows: list[wire.Coflow]
         and (event.project_id, event.group_name) not in known]
 
 
-class ShowCoflow(base.ShowOne):
-    """Show a coflow, its VMs and its events"""
-
-    arguments = (base.COFLOW,)
-
-    def entry(self, args: Any) -> wire.Coflow:
-        return self.client.coflow(self.find_coflow(args.coflow))
-
-
-class RegisterCoflow(base.ShowOne):
-    """Register a traffic matrix; its id is the hint virtco:tm_ref"""
-
-    arguments = (
-        base.argument('name', help='Name of the matrix'),
-        base.TM,
-        base.argument('--project', metavar='<project>',
-                      help='Project id it belongs to'))
-
-    def entry(self, args: Any) -> wire.Coflow:
-        return self.client.register(args.name, _text(args.tm), args.project)
-
-
-class AnnounceCoflow(base.Lister):
-    """Announce a coflow over the VMs of a group that runs
+ShowCoflow = base.declared(base.ShowOne, wire.SHOW, base.COFLOW)
+RegisterCoflow = base.declared(
+    base.ShowOne, wire.REGISTER,
+    base.argument('name', help='Name of the matrix'), base.TM,
+    base.argument('--project', dest='project_id', metavar='<project>',
+                  help='Project id it belongs to'))
+EndCoflow = base.declared(
+    base.ShowOne, wire.CHANGE, base.COFLOW, told='Declare a coflow done',
+    state='done')
+DeleteCoflow = base.declared(base.Command, wire.DELETE, base.COFLOW)
+AnnounceCoflow = base.declared(
+    base.Lister, wire.ANNOUNCE, base.GROUP,
+    base.argument('name', help='Name of the coflow'), base.TM,
+    base.argument(
+        '--expires', dest='expires_s', type=float, metavar='<seconds>',
+        help='Give it up so long from now, if it has not ended '
+             '(default 3600)'), base.PROJECT,
+    told="""Announce a coflow over the VMs of a group that runs
 
     Its rows are those of the group. A coflow of the same name that was
     announced before is replaced.
-    """
-
-    row = wire.Coflow
-    shown = ['id', 'name', 'state', 'size_bytes', 'n_flows', 'expires']
-
-    arguments = (
-        base.GROUP,
-        base.argument('name', help='Name of the coflow'),
-        base.TM,
-        base.argument(
-            '--expires', type=float, metavar='<seconds>', help=(
-                'Give it up so long from now, if it has not ended '
-                '(default 3600)')),
-        base.PROJECT)
-
-    def entries(self, args: Any) -> list[wire.Coflow]:
-        return self.client.announce(
-            args.group, args.name, _text(args.tm), args.expires,
-            args.project)
-
-
-class ShowClusters(base.Lister):
-    """Show which VMs of a group share a rack or a host
+    """, shown='id name state size_bytes n_flows expires')
+ListEvents = base.declared(
+    base.Lister, wire.EVENTS, _of_project('events'),
+    shown='at kind group_name detail')
+ShowClusters = base.declared(
+    base.Lister, group_wire.CLUSTERS, base.GROUP,
+    base.argument('--level', choices=['rack', 'host'],
+                  help='What they share (default rack)'), base.PROJECT,
+    told="""Show which VMs of a group share a rack or a host
 
     The ids of clusters mean nothing outside the group.
-    """
-
-    row = group_wire.Clustered
-    shown = ['row', 'display_name', 'instance_uuid', 'cluster']
-
-    arguments = (
-        base.GROUP,
-        base.argument('--level', choices=['rack', 'host'],
-                      help='What they share (default rack)'),
-        base.PROJECT)
-
-    def entries(self, args: Any) -> list[group_wire.Clustered]:
-        return self.client.clusters(
-            args.group, args.level, args.project).members
-
-
-class EndCoflow(base.ShowOne):
-    """Declare a coflow done"""
-
-    arguments = (base.COFLOW,)
-
-    def entry(self, args: Any) -> wire.Coflow:
-        return self.client.change_coflow(
-            self.find_coflow(args.coflow), state='done')
+    """, shown='row display_name instance_uuid cluster')
+ListProjects = base.declared(
+    base.Lister, project_wire.LIST,
+    shown='project_id priority_class weight debt_bytes')
 
 
 PRIORITY = (
@@ -159,76 +123,35 @@ PRIORITY = (
                        'weighted-fair)'))
 
 
-def _priority(args: Any) -> dict[str, Any]:
-    values = {name: value for name, value in (
-        ('priority_class', args.priority_class),
-        ('weight', args.weight)) if value is not None}
-    if not values:
-        raise osc_exceptions.CommandError('Give --priority-class or --weight.')
-    return values
+class _Prioritize(base.ShowOne):
+    def entry(self, args: Any) -> msgspec.Struct:
+        if all(getattr(args, name, None) is None for name in (
+                'priority_class', 'weight', 'debt_bytes')):
+            raise osc_exceptions.CommandError(
+                'Give --priority-class or --weight.')
+        return super().entry(args)
 
 
-class SetCoflow(base.ShowOne):
+class SetCoflow(_Prioritize):
     """Set the priority class or the weight of a coflow (operators)"""
 
+    asks = wire.CHANGE
     arguments = (base.COFLOW, *PRIORITY)
 
-    def entry(self, args: Any) -> wire.Coflow:
-        values = _priority(args)
-        return self.client.change_coflow(
-            self.find_coflow(args.coflow), **values)
 
-
-class ListProjects(base.Lister):
-    """List projects with a class or weight of their own, or a debt (operators)
-    """
-
-    row = project_wire.Project
-    shown = ['project_id', 'priority_class', 'weight', 'debt_bytes']
-
-    def entries(self, args: Any) -> list[project_wire.Project]:
-        return self.client.projects()
-
-
-class SetProject(base.ShowOne):
+class SetProject(_Prioritize):
     """Set the priority class or weight of a project, or forgive (operators)
 
     It holds for the project's coflows in flight and for those to come.
     """
 
+    asks = project_wire.CHANGE
     arguments = (
-        base.argument('project', help='Project id'), *PRIORITY,
-        base.argument('--forgive', action='store_true',
-                      help='What it owes for sending more than it said'))
-
-    def entry(self, args: Any) -> project_wire.Project:
-        values: dict[str, Any] = {'debt_bytes': 0} if args.forgive else {}
-        if not values or (args.priority_class, args.weight) != (None, None):
-            values |= _priority(args)
-        return self.client.change_project(args.project, **values)
-
-
-class DeleteCoflow(base.Command):
-    """Delete a registered matrix or a coflow; VMs are not touched"""
-
-    arguments = (base.COFLOW,)
-
-    def take_action(self, args: Any) -> None:
-        self.client.delete_coflow(self.find_coflow(args.coflow))
-
-
-class ListEvents(base.Lister):
-    """List what happened: ignored hints, other hosts, expiries"""
-
-    row = wire.Event
-    shown = ['at', 'kind', 'group_name', 'detail']
-
-    arguments = (
-        base.argument('--project', metavar='<project>',
-                      help='Only events of this project id'),)
-
-    def entries(self, args: Any) -> list[wire.Event]:
-        return self.client.events(args.project)
+        base.argument('project_id', metavar='project', help='Project id'),
+        *PRIORITY,
+        base.argument('--forgive', dest='debt_bytes', action='store_const',
+                      const=0, help='What it owes for sending more than it '
+                      'said'))
 
 
 class CreatePlan(base.Lister):
@@ -269,7 +192,7 @@ class CreatePlan(base.Lister):
         if args.tm is None or args.flavor is None:
             raise osc_exceptions.CommandError(
                 'Give --tm and --flavor, or a file.')
-        body = {'groups': [{'name': 'plan', 'tm': _text(args.tm),
+        body = {'groups': [{'name': 'plan', 'tm': base.text_of(args.tm),
                             'flavor': _flavor(self.app, args.flavor)}]}
         return body | {name: value for name, value in (
             ('within', args.within), ('spread', args.spread),
@@ -314,16 +237,6 @@ def _json(path: str) -> Any:
         return json.loads(pathlib.Path(path).read_text())
     except (OSError, ValueError) as error:
         raise osc_exceptions.CommandError(f'{path}: {error}') from error
-
-
-def _text(value: str) -> str:
-    """The text itself, or that of @FILE."""
-    if not value.startswith('@'):
-        return value
-    try:
-        return pathlib.Path(value[1:]).read_text()
-    except (OSError, ValueError) as error:
-        raise osc_exceptions.CommandError(str(error)) from error
 
 
 def _flavor(app: Any, text: str) -> dict[str, float]:

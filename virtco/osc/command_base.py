@@ -6,9 +6,12 @@ They run in two programs: ``virtco`` and, as a plug-in, ``openstack``. Both
 have the client at ``client_manager.coflow``.
 """
 
-import abc
+from collections.abc import Mapping
 from collections.abc import Sequence
 import importlib
+import pathlib
+import re
+import typing
 from typing import Any
 
 import msgspec
@@ -21,6 +24,7 @@ from virtco.cmd import entry
 from virtco.osc import table_columns as columns
 from virtco.topology import tree
 from virtco.topology.formats import plain
+from virtco.wire import operation
 from virtco.wire import topology as wire
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
@@ -31,23 +35,32 @@ def argument(*names: str, **options: Any) -> Argument:
     return names, options
 
 
-COFLOW = argument('coflow', help='Id or name')
+COFLOW = argument('coflow_id', metavar='coflow', help='Id or name')
+HOST = argument('host')
 GROUP = argument('group', help='Id or name')
 TM = argument('tm', help='The matrix as in the hint virtco:tm, or @FILE')
-PROJECT = argument('--project', metavar='<project>',
+PROJECT = argument('--project', dest='project_id', metavar='<project>',
                    help='Project id, default your own')
+BUDGET = argument('--budget', dest='budget_s', type=float,
+                  metavar='<seconds>', help='Longest time to search')
 PLANE = argument('--plane', metavar='<name>', help='Only this one')
 APPLY = argument('--apply', action='store_true', help='Change the topology')
 
 
 class Command(command.Command):
-    """A command with its arguments declared, and the controller's client."""
+    """A command with its arguments declared, and the controller's client.
+
+    :ivar asks: operation that the command asks for.
+    :ivar fixed: parameters of the operation that no argument changes.
+    """
 
     arguments: tuple[Argument, ...] = ()
+    asks: operation.Operation[Any]
+    fixed: Mapping[str, Any] = {}
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        parser.set_defaults(fit_width=True, long=False)
+        parser.set_defaults(fit_width=True, long=False, **self.fixed)
         for names, options in self.arguments:
             parser.add_argument(*names, **options)
         return parser
@@ -58,8 +71,22 @@ class Command(command.Command):
         client: v1.Client = app.client_manager.coflow
         return client
 
-    def find_coflow(self, name_or_id: str) -> str:
-        return find_coflow(self.client, name_or_id)
+    def ask(self, args: Any) -> Any:
+        """Ask for the operation; arguments are called as its parameters."""
+        one = self.asks
+        known = {*re.findall(r'{(\w+)}', one.path), *(
+            name for kind in (one.body, one.query) if kind is not None
+            for name in kind.__struct_fields__)}
+        given = {name: value for name, value in vars(args).items()
+                 if name in known}
+        if 'coflow_id' in given:
+            given['coflow_id'] = find_coflow(self.client, given['coflow_id'])
+        if isinstance(given.get('tm'), str):
+            given['tm'] = text_of(given['tm'])
+        return self.client.call(one, **given)
+
+    def take_action(self, args: Any) -> Any:
+        self.ask(args)
 
 
 class Lister(Command, command.Lister):
@@ -67,11 +94,15 @@ class Lister(Command, command.Lister):
 
     The columns of ``shown`` fit a terminal of 80 columns.
 
-    :ivar row: type of the rows.
+    :ivar row: type of the rows, that of the list in the answer by default.
     """
 
     row: type[msgspec.Struct]
-    shown: list[str]
+    shown: Sequence[str]
+
+    def __init_subclass__(cls) -> None:
+        if 'asks' in vars(cls) and 'row' not in vars(cls):
+            cls.row = typing.get_args(_list_in(cls.asks.answer).type)[0]
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
@@ -80,9 +111,11 @@ class Lister(Command, command.Lister):
                                 help='Show more columns')
         return parser
 
-    @abc.abstractmethod
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         """Ask for the rows."""
+        found: Sequence[msgspec.Struct] = getattr(
+            self.ask(args), _list_in(self.asks.answer).name)
+        return found
 
     def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
         # Programs get all, and so does who names columns.
@@ -97,14 +130,45 @@ class Lister(Command, command.Lister):
 class ShowOne(Command, command.ShowOne):
     """Shows every field of one thing."""
 
-    @abc.abstractmethod
     def entry(self, args: Any) -> msgspec.Struct:
         """Ask for the thing."""
+        found: msgspec.Struct = self.ask(args)
+        return found
 
     def take_action(self, args: Any) -> tuple[list[str], tuple[Any, ...]]:
         entry = self.entry(args)
         names = columns.fields(entry)
         return _heads(args, names), columns.cells(names, entry)
+
+
+def declared(kind: type[Command], asks: operation.Operation[Any],
+             *arguments: Argument, told: str = '', shown: str = '',
+             **fixed: Any) -> Any:
+    """Declare a command that shows the answer of an operation.
+
+    :param told: help, by default the summary of the operation.
+    :param shown: columns of a :class:`Lister`.
+    """
+    return type(asks.name, (kind,), {
+        '__doc__': told or asks.summary.rstrip('.'), '__module__': __name__,
+        'asks': asks, 'arguments': arguments, 'fixed': fixed,
+        'shown': shown.split()})
+
+
+def _list_in(answer: Any) -> msgspec.structs.FieldInfo:
+    """Find the list of things in an answer."""
+    return next(field for field in msgspec.structs.fields(answer)
+                if typing.get_origin(field.type) is list)
+
+
+def text_of(value: str) -> str:
+    """Return the text itself, or that of @FILE."""
+    if not value.startswith('@'):
+        return value
+    try:
+        return pathlib.Path(value[1:]).read_text()
+    except (OSError, ValueError) as error:
+        raise osc_exceptions.CommandError(str(error)) from error
 
 
 def topology_of(planes: Sequence[wire.Plane]) -> tree.Topology:

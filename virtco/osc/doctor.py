@@ -42,7 +42,7 @@ class Doctor(base.Lister):
         except exception.ControllerUnavailable as error:
             return [findings.of_problem('VC-050', str(error))]
         if args.coflow is not None:
-            coflow = client.coflow(self.find_coflow(args.coflow))
+            coflow = client.coflow(base.find_coflow(client, args.coflow))
             found += findings.examine_coflow(coflow, {
                 host: client.host(host).classes or []
                 for host in sorted(filter(None, set(coflow.hosts)))})

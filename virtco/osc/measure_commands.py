@@ -31,11 +31,7 @@ MOST_PATHS = 8
 Pair = tuple[str, str]
 
 
-class ShowProbes(base.ShowOne):
-    """Show the running measurements and the use of their budget"""
-
-    def entry(self, args: Any) -> wire.Schedule:
-        return self.client.probes()
+ShowProbes = base.declared(base.ShowOne, wire.SCHEDULE)
 
 
 def _ask(client: v1.Client, pairs: Sequence[Pair], **request: Any

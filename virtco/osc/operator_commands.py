@@ -35,52 +35,39 @@ class ListHosts(base.Lister):
                 for host in self.client.hosts()]
 
 
-class DrainHost(base.ShowOne):
-    """Plan no new group for a hypervisor (operators)
+DrainHost = base.declared(
+    base.ShowOne, host_wire.DRAIN, base.HOST,
+    base.argument('--reason', default='',
+                  help='For those who read it later'),
+    told="""Plan no new group for a hypervisor (operators)
 
     VMs stay where they are, with their rates; the state is "drained" once no
     VM of a group is left.
-    """
-
-    arguments = (
-        base.argument('host'),
-        base.argument('--reason', default='',
-                      help='For those who read it later'))
-
-    def entry(self, args: Any) -> host_wire.Drained:
-        return self.client.drain(args.host, args.reason)
-
-
-class UndrainHost(base.Command):
-    """Plan groups for a hypervisor again (operators)"""
-
-    arguments = (base.argument('host'),)
-
-    def take_action(self, args: Any) -> None:
-        self.client.undrain(args.host)
-
-
-class ForgetHost(base.Command):
-    """Delete all that is known of a hypervisor (operators)
+    """)
+UndrainHost = base.declared(base.Command, host_wire.UNDRAIN, base.HOST)
+ForgetHost = base.declared(
+    base.Command, host_wire.FORGET, base.HOST,
+    told="""Delete all that is known of a hypervisor (operators)
 
     One with VMs of groups stays. One whose edge module still reports is known
     again with its next report.
-    """
-
-    arguments = (base.argument('host'),)
-
-    def take_action(self, args: Any) -> None:
-        self.client.forget_host(args.host)
+    """)
+ListRates = base.declared(
+    base.Lister, rate_wire.LIST, shown='src dst rate_bps age_s confidence '
+    'rtt_s rtt_median_s rtt_p99_s')
+ShowSettings = base.declared(base.ShowOne, setting_wire.SHOW)
+ListHistory = base.declared(
+    base.Lister, setting_wire.HISTORY, shown='at who what before after')
 
 
 class ShowHost(base.ShowOne):
     """Show a hypervisor"""
 
-    arguments = (base.argument('host'),)
+    asks = host_wire.SHOW
+    arguments = (base.HOST,)
 
-    def entry(self, args: Any) -> host_wire.Host:
-        return msgspec.structs.replace(self.client.host(args.host),
-                                       classes=msgspec.UNSET)
+    def entry(self, args: Any) -> msgspec.Struct:
+        return msgspec.structs.replace(super().entry(args), classes=msgspec.UNSET)
 
 
 class ShowEdge(base.Lister):
@@ -89,7 +76,7 @@ class ShowEdge(base.Lister):
     row = host_wire.Class
     shown = ['name', 'prio', 'rate_bps', 'observed_bps', 'backlog_bytes']
 
-    arguments = (base.argument('host'),)
+    arguments = (base.HOST,)
 
     def entries(self, args: Any) -> list[host_wire.Class]:
         return self.client.host(args.host).classes or []
@@ -174,47 +161,17 @@ class ListAdvice(base.Lister):
         return client.advise(args.budget) if args.now else client.advice()
 
 
-class ListRates(base.Lister):
-    """List the measured rates between hypervisors"""
-
-    shown = ['src', 'dst', 'rate_bps', 'age_s', 'confidence', 'rtt_s',
-             'rtt_median_s', 'rtt_p99_s']
-    row = rate_wire.MeasuredPair
-
-    def entries(self, args: Any) -> list[rate_wire.MeasuredPair]:
-        return self.client.rates()
-
-
-class ShowSettings(base.ShowOne):
-    """Show the run-time settings"""
-
-    def entry(self, args: Any) -> setting_wire.Settings:
-        return self.client.settings()
-
-
-class ListHistory(base.Lister):
-    """List who changed which setting, host or topology (operators)"""
-
-    row = setting_wire.Changed
-    shown = columns.fields(row)
-
-    def entries(self, args: Any) -> list[setting_wire.Changed]:
-        return self.client.history()
-
-
 class SetSettings(base.ShowOne):
     """Change run-time settings"""
 
+    asks = setting_wire.CHANGE
     names = setting_wire.SettingsChange.__struct_fields__
-
     arguments = tuple(base.argument(f'--{name}', metavar=f'<{name}>')
                       for name in names)
 
-    def entry(self, args: Any) -> setting_wire.Settings:
-        values = {name: getattr(args, name) for name in self.names
-                  if getattr(args, name) is not None}
-        if not values:
+    def entry(self, args: Any) -> msgspec.Struct:
+        if all(getattr(args, name) is None for name in self.names):
             raise osc_exceptions.CommandError(
                 'Give at least one of '
                 + ', '.join(f'--{name}' for name in self.names) + '.')
-        return self.client.change_settings(**values)
+        return super().entry(args)

@@ -10,16 +10,9 @@ from virtco.osc import command_base as base
 from virtco.osc import table_columns as columns
 from virtco.wire import profile as wire
 
-
-class ListProfiles(base.Lister):
-    """List the groups of which is known what they sent"""
-
-    row = wire.Counted
-    shown = ['group_name', 'app', 'n_vms', 'n_hours', 'last_hour']
-    arguments = (base.PROJECT,)
-
-    def entries(self, args: Any) -> list[wire.Counted]:
-        return self.client.profiles(args.project)
+ListProfiles = base.declared(
+    base.Lister, wire.LIST, base.PROJECT,
+    shown='group_name app n_vms n_hours last_hour')
 
 
 class _Pair(msgspec.Struct, frozen=True):
@@ -47,7 +40,7 @@ class ShowProfile(base.Lister):
         base.argument('group', help='Name or id; the latest of a name'))
 
     def entries(self, args: Any) -> list[_Pair]:
-        found = self.client.profile(args.group, args.project)
+        found = self.client.profile(args.group, args.project_id)
         self.app.stderr.write(_summary(found))
         # Only the largest pairs are predicted.
         return [_Pair(pair.src, pair.dst, pair.size_bytes,
@@ -76,38 +69,22 @@ def _summary(found: wire.Profile) -> str:
     return '\n'.join(lines) + '\n'
 
 
-class ListApps(base.Lister):
-    """List the applications of which something was learned"""
-
-    row = wire.Launched
-    shown = ['app', 'n_launches', 'last_hour']
-    arguments = (base.PROJECT,)
-
-    def entries(self, args: Any) -> list[wire.Launched]:
-        return self.client.apps(args.project)
-
-
-APP = base.argument('app', help='Value of virtco:app')
+APP = base.argument('name', metavar='app', help='Value of virtco:app')
+ListApps = base.declared(base.Lister, wire.LIST_APPS, base.PROJECT,
+                         shown='app n_launches last_hour')
+ForgetApp = base.declared(base.Command, wire.FORGET_APP, base.PROJECT, APP)
 
 
 class ShowApp(base.ShowOne):
     """Show the matrix that an application's next launch would get"""
 
+    asks = wire.SHOW_APP
     arguments = (
-        base.PROJECT, APP,
-        base.argument('--vms', type=int, metavar='<n>',
-                      help='VMs of that launch, default as the last'))
+        APP, base.argument('--vms', dest='n_vms', type=int, metavar='<n>',
+                           help='VMs of that launch, default as the last'),
+        base.PROJECT)
 
-    def entry(self, args: Any) -> wire.App:
-        found = self.client.app(args.app, args.vms, args.project)
+    def entry(self, args: Any) -> msgspec.Struct:
+        found: wire.App = self.ask(args)
         return msgspec.structs.replace(
             found, tm=msgspec.json.encode(found.tm).decode())
-
-
-class ForgetApp(base.Command):
-    """Forget what was learned of an application"""
-
-    arguments = (base.PROJECT, APP)
-
-    def take_action(self, args: Any) -> None:
-        self.client.forget_app(args.app, args.project)

@@ -247,8 +247,9 @@ def _plot(topology: tree.Topology, path: str) -> None:
 class Delete(base.Command):
     """Delete a plane of the topology"""
 
+    asks = wire.DELETE
     arguments = (base.argument('plane'),)
 
     def take_action(self, args: Any) -> None:
         laws.name(args.plane, (), 'plane')
-        self.client.delete_plane(args.plane)
+        self.ask(args)

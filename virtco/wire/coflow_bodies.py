@@ -258,12 +258,12 @@ LIST = operation.Operation(
     'List coflows and how far they are.', query=CoflowQuery)
 REGISTER = operation.Operation(
     'registerCoflow', 'POST', '/v1/coflows', Coflow,
-    'Keep a matrix under an id, for hints that are too long.',
+    'Register a matrix; its id is the hint virtco:tm_ref.',
     body=Registration, status=201,
     example=Registration(name='shuffle', tm=_MATRIX))
 SHOW = operation.Operation(
     'showCoflow', 'GET', '/v1/coflows/{coflow_id}', Coflow,
-    'Show a coflow, the VMs of its group and what was told of it.')
+    'Show a coflow, the VMs of its group and its events.')
 CHANGE = operation.Operation(
     'changeCoflow', 'PATCH', '/v1/coflows/{coflow_id}', Coflow,
     'Declare a coflow done, or set its class or weight.', body=CoflowChange,
@@ -279,5 +279,5 @@ ANNOUNCE = operation.Operation(
     example=Announcement(name='epoch-7', tm=_MATRIX))
 EVENTS = operation.Operation(
     'listEvents', 'GET', '/v1/events', Events,
-    'List what tenants should know of their groups.',
+    'List events: ignored hints, other hosts, expiries.',
     query=fields.ProjectQuery)

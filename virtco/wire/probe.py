@@ -117,7 +117,7 @@ class Schedule(operation.Response, frozen=True, kw_only=True):
 
 SCHEDULE = operation.Operation(
     'showProbing', 'GET', '/v1/probes', Schedule,
-    'Show what is measured unasked, and what it costs.')
+    'Show the scheduled measurements and the use of their budget.')
 ORDER = operation.Operation(
     'orderProbes', 'POST', '/v1/probes', Ordered,
     'Measure pairs of hosts soon.', body=ProbeRequest, status=202,

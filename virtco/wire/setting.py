@@ -70,11 +70,11 @@ class History(operation.Response, frozen=True):
 
 SHOW = operation.Operation(
     'showSettings', 'GET', '/v1/settings', Settings,
-    'Show the choices of the operators.')
+    'Show the run-time settings.')
 CHANGE = operation.Operation(
     'changeSettings', 'PATCH', '/v1/settings', Settings,
     'Change choices, for all processes and over restarts.',
     body=SettingsChange, example=SettingsChange(order='sebf'))
 HISTORY = operation.Operation(
     'listChanges', 'GET', '/v1/settings/history', History,
-    'List what operators changed: settings, hosts and topologies.')
+    'List changes of settings, hosts and topologies by operators.')
