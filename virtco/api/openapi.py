@@ -32,12 +32,12 @@ def document() -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(
         kinds, ref_template=_TEMPLATE)
     names = dict(zip(kinds, schemas, strict=True))
-    inherited = {kind.__name__: parent.__doc__ or ''
-                 for parent in (*wire.Response.__subclasses__(),
-                                *wire.Query.__subclasses__())
-                 for kind in parent.__subclasses__()}
+    inherited = {kind.__name__: [
+        inspect.getdoc(parent) or '' for parent in kind.__mro__[-1:0:-1]
+        if issubclass(parent, base)]
+        for base in (wire.Response, wire.Query) for kind in _below(base)}
     for name, schema in components.items():
-        _describe(schema, inherited.get(name, ''))
+        _describe(schema, inherited.get(name, []))
     paths: dict[str, dict[str, Any]] = {}
     for one in routes.OPERATIONS:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(
@@ -51,20 +51,26 @@ def document() -> dict[str, Any]:
         'paths': paths, 'components': {'schemas': components}}
 
 
+def _below(kind: type) -> Iterator[type]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _below(one)
+
+
 def _name(schema: dict[str, Any]) -> str:
     return str(schema['$ref'].rpartition('/')[2])
 
 
-def _describe(schema: dict[str, Any], inherited: str) -> None:
+def _describe(schema: dict[str, Any], inherited: list[str]) -> None:
     """Move what a docstring tells of fields to their properties.
 
-    :param inherited: docstring of the parent.
+    :param inherited: docstrings of its bases, the first of all first.
     """
     # Python 3.13 keeps docstrings without their indentation.
     text = inspect.cleandoc(schema.pop('description', ''))
     properties = schema.get('properties', {})
-    for name, told in (*_IVAR.findall(inspect.cleandoc(inherited)),
-                       *_IVAR.findall(text)):
+    for name, told in (pair for document in (*inherited, text)
+                       for pair in _IVAR.findall(document)):
         if name in properties:
             properties[name] = {**properties[name],
                                 'description': _sentence(told)}

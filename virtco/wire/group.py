@@ -14,20 +14,27 @@ Basis = Literal['constant', 'rpca', 'median', 'raw']
 Size = Annotated[float, msgspec.Meta(ge=1, le=1e15)]
 
 
-class AdvisedMember(operation.Response, frozen=True, kw_only=True):
+class Member(operation.Response, frozen=True, kw_only=True):
     """A VM of a group.
 
     :ivar row: of the matrix.
     :ivar instance_uuid: id of the server.
     :ivar display_name: name of the server.
     :ivar addresses: that its host reports.
-    :ivar host: where it runs; null where that is hidden.
     """
 
     row: int
     instance_uuid: str | None
     display_name: str | None
     addresses: tuple[str, ...]
+
+
+class AdvisedMember(Member, frozen=True, kw_only=True):
+    """A VM of a group, and its host.
+
+    :ivar host: where it runs; null where that is hidden.
+    """
+
     host: str | None
 
 
@@ -88,43 +95,50 @@ class NamedTree(operation.Response, frozen=True, kw_only=True):
     edges: list[tuple[int, int]]
 
 
-class Tree(operation.Response, frozen=True, kw_only=True):
-    """Trees of one message from or to a member.
+class Advice(operation.Response, frozen=True, kw_only=True):
+    """Order of the ranks of a group, best by an estimate of the rates.
 
     :ivar group: id of the group.
     :ivar group_name: name of the group.
     :ivar members: VMs of the group.
     :ivar matrix: estimate of the rates that decides.
-    :ivar operation: ``broadcast`` or ``reduce``.
-    :ivar root: row of the member.
-    :ivar size_bytes: of the message.
-    :ivar shape: of the tree that ``order`` is best for.
+    :ivar size_bytes: of the message or exchange.
     :ivar order: row of the member for each rank.
     :ivar rank_hint: the same, for a launch.
-    :ivar predicted_s: time of the message with that order.
-    :ivar bound_s: no tree takes less time.
-    :ivar best: name of the best tree of any shape.
-    :ivar orders: the best of each shape first.
-    :ivar trees: the best first.
-    :ivar estimates: what other estimates would advise.
+    :ivar predicted_s: time with that order.
+    :ivar bound_s: no tree or mapping takes less time.
+    :ivar best: name of the best mapping, or tree of any shape.
+    :ivar estimates: advice by other estimates.
     """
 
     group: str
     group_name: str
     members: list[AdvisedMember]
     matrix: Basis
-    operation: Literal['broadcast', 'reduce']
-    root: int
     size_bytes: float
-    shape: str
     order: list[int]
     rank_hint: list[int]
     predicted_s: float
     bound_s: float
     best: str
+    estimates: list[Estimate]
+
+
+class Tree(Advice, frozen=True, kw_only=True):
+    """Trees of one message from or to a member.
+
+    :ivar operation: ``broadcast`` or ``reduce``.
+    :ivar root: row of the member.
+    :ivar shape: of the tree that ``order`` is best for.
+    :ivar orders: the best of each shape first.
+    :ivar trees: the best first.
+    """
+
+    operation: Literal['broadcast', 'reduce']
+    root: int
+    shape: str
     orders: list[Order]
     trees: list[NamedTree]
-    estimates: list[Estimate]
 
 
 class TreeQuery(fields.ProjectQuery, frozen=True, kw_only=True):
@@ -158,37 +172,15 @@ class NamedMapping(operation.Response, frozen=True, kw_only=True):
     gap: float | None
 
 
-class Mapping(operation.Response, frozen=True, kw_only=True):
+class Mapping(Advice, frozen=True, kw_only=True):
     """Mappings of the ranks of a matrix to the VMs of a group.
 
-    :ivar group: id of the group.
-    :ivar group_name: name of the group.
-    :ivar members: VMs of the group.
-    :ivar matrix: estimate of the rates that decides.
     :ivar operation: ``exchange`` or ``all_reduce``.
-    :ivar size_bytes: of the exchange.
-    :ivar order: row of the member for each rank.
-    :ivar rank_hint: the same, for a launch.
-    :ivar predicted_s: time of the exchange with that order.
-    :ivar bound_s: no mapping takes less time.
-    :ivar best: name of the best mapping.
     :ivar mappings: the best first.
-    :ivar estimates: what other estimates would advise.
     """
 
-    group: str
-    group_name: str
-    members: list[AdvisedMember]
-    matrix: Basis
     operation: Literal['exchange', 'all_reduce']
-    size_bytes: float
-    order: list[int]
-    rank_hint: list[int]
-    predicted_s: float
-    bound_s: float
-    best: str
     mappings: list[NamedMapping]
-    estimates: list[Estimate]
 
 
 class MappingRequest(operation.Request, frozen=True, kw_only=True):
@@ -204,21 +196,13 @@ class MappingRequest(operation.Request, frozen=True, kw_only=True):
     matrix: Basis = 'constant'
 
 
-class Clustered(operation.Response, frozen=True, kw_only=True):
+class Clustered(Member, frozen=True, kw_only=True):
     """A VM of a group, and the cluster that it is of.
 
-    :ivar row: of the matrix.
-    :ivar instance_uuid: id of the server.
-    :ivar display_name: name of the server.
-    :ivar addresses: that its host reports.
     :ivar cluster: equal for VMs that share a rack or host, and of no other
         meaning; null: it is on no host.
     """
 
-    row: int
-    instance_uuid: str | None
-    display_name: str | None
-    addresses: tuple[str, ...]
     cluster: str | None
 
 

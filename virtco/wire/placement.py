@@ -143,8 +143,8 @@ class Promise(operation.Response, frozen=True, kw_only=True):
     earliest_s: float | None = None
 
 
-class Answer(operation.Response, frozen=True, kw_only=True):
-    """Hosts for an instance, or no opinion.
+class Decided(operation.Response, frozen=True, kw_only=True):
+    """A decision about an instance.
 
     :ivar instance_uuid: id of the instance.
     :ivar status: ``planned``, ``neutral`` or ``ignored``.
@@ -153,23 +153,9 @@ class Answer(operation.Response, frozen=True, kw_only=True):
     :ivar group: id of the group.
     :ivar group_name: name of the group.
     :ivar row: the member that the instance is.
-    :ivar hosts: the best first.
-    :ivar rows: the host of each planned member, of an answer that planned
-        the group.
     :ivar cct_s: planned completion time of the group.
-    :ivar lower_bound_s: ``cct_s`` is at least that in ``bound_scope``.
-    :ivar bound_scope: what ``lower_bound_s`` and ``gap`` are about, such as
-        any placement under these constraints.
-    :ivar gap: of the plan to the bound, as a fraction.
-    :ivar method: that found the plan.
     :ivar bottleneck: port that decides ``cct_s``.
-    :ivar slow_phase: what took most of the time, when it ran out.
-    :ivar refused: of a required wish that cannot be met: its level, how many
-        of how many VMs fit, and the resource that limits. Nova's filter then
-        passes no host.
-    :ivar allowed: of a required wish that is met: the offered hosts that
-        keep to it, for any VM of the request. Nova's filter passes no other.
-    :ivar deadline: of an answer that planned a group with a deadline.
+    :ivar deadline: promise for the group, where its deadline was asked.
     """
 
     instance_uuid: str
@@ -179,18 +165,39 @@ class Answer(operation.Response, frozen=True, kw_only=True):
     group: str | None = None
     group_name: str | None = None
     row: int | None = None
+    cct_s: float | None = None
+    bottleneck: str | None = None
+    deadline: Promise | None = None
+
+
+class Answer(Decided, frozen=True, kw_only=True):
+    """Hosts for an instance, or no opinion.
+
+    :ivar hosts: the best first.
+    :ivar rows: the host of each planned member, of an answer that planned
+        the group.
+    :ivar lower_bound_s: ``cct_s`` is at least that in ``bound_scope``.
+    :ivar bound_scope: what ``lower_bound_s`` and ``gap`` are about, such as
+        any placement under these constraints.
+    :ivar gap: of the plan to the bound, as a fraction.
+    :ivar method: that found the plan.
+    :ivar slow_phase: what took most of the time, when it ran out.
+    :ivar refused: of a required wish that cannot be met: its level, how many
+        of how many VMs fit, and the resource that limits. Nova's filter then
+        passes no host.
+    :ivar allowed: of a required wish that is met: the offered hosts that
+        keep to it, for any VM of the request. Nova's filter passes no other.
+    """
+
     hosts: list[RankedHost] = []
     rows: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
-    cct_s: float | None = None
     lower_bound_s: float | None = None
     bound_scope: str | None = None
     gap: float | None = None
     method: str | None = None
-    bottleneck: str | None = None
     slow_phase: str | None = None
     refused: Mapping[str, str | int] | None = None
     allowed: list[str] | None = None
-    deadline: Promise | None = None
 
 
 class Kept(Answer, frozen=True, kw_only=True):
@@ -238,19 +245,9 @@ class Reason(operation.Response, frozen=True, kw_only=True):
     text: str
 
 
-class Explanation(operation.Response, frozen=True, kw_only=True):
+class Explanation(Decided, frozen=True, kw_only=True):
     """Reasons for an answer.
 
-    :ivar instance_uuid: id of the instance.
-    :ivar status: ``planned``, ``neutral`` or ``ignored``.
-    :ivar why: reason.
-    :ivar host: that was chosen.
-    :ivar group: id of the group.
-    :ivar group_name: name of the group.
-    :ivar row: the member that the instance is.
-    :ivar cct_s: planned completion time of the group.
-    :ivar bottleneck: port that decides ``cct_s``.
-    :ivar deadline: of the group.
     :ivar phases_s: time that each phase of the answer took.
     :ivar reasons: the strongest first.
     :ivar is_complete: whether the time was enough for all questions.
@@ -259,16 +256,6 @@ class Explanation(operation.Response, frozen=True, kw_only=True):
     :ivar findings: of checks, about hosts of the group and switches above.
     """
 
-    instance_uuid: str
-    status: Status
-    why: str
-    host: str | None
-    group: str | None
-    group_name: str | None
-    row: int | None
-    cct_s: float | None
-    bottleneck: str | None
-    deadline: Promise | None
     phases_s: Mapping[str, float] = {}
     reasons: list[Reason] = []
     is_complete: bool = False

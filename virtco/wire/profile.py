@@ -11,7 +11,7 @@ from virtco.wire import fields
 from virtco.wire import operation
 
 
-class Counted(operation.Response, frozen=True, kw_only=True):
+class Group(operation.Response, frozen=True, kw_only=True):
     """A group whose bytes were counted.
 
     :ivar group_id: id of the group.
@@ -19,8 +19,6 @@ class Counted(operation.Response, frozen=True, kw_only=True):
     :ivar group_name: name of the group.
     :ivar app: application that the hint names.
     :ivar n_vms: members of the group.
-    :ivar first_hour: start of the first hour, in seconds since the epoch.
-    :ivar last_hour: start of the last hour, in seconds since the epoch.
     :ivar n_hours: hours in which something was counted.
     """
 
@@ -29,9 +27,18 @@ class Counted(operation.Response, frozen=True, kw_only=True):
     group_name: str
     app: str | None
     n_vms: int
+    n_hours: int
+
+
+class Counted(Group, frozen=True, kw_only=True):
+    """A group whose bytes were counted, and when.
+
+    :ivar first_hour: start of the first hour, in seconds since the epoch.
+    :ivar last_hour: start of the last hour, in seconds since the epoch.
+    """
+
     first_hour: float
     last_hour: float
-    n_hours: int
 
 
 class Profiles(operation.Response, frozen=True):
@@ -84,15 +91,9 @@ class ProfiledPair(operation.Response, frozen=True, kw_only=True):
     next_hour: Predicted | None
 
 
-class Profile(operation.Response, frozen=True, kw_only=True):
+class Profile(Group, frozen=True, kw_only=True):
     """Bytes that the pairs of a group sent, and a prediction of the next hour.
 
-    :ivar group_id: id of the group.
-    :ivar project_id: whose group it is.
-    :ivar group_name: name of the group.
-    :ivar app: application that the hint names.
-    :ivar n_vms: members of the group.
-    :ivar n_hours: hours in which something was counted.
     :ivar size_bytes: sum over pairs and hours.
     :ivar tm: matrix as for ``virtco:tm``; null: no pattern is recognised.
     :ivar pattern: that was recognised.
@@ -100,12 +101,6 @@ class Profile(operation.Response, frozen=True, kw_only=True):
     :ivar pairs: in the order of their rows.
     """
 
-    group_id: str
-    project_id: str
-    group_name: str
-    app: str | None
-    n_vms: int
-    n_hours: int
     size_bytes: float
     tm: list[Any] | dict[str, Any] | None
     pattern: str | None
