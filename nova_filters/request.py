@@ -24,7 +24,7 @@ from virtco import units
 LOG = logging.getLogger(__name__)
 
 _without_metadata = recent.Recent()
-_kept = recent.Kept()
+_kept = recent.Recent(64)
 
 
 def request_id(spec: Any) -> str:

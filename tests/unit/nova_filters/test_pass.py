@@ -34,7 +34,7 @@ def conf(monkeypatch):
     found.set_override('read_metadata', False, 'virtco')
     monkeypatch.setattr(coflow_filter, 'CONF', found)
     monkeypatch.setattr(coflow_weigher, 'CONF', found)
-    monkeypatch.setattr(request, '_kept', recent.Kept())
+    monkeypatch.setattr(request, '_kept', recent.Recent(64))
     monkeypatch.setattr(request, '_read_instance', lambda spec: None)
     return found
 
@@ -166,7 +166,7 @@ def test_what_was_seen_lately_is_bounded():
     assert [found.add(key) for key in 'aabca'] == [
         True, False, True, True, True]
     assert 'c' in found and 'a' in found and 'b' not in found
-    kept = recent.Kept(2)
+    kept = recent.Recent(2)
     for number, key in enumerate('abac'):
         kept.put(key, number)
     assert [kept.pop(key) for key in 'abcc'] == [2, None, 3, None]
