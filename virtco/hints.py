@@ -178,18 +178,14 @@ class Outline:
 
     def read(self, limits: Limits = Limits()) -> Hint:
         """:raises virtco.exception.HintInvalid:"""
-        if self.matrix_text is None:
-            return Hint(self.coflow_name, index=self.index,
-                        tm_ref=self.tm_ref, wishes=self.wishes, app=self.app,
-                        preflight=self.preflight, deadline=self.deadline)
-        coflows = hint_matrix.parse_matrix_text(
-            self.matrix_text, self.coflow_name, limits)
-        n_vms = coflows[0].n_vms
-        if self.index is not None:
+        coflows = () if self.matrix_text is None else (
+            hint_matrix.parse_matrix_text(self.matrix_text, self.coflow_name,
+                                          limits))
+        n_vms = coflows[0].n_vms if coflows else None
+        if self.index is not None and n_vms is not None:
             _index(self.index, n_vms)
-        return Hint(self.coflow_name, coflows, self.index, n_vms=n_vms,
-                    wishes=self.wishes, app=self.app,
-                    preflight=self.preflight, deadline=self.deadline)
+        return Hint(self.coflow_name, coflows, self.index, self.tm_ref, n_vms,
+                    self.wishes, self.app, self.preflight, self.deadline)
 
 
 def select(values: Mapping[str, Any] | None) -> dict[str, Any]:
