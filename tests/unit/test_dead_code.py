@@ -51,6 +51,7 @@ CALLED_BY_OTHERS = {
     'virtco/osc/plugin.py:*': 'python-openstackclient',
     'virtco/cast/tracker.py:do_*': 'http.server',
     'virtco/cast/tracker.py:log_message': 'http.server',
+    'virtco/client/v1.py:*': 'programs of others, as of any client',
     'virtco/watcher/*.py:*': 'Watcher, of a goal and a strategy',
     'virtco/lab/cloud/driver.py:*': 'Nova, of its virt drivers',
     'virtco/lab/cloud/mechanism.py:*': 'Neutron, of its drivers',

@@ -52,6 +52,7 @@ def document() -> dict[str, Any]:
 
 
 def _below(kind: type) -> Iterator[type]:
+    one: type
     for one in kind.__subclasses__():
         yield one
         yield from _below(one)

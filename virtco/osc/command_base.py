@@ -41,8 +41,6 @@ GROUP = argument('group', help='Id or name')
 TM = argument('tm', help='The matrix as in the hint virtco:tm, or @FILE')
 PROJECT = argument('--project', dest='project_id', metavar='<project>',
                    help='Project id, default your own')
-BUDGET = argument('--budget', dest='budget_s', type=float,
-                  metavar='<seconds>', help='Longest time to search')
 PLANE = argument('--plane', metavar='<name>', help='Only this one')
 APPLY = argument('--apply', action='store_true', help='Change the topology')
 

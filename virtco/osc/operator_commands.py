@@ -67,7 +67,8 @@ class ShowHost(base.ShowOne):
     arguments = (base.HOST,)
 
     def entry(self, args: Any) -> msgspec.Struct:
-        return msgspec.structs.replace(super().entry(args), classes=msgspec.UNSET)
+        return msgspec.structs.replace(super().entry(args),
+                                       classes=msgspec.UNSET)
 
 
 class ShowEdge(base.Lister):
