@@ -11,6 +11,7 @@ import falcon
 from virtco import app
 from virtco import exception
 from virtco.api import context
+from virtco.api.policies import Rule
 from virtco.wire import fields
 
 
@@ -22,13 +23,13 @@ class Call:
     authorizer: context.Authorizer
     request: falcon.Request
 
-    def may(self, rule: str, project_id: str | None = None) -> bool:
+    def may(self, rule: Rule, project_id: str | None = None) -> bool:
         """Tell whether the caller may, of a project where one is named."""
         return self.authorizer.may(
             self.request, rule,
             None if project_id is None else {'project_id': project_id})
 
-    def require(self, rule: str, project_id: str | None = None) -> None:
+    def require(self, rule: Rule, project_id: str | None = None) -> None:
         """:raises virtco.exception.Forbidden:"""
         self.authorizer.require(
             self.request, rule,
@@ -48,7 +49,7 @@ class Call:
             'waitress.client_disconnected', bool)
         return found
 
-    def project(self, query: fields.ProjectQuery, rule: str) -> str | None:
+    def project(self, query: fields.ProjectQuery, rule: Rule) -> str | None:
         """Find the project that is asked about; None, of operators: all.
 
         :raises virtco.exception.Forbidden: by the rule.
@@ -59,7 +60,7 @@ class Call:
         self.require(rule, project_id or '')
         return project_id
 
-    def own_project(self, project_id: Any, rule: str) -> str:
+    def own_project(self, project_id: Any, rule: Rule) -> str:
         """Find the project that is named, or else the caller's own.
 
         :raises virtco.exception.Forbidden: by the rule.

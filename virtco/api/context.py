@@ -11,7 +11,6 @@ from oslo_policy import policy as oslo_policy
 
 from virtco import exception
 from virtco.api import policies
-from virtco.api.policies import service_rules
 
 
 class Authorizer:
@@ -32,20 +31,20 @@ class Authorizer:
                                       'service'], is_admin=True)
         return oslo_context.RequestContext.from_environ(request.env)
 
-    def may(self, request: falcon.Request, rule: str,
+    def may(self, request: falcon.Request, rule: policies.Rule,
             target: dict[str, Any] | None = None) -> bool:
         if self._noauth:
             return True
         context = self.context(request)
         return bool(self._enforcer.authorize(
-            rule, target or {}, {**context.to_policy_values(),
+            rule.name, target or {}, {**context.to_policy_values(),
                                  'user_name': context.user_name}))
 
-    def require(self, request: falcon.Request, rule: str,
+    def require(self, request: falcon.Request, rule: policies.Rule,
                 target: dict[str, Any] | None = None) -> None:
         """:raises virtco.exception.Forbidden:"""
         if not self.may(request, rule, target):
-            raise exception.Forbidden(what=rule)
+            raise exception.Forbidden(what=rule.name)
 
     def require_host(self, request: falcon.Request, host: str) -> None:
         """Check that the caller may speak for this host.
@@ -59,7 +58,7 @@ class Authorizer:
             raise exception.Forbidden(
                 what=f'to speak for {host} but at the distributor, by its '
                 'certificate')
-        self.require(request, service_rules.HOST, {'host': host})
+        self.require(request, policies.SPEAK, {'host': host})
 
     def who(self, request: falcon.Request) -> str:
         """The caller, for the history."""

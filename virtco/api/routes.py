@@ -17,6 +17,7 @@ from virtco.api import call
 from virtco.api import context
 from virtco.api import health_report as health
 from virtco.api import media
+from virtco.api import policies
 from virtco.api import versions
 from virtco.api.handlers import coflow_routes as coflows
 from virtco.api.handlers import group_routes as groups
@@ -28,9 +29,6 @@ from virtco.api.handlers import profile_routes as profiles
 from virtco.api.handlers import project_routes as projects
 from virtco.api.handlers import setting_routes as settings
 from virtco.api.handlers import topology_routes as topology
-from virtco.api.policies import coflow_rules
-from virtco.api.policies import operator_rules
-from virtco.api.policies import service_rules
 from virtco.wire import api_versions as version_wire
 from virtco.wire import check as check_wire
 from virtco.wire import coflow_bodies as coflow_wire
@@ -61,7 +59,7 @@ class Route:
 
     operation: wire.Operation[Any]
     handler: Callable[..., Any]
-    rule: str | None
+    rule: policies.Rule | None
     body: decoding.Decoder[Any] | None
     query: decoding.Decoder[wire.Query] | None
 
@@ -81,7 +79,7 @@ class Route:
 
 
 def _route(operation: wire.Operation[_A], handler: Callable[..., _A],
-           rule: str | None = None) -> Route:
+           rule: policies.Rule | None = None) -> Route:
     decoding.Decoder(operation.answer)  # for msgspec.convert, see there
     return Route(
         operation, handler, rule,
@@ -91,13 +89,13 @@ def _route(operation: wire.Operation[_A], handler: Callable[..., _A],
 
 
 ROUTES = [
-    _route(placement_wire.PLACE, placements.place, service_rules.PLACE),
+    _route(placement_wire.PLACE, placements.place, policies.PLACE),
     _route(placement_wire.SHOW, placements.show),
-    _route(placement_wire.RELEASE, placements.release, service_rules.PLACE),
-    _route(placement_wire.EXPLAIN, placements.explain, operator_rules.PLANS),
-    _route(plan_wire.PLAN, placements.plan, operator_rules.PLANS),
-    _route(plan_wire.MOVES, placements.moves, operator_rules.PLANS),
-    _route(plan_wire.LOOK, placements.find_moves, operator_rules.PLANS),
+    _route(placement_wire.RELEASE, placements.release, policies.PLACE),
+    _route(placement_wire.EXPLAIN, placements.explain, policies.PLANS),
+    _route(plan_wire.PLAN, placements.plan, policies.PLANS),
+    _route(plan_wire.MOVES, placements.moves, policies.PLANS),
+    _route(plan_wire.LOOK, placements.find_moves, policies.PLANS),
     _route(coflow_wire.LIST, coflows.find),
     _route(coflow_wire.REGISTER, coflows.register),
     _route(coflow_wire.SHOW, coflows.show),
@@ -108,39 +106,39 @@ ROUTES = [
     _route(group_wire.TREE, groups.tree),
     _route(group_wire.MAPPING, groups.mapping),
     _route(group_wire.CLUSTERS, groups.clusters),
-    _route(project_wire.LIST, projects.find, coflow_rules.PRIORITIZE),
-    _route(project_wire.SHOW, projects.show, coflow_rules.PRIORITIZE),
-    _route(project_wire.CHANGE, projects.change, coflow_rules.PRIORITIZE),
+    _route(project_wire.LIST, projects.find, policies.PRIORITIZE),
+    _route(project_wire.SHOW, projects.show, policies.PRIORITIZE),
+    _route(project_wire.CHANGE, projects.change, policies.PRIORITIZE),
     _route(profile_wire.LIST, profiles.find),
     _route(profile_wire.SHOW, profiles.show),
     _route(profile_wire.LIST_APPS, profiles.find_apps),
     _route(profile_wire.SHOW_APP, profiles.show_app),
     _route(profile_wire.FORGET_APP, profiles.forget_app),
-    _route(host_wire.LIST, hosts.find, operator_rules.HOSTS),
-    _route(host_wire.SHOW, hosts.show, operator_rules.HOSTS),
+    _route(host_wire.LIST, hosts.find, policies.HOSTS),
+    _route(host_wire.SHOW, hosts.show, policies.HOSTS),
     _route(host_wire.POLICY, hosts.policy),
-    _route(host_wire.FORGET, hosts.forget, operator_rules.FORGET),
-    _route(host_wire.DRAIN, hosts.drain, operator_rules.DRAIN),
-    _route(host_wire.UNDRAIN, hosts.undrain, operator_rules.DRAIN),
-    _route(distributor_wire.SHOW, hosts.distributor, service_rules.EDGE),
-    _route(rate_wire.LIST, measure.rates, operator_rules.RATES),
-    _route(rate_wire.MATRIX, measure.matrix, operator_rules.RATES),
-    _route(rate_wire.PERFORMERS, measure.performers, operator_rules.RATES),
-    _route(probe_wire.SCHEDULE, measure.schedule, operator_rules.PROBES),
-    _route(probe_wire.ORDER, measure.probe, operator_rules.PROBE),
-    _route(probe_wire.SHOW, measure.find_probe, operator_rules.PROBES),
-    _route(check_wire.LIST, measure.find_checks, operator_rules.CHECKS),
-    _route(check_wire.ORDER, measure.check, operator_rules.CHECKS),
-    _route(check_wire.SHOW, measure.find_check, operator_rules.CHECKS),
-    _route(topology_wire.SHOW, topology.show, operator_rules.TOPOLOGY),
-    _route(topology_wire.IMPORT, topology.replace, operator_rules.TOPOLOGY),
-    _route(topology_wire.DELETE, topology.delete, operator_rules.TOPOLOGY),
+    _route(host_wire.FORGET, hosts.forget, policies.FORGET_HOST),
+    _route(host_wire.DRAIN, hosts.drain, policies.DRAIN),
+    _route(host_wire.UNDRAIN, hosts.undrain, policies.DRAIN),
+    _route(distributor_wire.SHOW, hosts.distributor, policies.EDGE),
+    _route(rate_wire.LIST, measure.rates, policies.RATES),
+    _route(rate_wire.MATRIX, measure.matrix, policies.RATES),
+    _route(rate_wire.PERFORMERS, measure.performers, policies.RATES),
+    _route(probe_wire.SCHEDULE, measure.schedule, policies.PROBES),
+    _route(probe_wire.ORDER, measure.probe, policies.PROBE),
+    _route(probe_wire.SHOW, measure.find_probe, policies.PROBES),
+    _route(check_wire.LIST, measure.find_checks, policies.CHECKS),
+    _route(check_wire.ORDER, measure.check, policies.CHECKS),
+    _route(check_wire.SHOW, measure.find_check, policies.CHECKS),
+    _route(topology_wire.SHOW, topology.show, policies.TOPOLOGY),
+    _route(topology_wire.IMPORT, topology.replace, policies.TOPOLOGY),
+    _route(topology_wire.DELETE, topology.delete, policies.TOPOLOGY),
     _route(topology_wire.CAPACITY, topology.capacity,
-           operator_rules.TOPOLOGY),
-    _route(setting_wire.SHOW, settings.show, operator_rules.SETTINGS),
-    _route(setting_wire.CHANGE, settings.change, operator_rules.SETTINGS),
-    _route(setting_wire.HISTORY, settings.history, operator_rules.SETTINGS),
-    _route(notification_wire.POST, operations.notify, service_rules.NOTIFY),
+           policies.TOPOLOGY),
+    _route(setting_wire.SHOW, settings.show, policies.SETTINGS),
+    _route(setting_wire.CHANGE, settings.change, policies.SETTINGS),
+    _route(setting_wire.HISTORY, settings.history, policies.SETTINGS),
+    _route(notification_wire.POST, operations.notify, policies.NOTIFY),
 ]
 
 #: Of each path that other processes serve, too.

@@ -18,10 +18,9 @@ from tests.unit.edge import test_tcplan
 from virtco import exception
 from virtco.api import call
 from virtco.api import context
+from virtco.api import policies
 from virtco.api import views
 from virtco.api.handlers import measure_routes as measure
-from virtco.api.policies import coflow_rules as rules
-from virtco.api.policies import operator_rules
 from virtco.conf import opts
 from virtco.decide import waiting
 from virtco.measure import history
@@ -136,9 +135,9 @@ def test_with_keystone_roles_decide(conf):
     conf.set_override('auth_strategy', 'keystone', 'api')
     found = context.Authorizer(conf)
     reader, admin = request(roles('reader')), request(roles('admin'))
-    rule = operator_rules.DRAIN
+    rule = policies.DRAIN
     assert not found.may(reader, rule) and found.may(admin, rule) is True
-    with pytest.raises(exception.Forbidden, match=rule):
+    with pytest.raises(exception.Forbidden, match=rule.name):
         found.require(reader, rule)
     found.require(admin, rule)
     assert found.project(reader) == 'p' and found.who(reader) == 'n'
@@ -157,12 +156,12 @@ def test_who_asks_about_a_project_may_ask_about_it(conf):
         one = request(roles(role), query)
         return call.Call(None, found, one).project(
             fields.ProjectQuery(
-                project_id=one.get_param('project_id')), rules.LIST)
+                project_id=one.get_param('project_id')), policies.LIST_COFLOWS)
 
     assert asked('reader') == 'p' and asked('admin') is None
     assert asked('reader', 'project_id=p') == 'p'
     assert asked('admin', 'project_id=q') == 'q'
-    with pytest.raises(exception.Forbidden, match=rules.LIST):
+    with pytest.raises(exception.Forbidden, match=policies.LIST_COFLOWS.name):
         asked('reader', 'project_id=q')
 
 
@@ -173,7 +172,7 @@ def test_without_keystone_everybody_is_an_operator(conf, asks_certificates):
         conf.set_override('client_ca_file', '/x', 'distributor')
     found = context.Authorizer(conf)
     anybody = request()
-    assert found.may(anybody, operator_rules.DRAIN)
+    assert found.may(anybody, policies.DRAIN)
     assert found.context(anybody).is_admin
     assert set(found.context(anybody).roles) == {
         'admin', 'member', 'reader', 'service'}

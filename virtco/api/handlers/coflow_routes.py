@@ -6,10 +6,9 @@ import msgspec
 
 from virtco import exception
 from virtco.api import media
+from virtco.api import policies
 from virtco.api import views
 from virtco.api.call import Call
-from virtco.api.policies import coflow_rules as rules
-from virtco.api.policies import operator_rules
 from virtco.wire import coflow_bodies as wire
 from virtco.wire import fields
 
@@ -18,7 +17,7 @@ HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs', 'rows_left',
 
 
 def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
-    project_id = call.project(query, rules.LIST)
+    project_id = call.project(query, policies.LIST_COFLOWS)
     decide = call.rooms.decide
     waiting = decide.waiting()
     return wire.Coflows([
@@ -28,27 +27,27 @@ def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
 
 
 def register(call: Call, body: wire.Registration) -> wire.Coflow:
-    project_id = call.own_project(body.project_id, rules.REGISTER)
+    project_id = call.own_project(body.project_id, policies.REGISTER)
     return call.rooms.objects.coflows.register(project_id, body.name, body.tm)
 
 
 def show(call: Call, coflow_id: str) -> wire.Coflow:
-    _require(call, rules.SHOW, coflow_id)
+    _require(call, policies.SHOW_COFLOW, coflow_id)
     return _shown(call, coflow_id)
 
 
 def change(call: Call, coflow_id: str, body: wire.CoflowChange) -> wire.Coflow:
     values = media.some(body)
     if 'state' in values:
-        _require(call, rules.END, coflow_id)
+        _require(call, policies.END_COFLOW, coflow_id)
     if values.keys() & {'priority_class', 'weight'}:
-        _require(call, rules.PRIORITIZE, coflow_id)
+        _require(call, policies.PRIORITIZE, coflow_id)
     call.rooms.objects.coflows.change(coflow_id, values)
     return _shown(call, coflow_id)
 
 
 def delete(call: Call, coflow_id: str) -> None:
-    _require(call, rules.DELETE, coflow_id)
+    _require(call, policies.DELETE_COFLOW, coflow_id)
     call.rooms.objects.coflows.delete(coflow_id)
 
 
@@ -56,7 +55,7 @@ def announce(call: Call, group: str, query: fields.ProjectQuery,
              body: wire.Announcement) -> wire.Coflows:
     objects = call.rooms.objects
     made = objects.announcements.announce(
-        call.project(query, rules.ANNOUNCE), group, body.name, body.tm,
+        call.project(query, policies.ANNOUNCE), group, body.name, body.tm,
         body.expires_s)
     try:
         shown = [objects.coflows.show(coflow_id, call.rooms.decide.schedule)
@@ -69,12 +68,13 @@ def announce(call: Call, group: str, query: fields.ProjectQuery,
 
 
 def events(call: Call, query: fields.ProjectQuery) -> wire.Events:
-    found = call.rooms.objects.coflows.events(call.project(query, rules.LIST))
-    return wire.Events(found if call.may(operator_rules.HOSTS)
+    found = call.rooms.objects.coflows.events(
+        call.project(query, policies.LIST_COFLOWS))
+    return wire.Events(found if call.may(policies.HOSTS)
                        else _about_hints(found))
 
 
-def _require(call: Call, rule: str, coflow_id: str) -> None:
+def _require(call: Call, rule: policies.Rule, coflow_id: str) -> None:
     call.require(rule, call.rooms.objects.coflows.project_of(coflow_id))
 
 
@@ -89,7 +89,7 @@ def _shown(call: Call, coflow_id: str) -> wire.Coflow:
 
 def _seen(call: Call, coflow: wire.Coflow) -> wire.Coflow:
     """Hide hypervisors, and names of coflows of others, from tenants."""
-    if call.may(operator_rules.HOSTS):
+    if call.may(policies.HOSTS):
         return coflow
     return msgspec.structs.replace(
         coflow, hosts=[], why='', bottleneck=None, planned_bottleneck=None,

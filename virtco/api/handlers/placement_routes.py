@@ -4,9 +4,8 @@
 
 import msgspec
 
+from virtco.api import policies
 from virtco.api.call import Call
-from virtco.api.policies import coflow_rules
-from virtco.api.policies import operator_rules
 from virtco.wire import check
 from virtco.wire import placement as wire
 from virtco.wire import plan as plan_wire
@@ -21,8 +20,8 @@ def place(call: Call, instance_uuid: str, query: wire.One,
 
 def show(call: Call, instance_uuid: str) -> wire.Kept:
     found = call.rooms.place.placement(instance_uuid)
-    call.require(coflow_rules.SHOW, found.project_id)
-    if call.may(operator_rules.HOSTS):
+    call.require(policies.SHOW_COFLOW, found.project_id)
+    if call.may(policies.HOSTS):
         return found
     # Hypervisors are the operators' business.
     return msgspec.structs.replace(
