@@ -14,7 +14,7 @@ SIGNIFICANT = 0.2
 
 
 class Way(enum.StrEnum):
-    """Which direction of a link."""
+    """Direction of a link."""
 
     OUT = 'out of'
     IN = 'into'
@@ -34,7 +34,7 @@ class Links:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Where a host is in the tree.
+    """Position of a host in the tree.
 
     :ivar switches: above it, by level; None where a short branch has none.
     """
@@ -43,7 +43,7 @@ class Place:
     switches: tuple[str | None, ...] = ()
 
     def at(self, level: int) -> str | None:
-        """What its traffic passes at a level; level 0 is the host."""
+        """Return the switch above it at a level; level 0 is the host."""
         if level == 0:
             return self.host
         return self.switches[level - 1] if level <= len(
@@ -58,7 +58,7 @@ class Path:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Location:
-    """Where the shared bottlenecks are.
+    """Links where the shared bottlenecks are.
 
     :ivar links: those that explain the measurements best, the lowest first;
         several where the measurements cannot tell them apart, none where
@@ -71,7 +71,7 @@ class Location:
 
 
 def places(plane: tree.Plane) -> dict[str, Place]:
-    """Where the hosts of a plane are."""
+    """Locate the hosts of a plane."""
     found: dict[str, Place] = {}
 
     def add(node: tree.Node, above: tuple[tuple[int, str], ...]) -> None:
@@ -89,12 +89,12 @@ def places(plane: tree.Plane) -> dict[str, Place]:
 
 
 def shares_bottleneck(alone_bps: float, beside_bps: float) -> bool:
-    """Whether a path's rate decreased significantly beside another path."""
+    """Tell whether a path's rate fell significantly beside another."""
     return beside_bps < alone_bps * (1 - SIGNIFICANT)
 
 
 def shared(one: Path, other: Path, links: Links) -> str | None:
-    """The host or switch whose link of these both paths pass, if any.
+    """Find the host or switch whose link of these both paths pass.
 
     Both of Choreo's rules, for any level: the paths come from the same
     subtree, and both leave it. As printed, rule 1(a) lets all paths of one
@@ -120,7 +120,7 @@ def may_interfere(one: Path, other: Path, links: Links) -> bool:
 
 
 def locate(interferences: Sequence[tuple[Path, Path, bool]]) -> Location:
-    """The links that explain which pairs of paths interfered.
+    """Find the links that explain which pairs of paths interfered.
 
     :param interferences: two paths, and whether they shared a bottleneck.
     """

@@ -40,7 +40,7 @@ GRID = tuple(Setting(bursts, packets) for bursts in (5, 10, 20)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Error:
-    """Of a setting over all paths: shares of what TCP got.
+    """Relative errors of a setting against TCP over all paths.
 
     :ivar failed: share of the paths on which the train said nothing; they
         are not in the others.
@@ -53,7 +53,7 @@ class Error:
 
 
 def tcp_bps(rate_bps: float, mtu_bytes: int = 1500) -> float:
-    """Payload that TCP moves at a rate of whole Ethernet frames."""
+    """Convert a rate of Ethernet frames to TCP payload, bit/s."""
     frame_bytes = mtu_bytes + _ETHERNET_BYTES
     return rate_bps * (frame_bytes - _HEADERS_BYTES) / frame_bytes
 
@@ -73,7 +73,7 @@ def error(truth_bps: Sequence[float], found_bps: Sequence[float | None]
 
 def as_config(chosen: Setting, found: Error, how: str, *,
               near_enough: float = NEAR_ENOUGH) -> str:
-    """The controller's configuration with a setting.
+    """Write the controller's configuration with a setting.
 
     :param how: what was measured and when, for the comment; one line.
     """
@@ -89,7 +89,7 @@ def as_config(chosen: Setting, found: Error, how: str, *,
 
 def choose(errors: Mapping[Setting, Error], *,
            near_enough: float = NEAR_ENOUGH) -> Setting | None:
-    """The cheapest setting whose mean error is near enough.
+    """Choose the cheapest setting whose mean error is near enough.
 
     :returns: the one with the least error if none is; None without any
         setting that worked on all paths.

@@ -50,7 +50,7 @@ _LEAST_SHARE = 1e-3
 
 
 class Estimator(enum.StrEnum):
-    """In the order of preference where they predict equally well."""
+    """Estimators, the preferred first where they predict equally well."""
 
     MEDIAN = 'median'
     UPPER_QUARTILE = 'upper-quartile'
@@ -90,7 +90,7 @@ class Constant:
 
 
 def trust(noise: float) -> Trust:
-    """What a value of Norm(N_E) allows."""
+    """Classify a value of Norm(N_E)."""
     if noise <= STABLE:
         return Trust.STABLE
     return Trust.DYNAMIC if noise <= UNSTABLE else Trust.UNUSABLE
@@ -98,7 +98,7 @@ def trust(noise: float) -> Trust:
 
 def fit(snapshots: npt.ArrayLike,
         estimator: Estimator | None = None) -> Constant:
-    """The constant component by the estimator that predicts best.
+    """Fit the constant component by the estimator that predicts best.
 
     :param snapshots: array-like of shape (n_snapshots, n_pairs), oldest
         first, not negative; NaN where a pair was not measured.
@@ -116,7 +116,7 @@ def fit(snapshots: npt.ArrayLike,
 
 
 def choose(errors: dict[Estimator, float]) -> Estimator:
-    """The one with the least error; a simpler one where they are close."""
+    """Choose the least error; a simpler estimator where they are close."""
     if not errors:
         return Estimator.MEDIAN
     least = min(errors.values())
@@ -125,7 +125,7 @@ def choose(errors: dict[Estimator, float]) -> Estimator:
 
 
 def held_out_errors(snapshots: npt.ArrayLike) -> dict[Estimator, float]:
-    """Mean relative error of each estimator on what it did not see.
+    """Compute each estimator's mean relative error on held-out readings.
 
     Every third snapshot is held out, three times over. Each error counts up
     to :data:`MOST_ERROR`: else one reading cut to a tenth would weigh more
@@ -153,7 +153,7 @@ def held_out_errors(snapshots: npt.ArrayLike) -> dict[Estimator, float]:
 
 
 def estimate(snapshots: Matrix, estimator: Estimator) -> Matrix:
-    """Rate of each pair, shape (n_pairs,); NaN without any reading."""
+    """Estimate the rate of each pair, (n_pairs,); NaN without readings."""
     match estimator:
         case Estimator.MEDIAN:
             return quantile(snapshots, 0.5)
@@ -166,7 +166,10 @@ def estimate(snapshots: Matrix, estimator: Estimator) -> Matrix:
 
 
 def quantile(snapshots: Matrix, q: float) -> Matrix:
-    """Of each column without its NaN; as numpy.nanquantile, which is slow."""
+    """Compute each column's quantile without NaN, shape (n_pairs,).
+
+    As numpy.nanquantile, which is slow.
+    """
     ordered = np.sort(snapshots, axis=0)
     count = np.isfinite(ordered).sum(axis=0)
     place = q * np.maximum(count - 1, 0)
@@ -179,11 +182,11 @@ def quantile(snapshots: Matrix, q: float) -> Matrix:
 
 
 def consensus(snapshots: Matrix) -> Matrix:
-    """Of each column the mean of the readings that agree with one value.
+    """Average the largest set of agreeing readings of each column.
 
-    These are the most readings that some value is within
-    :data:`virtco.measure.robustpca.TOLERANCE` of; of as many the fastest, as
-    disturbances slow down.
+    Readings agree if one value is within
+    :data:`virtco.measure.robustpca.TOLERANCE` of all of them; between sets of
+    one size the fastest counts, as disturbances slow down.
     """
     ordered = np.sort(snapshots, axis=0)
     found = np.full(snapshots.shape[1], np.nan)
@@ -199,7 +202,7 @@ def consensus(snapshots: Matrix) -> Matrix:
 
 
 def since_change(snapshots: npt.ArrayLike, threshold: float) -> Matrix:
-    """The snapshots without what was before a pair's last change.
+    """Drop each pair's readings before its last change.
 
     Algorithm 1, lines 4 to 9, calibrates anew when |t - t'| / t' exceeds a
     threshold. A history that goes on needs no new calibration, it only has to

@@ -75,7 +75,7 @@ class Load:
 
 def mixed_rounds(hosts: Sequence[str], seed: int = 0
                  ) -> tuple[tuple[tuple[Pair, ...], ...], ...]:
-    """Rounds in which all hosts take part, per repetition.
+    """Build rounds in which all hosts take part, per repetition.
 
     :raises virtco.exception.Invalid: for too few hosts, or too many.
     """
@@ -92,7 +92,7 @@ def mixed_rounds(hosts: Sequence[str], seed: int = 0
 
 def matrices(hosts: Sequence[str], repeats: Iterable[Mapping[Pair, float]]
              ) -> Matrix:
-    """Readings of each repetition in bit/s, shape (n_repeats, n, n)."""
+    """Stack the readings in bit/s, shape (n_repeats, n, n)."""
     number = {host: i for i, host in enumerate(hosts)}
     found = []
     for rates_bps in repeats:
@@ -105,7 +105,7 @@ def matrices(hosts: Sequence[str], repeats: Iterable[Mapping[Pair, float]]
 
 def branches(hosts: Sequence[str], readings_bps: Matrix
              ) -> tuple[Branch, ...]:
-    """The clusters, the highest level first; none where nothing limits.
+    """Cluster the hosts, the highest level first; () if nothing limits.
 
     :param readings_bps: of the mixed rounds, see :func:`matrices`.
     """
@@ -127,7 +127,7 @@ def branches(hosts: Sequence[str], readings_bps: Matrix
 
 def _members(hosts: Sequence[str], labels: npt.NDArray[np.int64]
              ) -> list[tuple[str, ...]]:
-    """Hosts of each cluster in the order of names, clusters by their first."""
+    """Sort hosts into clusters, both in the order of names."""
     found: dict[int, list[str]] = {}
     for host, label in sorted(zip(hosts, labels.tolist())):
         found.setdefault(label, []).append(host)
@@ -135,7 +135,7 @@ def _members(hosts: Sequence[str], labels: npt.NDArray[np.int64]
 
 
 def loads(found: Sequence[Branch]) -> tuple[Load, ...]:
-    """What loads every uplink that hosts enough can load.
+    """Build the loads of every uplink below which enough hosts are.
 
     Near peers pass no other uplink on the way up; where they are few, theirs
     may limit, and any peers are the better ones. So both are tried.
@@ -167,7 +167,7 @@ def loads(found: Sequence[Branch]) -> tuple[Load, ...]:
 
 
 def _spread(hosts: Iterable[str], leaf_of: Mapping[str, str]) -> list[str]:
-    """The first of each leaf, the second of each, …"""
+    """Order hosts: the first of each leaf, the second of each, …"""
     seen: dict[str, int] = {}
     order = []
     for host in sorted(hosts):
@@ -179,9 +179,7 @@ def _spread(hosts: Iterable[str], leaf_of: Mapping[str, str]) -> list[str]:
 
 def _paired(members: Sequence[str], peers: Sequence[str], turn: int,
             n_chosen: int) -> tuple[Pair, ...]:
-    """As many pairs as there can be; the chosen peers, which come first, are
-    turned around.
-    """
+    """Pair members with peers, the chosen peers rotated by the turn."""
     begin = turn * len(members) % max(n_chosen, 1)
     turned = [*peers[begin:n_chosen], *peers[:begin], *peers[n_chosen:]]
     n_pairs = min(len(members), len(turned))
@@ -194,7 +192,7 @@ def plane(found: Sequence[Branch], hosts: Sequence[str],
           readings_bps: Matrix,
           loaded: Iterable[tuple[Load, Mapping[Pair, float]]],
           name: str = tree.FRONT_END) -> tree.Plane:
-    """The tree with the rates of its uplinks.
+    """Build the tree with the rates of its uplinks.
 
     :param readings_bps: of the mixed rounds, see :func:`matrices`.
     :param loaded: each load and what its pairs got. A load of which a pair is
@@ -217,7 +215,7 @@ def plane(found: Sequence[Branch], hosts: Sequence[str],
 
 def _limiting(found: Sequence[Branch], rates: Mapping[str, tree.Uplink]
               ) -> tuple[Branch, ...]:
-    """Without the levels above the lowest one that nowhere limit anything."""
+    """Drop levels above the lowest whose uplinks limit nothing."""
     kept = {0} | {one.level for one in found if rates[one.name].is_given()}
     gone = {one.name: one.parent for one in found if one.level not in kept}
 
@@ -232,7 +230,7 @@ def _limiting(found: Sequence[Branch], rates: Mapping[str, tree.Uplink]
 
 def _links(hosts: Sequence[str], readings_bps: Matrix
            ) -> dict[str, tuple[float, float]]:
-    """What each host's own link carries out and in."""
+    """Estimate each host's link rate out and in, bit/s."""
 
     def best(values: Matrix) -> float:
         known = values[np.isfinite(values)]
@@ -267,7 +265,7 @@ def _uplinks(found: Sequence[Branch],
 
 def _rate(by_peers: Iterable[Sequence[tuple[float, float]]],
           below_bps: float) -> float | None:
-    """The uplink's rate, if it is what limits.
+    """Estimate the uplink's rate; None if something else limits.
 
     :param by_peers: of each load the sum of the rates and what the links of
         its hosts carry, by kind of peers.
@@ -285,7 +283,7 @@ def _below(branch: Branch, found: Sequence[Branch],
            links_bps: Mapping[str, tuple[float, float]],
            uplinks: Mapping[str, tree.Uplink], is_up: bool
            ) -> Iterator[float]:
-    """What may come from each part of a branch, or go into it."""
+    """Yield the rate out of, or into, each part of a branch, bit/s."""
     parts = [one for one in found if one.parent == branch.name]
     if not parts:
         yield from (links_bps[host][not is_up] for host in branch.hosts)

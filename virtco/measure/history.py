@@ -18,7 +18,7 @@ _GROWTH = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reading:
-    """One measurement of a pair.
+    """Measurement of a pair.
 
     :ivar lower_bound: the pair is at least this fast.
     :ivar rtt_s: median round-trip time, None where it was not measured.
@@ -111,7 +111,7 @@ class History:
         return float(np.nanmax(times_s, initial=0.0))
 
     def table(self, since_s: float = 0.0) -> 'Table':
-        """All pairs with their readings from ``since_s`` on, oldest first."""
+        """Copy the readings of all pairs from ``since_s`` on, oldest first."""
         n = len(self)
         times_s = np.where(self._times_s[:n] >= since_s, self._times_s[:n],
                            np.nan)

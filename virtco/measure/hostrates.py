@@ -49,7 +49,7 @@ class PairRate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostRate:
-    """What the uplink of one host does, None where nothing is known.
+    """Rates of a host's link out and in, None where unknown.
 
     :ivar age_s: since the newest reading of the direction that is older.
     :ivar egress_confidence: 0 to 1: how surely this host, and not its peers,
@@ -70,7 +70,7 @@ class HostRate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Side:
-    """One direction of one host: the readings at its widest.
+    """Direction of a host's link: its rate and the readings behind it.
 
     :ivar readings: (peer, rate_bps) of each.
     """
@@ -82,7 +82,7 @@ class _Side:
 
 
 def confidence(age_s: float, half_life_s: float = HALF_LIFE_S) -> float:
-    """How much a reading of that age still counts, 1 (now) towards 0."""
+    """Weigh a reading by its age: 1 for now, towards 0."""
     return float(0.5 ** (max(0.0, age_s) / half_life_s))
 
 
@@ -95,7 +95,7 @@ _OPPOSITE = {_Way.EGRESS: _Way.INGRESS, _Way.INGRESS: _Way.EGRESS}
 
 
 class Readings:
-    """The newest reading of each pair, and what they say of the hosts.
+    """Newest reading of each pair, and the hosts' rates by them.
 
     A reading concerns two sides, and which readings speak for a side depends
     on how fast its peers are known to be. So that thousands of pairs cost
@@ -155,7 +155,7 @@ class Readings:
                 self._sides[_OPPOSITE[way]].pop(other, None)
 
     def _choose(self, way: _Way, host: str) -> '_Side':
-        """The newest readings with peers that cannot have been the limit.
+        """Choose the newest readings with peers that were not the limit.
 
         Where hosts differ, a reading with a slow peer says nothing of this
         side, however new. The second widest reading is what a peer must be
@@ -180,7 +180,7 @@ class Readings:
 
 def _widest(plain: Mapping[str, PairRate], bounds: Mapping[str, PairRate]
             ) -> _Side:
-    """The rate at which the newest readings of a side agree at the top.
+    """Compute the rate at which a side's newest readings agree at the top.
 
     :param plain, bounds: by peer, the readings and those that only bound
         the side's rate from below.
@@ -212,7 +212,7 @@ def _same(rate_bps: float, widest_bps: float) -> bool:
 
 def _blamed(sides: Mapping[str, _Side], peers: Mapping[str, _Side]
             ) -> set[str]:
-    """Hosts that were narrow with a peer that did better with others."""
+    """Find hosts that were narrow with a peer that did better elsewhere."""
     return {host for host, side in sides.items()
             if any(rate_bps < peers[peer].rate_bps * (1 - TOLERANCE)
                    for peer, rate_bps in side.readings)}
@@ -220,7 +220,7 @@ def _blamed(sides: Mapping[str, _Side], peers: Mapping[str, _Side]
 
 def _attribute(host: str, side: _Side | None, blamed: Set[str],
                blamed_peers: Set[str], now_s: float) -> tuple[float, bool]:
-    """Confidence that a side is its own bottleneck; is it a lower bound?
+    """Return the confidence that a side limits, and if it is a bound.
 
     A peer that did better with someone else clears itself. A peer that is
     blamed by others explains the rate, so this side may be faster. All other

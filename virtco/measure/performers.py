@@ -29,7 +29,7 @@ LEAST_PEERS = 2
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Performer:
-    """What the pairs say of a host; NaN where they say nothing.
+    """Rates and round trip of a host by its pairs; NaN where unknown.
 
     :ivar egress_bps: median over the peers of the long-term rate to them.
     :ivar range_share: median over its pairs of (max - min) by the rate.
@@ -49,7 +49,7 @@ class Performer:
 
 def performers(table: history.Table, rates_bps: Matrix
                ) -> tuple[Performer, ...]:
-    """All hosts, in the order of the table.
+    """Judge all hosts, in the order of the table.
 
     :param rates_bps: long-term rate of each pair, shape (n_pairs,).
     """
@@ -89,14 +89,14 @@ def _reasons(one: Performer, usual: list[float]) -> tuple[str, ...]:
 
 
 def _along(values: Matrix, q: float) -> Matrix:
-    """Quantile over time of each pair, NaN without values."""
+    """Compute each pair's quantile over time, NaN without values."""
     if not values.size:
         return np.zeros(values.shape[1])
     return constant.quantile(values, q)
 
 
 def _median(values: Matrix) -> Matrix:
-    """Median of each column without NaN, NaN of a column without values."""
+    """Compute each column's median without NaN; NaN without values."""
     if not values.size:
         return np.full(values.shape[1], np.nan)
     return constant.quantile(values, 0.5)

@@ -49,7 +49,7 @@ class Slow:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Known:
-    """What the history says of all pairs.
+    """Estimates of all pairs by their history.
 
     :ivar component: of the pairs in the order of the table.
     :ivar newest_s: of each pair, shape (n_pairs,).
@@ -123,7 +123,7 @@ class Chosen:
 
 def choose(found: Known, hosts: Set[str], now_s: float, max_age_s: float,
            uplinks_bps: Mapping[Pair, float] | None = None) -> Chosen:
-    """The pairs among the hosts that the planner should see.
+    """Choose the pairs among the hosts that the planner should see.
 
     :param hosts: of the question.
     :param max_age_s: of older pairs the hosts' rates are used.

@@ -81,7 +81,7 @@ class Finding:
 
 def plan(hosts: Sequence[str], leaf_of: Mapping[str, str] | None = None
          ) -> tuple[Round, ...]:
-    """The rounds of a check.
+    """Plan the rounds of a check.
 
     :param hosts: at least two, all different.
     :param leaf_of: the leaf of each host, where the topology knows it. Leaves
@@ -112,9 +112,9 @@ def plan(hosts: Sequence[str], leaf_of: Mapping[str, str] | None = None
 
 
 def _lone_rounds(by_leaf: Mapping[str, Sequence[str]]) -> list[Round]:
-    """Each leaf's hosts among themselves, all leaves at the same time, so
-    that no uplink is shared. Hosts that are alone in their leaf meet each
-    other, or a host of another leaf.
+    """Pair each leaf's hosts, all leaves at once, so no uplink is shared.
+
+    Hosts alone in their leaf meet each other, or a host of another leaf.
     """
     groups = [list(members) for members in by_leaf.values()
               if len(members) >= LEAST_LEAF]
@@ -139,7 +139,7 @@ def _by_leaf(hosts: Sequence[str], leaf_of: Mapping[str, str]
 
 
 def _transposed(groups: Sequence[Sequence[str]]) -> Iterable[list[str]]:
-    """First of each, second of each, …"""
+    """Yield the first of each group, the second of each, …"""
     for i in range(max(map(len, groups))):
         yield [group[i] for group in groups if i < len(group)]
 
@@ -149,7 +149,7 @@ def judge(planned: Sequence[Round], readings: Iterable[Reading],
           leaf_of: Mapping[str, str] | None = None,
           uplinks_bps: Mapping[str, tuple[float, float]] | None = None
           ) -> tuple[Finding, ...]:
-    """What is poor, hosts first.
+    """List the poor hosts, then the poor leaves.
 
     :param planned: as :func:`plan` made it.
     :param nominal_bps: egress and ingress of each host's link, without those
@@ -200,7 +200,7 @@ def _leaves(planned: Sequence[Round], readings: Sequence[Reading],
             leaf_of: Mapping[str, str],
             uplinks_bps: Mapping[str, tuple[float, float]],
             poor: set[tuple[str, Kind]]) -> list[Finding]:
-    """Of loaded rounds, per host: leaves may differ in size."""
+    """Judge the leaves' uplinks by rates per host in loaded rounds."""
     sums: dict[tuple[str, Kind], list[tuple[float, int]]] = {}
     evidence: dict[tuple[str, Kind], list[Reading]] = {}
     by_round: dict[int, list[Reading]] = {}
@@ -243,7 +243,7 @@ def _leaves(planned: Sequence[Round], readings: Sequence[Reading],
 
 def _side(loaded: Round, leaf_of: Mapping[str, str]
           ) -> tuple[str | None, Kind]:
-    """Which uplink a loaded round is about."""
+    """Return the leaf and the direction that a loaded round loads."""
     out = {leaf_of.get(src) for src, _ in loaded.pairs}
     return ((out.pop(), Kind.UPLINK) if len(out) == 1 else (
         leaf_of.get(loaded.pairs[0][1]), Kind.DOWNLINK))
@@ -251,13 +251,13 @@ def _side(loaded: Round, leaf_of: Mapping[str, str]
 
 def loaded_leaves(planned: Iterable[Round], leaf_of: Mapping[str, str]
                   ) -> set[str]:
-    """Of which a check can say something."""
+    """List the leaves whose uplinks a check loads."""
     return {leaf for one in planned if one.loaded
             if (leaf := _side(one, leaf_of)[0]) is not None}
 
 
 def _second(rates_bps: Iterable[float]) -> float:
-    """The second largest, so that one odd reading decides nothing."""
+    """Return the second largest, so that one odd reading cannot decide."""
     ordered = sorted(rates_bps, reverse=True)
     return ordered[min(1, len(ordered) - 1)]
 

@@ -11,7 +11,7 @@ _SLOT_S = 60.0
 
 
 class LastHour:
-    """Bytes of the last hour, to the minute; a minute more, never less."""
+    """Bytes of the last 60 to 61 minutes, counted by the minute."""
 
     def __init__(self) -> None:
         self._slots: collections.deque[tuple[int, int]] = collections.deque()
@@ -35,7 +35,7 @@ class LastHour:
 
 
 class Budget:
-    """Both directions of a host's link count for themselves.
+    """Limits of probing per hour, for each direction of each link.
 
     :param link_share: of what a link carries in an hour, 0 to 1.
     :param bytes_per_hour: of all links together; None without a limit.
@@ -51,7 +51,7 @@ class Budget:
 
     def allows(self, src: str, dst: str, size_bytes: int, link_bps: float,
                now_s: float) -> bool:
-        """Whether so much more may go from one host to the other.
+        """Tell whether one host may send the other more bytes.
 
         :param link_bps: of the slower of the two links.
         """
@@ -62,7 +62,7 @@ class Budget:
                 <= most_bytes) and not self.is_spent(size_bytes, now_s)
 
     def is_spent(self, size_bytes: int, now_s: float) -> bool:
-        """Whether no link at all may carry so much more."""
+        """Tell whether the cap of all links leaves no room."""
         return (self._bytes_per_hour is not None
                 and self._all.total_bytes(now_s) + size_bytes
                 > self._bytes_per_hour)
@@ -74,5 +74,5 @@ class Budget:
             account.add(size_bytes, now_s)
 
     def spent_bytes(self, now_s: float) -> int:
-        """Of all links together, within the last hour."""
+        """Return the bytes of all links within the last hour."""
         return self._all.total_bytes(now_s)

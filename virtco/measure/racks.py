@@ -64,7 +64,7 @@ def infer(readings_bps: npt.ArrayLike, *, max_levels: int = 3) -> Inferred:
 
 
 def distances(readings: Matrix) -> Matrix:
-    """How much less than the best rate each pair of hosts gets, in 0 … 1.
+    """Compute how far below the best rate each pair is, in 0 … 1.
 
     Both directions and all repetitions count by their lower quartile: a pair
     across an uplink that happens to be idle once gets the full rate.
@@ -97,7 +97,7 @@ def _linkage(apart: Matrix) -> Matrix:
 
 
 def _racks(apart: Matrix) -> Labels | None:
-    """Cut where the height of merges jumps most; None where none does."""
+    """Cut the tree at its largest jump; None if none is large enough."""
     tree = _linkage(apart)
     jumps = np.diff(tree[:, 2])
     top = int(np.argmax(jumps))
@@ -112,7 +112,7 @@ def _labels(tree: Matrix, cut: float) -> Labels:
 
 
 def _means(readings: Matrix, labels: Labels) -> Matrix:
-    """How much less than the best two clusters' hosts get on average.
+    """Compute how far below the best rate each two clusters are.
 
     An uplink's share depends on who else sends in a round; the mean over all
     pairs of hosts and repetitions does not.
@@ -131,7 +131,7 @@ def _means(readings: Matrix, labels: Labels) -> Matrix:
 
 
 def _above(labels: Labels, apart: Matrix) -> Labels | None:
-    """The clusters of the next level, for each host; None where none is."""
+    """Cluster the clusters, per host; None if they form no level."""
     if len(apart) < 3:
         return None
     tree = _linkage(apart)
@@ -145,8 +145,10 @@ def _above(labels: Labels, apart: Matrix) -> Labels | None:
 
 
 def _silhouette(apart: Matrix, labels: Labels) -> float:
-    """Mean of (b - a) / max(a, b), a the mean distance inside the cluster and
-    b that to the nearest other one; 0 for a cluster of one.
+    """Compute the mean silhouette, (b - a) / max(a, b).
+
+    a is the mean distance inside the cluster, b that to the nearest other
+    one; a cluster of one counts 0.
     """
     member = np.eye(labels.max() + 1)[labels]
     sizes = member.sum(axis=0)
@@ -166,7 +168,7 @@ def _silhouette(apart: Matrix, labels: Labels) -> float:
 
 
 def agreement(one: Sequence[int], other: Sequence[int]) -> float:
-    """Adjusted Rand index of two clusterings: 1 the same, 0 by chance."""
+    """Compute the adjusted Rand index: 1 the same, 0 by chance."""
     names, a = np.unique(np.asarray(one), return_inverse=True)
     others, b = np.unique(np.asarray(other), return_inverse=True)
     table = np.zeros((len(names), len(others)))

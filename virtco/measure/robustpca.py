@@ -28,7 +28,7 @@ _GROWTH = 1.5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Constant:
-    """What several snapshots have in common.
+    """Constant component of several snapshots.
 
     :ivar rates: float array of shape (n_pairs,), in the unit of the input.
     :ivar noise: Norm(N_E) = |N_E|_0 / |N_A|_0, the share of readings that
@@ -40,7 +40,7 @@ class Constant:
 
 
 def constant_component(snapshots: npt.ArrayLike) -> Constant:
-    """Split snapshots into what stays and what disturbs.
+    """Split snapshots into a constant and a sparse part.
 
     :param snapshots: array-like of shape (n_snapshots, n_pairs), finite and
         not negative; the paper takes ten rows. One row is its own constant.
@@ -98,7 +98,7 @@ def decompose(matrix: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def has_changed(expected_s: float, real_s: float, threshold: float) -> bool:
-    """Whether to measure anew: |t - t'| / t' above the threshold.
+    """Tell whether |t - t'| / t' exceeds the threshold.
 
     Algorithm 1, lines 4 to 9: t was measured, t' expected from the rates.
     """

@@ -29,7 +29,7 @@ WARM_UP = 0.25
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Transfer:
-    """How much a connection of a round sends.
+    """Amount that a connection of a round sends.
 
     It fills a fast link for ``fill_s``, sends ``least_bytes`` where that is
     more, and stops after ``most_s`` in any case.
@@ -55,7 +55,7 @@ DISCOVER = Transfer(16 * 2 ** 20, 0.05, 0.5)
 
 def rates_bps(windows_bytes: Mapping[rounds.Pair, Sequence[int]],
               window_s: float = WINDOW_S) -> dict[rounds.Pair, float]:
-    """What each pair got while all of them sent.
+    """Compute each pair's rate while all of them sent, bit/s.
 
     :param windows_bytes: of each pair, from the common start on; it ends with
         the window of the pair's last byte.

@@ -61,7 +61,7 @@ class Rules:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """What an operator wants to see.
+    """Progress of measuring, for operators.
 
     :ivar n_hosts: that could be measured at the last look.
     :ivar n_fresh: of them have all readings they are to have.
@@ -76,7 +76,7 @@ class State:
 
 
 class Schedule:
-    """Remembers who measured whom, and chooses who is next."""
+    """Memory of who measured whom, and choice of the next pairs."""
 
     def __init__(self, rules: Rules, budget: budgets.Budget):
         self.rules = rules
@@ -92,7 +92,7 @@ class Schedule:
         self._counts = 0, 0, 0, True
 
     def measured(self, pair: Pair, at_s: float) -> None:
-        """There is a reading of that time, from whomever."""
+        """Remember a reading of a pair."""
         src, dst = pair
         for readings, peer in ((self._sent.setdefault(src, {}), dst),
                                (self._received.setdefault(dst, {}), src)):
@@ -102,14 +102,15 @@ class Schedule:
         self._failed.pop(pair, None)
 
     def begin(self, pair: Pair, size_bytes: int, now_s: float) -> None:
-        """A train is under way; also one that somebody asked for, which
-        counts in the budget but is not held back by it.
+        """Remember a train that begins, and charge the budget.
+
+        One that somebody asked for counts but is not held back.
         """
         self._under_way[pair] = size_bytes
         self.budget.spend(*pair, size_bytes, now_s)
 
     def ended(self, pair: Pair, now_s: float, sent_bytes: int | None) -> None:
-        """A train that was chosen is over.
+        """Forget a train that is over.
 
         :param sent_bytes: None when it is not known; what was set aside for
             it then counts as sent.
@@ -165,7 +166,7 @@ def _forget(readings: dict[str, float], until_s: float) -> None:
 
 
 class _Look:
-    """One search for pairs among the hosts of one moment."""
+    """Search for pairs among the hosts of one moment."""
 
     def __init__(self, schedule: Schedule, links_bps: Mapping[str, float],
                  now_s: float, awaited: Set[str]):
@@ -220,8 +221,9 @@ class _Look:
                     break
 
     def _lacks(self, host: str) -> tuple[bool, ...]:
-        """The directions in which it has too few readings, the one that is
-        further behind first; True is sending.
+        """List the directions with too few readings; True is sending.
+
+        The direction that is further behind comes first.
         """
         since_s = self._now_s - self._freshness_s(host)
         nth_s = {sends: self._nth_s(host, sends) for sends in (True, False)}
@@ -230,7 +232,7 @@ class _Look:
             if nth_s[sends] <= since_s)
 
     def _nth_s(self, host: str, sends: bool) -> float:
-        """When the oldest of the readings it is to have was taken."""
+        """Return the time of the oldest reading among those wanted."""
         newest = reversed(self._schedule.readings(host, sends).values())
         return next(itertools.islice(newest, self._wanted - 1, None),
                     -math.inf)
@@ -247,8 +249,9 @@ class _Look:
         return rules.awaited_s if host in self._awaited else rules.freshness_s
 
     def _find(self, host: str, sends: bool, place: int) -> Pair | None:
-        """The next peer in turn with which the pair may be measured; of all
-        pairs the one that waits longest.
+        """Find the next peer in turn with which it may be measured now.
+
+        Where all pairs are measured, the one that waits longest comes first.
         """
         cursors = self._schedule._cursors
         cursor = cursors.get((host, sends), 0)
@@ -281,7 +284,7 @@ class _Look:
         return None
 
     def _waits(self, host: str, at_s: float) -> bool:
-        """Whether it stays free for a pair that waits for much longer.
+        """Tell whether a host stays free for a pair that waits far longer.
 
         That pair's other host is in a train now. Without waiting, two hosts
         whose trains never end together never measure each other.
@@ -317,7 +320,7 @@ class _Look:
 
 
 class _Uplinks:
-    """Which uplinks a train passes; its way up and its way down."""
+    """Uplinks above each host, with the rates up and down."""
 
     def __init__(self, tree: cluster.Tree):
         self.tree = tree
@@ -338,7 +341,7 @@ class _Uplinks:
 
 
 class _Used:
-    """What trains take of each uplink at one moment.
+    """Rates that trains take of each uplink at one moment.
 
     An uplink carries one train, or as many as its rate is enough for.
     """

@@ -42,7 +42,7 @@ class Announcements:
 
     def announce(self, project_id: str | None, group: str, name: str,
                  matrix: Any, expires_s: float) -> list[str]:
-        """Let coflows begin over the VMs of a living group; their ids.
+        """Begin coflows over the VMs of a living group; return their ids.
 
         :param project_id: whose group it is; None = any.
         :param group: id or name.
@@ -97,7 +97,7 @@ class Announcements:
 
     def _make_room(self, session: orm.Session,
                    known: Sequence[models.Coflow], names: set[str]) -> None:
-        """Delete those of the names, and the oldest that ended."""
+        """Delete coflows of these names, and the oldest that ended."""
         kept = []
         for coflow in known:
             if coflow.expires_at is None:

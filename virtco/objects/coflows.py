@@ -267,7 +267,7 @@ def _member(row: models.Member) -> wire.Member:
 
 
 def _bottleneck(text: str | None) -> wire.PlannedPort | None:
-    """The port that decides the plan, of what the planner calls it."""
+    """Parse the planner's name of the port that decides the plan."""
     port, _, direction = (text or '').rpartition(' ')
     if port:
         level = 'rack' if direction in ('up', 'down') else 'host'
@@ -287,8 +287,9 @@ def _event(row: models.Event) -> wire.Event:
 
 def _promise(coflow: models.Coflow, ended_s: float | None, now_s: float
              ) -> Literal['yes', 'no', 'kept', 'missed'] | None:
-    """What became of a deadline: ``yes`` and ``no`` as told at the launch,
-    then ``kept`` or ``missed``; None without one.
+    """Tell how a deadline stands; None without one.
+
+    ``yes`` and ``no`` as told at the launch, then ``kept`` or ``missed``.
     """
     due_s = coflow.deadline_at
     if due_s is None or not coflow.is_promised:

@@ -43,7 +43,7 @@ class Drains:
         self._live.drained = frozenset(self._drains)
 
     def show(self, host: str) -> host_wire.Drained:
-        """``draining`` while VMs of groups are there or planned to be."""
+        """Show a host: ``draining`` while it has VMs of groups, or plans."""
         found = self._drains.get(host)
         if found is None:
             return host_wire.Drained(host=host, drain=None, drain_reason=None,
@@ -54,7 +54,7 @@ class Drains:
             drain_since=found.drained_at)
 
     def drain(self, host: str, reason: str, who: str) -> None:
-        """No new group is planned for the host.
+        """Plan no new group for the host.
 
         :raises virtco.exception.NotFound: for a host that is not known.
         """
@@ -119,13 +119,13 @@ class History:
         self._clock = clock
 
     def add(self, who: str, what: str, before: str, after: str) -> None:
-        """Of a change that was committed by itself."""
+        """Record a change that another transaction committed."""
         self._database.retried(lambda session: operators.add_change(
             session, who, what, before, after, self._clock()))
 
     def list(self, limit: int = operators.MOST_CHANGES
              ) -> list[wire.Changed]:
-        """The newest first."""
+        """List the changes, the newest first."""
         with self._database.reader() as session:
             return [wire.Changed(
                 at=change.changed_at, who=change.who, what=change.what,

@@ -56,11 +56,11 @@ class Findings:
         self._held: tuple[wire.Finding, ...] = ()
 
     def all(self) -> tuple[wire.Finding, ...]:
-        """Those that hold now, with the time when they were found."""
+        """Return the findings in force, with their times."""
         return self._held
 
     def refresh(self) -> bool:
-        """Read them again where somebody changed them; whether that was so.
+        """Read the findings if somebody changed them; return whether so.
 
         :raises virtco.exception.DatabaseUnavailable:
         """
@@ -89,7 +89,7 @@ class Findings:
             for one in self._held})
 
     def _uplinks(self) -> dict[str, tuple[float, float]]:
-        """What poor uplinks carry, out of and into their subtrees."""
+        """Map poor uplinks to their rates out and in, bit/s."""
         found: dict[str, list[float]] = {}
         for one in self._held:
             if one.kind in UPLINKS:
@@ -102,7 +102,7 @@ class Findings:
     def conclude(self, subjects: Collection[str],
                  found: Iterable[preflight.Finding],
                  fence: Callable[[orm.Session], None]) -> None:
-        """These are all that hold of the subjects.
+        """Replace the findings about the subjects.
 
         :param fence: raises where this process does not lead any more.
         """

@@ -67,7 +67,7 @@ class Advice:
     def tree(self, project_id: str | None, group: str, root: int = 0,
              size_bytes: float = SIZE_BYTES, is_reduce: bool = False,
              basis: wire.Basis = 'constant') -> wire.Tree:
-        """Trees of one message from or to a member, for each estimate.
+        """Build trees of one message from or to a member, by each estimate.
 
         :param project_id: whose group it is; None = any.
         :param group: id or name.
@@ -80,7 +80,7 @@ class Advice:
         chosen = all_of[basis]
 
         def really_s(tree: trees.Tree) -> float:
-            """By the estimate that was chosen."""
+            """Time a tree by the estimate that was chosen."""
             sent = message(chosen, size_bytes)
             return (sent.turned().took_s(trees.turned(tree.edges),
                                          tree.n_segments)
@@ -117,7 +117,7 @@ class Advice:
     def mapping(self, project_id: str | None, group: str, matrix: Any = None,
                 basis: wire.Basis = 'constant',
                 all_reduce_bytes: float | None = None) -> wire.Mapping:
-        """Which rank of a matrix should run on which VM, for each estimate.
+        """Map the ranks of a matrix to VMs, by each estimate.
 
         :param matrix: of bytes between ranks, in any form of ``virtco:tm``;
             None = all matrices of the group's own hint.
@@ -160,7 +160,7 @@ class Advice:
     def _exchanges(self, group: _Group, matrix: Any,
                    all_reduce_bytes: float | None
                    ) -> tuple[Sequence[mappings.Matrix], Adviser]:
-        """Bytes between ranks, and what finds mappings for them."""
+        """Return the bytes between ranks, and the search of mappings."""
         n = len(group.members)
         if all_reduce_bytes is not None:
             return (nccl.volumes(n, all_reduce_bytes),
@@ -232,7 +232,7 @@ def mappings_by(all_of: Mapping[str, estimates.Estimate], chosen: str,
 
 
 def message(one: estimates.Estimate, size_bytes: float) -> trees.Message:
-    """By the rates of one estimate, in segments where it is large."""
+    """Build a message timed by one estimate, segmented if it is large."""
     return trees.message(
         trees.message_s(size_bytes, one.paths.rates_bps, one.paths.latency_s),
         one.paths.machines, one.paths.latency_s, _most_segments(size_bytes))

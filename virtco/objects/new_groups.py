@@ -30,7 +30,7 @@ def limits_of(conf: cfg.ConfigOpts) -> hints.Limits:
 def check_project(session: orm.Session, conf: cfg.ConfigOpts,
                   project_id: str, matrices: Sequence[coflow_model.Coflow],
                   n_new: int) -> None:
-    """Whether a project may have these coflows, too.
+    """Check that a project may have these coflows, too.
 
     :param n_new: groups beside those that live.
     :raises virtco.exception.HintInvalid: more than a bound of the project.
@@ -52,7 +52,7 @@ def check_project(session: orm.Session, conf: cfg.ConfigOpts,
 def new_coflows(group: models.Group,
                 matrices: Sequence[coflow_model.Coflow],
                 given: models.Project, now_s: float) -> list[models.Coflow]:
-    """The coflows of a group whose VMs are to come.
+    """Make the coflows of a group whose VMs are to come.
 
     :param given: what its project is given.
     """
@@ -73,7 +73,7 @@ def new_coflows(group: models.Group,
 
 
 def vacant(group_id: str, index: int) -> models.Member:
-    """A row of a new group."""
+    """Make a member of a new group without a VM."""
     return models.Member(
         group_id=group_id, row_index=index, instance_uuid=None,
         display_name='', reservation_id='', state=states.MemberState.VACANT,

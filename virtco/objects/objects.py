@@ -66,7 +66,7 @@ class Objects:
         return self.topology.get().plane(tree.FRONT_END)
 
     def start(self) -> None:
-        """Read on a thread, whoever leads."""
+        """Start reading on a thread, as leader or not."""
         self._reader.start()
 
     def lead(self) -> None:

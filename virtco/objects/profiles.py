@@ -71,7 +71,7 @@ class Profiles:
         self._n_writes += 1
 
     def groups(self, project_id: str | None) -> list[wire.Counted]:
-        """Every group with a profile; of one project, or all."""
+        """List every group with a profile, of one project or all."""
         with self._database.reader() as session:
             return [wire.Counted(
                 group_id=group_id, project_id=project, group_name=name,
@@ -81,7 +81,7 @@ class Profiles:
                     count in db_profiles.list_groups(session, project_id)]
 
     def show(self, project_id: str | None, group: str) -> wire.Profile:
-        """What a group's pairs sent, and will send in the next hour.
+        """Show the bytes a group's pairs sent and a forecast of an hour.
 
         :param group: id or name; of several of a name the latest.
         :raises virtco.exception.NotFound:
@@ -135,7 +135,7 @@ class Profiles:
 
     def app(self, project_id: str, app: str, n_vms: int | None
             ) -> wire.App:
-        """What the next launch of an application would get.
+        """Show the matrix that the next launch of an application gets.
 
         :param n_vms: None = as many as the last one had.
         :raises virtco.exception.NotFound:

@@ -30,7 +30,7 @@ class Projects:
         self._forgiven = forgiven
 
     def find(self) -> list[wire.Project]:
-        """Projects for which something was set, or that owe."""
+        """List the projects with settings or debt."""
         with self._database.reader() as session:
             return [self._shown(found)
                     for found in records.list_projects(session)]

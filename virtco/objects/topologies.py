@@ -35,11 +35,11 @@ class Topology:
         return self._topology
 
     def generation(self) -> int:
-        """Of the plane that changed last; 0 without planes."""
+        """Return the generation of the newest plane; 0 without planes."""
         return self._signature[1] if self._signature else 0
 
     def refresh(self) -> None:
-        """Read it again where somebody changed it.
+        """Read the topology if somebody changed it.
 
         :raises virtco.exception.DatabaseUnavailable:
         """

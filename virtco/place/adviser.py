@@ -74,7 +74,7 @@ class Adviser:
         self._clock = clock
 
     def look(self, budget_s: float | None = None) -> list[wire.Move]:
-        """Moves that would pay now, one of each group at most.
+        """Find moves that would pay now, at most one per group.
 
         :raises virtco.exception.Invalid: nothing is known of any host.
         :raises virtco.exception.NovaUnavailable:
@@ -95,7 +95,7 @@ class Adviser:
         return sorted(found, key=_rank)
 
     def _groups(self) -> list[_Group]:
-        """Those that run, first those on hosts that are drained."""
+        """List groups with running VMs: drained hosts first, then by size."""
         with self._database.reader() as session:
             members = db_groups.living_members(session)
             coflows = db_groups.living_coflows(session)
@@ -186,10 +186,10 @@ class Adviser:
 
     def turn(self, mover: Mover | None,
              fence: Callable[[orm.Session], None]) -> None:
-        """Look, write it down, and have Nova migrate where it may.
+        """Find moves, store them, and have Nova begin those it may.
 
-        :param fence: raises in a transaction of one that does not lead any
-            more.
+        :param fence: raises in a transaction where this process no longer
+            leads.
         """
         now_s = self._clock()
         under_way = {
@@ -227,13 +227,13 @@ class Adviser:
         self._database.retried(save)
 
     def _is_there(self, move: wire.Move) -> bool:
-        """Whether the VM is where it was to leave."""
+        """Tell whether the VM still runs on the host it was to leave."""
         with self._database.reader() as session:
             member = db_groups.member_of(session, move.instance_uuid)
             return member is not None and member.host == move.host
 
     def _migrate(self, mover: Mover, move: wire.Move) -> bool:
-        """Whether Nova takes it."""
+        """Ask Nova to migrate; return whether it accepted."""
         what = f'{move.instance_uuid} from {move.host} to {move.to_host}'
         try:
             mover.live_migrate(move.instance_uuid, move.to_host)
@@ -245,7 +245,7 @@ class Adviser:
         return True
 
     def known(self) -> list[wire.Move]:
-        """What was found last, the best first."""
+        """Return the stored moves of the last look, the best first."""
         with self._database.reader() as session:
             found = [_DECODER.decode(row.document) for row in
                      session.scalars(sa.select(models.Advice))]
@@ -261,7 +261,7 @@ def _demand(member: models.Member) -> problem_builder.Vector:
 
 
 def _times(coflows: list[models.Coflow]) -> float:
-    """How often what is left will be sent."""
+    """Count the iterations left, between 1 and MOST_ITERATIONS."""
     left = [MOST_ITERATIONS if coflow.iterations == 0 else
             coflow.iterations - coflow.iteration for coflow in coflows]
     return float(max(1, min(MOST_ITERATIONS, max(left, default=1))))

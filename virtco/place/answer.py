@@ -26,7 +26,7 @@ def neutral(instance_uuid: str, hosts: Iterable[str], why: str,
             status: wire.Status = 'neutral', slow_phase: str | None = None,
             group: str | None = None,
             refused: exception.WishRefused | None = None) -> wire.Answer:
-    """Without an opinion: Nova's own order stands."""
+    """Build an answer without a plan: Nova's own order stands."""
     return wire.Answer(
         instance_uuid=instance_uuid, status=status, why=why, group=group,
         hosts=ranked(hosts, why), slow_phase=slow_phase,
@@ -39,7 +39,7 @@ def assigned(instance_uuid: str, planned: 'members.Planned',
              alternates: Iterable[str],
              notes: Iterable[tuple[str, str]] = (),
              allowed: list[str] | None = None) -> wire.Answer:
-    """The host that the plan of the group holds for a member."""
+    """Build the answer for a member whose host the group's plan holds."""
     return wire.Answer(
         instance_uuid=instance_uuid, status='planned', host=planned.host,
         group=planned.group_id, group_name=planned.group_name,
@@ -53,11 +53,11 @@ def assigned(instance_uuid: str, planned: 'members.Planned',
 
 
 def ranked(hosts: Iterable[str], why: str) -> list[wire.RankedHost]:
-    """Hosts of which nothing more is known than their order."""
+    """Rank hosts of which only the order is known."""
     return [wire.RankedHost(host, rank, why=why)
             for rank, host in zip(range(MOST_HOSTS), hosts)]
 
 
 def finite(value: float | None) -> float | None:
-    """JSON knows no infinity; null stands for it."""
+    """Return None for infinity, which JSON does not have."""
     return value if value is not None and math.isfinite(value) else None

@@ -29,7 +29,7 @@ Notes = tuple[tuple[str, str], ...]
 def matrices(session: orm.Session, project_id: str, hint: hints.Hint,
              app: hints.App, n_vms: int, limits: hints.Limits
              ) -> tuple[tuple[coflow_model.Coflow, ...], Notes]:
-    """The learned matrix, or one of unknown sizes; and what to tell.
+    """Return the learned matrix, or one of unknown sizes, with notes.
 
     :param n_vms: servers of the request.
     :raises virtco.exception.HintInvalid:

@@ -26,10 +26,10 @@ from virtco.wire import placement as wire
 
 
 class Commit:
-    """One attempt's, in the session of its transaction.
+    """Writer of one attempt's plan, in the session of its transaction.
 
     :param plan: with a host for each of ``rows``.
-    :param reads: by which the view was read.
+    :param reads: the reader that made the view.
     """
 
     def __init__(self, reads: membership.Reader, session: orm.Session,
@@ -73,7 +73,7 @@ class Commit:
                 raise exception.Conflict(what='promise', id=min(unseen))
 
     def _insert(self) -> None:
-        """All rows of a new group at once, without reading any of them."""
+        """Insert all rows of a new group without reading any of them."""
         view, session = self._view, self._session
         changes = {member.row_index: values
                    for member, values in self._plans()}
@@ -133,7 +133,7 @@ class Commit:
             raise exception.Conflict(what='room', id=min(self._wanted))
 
     def _plans(self) -> Iterator[tuple[models.Member, dict[str, Any]]]:
-        """Members that no VM is yet, and what is planned for them."""
+        """Yield each member without a VM and its planned columns."""
         demand = _demand(self._request)
         for member in self._view.members:
             index = member.row_index
@@ -146,7 +146,7 @@ class Commit:
                                **self._booked_on(host)}
 
     def _drop_plans(self) -> None:
-        """Of members that this plan leaves out: they count as free in it."""
+        """Free the members without a VM that this plan leaves out."""
         for member in self._view.members:
             if (member.state == states.MemberState.PLANNED
                     and member.row_index not in self._placed):
@@ -155,7 +155,7 @@ class Commit:
                     expires_at=None))
 
     def _booked_on(self, host: str) -> dict[str, float | None]:
-        """Columns that tell later what Nova's numbers lacked."""
+        """Return the booking columns: when, and the room left on the host."""
         return {'placed_at': self._reads.now_s(), **dict(zip(
             bookings.ROOM, self._ledger.room(host)))}
 
@@ -177,7 +177,7 @@ class Commit:
             self._reads.now_s() + booking.MOVE_S)
 
     def _take(self) -> None:
-        """The instance becomes its member."""
+        """Store the instance as its member."""
         request, member = self._request, self._view.member
         done = self._session.execute(sa.update(models.Member).where(
             models.Member.group_id == member.group_id,
@@ -229,7 +229,7 @@ def _demand(request: wire.Placement) -> dict[str, float]:
 
 
 def _vacant(member: models.Member) -> sa.Update:
-    """Change of a member that no VM is (yet)."""
+    """Build an update of a member that has no VM yet."""
     return sa.update(models.Member).where(
         models.Member.group_id == member.group_id,
         models.Member.row_index == member.row_index,
@@ -242,13 +242,13 @@ def _seen(members: Sequence[models.Member]) -> list[tuple[Any, ...]]:
 
 
 def _columns(row: models.Base) -> dict[str, Any]:
-    """What was set of a row that is not stored yet."""
+    """Map the columns that were set on a row not stored yet."""
     return {name: value for name, value in vars(row).items()
             if name != '_sa_instance_state'}
 
 
 def _figures(plan: snapshot.Plan) -> dict[str, Any]:
-    """The certificate of the plan, as columns of its group."""
+    """Return the certificate of the plan as columns of its group."""
     return {'cct_s': codec.finite(plan.cct_s),
             'lower_bound_s': codec.finite(plan.lower_bound_s),
             'gap': codec.finite(plan.gap),

@@ -17,7 +17,7 @@ _WEIGHT = 0.3
 
 
 class Deadline:
-    """One placement's; one thread works for it and another one waits.
+    """Time limit of one placement: one thread works, another waits.
 
     Either the work is committed or the one who waits gives up, never both.
 
@@ -42,7 +42,7 @@ class Deadline:
         return max(0.0, self._until_s - self._clock())
 
     def is_abandoned(self) -> bool:
-        """Whether nobody waits for the answer."""
+        """Tell whether nobody waits for the answer."""
         return self._is_over or self._is_gone()
 
     def enter(self, phase: str) -> None:
@@ -56,7 +56,7 @@ class Deadline:
         self._since_s = now_s
 
     def spent_s(self) -> dict[str, float]:
-        """Time per phase until now."""
+        """Return the seconds spent in each phase until now."""
         with self._lock:
             self._close()
             return dict(self._spent_s)
@@ -69,7 +69,7 @@ class Deadline:
             f'{gone}{phase} took {spent_s[phase]:.2f} of {self.limit_s:g} s'))
 
     def claim(self) -> None:
-        """To be called when nothing but the commit itself is left.
+        """Reserve the right to commit, right before the commit itself.
 
         :raises virtco.exception.TooLate: when nobody wants it any more.
         """
@@ -80,14 +80,14 @@ class Deadline:
             raise self.too_late()
 
     def give_up(self) -> bool:
-        """Whether nothing will be committed from now on."""
+        """Forbid a later commit; return whether none was claimed before."""
         with self._lock:
             self._is_over = not self._is_committing
             return self._is_over
 
 
 class Pace:
-    """What placements took lately."""
+    """Recent mean durations of placement phases."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
@@ -130,7 +130,7 @@ class Pace:
             self.n_under_way -= 1
 
     def learn(self, deadline: Deadline, cpu_s: float) -> None:
-        """Take over what a placement took that is through."""
+        """Add the durations of a finished placement to the means."""
         with self._lock:
             now_s = self._clock()
             for phase, took_s in (*deadline.spent_s().items(),

@@ -33,7 +33,7 @@ class Judged(NamedTuple):
 
 
 class Promises:
-    """Judges launches by what is promised to coflows in flight."""
+    """Judge of launches with deadlines beside the promises in force."""
 
     def __init__(self, state: live_state.LiveState, is_fair: Callable[
             [], bool], clock: Callable[[], float]):
@@ -45,7 +45,7 @@ class Promises:
     def judge(self, hint: hints.Deadline,
               problem: snapshot.PlacementProblem, plan: snapshot.Plan,
               n_vms: int, is_asked: bool = False) -> Judged:
-        """Answer for a group on the hosts of its plan.
+        """Decide whether a group keeps its deadline on its planned hosts.
 
         :param n_vms: of the group; a plan may lack some of them.
         :param is_asked: a question without consequences.
@@ -93,7 +93,7 @@ class Promises:
 
 
 def _unpromisable(coflows: Iterable[coflow_model.Coflow]) -> str:
-    """Why no deadline can be promised at all; empty: it can."""
+    """Return why no deadline can ever be promised; empty if one can."""
     for coflow in coflows:
         if coflow.is_estimated:
             return f'the sizes of {coflow.name} are not known'
@@ -104,7 +104,7 @@ def _unpromisable(coflows: Iterable[coflow_model.Coflow]) -> str:
 
 def _text(is_promised: bool, waits: bool, least_s: float,
           bound_s: float, earliest_s: float) -> str:
-    """One line for the tenant."""
+    """Write the verdict as a line for the tenant."""
     needs = (f'it takes at least {_time(least_s)} on any hosts it may use, '
              f'and {_time(bound_s)} on these beside the promises to others')
     if is_promised:
@@ -124,7 +124,7 @@ def _time(time_s: float) -> str:
 
 def _port_s(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
             ports: live.Ports) -> np.ndarray:
-    """Port seconds of a plan's coflows together, shape (n_ports,)."""
+    """Sum the port seconds of a plan's coflows, shape (n_ports,)."""
     sizes: dict[tuple[str, str], float] = {}
     for coflow in problem.coflows:
         for src, dst, size_bytes in coflow.matrix.rows():
@@ -140,7 +140,7 @@ def _port_s(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
 
 def _rates(problem: snapshot.PlacementProblem, ports: live.Ports
            ) -> tuple[np.ndarray, np.ndarray]:
-    """The slower of what a question gives a host and what it has."""
+    """Return each host's rates: the question's, or its own if slower."""
     given: problem_builder.Rates = {
         host.name: (host.egress_bps, host.ingress_bps)
         for host in problem.hosts}

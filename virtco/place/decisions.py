@@ -46,7 +46,7 @@ def pack(decision: Decision) -> bytes:
 
 
 def unpack(document: bytes) -> Decision | None:
-    """None for what another version wrote."""
+    """Decode a decision; None if another version wrote it."""
     try:
         return _DECODER.decode(zlib.decompress(document))
     except (msgspec.MsgspecError, zlib.error):
@@ -70,7 +70,7 @@ class Decisions:
                 self._waiting.popitem(last=False)
 
     def write(self) -> None:
-        """What a database that is away does not take waits for the next turn.
+        """Write the waiting decisions; without a database they go on waiting.
         """
         until_s = time.thread_time() + TURN_S
         with self._lock:

@@ -57,8 +57,7 @@ class Journal:
                 answer.instance_uuid, answer.why[:4000], self._clock()))
 
     def write(self) -> None:
-        """What a database that is away does not take waits for the next turn.
-        """
+        """Write the waiting answers; without a database they go on waiting."""
         with self._lock:
             entries = list(self._entries)
         if not entries:

@@ -39,7 +39,7 @@ Notes = Sequence[tuple[str, str]]
 
 @dataclasses.dataclass
 class View:
-    """What one attempt saw of the database.
+    """State of a group in the database as one attempt read it.
 
     :ivar member: that the instance is, or becomes.
     :ivar free: offered host -> what may be booked there.
@@ -76,19 +76,19 @@ class View:
 
     @property
     def is_advice(self) -> bool:
-        """The instance has its host, the answer only ranks the others."""
+        """Whether the instance has a host and the answer only ranks."""
         return self.member.state in (states.MemberState.RESERVED,
                                      states.MemberState.RUNNING)
 
     def beside(self) -> bookings.Beside:
-        """What an answer books anew, so that it does not count."""
+        """Name the bookings that this answer replaces; they do not count."""
         keeps_row = self.is_advice and not self.stays
         return bookings.Beside(
             self.group.id, -1 if keeps_row else self.member.row_index,
             not self.is_advice, self.member.instance_uuid or '')
 
     def planned(self) -> db_members.Planned | None:
-        """The member, if a host is planned for it."""
+        """Return the member if a host is planned for it."""
         group, member = self.group, self.member
         if member.state != states.MemberState.PLANNED or member.host is None:
             return None
@@ -99,7 +99,7 @@ class View:
 
 
 class Reader:
-    """Reads what a placement rests on."""
+    """Reader of the rows that a placement rests on."""
 
     def __init__(self, conf: cfg.ConfigOpts, clock: Callable[[], float]):
         self._conf = conf
@@ -183,7 +183,7 @@ class Reader:
     def _matrices(self, session: orm.Session, request: wire.Placement,
                   hint: hints.Hint
                   ) -> tuple[tuple[coflow_model.Coflow, ...], Notes]:
-        """Of a new group; and what is to be said about them."""
+        """Return the matrices of a new group, with notes about them."""
         if hint.coflows:
             return hint.coflows, ()
         if hint.tm_ref is None and hint.app is not None:
@@ -235,7 +235,7 @@ class Reader:
 def with_server_group(rules: group_rules.Rules, request: wire.Placement,
                       members: Sequence[models.Member],
                       rows: Collection[int]) -> group_rules.Rules:
-    """Rules with the request's server group, if it has one.
+    """Add the request's server group to the rules, if it has one.
 
     :param rows: of the members that the request is about.
     """
@@ -254,7 +254,7 @@ def with_server_group(rules: group_rules.Rules, request: wire.Placement,
 def batch_rows(request: wire.Placement,
                members: Sequence[models.Member],
                member: models.Member) -> frozenset[int]:
-    """Rows that the VMs of this request have or will take."""
+    """Return the rows that the VMs of this request have or will take."""
     key = request.reservation_id
     known = {m.row_index for m in members
              if key and m.reservation_id == key} | {member.row_index}
@@ -270,7 +270,7 @@ def batch_rows(request: wire.Placement,
 def _choose_row(members: Sequence[models.Member],
                 request: wire.Placement, hint: hints.Hint,
                 notes: list[tuple[str, str]]) -> models.Member:
-    """The asked row, or the next one that no VM has."""
+    """Choose the asked row, or the next one without a VM."""
     n_vms = len(members)
     if hint.index is not None and hint.index >= n_vms:
         raise exception.HintInvalid(field=hints.INDEX, value=hint.index,

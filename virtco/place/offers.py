@@ -27,7 +27,7 @@ class Offers:
                 self._newest.popitem(last=False)
 
     def free(self) -> dict[str, tuple[float, ...]]:
-        """Per host what the newest request shows."""
+        """Map each host to its free resources in the newest request."""
         with self._lock:
             newest = list(self._newest.values())
         return {offer.host: requests.vector(offer.free)

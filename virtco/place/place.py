@@ -98,7 +98,7 @@ class Place:
         self._decisions.write()
 
     def load_planner(self, is_used: bool) -> None:
-        """The last step of the start: from here on it is ready.
+        """Load the planner, the last step of the start.
 
         A planner that does not work makes placements neutral and the health
         bad, but what runs keeps its policies.
@@ -185,7 +185,7 @@ class Place:
 
     def _in_shadow(self, request: wire.Placement,
                    answer: wire.Answer) -> wire.Answer:
-        """No opinion, but in the log."""
+        """Log a planned answer and return a neutral one instead."""
         if answer.status != 'planned' and answer.refused is None:
             return answer
         why = (f'shadow mode: planned on {answer.host}'
@@ -247,7 +247,7 @@ class Place:
 
     def explain(self, placement: wire.Kept,
                 budget_s: float | None) -> wire.Explanation:
-        """What decided.
+        """Explain what decided a placement.
 
         :param placement: as :meth:`placement` has it.
         :param budget_s: time to spend; None: some.
@@ -264,7 +264,7 @@ class Place:
 
     def free_after_bookings(self, free: Mapping[str, fields.Resources]
                             ) -> dict[str, fields.Resources]:
-        """What may still be booked on each host.
+        """Subtract bookings from the resources shown as free.
 
         :param free: as Nova or placement shows it.
         :raises virtco.exception.DatabaseUnavailable:
@@ -308,7 +308,7 @@ class Place:
             for one in found.delays])
 
     def advise(self, budget_s: float | None) -> list[plan_wire.Move]:
-        """Moves that would pay now; nothing is written down.
+        """Find moves that would pay now, without storing them.
 
         :raises virtco.exception.Invalid: nothing is known of any host.
         :raises virtco.exception.NovaUnavailable:
@@ -323,7 +323,7 @@ class Place:
                      for one in self._hosts()}, self._clock)
 
     def _hosts(self) -> list[plan_wire.GivenHost]:
-        """All hosts with what is free on them, as for a launch.
+        """List all hosts with their free resources, as for a launch.
 
         :raises virtco.exception.Invalid: when nothing is known of any.
         :raises virtco.exception.NovaUnavailable:
@@ -343,7 +343,7 @@ class Place:
 
 def _neutral(event: models.Event | None,
              instance_uuid: str) -> wire.Kept:
-    """An answer without a plan, of which there is no more than its reason.
+    """Rebuild an answer without a plan from its event.
 
     :raises virtco.exception.NotFound: when there was none.
     """

@@ -35,8 +35,9 @@ Solution = tuple[snapshot.PlacementProblem, tuple[int, ...], snapshot.Plan]
 
 
 class Planning:
-    """:param state: tells rates, what other coflows have to move, and what is
-        left of those of a group.
+    """Planner of one group's placement from the live state.
+
+    :param state: rates, loads of other coflows, remaining fractions.
     :param pairs: of hosts, as measured.
     """
 
@@ -54,12 +55,12 @@ class Planning:
         self._window = window.Window(conf, settings, counts, pace)
 
     def leave(self, deadline: deadlines.Deadline) -> None:
-        """The answer is there, or there will be none."""
+        """Let those who wait for this answer read it, or go on without."""
         self._window.leave(deadline)
 
     def solution(self, request: wire.Placement, view: membership.View,
                  deadline: deadlines.Deadline) -> Solution | None:
-        """The plan, or None when nothing is valid; the view's notes say why.
+        """Find a plan; None if none is valid, and the view's notes say why.
 
         :raises virtco.exception.TooLate: when what comes after it would not
             be in time.
@@ -71,7 +72,7 @@ class Planning:
 
     def allowed(self, request: wire.Placement, wish: hints.Wishes,
                 host: str) -> list[str] | None:
-        """The offered hosts that keep to the wishes that are required.
+        """List the offered hosts that meet the required wishes.
 
         What Nova's filter drops for one VM of a request is gone for the next.
         So the switch that a VM shall have of its own (spread) counts only
@@ -92,7 +93,7 @@ class Planning:
     def rank(self, solution: Solution, row: int,
              deadline: deadlines.Deadline
              ) -> tuple[snapshot.RankedHost, ...]:
-        """The best hosts for one member, the others as planned.
+        """Rank the hosts for one member, the others placed as planned.
 
         Empty where no host has room: the member keeps its own.
         """
@@ -107,7 +108,7 @@ class Planning:
             return ()
 
     def _budget_s(self, deadline: deadlines.Deadline, *later: str) -> float:
-        """What a phase may take, so that there is time for later ones."""
+        """Return the seconds a phase may take leaving time for later ones."""
         return max(0.0, min(float(self._conf.placement.budget_s),
                             deadline.left_s()
                             - self._pace.expected_s(*later)))
@@ -143,8 +144,9 @@ class Planning:
 
     def _open_hosts(self, view: membership.View
                     ) -> dict[str, problem_builder.Vector]:
-        """What may be booked per candidate that is not drained, or for which
-        the group was planned before.
+        """Map usable candidates to their bookable resources.
+
+        Usable is a host that is not drained, or planned for the group before.
         """
         planned = {member.host for member in view.members
                    if member.state != states.MemberState.RUNNING}
@@ -180,7 +182,7 @@ class Planning:
 
     def _plan_of(self, group: models.Group, hosts: tuple[str, ...]
                  ) -> snapshot.Plan:
-        """The plan by which the group was placed, as far as it is stored."""
+        """Rebuild the group's plan as far as it is stored."""
         return snapshot.Plan(
             hosts=hosts, cct_s=_number(group.cct_s),
             coflow_cct_s=(), objective=snapshot.Objective(
@@ -215,7 +217,7 @@ class Planning:
     def _plan(self, problem: snapshot.PlacementProblem,
               view: membership.View, deadline: deadlines.Deadline
               ) -> wishes.Met | None:
-        """None, and a note, when nothing fits."""
+        """Plan with the view's wishes; None and a note if nothing fits."""
         if self._budget_s(deadline, 'rank', 'commit') == 0:
             raise deadline.too_late()
 

@@ -39,7 +39,7 @@ class Member:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """One placement pass.
+    """Input of a placement: members, coflows, hosts, loads.
 
     :ivar asked: index of the member that is asked about.
     :ivar free: candidate host -> what may be booked on it, see
@@ -75,7 +75,7 @@ def sum_by_host(demands: Iterable[tuple[str, Vector]]) -> dict[str, Vector]:
 def build(question: Question, *, keep_planned: bool = False,
           alone: bool = False) -> tuple[
               snapshot.PlacementProblem, tuple[int, ...]]:
-    """The problem, and the index of the member of each of its VMs.
+    """Build the problem, and the member index of each of its VMs.
 
     :param keep_planned: members without a VM stay where they are planned, too;
         only the member in question is free.
@@ -111,7 +111,7 @@ def build(question: Question, *, keep_planned: bool = False,
 
 def _pairs(question: Question, hosts: Mapping[str, Vector]
            ) -> dict[tuple[str, str], float] | None:
-    """None where hosts and uplinks explain every pair."""
+    """Return slow pairs among the hosts; None if there are none."""
     return {pair: rate_bps for pair, rate_bps in question.pairs_bps.items()
             if pair[0] in hosts and pair[1] in hosts} or None
 
@@ -129,7 +129,7 @@ def _vm(member: Member, question: Question, keep_planned: bool,
 
 def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]
                 ) -> coflow_model.Coflow:
-    """The coflow over the VMs of the problem, by their positions."""
+    """Renumber the coflow by the positions of the problem's VMs."""
     return coflow.renumbered(len(position), [
         position.get(member, -1) for member in range(coflow.n_vms)])
 
@@ -137,7 +137,7 @@ def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]
 def _known_loads(loads: Sequence[snapshot.ActiveCoflow],
                  hosts: Mapping[str, Vector]
                  ) -> tuple[snapshot.ActiveCoflow, ...]:
-    """Loads on the hosts of the problem; the others change nothing in it."""
+    """Keep the loads on the problem's hosts; others change nothing."""
     known = hosts.keys()
     if all(dict(load.out_bytes).keys() <= known
            and dict(load.in_bytes).keys() <= known for load in loads):

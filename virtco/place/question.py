@@ -21,7 +21,7 @@ def host_names(request: wire.Placement) -> list[str]:
 
 def free(request: wire.Placement, among: Collection[str] | None = None
          ) -> dict[str, Vector]:
-    """Map candidate hosts to what Nova says is left on them.
+    """Map candidate hosts to the resources that Nova shows as free.
 
     :param among: hosts that matter; None: all.
     """

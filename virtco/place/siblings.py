@@ -33,7 +33,7 @@ MOST_ALTERNATES = 32
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Group:
-    """What never changes of a group.
+    """Constant facts of a group.
 
     :ivar digest: of a matrix that is the group's; empty for none seen.
     :ivar order: hosts, in the order in which they suited its first member.
@@ -45,7 +45,7 @@ class _Group:
 
 
 class Siblings:
-    """Remembers the last groups; what was forgotten costs time only.
+    """Memory of the latest groups; a forgotten one costs time only.
 
     :param drained: hosts that are no alternates.
     """
@@ -73,13 +73,13 @@ class Siblings:
                 self._groups.popitem(last=False)
 
     def expects(self, key: Key, digest: str) -> bool:
-        """Whether such a group, with that matrix, was there lately."""
+        """Tell whether a recent group has this name and matrix."""
         known = self._groups.get(key)
         return known is not None and digest in ('', known.digest)
 
     def find(self, connection: sa.Connection, request: wire.Placement,
              key: Key, index: int | None) -> members.Planned | None:
-        """The member that the instance becomes, on its planned host.
+        """Find the member that the instance becomes, on its planned host.
 
         None when it takes a closer look: there is no such group any more, the
         instance is a member, the wanted one is a VM, or Nova does not offer
@@ -107,8 +107,7 @@ class Siblings:
     def _alternates(self, request: wire.Placement,
                     planned: members.Planned, hosts: Iterable[str]
                     ) -> list[str]:
-        """Other hosts, in the order in which they suited the first member.
-        """
+        """List other hosts in the first member's order of preference."""
         offered = dict.fromkeys(hosts)
         not_these = {planned.host, *self._drained()}
         known = self._groups.get((request.project_id, planned.group_name))

@@ -33,7 +33,7 @@ def build(conf: cfg.ConfigOpts, request: wire.PlanRequest,
           capacities: problem_builder.Rates, tree: cluster.Tree,
           loads: tuple[snapshot.ActiveCoflow, ...]
           ) -> tuple[snapshot.PlacementProblem, list[tuple[str, int]]]:
-    """The problem of all groups together, and (group, row) of each VM."""
+    """Build one problem of all groups, and (group, row) of each VM."""
     limits = new_groups.limits_of(conf)
     vms: list[cluster.Vm] = []
     labels: list[tuple[str, int]] = []

@@ -65,7 +65,10 @@ class _Round:
 
 
 class Window:
-    """:param wait: for an event and at most so many seconds."""
+    """Joint planning of new groups that ask within ``window_ms``.
+
+    :param wait: waits for an event, at most the given seconds.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, settings: settings.Settings,
                  metrics: metrics.Metrics, pace: deadlines.Pace,
@@ -82,7 +85,7 @@ class Window:
 
     def plan(self, key: Key, problem: snapshot.PlacementProblem,
              deadline: deadlines.Deadline) -> together.Part | None:
-        """The group's part of a plan with others; None: plan it alone.
+        """Return the group's part of a joint plan; None: plan it alone.
 
         :raises virtco.exception.Conflict: when another instance of the same
             new group was faster.
@@ -115,8 +118,7 @@ class Window:
         return entry.part
 
     def leave(self, deadline: deadlines.Deadline) -> None:
-        """This one's answer is there: who asks for the same group may read.
-        """
+        """Wake those who wait for this placement's group."""
         if not self._waiting:
             return
         with self._lock:
@@ -126,7 +128,7 @@ class Window:
                     entry.gone.set()
 
     def _join(self, entry: _Entry) -> tuple[bool, _Round]:
-        """Whether it leads its round."""
+        """Enter the open round; return whether the entry leads it."""
         group = self._open
         leads = group is None
         if group is None:
@@ -143,7 +145,7 @@ class Window:
                 self._open = None
 
     def _time_s(self, deadline: deadlines.Deadline) -> float:
-        """What is left until it has to be planned alone."""
+        """Return the seconds left until it has to be planned alone."""
         alone_s = ALONE_SHARE * float(self._conf.placement.budget_s)
         return max(0.0, deadline.left_s() - alone_s
                    - self._pace.expected_s('rank', 'commit'))

@@ -93,7 +93,7 @@ def plan(problem: snapshot.PlacementProblem, wishes: hints.Wishes,
 
 def constrained(problem: snapshot.PlacementProblem, wishes: hints.Wishes
                 ) -> snapshot.PlacementProblem:
-    """The problem with all wishes about levels that it knows."""
+    """Add the wishes about levels that the problem knows."""
     levels = {one.level for one in problem.tree.subtrees}
     return _constrained(problem, [one for one in _asked(wishes)
                                   if one.wish.level in levels])
@@ -127,7 +127,7 @@ def _constrained(problem: snapshot.PlacementProblem, kept: Sequence[_Asked]
 def _reason(problem: snapshot.PlacementProblem, one: _Asked,
             why: exception.PlacementInfeasible | None
             ) -> tuple[_Fitting, str]:
-    """What keeps a wish from being met, counted by first fit."""
+    """Count by first fit why a wish cannot be met."""
     domains = _domains(problem, one.wish.level)
     if not domains:
         levels = sorted({one.level for one in problem.tree.subtrees})
@@ -147,7 +147,7 @@ def _reason(problem: snapshot.PlacementProblem, one: _Asked,
 
 def _domains(problem: snapshot.PlacementProblem, level: str
              ) -> dict[str, list[cluster.Host]]:
-    """Hosts below each switch of a level."""
+    """Group the hosts by the switch of a level above them."""
     chains = problem.tree.chains()
     found: dict[str, list[cluster.Host]] = {}
     for host in problem.hosts:
@@ -160,7 +160,7 @@ def _domains(problem: snapshot.PlacementProblem, level: str
 
 def below_the_same(tree: cluster.Tree, level: str, host: str
                    ) -> frozenset[str]:
-    """All hosts below the switch of a level that is above this one."""
+    """List the hosts below the same switch of a level as this one."""
     chains = tree.chains()
     leaf = tree.leaf_of.get(host)
     names = {one.name for one in (chains[leaf] if leaf is not None else ())
@@ -172,14 +172,14 @@ def below_the_same(tree: cluster.Tree, level: str, host: str
 
 
 def _movable(problem: snapshot.PlacementProblem) -> list[int]:
-    """New VMs, the large ones first."""
+    """List the indices of new VMs, the largest first."""
     return sorted((i for i, vm in enumerate(problem.vms)
                    if vm.pinned is None), reverse=True,
                   key=lambda i: problem.vms[i].demand)
 
 
 class _Room:
-    """What is left on the hosts of a domain."""
+    """Free resources on the hosts of a domain."""
 
     def __init__(self, problem: snapshot.PlacementProblem,
                  hosts: Sequence[cluster.Host]):
@@ -200,7 +200,7 @@ class _Room:
         return False
 
     def lacking(self, demand: Vector) -> str:
-        """The resource of which the fewest hosts have enough."""
+        """Name the resource of which the fewest hosts have enough."""
         names = self._problem.resources
         enough = [sum(free[i] >= need for free in self.free.values())
                   for i, need in enumerate(demand)]

@@ -42,7 +42,7 @@ class Claims:
 
     def joined(self, coflow_id: str, port_s: np.ndarray, left_s: float
                ) -> 'Claims':
-        """The same with one more."""
+        """Add a claim."""
         return Claims((*self.ids, coflow_id),
                       np.vstack((self.port_s, port_s[None])),
                       np.append(self.left_s, left_s))
@@ -54,7 +54,7 @@ def no_claims(n_ports: int) -> Claims:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What is sent by when.
+    """Fractions of each coflow to send by each time.
 
     :ivar ids: of the coflows.
     :ivar times_s: from the time at which the plan was made, which is first,
@@ -70,8 +70,9 @@ class Plan:
     is_whole: bool
 
     def floors(self) -> dict[str, float]:
-        """Guaranteed pace of each coflow from now to the next time: fraction
-        of what it has left now, per second.
+        """Compute each coflow's guaranteed pace until the next time.
+
+        The unit is the fraction of its bytes left now, per second.
         """
         if len(self.times_s) < 2:
             return {}
@@ -81,7 +82,7 @@ class Plan:
 
     @property
     def next_s(self) -> float:
-        """When the rates change; inf for a plan without coflows."""
+        """Time at which the rates change; inf without coflows."""
         return (float(self.times_s[1]) if len(self.times_s) > 1
                 else math.inf)
 
@@ -131,7 +132,7 @@ def judge(promised: Claims, size_s: np.ndarray, left_s: float) -> Verdict:
 
 
 def least_s(promised: Claims, size_s: np.ndarray) -> float:
-    """Lower bound of a coflow's time beside promises.
+    """Compute a lower bound of a coflow's time beside promises.
 
     By each deadline every port must have served all that is due by then; in
     the interval in which the coflow ends, it is due itself.
@@ -156,7 +157,7 @@ def least_s(promised: Claims, size_s: np.ndarray) -> float:
 
 def earliest_s(promised: Claims, size_s: np.ndarray, bound_s: float
                ) -> float:
-    """Least time to a deadline that :func:`judge` promises.
+    """Find the least time to a deadline that :func:`judge` promises.
 
     Between the bound and twice the sum of all claims one always fits; it is
     found by bisection, to within a millionth of that span.
@@ -176,7 +177,7 @@ def earliest_s(promised: Claims, size_s: np.ndarray, bound_s: float
 
 
 def fits(promised: Claims, size_s: np.ndarray, left_s: float) -> bool:
-    """Whether a plan holds one more claim beside those that are promised."""
+    """Tell whether a plan holds one more claim beside the promised."""
     return _fill(promised.joined('', size_s, left_s), 0.0).is_whole
 
 
@@ -222,7 +223,7 @@ def _fill(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
 
 
 def _kept(claims: Claims, before: Plan, times_s: np.ndarray) -> np.ndarray:
-    """Shares that a plan holds for the claims between given times.
+    """Compute the shares a plan holds for the claims between times.
 
     :returns: fraction of what is left now, shape (n, len(times_s) - 1).
     """
@@ -257,7 +258,7 @@ def _evenly(most: np.ndarray, lengths_s: np.ndarray, wanted: float
 
 
 class Withheld:
-    """Which coflows are too large to be promised a tight deadline for now.
+    """Size above which no tight deadline is promised for now.
 
     When some claims find no room, it costs the fewest promises if these are
     the largest ones, not whoever asks last. So the largest part of the latest
@@ -297,7 +298,7 @@ class Withheld:
         return sizes_s[max(1, n_open) - 1]
 
     def holds(self, alone_s: float, left_s: float) -> bool:
-        """Whether a claim waits.
+        """Tell whether a claim waits.
 
         :param left_s: time to its deadline.
         """

@@ -31,14 +31,12 @@ class Rules:
 
     @property
     def pause_s(self) -> float:
-        """Without a byte for so long, what came before was no beginning."""
+        """Silence in seconds after which earlier bytes were no beginning."""
         return 1.5 * self.quiet_s
 
     @property
     def settle_s(self) -> float:
-        """For so long after an end its last bytes may still be counted, or
-        have just been.
-        """
+        """Seconds after an end in which its last bytes may be counted."""
         return 3 * self.quiet_s
 
 

@@ -112,8 +112,9 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
             flows: Demand,
             uplinks: uplinks_model.Uplinks = uplinks_model.NONE
             ) -> tuple[Fabric, np.ndarray]:
-    """The fabric of all coflows' flows, and which of the given flows each of
-    its flows is, shape (F,).
+    """Lay out all coflows' flows; return the fabric and its flows' order.
+
+    The order is the index of each fabric flow among those given, shape (F,).
 
     :param cap: rate of each port, egress then ingress, shape (2H,).
     :param owner: coflow of each flow, ascending, shape (F,).
@@ -162,7 +163,7 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
 
 
 def resized(fabric: Fabric, bits: np.ndarray) -> Fabric:
-    """The same flows with other sizes.
+    """Replace the sizes of the flows.
 
     :param bits: 0 of those that have ended, shape (F,).
     """

@@ -106,7 +106,10 @@ def schedule(coflows: Sequence[live.LiveCoflow],
 def _sending_bits(coflows: Sequence[live.LiveCoflow],
                   fabric: fabric_model.Fabric, flows: '_Flows',
                   size_factor: float) -> np.ndarray:
-    """By which flows are rated, 0 for silent ones, shape (F,)."""
+    """Compute the sizes by which flows are rated, bits, shape (F,).
+
+    A silent flow has 0.
+    """
     bits = fabric.base.copy()
     for coflow, start, (first, last) in zip(
             coflows, flows.start, itertools.pairwise(
@@ -121,7 +124,7 @@ def _sending_bits(coflows: Sequence[live.LiveCoflow],
 
 
 def _left(ports: live.Ports, residual_bps: np.ndarray) -> live.Ports:
-    """What is left of ports and uplinks, shape (P,)."""
+    """Make ports of the residual rates."""
     n_hosts = len(ports.hosts)
     egress_bps, ingress_bps, uplinks_bps = np.split(
         residual_bps, (n_hosts, 2 * n_hosts))
@@ -130,7 +133,7 @@ def _left(ports: live.Ports, residual_bps: np.ndarray) -> live.Ports:
 
 
 class _Flows(NamedTuple):
-    """All coflows' flows in the order in which they were given.
+    """Flows of all coflows in the order given.
 
     :ivar pairs: of each coflow.
     :ivar start: of each coflow's flows and of none after, shape (C+1,).
@@ -144,7 +147,7 @@ class _Flows(NamedTuple):
     place: np.ndarray
 
     def spread(self, flow_bps: np.ndarray) -> list[live.FlowRates]:
-        """Rates of the fabric's flows, as the coflows' own."""
+        """Assign the rates of the fabric's flows to the coflows."""
         rate_bps = np.zeros(len(self.has_left))
         rate_bps[self.place] = flow_bps
         return [live.FlowRates(pairs, rate_bps[start:end],
@@ -174,14 +177,17 @@ def _index(ports: live.Ports) -> dict[str, int]:
 
 @functools.lru_cache(8)
 def _numbers(hosts: tuple[str, ...]) -> dict[str, int]:
-    """The same object for the same hosts, see :meth:`live.Pairs.numbers`."""
+    """Number the hosts; equal hosts give the same object.
+
+    See :meth:`live.Pairs.numbers`.
+    """
     return {host: number for number, host in enumerate(hosts)}
 
 
 def _lay_out(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
              index: dict[str, int], size_factor: float
              ) -> tuple[fabric_model.Fabric, _Flows]:
-    """What is left of the coflows' flows between hosts, as arrays."""
+    """Lay out the coflows' remaining flows between hosts as arrays."""
     _check(coflows)
     columns = [_columns(coflow) for coflow in coflows]
     pairs = [flows.pairs for flows in columns]
@@ -225,7 +231,7 @@ def _check(coflows: Sequence[live.LiveCoflow]) -> None:
 
 
 def _columns(coflow: live.LiveCoflow) -> live.Flows:
-    """A coflow's flows by columns, those of one pair as one."""
+    """Return a coflow's flows by columns, one row per pair."""
     if isinstance(coflow.flows, live.Flows):
         return coflow.flows
     total: dict[tuple[str, str], float] = {}
@@ -248,7 +254,7 @@ def _bad_size(coflow: live.LiveCoflow, size_bytes: float
 
 def _ports(coflows: Sequence[live.LiveCoflow], pairs: Sequence[live.Pairs],
            index: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Index of each flow's source and destination host, shape (F,) each."""
+    """Index each flow's source and destination host, shape (F,) each."""
     try:
         found = np.concatenate([np.zeros((0, 2), np.int64), *(
             some.numbers(index) for some in pairs)])
@@ -264,7 +270,7 @@ def _ports(coflows: Sequence[live.LiveCoflow], pairs: Sequence[live.Pairs],
 
 def _flow_bps(fabric: fabric_model.Fabric, rates: fabric_model.Rates,
               n_extra: int) -> np.ndarray:
-    """Rate of each flow, shape (F,)."""
+    """Compute the rate of each flow, bit/s, shape (F,)."""
     rate_bps: np.ndarray = fabric.base * np.repeat(
         rates.pace, np.diff(fabric.flow_ptr))
     np.add.at(rate_bps, rates.extra_flow[:n_extra],
@@ -275,7 +281,7 @@ def _flow_bps(fabric: fabric_model.Fabric, rates: fabric_model.Rates,
 def _ends(fabric: fabric_model.Fabric, rater: rater_kernel.Rater,
           policy: policies.Policy, order: np.ndarray, rate_bps: np.ndarray
           ) -> np.ndarray:
-    """Seconds until each coflow's end.
+    """Predict the seconds until each coflow's end, shape (C,).
 
     Under an order by what is ahead of it; under sharing by the present rates,
     which only rise while nothing arrives.

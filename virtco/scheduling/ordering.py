@@ -121,7 +121,7 @@ def _intensities(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
 def _whole_s(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
              index: Mapping[str, int], fabric: fabric_model.Fabric,
              alone_s: np.ndarray) -> np.ndarray:
-    """Return the time of each whole coflow alone, with what it has sent.
+    """Return the time of each whole coflow alone, sent bytes included.
 
     Where the whole is not given, it stands to the rest as the bits do: MADD
     keeps the flows' proportions.

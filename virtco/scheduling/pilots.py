@@ -31,9 +31,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def choose(n_flows: int, share: float = SHARE) -> np.ndarray:
-    """Which flows are pilots: spread over all of them, however they are
-    ordered.
-    """
+    """Mark the pilots, spread over all flows in any order, shape (F,)."""
     n_pilots = min(n_flows, max(1, math.ceil(share * n_flows)))
     steps = np.arange(1, 2 * n_pilots + 2) * _GOLDEN % 1
     is_pilot = np.zeros(n_flows, bool)
@@ -47,7 +45,7 @@ def choose(n_flows: int, share: float = SHARE) -> np.ndarray:
 def remaining_bytes(receiver: np.ndarray, sent_bytes: np.ndarray,
                     has_ended: np.ndarray, is_pilot: np.ndarray
                     ) -> np.ndarray:
-    """What each flow is expected to send yet; 0 where it has ended.
+    """Estimate the bytes each flow will still send; 0 if it has ended.
 
     :param receiver: a number for each, from 0.
     """

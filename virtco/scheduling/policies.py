@@ -78,9 +78,9 @@ def get(name: str) -> Policy:
 
 
 def backfill(policy: Policy) -> int:
-    """What the controller does with what a policy's rates leave over.
+    """Choose the back-fill of the rates that a policy leaves over.
 
-    Under an order it goes to the coflows in order, and within one to its
+    Under an order they go to the coflows in order, and within one to its
     flows in proportion to what they have left: those of a port end together,
     so that no rate is idle until the next report. Without an order all share.
     """

@@ -18,7 +18,7 @@ from virtco import exception
 
 
 def allowance_bytes(claimed_bytes: float, beta: float) -> float:
-    """What a coflow may send and still be honest; inf without a claim."""
+    """Return the bytes that count as honest; inf without a claim."""
     if claimed_bytes <= 0:
         return math.inf
     return claimed_bytes * (1.0 + beta)
@@ -26,13 +26,13 @@ def allowance_bytes(claimed_bytes: float, beta: float) -> float:
 
 def overrun_bytes(claimed_bytes: float, sent_bytes: float, beta: float
                   ) -> float:
-    """Bytes sent beyond the allowance."""
+    """Return the bytes sent beyond the allowance."""
     return max(0.0, sent_bytes - allowance_bytes(claimed_bytes, beta))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Account:
-    """What a payer owes; ``overruns`` is what was charged per coflow."""
+    """Debt of a payer, and the ``overruns`` charged per coflow."""
 
     debt_bytes: float = 0.0
     overruns: tuple[tuple[str, float], ...] = ()

@@ -31,7 +31,7 @@ NOBODY: Waits = types.MappingProxyType({})
 
 
 def begun(coflow: live.LiveCoflow, waits: Waits) -> Wait:
-    """Since when it waits; a new one since it was served or came."""
+    """Return the coflow's wait; a new one begins at service or arrival."""
     return waits.get(coflow.coflow_id) or Wait(
         max(coflow.served_s, coflow.arrival_s), coflow.sent_bytes)
 
@@ -51,7 +51,7 @@ def waiting(coflow: live.LiveCoflow, waits: Waits, now_s: float,
 
 def renew(coflows: Iterable[live.LiveCoflow], alone_s: Mapping[str, float],
           waits: Waits, now_s: float, theta_s: float) -> Waits:
-    """Since when each coflow waits, after a schedule was made.
+    """Update the waits after a schedule was made.
 
     :param coflows: those that have something to send now.
     :param alone_s: that the rest takes each of them alone, by id.
@@ -72,7 +72,7 @@ def renew(coflows: Iterable[live.LiveCoflow], alone_s: Mapping[str, float],
 
 
 def _served_s(coflow: live.LiveCoflow, wait: Wait, alone_s: float) -> float:
-    """How long it would have taken alone to send what it sent since."""
+    """Return the seconds its bytes since then would have taken alone."""
     left_bytes = sum(flow.remaining_bytes for flow in coflow.flows)
     if left_bytes <= 0:
         return math.inf
@@ -98,7 +98,7 @@ def is_starving(coflow: live.LiveCoflow, now_s: float, theta_s: float
 
 
 def next_check_s(waits: Waits, now_s: float, theta_s: float) -> float:
-    """When to schedule again at the latest so that theta holds.
+    """Return the latest time to schedule again so that theta holds.
 
     The earliest time after ``now_s`` at which a coflow that makes no progress
     starves, or has been first for so long that others have their turn again;

@@ -8,8 +8,9 @@ from virtco.topology import tree
 
 
 def renamed(new: tree.Plane, old: tree.Plane | None) -> tree.Plane:
-    """With the names of an old plane where more than half of the hosts below
-    two nodes are the same, and with its levels' names.
+    """Keep an old plane's names for nodes and levels.
+
+    A node is the same if more than half of the hosts below both are.
     """
     if old is None:
         return new

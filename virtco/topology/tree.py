@@ -73,7 +73,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plane:
-    """One network.
+    """Tree of one network: levels and switches.
 
     :ivar levels: from the hosts upwards; levels above the last are named by
         default.
@@ -93,7 +93,7 @@ class Plane:
             yield from root.all_hosts()
 
     def depth(self) -> int:
-        """How many levels there are."""
+        """Count the levels."""
         return max((1 + root.height() for root in self.roots), default=0)
 
     def level(self, height: int) -> Level:
@@ -122,7 +122,7 @@ class Topology:
                     None)
 
     def replaced(self, planes: tuple[Plane, ...]) -> 'Topology':
-        """With these planes; those of other names stay."""
+        """Replace planes by name; those of other names stay."""
         new = {plane.name: plane for plane in planes}
         kept = tuple(new.pop(plane.name, plane) for plane in self.planes)
         return Topology(kept + tuple(new.values()))

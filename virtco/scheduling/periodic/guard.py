@@ -37,15 +37,15 @@ class Guard:
         self._deadline_s = [0.0] * len(jobs)
 
     def began(self, job: int, now_s: float) -> None:
-        """The job's first iteration begins."""
+        """Note that the job's first iteration begins."""
         self._deadline_s[job] = now_s + self._most_s[job]
 
     def ended(self, job: int, now_s: float) -> None:
-        """An iteration has ended, the next one begins."""
+        """Note that an iteration ended and the next one begins."""
         latest_s = now_s + (1 + MOST_AHEAD) * self._most_s[job]
         self._deadline_s[job] = min(
             latest_s, self._deadline_s[job] + self._most_s[job])
 
     def late_s(self, job: int) -> float:
-        """When the job has to go first, unless its iteration ends before."""
+        """Return when the job goes first unless its iteration has ended."""
         return self._deadline_s[job] - self._send_s[job]

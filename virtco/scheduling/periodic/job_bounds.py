@@ -24,7 +24,7 @@ from virtco.scheduling.periodic import jobs as jobs_model
 
 
 def least_worst_slowdown(jobs: Sequence[jobs_model.PeriodicJob]) -> float:
-    """The slowest job, iteration time over that alone, is never faster."""
+    """Bound the slowest job's iteration time over that alone, from below."""
     if not jobs:
         return 1.0
     most = 1 / np.array([job.period_s for job in jobs])
@@ -67,7 +67,7 @@ class Limits:
         return cls(len(jobs), tuple(links))
 
     def rows(self, x: np.ndarray) -> np.ndarray:
-        """Links, and of the windows of each job those that x is nearest to.
+        """Build the rows of links, and of each job's windows nearest to x.
 
         :param x: iterations per second, shape (J,).
         """
@@ -90,7 +90,7 @@ class Limits:
 
 def _most_sent_s(busy_s: np.ndarray, compute_s: np.ndarray,
                  period_s: np.ndarray, window_s: np.ndarray) -> np.ndarray:
-    """For how long a job keeps a link busy within a time, at most.
+    """Bound the seconds a job keeps a link busy within a window.
 
     At best the end of one iteration's sending is within it, then a
     computation, and from then on one sending per period.

@@ -19,7 +19,7 @@ Link = Hashable
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """One training job.
+    """Training job.
 
     :ivar compute_s: of an iteration, in which nothing is sent.
     :ivar busy_s: for how long an iteration's bytes keep each link busy.
@@ -49,12 +49,12 @@ class PeriodicJob:
 
     @property
     def send_s(self) -> float:
-        """Time that it sends when alone: the slowest link decides."""
+        """Seconds it sends when alone: the slowest link decides."""
         return max(self.busy_s.values(), default=0.0)
 
     @property
     def period_s(self) -> float:
-        """An iteration when alone."""
+        """Seconds of an iteration when alone."""
         return self.compute_s + self.send_s
 
     @property
@@ -66,13 +66,13 @@ class PeriodicJob:
 
 
 def by_intensity(jobs: Iterable[PeriodicJob]) -> list[PeriodicJob]:
-    """Crux's order; of equals the one that sends for less time goes first."""
+    """Sort by Crux: intensity, then the shorter time of sending."""
     return sorted(jobs, key=lambda job: (-job.intensity, job.send_s,
                                          job.job_id))
 
 
 def meeting(jobs: Sequence[PeriodicJob]) -> list[list[PeriodicJob]]:
-    """Jobs that meet at links, directly or through others; two or more."""
+    """Group jobs that meet at links, directly or through others."""
     if not jobs:
         return []
     uses = scipy.sparse.csr_array(
@@ -85,7 +85,7 @@ def meeting(jobs: Sequence[PeriodicJob]) -> list[list[PeriodicJob]]:
 
 
 def busy_matrix(jobs: Sequence[PeriodicJob]) -> np.ndarray:
-    """Seconds by job and shared link, shape (J, L).
+    """Compute seconds by job and shared link, shape (J, L).
 
     Links are in order of appearance, without those that all jobs together
     cannot fill.
@@ -104,6 +104,6 @@ def busy_matrix(jobs: Sequence[PeriodicJob]) -> np.ndarray:
 
 def _can_clash(jobs: Sequence[PeriodicJob], users: Mapping[int, float]
                ) -> bool:
-    """Whether the jobs ask for more than the link when all send at once."""
+    """Tell whether the jobs exceed the link when all send at once."""
     return sum(busy_s / jobs[j].send_s
                for j, busy_s in users.items()) > 1 + 1e-9

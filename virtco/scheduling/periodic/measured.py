@@ -25,7 +25,7 @@ TOLERANCE = 0.05
 
 
 class Period:
-    """How long an iteration takes.
+    """Measured length of an iteration.
 
     :ivar least_s: inf as long as it is not known.
     """
@@ -39,7 +39,7 @@ class Period:
 
     def count(self, new_bytes: float, between_s: tuple[float, float],
               iteration_bytes: float) -> bool:
-        """Bytes moved between these two times; whether a count is full.
+        """Count bytes between two times; return whether a count is full.
 
         :param iteration_bytes: that an iteration has.
         """
@@ -58,7 +58,7 @@ class Period:
         return True
 
     def most_compute_s(self, send_s: float) -> float:
-        """Of an iteration, inf as long as nothing is known.
+        """Bound an iteration's computing from above, seconds; inf at first.
 
         :param send_s: that its bytes need on the slowest link, alone.
         """

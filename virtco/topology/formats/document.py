@@ -35,7 +35,7 @@ class Document:
         self._text = text
 
     def line(self, path: Path) -> int | None:
-        """The line of the value at ``path``, or of what is nearest to it."""
+        """Return the line of the value at ``path``, or the nearest one."""
         try:
             node = yaml.compose(self._text, Loader=_LOADER)
         except (yaml.YAMLError, RecursionError):
@@ -50,7 +50,7 @@ class Document:
 
 
 def _child(node: Any, key: Any) -> tuple[Any, Any] | None:
-    """Where the child begins, with its key, and the child."""
+    """Return the position of the child's key, and the child."""
     if isinstance(node, yaml.MappingNode):
         return next(((name.start_mark, value) for name, value in node.value
                      if name.value == key), None)
@@ -132,7 +132,7 @@ def to_yaml(value: Any) -> str:
 
 def mapping(value: Any, path: Path, field: str,
             keys: tuple[str, ...]) -> dict[str, Any]:
-    """A mapping with no other keys than these."""
+    """Check that a value is a mapping with no other keys than these."""
     if not isinstance(value, dict):
         raise laws.Wrong(path, field, value,
                          'a mapping with ' + ', '.join(keys))
