@@ -98,7 +98,9 @@ class Tracked:
     # Whether its project owed when it was last shown.
     _owed: bool = False
 
-    # What was made of the above, until something of it changes.
+    # Made of the above, until something of it changes.
+    _table: coflow_table.TableCoflow | None = None
+    _shown: snapshots.Coflow | None = None
 
     def place(self, members: Mapping[int, routes.Member]) -> None:
         """Its VMs are these, at these hosts."""
@@ -120,20 +122,20 @@ class Tracked:
     def replace(self) -> None:
         """A VM moved or its host is known only now: another way."""
         for name in ('route', 'planned_route', 'awaited_hosts', 'whole',
-                     '_ends', 'table'):
+                     '_ends'):
             self.__dict__.pop(name, None)
+        self._table = None
         self.touch()
 
     def touch(self) -> None:
         """Bytes, a queue or a state changed."""
-        for name in ('load', '_live', '_shown'):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop('load', None)
+        self._shown = None
         self.check_s = -math.inf
 
     def readdress(self) -> None:
         """One of its VMs has other addresses."""
-        for name in ('table', '_shown'):
-            self.__dict__.pop(name, None)
+        self._table = self._shown = None
 
     @functools.cached_property
     def route(self) -> routes.Route:
@@ -253,45 +255,27 @@ class Tracked:
         return live.Flows(self.route.pairs,
                           np.maximum(0.0, left_bytes - silent_bytes))
 
-    def live(self, strangers: Collection[str],
-             rules: endings.Rules = endings.Rules(),
-             heard_s: silence.Heard = silence.never,
-             in_debt: bool = False) -> live.LiveCoflow:
-        """As the scheduler sees it.
-
-        :param strangers: hosts of which nothing is known; a flow of theirs
-            waits and delays no other.
-        :param heard_s: when a host last reported; -inf = never.
-        :param in_debt: its project owes, so nobody believes its hints.
-        """
-        if '_live' not in self.__dict__:
-            pairs = self.route.pairs
-            left_bytes = self._left_now_bytes(rules)
-            has_strangers = not pairs.hosts.isdisjoint(strangers)
-            if has_strangers:
-                left_bytes *= [src not in strangers and dst not in strangers
-                               for src, dst in pairs]
-            self.__dict__['_live'] = live.LiveCoflow(
-                coflow_id=self.coflow_id,
-                flows=live.Flows(pairs, left_bytes),
-                sending=self._sending(left_bytes, rules, heard_s),
-                arrival_s=self.arrival_s or 0.0,
-                served_s=self.moved_s or self.arrival_s or 0.0,
-                sent_bytes=self.counting.all_bytes,
-                claimed_bytes=self.claimed_bytes,
-                project_id=self.project_id,
-                priority_class=self.priority_class, weight=self.weight,
-                n_flows=len(self.model.matrix),
-                whole=None if has_strangers or self.model.is_estimated
-                else self.whole,
-                served=self._served() if self.model.is_estimated or in_debt
-                or self._is_overrun(rules) else None,
-                compute_s=self.compute_s
-                if self.model.is_by_intensity else 0.0,
-                workers=self.model.n_vms, deadline_s=self.deadline_s,
-                is_promised=self.is_promised)
-        found: live.LiveCoflow = self.__dict__['_live']
-        return found
+    def _live(self, strangers: Collection[str], rules: endings.Rules,
+              heard_s: silence.Heard, in_debt: bool) -> live.LiveCoflow:
+        pairs = self.route.pairs
+        left_bytes = self._left_now_bytes(rules)
+        has_strangers = not pairs.hosts.isdisjoint(strangers)
+        if has_strangers:
+            left_bytes *= [src not in strangers and dst not in strangers
+                           for src, dst in pairs]
+        return live.LiveCoflow(
+            self.coflow_id, live.Flows(pairs, left_bytes),
+            self.arrival_s or 0.0, self.moved_s or self.arrival_s or 0.0,
+            self.counting.all_bytes, self.claimed_bytes, self.project_id,
+            self.priority_class, self.weight, len(self.model.matrix),
+            whole=None if has_strangers or self.model.is_estimated
+            else self.whole,
+            served=self._served() if self.model.is_estimated or in_debt
+            or self._is_overrun(rules) else None,
+            compute_s=self.compute_s if self.model.is_by_intensity else 0.0,
+            workers=self.model.n_vms,
+            sending=self._sending(left_bytes, rules, heard_s),
+            deadline_s=self.deadline_s, is_promised=self.is_promised)
 
     @functools.cached_property
     def load(self) -> snapshot.ActiveCoflow:
@@ -320,14 +304,7 @@ class Tracked:
                 [number[host] for host in hosts], np.int64)))
         return tuple(found)
 
-    def table_of(self, addresses: Addresses) -> coflow_table.TableCoflow:
-        """As the table sees it; the same object while it is the same."""
-        if 'table' not in self.__dict__:
-            self.__dict__['table'] = self._find_table(addresses)
-        found: coflow_table.TableCoflow = self.__dict__['table']
-        return found
-
-    def _find_table(self, addresses: Addresses) -> coflow_table.TableCoflow:
+    def _table_of(self, addresses: Addresses) -> coflow_table.TableCoflow:
         route = self.route
         flows = []
         for i in route.crossing.tolist():
@@ -346,18 +323,23 @@ class Tracked:
               addresses: Addresses,
               heard_s: silence.Heard = silence.never, in_debt: bool = False
               ) -> snapshots.Coflow:
-        """As a snapshot has it; the same object while it is the same."""
+        """Show the coflow to the scheduler; the same object until a change.
+
+        :param strangers: hosts of which nothing is known; a flow of theirs
+            waits and delays no other.
+        :param heard_s: when a host last reported; -inf = never.
+        :param in_debt: its project owes, so its hints are not believed.
+        """
         if in_debt != self._owed:
             self._owed = in_debt
             self.touch()
-        if '_shown' not in self.__dict__:
-            self.__dict__['_shown'] = snapshots.Coflow(
-                self.live(strangers, rules, heard_s, in_debt),
-                self.table_of(addresses),
-                self.moved_s, bool(self.queues),
-                self.upcoming is not None)
-        found: snapshots.Coflow = self.__dict__['_shown']
-        return found
+        if self._shown is None:
+            if self._table is None:
+                self._table = self._table_of(addresses)
+            self._shown = snapshots.Coflow(
+                self._live(strangers, rules, heard_s, in_debt), self._table,
+                self.moved_s, bool(self.queues), self.upcoming is not None)
+        return self._shown
 
     def vms(self, flow: int) -> tuple[str, str]:
         """Instances between which a flow runs."""

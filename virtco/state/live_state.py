@@ -66,8 +66,6 @@ class LiveState:
         self._sending: set[str] = set()
         self._debts = debts.Debts(most_bytes=given.max_debt_bytes)
         self._owing: Set[str] = frozenset()
-        # Of which no event tells yet.
-        self._overstating: dict[str, summary.Overstating] = {}
         self._addresses = addresses.Addresses()
         self._progress = progress.Progress(
             self._groups, self._hosts, self._debts, self._addresses,
@@ -384,7 +382,8 @@ class LiveState:
                     if (found := capacities.get(host)) is not None}))
             tracked.touch()
             if tracked.overstates and not did:
-                self._overstating[coflow_id] = summary.Overstating.of(tracked)
+                finding = summary.overstating(tracked)
+                self._progress.findings[finding.key] = finding
         self._progress.measured.clear()
 
     def count_overstating(self) -> int:
@@ -532,17 +531,14 @@ class LiveState:
                  for tracked in self._groups.take_dirty()],
                 [self._hosts[name].to_stored() for name in sorted(hosts)],
                 self._debts.take_unsaved(), tuple(self._groups.ended),
-                tuple(self._overstating.values()),
-                tuple(self._progress.refused.values()))
+                tuple(self._progress.findings.values()))
 
     def saved(self, unsaved: summary.Unsaved) -> None:
         with self._lock:
             for coflow_id in unsaved.ended:
                 self._groups.ended.pop(coflow_id, None)
-            for one in unsaved.overstating:
-                self._overstating.pop(one.coflow_id, None)
-            for refused in unsaved.refused:
-                self._progress.refused.pop(refused.key, None)
+            for one in unsaved.findings:
+                self._progress.findings.pop(one.key, None)
 
     def not_saved(self, unsaved: summary.Unsaved) -> None:
         """The database did not take it; again with the next."""

@@ -38,8 +38,7 @@ class Progress:
     :ivar endings: by which coflows end now.
     :ivar profiles: what the pairs of VMs sent.
     :ivar measured: coflows whose period is known anew.
-    :ivar refused: what hosts reported that they cannot know, of which no
-        event tells yet.
+    :ivar findings: findings that no event tells yet, by key.
     """
 
     def __init__(self, known: living_groups.Groups,
@@ -56,7 +55,7 @@ class Progress:
         self.profiles = profile_pairs.Counted()
         self.measured: set[str] = set()
         self._unhinted = unhinted.Unhinted(places)
-        self.refused: dict[tuple[str, str], summary.Refused] = {}
+        self.findings: dict[tuple[str, str], summary.Finding] = {}
         self._told: set[tuple[str, str]] = set()
         # (Coflow, host that a sender left) -> last report before that.
         self._left: dict[tuple[str, str], float] = {}
@@ -136,27 +135,24 @@ class Progress:
             # What it counts is no precedent.
             state.counters.forget(coflow_id)
             if counters.sent_bytes or counters.backlog_bytes:
-                self._refuse(state.host, tracked,
-                             f'bytes of coflow {coflow_id}, none of whose '
-                             'VMs is or was there')
+                self._tell(summary.refused(
+                    state.host, tracked, f'bytes of coflow {coflow_id}, none '
+                    'of whose VMs is or was there'))
         return found
 
     def refuse_port(self, host: str, vm: str, reserved: str) -> None:
         """Nova has not said that the VM is there."""
         tracked = self._groups.coflow_of(vm)
         if tracked is not None:
-            self._refuse(host, tracked, f'a port of VM {vm}, which is '
-                                        f'reserved on {reserved}')
+            self._tell(summary.refused(
+                host, tracked,
+                f'a port of VM {vm}, which is reserved on {reserved}'))
 
-    def _refuse(self, host: str, tracked: inflight.Tracked, what: str
-                ) -> None:
-        self._tell(summary.Refused.of(host, tracked, what))
-
-    def _tell(self, found: summary.Refused) -> None:
-        """Tell it once."""
+    def _tell(self, found: summary.Finding) -> None:
+        """Queue a finding for an event, each once."""
         if found.key not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(found.key)
-            self.refused[found.key] = found
+            self.findings[found.key] = found
 
     def senders(self, groups: Set[str] | None
                 ) -> dict[str, tuple[inflight.Tracked, Set[str]]]:
@@ -190,7 +186,7 @@ class Progress:
                     and state.last_report == last_s):
                 if now_s - last_s < MISSING_S:
                     continue
-                self._tell(summary.Missing.of(
+                self._tell(summary.missing(
                     host, tracked, 'reported nothing since a VM of coflow '
                     f'{coflow_id} left it: bytes that the VM sent in the last '
                     f'{now_s - last_s:.0f} s there are not counted'))

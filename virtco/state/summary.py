@@ -47,108 +47,71 @@ class Status:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Overstating:
-    """A job that claims to compute more than its iterations have time for."""
+class Finding:
+    """A note about a coflow, of which an event tells its tenant once.
 
-    coflow_id: str
-    project_id: str
-    group_id: str
-    name: str
-    claimed_s: float
-    counted_s: float
-    period_s: float
-
-    @classmethod
-    def of(cls, tracked: inflight.Tracked) -> 'Overstating':
-        return cls(tracked.coflow_id, tracked.project_id, tracked.group_id,
-                   tracked.name, tracked.model.compute_s or 0.0,
-                   tracked.compute_s, tracked.period.least_s)
-
-    @property
-    def kind(self) -> str:
-        return 'compute_overstated'
-
-    @property
-    def detail(self) -> str:
-        """One line for the tenant and the operator."""
-        return (f'{self.name} hints compute '
-                f'{units.format_time(self.claimed_s)}, but an iteration '
-                f'takes {units.format_time(self.period_s)} in all: it is '
-                f'served as if it computed '
-                f'{units.format_time(self.counted_s)}')
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refused:
-    """What a host cannot know, so it does not count.
-
-    :ivar what: that it reported.
+    :ivar detail: one line for the tenant and the operator.
+    :ivar key: two findings of the same key are the same.
     """
 
-    host: str
+    kind: str
+    detail: str
+    key: tuple[str, str]
     coflow_id: str
     project_id: str
     group_id: str
     name: str
-    what: str
 
     @classmethod
-    def of(cls, host: str, tracked: inflight.Tracked, what: str
-           ) -> 'Refused':
-        return cls(host, tracked.coflow_id, tracked.project_id,
-                   tracked.group_id, tracked.name, what)
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.host, self.what
-
-    @property
-    def kind(self) -> str:
-        return 'report_refused'
-
-    @property
-    def detail(self) -> str:
-        return f'{self.host} reports {self.what}: refused'
+    def of(cls, tracked: inflight.Tracked, kind: str, detail: str,
+           key: tuple[str, str]) -> 'Finding':
+        return cls(kind, detail, key, tracked.coflow_id, tracked.project_id,
+                   tracked.group_id, tracked.name)
 
 
-class Missing(Refused):
-    """Bytes that a host cannot report any more."""
+def overstating(tracked: inflight.Tracked) -> Finding:
+    """Describe a job that claims more computing than fits its iterations."""
+    claimed, period, counted = map(units.format_time, (
+        tracked.model.compute_s or 0.0, tracked.period.least_s,
+        tracked.compute_s))
+    return Finding.of(
+        tracked, 'compute_overstated',
+        f'{tracked.name} hints compute {claimed}, but an iteration takes '
+        f'{period} in all: it is served as if it computed {counted}',
+        ('', tracked.coflow_id))
 
-    @property
-    def kind(self) -> str:
-        return 'report_missing'
 
-    @property
-    def detail(self) -> str:
-        return f'{self.host} {self.what}'
+def refused(host: str, tracked: inflight.Tracked, what: str) -> Finding:
+    """Describe a report that is not counted: the host cannot know it."""
+    return Finding.of(tracked, 'report_refused',
+                      f'{host} reports {what}: refused', (host, what))
+
+
+def missing(host: str, tracked: inflight.Tracked, what: str) -> Finding:
+    """Describe bytes that a host cannot report any more."""
+    return Finding.of(tracked, 'report_missing', f'{host} {what}',
+                      (host, what))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unsaved:
-    """What the database does not know yet.
+    """Changes that the database does not know yet.
 
     :ivar coflows: columns of each.
     :ivar debts: bytes per project.
     :ivar ended: ids of the coflows that are over with it.
-    :ivar overstating: of which an event shall tell.
-    :ivar refused: likewise.
+    :ivar findings: events to be written.
     """
 
     coflows: list[dict[str, Any]]
     hosts: list[host_state.Stored]
     debts: dict[str, float]
     ended: tuple[str, ...]
-    overstating: tuple[Overstating, ...] = ()
-    refused: tuple[Refused, ...] = ()
-
-    @property
-    def findings(self) -> tuple[Overstating | Refused, ...]:
-        """Of which events shall tell."""
-        return *self.overstating, *self.refused
+    findings: tuple[Finding, ...] = ()
 
     def is_empty(self) -> bool:
         return not (self.coflows or self.hosts or self.debts
-                    or self.overstating or self.refused)
+                    or self.findings)
 
 
 def columns(tracked: inflight.Tracked) -> dict[str, Any]:

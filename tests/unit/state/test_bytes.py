@@ -44,7 +44,7 @@ def test_what_the_old_host_reports_after_a_migration_is_credited():
     for at_s in (2.5, 2.6):
         state.intake('h0', late, at_s)
         assert credited(state) == 1000
-    assert state.take_unsaved().refused == ()
+    assert state.take_unsaved().findings == ()
 
 
 @pytest.mark.parametrize('is_dead', [True, False])
@@ -57,8 +57,8 @@ def test_bytes_that_a_dead_host_had_not_reported_are_told(is_dead):
     for now_s in (progress.MISSING_S, progress.MISSING_S + 1,
                   progress.MISSING_S + 2):
         state.advance(now_s)
-    found = state.take_unsaved().refused
-    assert [(one.kind, one.host, one.coflow_id) for one in found] == [
+    found = state.take_unsaved().findings
+    assert [(one.kind, one.key[0], one.coflow_id) for one in found] == [
         ('report_missing', 'h0', 'c')] * is_dead
     if is_dead:
         assert found[0].detail == (
@@ -72,7 +72,7 @@ def test_who_left_before_it_sent_is_not_missed():
     state.intake('h0', known.report(0), 1.0)
     place(state, ('h3', 'h1', 'h2'))
     state.advance(progress.MISSING_S + 1)
-    assert state.take_unsaved().refused == ()
+    assert state.take_unsaved().findings == ()
 
 
 @given(st.lists(st.tuples(
@@ -139,12 +139,12 @@ def test_what_a_host_cannot_know_is_refused_and_named():
         state.intake('h9', known.report(sent, backlog=5), 1.0)
     assert credited(state) == 0 and state.debts() == {}
     unsaved = state.take_unsaved()
-    (refused,) = unsaved.refused
-    assert (refused.kind, refused.host, refused.coflow_id) == (
+    (refused,) = unsaved.findings
+    assert (refused.kind, refused.key[0], refused.coflow_id) == (
         'report_refused', 'h9', 'c')
     assert 'bytes of coflow c' in refused.detail
     state.saved(unsaved)
-    assert state.take_unsaved().refused == ()
+    assert state.take_unsaved().findings == ()
     # Its queue keeps nothing alive.
     state.intake('h0', known.report(destinations={'h1': 1000, 'h2': 1000}),
                  2.0)
@@ -163,7 +163,7 @@ def test_a_port_of_a_vm_that_is_reserved_elsewhere_moves_nothing():
     for host, found in (('h9', set()), ('h0', {'g-0'})):
         state.intake(host, made.report(ports=[{'vm': 'g-0'}]), 1.0)
         assert state.waiting(host) == found
-    (refused,) = state.take_unsaved().refused
+    (refused,) = state.take_unsaved().findings
     assert refused.detail == (
         'h9 reports a port of VM g-0, which is reserved on h0: refused')
 

@@ -106,7 +106,7 @@ def test_a_load_has_the_hosts_by_name():
 
 
 def live(found, strangers=()):
-    return found.live(strangers, RULES)
+    return found.shown(strangers, RULES, {}).live
 
 
 def left(found, strangers=()):
@@ -176,9 +176,8 @@ def test_whose_project_owes_is_served_by_what_it_sent():
     found = tracked()
     send(found, 'h0', 3e6, 1.0, 2.0)
     assert live(found).served is None
-    found.touch()
-    assert found.live((), RULES, in_debt=True
-                      ).served.remaining_bytes.tolist() == [2e6, 1e6, 0]
+    assert found.shown((), RULES, {}, in_debt=True
+                       ).live.served.remaining_bytes.tolist() == [2e6, 1e6, 0]
 
 
 def test_what_is_shown_is_made_once():
@@ -198,8 +197,8 @@ def test_what_is_shown_is_made_once():
 def test_the_table_has_hosts_and_addresses():
     found = tracked(dst_port=99)
     addresses = {'vm0': ('h0', ('10.0.0.1',)), 'vm2': ('h2', ('10.0.0.3',))}
-    table = found.table_of(addresses)
-    assert found.table_of({}) is table
+    table = found.shown((), RULES, addresses).table
+    assert found.shown((), RULES, {}).table is table
     assert table.pairs == found.route.pairs
     (first, second), (third,) = table.flows['h0'], table.flows['h1']
     assert (first.src_ips, first.dst_host, first.dst_ips) == (
@@ -208,19 +207,20 @@ def test_the_table_has_hosts_and_addresses():
         ('10.0.0.1',), ('10.0.0.3',))
     assert (third.src_vm, third.src_host, third.src_ips) == ('vm1', 'h1', ())
     found.readdress()
-    assert found.table_of({}) is not table
+    assert found.shown((), RULES, {}).table is not table
     # Of VMs on one host no uplink sees anything.
-    assert tracked(('h0', 'h0', 'h1')).table_of({}).pairs == (('h0', 'h1'),)
+    assert tracked(('h0', 'h0', 'h1')).shown((), RULES, {}).table.pairs == (
+        ('h0', 'h1'),)
 
 
 def test_a_place_is_another_only_where_it_is_another():
     found = tracked()
-    before, table = found.route, found.table_of({})
+    before, table = found.route, found.shown((), RULES, {}).table
     found.place(members(*HOSTS))
-    assert found.route is before and found.table_of({}) is table
+    assert found.route is before and found.shown((), RULES, {}).table is table
     found.place(members('h0', 'h1', 'h0'))
     assert found.route.pairs == (('h0', 'h1'), ('h1', 'h0'))
-    assert found.table_of({}) is not table
+    assert found.shown((), RULES, {}).table is not table
 
 
 @pytest.mark.parametrize(('iterations', 'iteration', 'has_more', 'claimed'), [
@@ -551,11 +551,10 @@ def test_the_database_learns_what_was_counted():
 def test_who_overstates_is_told():
     found = job(compute_s=5.0)
     found.most_compute_s, found.period.least_s = 2.0, 3.0
-    told = summary.Overstating.of(found)
-    assert told == summary.Overstating('c', 'p', 'g', 'c', 5.0, 2.0, 3.0)
-    for part in ('5 s', '3 s', '2 s'):
-        assert part in told.detail
-    assert summary.Overstating.of(tracked()).claimed_s == 0.0
+    assert summary.overstating(found) == summary.Finding(
+        'compute_overstated', 'c hints compute 5 s, but an iteration takes '
+        '3 s in all: it is served as if it computed 2 s', ('', 'c'),
+        'c', 'p', 'g', 'c')
 
 
 @pytest.mark.parametrize('part', [0, 1, 2, 3, 4])

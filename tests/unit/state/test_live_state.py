@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit import made
 from virtco.model import states
+from virtco.scheduling import endings
 from virtco.state import live_state
 from virtco.state import rules
 from virtco.state import schedule_input
@@ -36,6 +37,10 @@ def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
         'cct_s': None, 'why': '',
         'first_byte_at': None, 'last_byte_at': None,
         'measured_cct_error_s': None} | values)
+
+
+def seen(tracked):
+    return tracked.shown((), endings.Rules(), {})
 
 
 def report(sent=0, epoch='e', coflow_id='c', destinations=None,
@@ -191,7 +196,7 @@ def pair_bytes(state):
 
 
 def table(state):
-    return state._groups.coflows['c'].table_of(state._addresses.of_vm)
+    return state._shown(state._groups.coflows['c']).table
 
 
 def advance(state, now_s):
@@ -498,16 +503,15 @@ def test_computing_counts_as_far_as_iterations_have_time(claimed_s, told):
         0].live.compute_s == status.counted_compute_s
     assert state.count_overstating() == told
     unsaved = state.take_unsaved()
-    assert [(one.coflow_id, one.claimed_s) for one in
-            unsaved.overstating] == [('c', claimed_s)] * told
+    assert [one.coflow_id for one in unsaved.findings] == ['c'] * told
     if told:
-        assert unsaved.overstating[0].detail.startswith(
+        assert unsaved.findings[0].detail.startswith(
             'c hints compute 50 s, but an iteration takes 1')
     # It is told again only where the database did not take it.
     state.not_saved(unsaved)
-    assert len(state.take_unsaved().overstating) == told
+    assert len(state.take_unsaved().findings) == told
     state.saved(unsaved)
-    assert state.take_unsaved().overstating == ()
+    assert state.take_unsaved().findings == ()
 
 
 def test_the_last_bytes_of_an_iteration_do_not_begin_the_next():
@@ -624,11 +628,11 @@ def two_groups(hosts=('h0', 'h1', 'h2')):
 def test_only_what_moved_gets_another_way():
     state = live_state.LiveState()
     state.load_groups(*two_groups())
-    before = {name: tracked.table_of(state._addresses.of_vm)
+    before = {name: state._shown(tracked).table
               for name, tracked in state._groups.coflows.items()}
     assert before['c'].pairs is state._groups.coflows['c'].route.pairs
     state.load_groups(*two_groups(['h0', 'h9', 'h2']))
-    after = {name: tracked.table_of(state._addresses.of_vm)
+    after = {name: state._shown(tracked).table
              for name, tracked in state._groups.coflows.items()}
     assert after['c2'] is before['c2']
     assert after['c'].pairs == (('h0', 'h9'), ('h0', 'h2'), ('h9', 'h2'))
@@ -638,14 +642,14 @@ def test_only_what_moved_gets_another_way():
 def test_one_group_is_read_anew_and_the_others_stay():
     state = live_state.LiveState()
     state.load_groups(*two_groups())
-    before = {name: (tracked, tracked.table_of(state._addresses.of_vm))
+    before = {name: (tracked, state._shown(tracked).table)
               for name, tracked in state._groups.coflows.items()}
     state.load_groups([member('g', i, f'h{i}') for i in range(2)],
                       [stored()], {'g'})
     assert state._groups.coflows.keys() == {'c', 'c2'}
     assert state._groups._members.keys() == {'g', 'g2'}
     assert len(state._groups._members['g']) == 2
-    after = {name: (tracked, tracked.table_of(state._addresses.of_vm))
+    after = {name: (tracked, state._shown(tracked).table)
              for name, tracked in state._groups.coflows.items()}
     assert after['c2'] == before['c2']
     assert after['c'][0] is before['c'][0]
@@ -686,7 +690,7 @@ def test_only_whose_address_changed_gets_other_entries():
     tables = []
     for ip in ('10.0.0.1', '10.0.0.2'):
         state.intake('h0', report(ports=ports(ip)), 1.0)
-        tables.append({name: tracked.table_of(state._addresses.of_vm)
+        tables.append({name: state._shown(tracked).table
                        for name, tracked in state._groups.coflows.items()})
         assert addresses(tables[-1]) == {(ip,)}
     assert tables[0]['c2'] is tables[1]['c2']
@@ -796,6 +800,6 @@ def test_a_promise_survives_a_restart():
     assert claims.left_s.tolist() == [50.0]
     assert claims.port_s.max() > 0
     tracked = state._groups.coflows['c']
-    assert tracked.live(()).deadline_s == 60.0
-    assert tracked.live(()).is_promised
-    assert not state._groups.coflows['d'].live(()).is_promised
+    assert seen(tracked).live.deadline_s == 60.0
+    assert seen(tracked).live.is_promised
+    assert not seen(state._groups.coflows['d']).live.is_promised

@@ -73,24 +73,26 @@ def test_those_that_rest_come_last(two):
 
 
 def test_new_addresses_are_of_a_group(two):
-    tables = {name: one.table_of({}) for name, one in two.coflows.items()}
+    tables = {name: known.seen(one).table
+              for name, one in two.coflows.items()}
     two.readdress(['k-0', 'nobody'])
-    assert two.coflows['c'].table_of({}) is tables['c']
-    assert two.coflows['d'].table_of({}) is not tables['d']
+    assert known.seen(two.coflows['c']).table is tables['c']
+    assert known.seen(two.coflows['d']).table is not tables['d']
 
 
 def test_class_and_weight_are_the_operators(two):
-    shown = two.coflows['c'].live(())
+    shown = known.seen(two.coflows['c']).live
     two.load([], [known.stored()], {'g'}, False)
-    assert two.coflows['c'].live(()) is not shown  # no members any more
-    shown = two.coflows['c'].live(())
+    # It has no members any more.
+    assert known.seen(two.coflows['c']).live is not shown
+    shown = known.seen(two.coflows['c']).live
     two.load([], [known.stored(cct_s=3.0)], {'g'}, False)
-    assert two.coflows['c'].live(()) is shown
+    assert known.seen(two.coflows['c']).live is shown
     assert two.coflows['c'].planned_cct_s == 3.0
     for values in ({'weight': 2.0}, {'priority_class': 4}):
-        before = two.coflows['c'].live(())
+        before = known.seen(two.coflows['c']).live
         two.load([], [known.stored(**values)], {'g'}, False)
-        after = two.coflows['c'].live(())
+        after = known.seen(two.coflows['c']).live
         assert after is not before
         assert (after.weight, after.priority_class) == (
             values.get('weight', 1.0), values.get('priority_class', 0))

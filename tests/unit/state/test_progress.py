@@ -197,11 +197,11 @@ def test_how_pairs_are_counted_changes_what_silence_means(state):
 
 
 def test_a_change_of_counting_is_seen_at_once(state):
-    before = state._groups.coflows['c'].live(())
+    before = known.seen(state._groups.coflows['c'])
     state.count_pairs(False)
-    assert state._groups.coflows['c'].live(()) is before
+    assert known.seen(state._groups.coflows['c']) is before
     state.count_pairs(True)
-    assert state._groups.coflows['c'].live(()) is not before
+    assert known.seen(state._groups.coflows['c']) is not before
 
 
 def test_an_expired_coflow_is_over():
@@ -283,7 +283,7 @@ def test_computing_is_bounded_by_the_links(h1_bps, send_s):
     state.advance(1.0)
     assert tracked.compute_s == pytest.approx(2.0 * 1.05 - send_s)
     assert state._progress.measured == set()
-    (told,) = state.take_unsaved().overstating
+    (told,) = state.take_unsaved().findings
     assert told.coflow_id == 'c' and state.count_overstating() == 1
 
 
