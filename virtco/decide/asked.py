@@ -31,7 +31,7 @@ def check(request: wire.ProbeRequest) -> None:
 
 
 def order(request: wire.ProbeRequest) -> dict[str, Any]:
-    """What the sender is told beside the peer."""
+    """Return the sender's order without its peer."""
     if request.kind == 'bulk':
         return {'kind': 'bulk', 'lasts_s': float(request.lasts_s)}
     return {'kind': 'train', 'repeats': False, 'bursts': request.bursts,
@@ -41,7 +41,7 @@ def order(request: wire.ProbeRequest) -> dict[str, Any]:
 
 @dataclasses.dataclass
 class Asked:
-    """A request and what became of it so far."""
+    """A request and its results up to now."""
 
     request: wire.ProbeRequest
     until_s: float

@@ -84,7 +84,7 @@ class Check:
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> 'Check':
-        """Of one that has not begun, or begins anew."""
+        """Load a check that has not begun, or begins again."""
         return cls(found['check_id'], tuple(found['hosts']),
                    found['trigger'], found['asked'],
                    Purpose(found['purpose']))
@@ -123,7 +123,7 @@ class Checks:
 
     def checked(self, hosts: Iterable[str], purpose: Purpose
                 ) -> tuple[str, ...]:
-        """The different ones of them.
+        """Return the hosts, each once.
 
         :raises virtco.exception.Invalid: for too few or too many, or one
             that is not known.

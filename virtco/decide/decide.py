@@ -47,7 +47,7 @@ class Decide:
         self.orders.start()
 
     def lead(self, leads: Callable[[], bool]) -> None:
-        """What is computed is published from here on.
+        """Publish computed policies from here on.
 
         :param leads: whether it still holds.
         """
@@ -69,7 +69,7 @@ class Decide:
         return self.loop.policies.schedule
 
     def waiting(self) -> dict[str, waiting.Waiting]:
-        """By the newest schedule, where each coflow waits."""
+        """Return the port where each coflow waits in the latest schedule."""
         policies = self.loop.policies
         return waiting.find(policies.schedule, policies.snapshot)
 
@@ -83,7 +83,7 @@ class Decide:
             live.awaited_hosts(), live.payload_tree(now_s))
 
     def generations(self) -> dict[str, int]:
-        """Of the policy of each host that has one of this process."""
+        """Return the generation of each host's policy of this process."""
         return self._publisher.generations()
 
     @property

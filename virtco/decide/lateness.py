@@ -55,7 +55,7 @@ class _Group:
         return found
 
     def _follow(self, place: int, arrival_s: float) -> None:
-        """An iteration began to send then, or still does."""
+        """Note that an iteration began to send at ``arrival_s``."""
         before_s = self._arrival_s.get(place)
         if before_s == arrival_s:
             return
@@ -146,7 +146,7 @@ def _job(one: live.LiveCoflow, whole: live.Flows, snapshot: known.Snapshot,
 
 def _is_close(job: jobs_model.PeriodicJob, before: jobs_model.PeriodicJob
               ) -> bool:
-    """Whether a job is what it was, at the same place."""
+    """Return whether a job equals an earlier one within the tolerance."""
     return (job.workers == before.workers
             and job.busy_s.keys() == before.busy_s.keys()
             and all(abs(new_s - old_s) <= SAME * old_s for new_s, old_s in (

@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Loop:
-    """A thread that is woken by what changes, and by time."""
+    """The scheduler's thread, woken by changes and by time."""
 
     def __init__(self, conf: cfg.ConfigOpts, state: known.State,
                  settings: operators.Settings,
@@ -119,7 +119,7 @@ class Loop:
                 self._note_end(coflow)
 
     def _refresh(self) -> None:
-        """Read what changed; one that leads goes on by what it knows."""
+        """Read changes; a leader without its database goes on without them."""
         try:
             self._state.refresh()
         except exception.VirtcoException as error:
@@ -152,7 +152,9 @@ class Loop:
             self.policies)
 
     def publish(self, now_s: float) -> list[summary.Status]:
-        """By what is known; the coflows whose state changed."""
+        """Compute and publish policies; return the coflows whose state
+        changed.
+        """
         options = self.options()
         live = self._state.live
         live.count_pairs(options.is_fair)
@@ -188,7 +190,7 @@ def unasked_after_s(interval_s: float, took_s: float) -> float:
 
 def options(conf: cfg.ConfigOpts, chosen: Mapping[str, str],
             is_shadow: bool) -> schedule_input.Options:
-    """Make the scheduler's options of what is configured and chosen.
+    """Combine configured options with those set at run time.
 
     :param conf: of the group ``[scheduler]``.
     :param chosen: while the controller runs.

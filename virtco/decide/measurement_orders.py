@@ -54,7 +54,7 @@ _SCHEDULES = msgspec.json.Decoder(probe_wire.Schedule)
 
 @dataclasses.dataclass
 class _Taken:
-    """An order that is carried out here, and what was written of it last."""
+    """An order that this process carries out, with its last stored state."""
 
     kind: str
     seen: Callable[[], tuple[str, dict[str, Any]]]
@@ -107,7 +107,7 @@ class Orders:
         self._turns.stop()
 
     def lead(self) -> None:
-        """Orders are carried out here from now on."""
+        """Carry out orders in this process from now on."""
         def restart(session: orm.Session) -> None:
             self._fence(session)
             db_orders.restart(session)
@@ -185,7 +185,7 @@ class Orders:
         return msgspec.convert(found, probe_wire.Results)
 
     def schedule(self) -> probe_wire.Schedule | None:
-        """What is measured unasked, as far as a leader told."""
+        """Return the schedule of measurements as the leader stored it."""
         if self._leads:
             return self._prober.state()
         with self._database.reader() as session:
@@ -311,7 +311,7 @@ class Orders:
                     self._prober.forget(order_id)
 
     def _schedule_now(self) -> str | None:
-        """To be written, where it is another one."""
+        """Return the schedule to be stored; None if it did not change."""
         now_s = self._clock()
         before_s, before = self._schedule
         if 0 <= now_s - before_s < SCHEDULE_S:

@@ -51,7 +51,8 @@ class Policies:
         default_factory=lambda: starvation.NOBODY)
 
     def limits(self) -> dict[str, edge_policy.Unmanaged]:
-        """Of unmanaged traffic, for the changed hosts that have any."""
+        """Return limits of unmanaged traffic of changed hosts that have any.
+        """
         return {host: told for host in self.changed
                 if (told := self.of_host[host].unmanaged) is not None}
 
@@ -175,6 +176,6 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
 
 
 def none() -> Policies:
-    """What holds before anything is known."""
+    """Return the policies of an empty cloud."""
     return compute(known.Snapshot(0.0, known.Options(), known.Hosts(),
                                   np.zeros(0), np.zeros(0)))

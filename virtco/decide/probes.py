@@ -43,7 +43,7 @@ Target = tuple[str, int]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measurable:
-    """What can be measured now.
+    """Hosts and links that can be measured now.
 
     :ivar targets: where each host receives trains.
     :ivar links_bps: of each of them, the slower direction.
@@ -106,7 +106,7 @@ class Prober:
         self.on_ordered: list[Callable[[], None]] = []
 
     def next_train(self, host: str) -> dict[str, Any] | None:
-        """What ``host`` is to do: to send a train, or to expect one."""
+        """Return the host's next order: send a train, or expect one."""
         with self._lock:
             self._look()
             return self._order(host)
@@ -215,7 +215,7 @@ class Prober:
         return train
 
     def called(self) -> set[str]:
-        """Hosts for which there is something to do that they do not know."""
+        """Return the hosts that have an order which they do not know."""
         with self._lock:
             self._look()
             return {host for host, train in self._trains.items()
@@ -346,7 +346,7 @@ class Prober:
             state.n_hosts - state.n_fresh)
 
     def state(self) -> wire.Schedule:
-        """``GET /v1/probes``: what probing does and what it costs."""
+        """Return the state and the cost of probing, ``GET /v1/probes``."""
         with self._lock:
             now_s = self._clock()
             plan = self._plan(now_s)

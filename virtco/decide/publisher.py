@@ -96,7 +96,7 @@ class Publisher:
         return one.policy() if one is not None else None
 
     def generations(self) -> dict[str, int]:
-        """Of the policy of each host that has one."""
+        """Return the generation of each host's policy."""
         with self._lock:
             return {host: one.generation
                     for host, one in self._numbered.items()}

@@ -14,7 +14,7 @@ from virtco.wire import edge_policy
 
 def limit(snapshot: known.Snapshot, laid: layouts.Layouts,
           child_bps: np.ndarray) -> Mapping[str, edge_policy.Unmanaged]:
-    """What every host that reports is told.
+    """Return the limits of unmanaged traffic for every reporting host.
 
     :param child_bps: rates of the coflows' classes, laid out as in ``laid``.
     """
@@ -41,7 +41,7 @@ def limit(snapshot: known.Snapshot, laid: layouts.Layouts,
 
 def _left_bps(snapshot: known.Snapshot, promised: Mapping[str, float]
               ) -> dict[str, float]:
-    """What coflows leave of the links on which they arrive.
+    """Return the rate that coflows leave of each link where they arrive.
 
     :param promised: to the coflows that send now; what the others are
         promised is free until they do.

@@ -16,7 +16,7 @@ Port = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waiting:
-    """Of one coflow.
+    """The port where a coflow waits longest.
 
     :ivar host: whose port serves it last.
     :ivar direction: ``egress`` or ``ingress``.

@@ -25,7 +25,9 @@ STOP_S = 5.0
 
 
 class Source(Protocol):
-    """What is asked of Nova; see :class:`virtco.follow.nova.Nova`."""
+    """Calls of Nova that comparing needs; see
+    :class:`virtco.follow.nova.Nova`.
+    """
 
     def servers(self, project_id: str) -> Iterable[comparison.Server]: ...
 
@@ -115,7 +117,7 @@ class Auditor:
 
     def _wrong(self, project_id: str, vms: list[comparison.Believed]
                ) -> list[tuple[comparison.Believed, notifications.Change]]:
-        """What differs from Nova, and what to do about it.
+        """Return the VMs that differ from Nova, each with its repair.
 
         A server that the list does not hold is asked for by its uuid: it may
         have begun after its page was read.

@@ -40,7 +40,7 @@ class Writer(Protocol):
 
 
 class Feedback:
-    """What was written is remembered until the process ends."""
+    """Metadata written to servers, remembered until the process ends."""
 
     def __init__(self, database: db_session.Database, nova: Writer,
                  clock: Callable[[], float] = time.time):

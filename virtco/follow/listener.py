@@ -22,7 +22,7 @@ PUT_BACK_S = 0.5
 
 
 class Endpoint:
-    """What oslo.messaging calls per message, on a thread of its own."""
+    """Receiver of oslo.messaging's calls, one per message, on its thread."""
 
     def __init__(self, follow: 'follow.Follow', handled: Any, requeue: Any):
         self._follow = follow
@@ -53,7 +53,7 @@ class Endpoint:
 
 
 class Listener:
-    """One listener per message bus; each cell of Nova may have its own."""
+    """Listeners of all message buses; each cell of Nova may have its own."""
 
     def __init__(self, found: list[Any]):
         self._found = found
@@ -109,7 +109,7 @@ def start(conf: cfg.ConfigOpts,
 
 
 def urls_of(conf: cfg.ConfigOpts) -> list[str]:
-    """Of all cells, each once."""
+    """Return the transport URLs of all cells without duplicates."""
     return list(dict.fromkeys(filter(None, conf.notifications.transport_url)))
 
 

@@ -76,7 +76,7 @@ BUILD_ERROR = 'compute_task.build_instances.error'
 def change_of(event_type: str, payload: Mapping[str, Any],
               timestamp: Any = None, publisher: Any = None
               ) -> Change | None:
-    """What a notification means, None when it means nothing here.
+    """Return the change that a notification tells; None for none.
 
     :param payload: as Nova sends it, ``nova_object.data`` and all. A payload
         without what is needed means nothing: Nova's versions may differ.

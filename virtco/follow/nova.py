@@ -110,7 +110,7 @@ class Nova:
             response.raise_for_status()
 
     def server(self, uuid: str) -> comparison.Server | None:
-        """One server; None when Nova knows none of that uuid.
+        """Return a server; None when Nova knows none of that uuid.
 
         :raises virtco.exception.NovaUnavailable:
         """
@@ -158,7 +158,7 @@ class Nova:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Whatever is wrong with Nova, keystone or the answer, as one error."""
+    """Raise any failure of Nova, keystone or the answer as one error."""
     try:
         yield
     except (ks_exceptions.ClientException, OSError, ValueError, TypeError,

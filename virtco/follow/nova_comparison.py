@@ -41,7 +41,7 @@ class Server:
 
 def change_of(vm: Believed,
               server: Server | None) -> notifications.Change | None:
-    """What has to happen for the model to be right again.
+    """Return the change that makes the model agree with Nova.
 
     :param server: None when Nova has no such server.
     """

@@ -36,7 +36,7 @@ CHUNK = 200
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Server:
-    """A server with what its tenant said of it.
+    """A server with its tenant's hints and metadata.
 
     :ivar launch_index: in its request.
     :ivar demand: vCPUs, MB of memory and GB of disk.
@@ -144,7 +144,7 @@ def _groups(servers: Iterable[Server], limits: hints.Limits,
 
 def _hint(parts: Sequence[tuple[Server, hints.Outline]],
           limits: hints.Limits) -> hints.Hint:
-    """Of the first server that brings the matrix.
+    """Read the hint of the first server that brings the matrix.
 
     :raises virtco.exception.HintInvalid:
     """
@@ -159,7 +159,7 @@ def _hint(parts: Sequence[tuple[Server, hints.Outline]],
 def _by_row(project_id: str, hint: hints.Hint,
             parts: Sequence[tuple[Server, hints.Outline]],
             outcome: Outcome) -> dict[int, Server]:
-    """As rows are given at a launch: the asked one or the next free one."""
+    """Give rows as at a launch: the asked one or the next free one."""
     n_vms = hint.coflows[0].n_vms
     found: dict[int, Server] = {}
     for server, outline in sorted(
@@ -197,7 +197,7 @@ def _write(session: orm.Session, chunk: Sequence[_Group], now_s: float,
 
 def _rows(session: orm.Session, chunk: Sequence[_Group], now_s: float,
           outcome: Outcome) -> list[_Rows]:
-    """What is missing in the database."""
+    """Return the rows that the database lacks."""
     known = {row[0] for row in db_groups.living_vms(session)}
     found = []
     for project_id, hint, servers in chunk:

@@ -55,7 +55,7 @@ class Transitions:
     def built(self, instance_uuid: str, host: str,
               flavor: Mapping[str, float] | None = None,
               at_s: float | None = None) -> str | None:
-        """It runs on ``host``, whatever was planned: Nova has the word.
+        """Note that an instance runs on ``host``, planned or not.
 
         :param at_s: when Nova sent it; None counts as the latest.
         """
@@ -156,7 +156,7 @@ class Transitions:
         self._note(session, member, kind, detail)
 
     def gone(self, instance_uuid: str, why: str = '') -> str | None:
-        """Its row is free, whatever came after; a group without VMs is over.
+        """Free the row of a deleted instance; a group without VMs is over.
 
         :param why: recorded as an event when it is given.
         """
@@ -176,7 +176,7 @@ class Transitions:
 
     def off_host(self, instance_uuid: str,
                  at_s: float | None = None) -> str | None:
-        """It exists but runs nowhere (shelved): its row waits for it.
+        """Note that an instance exists on no host (shelved) and keeps its row.
 
         :param at_s: as of :meth:`built`.
         """

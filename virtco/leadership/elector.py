@@ -127,7 +127,7 @@ class Elector:
                 else seen.address)
 
     def check(self, session: orm.Session) -> None:
-        """In the transaction of what only the leader writes.
+        """Check in a transaction that this process still leads.
 
         :raises virtco.exception.Deposed:
         """

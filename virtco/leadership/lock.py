@@ -55,8 +55,9 @@ def of_database(connection: str) -> str:
 
 
 def name_of(conf: cfg.ConfigOpts) -> bytes:
-    """One per database: those of MySQL are known in all of its server, and
-    etcd may serve several clouds. MySQL takes 64 characters.
+    """Return the lock's name, which differs per database: MySQL's locks are
+    known in all of its server, and etcd may serve several clouds. MySQL takes
+    64 characters.
     """
     url = sa.make_url(db_session.default_connection(conf))
     database = pathlib.PurePath(url.database or '').name
@@ -64,8 +65,9 @@ def name_of(conf: cfg.ConfigOpts) -> bytes:
 
 
 class Lock:
-    """Nothing here raises but a wrong URL, for nothing depends on it: without
-    the lock service the leader goes on, and its successor takes longer.
+    """Leader's lock in a lock service, held by its own thread. Only a wrong
+    URL raises: without the service the leader goes on, and its successor takes
+    longer.
 
     A thread of its own speaks to the service, so that a service that does not
     answer keeps nobody waiting.
@@ -231,7 +233,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _with_lease(url: str, lease_s: float) -> str:
-    """Those locks that expire do so in time."""
+    """Add the lease to the URL of a lock service whose locks expire."""
     if not url.startswith(_EXPIRING):
         return url
     parts = urllib.parse.urlsplit(url)

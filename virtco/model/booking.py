@@ -58,7 +58,7 @@ class Account:
                        self.room or other.room)
 
     def room_in(self, shown: Vector) -> Vector:
-        """What the host has for bookings.
+        """Return the host's room for bookings.
 
         :param shown: free capacity, as Nova says.
         """
@@ -70,13 +70,15 @@ class Account:
         return tuple(map(min, least, most))
 
     def left_in(self, shown: Vector) -> Vector:
-        """What may still be booked, at most what Nova shows as free."""
+        """Return the room that may still be booked, at most Nova's free
+        capacity.
+        """
         return tuple(max(0.0, r - b - c - p) for r, b, c, p in zip(
             self.room_in(shown), self.settled, self.claimed, self.planned))
 
 
 class Ledger:
-    """Accounts by host, and what Nova shows as free."""
+    """Accounts by host, and the free capacity that Nova shows."""
 
     def __init__(self, accounts: Mapping[str, Account],
                  shown: Mapping[str, Vector]):
@@ -89,13 +91,13 @@ class Ledger:
         return shown if account is None else account.room_in(shown)
 
     def left(self) -> dict[str, Vector]:
-        """What may still be booked on each host that Nova shows."""
+        """Return the room that may still be booked on each host."""
         return {host: shown if host not in self._accounts
                 else self._accounts[host].left_in(shown)
                 for host, shown in self._shown.items()}
 
     def admits(self, wanted: Mapping[str, Vector]) -> bool:
-        """Whether more may be booked: so much on each of these hosts."""
+        """Return whether these demands fit on their hosts."""
         left = self.left()
         return all(host in left and fits(demand, left[host])
                    for host, demand in wanted.items())

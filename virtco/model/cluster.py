@@ -10,7 +10,7 @@ import math
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A hypervisor h_m with what is left on it.
+    """A hypervisor h_m with its free capacity.
 
     :ivar free: capacity vector slot_m, one entry per resource of the problem
         (one-dimensional "slots", or vCPU, RAM, disk).
@@ -46,7 +46,7 @@ class Subtree:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What is above the hosts: subtrees in subtrees, below the core.
+    """The tree of subtrees above the hosts, below the core.
 
     It may have any depth, and hosts may be at any of it. Two racks of a pod,
     a host in each, and a third host that is right below the core::

@@ -20,7 +20,7 @@ MRTF, INTENSITY = ORDERS = ('mrtf', 'intensity')
 
 @dataclass(frozen=True, slots=True)
 class Coflow:
-    """One traffic matrix P_i over the VMs of a group (VirtCO section 4.1).
+    """A traffic matrix P_i over the VMs of a group (VirtCO section 4.1).
 
     :ivar name: unique within the group.
     :ivar matrix: self-flows are left out and duplicates are added up by

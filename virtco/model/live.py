@@ -51,7 +51,7 @@ class Pairs(tuple[tuple[str, str], ...]):
 
 
 class _Columns(Sequence[Row]):
-    """One array for all pairs of hosts of a coflow, read as rows.
+    """An array over all host pairs of a coflow, read as rows.
 
     A cloud has tens of thousands of pairs; a row is made when somebody looks
     at it.
@@ -61,7 +61,7 @@ class _Columns(Sequence[Row]):
     pairs: Pairs
 
     def _places(self) -> Sequence[int]:
-        """Of the rows among the pairs."""
+        """Return the index of each row among the pairs."""
         return range(len(self.pairs))
 
     def _row(self, place: int) -> Row:
@@ -286,7 +286,7 @@ class FlowRates(_Columns[FlowRate]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CoflowSchedule:
-    """What one coflow gets until the next event.
+    """Rank and rates of one coflow until the next event.
 
     :ivar rank: 0 is served first.
     :ivar remaining_cct_s: its remaining time alone on the fabric.

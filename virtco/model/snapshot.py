@@ -11,7 +11,7 @@ from virtco.model import coflow as coflow_model
 
 
 class Objective(enum.StrEnum):
-    """What a placement minimises (ALGORITHMS section 6).
+    """The quantity that a placement minimises (ALGORITHMS section 6).
 
     ONLINE: sum of prefix CCTs of all active coflows in MRTF order, the others
     fixed, and what coflows to come are expected to wait. ISOLATED: the
@@ -25,7 +25,7 @@ class Objective(enum.StrEnum):
 
 
 class Scope(enum.StrEnum):
-    """What a lower bound is about.
+    """The placements and schedules for which a lower bound holds.
 
     The constraints are those of the problem: what is free, pinned and
     allowed, server groups, and switches that are shared or spread over.
@@ -135,7 +135,7 @@ class PlacementProblem:
 
 
 class Method(enum.StrEnum):
-    """Which candidate or stage of the search gave an answer."""
+    """The candidate or stage of the search that gave an answer."""
 
     BEST_FIT = 'best fit'
     SPREAD = 'spread'
@@ -159,7 +159,7 @@ class Method(enum.StrEnum):
 
 
 class Relaxed(enum.StrEnum):
-    """What became of a launch's linear relaxation, with its rounding."""
+    """The fate of a launch's linear relaxation and its rounding."""
 
     SOLVED = 'solved'
     CERTIFIED_BEFORE = 'certified before'
@@ -170,7 +170,7 @@ class Relaxed(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """What is known while a plan is in the making.
+    """State of a search that still runs.
 
     :ivar stage: of the search that found it.
     :ivar seconds: since the start, by the planner's clock.
@@ -239,7 +239,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RankedHost:
-    """One candidate host of one VM, the others staying where planned."""
+    """A candidate host of a VM, the others staying where planned."""
 
     host: str
     feasible: bool

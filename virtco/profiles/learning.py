@@ -77,7 +77,7 @@ class Learned:
 
 
 def learn(launches: Sequence[Launch], n_vms: int) -> Learned | None:
-    """The matrix of a launch with so many VMs; None: nothing was learned.
+    """Learn the matrix of a launch with ``n_vms`` VMs; None if unknown.
 
     :param launches: the latest first.
     """
@@ -146,7 +146,7 @@ def recognise(launch: Launch) -> Pattern | None:
 
 def _candidates(n_vms: int, flows: set[pairs.Pair]
                 ) -> list[tuple[str, dict[str, Any]]]:
-    """What it may be, the simplest first."""
+    """Return the patterns that the flows may have, the simplest first."""
     found: list[tuple[str, dict[str, Any]]] = []
     n_senders = 1 + max(src for src, _dst in flows)
     if n_vms == 2:
@@ -194,7 +194,7 @@ def _scaled(pattern: Pattern, n_vms: int, launches: Sequence[Launch]
 
 
 def _exponent(launches: Sequence[Launch]) -> float | None:
-    """By which power of the VMs the bytes grew, if that was seen."""
+    """Fit the power of the number of VMs by which the bytes grew."""
     points = [(math.log(launch.n_vms), math.log(launch.size_bytes))
               for launch in launches]
     if len({x for x, _y in points}) < 2:

@@ -20,7 +20,7 @@ MOST_PAIRS = 20_000
 
 
 class Counted:
-    """What was counted since somebody took it, by group."""
+    """Bytes counted since the last call of :meth:`take`, by group."""
 
     def __init__(self) -> None:
         self._groups: dict[str, Bytes] = {}
@@ -42,14 +42,14 @@ class Counted:
         return found
 
     def give_back(self, found: Mapping[str, Bytes]) -> None:
-        """It could not be kept."""
+        """Add counts again that could not be stored."""
         for group_id, of_group in found.items():
             self._groups[group_id] = merged(
                 of_group, self._groups.get(group_id, {}))
 
 
 def merged(*parts: Mapping[Pair, float]) -> Bytes:
-    """The sum; unseen is what no part has seen."""
+    """Sum bytes per pair; a pair is unseen if no part has seen it."""
     total: Bytes = {}
     for part in parts:
         for pair, size_bytes in part.items():

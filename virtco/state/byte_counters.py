@@ -46,7 +46,7 @@ class Span:
 
     @property
     def cct_s(self) -> float:
-        """The middle of what is possible."""
+        """Middle of the possible coflow completion times, in seconds."""
         return sum(self._bounds_s) / 2
 
     @property
@@ -94,7 +94,7 @@ class CoflowProgress:
         return float(self.sent_bytes.sum()) + self.excess_bytes
 
     def remaining_bytes(self) -> np.ndarray:
-        """What each flow has left, array of shape (n_flows,)."""
+        """Return the bytes that each flow has left, shape (n_flows,)."""
         return np.maximum(0.0, self.sizes_bytes - self.sent_bytes)
 
     def fill(self, flows: np.ndarray, payload_bytes: float) -> float:
@@ -198,7 +198,7 @@ class Estimated(CoflowProgress):
                 has_ended[sends], self._is_pilot[sends])
 
     def anew(self) -> 'Estimated':
-        """Of the next iteration."""
+        """Return the empty progress of the next iteration."""
         return Estimated(self._receivers, rest_s=self._rest_s)
 
     def credit(self, flows: np.ndarray, payload_bytes: float,

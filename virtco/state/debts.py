@@ -17,7 +17,7 @@ TOLERANCE = 0.5
 
 
 class Debts:
-    """One account per project that owes or overruns; the caller locks.
+    """Accounts of the projects that owe bytes or overrun; the caller locks.
 
     :ivar tolerance: a coflow is honest up to its claim times 1 + this.
     :ivar most_bytes: no project owes more.
@@ -31,13 +31,14 @@ class Debts:
         self._unsaved: set[str] = set()
 
     def load(self, debts: Mapping[str, float]) -> None:
-        """What the database knows of before."""
+        """Take over the debts in bytes that the database holds."""
         self._accounts = {project_id: policing.Account(debt_bytes)
                           for project_id, debt_bytes in debts.items()
                           if debt_bytes > 0}
 
     def charge(self, project_id: str, report: policing.Report) -> None:
-        """Book bytes: an overrun is owed, what was claimed pays."""
+        """Book reported bytes: an overrun is owed, claimed bytes pay it off.
+        """
         account = self._accounts.get(project_id, policing.Account())
         if not account.in_debt and policing.overrun_bytes(
                 report.claimed_bytes, report.sent_bytes,

@@ -30,7 +30,7 @@ OBSERVED_HALF_LIFE_S = 1.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """One host for an operator's eyes.
+    """State of a host for display.
 
     :ivar report: the last one.
     :ivar observed_bps: of each coflow.
@@ -46,7 +46,7 @@ class View:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Taken:
-    """What a report says that the one before did not.
+    """Differences between a report and the one before.
 
     :ivar since_s: when the counters of the one before were read; now, where
         they began anew.
@@ -59,7 +59,7 @@ class Taken:
 
 
 class HostState:
-    """What it counted, measured and was given.
+    """Counters, measurements and orders of one host.
 
     :ivar new_vms: with a port in the last report and none before it.
     """
@@ -201,7 +201,7 @@ class _Counters(msgspec.Struct, frozen=True):
 
 
 class _Kept(reports.Report, frozen=True, kw_only=True):
-    """A report without its counters, and what they were.
+    """A report as it is stored: without its counters, with their values.
 
     They change with each report, so they are kept in one place only.
 

@@ -103,7 +103,7 @@ class Tracked:
     _shown: snapshots.Coflow | None = None
 
     def place(self, members: Mapping[int, routes.Member]) -> None:
-        """Its VMs are these, at these hosts."""
+        """Set the VMs and their hosts."""
         if members != self.members:
             if self.route.pairs:
                 self.former = [self.route, *self.former[:MOST_FORMER - 1]]
@@ -115,12 +115,12 @@ class Tracked:
 
     @property
     def hosts_now(self) -> set[str]:
-        """Where its VMs are or will be."""
+        """Hosts of its VMs, running or planned."""
         return {member.host for member in self.members.values()
                 if member.host is not None}
 
     def replace(self) -> None:
-        """A VM moved or its host is known only now: another way."""
+        """Forget the route, since a VM moved or its host became known."""
         for name in ('route', 'planned_route', 'awaited_hosts', 'whole',
                      '_ends'):
             self.__dict__.pop(name, None)
@@ -128,23 +128,24 @@ class Tracked:
         self.touch()
 
     def touch(self) -> None:
-        """Bytes, a queue or a state changed."""
+        """Forget the derived values, since bytes, a queue or a state changed.
+        """
         self.__dict__.pop('load', None)
         self._shown = None
         self.check_s = -math.inf
 
     def readdress(self) -> None:
-        """One of its VMs has other addresses."""
+        """Forget entries made of the addresses that its VMs had before."""
         self._table = self._shown = None
 
     @functools.cached_property
     def route(self) -> routes.Route:
-        """Of the VMs that run."""
+        """Route of the flows between running VMs."""
         return routes.find_route(self.model.matrix, self.members, True)
 
     @functools.cached_property
     def planned_route(self) -> routes.Route:
-        """Also of the VMs that are only planned."""
+        """Route of the flows between running or planned VMs."""
         return routes.find_route(self.model.matrix, self.members, False)
 
     @functools.cached_property
@@ -168,8 +169,8 @@ class Tracked:
 
     @property
     def reserved(self) -> live.Flows | None:
-        """What a promise holds for it, planned members included; None
-        without a promise.
+        """Remaining flows that a promised deadline holds, planned VMs
+        included; None without a promise.
         """
         if not self.is_promised:
             return None
@@ -177,8 +178,8 @@ class Tracked:
         return live.Flows(route.pairs, self.left_bytes(route))
 
     def _queued_bytes(self, route: routes.Route) -> np.ndarray:
-        """What waits at the hosts, per pair, of a coflow of which all was
-        counted, shape (n_pairs,).
+        """Estimate the bytes in queues per pair, for a coflow all of whose
+        bytes were counted, shape (n_pairs,).
 
         Counters see packets that TCP sends twice, so some data may still be
         on its way. It waits where there is a queue. Tails everywhere would
@@ -193,7 +194,7 @@ class Tracked:
             if per_host[src] > 0 else 0.0 for src, _ in route.pairs]
 
     def _crossed_bytes(self) -> tuple[float, float]:
-        """All but what stays inside of hosts: hinted, and sent."""
+        """Return the bytes between hosts: hinted, and sent."""
         counting, local = self.counting, self.route.local
         return (float(counting.sizes_bytes.sum()
                       - counting.sizes_bytes[local].sum()),
@@ -207,9 +208,9 @@ class Tracked:
             *self._crossed_bytes(), rules)
 
     def _unhinted_bytes(self, rules: endings.Rules) -> np.ndarray:
-        """What an overrun is expected to send yet, shape (n_pairs,): what is
-        left of twice the hint, then of four times, and so on, for the flows
-        that send.
+        """Estimate the bytes that an overrun will still send, shape
+        (n_pairs,): the rest up to twice the hint, then up to four times, and
+        further on, for the flows that send.
         """
         counting = self.counting
         size_bytes, sent_bytes = self._crossed_bytes()
@@ -220,7 +221,9 @@ class Tracked:
             sends * ((expected_bytes - sent_bytes) / size_bytes)))
 
     def _left_now_bytes(self, rules: endings.Rules) -> np.ndarray:
-        """Of what was hinted, or seems to come, shape (n_pairs,)."""
+        """Return the bytes left per pair, hinted or expected, shape
+        (n_pairs,).
+        """
         if self.model.is_estimated or not endings.is_all_sent(
                 self.model.size_bytes, self.cross_remaining(self.counting),
                 rules):
@@ -232,7 +235,7 @@ class Tracked:
         return self.left_bytes(self.route)
 
     def _served(self) -> live.Flows:
-        """What each pair sent."""
+        """Return the sent bytes per pair."""
         counting = self.counting
         named_bytes = float(counting.sent_bytes.sum())
         return live.Flows(self.route.pairs, self.route.per_pair(
@@ -241,7 +244,8 @@ class Tracked:
 
     def _sending(self, left_bytes: np.ndarray, rules: endings.Rules,
                  heard_s: silence.Heard) -> live.Flows | None:
-        """Without the flows that are silent; None where there are none.
+        """Return the remaining flows without silent ones; None where none is
+        silent.
 
         :param left_bytes: of each pair.
         """
@@ -279,7 +283,7 @@ class Tracked:
 
     @functools.cached_property
     def load(self) -> snapshot.ActiveCoflow:
-        """What it still has to move, planned members included."""
+        """Remaining bytes per host and pair, planned members included."""
         route = self.planned_route
         sizes_bytes = self.left_bytes(route)
         out_bytes, in_bytes = (
@@ -293,8 +297,8 @@ class Tracked:
 
     @functools.cached_property
     def _ends(self) -> tuple[tuple[tuple[str, ...], np.ndarray], ...]:
-        """Hosts that send and those that receive, by name, and which of them
-        each pair's is.
+        """Names of the sending and the receiving hosts, each with the index of
+        each pair's host.
         """
         found = []
         for end in (0, 1):
@@ -351,7 +355,7 @@ class Tracked:
 
     @property
     def counting(self) -> byte_counters.CoflowProgress:
-        """Where bytes that are counted now belong."""
+        """Progress to which bytes that are counted now belong."""
         return self.upcoming or self.progress
 
     @property
@@ -362,7 +366,7 @@ class Tracked:
 
     @property
     def claimed_bytes(self) -> float:
-        """What it may send now and in all that is to come; 0 = no end.
+        """Bytes that it may send in this and all later iterations; 0 = no end.
 
         A report may count the end of an iteration and the beginning of the
         next in one.
@@ -371,7 +375,7 @@ class Tracked:
         return self.model.size_bytes * n_left
 
     def counted_bytes(self, flow: int) -> float:
-        """Payload of a flow in all iterations, as far as is known."""
+        """Return the counted payload of a flow in all iterations."""
         n_ended = self.iteration - (self.upcoming is None)
         return float(max(0, n_ended) * self.model.matrix.size_bytes[flow]
                      + self.counting.sent_bytes[flow])
@@ -398,7 +402,8 @@ class Tracked:
 
     def credited(self, new_bytes: float, since_s: float, now_s: float,
                  rules: endings.Rules) -> None:
-        """Bytes that moved between these two times were counted."""
+        """Record that bytes which moved between these two times were counted.
+        """
         counting = self.counting
         silent_s = now_s - (now_s if self.moved_s is None else self.moved_s)
         if silent_s >= rules.quiet_s:
@@ -415,8 +420,8 @@ class Tracked:
 
     @property
     def compute_s(self) -> float:
-        """Of an iteration: what was claimed, and is possible; 0 of those that
-        do not compute in turn.
+        """Computing per iteration in seconds: the claim, as far as it is
+        possible; 0 for coflows that do not alternate.
         """
         if not self.model.computes:
             return 0.0
@@ -430,7 +435,7 @@ class Tracked:
 
     def measures(self, new_bytes: float, between_s: tuple[float, float]
                  ) -> bool:
-        """Count the bytes; whether its period is known anew."""
+        """Count bytes for the period; return whether the period changed."""
         if not self.model.computes or self.model.is_estimated:
             return False
         iteration_bytes = float(self.whole.remaining_bytes.sum())
@@ -438,7 +443,7 @@ class Tracked:
             new_bytes, between_s, iteration_bytes)
 
     def send_s(self, rates_bps: Mapping[str, tuple[float, float]]) -> float:
-        """Of a whole iteration, alone, on the slowest of the hosts' links.
+        """Return the sending time of an iteration alone, on its slowest link.
 
         :param rates_bps: egress and ingress of each host, in payload.
         """
@@ -455,7 +460,7 @@ class Tracked:
         return found
 
     def remaining_fraction(self) -> float:
-        """Of its size, this iteration."""
+        """Return the share of this iteration's bytes that is left."""
         if self.model.size_bytes <= 0:
             return 1.0
         left = float(self.counting.remaining_bytes().sum())
@@ -481,7 +486,7 @@ class Tracked:
     # Its life.
 
     def begin(self, now_s: float) -> None:
-        """The first or the next iteration is under way."""
+        """Begin the first or the next iteration."""
         self.progress, self.upcoming = self.counting, None
         self.state = states.CoflowState.ACTIVE
         self.iteration += 1
@@ -535,7 +540,7 @@ class Tracked:
 
     def find_end(self, now_s: float, rules: endings.Rules,
                  has_sibling: bool = False) -> str:
-        """Which rule ends it now; empty: none.
+        """Return the rule that ends the coflow now; empty for none.
 
         :param has_sibling: another coflow of the group is in flight: what
             its VMs send beyond this one's size may be that one's.
@@ -585,7 +590,7 @@ class Tracked:
                    self.watched_since_s or 0.0)
 
     def rest_until(self, now_s: float, rules: endings.Rules) -> None:
-        """Nothing changed at this time: when it may do so by silence."""
+        """Set the time at which silence may change the state next."""
         times_s = [math.inf if self.expires_s is None else self.expires_s,
                    math.inf]
         if self.state == states.CoflowState.ACTIVE:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class LiveState:
-    """All of it, behind one lock that is held for computations only.
+    """All live state, behind one lock that is held for computations only.
 
     :param given: by the operator.
     :param rates: as measured between the hosts.
@@ -112,8 +112,8 @@ class LiveState:
                 tracked.touch()
 
     def waiting(self, host: str) -> Set[str]:
-        """VMs that the host last reported, and that Nova has not confirmed to
-        run anywhere. One that is reserved elsewhere is not taken for there.
+        """Return the VMs that the host reports and Nova has not confirmed
+        anywhere; a VM that is reserved elsewhere is left out.
 
         The port of a VM that was shelved may outlive it for a moment. So
         where no host is planned, only a port that is new counts.
@@ -168,7 +168,7 @@ class LiveState:
                             in self._minors.items() if name not in hosts}
 
     def quiet_hosts(self, before_s: float) -> set[str]:
-        """Hosts of which nothing was heard since then.
+        """Return the hosts that did not report since ``before_s``.
 
         Hosts of members stay, and those that an operator drained.
         """
@@ -179,7 +179,7 @@ class LiveState:
             return quiet - self._groups.reserved_hosts() - self.drained
 
     def meet(self, hosts: Collection[str], now_s: float) -> None:
-        """Nova has these hosts."""
+        """Add hosts that Nova has."""
         with self._lock:
             for host in hosts - self._hosts.keys():
                 self._host(host, now_s)
@@ -254,7 +254,8 @@ class LiveState:
 
     def links_bps(self, hosts: Iterable[str], now_s: float
                   ) -> dict[str, float]:
-        """The slower direction of each known host, whatever is busy."""
+        """Return the slower direction of each known host's link, busy or not.
+        """
         with self._lock:
             self._uplinks.refresh(now_s)
             return {host: min(found.egress_bps, found.ingress_bps)
@@ -262,11 +263,11 @@ class LiveState:
                     if (found := self._uplinks.capacities.get(host))}
 
     def payload_tree(self, now_s: float) -> cluster.Tree:
-        """What is above the hosts, in bits of payload per second."""
+        """Return the tree above the hosts, in bits of payload per second."""
         return self._tree(now_s, self._rules.wire_factor)
 
     def wire_tree(self, now_s: float, nominal: bool = False) -> cluster.Tree:
-        """What is above the hosts, as their devices count bits.
+        """Return the tree above the hosts, in bits on the wire per second.
 
         :param nominal: as the topology says, whatever was found.
         """
@@ -310,14 +311,14 @@ class LiveState:
 
     def payload_pairs(self, rates_bps: Mapping[tuple[str, str], float]
                       ) -> dict[tuple[str, str], float]:
-        """What coflows may use of rates between hosts, in payload."""
+        """Convert rates between hosts to the payload rates of coflows."""
         return {pair: rate_bps * self._rules.payload_fraction
                 for pair, rate_bps in rates_bps.items()}
 
     # Reports.
 
     def count_pairs(self, wanted: bool) -> None:
-        """Whether coflows have no classes, so that the VM pairs tell."""
+        """Count coflows by pairs of VMs, as they have no classes."""
         with self._lock:
             self._progress.count_pairs(wanted)
 
@@ -342,7 +343,7 @@ class LiveState:
                     or taken.new_ports or taken.new_link)
 
     def heard(self, hosts: Collection[str], now_s: float) -> None:
-        """What these reported last still holds."""
+        """Record that the last reports of these hosts still hold."""
         with self._lock:
             for name in hosts & self._hosts.keys():
                 self._hosts[name].heard(now_s)
@@ -350,7 +351,7 @@ class LiveState:
     # Coflows.
 
     def take_profiles(self) -> dict[str, profile_pairs.Bytes]:
-        """What the pairs of each group sent since this was asked last."""
+        """Return the bytes per pair of each group since the last call."""
         with self._lock:
             self._progress.spread()
             return self._progress.profiles.take()
@@ -393,41 +394,45 @@ class LiveState:
                        for tracked in self._groups.coflows.values())
 
     def finish(self, coflow_id: str, now_s: float) -> None:
-        """It is over for good, also when iterations are still to come."""
+        """End a coflow for good, even if iterations are still to come."""
         with self._lock:
             tracked = self._groups.coflows.get(coflow_id)
             if tracked is not None:
                 self._progress.finish(tracked, now_s, for_good=True)
 
     def drop(self, coflow_id: str) -> None:
-        """It was deleted."""
+        """Forget a coflow that was deleted."""
         with self._lock:
             tracked = self._groups.coflows.pop(coflow_id, None)
             if tracked is not None:
                 self._debts.end(tracked.project_id, coflow_id)
 
     def status(self, coflow_id: str) -> summary.Status | None:
-        """None for a coflow that is not, or no longer, in flight."""
+        """Return the progress of a coflow in flight; None for any other."""
         with self._lock:
             tracked = self._groups.find(coflow_id)
             return summary.Status.of(tracked) if tracked is not None else None
 
     def statuses(self) -> dict[str, summary.Status]:
-        """Of all in flight, and of what ended a moment ago."""
+        """Return the progress of all coflows in flight and of those just
+        ended.
+        """
         with self._lock:
             return {coflow_id: summary.Status.of(tracked)
                     for coflow_id, tracked in (
                         self._groups.ended | self._groups.coflows).items()}
 
     def remaining_fraction(self, coflow_id: str) -> float:
-        """Of its size; 1 for a coflow of which nothing is known."""
+        """Return the share of a coflow's size that is left; 1 if it is
+        unknown.
+        """
         with self._lock:
             tracked = self._groups.coflows.get(coflow_id)
             return tracked.remaining_fraction() if tracked else 1.0
 
     def loads(self, except_group: str | None = None
               ) -> tuple[model.ActiveCoflow, ...]:
-        """What the coflows of other groups still have to move per host."""
+        """Return the remaining bytes per host of other groups' coflows."""
         with self._lock:
             return self._groups.loads(except_group)
 
@@ -481,13 +486,13 @@ class LiveState:
                              tracked.project_id in self._owing)
 
     def _heard_s(self, host: str) -> float:
-        """When it last reported; -inf = never."""
+        """Return the time of the host's last report; -inf = never."""
         state = self._hosts.get(host)
         return (-math.inf if state is None or state.last_report is None
                 else state.last_report)
 
     def keep_minors(self, minors: Mapping[str, coflow_table.Minors]) -> None:
-        """What is assigned to these hosts' classes."""
+        """Store the class numbers of these hosts."""
         if not minors:
             return
         with self._lock:
@@ -500,7 +505,7 @@ class LiveState:
             self._unsaved_hosts |= known.keys()
 
     def keep_limits(self, told: Mapping[str, edge_policy.Unmanaged]) -> None:
-        """Of these hosts' unmanaged traffic; by it their reports are read."""
+        """Store the limits of unmanaged traffic by which reports are read."""
         with self._lock:
             for name in told.keys() & self._hosts.keys():
                 self._hosts[name].unmanaged = told[name]
@@ -523,7 +528,7 @@ class LiveState:
     # What the database is to know.
 
     def take_unsaved(self) -> summary.Unsaved:
-        """What changed since the last call; see :meth:`saved`."""
+        """Return the changes since the last call; see :meth:`saved`."""
         with self._lock:
             hosts, self._unsaved_hosts = self._unsaved_hosts, set()
             return summary.Unsaved(
@@ -541,7 +546,7 @@ class LiveState:
                 self._progress.findings.pop(one.key, None)
 
     def not_saved(self, unsaved: summary.Unsaved) -> None:
-        """The database did not take it; again with the next."""
+        """Put changes back that the database did not take."""
         with self._lock:
             self._unsaved_hosts |= {stored.host for stored in unsaved.hosts}
             for row in unsaved.coflows:

@@ -91,18 +91,18 @@ class Groups:
             if member.instance_uuid and not member.running}
 
     def hosts(self) -> set[str]:
-        """On which members run."""
+        """Return the hosts of running members."""
         return {member.host for members in self._members.values()
                 for member in members.values()
                 if member.host is not None and member.running}
 
     def reserved_hosts(self) -> set[str]:
-        """Where members are or will be."""
+        """Return the hosts of running and planned members."""
         return {member.host for members in self._members.values()
                 for member in members.values() if member.host is not None}
 
     def hosts_of(self, group_id: str) -> list[str]:
-        """Where the members of a group are or will be."""
+        """Return the hosts of a group's members, running or planned."""
         return sorted({member.host for member in self._members.get(
             group_id, {}).values() if member.host is not None})
 
@@ -120,24 +120,24 @@ class Groups:
             if member.instance_uuid})
 
     def awaited_hosts(self) -> set[str]:
-        """For which members are planned that do not run yet."""
+        """Return the hosts of planned members that do not run yet."""
         return set().union(*(tracked.awaited_hosts
                              for tracked in self.coflows.values()))
 
     def count_members(self, host: str) -> int:
-        """That are or will be there."""
+        """Count the members that are or will be on the host."""
         return sum(member.host == host for members in self._members.values()
                    for member in members.values())
 
     def loads(self, except_group: str | None
               ) -> tuple[snapshot.ActiveCoflow, ...]:
-        """What the coflows of other groups still have to move per host."""
+        """Return the remaining bytes per host of other groups' coflows."""
         return tuple(tracked.load for tracked in self.coflows.values()
                      if tracked.group_id != except_group
                      and tracked.load.out_bytes)
 
     def readdress(self, vms: Iterable[str]) -> None:
-        """These VMs have other addresses."""
+        """Forget the entries of the groups of VMs whose addresses changed."""
         for group_id in {self._group_of[vm] for vm in vms
                          if vm in self._group_of}:
             for tracked in self._coflows_of.get(group_id, ()):
@@ -156,16 +156,16 @@ class Groups:
                       key=lambda tracked: tracked.upcoming is not None)
 
     def find(self, coflow_id: str) -> inflight.Tracked | None:
-        """In flight, or ended a moment ago."""
+        """Return a coflow that is in flight or just ended."""
         return self.coflows.get(coflow_id) or self.ended.get(coflow_id)
 
     def end(self, tracked: inflight.Tracked) -> None:
-        """It is over for good."""
+        """Move a coflow to the ended ones."""
         self.coflows.pop(tracked.coflow_id, None)
         self.ended[tracked.coflow_id] = tracked
 
     def take_dirty(self) -> list[inflight.Tracked]:
-        """Of which the database does not know the newest."""
+        """Return the coflows with changes that the database lacks."""
         found = [tracked for tracked in (*self.coflows.values(),
                                          *self.ended.values())
                  if tracked.is_dirty]

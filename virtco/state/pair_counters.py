@@ -92,7 +92,7 @@ class PairCounters:
 
 
 def totals(report: reports.Report) -> dict[Key, float]:
-    """What a host has counted for each pair, in all."""
+    """Return the bytes counted in all for each pair of a host."""
     return dict(_pairs(report))
 
 

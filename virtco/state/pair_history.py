@@ -100,11 +100,11 @@ class Pairs:
 
     @property
     def estimator(self) -> constant.Estimator | None:
-        """What was nearest when they were compared last."""
+        """Estimator with the smallest error at the last comparison."""
         return self._estimator
 
     def errors(self) -> dict[constant.Estimator, float]:
-        """Of each estimator, when they were compared last."""
+        """Return the error of each estimator at the last comparison."""
         return self._errors
 
     def choose(self, hosts: Set[str], now_s: float,

@@ -79,12 +79,12 @@ class Progress:
             tracked.touch()
 
     def forget_owners(self) -> None:
-        """A pair of VMs may belong to another coflow now."""
+        """Forget to which coflows the pairs of VMs belong."""
         self._owners = None
 
     def hinted(self, coflow_ids: Iterable[str]) -> None:
-        """These coflows are new: what their VMs sent each other just now is
-        theirs.
+        """Credit new coflows with the bytes that their VMs just sent each
+        other.
         """
         for coflow_id in coflow_ids:
             tracked = self._groups.coflows[coflow_id]
@@ -293,7 +293,7 @@ class Progress:
 
     def _profile(self, tracked: inflight.Tracked, flows: Sequence[int],
                  shares: np.ndarray, new_bytes: float) -> None:
-        """These flows of a group sent so many bytes together."""
+        """Add the bytes that these flows of a group sent together."""
         src, dst = tracked.model.matrix.src, tracked.model.matrix.dst
 
         def pairs_of(which: Sequence[int]) -> list[profile_pairs.Pair]:
@@ -306,7 +306,8 @@ class Progress:
             else pairs_of(tracked.route.local.tolist()))
 
     def _profile_peers(self, sent: Sequence[unhinted.Row]) -> None:
-        """What VMs sent to others of their group beside its coflows."""
+        """Add the bytes that VMs sent in their group outside of its coflows.
+        """
         # Where coflows have no classes, their pairs are counted here, too.
         counted = {(vm, dst_ip) for vm, _, dst_ip, _ in self._owners or ()
                    } if self._counts_pairs else set()
@@ -346,7 +347,7 @@ class Progress:
 
     def finish(self, tracked: inflight.Tracked, now_s: float,
                for_good: bool = False) -> None:
-        """Its iteration is over, or all of it."""
+        """End the iteration, or the coflow for good."""
         self.spread({tracked.group_id})
         if tracked.upcoming is None:
             tracked.end(now_s)

@@ -15,7 +15,7 @@ NO_FLOWS = np.empty(0, np.intp)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
-    """One VM of a group: which, where, and whether it runs there."""
+    """A VM of a group: its uuid, its host, and whether it runs there."""
 
     instance_uuid: str | None
     host: str | None

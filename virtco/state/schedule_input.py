@@ -90,12 +90,12 @@ class Hosts(tuple[Host, ...]):
 
     @functools.cached_property
     def links(self) -> tuple[coflow_table.Link, ...]:
-        """Of those that report."""
+        """Links of the hosts that report."""
         return tuple(host.link for host in self if host.link is not None)
 
     @functools.cached_property
     def links_bps(self) -> float:
-        """Of all of them together."""
+        """Sum of the links' egress rates, in bits per second."""
         return sum(link.egress_bps for link in self.links)
 
     @functools.cached_property
@@ -109,7 +109,7 @@ class Hosts(tuple[Host, ...]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """What coflows leave of an uplink to others; see ``[scheduler]``.
+    """Part of an uplink that coflows leave to others; see ``[scheduler]``.
 
     :ivar max_background_fraction: of an uplink, the most that background
         traffic takes from the coflows, so that no flood stops them.

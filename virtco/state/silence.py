@@ -51,7 +51,7 @@ class Queues:
 
     def take(self, host: str, counters: reports.CoflowCounters | None
              ) -> float:
-        """What waits at a host now; returns what did before.
+        """Set the bytes that wait at a host; return the bytes that did before.
 
         :param counters: with a queue; None: there is none.
         """
@@ -67,7 +67,7 @@ class Queues:
         return before
 
     def are_empty(self, pairs: live.Pairs) -> np.ndarray:
-        """Whether nothing waits for a pair's destination, shape (n_pairs,).
+        """Return whether no bytes wait for a pair's destination, (n_pairs,).
 
         What a host counts beside the classes of destinations may be for each
         of them: they have no such classes, or it does not tell of those.
@@ -84,8 +84,9 @@ class Queues:
 def silent_bytes(counting: byte_counters.CoflowProgress, route: routes.Route,
                  queues: Queues, moved_s: float, heard_s: Heard,
                  rules: endings.Rules) -> np.ndarray | None:
-    """What is left of the flows that sent, and then nothing for ``quiet_s``
-    while others of their coflow did, per pair of hosts, shape (n_pairs,).
+    """Return the bytes left per pair of hosts, shape (n_pairs,), of flows that
+    sent and then were silent for ``quiet_s`` while others of their coflow
+    sent.
 
     Their source must say so: its reports came since, and nothing waits there
     for that destination. Who never began may begin at any moment.

@@ -47,7 +47,7 @@ FLUSH_S = 1.0
 
 
 class Peer(Protocol):
-    """Who tells the leader what this process changed."""
+    """The way by which the leader hears of changes made in this process."""
 
     def changed(self, groups: Iterable[str] | None) -> None:
         raise NotImplementedError
@@ -60,7 +60,7 @@ class Peer(Protocol):
 
 
 class State:
-    """What is true now: groups, coflows in flight, hosts and rates.
+    """The live state, its copy in the database and its listeners.
 
     :param plane: returns that of the network that carries the coflows.
     :ivar peer: None where the leader is this process.
@@ -117,11 +117,11 @@ class State:
             read()
 
     def start(self) -> None:
-        """Estimate on a thread of its own, whoever leads."""
+        """Estimate pairs on a thread, whether or not this process leads."""
         self._estimator.start()
 
     def lead(self) -> None:
-        """Count from here on, and write down what is counted.
+        """Count from here on, and store the counts.
 
         :raises virtco.exception.DatabaseUnavailable: when it cannot be read.
         """
@@ -135,7 +135,7 @@ class State:
         self._flusher.start()
 
     def follow(self) -> None:
-        """Take over what the leader wrote down."""
+        """Take over the leader's stored counts."""
         with self._loading:
             if self.peer is None:
                 return
@@ -145,7 +145,7 @@ class State:
         self.changed()
 
     def generation(self) -> int:
-        """Of all reservations, in the database."""
+        """Return the generation of all reservations in the database."""
         with self.database.reader() as session:
             return db_groups.generation(session)
 
@@ -156,7 +156,7 @@ class State:
             self._flusher.attempt()
 
     def is_alive(self) -> bool:
-        """Once this process leads."""
+        """Return whether the thread that stores counts runs."""
         return self._flusher.is_alive()
 
     def changed(self, urgent: bool = True) -> None:
@@ -166,7 +166,7 @@ class State:
     # Groups, as the database has them.
 
     def invalidate(self, groups: Iterable[str] | None = None) -> None:
-        """These groups changed in the database; None: any may have."""
+        """Note groups that changed in the database; None: any may have."""
         with self._lock:
             if groups is None:
                 self._stale_all = True
@@ -253,7 +253,7 @@ class State:
         self.changed(urgent)
 
     def heard(self, hosts: Collection[str]) -> None:
-        """What these reported last still holds."""
+        """Record that the last reports of these hosts still hold."""
         self.live.heard(hosts, self._clock())
 
     def measured(self, measurement: reports.Measurement) -> None:
@@ -303,7 +303,7 @@ class State:
     # What the database is to know.
 
     def flush(self) -> None:
-        """Write what the counters say."""
+        """Store the counts in the database."""
         with self._saving:
             self._flush()
 

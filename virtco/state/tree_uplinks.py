@@ -31,7 +31,7 @@ class Above:
         self._poor: Mapping[str, tuple[float, float]] = {}
 
     def set_poor(self, rates_bps: Mapping[str, tuple[float, float]]) -> None:
-        """What uplinks were found to carry, if less than the topology says.
+        """Set the rates of uplinks that carry less than the topology says.
 
         :param rates_bps: out of and into subtrees by name, in bits on the
             wire.
@@ -40,18 +40,20 @@ class Above:
         self._seen = None, None
 
     def nominal(self, hosts: schedule_input.Hosts) -> cluster.Tree:
-        """What the topology says, of all traffic together."""
+        """Return the tree with the topology's rates, for all traffic together.
+        """
         plane = self._plane()
         return (cluster.Tree() if plane is None
                 else _resolved(plane, hosts, self._unknown_bps))
 
     def tree(self, hosts: schedule_input.Hosts) -> cluster.Tree:
-        """What coflows may use of each uplink, in bits on the wire."""
+        """Return the tree with the rates for coflows, in bits on the wire."""
         self._refresh(hosts)
         return self._tree
 
     def uplinks(self, hosts: schedule_input.Hosts) -> uplinks.Uplinks:
-        """The same as arrays; the same object for the same hosts."""
+        """Return :meth:`tree` as arrays; the same object for the same hosts.
+        """
         self._refresh(hosts)
         return self._uplinks
 
@@ -79,7 +81,7 @@ def _resolved(plane: tree.Plane, hosts: schedule_input.Hosts,
 
 def limited(found: cluster.Tree, most_bps: Mapping[str, tuple[float, float]]
             ) -> cluster.Tree:
-    """With no uplink above what it was found to carry."""
+    """Return the tree with no uplink above its found rate."""
     if not most_bps:
         return found
     return cluster.Tree(tuple(
@@ -91,7 +93,7 @@ def limited(found: cluster.Tree, most_bps: Mapping[str, tuple[float, float]]
 
 
 def scaled(found: cluster.Tree, factor: float) -> cluster.Tree:
-    """With every rate times ``factor``."""
+    """Return the tree with every rate times ``factor``."""
     return cluster.Tree(tuple(
         cluster.Subtree(one.name, one.uplink_out_bps * factor,
                         one.uplink_in_bps * factor, one.parent, one.level)

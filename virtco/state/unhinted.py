@@ -21,7 +21,7 @@ Pair = tuple[str, str]
 
 @dataclasses.dataclass(slots=True)
 class Sent:
-    """Without a silence since its beginning.
+    """Bytes of a pair since its last silence.
 
     :ivar since_s: no byte of it moved before.
     """
@@ -69,7 +69,7 @@ class Unhinted:
         return self._now_s - sent.last_s < byte_counters.FLOW_RESTS_S
 
     def pop(self, vms: Set[str]) -> dict[Pair, Sent]:
-        """What these sent each other up to now; a hint tells of it."""
+        """Remove and return the bytes that these VMs sent each other."""
         found = {pair: sent for pair, sent in self._sent.items()
                  if pair[0] in vms and pair[1] in vms}
         for pair in found:

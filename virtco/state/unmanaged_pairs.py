@@ -14,8 +14,8 @@ from virtco.table import unmanaged
 def senders(hosts: Mapping[str, host_state.HostState], names: Set[str],
             links: Iterable[coflow_table.Link]
             ) -> dict[str, unmanaged.Sender]:
-    """What the hosts of these names, which send unmanaged traffic, send to
-    which other ones.
+    """Return the hosts among ``names`` with the destinations and rates of
+    their unmanaged traffic.
     """
     if not names:
         return {}

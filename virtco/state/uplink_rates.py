@@ -44,7 +44,7 @@ class Rules:
 def of_host(link: reports.Link, rate: hostrates.HostRate | None,
             rules: Rules, at_s: float = 0.0,
             now_s: float = 0.0) -> Capacity:
-    """Combine the link's speed with what was measured.
+    """Combine the link's speed with the measured rate.
 
     A measurement within the tolerance of the link's speed confirms it; one
     that only bounds the rate from below counts where it is the larger.
@@ -71,7 +71,7 @@ def of_host(link: reports.Link, rate: hostrates.HostRate | None,
 @functools.lru_cache(maxsize=256)
 def _nominal(egress_bps: float | None, ingress_bps: float | None,
              rules: Rules) -> Capacity:
-    """Of an uplink that nobody measured; most hosts have the same."""
+    """Return the capacity of an unmeasured uplink; most hosts share one."""
     egress_bps, out_source = _one_way(egress_bps, None, False, rules)
     ingress_bps, in_source = _one_way(ingress_bps, None, False, rules)
     return Capacity(egress_bps, ingress_bps, source=min(out_source, in_source))

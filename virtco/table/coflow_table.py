@@ -36,7 +36,7 @@ class Link:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VmFlow:
-    """One flow of a coflow between two VMs whose hosts are known."""
+    """A flow of a coflow between two VMs whose hosts are known."""
 
     src_vm: str
     src_host: str
@@ -122,7 +122,7 @@ class TableCoflow:
         return entries
 
     def received(self) -> Mapping[str, Received]:
-        """Per destination host, what arrives there; made once."""
+        """Return the arriving pairs per destination host; made once."""
         if not self._received:
             for flow in itertools.chain.from_iterable(self.flows.values()):
                 pairs = self._received.setdefault(flow.dst_host, {})

@@ -40,7 +40,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Numbers:
-    """Of all classes and children of all hosts."""
+    """Ranks, rates and bytes of all classes and children of all hosts."""
 
     prios: np.ndarray
     class_bps: np.ndarray
@@ -75,7 +75,8 @@ class Numbers:
 
     def far(self, told: 'Numbers', laid: layouts.Layouts, tolerance: float,
             borrows: bool) -> np.ndarray:
-        """Whether a host's numbers may not be close to what it was told.
+        """Return whether each host's numbers may differ from its last policy's
+        beyond the tolerance.
 
         :param told: NaN where it was told nothing of the kind.
         """
@@ -99,7 +100,7 @@ class Numbers:
 
 
 def _places(laid: layouts.Layouts, rank: np.ndarray) -> np.ndarray:
-    """Of each class in the order of its own host; the later ones share one.
+    """Return the place of each class in its host's order; late ones share one.
 
     :param rank: of each class's coflow in the cloud.
     """
@@ -112,7 +113,7 @@ def _places(laid: layouts.Layouts, rank: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class HostPolicies:
-    """What all hosts were told last.
+    """The last policies of all hosts.
 
     :ivar changed: hosts that were told something new.
     :ivar numbers: of the policies, laid out as in ``layouts``; NaN where a
@@ -196,7 +197,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
 
 def _laid_anew(laid: layouts.Layouts, options: Options,
                before: HostPolicies | None) -> HostPolicies:
-    """What was told before, as it is laid out now."""
+    """Return the earlier policies in the present layout."""
     if before is not None and before.layouts is laid and (
             before.options == options):
         return before

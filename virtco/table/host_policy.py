@@ -24,7 +24,7 @@ LAST_PRIO = edge_policy.PRIOS - 1
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class HostPolicy:
-    """What one schedule says to one host, as arrays.
+    """The policy of one host by one schedule, as arrays.
 
     :ivar layout: of its classes.
     :ivar ranks: of the coflows, 0 is served first.
@@ -56,7 +56,7 @@ class HostPolicy:
                 if self.borrows else self.class_bps)
 
     def winners(self) -> list[str]:
-        """Of each group of rivals the one to which their pairs belong."""
+        """Return, per group of rivals, the coflow that owns their pairs."""
         return [min(some, key=self.ranks.__getitem__)
                 for some in self.layout.rivals]
 

@@ -53,7 +53,7 @@ class Layouts:
 
     @functools.cached_property
     def n_classes(self) -> np.ndarray:
-        """Of each host, shape (n_hosts,)."""
+        """Number of classes of each host, shape (n_hosts,)."""
         return np.array([len(some.classes) for some in self.of_link],
                         np.int64)
 
@@ -69,31 +69,32 @@ class Layouts:
 
     @functools.cached_property
     def n_children(self) -> np.ndarray:
-        """Of each class."""
+        """Number of children of each class, shape (n_classes,)."""
         return joined((some.n_children for some in self.of_link), np.int64)
 
     @functools.cached_property
     def class_of(self) -> np.ndarray:
-        """Of each child."""
+        """Index of each child's class, shape (n_children,)."""
         found: np.ndarray = np.repeat(np.arange(len(self.n_children)),
                                       self.n_children)
         return found
 
     @functools.cached_property
     def host_of(self) -> np.ndarray:
-        """Of each class."""
+        """Index of each class's host, shape (n_classes,)."""
         return np.repeat(np.arange(len(self.of_link)), self.n_classes)
 
     @functools.cached_property
     def coflow_of(self) -> np.ndarray:
-        """Of each class."""
+        """Index of each class's coflow, shape (n_classes,)."""
         number = {id(one): i for i, one in enumerate(self.coflows)}
         return np.array([number[id(one)] for some in self.of_link
                          for one in some.classes], np.int64)
 
     @functools.cached_property
     def pair_of(self) -> np.ndarray:
-        """Of each child, among the pairs of all coflows."""
+        """Index of each child among all coflows' pairs, shape (n_children,).
+        """
         start = np.cumsum([0, *(len(one.pairs) for one in self.coflows)])
         found: np.ndarray = start[self.coflow_of][self.class_of] + joined(
             (some.places for some in self.of_link), np.int64)
@@ -107,7 +108,7 @@ class Layouts:
 
     @functools.cached_property
     def peer_of(self) -> np.ndarray:
-        """Of each child."""
+        """Index of each child's peer, shape (n_children,)."""
         number = {peer: i for i, peer in enumerate(self.peers)}
         return np.array([number[peer] for some in self.of_link
                          for peer in some.peers], np.int64)
@@ -125,13 +126,13 @@ class Layouts:
 
     @functools.cached_property
     def limit_bps(self) -> np.ndarray:
-        """What all classes of a host may have together."""
+        """Rate for all classes of a host together, shape (n_hosts,)."""
         return self.egress_bps - np.array(
             [link.default_rate_bps for link in self.links], np.float64)
 
     @functools.cached_property
     def unlimited(self) -> Mapping[str, edge_policy.Unmanaged]:
-        """What hosts are told of unmanaged traffic that send none, while
+        """Limits per host for hosts that send no unmanaged traffic while
         coflows arrive at others.
         """
         return {link.host: unmanaged.nothing_limited(link.default_rate_bps)
@@ -178,7 +179,7 @@ class Layouts:
     def ceil_bps(self, child_bps: np.ndarray, rank: np.ndarray,
                  is_kept: np.ndarray, is_held: np.ndarray | bool = False
                  ) -> np.ndarray:
-        """Most that each child may borrow to.
+        """Return the rate up to which each child may borrow, (n_children,).
 
         It is what earlier kept coflows leave of the receiver's link, at least
         the child's rate: who borrows at one sender fills no downlink that an

@@ -26,7 +26,7 @@ _LEAST_SHARE = 0.125
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sender:
-    """What one host sends unmanaged.
+    """The unmanaged traffic of one host.
 
     :ivar egress_bps: speed of its uplink.
     :ivar others_bps: the most that may go to everybody.
@@ -69,7 +69,7 @@ def nothing_limited(others_bps: float) -> edge_policy.Unmanaged:
 
 def limits(left_bps: Mapping[str, float], senders: Mapping[str, Sender]
            ) -> dict[str, edge_policy.Unmanaged]:
-    """What each sender is told.
+    """Return the limits for each sender.
 
     :param left_bps: of the hosts where coflows arrive, what these leave of
         the link.
@@ -115,7 +115,7 @@ def _some(macs: Iterable[str]) -> tuple[str, ...]:
 
 def _slots(before: Mapping[str, int], wanted: Iterable[str]
            ) -> dict[str, int]:
-    """A number for as many as there are; who has one keeps it."""
+    """Assign slots to destinations; a destination that has one keeps it."""
     wanted = sorted(wanted)
     kept = {host: before[host] for host in wanted if host in before}
     free = iter(sorted(set(range(1, edge_policy.MAX_LIMITS + 1))
