@@ -5,7 +5,6 @@
 import json
 import pathlib
 import signal
-import socket
 import sys
 
 import fixtures
@@ -16,6 +15,7 @@ from tests import patience
 from tests.functional.controller import stream
 from virtco.lab.emulation import nova_client
 from virtco.lab.emulation import nova_cloud
+from virtco.lab.services import service
 
 # Of one read of an answer.
 DEADLINE_S = 600
@@ -33,9 +33,7 @@ class ControllerProcess(fixtures.Fixture):
 
     def _setUp(self):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        with socket.socket() as free:
-            free.bind(('127.0.0.1', 0))
-            port = free.getsockname()[1]
+        port, = service.free_ports(1)
         self.url = f'http://127.0.0.1:{port}'
         self.config = home / 'virtco.conf'
         self.log = home / 'log'

@@ -32,10 +32,11 @@ class FaultTest(base.ScriptedTest):
     def break_controller(self, mode):
         """Point Nova at a fresh controller with this fault."""
         if mode == 'down':
-            with socket.socket() as free:
-                free.bind(('127.0.0.1', 0))
-                port = free.getsockname()[1]
-            url = f'http://127.0.0.1:{port}'
+            # Bound without listening: refuses, and nobody else gets the port.
+            refusing = socket.socket()
+            self.addCleanup(refusing.close)
+            refusing.bind(('127.0.0.1', 0))
+            url = f'http://127.0.0.1:{refusing.getsockname()[1]}'
         else:
             controller = scripted_controller.ScriptedController()
             controller.mode = mode

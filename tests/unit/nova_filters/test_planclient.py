@@ -44,10 +44,12 @@ def place(client, uuid, body, request_id):
     return client.place(uuid, body, request_id, time.monotonic())
 
 
+@pytest.fixture
 def closed_port():
-    with socket.socket() as free:
-        free.bind(('127.0.0.1', 0))
-        return free.getsockname()[1]
+    """A port that is bound without listening, so that nobody gets it."""
+    with socket.socket() as refusing:
+        refusing.bind(('127.0.0.1', 0))
+        yield refusing.getsockname()[1]
 
 
 def test_a_plan_comes_through(controller):
@@ -115,8 +117,8 @@ def test_no_fault_gets_through_or_lasts(controller, mode, caplog):
 
 @pytest.mark.parametrize('url', [
     'http://127.0.0.1:{port}', 'http://no-such-host.invalid:1'])
-def test_nobody_there(url, caplog):
-    client = make_client(url.format(port=closed_port()))
+def test_nobody_there(url, caplog, closed_port):
+    client = make_client(url.format(port=closed_port))
     for _ in range(19):
         assert place(client, 'u-1', {}, 'req-1') is None
     assert len([record for record in caplog.records if record.name ==
