@@ -29,8 +29,7 @@ class Transitions:
     """Commits, moves and releases; each is idempotent.
 
     Events may come in any order: one that Nova sent before another that was
-    applied changes nothing. All return the id of the group in which something
-    changed, or None, so that the caller knows to compute the policies anew.
+    applied changes nothing.
 
     :param fence: is called in each transaction, and may raise.
     """
@@ -43,52 +42,31 @@ class Transitions:
         self._fence = fence
 
     def apply(self, change: notifications.Change) -> str | None:
-        match change:
-            case notifications.Built():
-                return self.built(change.instance_uuid, change.host,
-                                  dict(change.flavor), change.at_s)
-            case notifications.OffHost():
-                return self.off_host(change.instance_uuid, change.at_s)
-            case notifications.Gone():
-                return self.gone(change.instance_uuid, change.why)
-
-    def built(self, instance_uuid: str, host: str,
-              flavor: Mapping[str, float] | None = None,
-              at_s: float | None = None) -> str | None:
-        """Note that an instance runs on ``host``, planned or not.
-
-        :param at_s: when Nova sent it; None counts as the latest.
-        """
-        return self._changed(
-            instance_uuid, lambda session, member: self._built(
-                session, member, host, flavor or {}, at_s), host, flavor)
-
-    def _changed(self, instance_uuid: str,
-                 change: Callable[[orm.Session, models.Member], bool],
-                 host: str | None = None,
-                 flavor: Mapping[str, float] | None = None) -> str | None:
-        """The member's group, if ``change`` says that it changed it.
+        """Apply a change to the row of its instance.
 
         Most servers are no members; of them only the room is written down
         that they take. What is read after the generation is what other
         transactions have committed, and all lock in the same order.
 
-        :param host: where it runs; None: nowhere.
+        :returns: the member's group; None if nothing of it changed.
         """
+        uuid = change.instance_uuid
+        host, flavor = ((change.host, dict(change.flavor)) if isinstance(
+            change, notifications.Built) else (None, {}))
         with self._database.reader() as session:
-            if db_groups.member_of(session, instance_uuid) is None and (
+            if db_groups.member_of(session, uuid) is None and (
                     host and not flavor
-                    or bookings.claimed_host(session, instance_uuid) == host):
+                    or bookings.claimed_host(session, uuid) == host):
                 return None
 
         def work(session: orm.Session) -> str | None:
             self._fence(session)
             db_groups.advance(session)
-            member = db_groups.member_of(session, instance_uuid)
+            member = db_groups.member_of(session, uuid)
             if member is None:
-                self._change_other(session, instance_uuid, host, flavor)
+                self._change_other(session, uuid, host, flavor)
                 return None
-            if change(session, member):
+            if self._apply(session, member, change):
                 return member.group_id
             if not session.is_modified(member):
                 raise _Unchanged
@@ -99,10 +77,34 @@ class Transitions:
         except _Unchanged:
             return None
 
-    def _built(self, session: orm.Session, member: models.Member, host: str,
-               flavor: Mapping[str, float], at_s: float | None) -> bool:
-        if _is_overtaken(member, at_s):
+    def _apply(self, session: orm.Session, member: models.Member,
+               change: notifications.Change) -> bool:
+        """Change the member; return whether that changed anything."""
+        if isinstance(change, notifications.Gone):
+            if change.why:
+                self._note(session, member, 'build_failed', change.why)
+            self._leave(session, member)
+            db_groups.vacate(member)
+            self._retire_if_empty(session, member.group_id)
+            return True
+        if _is_overtaken(member, change.at_s):
             return False
+        if isinstance(change, notifications.Built):
+            return self._built(session, member, change.host,
+                               dict(change.flavor))
+        if member.host is None:
+            return False
+        self._leave(session, member)
+        _take_host(member)
+        return True
+
+    def _leave(self, session: orm.Session, member: models.Member) -> None:
+        self._leave_host(session, member)
+        bookings.release(session, member.instance_uuid or '')
+
+    def _built(self, session: orm.Session, member: models.Member, host: str,
+               flavor: Mapping[str, float]) -> bool:
+        """Let the member run on ``host``, planned or not."""
         bookings.release(session, member.instance_uuid or '')
         if (member.state == states.MemberState.RUNNING
                 and member.host == host
@@ -136,8 +138,7 @@ class Transitions:
             setattr(member, name, None)
 
     def _change_other(self, session: orm.Session, instance_uuid: str,
-                      host: str | None, flavor: Mapping[str, float] | None
-                      ) -> None:
+                      host: str | None, flavor: Mapping[str, float]) -> None:
         """A VM without a group takes room that Nova's numbers may lack."""
         bookings.release(session, instance_uuid)
         if host is not None and flavor:
@@ -154,46 +155,6 @@ class Transitions:
             detail = f'planned for {member.host}, built on {host}'
         LOG.info('Instance %s: %s.', member.instance_uuid, detail)
         self._note(session, member, kind, detail)
-
-    def gone(self, instance_uuid: str, why: str = '') -> str | None:
-        """Free the row of a deleted instance; a group without VMs is over.
-
-        :param why: recorded as an event when it is given.
-        """
-        return self._changed(
-            instance_uuid,
-            lambda session, member: self._gone(session, member, why))
-
-    def _gone(self, session: orm.Session, member: models.Member,
-              why: str) -> bool:
-        if why:
-            self._note(session, member, 'build_failed', why)
-        self._leave_host(session, member)
-        bookings.release(session, member.instance_uuid or '')
-        db_groups.vacate(member)
-        self._retire_if_empty(session, member.group_id)
-        return True
-
-    def off_host(self, instance_uuid: str,
-                 at_s: float | None = None) -> str | None:
-        """Note that an instance exists on no host (shelved) and keeps its row.
-
-        :param at_s: as of :meth:`built`.
-        """
-        return self._changed(
-            instance_uuid,
-            lambda session, member: self._off_host(session, member, at_s))
-
-    def _off_host(self, session: orm.Session, member: models.Member,
-                  at_s: float | None) -> bool:
-        if _is_overtaken(member, at_s) or member.host is None:
-            return False
-        self._leave_host(session, member)
-        bookings.release(session, member.instance_uuid or '')
-        member.state = states.MemberState.VACANT
-        member.host = None
-        member.expires_at = None
-        return True
 
     def expire(self, fence: Callable[[orm.Session], None] = lambda _: None
                ) -> list[str]:
@@ -224,9 +185,7 @@ class Transitions:
             if member.state == states.MemberState.RESERVED:
                 self._note(session, member, 'expired',
                            f'not built on {member.host} in time')
-            member.state = states.MemberState.VACANT
-            member.host = None
-            member.expires_at = None
+            _take_host(member)
         for group_id in {member.group_id for member in members}:
             self._retire_if_empty(session, group_id)
         return [member.group_id for member in members]
@@ -255,6 +214,13 @@ class Transitions:
             group_id=member.group_id,
             instance_uuid=member.instance_uuid or '', kind=kind,
             detail=detail[:4000], created_at=self._clock())
+
+
+def _take_host(member: models.Member) -> None:
+    """Leave the row to its VM, if it has one, without a host."""
+    member.state = states.MemberState.VACANT
+    member.host = None
+    member.expires_at = None
 
 
 def _is_overtaken(member: models.Member, at_s: float | None) -> bool:

@@ -129,7 +129,7 @@ def test_of_the_same_host_the_time_still_counts(database, follow):
 def test_without_a_time_the_last_word_counts(database, follow):
     begin(database)
     deliver(follow, [notification('instance.create.end', 'h1', 9)])
-    follow.built(UUID, 'h2')
+    follow.apply(notifications.Built(UUID, 'h2'))
     assert row(database) == (UUID, 'running', 'h2')
     deliver(follow, [notification('instance.rebuild.end', 'h1', 8)])
     assert row(database) == (UUID, 'running', 'h2')
@@ -161,6 +161,7 @@ def test_what_only_the_leader_repairs_is_fenced(database):
 
 
 FLAVOR = {'vcpus': 2.0, 'memory_mb': 4.0, 'disk_gb': 8.0}
+TOLD = tuple(FLAVOR.items())
 
 
 def rooms(database):
@@ -185,20 +186,20 @@ def remember_rooms(database):
 def test_servers_without_a_group_take_room_too(follow, database):
     begin(database)
     remember_rooms(database)
-    came = notifications.Built('stranger', 'h0', tuple(FLAVOR.items()))
+    came = notifications.Built('stranger', 'h0', TOLD)
     for _ in range(2):
         assert follow.apply(came) is None
         assert claims(database) == [('stranger', 'h0', False, 2.0, 1010.0)]
         assert rooms(database) == [97.0, 99.0]
     # It moves, and its room at the first host stays lost for a while.
-    assert follow.built('stranger', 'h9', FLAVOR) is None
+    assert follow.apply(notifications.Built('stranger', 'h9', TOLD)) is None
     assert claims(database) == [('stranger', 'h9', False, 2.0, 1010.0)]
     assert rooms(database) == [97.0, 97.0]
     # A flavor that is not told tells nothing.
-    assert follow.built('another', 'h0') is None
+    assert follow.apply(notifications.Built('another', 'h0')) is None
     assert len(claims(database)) == 1
-    assert follow.gone('stranger') is None
-    assert follow.gone('stranger') is None
+    assert follow.apply(notifications.Gone('stranger')) is None
+    assert follow.apply(notifications.Gone('stranger')) is None
     assert claims(database) == []
 
 
@@ -209,28 +210,26 @@ def test_a_resize_forgets_the_room_of_long_ago(follow, database):
         session.add(models.Claim(
             instance_uuid='other', host='h9', is_member=True,
             expires_at=1500.0, **FLAVOR))
-    assert follow.built('other', 'h9', FLAVOR) == 'g'
+    assert follow.apply(notifications.Built('other', 'h9', TOLD)) == 'g'
     assert rooms(database) == [99.0, None]
     assert claims(database) == []
     # Who was built as it was reserved remembers.
-    assert follow.built(UUID, 'h0', FLAVOR) == 'g'
+    assert follow.apply(notifications.Built(UUID, 'h0', TOLD)) == 'g'
     assert rooms(database) == [99.0, None]
 
 
-@pytest.mark.parametrize('leaves', [
-    transitions.Transitions.gone, transitions.Transitions.off_host])
+@pytest.mark.parametrize('leaves', [notifications.Gone, notifications.OffHost])
 def test_a_vm_that_leaves_claims_nothing(follow, database, leaves):
     begin(database)
     with database.writer() as session:
         session.query(models.Claim).delete()
         bookings.claim(session, UUID, 'h1', FLAVOR, True, 1500.0)
         bookings.claim(session, 'other', 'h1', FLAVOR, True, 1500.0)
-    assert leaves(follow, UUID) == 'g'
+    assert follow.apply(leaves(UUID)) == 'g'
     assert [name for name, *_ in claims(database)] == ['other']
 
 
-@pytest.mark.parametrize('leaves', [
-    transitions.Transitions.gone, transitions.Transitions.off_host])
+@pytest.mark.parametrize('leaves', [notifications.Gone, notifications.OffHost])
 def test_a_vm_that_leaves_lessens_the_room_that_others_remember(
         follow, database, leaves):
     begin(database)
@@ -238,7 +237,7 @@ def test_a_vm_that_leaves_lessens_the_room_that_others_remember(
     with database.writer() as session:
         one, other = groups.members(session, 'g')
         one.state, one.host, one.vcpus = states.MemberState.RUNNING, 'h9', 2.0
-    assert leaves(follow, UUID) == 'g'
+    assert follow.apply(leaves(UUID)) == 'g'
     assert rooms(database) == [None, 97.0]
 
 
