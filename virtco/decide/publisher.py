@@ -6,6 +6,8 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Set
+import dataclasses
+import functools
 import threading
 
 from virtco.table import host_policy
@@ -28,19 +30,19 @@ def lag(published: int | None, applied: int | None) -> int:
     return min(published - (applied or 0), published % PER_EPOCH)
 
 
+@dataclasses.dataclass(frozen=True)
 class _Numbered:
-    """A policy and its number; written out when somebody asks for it."""
+    """A policy and its number; its document is made at the first request.
 
-    def __init__(self, policy: host_policy.HostPolicy, generation: int):
-        self.unnumbered = policy
-        self.generation = generation
-        self._policy: edge_policy.EdgePolicy | None = None
+    Two threads that ask at once make it twice; none waits for a lock.
+    """
 
-    def policy(self) -> edge_policy.EdgePolicy:
-        # Two that ask at once write it twice; nobody waits for a lock.
-        if self._policy is None:
-            self._policy = self.unnumbered.policy(self.generation)
-        return self._policy
+    unnumbered: host_policy.HostPolicy
+    generation: int
+
+    @functools.cached_property
+    def document(self) -> edge_policy.EdgePolicy:
+        return self.unnumbered.policy(self.generation)
 
 
 class Publisher:
@@ -93,7 +95,7 @@ class Publisher:
     def get(self, host: str) -> edge_policy.EdgePolicy | None:
         with self._lock:
             one = self._numbered.get(host)
-        return one.policy() if one is not None else None
+        return one.document if one is not None else None
 
     def generations(self) -> dict[str, int]:
         """Return the generation of each host's policy."""
