@@ -128,14 +128,12 @@ def _jobs(snapshot: known.Snapshot, factor: float
 def _job(one: live.LiveCoflow, whole: live.Flows, snapshot: known.Snapshot,
          factor: float) -> jobs_model.PeriodicJob | None:
     """None where it sends nothing, or a link of it carries nothing."""
-    hosts = snapshot.hosts.names
-    found_s = factor * live.Ports(
-        hosts, snapshot.egress_bps, snapshot.ingress_bps, snapshot.uplinks
-    ).busy_s(whole, snapshot.hosts.number_of)
+    found_s = factor * snapshot.ports.busy_s(whole, snapshot.hosts.number_of)
     if np.isinf(found_s).any():
         return None
     # Names that a host that comes or goes does not change.
-    names = [*itertools.product(('egress', 'ingress'), hosts),
+    names = [*itertools.product(('egress', 'ingress'),
+                                snapshot.hosts.names),
              *range(len(snapshot.uplinks.cap_bps))]
     busy_s: dict[jobs_model.Link, float] = {
         link: link_s for link, link_s in zip(

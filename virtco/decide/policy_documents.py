@@ -134,9 +134,7 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
     Only those starve that have something waiting.
     """
     options, now_s = snapshot.options, snapshot.now_s
-    ports: Sequence[live.Port] = live.Ports(
-        snapshot.hosts.names, snapshot.egress_bps, snapshot.ingress_bps,
-        snapshot.uplinks)
+    ports: Sequence[live.Port] = snapshot.ports
     late = {coflow_id: each_s for coflow_id, each_s in late_s.items()
             if each_s <= now_s}
     floors = promised.floors() if promised is not None else {}

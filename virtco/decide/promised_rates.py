@@ -37,8 +37,7 @@ def renew(snapshot: known.Snapshot, before: deadlines.Plan | None
                 snapshot.now_s, snapshot.options.quiet_s))),
         key=_promised_first)
     n_promised = sum(coflow.is_promised for coflow in wanting)
-    ports = live.Ports(snapshot.hosts.names, snapshot.egress_bps,
-                       snapshot.ingress_bps, snapshot.uplinks)
+    ports = snapshot.ports
     claims = deadlines.no_claims(len(ports.cap_bps))
     for coflow in wanting[:n_promised + MOST_WISHES]:
         assert isinstance(coflow.flows, live.Flows)

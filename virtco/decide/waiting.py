@@ -2,16 +2,13 @@
 
 """At which port a coflow waits, and for whom. Pure."""
 
-from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import math
 
-from virtco import units
+import numpy as np
+
 from virtco.model import live
 from virtco.state import schedule_input as known
-
-Port = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,41 +43,25 @@ def find(schedule: live.Schedule, snapshot: known.Snapshot
     """
     flows = {coflow.live.coflow_id: coflow.live.flows
              for coflow in snapshot.coflows}
-    rate_bps = _rates(snapshot)
-    load_bytes = dict.fromkeys(rate_bps, 0.0)
-    served: dict[Port, list[str]] = {port: [] for port in rate_bps}
+    hosts = snapshot.hosts
+    ports = live.Ports(hosts.names, snapshot.egress_bps, snapshot.ingress_bps)
+    busy_s = np.zeros(2 * len(ports))
+    served: list[list[str]] = [[] for _ in busy_s]
     found = {}
     for coflow in schedule.coflows:
-        ports = _bytes_of(flows[coflow.coflow_id])
-        for port, left_bytes in ports.items():
-            load_bytes[port] += left_bytes
-        if ports:
-            busy_s, last = max(
-                (units.BITS_PER_BYTE * load_bytes[port] / rate_bps[port]
-                 if rate_bps[port] > 0 else math.inf, port)
-                for port in ports)
+        left = flows[coflow.coflow_id]
+        assert isinstance(left, live.Flows)
+        own_s = ports.busy_s(left, hosts.number_of)
+        busy_s += own_s
+        crossed = np.flatnonzero(own_s).tolist()
+        if crossed:
+            last = max(crossed, key=lambda port: (
+                busy_s[port], hosts.names[port % len(ports)], port))
             found[coflow.coflow_id] = Waiting(
-                *last, busy_s * snapshot.size_factor, len(served[last]),
-                served[last])
-        for port in ports:
+                hosts.names[last % len(ports)],
+                'ingress' if last >= len(ports) else 'egress',
+                float(busy_s[last]) * snapshot.size_factor,
+                len(served[last]), served[last])
+        for port in crossed:
             served[port].append(coflow.coflow_id)
     return found
-
-
-def _rates(snapshot: known.Snapshot) -> dict[Port, float]:
-    return {(host, direction): rate_bps
-            for direction, rates_bps in (('egress', snapshot.egress_bps),
-                                         ('ingress', snapshot.ingress_bps))
-            for host, rate_bps in zip(snapshot.hosts.names,
-                                      rates_bps.tolist())}
-
-
-def _bytes_of(flows: Sequence[live.LiveFlow]) -> Mapping[Port, float]:
-    """Bytes left at each port."""
-    ports: dict[Port, float] = {}
-    for flow in flows:
-        if flow.remaining_bytes > 0 and flow.src_host != flow.dst_host:
-            for port in ((flow.src_host, 'egress'),
-                         (flow.dst_host, 'ingress')):
-                ports[port] = ports.get(port, 0.0) + flow.remaining_bytes
-    return ports

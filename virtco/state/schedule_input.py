@@ -152,7 +152,7 @@ class Coflow:
                                   and now_s - self.moved_s < quiet_s)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Snapshot:
     """:ivar coflows: those that rest between two iterations last, so that a
         pair of VMs that they share belongs to the others.
@@ -176,3 +176,9 @@ class Snapshot:
     senders: Mapping[str, unmanaged.Sender] = dataclasses.field(
         default_factory=dict)
     uplinks: uplinks_model.Uplinks = uplinks_model.NONE
+
+    @functools.cached_property
+    def ports(self) -> live.Ports:
+        """Rates of hosts and uplinks for coflows, in bits per second."""
+        return live.Ports(self.hosts.names, self.egress_bps,
+                          self.ingress_bps, self.uplinks)
