@@ -3,6 +3,7 @@
 """Puts the WSGI application together."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from typing import Any
 from typing import Protocol
@@ -14,6 +15,7 @@ from oslo_middleware import http_proxy_to_wsgi
 from virtco import app
 from virtco import metrics
 from virtco.api import errors
+from virtco.api import live_page
 from virtco.api import nesting
 from virtco.api import pace
 from virtco.api import request_ids
@@ -36,12 +38,14 @@ def application(conf: cfg.ConfigOpts,
     app = falcon.App(middleware=middleware)
     errors.add_handlers(app)
     routes.add(app, conf, rooms)
+    live_page.add(app, conf, rooms)
     wsgi: Wsgi = nesting.checked(app)
     if conf.api.auth_strategy == 'keystone':
         # Embedded controllers start without it.
         from keystonemiddleware import auth_token
         wsgi = _except_open(wsgi, auth_token.AuthProtocol(
-            wsgi, {'oslo_config_config': conf}))
+            wsgi, {'oslo_config_config': conf}),
+            (*pace.OPEN_PATHS, *live_page.open_paths(conf)))
     wsgi = request_ids.identified(wsgi)
     proxy = http_proxy_to_wsgi.HTTPProxyToWSGI(wsgi, conf)
     is_behind = conf.oslo_middleware.enable_proxy_headers_parsing
@@ -69,9 +73,10 @@ def monitoring(found: Monitored) -> Wsgi:
     return app
 
 
-def _except_open(app: Wsgi, guarded: Wsgi) -> Wsgi:
+def _except_open(app: Wsgi, guarded: Wsgi,
+                 open_paths: Collection[str] = pace.OPEN_PATHS) -> Wsgi:
     def choose(environ: dict[str, Any], start_response: Any
                ) -> Iterable[bytes]:
-        is_open = environ['PATH_INFO'] in pace.OPEN_PATHS
+        is_open = environ['PATH_INFO'] in open_paths
         return (app if is_open else guarded)(environ, start_response)
     return choose

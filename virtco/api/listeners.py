@@ -29,6 +29,8 @@ class _Problems(msgspec.Struct):
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
+LOOPBACK = ('127.0.0.1', '::1', 'localhost')
+
 #: What only services ask for; reading a placement is for its owner, too.
 _SERVICE = re.compile(
     r'/v1/(?:hosts/[^/]+/policy|distributor|notifications)')

@@ -25,7 +25,9 @@ def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
         measured_ingress_bps=found.measured_ingress_bps,
         measured_age_s=now_s - found.measured_s
         if found.measured_s is not None else None,
-        rate_source=found.source, background_bps=seen.background_bps,
+        rate_source=found.source,
+        coflows_bps=sum(seen.observed_bps.values()),
+        background_bps=seen.background_bps,
         generation=policy.generation if policy else None,
         generations_behind=publisher.lag(
             policy.generation if policy else None,

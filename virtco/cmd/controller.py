@@ -27,6 +27,7 @@ from virtco import exception
 from virtco import startup
 from virtco.api import front
 from virtco.api import listeners
+from virtco.api import viewers
 from virtco.cmd import entry
 from virtco.conf import opts
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from virtco.distribute import relay
 
 LOG = logging.getLogger(__name__)
-
-LOOPBACK = ('127.0.0.1', '::1', 'localhost')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ def main(argv: list[str] | None = None,
         configuration.cannot_start(program.name, error)
         return 1
     if (program.serves and conf.api.auth_strategy == 'noauth'
-            and conf.api.host not in LOOPBACK):
+            and conf.api.host not in listeners.LOOPBACK):
         LOG.warning('No authentication on %s: whoever reaches it is an '
                     'operator.', conf.api.host)
     loader = Loader(conf, program)
@@ -291,6 +290,7 @@ def _limit_addresses(server: Any, most: int) -> None:
     for found in list(channels.values()):
         if getattr(found, 'accepting', False):
             found.accept = limited(found.accept)
+            found.channel_class = viewers.Channel
 
 
 def _stop_on_signal(loader: Loader) -> None:

@@ -11,6 +11,7 @@ from oslo_upgradecheck import upgradecheck
 
 from virtco import configuration
 from virtco import exception
+from virtco.api import listeners
 from virtco.cmd import controller as controller_cmd
 from virtco.db import migration
 from virtco.db import session as db_session
@@ -51,7 +52,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _authentication(self) -> upgradecheck.Result:
         api = self._conf.api
         if (api.auth_strategy == 'keystone'
-                or api.host in controller_cmd.LOOPBACK):
+                or api.host in listeners.LOOPBACK):
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
         return upgradecheck.Result(
             upgradecheck.Code.WARNING,

@@ -58,4 +58,15 @@ Related options:
 * all of ``[keystone_authtoken]``
 * ``[oslo_policy] policy_file``
 """),
+    cfg.BoolOpt('ui', default=False, help="""
+Serve a live page of coflows, hosts and the network at ``/ui``, which shows
+each viewer no more than the REST API does. A controller with
+``auth_strategy = noauth`` that listens beyond loopback refuses to start with
+it.
+
+Related options:
+
+* ``[api] host``
+* ``[api] auth_strategy``
+"""),
 ]

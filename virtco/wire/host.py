@@ -50,6 +50,7 @@ class Host(operation.Response, frozen=True, kw_only=True):
     :ivar measured_ingress_bps: estimate by packet trains.
     :ivar measured_age_s: age of that estimate.
     :ivar rate_source: what ``egress_bps`` and ``ingress_bps`` come from.
+    :ivar coflows_bps: rate of all coflows in the last reports.
     :ivar background_bps: rate of what is no coflow's.
     :ivar generation: of the newest policy.
     :ivar generations_behind: policies that the host did not apply yet.
@@ -75,6 +76,7 @@ class Host(operation.Response, frozen=True, kw_only=True):
     measured_ingress_bps: float | None
     measured_age_s: float | None
     rate_source: str
+    coflows_bps: float
     background_bps: float
     generation: int | None
     generations_behind: int

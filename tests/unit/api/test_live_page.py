@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The live page: who is served its files and events, and how they are told."""
+
+import re
+
+import falcon
+from falcon import testing
+import pytest
+
+from tests.unit.api import service
+from virtco import exception
+from virtco.api import errors
+from virtco.api import live_page
+from virtco.api import viewers
+
+
+class Viewer:
+    def __init__(self, is_ready=True, error=None):
+        self.ready, self.error, self.seen = is_ready, error, []
+
+    def is_ready(self):
+        return self.ready
+
+    def write(self, data):
+        if self.error is not None:
+            raise self.error
+        self.seen.append(data)
+
+
+@pytest.fixture
+def watchers():
+    return viewers.Viewers()
+
+
+def serve(watchers, **options):
+    made = service.Service()
+    made.conf.set_override('ui', True, 'api')
+    for name, value in options.items():
+        made.conf.set_override(name, value, 'api')
+    app = falcon.App()
+    errors.add_handlers(app)
+    live_page.add(app, made.conf, made.rooms, watchers)
+    return made, testing.TestClient(app)
+
+
+def test_the_page_is_off_unless_asked_for(watchers):
+    made, _client = serve(watchers)
+    made.conf.clear_override('ui', 'api')
+    app = falcon.App()
+    live_page.add(app, made.conf, made.rooms, watchers)
+    assert testing.TestClient(app).simulate_get('/ui').status_code == 404
+    assert live_page.open_paths(made.conf) == ()
+
+
+def test_each_file_forbids_what_it_does_not_hold(watchers):
+    made, client = serve(watchers)
+    moved = client.simulate_get('/ui')
+    assert (moved.status_code, moved.headers['location']) == (308, 'ui/')
+    assert client.simulate_get('/ui/').text == client.simulate_get(
+        '/ui/index.html').text
+    assert client.simulate_get('/ui/..%2Flive_page.py').status_code == 404
+    assert client.simulate_get('/ui/none.js').status_code == 404
+    for name in live_page.files():
+        found = client.simulate_get(f'/ui/{name}')
+        assert found.content == live_page.files()[name]
+        assert "script-src 'self'" in found.headers[
+            'content-security-policy']
+        assert f'/ui/{name}' in live_page.open_paths(made.conf)
+    assert client.simulate_get('/ui/main.js').headers[
+        'content-type'] == 'text/javascript; charset=utf-8'
+    assert '/ui/events' not in live_page.open_paths(made.conf)
+
+
+def test_the_page_loads_nothing_from_elsewhere():
+    for name, data in live_page.files().items():
+        text = data.decode()
+        assert len(text.splitlines()) <= 300, name
+        if name.endswith('.html'):
+            assert not re.search(r'<script>|<style|\son\w+=|style=', text)
+        if name.endswith(('.html', '.css')):
+            assert 'http' not in text, name
+        if name.endswith('.js') and 'min' not in name:
+            assert not re.search(r'innerHTML|insertAdjacent|eval\(|http',
+                                 text), name
+
+
+@pytest.mark.parametrize('host, is_served', [
+    ('127.0.0.1', True), ('::1', True), ('10.0.0.1', False)])
+def test_without_keystone_only_loopback_is_served(watchers, host, is_served):
+    options = {'host': host, 'auth_strategy': 'noauth'}
+    if is_served:
+        assert serve(watchers, **options)[1].simulate_get('/ui/').text
+        return
+    with pytest.raises(exception.ConfigInvalid, match='loopback'):
+        serve(watchers, **options)
+    assert serve(watchers, host=host)[1].simulate_get('/ui/').text
+
+
+def test_events_ask_who_watches(watchers):
+    _made, client = serve(watchers)
+    assert client.simulate_get('/ui/events').status_code == 403
+    found = client.simulate_get('/ui/events', headers={
+        'X-Roles': 'reader', 'X-Project-Id': 'p',
+        'X-Identity-Status': 'Confirmed'})
+    assert found.headers['content-type'] == 'text/event-stream'
+    assert found.content == viewers.CHANGED
+
+
+def test_reports_and_changes_are_told(watchers):
+    made, _client = serve(watchers)
+    for tell in (made.rooms.state.on_report[-1],
+                 made.rooms.state.on_change[-1]):
+        watchers._is_changed = False
+        tell('h0', None)
+        assert watchers._is_changed
+
+
+@pytest.fixture
+def told(watchers, monkeypatch):
+    """Viewers without a thread."""
+    monkeypatch.setattr(watchers, '_run', lambda: None)
+    return watchers
+
+
+def test_viewers_hear_of_changes_once(told):
+    viewer = Viewer()
+    assert told.add(viewer)
+    told.turn()
+    assert viewer.seen == []
+    told.changed()
+    told.turn()
+    told.turn()
+    assert viewer.seen == [viewers.CHANGED]
+
+
+def test_silent_viewers_hear_that_the_server_is_there(told):
+    viewer = Viewer()
+    told.add(viewer)
+    for _ in range(viewers.SILENT_TURNS - 1):
+        told.turn()
+    assert viewer.seen == []
+    told.turn()
+    assert viewer.seen == [viewers.ALIVE]
+    told.changed()
+    for _ in range(viewers.SILENT_TURNS):
+        told.turn()
+    assert viewer.seen == [viewers.ALIVE, viewers.CHANGED]
+
+
+def test_a_viewer_that_does_not_read_misses_events(told):
+    slow, gone, broken, last = (
+        Viewer(is_ready=False), Viewer(error=ConnectionResetError()),
+        Viewer(error=ValueError()), Viewer())
+    for viewer in (slow, gone, broken, last):
+        told.add(viewer)
+    told.changed()
+    told.turn()
+    assert (slow.seen, last.seen) == ([], [viewers.CHANGED])
+    assert told._viewers == [slow, last]
+
+
+def test_too_many_viewers_are_not_kept(told, monkeypatch):
+    monkeypatch.setattr(viewers, 'MOST_VIEWERS', 1)
+    assert told.add(Viewer())
+    assert not told.add(Viewer())
+    assert len(told._viewers) == 1

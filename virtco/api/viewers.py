@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Server-sent events to browsers, of which none holds a thread.
+
+waitress ends an answer with the function that made it. :class:`Task` leaves
+the connection open where the application asked for that, and gives its thread
+back; one thread writes to all viewers, and runs only while there are some.
+"""
+
+from collections.abc import Callable
+import contextlib
+import logging
+import threading
+from typing import Any
+from typing import Protocol
+
+from waitress import channel
+from waitress import task
+
+LOG = logging.getLogger(__name__)
+
+#: Key of the environment: a function that takes the task to keep.
+KEEP = 'virtco.keep'
+#: Viewers at the same time; others look again by themselves.
+MOST_VIEWERS = 256
+#: Time between two looks whether something changed.
+TURN_S = 1.0
+#: Turns without a change after which viewers hear that the server is there.
+#: Shorter than the silence after which a connection is closed.
+SILENT_TURNS = 10
+CHANGED = b'event: changed\ndata:\n\n'
+ALIVE = b'event: alive\ndata:\n\n'
+
+
+class Viewer(Protocol):
+    """A connection that is written to."""
+
+    def is_ready(self) -> bool:
+        """Tell whether it took all that was written."""
+
+    def write(self, data: bytes) -> None:
+        """:raises OSError: it is gone."""
+
+
+class Task(task.WSGITask):  # type: ignore[misc]
+    """A request to waitress whose answer may stay open after its thread."""
+
+    def finish(self) -> None:
+        keep = (self.environ or {}).get(KEEP)
+        if keep is not None and self.wrote_header and keep(self):
+            self.close_on_finish = False
+        else:
+            super().finish()
+
+    def is_ready(self) -> bool:
+        return not self.channel.total_outbufs_len
+
+    def write(self, data: bytes) -> None:
+        try:
+            super().write(data)
+        except channel.ClientDisconnected as error:
+            raise ConnectionResetError from error
+
+
+class Channel(channel.HTTPChannel):  # type: ignore[misc]
+    """A connection of waitress with such requests."""
+
+    task_class = Task
+
+
+class Viewers:
+    """All who watch; :meth:`changed` may be called by any thread.
+
+    :param wait: waits for a time in seconds.
+    """
+
+    def __init__(self, wait: Callable[[float], Any] | None = None):
+        self._wait = wait or threading.Event().wait
+        self._lock = threading.Lock()
+        self._viewers: list[Viewer] = []
+        self._is_changed = False
+        self._silent_turns = 0
+
+    def changed(self, *_: object) -> None:
+        """Tell all viewers with the next turn to look again."""
+        self._is_changed = True
+
+    def add(self, viewer: Viewer) -> bool:
+        """Keep a viewer; False: there are too many."""
+        with self._lock:
+            if len(self._viewers) >= MOST_VIEWERS:
+                return False
+            self._viewers.append(viewer)
+            if len(self._viewers) == 1:
+                threading.Thread(target=self._run, name='viewers',
+                                 daemon=True).start()
+        return True
+
+    def _run(self) -> None:
+        """Write until the last viewer is gone."""
+        while True:
+            self._wait(TURN_S)
+            self.turn()
+            with self._lock:
+                if not self._viewers:
+                    return
+
+    def turn(self) -> None:
+        """Write once to each viewer, if there is something to say."""
+        self._silent_turns += 1
+        if self._is_changed:
+            self._is_changed = False
+            event = CHANGED
+        elif self._silent_turns >= SILENT_TURNS:
+            event = ALIVE
+        else:
+            return
+        self._silent_turns = 0
+        for viewer in list(self._viewers):
+            try:
+                # A viewer that does not read misses events, not data.
+                if viewer.is_ready():
+                    viewer.write(event)
+                continue
+            except OSError:
+                pass
+            except Exception:
+                LOG.exception('A viewer is let go.')
+            with self._lock, contextlib.suppress(ValueError):
+                self._viewers.remove(viewer)
