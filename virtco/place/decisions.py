@@ -6,18 +6,17 @@ It is written down behind the answer: nobody waits for it, and of a storm of
 plans the newest are kept.
 """
 
-import collections
 from collections.abc import Mapping
-import threading
 import time
 import zlib
 
 import msgspec
+from sqlalchemy import orm
 
-from virtco import exception
 from virtco.db import models
 from virtco.db import session as db_session
 from virtco.model import snapshot
+from virtco.place import newest
 
 MOST_WAITING = 20
 #: Hosts, flows and loads of a problem; a larger one is not kept.
@@ -56,42 +55,28 @@ def unpack(document: bytes) -> Decision | None:
 class Decisions:
     def __init__(self, database: db_session.Database):
         self._database = database
-        self._lock = threading.Lock()
-        self._waiting: collections.OrderedDict[str, Decision] = (
-            collections.OrderedDict())
+        self._waiting: newest.Newest[str, Decision] = newest.Newest(
+            MOST_WAITING)
 
     def add(self, decision: Decision) -> None:
-        if _entries(decision.problem) > MOST_ENTRIES:
-            return
-        with self._lock:
-            self._waiting.pop(decision.group_id, None)
-            self._waiting[decision.group_id] = decision
-            if len(self._waiting) > MOST_WAITING:
-                self._waiting.popitem(last=False)
+        if _entries(decision.problem) <= MOST_ENTRIES:
+            self._waiting.put(decision.group_id, decision)
 
     def write(self) -> None:
         """Write the waiting decisions; without a database they go on waiting.
         """
         until_s = time.thread_time() + TURN_S
-        with self._lock:
-            waiting = list(self._waiting.values())
-        packed = []
-        for decision in waiting:
-            if time.thread_time() < until_s:
-                packed.append((decision, pack(decision)))
-        if not packed:
-            return
-        try:
-            with self._database.writer(db_session.PATIENCE_S) as session:
-                for decision, document in packed:
-                    session.merge(models.Decision(
-                        group_id=decision.group_id, document=document))
-        except (exception.DatabaseUnavailable, exception.Conflict):
-            return
-        with self._lock:
-            for decision, _document in packed:
-                if self._waiting.get(decision.group_id) is decision:
-                    del self._waiting[decision.group_id]
+        waiting = self._waiting.items()
+        packed = {group_id: pack(decision) for group_id, decision in waiting
+                  if time.thread_time() < until_s}
+
+        def save(session: orm.Session, decision: Decision) -> None:
+            session.merge(models.Decision(
+                group_id=decision.group_id,
+                document=packed[decision.group_id]))
+
+        self._waiting.write(self._database, [
+            one for one in waiting if one[0] in packed], save)
 
     def find(self, group_id: str) -> Decision | None:
         """:raises virtco.exception.DatabaseUnavailable:"""

@@ -6,30 +6,20 @@ Nobody waits for it: such an answer is given where there is no time, or no
 database. Of a storm of them the newest are kept.
 """
 
-import collections
 from collections.abc import Callable
-import dataclasses
-import threading
+import itertools
+from typing import Any
 
-from virtco import exception
 from virtco import hints
 from virtco.db import records
 from virtco.db import session as db_session
+from virtco.place import newest
 from virtco.wire import placement as wire
 
 #: Of an event.
 NEUTRAL = 'neutral'
 MOST_WAITING = 200
 INTERVAL_S = 1.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Entry:
-    project_id: str
-    group_name: str
-    instance_uuid: str
-    detail: str
-    created_at: float
 
 
 class Journal:
@@ -39,9 +29,9 @@ class Journal:
                  clock: Callable[[], float]):
         self._database = database
         self._clock = clock
-        self._lock = threading.Lock()
-        self._entries: collections.deque[_Entry] = collections.deque(
-            maxlen=MOST_WAITING)
+        self._entries: newest.Newest[int, dict[str, Any]] = newest.Newest(
+            MOST_WAITING)
+        self._number = itertools.count()
 
     def add(self, request: wire.Placement,
             answer: wire.Answer) -> None:
@@ -50,26 +40,15 @@ class Journal:
         if not said:
             return
         name = said.get(hints.COFLOW)
-        with self._lock:
-            self._entries.append(_Entry(
-                request.project_id,
-                name[:255] if isinstance(name, str) else '',
-                answer.instance_uuid, answer.why[:4000], self._clock()))
+        self._entries.put(next(self._number), {
+            'project_id': request.project_id,
+            'group_name': name[:255] if isinstance(name, str) else '',
+            'instance_uuid': answer.instance_uuid,
+            'detail': answer.why[:4000], 'created_at': self._clock()})
 
     def write(self) -> None:
         """Write the waiting answers; without a database they go on waiting."""
-        with self._lock:
-            entries = list(self._entries)
-        if not entries:
-            return
-        try:
-            with self._database.writer(db_session.PATIENCE_S) as session:
-                for entry in entries:
-                    records.add_event(session, kind=NEUTRAL,
-                                      **dataclasses.asdict(entry))
-        except (exception.DatabaseUnavailable, exception.Conflict):
-            return
-        with self._lock:
-            for entry in entries:
-                if self._entries and self._entries[0] is entry:
-                    self._entries.popleft()
+        self._entries.write(
+            self._database, self._entries.items(),
+            lambda session, entry: records.add_event(
+                session, kind=NEUTRAL, **entry))

@@ -31,7 +31,7 @@ from virtco.place import answer as answers
 from virtco.place import deadline as deadlines
 from virtco.place import decisions
 from virtco.place import journal
-from virtco.place import offers
+from virtco.place import newest
 from virtco.place import question as requests
 from virtco.state import live_state
 from virtco.state import pair_history as known_pairs
@@ -47,6 +47,8 @@ LOG = logging.getLogger(__name__)
 
 #: Placements worked on at the same time; more are answered without an opinion.
 WORKERS = 8
+#: Requests whose hosts stand for those of a question without any.
+MOST_REQUESTS = 4
 
 
 class Place:
@@ -68,8 +70,9 @@ class Place:
         self._conf = conf
         self._preflight = preflight
         self._pairs = pairs
-        self._offers = offers.Offers()
-        self._free = free or self._offers.free
+        self._offers: newest.Newest[str, list[wire.Offer]] = newest.Newest(
+            MOST_REQUESTS)
+        self._free = free or self._offered
         self._database = database
         self._state = state
         self._settings = settings
@@ -147,7 +150,8 @@ class Place:
             committed then.
         """
         self._metrics.nova_unplanned.inc(request.unplanned_passes)
-        self._offers.note(request)
+        self._offers.put(request.reservation_id or request.instance_uuid,
+                         request.hosts)
         with self._metrics.placement_seconds.time():
             answer = self._place(request, is_gone)
         self.use()
@@ -321,6 +325,11 @@ class Place:
             self._conf, self._database, self._state, self._settings,
             lambda: {one.host: requests.vector(one.free)
                      for one in self._hosts()}, self._clock)
+
+    def _offered(self) -> dict[str, booking.Vector]:
+        """Map each host to its free resources in the newest request."""
+        return {offer.host: requests.vector(offer.free)
+                for _key, offers in self._offers.items() for offer in offers}
 
     def _hosts(self) -> list[plan_wire.GivenHost]:
         """List all hosts with their free resources, as for a launch.

@@ -8,18 +8,17 @@ name, the matrix is compared by its digest, and the member takes the host that
 its row of the database holds for it.
 """
 
-import collections
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 import dataclasses
 import itertools
-import threading
 
 import sqlalchemy as sa
 
 from virtco.db import members
 from virtco.place import answer as answers
+from virtco.place import newest
 from virtco.place import question as requests
 from virtco.wire import placement as wire
 
@@ -53,24 +52,19 @@ class Siblings:
     def __init__(self, drained: Callable[[], Collection[str]] = frozenset
                  ) -> None:
         self._drained = drained
-        self._lock = threading.Lock()
-        self._groups: collections.OrderedDict[Key, _Group] = (
-            collections.OrderedDict())
+        self._groups: newest.Newest[Key, _Group] = newest.Newest(MOST_GROUPS)
 
     def remember(self, key: Key, group_id: str, digest: str,
                  order: tuple[str, ...] = ()) -> None:
         """:param digest: of a matrix that is the group's, if there was one.
         :param order: of the hosts, the best first, if it is known.
         """
-        with self._lock:
-            before = self._groups.pop(key, None)
-            if before is not None and before.group_id == group_id:
-                digest = digest or before.digest
-                order = order or before.order
-            self._groups[key] = _Group(group_id, digest,
-                                       order[:2 * MOST_ALTERNATES])
-            if len(self._groups) > MOST_GROUPS:
-                self._groups.popitem(last=False)
+        before = self._groups.get(key)
+        if before is not None and before.group_id == group_id:
+            digest = digest or before.digest
+            order = order or before.order
+        self._groups.put(key, _Group(group_id, digest,
+                                     order[:2 * MOST_ALTERNATES]))
 
     def expects(self, key: Key, digest: str) -> bool:
         """Tell whether a recent group has this name and matrix."""

@@ -13,7 +13,7 @@ from virtco import exception
 from virtco.db import members
 from virtco.model import booking
 from virtco.place import answer as answers
-from virtco.place import offers
+from virtco.place import newest
 from virtco.place import problem
 from virtco.place import question as requests
 from virtco.place import siblings
@@ -75,22 +75,15 @@ def test_requests_have_bounds(field, good, bad):
             request(**{field: value})
 
 
-def test_the_newest_offers_are_remembered():
-    found = offers.Offers()
-    for number in range(offers.MOST_REQUESTS):
-        found.note(request(free=[(f'h{number}', number, 1, 1)],
-                           uuid=str(number)))
-    # The first comes again, with less; then the second is the oldest.
-    found.note(request(free=[('h0', 5, 5, 5)], uuid='0'))
-    found.note(request(free=[('h9', 9, 9, 9)], uuid='a',
-                       reservation_id='r'))
-    assert found.free() == {'h0': (5, 5, 5), 'h2': (2, 1, 1),
-                            'h3': (3, 1, 1), 'h9': (9, 9, 9)}
-    # Of one request of many servers the newest counts.
-    found.note(request(free=[('h9', 8, 8, 8)], uuid='b',
-                       reservation_id='r'))
-    assert found.free()['h9'] == (8, 8, 8) and len(found.free()) == 4
-    assert offers.MOST_REQUESTS == 4
+def test_the_newest_are_remembered():
+    found = newest.Newest(4)
+    for number in range(4):
+        found.put(number, f'{number}')
+    # The first comes again, then the second is the oldest.
+    found.put(0, 'new')
+    found.put(9, '9')
+    assert found.items() == [(2, '2'), (3, '3'), (0, 'new'), (9, '9')]
+    assert (found.get(0), found.get(1)) == ('new', None)
 
 
 def test_answers():
