@@ -16,16 +16,38 @@ root. Twelve hosts take three to four minutes.
 
 import argparse
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import json
 import random
 
 import msgspec
+import numpy as np
+from numpy import typing as npt
 
 from virtco.lab.emulation import hosts_only
-from virtco.measure import racks
 from virtco.topology import tree
 from virtco.topology.formats import plain
+
+
+def agreement(one: Sequence[int], other: Sequence[int]) -> float:
+    """Compute the adjusted Rand index: 1 the same, 0 by chance."""
+    names, a = np.unique(np.asarray(one), return_inverse=True)
+    others, b = np.unique(np.asarray(other), return_inverse=True)
+    table = np.zeros((len(names), len(others)))
+    np.add.at(table, (a, b), 1)
+
+    def pairs(counts: npt.NDArray[np.float64]) -> float:
+        # Ordered ones, which is the same: only ratios count.
+        return float((counts * (counts - 1)).sum())
+
+    both, rows, columns = (pairs(table), pairs(table.sum(axis=1)),
+                           pairs(table.sum(axis=0)))
+    total = pairs(table.sum(keepdims=True))
+    by_chance = rows * columns / total if total else 0.0
+    most = (rows + columns) / 2
+    return 1.0 if most == by_chance else (both - by_chance) / (most
+                                                               - by_chance)
 
 
 def hidden(shape: tuple[int, int, int], link_bps: float, rack_over: float,
@@ -66,7 +88,7 @@ def compare(truth: tree.Plane, found: tree.Plane | None) -> list[Level]:
         hosts = sorted(truth.hosts())
         both = true.keys() & seen.keys()
         levels.append(Level(
-            tree.default_level_name(height), racks.agreement(
+            tree.default_level_name(height), agreement(
                 _labels(hosts, true), _labels(hosts, seen)),
             len(true), len(both), tuple(
                 abs(rate_bps / true_bps - 1) if rate_bps is not None else 1.0

@@ -28,9 +28,9 @@ from virtco.measure import discovery
 from virtco.measure import preflight
 from virtco.measure import round_rates as together
 from virtco.measure import rounds
-from virtco.objects import findings
 from virtco.state import live_state
 from virtco.topology.formats import plain
+from virtco.wire import check as wire
 from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Check:
     n_rounds_done: int = 0
     n_failed: int = 0
     sent_bytes: float = 0.0
-    findings: tuple[preflight.Finding, ...] = ()
+    findings: tuple[wire.Finding, ...] = ()
     planes: tuple[dict[str, Any], ...] = ()
     why: str | None = None
 
@@ -79,8 +79,7 @@ class Check:
         return found | {'hosts': list(self.hosts), 'asked': self.asked_s,
                         'purpose': str(self.purpose),
                         'planes': list(self.planes),
-                        'findings': msgspec.to_builtins([
-                            findings.shown(one) for one in self.findings])}
+                        'findings': msgspec.to_builtins(self.findings)}
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> 'Check':
@@ -104,7 +103,7 @@ class Checks:
     def __init__(self, conf: cfg.ConfigOpts, prober: probes.Prober,
                  live: live_state.LiveState,
                  conclude: Callable[[Collection[str], Iterable[
-                     preflight.Finding]], None],
+                     wire.Finding]], None],
                  clock: Callable[[], float] = time.time):
         self._conf = conf.probe
         self._prober = prober

@@ -251,7 +251,7 @@ def _by_rpca(snapshots: Matrix) -> Matrix:
         least = _LEAST_SHARE * float(np.median(filled)) or 1.0
         try:
             times = robustpca.constant_component(
-                least / np.maximum(filled, least)).rates
+                least / np.maximum(filled, least))
             # No pair is faster than its fastest reading.
             rates[seen] = np.minimum(
                 least / np.maximum(times, np.finfo(float).tiny),

@@ -17,6 +17,8 @@ import heapq
 import operator
 import statistics
 
+from virtco.measure import history
+
 #: Rates that differ by less than this are the same rate measured twice.
 TOLERANCE = 0.1
 #: So many of the newest readings speak for one direction of one host. More
@@ -29,22 +31,6 @@ HALF_LIFE_S = 1800.0
 STALE_S = 4 * HALF_LIFE_S
 
 _MEASURED = operator.attrgetter('measured_s')
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PairRate:
-    """The newest rate from one host to another.
-
-    :ivar measured_s: when, on the clock of ``now_s``.
-    :ivar lower_bound: the pipe is at least this wide: the sender was the
-        limit, or other traffic shared the link.
-    """
-
-    src: str
-    dst: str
-    rate_bps: float
-    measured_s: float
-    lower_bound: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,13 +90,13 @@ class Readings:
 
     def __init__(self) -> None:
         #: By way and host: its readings by peer.
-        self._by_peer: dict[_Way, dict[str, dict[str, PairRate]]] = {
+        self._by_peer: dict[_Way, dict[str, dict[str, history.Reading]]] = {
             way: {} for way in _Way}
         self._widest_bps: dict[_Way, dict[str, float]] = {
             way: {} for way in _Way}
         self._sides: dict[_Way, dict[str, _Side]] = {way: {} for way in _Way}
 
-    def add(self, pair: PairRate) -> None:
+    def add(self, pair: history.Reading) -> None:
         """Take a reading, unless a newer one of the pair is known."""
         known = self._by_peer[_Way.EGRESS].get(pair.src, {}).get(pair.dst)
         if known is not None and known.measured_s > pair.measured_s:
@@ -140,7 +126,8 @@ class Readings:
                 _attribute(host, sides[1], slow_in, slow_out, now_s), now_s)
         return found
 
-    def _put(self, way: _Way, host: str, peer: str, pair: PairRate) -> None:
+    def _put(self, way: _Way, host: str, peer: str, pair: history.Reading
+             ) -> None:
         by_peer = self._by_peer[way].setdefault(host, {})
         replaced = by_peer.get(peer)
         by_peer[peer] = pair
@@ -178,8 +165,8 @@ class Readings:
              if reading.lower_bound})
 
 
-def _widest(plain: Mapping[str, PairRate], bounds: Mapping[str, PairRate]
-            ) -> _Side:
+def _widest(plain: Mapping[str, history.Reading],
+            bounds: Mapping[str, history.Reading]) -> _Side:
     """Compute the rate at which a side's newest readings agree at the top.
 
     :param plain, bounds: by peer, the readings and those that only bound
@@ -202,7 +189,7 @@ def _widest(plain: Mapping[str, PairRate], bounds: Mapping[str, PairRate]
             and _same(widest_bps, r.rate_bps)))
 
 
-def _newest(readings: Mapping[str, PairRate]) -> list[PairRate]:
+def _newest(readings: Mapping[str, history.Reading]) -> list[history.Reading]:
     return heapq.nlargest(RECENT, readings.values(), key=_MEASURED)
 
 

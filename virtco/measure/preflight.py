@@ -17,6 +17,7 @@ import statistics
 
 from virtco import exception
 from virtco.measure import rounds
+from virtco.wire import check as wire
 
 #: Rates below this share of what is expected are poor. Half of the speed is
 #: far below, noise and other traffic rarely reach it.
@@ -56,27 +57,6 @@ class Reading:
     pair: Pair
     number: int
     rate_bps: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that does not do what it should.
-
-    :ivar subject: host or leaf.
-    :ivar rate_bps: what it does; of a leaf what all hosts get together.
-    :ivar evidence: the readings behind it.
-    """
-
-    kind: Kind
-    subject: str
-    rate_bps: float
-    expected_bps: float
-    evidence: tuple[Reading, ...]
-
-    def __str__(self) -> str:
-        return (f'{self.kind} of {self.subject}: {self.rate_bps / 1e6:.4g} '
-                f'instead of {self.expected_bps / 1e6:.4g} Mbit/s in '
-                f'{len(self.evidence)} readings')
 
 
 def plan(hosts: Sequence[str], leaf_of: Mapping[str, str] | None = None
@@ -148,7 +128,7 @@ def judge(planned: Sequence[Round], readings: Iterable[Reading],
           nominal_bps: Mapping[str, tuple[float, float]],
           leaf_of: Mapping[str, str] | None = None,
           uplinks_bps: Mapping[str, tuple[float, float]] | None = None
-          ) -> tuple[Finding, ...]:
+          ) -> tuple[wire.Finding, ...]:
     """List the poor hosts, then the poor leaves.
 
     :param planned: as :func:`plan` made it.
@@ -161,12 +141,21 @@ def judge(planned: Sequence[Round], readings: Iterable[Reading],
     hosts = _hosts(planned, given, nominal_bps, leaf_of or {})
     return (*hosts, *_leaves(planned, given, leaf_of or {},
                              uplinks_bps or {},
-                             {(one.subject, one.kind) for one in hosts}))
+                             {(one.subject, Kind(one.kind))
+                              for one in hosts}))
+
+
+def _finding(kind: Kind, subject: str, rate_bps: float, expected_bps: float,
+             evidence: Iterable[Reading]) -> wire.Finding:
+    return wire.Finding(
+        kind=kind.value, subject=subject, rate_bps=rate_bps,
+        expected_bps=expected_bps,
+        evidence=[wire.Reading(*one.pair, one.rate_bps) for one in evidence])
 
 
 def _hosts(planned: Sequence[Round], readings: Sequence[Reading],
            nominal_bps: Mapping[str, tuple[float, float]],
-           leaf_of: Mapping[str, str]) -> list[Finding]:
+           leaf_of: Mapping[str, str]) -> list[wire.Finding]:
     sides: dict[tuple[str, Kind], list[Reading]] = {}
     for one in readings:
         if not planned[one.number].loaded:
@@ -191,15 +180,15 @@ def _hosts(planned: Sequence[Round], readings: Sequence[Reading],
             # Uplinks that nobody knows of may slow all of them.
             expected = min(expected, nominal[kind == Kind.INGRESS])
         if rate_bps < POOR * expected:
-            found.append(Finding(kind, host, rate_bps, expected,
-                                 tuple(sides[host, kind])))
+            found.append(_finding(kind, host, rate_bps, expected,
+                                  sides[host, kind]))
     return found
 
 
 def _leaves(planned: Sequence[Round], readings: Sequence[Reading],
             leaf_of: Mapping[str, str],
             uplinks_bps: Mapping[str, tuple[float, float]],
-            poor: set[tuple[str, Kind]]) -> list[Finding]:
+            poor: set[tuple[str, Kind]]) -> list[wire.Finding]:
     """Judge the leaves' uplinks by rates per host in loaded rounds."""
     sums: dict[tuple[str, Kind], list[tuple[float, int]]] = {}
     evidence: dict[tuple[str, Kind], list[Reading]] = {}
@@ -235,9 +224,8 @@ def _leaves(planned: Sequence[Round], readings: Sequence[Reading],
             expected = min(expected if len(share) > 2 else rate_bps * 1e9,
                            given[kind == Kind.DOWNLINK] / n_hosts)
         if rate_bps < POOR * expected:
-            found.append(Finding(kind, leaf, rate_bps * n_hosts,
-                                 expected * n_hosts,
-                                 tuple(evidence[leaf, kind])))
+            found.append(_finding(kind, leaf, rate_bps * n_hosts,
+                                  expected * n_hosts, evidence[leaf, kind]))
     return found
 
 

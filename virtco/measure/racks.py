@@ -10,7 +10,6 @@ round as one reading per pair, and the racks by the means over their hosts. A
 network that is nowhere oversubscribed shows nothing, and nothing is found.
 """
 
-from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
@@ -165,23 +164,3 @@ def _silhouette(apart: Matrix, labels: Labels) -> float:
     values = np.where((own > 1) & (most > 0), (outside - inside)
                       / np.maximum(most, 1e-12), 0.0)
     return float(values.mean())
-
-
-def agreement(one: Sequence[int], other: Sequence[int]) -> float:
-    """Compute the adjusted Rand index: 1 the same, 0 by chance."""
-    names, a = np.unique(np.asarray(one), return_inverse=True)
-    others, b = np.unique(np.asarray(other), return_inverse=True)
-    table = np.zeros((len(names), len(others)))
-    np.add.at(table, (a, b), 1)
-
-    def pairs(counts: Matrix) -> float:
-        # Ordered ones, which is the same: only ratios count.
-        return float((counts * (counts - 1)).sum())
-
-    both, rows, columns = (pairs(table), pairs(table.sum(axis=1)),
-                           pairs(table.sum(axis=0)))
-    total = pairs(table.sum(keepdims=True))
-    by_chance = rows * columns / total if total else 0.0
-    most = (rows + columns) / 2
-    return 1.0 if most == by_chance else (both - by_chance) / (most
-                                                               - by_chance)

@@ -9,12 +9,8 @@ snapshots it finds the constant exactly while less than a tenth of the readings
 is disturbed; with a fifth, a tenth of the pairs is off by 17 % or more.
 """
 
-import dataclasses
-
 import numpy as np
 from numpy import typing as npt
-
-from virtco import exception
 
 Matrix = npt.NDArray[np.float64]
 
@@ -26,43 +22,22 @@ _PRECISION = 1e-7
 _GROWTH = 1.5
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Constant:
-    """Constant component of several snapshots.
+def constant_component(snapshots: Matrix) -> Matrix:
+    """Compute the row that snapshots have in common, shape (n_pairs,).
 
-    :ivar rates: float array of shape (n_pairs,), in the unit of the input.
-    :ivar noise: Norm(N_E) = |N_E|_0 / |N_A|_0, the share of readings that
-        are errors; above 0.5 the rates are not worth following (section V).
+    :param snapshots: of shape (n_snapshots, n_pairs), finite and not
+        negative; the paper takes ten rows. One row is its own constant.
     """
-
-    rates: Matrix
-    noise: float
-
-
-def constant_component(snapshots: npt.ArrayLike) -> Constant:
-    """Split snapshots into a constant and a sparse part.
-
-    :param snapshots: array-like of shape (n_snapshots, n_pairs), finite and
-        not negative; the paper takes ten rows. One row is its own constant.
-    :raises virtco.exception.Invalid: for another shape or other values.
-    """
-    matrix = np.asarray(snapshots, dtype=np.float64)
-    if matrix.ndim != 2 or 0 in matrix.shape:
-        raise exception.Invalid(field='snapshots', value=matrix.shape,
-                                limit='a matrix with a row per snapshot')
-    if not np.all(np.isfinite(matrix)) or np.any(matrix < 0):
-        raise exception.Invalid(field='snapshots', value='some values',
-                                limit='finite and at least 0')
-    largest = float(matrix.max())
-    if len(matrix) == 1 or not largest:
-        return Constant(matrix[0].copy(), 0.0)
+    largest = float(snapshots.max())
+    if len(snapshots) == 1 or not largest:
+        first: Matrix = snapshots[0].copy()
+        return first
     # Squares of the readings as they are may be nothing, or without end.
-    low_rank, _ = decompose(matrix / largest)
+    low_rank, _ = decompose(snapshots / largest)
     # All rows of N_D are the same: the row in the middle of the rank-one part.
-    rates = largest * np.maximum(np.median(_rank_one(low_rank), axis=0), 0.0)
-    errors = np.abs(matrix - rates) > TOLERANCE * rates
-    return Constant(rates, float(np.count_nonzero(errors)
-                                 / np.count_nonzero(matrix)))
+    row: Matrix = largest * np.maximum(
+        np.median(_rank_one(low_rank), axis=0), 0.0)
+    return row
 
 
 def decompose(matrix: Matrix) -> tuple[Matrix, Matrix]:
@@ -95,14 +70,6 @@ def decompose(matrix: Matrix) -> tuple[Matrix, Matrix]:
         if np.linalg.norm(rest) <= _PRECISION * size:
             break
     return low_rank, sparse
-
-
-def has_changed(expected_s: float, real_s: float, threshold: float) -> bool:
-    """Tell whether |t - t'| / t' exceeds the threshold.
-
-    Algorithm 1, lines 4 to 9: t was measured, t' expected from the rates.
-    """
-    return abs(real_s - expected_s) > threshold * expected_s
 
 
 def _shrink(matrix: Matrix, by: float) -> Matrix:

@@ -26,14 +26,6 @@ UPLINKS = (preflight.Kind.UPLINK, preflight.Kind.DOWNLINK)
 _DECODER = msgspec.json.Decoder(wire.Finding)
 
 
-def shown(found: preflight.Finding) -> wire.Finding:
-    return wire.Finding(
-        kind=found.kind.value, subject=found.subject,
-        rate_bps=found.rate_bps, expected_bps=found.expected_bps,
-        evidence=[wire.Reading(*one.pair, one.rate_bps)
-                  for one in found.evidence])
-
-
 class Findings:
     """
     :param leads: whether this process raises the alerts.
@@ -100,7 +92,7 @@ class Findings:
                 for subject, (out_bps, in_bps) in found.items()}
 
     def conclude(self, subjects: Collection[str],
-                 found: Iterable[preflight.Finding],
+                 found: Iterable[wire.Finding],
                  fence: Callable[[orm.Session], None]) -> None:
         """Replace the findings about the subjects.
 
@@ -108,7 +100,9 @@ class Findings:
         """
         found = list(found)
         for one in found:
-            LOG.warning('Check: %s', one)
+            LOG.warning('Check: %s of %s: %.4g instead of %.4g Mbit/s',
+                        one.kind, one.subject, one.rate_bps / 1e6,
+                        one.expected_bps / 1e6)
         still = {(one.subject, one.kind) for one in found}
         for held in self._held:
             subject, kind = held.subject, held.kind
@@ -120,9 +114,9 @@ class Findings:
         def save(session: orm.Session) -> None:
             fence(session)
             orders.replace_findings(session, subjects, [
-                models.Finding(subject=one.subject, kind=str(one.kind),
+                models.Finding(subject=one.subject, kind=one.kind,
                                found_at=now_s,
-                               document=msgspec.json.encode(shown(one)).decode())
+                               document=msgspec.json.encode(one).decode())
                 for one in found])
 
         self._database.retried(save)

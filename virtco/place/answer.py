@@ -3,7 +3,6 @@
 """Answers to Nova, with and without an opinion. Pure."""
 
 from collections.abc import Iterable
-import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,8 +55,3 @@ def ranked(hosts: Iterable[str], why: str) -> list[wire.RankedHost]:
     """Rank hosts of which only the order is known."""
     return [wire.RankedHost(host, rank, why=why)
             for rank, host in zip(range(MOST_HOSTS), hosts)]
-
-
-def finite(value: float | None) -> float | None:
-    """Return None for infinity, which JSON does not have."""
-    return value if value is not None and math.isfinite(value) else None

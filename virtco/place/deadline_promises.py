@@ -11,10 +11,10 @@ import numpy as np
 
 from virtco import hints
 from virtco import units
+from virtco.db import codec
 from virtco.model import coflow as coflow_model
 from virtco.model import live
 from virtco.model import snapshot
-from virtco.place import answer as answers
 from virtco.place import problem as problem_builder
 from virtco.scheduling import deadlines
 from virtco.state import live_state
@@ -64,7 +64,7 @@ class Promises:
         if why_not:
             return Judged(wire.Promise(
                 at=due_s, promised=False, why=f'no: {why_not}',
-                bound_s=answers.finite(plan.lower_bound_s)))
+                bound_s=codec.finite(plan.lower_bound_s)))
         return Judged(self._judge(
             due_s, due_s - now_s, promised, _port_s(problem, plan, ports),
             plan.lower_bound_s, is_asked), frozenset(promised.ids))
@@ -87,9 +87,9 @@ class Promises:
             at=due_s, promised=is_promised,
             why=_text(is_promised, waits and verdict.is_promised, least_s,
                       verdict.bound_s, earliest_s),
-            bound_s=answers.finite(least_s),
-            bound_here_s=answers.finite(verdict.bound_s),
-            earliest_s=answers.finite(earliest_s))
+            bound_s=codec.finite(least_s),
+            bound_here_s=codec.finite(verdict.bound_s),
+            earliest_s=codec.finite(earliest_s))
 
 
 def _unpromisable(coflows: Iterable[coflow_model.Coflow]) -> str:

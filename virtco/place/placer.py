@@ -18,6 +18,7 @@ from virtco import exception
 from virtco import hints
 from virtco import metrics
 from virtco.db import bookings
+from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import members as db_members
 from virtco.db import records
@@ -331,8 +332,8 @@ def _answer(request: wire.Placement, view: membership.View,
                    key=lambda r: r.host != chosen)
     why = next((r.why for r in order if r.host == chosen), 'as planned')
     listed = [wire.RankedHost(
-        r.host, rank, r.feasible, answers.finite(r.cct_s),
-        answers.finite(r.objective_s), r.why)
+        r.host, rank, r.feasible, codec.finite(r.cct_s),
+        codec.finite(r.objective_s), r.why)
         for rank, r in zip(range(answers.MOST_HOSTS), order)]
     return wire.Answer(
         instance_uuid=request.instance_uuid, status='planned', host=chosen,
@@ -344,10 +345,10 @@ def _answer(request: wire.Placement, view: membership.View,
         # Nova may lack the time to ask again for each VM of a batch.
         rows=msgspec.UNSET if view.is_advice else {
             str(row): host for row, host in hosts.items()},
-        cct_s=answers.finite(plan.cct_s),
-        lower_bound_s=answers.finite(plan.lower_bound_s),
+        cct_s=codec.finite(plan.cct_s),
+        lower_bound_s=codec.finite(plan.lower_bound_s),
         bound_scope=plan.bound_scope,
-        gap=answers.finite(plan.gap), method=plan.method,
+        gap=codec.finite(plan.gap), method=plan.method,
         bottleneck=plan.bottleneck,
         deadline=view.judged.promise if view.judged is not None else None)
 

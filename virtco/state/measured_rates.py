@@ -10,6 +10,7 @@ import threading
 from typing import Any
 from typing import TYPE_CHECKING
 
+from virtco.measure import history
 from virtco.measure import hostrates
 from virtco.wire import rate as wire
 from virtco.wire import reports
@@ -42,7 +43,7 @@ class Rates:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pairs: dict[tuple[str, str], hostrates.PairRate] = {}
+        self._pairs: dict[tuple[str, str], history.Reading] = {}
         self._details: dict[tuple[str, str], dict[str, Any]] = {}
         self._readings = hostrates.Readings()
         self._version = 0
@@ -66,7 +67,7 @@ class Rates:
     def _put(self, measurement: reports.Measurement,
              measured_s: float) -> None:
         pair = measurement.src, measurement.dst
-        self._pairs[pair] = hostrates.PairRate(
+        self._pairs[pair] = history.Reading(
             *pair, rate_bps=measurement.rate_bps, measured_s=measured_s,
             lower_bound=measurement.lower_bound)
         self._details[pair] = {

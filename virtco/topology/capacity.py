@@ -9,43 +9,15 @@ switch and no more. Constraints of server groups do not count here.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 
 from virtco import exception
 from virtco.topology import tree
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Domain:
-    """VMs and groups that fit below one switch.
-
-    :ivar n_hosts: of those below it that are offered.
-    :ivar slots: VMs of the flavor, all hosts together.
-    :ivar most_per_host: VMs on its roomiest host.
-    :ivar limiting: the resource that ends first; empty without a host.
-    :ivar groups: size of a group -> how many of them fit, each alone.
-    """
-
-    name: str
-    n_hosts: int
-    slots: int
-    most_per_host: int
-    limiting: str
-    groups: Mapping[int, int]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Capacity:
-    """:ivar hosts_without_leaf: offered, but the plane does not have them.
-    """
-
-    domains: tuple[Domain, ...]
-    hosts_without_leaf: tuple[str, ...]
+from virtco.wire import topology as wire
 
 
 def count(plane: tree.Plane, level: str, demand: Mapping[str, float],
           free: Mapping[str, Mapping[str, float]], sizes: Iterable[int]
-          ) -> Capacity:
+          ) -> wire.Capacity:
     """:param demand: of one VM, by resource; 0 = it takes none of it.
     :param free: what is left on each offered host, by resource.
     :raises virtco.exception.TopologyInvalid: no such level.
@@ -62,22 +34,25 @@ def count(plane: tree.Plane, level: str, demand: Mapping[str, float],
             field=f'plane {plane.name}: level', value=repr(level),
             limit='one of ' + (', '.join(plane.level_names()) or 'none'))
     known = set(plane.hosts())
-    return Capacity(
-        tuple(_domain(node, needed, free, sizes) for node in nodes),
-        tuple(sorted(host for host in free if host not in known)))
+    return wire.Capacity(
+        plane=plane.name, level=level,
+        domains=[_domain(node, needed, free, sizes) for node in nodes],
+        hosts_without_leaf=sorted(
+            host for host in free if host not in known))
 
 
 def _domain(node: tree.Node, needed: Mapping[str, float],
             free: Mapping[str, Mapping[str, float]], sizes: Sequence[int]
-            ) -> Domain:
+            ) -> wire.Domain:
     offered = [free[host] for host in node.all_hosts() if host in free]
     per_resource = {name: [int(max(0.0, left.get(name, 0.0)) // amount)
                            for left in offered]
                     for name, amount in needed.items()}
     per_host = [min(found) for found in zip(*per_resource.values())]
     slots = sum(per_host)
-    return Domain(
-        node.name, len(offered), slots, max(per_host, default=0),
-        min(per_resource, key=lambda name: sum(per_resource[name]))
+    return wire.Domain(
+        name=node.name, n_hosts=len(offered), slots=slots,
+        most_per_host=max(per_host, default=0),
+        limiting=min(per_resource, key=lambda name: sum(per_resource[name]))
         if offered else '',
-        {size: slots // size for size in sizes})
+        groups={str(size): slots // size for size in sizes})

@@ -5,11 +5,11 @@
 import numpy as np
 import pytest
 
+from benchmarks import discovery as benchmark
 from tests.unit.measure import test_racks
 from virtco import exception
 from virtco import scheduling
 from virtco.measure import discovery
-from virtco.measure import racks
 from virtco.model import live
 from virtco.model import uplinks
 from virtco.topology import tree
@@ -280,8 +280,8 @@ def test_three_levels_and_their_rates_are_found(seed, sizes, noise):
         label = {host: i for i, branch in enumerate(
             one for one in found if one.level == level)
             for host in branch.hosts}
-        assert racks.agreement([label[host] for host in hosts],
-                               truth) >= 0.95
+        assert benchmark.agreement([label[host] for host in hosts],
+                                   truth) >= 0.95
     assert plane.level_names() == ('rack', 'pod')
     true_bps = {frozenset(hosts): bps for hosts, bps in _rates(tree)}
     seen = 0

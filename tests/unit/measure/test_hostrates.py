@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import pytest
 
 from tests.unit import made
+from virtco.measure import history
 from virtco.measure import hostrates
 
 RATE = st.floats(1e6, 1e10)
@@ -17,7 +18,7 @@ RATE = st.floats(1e6, 1e10)
 def _pairs(egress, ingress, *, now_s=0.0, hosts=None):
     """Noiseless readings of all pairs in the hose model."""
     hosts = hosts or sorted(egress)
-    return [hostrates.PairRate(m, n, min(egress[m], ingress[n]), now_s)
+    return [history.Reading(m, n, min(egress[m], ingress[n]), now_s)
             for m, n in itertools.permutations(hosts, 2)]
 
 
@@ -76,9 +77,9 @@ def test_slow_peers_measured_last_hide_nothing(n_hosts, random):
 
 def test_one_reading_that_is_too_high_passes_with_a_few_new_ones():
     bps = dict.fromkeys('abcdefgh', 5e7)
-    readings = [*_pairs(bps, bps), hostrates.PairRate('a', 'b', 9e7, 1.0)]
+    readings = [*_pairs(bps, bps), history.Reading('a', 'b', 9e7, 1.0)]
     assert made.host_rates(readings, 1.0)['a'].egress_bps == 9e7
-    readings += [hostrates.PairRate('a', peer, 5e7, 2.0) for peer in 'cdef']
+    readings += [history.Reading('a', peer, 5e7, 2.0) for peer in 'cdef']
     rate = made.host_rates(readings, 2.0)['a']
     assert rate.egress_bps == 5e7
     assert not rate.egress_lower_bound
@@ -114,9 +115,9 @@ def test_slow_in_one_direction_only():
 
 
 def test_who_only_met_a_slow_peer_may_be_faster():
-    readings = [hostrates.PairRate('a', 'slow', 5e7, 0.0),
-                hostrates.PairRate('b', 'slow', 5e7, 0.0),
-                hostrates.PairRate('b', 'c', 1e8, 0.0)]
+    readings = [history.Reading('a', 'slow', 5e7, 0.0),
+                history.Reading('b', 'slow', 5e7, 0.0),
+                history.Reading('b', 'c', 1e8, 0.0)]
     rates = made.host_rates(readings, 0.0)
     assert rates['a'].egress_bps == 5e7
     assert rates['a'].egress_lower_bound
@@ -137,7 +138,7 @@ def test_a_link_that_got_slower_is_believed_after_a_few_readings():
     bps = dict.fromkeys('abcdef', 1e8)
     readings = _pairs(bps, bps)
     for count, peer in enumerate('bcde', start=1):
-        readings.append(hostrates.PairRate('a', peer, 4e7, float(count)))
+        readings.append(history.Reading('a', peer, 4e7, float(count)))
         rate = made.host_rates(readings, float(count))['a']
         assert rate.egress_bps == (4e7 if count == 4 else 1e8)
     assert rate.egress_confidence == 1.0
@@ -145,25 +146,25 @@ def test_a_link_that_got_slower_is_believed_after_a_few_readings():
 
 
 def test_a_lower_bound_counts_only_where_it_is_higher():
-    readings = [hostrates.PairRate('a', 'b', 1e8, 0.0),
-                hostrates.PairRate('a', 'c', 2e7, 9.0, lower_bound=True)]
+    readings = [history.Reading('a', 'b', 1e8, 0.0),
+                history.Reading('a', 'c', 2e7, 9.0, lower_bound=True)]
     rate = made.host_rates(readings, 9.0)['a']
     assert (rate.egress_bps, rate.egress_lower_bound) == (1e8, False)
-    readings[1] = hostrates.PairRate('a', 'c', 2e9, 9.0, lower_bound=True)
+    readings[1] = history.Reading('a', 'c', 2e9, 9.0, lower_bound=True)
     rate = made.host_rates(readings, 9.0)['a']
     assert (rate.egress_bps, rate.egress_lower_bound) == (2e9, True)
 
 
 def test_noise_averages_out_at_the_top():
-    readings = [hostrates.PairRate('a', peer, bps, 0.0)
+    readings = [history.Reading('a', peer, bps, 0.0)
                 for peer, bps in zip('bcde', (9.8e7, 1e8, 1.02e8, 2e7),
                                      strict=True)]
     assert made.host_rates(readings, 0.0)['a'].egress_bps == 1e8
 
 
 def test_age_lowers_confidence_and_is_that_of_the_older_direction():
-    readings = [hostrates.PairRate('a', 'b', 1e8, 100.0),
-                hostrates.PairRate('b', 'a', 1e8, 40.0)]
+    readings = [history.Reading('a', 'b', 1e8, 100.0),
+                history.Reading('b', 'a', 1e8, 40.0)]
     rate = made.host_rates(readings, 100.0)['a']
     assert rate.age_s == 60.0
     assert rate.ingress_confidence < rate.egress_confidence
@@ -184,7 +185,7 @@ def test_nothing_measured_gives_nothing():
 
 
 def _reading(src, dst, rate_bps, measured_s=0.0, **values):
-    return hostrates.PairRate(src, dst, rate_bps, measured_s, **values)
+    return history.Reading(src, dst, rate_bps, measured_s, **values)
 
 
 def test_of_two_readings_of_one_time_the_last_holds():
@@ -245,7 +246,7 @@ def test_who_is_to_blame_for_a_rate(blamed, blamed_peers, side, found):
 
 def test_only_readings_near_the_widest_explain_it():
     def read(peer, rate_bps, at_s):
-        return hostrates.PairRate('a', peer, rate_bps, at_s)
+        return history.Reading('a', peer, rate_bps, at_s)
 
     newest = {f'n{i}': read(f'n{i}', 100.0 - i, 50.0 + i)
               for i in range(hostrates.RECENT)}

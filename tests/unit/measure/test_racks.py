@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from benchmarks import discovery
 from virtco import exception
 from virtco import scheduling
 from virtco.measure import racks
@@ -67,7 +68,7 @@ def test_racks_without_pods_are_one_level():
     tree, hosts, by_rack, _pods = made(rng, [[6] * 5], 4, 0.1)
     found = racks.infer(readings(rng, tree, hosts, 3, 0.05))
     assert len(found.levels) == 1
-    assert racks.agreement(found.levels[0], by_rack) >= 0.95
+    assert discovery.agreement(found.levels[0], by_rack) >= 0.95
 
 
 def test_a_network_without_oversubscription_shows_no_racks():
@@ -86,15 +87,16 @@ def test_readings_are_checked():
     # Three hosts are enough for a rack of two.
     three = np.array([[[0.0, 9.0, 2.0], [9.0, 0.0, 4.0], [2.0, 4.0, 0.0]]])
     (level,) = racks.infer(three).levels
-    assert racks.agreement(level, [0, 0, 1]) == 1
+    assert discovery.agreement(level, [0, 0, 1]) == 1
 
 
 def test_agreement_is_one_for_the_same_and_small_for_chance():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 5, 200)
-    assert racks.agreement(labels, (labels + 3) % 5) == pytest.approx(1.0)
-    assert abs(racks.agreement(labels, rng.permutation(labels))) < 0.1
-    assert racks.agreement([0, 0, 1, 1], [0, 0, 1, 2]) == pytest.approx(4 / 7)
+    assert discovery.agreement(labels, (labels + 3) % 5) == pytest.approx(1.0)
+    assert abs(discovery.agreement(labels, rng.permutation(labels))) < 0.1
+    assert discovery.agreement(
+        [0, 0, 1, 1], [0, 0, 1, 2]) == pytest.approx(4 / 7)
 
 
 CLUSTERINGS = st.integers(0, 7).flatmap(lambda n: st.tuples(
@@ -112,7 +114,7 @@ def test_agreement_counts_pairs_of_things(both):
              + (together + only_other) * (only_other + apart))
     expected = (2 * (together * apart - only_one * only_other) / below
                 if below else 1.0)
-    assert racks.agreement(one, other) == pytest.approx(expected)
+    assert discovery.agreement(one, other) == pytest.approx(expected)
 
 
 def test_distances():
@@ -180,12 +182,12 @@ def test_clusters_of_clusters_are_found_for_each_host():
     apart = np.array([[0.0, near, far, far], [near, 0.0, far, far],
                       [far, far, 0.0, near], [far, far, near, 0.0]])
     found = racks._above(np.array([0, 0, 1, 2, 3, 2]), apart)
-    assert racks.agreement(found, [0, 0, 0, 1, 1, 1]) == 1
+    assert discovery.agreement(found, [0, 0, 0, 1, 1, 1]) == 1
     assert racks._above(np.array([0, 0, 1]), apart[:2, :2]) is None
     alike = np.full((4, 4), 0.5) - 0.5 * np.eye(4)
     assert racks._above(np.arange(4), alike) is None
     three = racks._above(np.arange(3), apart[:3, :3])
-    assert racks.agreement(three, [0, 0, 1]) == 1
+    assert discovery.agreement(three, [0, 0, 1]) == 1
 
 
 @pytest.mark.parametrize('step, found', [(0.09, None), (0.11, [0, 0, 1, 1])])
@@ -196,7 +198,7 @@ def test_racks_are_where_the_rates_step(step, found):
     labels = racks._racks(apart)
     assert (labels is None) == (found is None)
     if found is not None:
-        assert racks.agreement(labels, found) == 1
+        assert discovery.agreement(labels, found) == 1
 
 
 def test_so_many_levels_at_most():
@@ -222,5 +224,5 @@ def test_three_levels_are_found_again(seed, sizes, noise):
     tree, hosts, by_rack, by_pod = made(rng, sizes, 4, 2)
     found = racks.infer(readings(rng, tree, hosts, 3, noise))
     assert len(found.levels) == 2
-    assert racks.agreement(found.levels[0], by_rack) >= 0.95
-    assert racks.agreement(found.levels[1], by_pod) >= 0.95
+    assert discovery.agreement(found.levels[0], by_rack) >= 0.95
+    assert discovery.agreement(found.levels[1], by_pod) >= 0.95

@@ -12,6 +12,7 @@ from virtco.measure import preflight
 from virtco.objects import findings
 from virtco.state import live_state
 from virtco.topology import tree
+from virtco.wire import check as wire
 
 KIND = preflight.Kind
 PLANE = tree.Plane(roots=(
@@ -56,7 +57,8 @@ class Bench:
 
 
 def poor(subject='r0', kind=KIND.UPLINK, rate_bps=2e9, expected_bps=8e9):
-    return preflight.Finding(kind, subject, rate_bps, expected_bps, ())
+    return wire.Finding(kind=kind.value, subject=subject, rate_bps=rate_bps,
+                        expected_bps=expected_bps, evidence=[])
 
 
 @pytest.fixture
@@ -89,9 +91,9 @@ def test_what_is_well_again_is_logged(bench, caplog):
 
 
 def test_what_a_finding_says(bench):
-    bench.conclude({'r0'}, preflight.Finding(
-        KIND.UPLINK, 'r0', 2e9, 8e9,
-        (preflight.Reading(('h0', 'h2'), 3, 1e9),)))
+    bench.conclude({'r0'}, wire.Finding(
+        kind='leaf-uplink', subject='r0', rate_bps=2e9, expected_bps=8e9,
+        evidence=[wire.Reading('h0', 'h2', 1e9)]))
     (held,) = bench.findings.all()
     assert msgspec.to_builtins(held) == {
         'kind': 'leaf-uplink', 'subject': 'r0', 'rate_bps': 2e9,

@@ -5,8 +5,8 @@
 import pytest
 
 from tests.unit import made
+from tests.unit.objects import test_findings
 from tests.unit.state import test_state
-from virtco.measure import preflight
 from virtco.topology import tree
 
 
@@ -43,8 +43,8 @@ def test_all_that_operators_said_survives_a_restart(bench):
     bench.objects.settings.change({'order': 'fair'}, 'admin')
     bench.objects.topology.replace((tree.Plane(roots=(
         tree.Node('r', ('h0',), uplink=tree.Uplink(1e9, 2e9)),)),))
-    bench.objects.findings.conclude({'r'}, [preflight.Finding(
-        preflight.Kind.UPLINK, 'r', 0.5e9, 1e9, ())], lambda session: None)
+    bench.objects.findings.conclude({'r'}, [test_findings.poor(
+        'r', rate_bps=0.5e9, expected_bps=1e9)], lambda session: None)
     again = test_state.Bench(bench.database)
     again.state.load()
     assert again.state.live.drained == {'h0'}
@@ -55,8 +55,8 @@ def test_all_that_operators_said_survives_a_restart(bench):
 
 
 def test_who_leads_raises_the_alerts(bench, follower):
-    bench.objects.findings.conclude({'r'}, [preflight.Finding(
-        preflight.Kind.UPLINK, 'r', 0.5e9, 1e9, ())], lambda session: None)
+    bench.objects.findings.conclude({'r'}, [test_findings.poor(
+        'r', rate_bps=0.5e9, expected_bps=1e9)], lambda session: None)
 
     def alert():
         return follower.objects.findings._counts.registry.get_sample_value(

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from virtco import exception
+from virtco.db import codec
 from virtco.db import members
 from virtco.model import booking
 from virtco.place import answer as answers
@@ -107,7 +108,7 @@ def test_answers():
     assert len(answers.ranked(hosts, '')) == answers.MOST_HOSTS == 256
     for value, shown in ((None, None), (math.inf, None), (math.nan, None),
                          (0.0, 0.0), (1.5, 1.5)):
-        assert answers.finite(value) == shown
+        assert codec.finite(value) == shown
 
 
 def remembered(order=(), drained=(), digest='d', found=None):

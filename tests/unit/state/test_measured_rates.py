@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pytest
 
 from tests.unit import made
-from virtco.measure import hostrates
+from virtco.measure import history
 from virtco.state import measured_rates
 
 
@@ -40,7 +40,7 @@ def test_no_reading_that_counts_is_left_out(measured, asked_at):
     for at_s, (src, dst, rate_bps, is_bound) in enumerate(measured):
         known.add(made.measurement(src, dst, rate_bps,
                                    lower_bound=is_bound), at_s)
-        newest[src, dst] = hostrates.PairRate(src, dst, rate_bps, at_s,
+        newest[src, dst] = history.Reading(src, dst, rate_bps, at_s,
                                               is_bound)
         if at_s == asked_at:
             known.estimate(at_s)

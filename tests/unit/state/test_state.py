@@ -11,13 +11,13 @@ from tests.unit.state import test_live_state as known
 from virtco import exception
 from virtco import metrics
 from virtco.db import models
-from virtco.measure import preflight
 from virtco.objects import objects
 from virtco.scheduling import policing
 from virtco.state import pair_history
 from virtco.state import schedule_input
 from virtco.state import state
 from virtco.table import coflow_table
+from virtco.wire import check as check_wire
 
 
 class Peer:
@@ -348,8 +348,9 @@ def invent(bench, names):
     for name in rest[:3]:
         for pair in ((name, first), (first, name)):
             bench.state.measured(made.measurement(*pair, 1e9))
-    bench.objects.findings.conclude(set(rest[:3]), [preflight.Finding(
-        preflight.Kind.EGRESS, name, 1e8, 1e9, ()) for name in rest[:3]],
+    bench.objects.findings.conclude(set(rest[:3]), [check_wire.Finding(
+        kind='host-egress', subject=name, rate_bps=1e8, expected_bps=1e9,
+        evidence=[]) for name in rest[:3]],
         lambda session: None)
     bench.objects.drains.drain(rest[0], 'disk', 'admin')
 

@@ -2,7 +2,6 @@
 
 """The topology, its imports, and what fits below its switches."""
 
-import dataclasses
 
 import msgspec
 
@@ -69,13 +68,7 @@ def capacity(call: Call, body: wire.CapacityRequest) -> wire.Capacity:
         raise exception.NotFound(what='Plane', id=body.plane)
     free = call.rooms.place.free_after_bookings({
         one.host: one.free for one in body.hosts})
-    found = capacities.count(
+    return capacities.count(
         plane, body.level, msgspec.structs.asdict(body.flavor),
         {host: msgspec.structs.asdict(left) for host, left in free.items()},
         body.vms or SIZES)
-    return wire.Capacity(
-        plane=plane.name, level=body.level,
-        domains=[wire.Domain(**dataclasses.asdict(domain) | {'groups': {
-            str(size): count for size, count in domain.groups.items()}})
-            for domain in found.domains],
-        hosts_without_leaf=list(found.hosts_without_leaf))

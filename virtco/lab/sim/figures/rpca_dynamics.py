@@ -106,7 +106,7 @@ def estimates_of(flat: Matrix) -> dict[str, Matrix]:
     return {'mean rate': np.nanmean(flat, axis=0),
             'mean time': 1 / np.nanmean(1 / flat, axis=0),
             'least rate': np.nanmin(flat, axis=0),
-            'rpca of rates': robustpca.constant_component(filled).rates,
+            'rpca of rates': robustpca.constant_component(filled),
             **{str(one): constant.estimate(flat, one)
                for one in constant.Estimator},
             'chosen': constant.fit(flat).rates}
