@@ -11,13 +11,16 @@ from collections.abc import Iterator
 import ssl
 import typing
 from typing import Any
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from virtco import exception
 from virtco.distribute import edge_session as session
 from virtco.distribute import tickets
 from virtco.wire import frames
 from virtco.wire import messages
+
+if TYPE_CHECKING:
+    from virtco.distribute import server
 
 #: As edge modules pack it; any other spelling is decoded like all else.
 _HEARTBEAT = frames.pack('heartbeat')
@@ -28,55 +31,6 @@ ENVELOPE_BYTES = 512
 PAUSE_S = 0.1
 
 
-class Hub(Protocol):
-    """The server as its connections see it.
-
-    :ivar ticket_key: by which edge modules are told apart; None where
-        certificates do that, or nobody does.
-    :ivar peer_key: by which peers prove who they are; empty: none may come.
-    :ivar elsewhere: address of the leader where this process does not lead,
-        empty if it is unknown; None where edge modules are served.
-    """
-
-    clock: Any
-    cpu_clock: Any
-    hello_s: float
-    most_bytes: int
-
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def ticket_key(self) -> str | None: ...
-
-    @property
-    def peer_key(self) -> str: ...
-
-    @property
-    def elsewhere(self) -> str | None: ...
-
-    def opened(self, seat: 'Seat', hello: messages.Hello) -> None: ...
-
-    def left(self, seat: 'Seat') -> None: ...
-
-    def heard(self, seat: 'Seat', event: session.Event,
-              payload: bytes) -> None: ...
-
-    def rests(self, seat: 'Seat') -> None: ...
-
-    def joined(self, peer: 'Peer') -> None: ...
-
-    def told(self, peer: 'Peer', message: messages.PeerSaid) -> None: ...
-
-    def closed(self, connection: 'Connection') -> None: ...
-
-    def resumed(self, connection: 'Connection') -> None: ...
-
-    def charge(self, host: str, size_bytes: int, cpu_s: float) -> float: ...
-
-    def refused(self, who: str, why: str) -> None: ...
-
-
 class Seat:
     """
     :ivar session: what it said.
@@ -84,7 +38,7 @@ class Seat:
         of its own.
     """
 
-    def __init__(self, hub: Hub, connection: 'Connection',
+    def __init__(self, hub: 'server.Server', connection: 'Connection',
                  made: session.Session, peer: 'Peer | None' = None):
         self.session = made
         self.peer = peer
@@ -133,7 +87,8 @@ class Peer:
     :ivar seats: of the hosts that it speaks for.
     """
 
-    def __init__(self, hub: Hub, connection: 'Connection', name: str):
+    def __init__(self, hub: 'server.Server', connection: 'Connection',
+                 name: str):
         self.name = name
         self.seats: dict[str, Seat] = {}
         self._hub = hub
@@ -206,7 +161,7 @@ class Connection(asyncio.Protocol):
     :ivar peer: the process whose connection this is.
     """
 
-    def __init__(self, hub: Hub, address: str):
+    def __init__(self, hub: 'server.Server', address: str):
         self.address = address
         self.heard_s: float = hub.clock()
         self.is_writable = self.is_paused = False
@@ -280,7 +235,7 @@ class Connection(asyncio.Protocol):
             self.refuse(str(error))
 
     def _charge(self, size_bytes: int, began_s: float) -> float:
-        """Charge an edge module; see :meth:`Hub.charge`."""
+        """Charge an edge module for what it said."""
         if self.seat is None or self.seat.host is None:
             return 0.0
         return self._hub.charge(self.seat.host, size_bytes,

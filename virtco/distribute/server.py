@@ -82,9 +82,11 @@ class Doors:
 
     :ivar epoch: the newest that is known.
     :ivar is_led: whether what is told here is of one who leads.
-    :ivar elsewhere: see :class:`virtco.distribute.connection.Hub`.
-    :ivar ticket_key: likewise.
-    :ivar peer_key: likewise.
+    :ivar elsewhere: address of the leader where this process does not lead,
+        empty if it is unknown; None where edge modules are served.
+    :ivar ticket_key: by which edge modules are told apart; None where
+        certificates do that, or nobody does.
+    :ivar peer_key: by which peers prove who they are; empty: none may come.
     :ivar policy: of a host, None without one.
     :ivar n_hosts: how many may connect.
     :ivar came: takes a host and its hello.
