@@ -119,7 +119,50 @@ class Doors:
         lambda hosts: {})
 
 
-class Server:
+class LoopThread:
+    """An event loop on a thread of its own.
+
+    :ivar beside: coroutine functions that run on the loop until the end.
+    """
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop):
+        self.loop = loop
+        self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._thread = threading.Thread(target=self._run, name=name,
+                                        daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._soon(self.loop.stop)
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _soon(self, work: Callable[..., object], *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # it was stopped
+            self.loop.call_soon_threadsafe(work, *args)
+
+    def _run(self) -> None:
+        tasks = [self.loop.create_task(work()) for work in self.beside]
+        try:
+            self.loop.run_forever()
+        finally:
+            for task in tasks:
+                task.cancel()
+            self.loop.run_until_complete(
+                asyncio.gather(*tasks, return_exceptions=True))
+            self._let_go()
+            self.loop.close()
+
+    def _let_go(self) -> None:
+        """Close what the loop served."""
+
+
+class Server(LoopThread):
     """
     :param tls: None for plain connections.
     :raises OSError: for an address that cannot be listened on.
@@ -158,12 +201,10 @@ class Server:
             family=_family(options.host or conf.api.host))
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
-        self.loop = (uvloop.new_event_loop() if uvloop is not None
-                     else asyncio.new_event_loop())
-        self._thread = threading.Thread(target=self._run, name='stream',
-                                        daemon=True)
-        #: Runs on the same loop.
-        self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        super().__init__('stream', uvloop.new_event_loop() if (
+            uvloop is not None) else asyncio.new_event_loop())
+        self.beside += [self._accept, self._watch, self._turn,
+                        self._say_alive, self._say_alive_to_peers]
 
     @property
     def epoch(self) -> int:
@@ -191,18 +232,6 @@ class Server:
         return min(self._ttl_s / 2, max(self._lease_s / ALIVE_PER_LEASE,
                                         len(self._open) / ALIVE_RATE))
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(self.loop.stop)
-        if self._thread.is_alive():
-            self._thread.join(5)
-
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
     def published(self, hosts: Iterable[str]) -> None:
         """Another thread says that these have a new policy."""
         self._soon(self.changed, list(hosts))
@@ -215,31 +244,16 @@ class Server:
         """Another thread answers a peer."""
         self._soon(self._answer, name, message)
 
-    def _soon(self, work: Callable[..., object], *args: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # it was stopped
-            self.loop.call_soon_threadsafe(work, *args)
-
     def seats(self) -> dict[str, connection.Seat]:
         """Return the seat of each connected host."""
         return self._open
 
-    def _run(self) -> None:
-        tasks = [self.loop.create_task(work()) for work in (
-            self._accept, self._watch, self._turn, self._say_alive,
-            self._say_alive_to_peers, *self.beside)]
-        try:
-            self.loop.run_forever()
-        finally:
-            for task in tasks:
-                task.cancel()
-            self.loop.run_until_complete(
-                asyncio.gather(*tasks, return_exceptions=True))
-            # First, or those that come back at once would be let go again.
-            self._listener.close()
-            for found in list(self._all):
-                found.close()
-            self.loop.run_until_complete(asyncio.sleep(0))
-            self.loop.close()
+    def _let_go(self) -> None:
+        # First, or those that come back at once would be let go again.
+        self._listener.close()
+        for found in list(self._all):
+            found.close()
+        self.loop.run_until_complete(asyncio.sleep(0))
 
     # Connections.
 

@@ -10,11 +10,8 @@ import asyncio
 from collections.abc import Callable
 from collections.abc import Iterable
 import concurrent.futures
-import contextlib
 import dataclasses
 import logging
-import threading
-from typing import Any
 import urllib.parse
 
 import msgspec
@@ -59,7 +56,7 @@ class Doors:
     took: Callable[[str, bytes], None] = lambda host, payload: None
 
 
-class Upstream:
+class Upstream(server.LoopThread):
     """
     :param tls: None for plain connections.
     :param seen: who leads, as the database said last.
@@ -87,38 +84,13 @@ class Upstream:
             bytes | None]]] = {}
         self._behind: set[str] = set()
         self._writer: asyncio.StreamWriter | None = None
-        self._loop = loop or asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name='upstream',
-                                        daemon=True)
+        super().__init__('upstream', loop or asyncio.new_event_loop())
+        self.beside.append(self.run)
 
     @property
     def epoch(self) -> int:
         seen = self._seen()
         return max(self._epoch, seen.epoch if seen is not None else 0)
-
-    # On a thread of its own.
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        if self._thread.is_alive():
-            self._thread.join(5)
-
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def _run(self) -> None:
-        task = self._loop.create_task(self.run())
-        try:
-            self._loop.run_forever()
-        finally:
-            task.cancel()
-            self._loop.run_until_complete(
-                asyncio.gather(task, return_exceptions=True))
-            self._loop.close()
 
     # What the process says and asks, on any thread.
 
@@ -148,10 +120,6 @@ class Upstream:
                 why='the process that leads does not answer') from None
         return None if document is None else edge_policy.EdgePolicy.from_dict(
             msgspec.json.decode(document))
-
-    def _soon(self, work: Callable[..., None], *args: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # it was stopped
-            self._loop.call_soon_threadsafe(work, *args)
 
     # On its loop.
 

@@ -72,7 +72,7 @@ class Site:
 
     def turn(self):
         """What other threads asked for is done."""
-        loop = self.upstream._loop
+        loop = self.upstream.loop
         loop.call_soon(loop.stop)
         loop.run_forever()
 
@@ -104,7 +104,7 @@ class Site:
 def site():
     found = Site()
     yield found
-    found.upstream._loop.close()
+    found.upstream.loop.close()
 
 
 def test_who_joins_tells_everything(site):
@@ -258,7 +258,7 @@ def test_who_gets_no_answer_in_time_is_told(site):
         with pytest.raises(exception.Starting, match='does not answer'):
             site.upstream.policy('h1', 0.0)
         # Also once it has ended.
-        site.upstream._loop.close()
+        site.upstream.loop.close()
     site.upstream.changed(None)
     site.upstream.stop()
 
@@ -332,7 +332,7 @@ def test_by_which_files_the_leader_is_trusted():
     assert found._tls is None
     looks.seen = dataclasses.replace(SEEN, epoch=7)
     assert found.epoch == 7
-    found._loop.close()
+    found.loop.close()
     conf.set_override('cert_file', '/proc/nowhere', 'distributor')
     with pytest.raises(exception.ConfigInvalid, match='cert_file'):
         upstream.open_upstream(conf, looks, counts)
@@ -409,7 +409,7 @@ def test_it_talks_with_the_leader(running, lead):
     assert one.is_alive() and one._thread.daemon
     one.stop()
     assert not one.is_alive() and not one.is_connected
-    assert one._loop.is_closed()
+    assert one.loop.is_closed()
 
 
 def test_a_leader_has_two_seconds_to_take_a_connection(site, monkeypatch):
