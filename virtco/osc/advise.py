@@ -4,7 +4,6 @@
 
 import abc
 from collections.abc import Iterable
-import json
 from typing import Any
 
 import msgspec
@@ -20,7 +19,6 @@ from virtco.wire import group as wire
 
 MATRICES = ('constant', 'rpca', 'median', 'raw')
 FORMATS = ('table', 'json', 'rankfile', 'nccl', 'torchrun')
-_MOST_TEXT_BYTES = 2 ** 20
 
 
 class _Advise(base.Command):
@@ -171,8 +169,8 @@ class Mapping(_Advise):
 
     def ask(self, args: Any) -> wire.Mapping:
         return self.client.mapping(
-            args.group, None if args.tm is None else _read(
-                self.app.stdin, args.tm), args.matrix, args.project_id,
+            args.group, None if args.tm is None else self.read_json(
+                '--tm', args.tm), args.matrix, args.project_id,
             None if args.all_reduce is None else _size_bytes(
                 args.all_reduce, '--all-reduce'))
 
@@ -257,26 +255,3 @@ def _size_bytes(text: str, field: str = '--size-bytes') -> float:
     except ValueError as error:
         raise exception.Invalid(field=field, value=text,
                                 limit='such as 8MB or 1GiB') from error
-
-
-def _read(stdin: Any, path: str) -> Any:
-    """JSON of a file, or of standard input."""
-    try:
-        if path == '-':
-            text = stdin.read(_MOST_TEXT_BYTES + 1)
-        else:
-            with open(path, encoding='utf-8') as file:
-                text = file.read(_MOST_TEXT_BYTES + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise exception.Invalid(
-            field='--tm', value=path,
-            limit=f'a file that can be read ({exception.reason(error)})'
-        ) from error
-    if len(text) > _MOST_TEXT_BYTES:
-        raise exception.Invalid(field='--tm', value=path,
-                                limit=f'at most {_MOST_TEXT_BYTES} bytes')
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise exception.Invalid(field='--tm', value=path,
-                                limit='JSON text') from error

@@ -14,8 +14,6 @@ from virtco.osc import nova_facts
 from virtco.topology import drawing
 from virtco.wire import topology as wire
 
-RESOURCES = ('vcpus', 'memory_mb', 'disk_gb')
-
 
 def _sizes(text: str) -> list[int]:
     try:
@@ -49,8 +47,7 @@ class Capacity(base.Lister):
     arguments = (
         base.argument(
             '--flavor', required=True, metavar='<flavor>',
-            help='Name or id of a flavor, or what a VM takes, such as '
-                 'vcpus=4,memory_mb=8192,disk_gb=20'),
+            help=nova_facts.FLAVOR),
         base.argument('--level', default='rack', metavar='<level>',
                       help='Level of the switches, default rack'),
         base.argument(
@@ -72,8 +69,7 @@ class Capacity(base.Lister):
 
     def _ask(self, args: Any) -> list[msgspec.Struct]:
         session = self.app.client_manager.session
-        demand = (_demand(args.flavor) if '=' in args.flavor
-                  else nova_facts.flavor(session, args.flavor))
+        demand = nova_facts.flavor(session, args.flavor)
         free = (_free(args.free) if args.free is not None
                 else nova_facts.free(session, demand))
         found = self.client.capacity(
@@ -108,29 +104,12 @@ def _summary(found: wire.Capacity, sizes: list[str]) -> str:
     return '\n'.join(lines) + '\n'
 
 
-def _demand(text: str) -> dict[str, float]:
-    """:raises virtco.exception.InputInvalid:"""
-    found = dict.fromkeys(RESOURCES, 0.0)
-    for part in text.split(','):
-        name, _, amount = part.partition('=')
-        try:
-            value = float(amount)
-        except ValueError:
-            value = -1.0
-        if name not in found or not 0 <= value <= 1e15:
-            raise exception.InputInvalid(
-                where='--flavor', field=name or 'resource',
-                value=repr(amount), limit='an amount of one of '
-                + ', '.join(RESOURCES))
-        found[name] = value
-    return found
-
-
 def _free(file: Any) -> dict[str, dict[str, float]]:
     """:raises virtco.exception.InputInvalid:"""
     try:
         found = json.loads(file.read())
-        return {str(host): {name: float(left[name]) for name in RESOURCES}
+        return {str(host): {name: float(left[name])
+                            for name in nova_facts.CLASSES}
                 for host, left in found.items()}
     except (ValueError, TypeError, AttributeError, KeyError,
             RecursionError) as error:

@@ -3,8 +3,6 @@
 """``coflow …`` and ``coflow event list``."""
 
 from collections.abc import Sequence
-import json
-import pathlib
 from typing import Any
 
 import msgspec
@@ -169,9 +167,7 @@ class CreatePlan(base.Lister):
         base.argument('file', nargs='?', help='JSON file'),
         base.argument('--tm', help='The matrix as in the hint '
                       'virtco:tm, or @FILE'),
-        base.argument(
-            '--flavor', help='Name or id of a flavor or, without keystone, '
-            'VCPUS:MEMORY_MB:DISK_GB'),
+        base.argument('--flavor', help=nova_facts.FLAVOR),
         base.argument('--within', metavar='<level>',
                       help='Wish as in the hint virtco:within'),
         base.argument('--spread', metavar='<level>',
@@ -187,13 +183,15 @@ class CreatePlan(base.Lister):
 
     def _body(self, args: Any) -> dict[str, Any]:
         if args.file is not None:
-            body: dict[str, Any] = _json(args.file)
+            body: dict[str, Any] = self.read_json('file', args.file)
             return body
         if args.tm is None or args.flavor is None:
             raise osc_exceptions.CommandError(
                 'Give --tm and --flavor, or a file.')
-        body = {'groups': [{'name': 'plan', 'tm': base.text_of(args.tm),
-                            'flavor': _flavor(self.app, args.flavor)}]}
+        body = {'groups': [{'name': 'plan', 'tm': self.text_of(args.tm),
+                            'flavor': nova_facts.flavor(
+                                self.app.client_manager.session,
+                                args.flavor)}]}
         return body | {name: value for name, value in (
             ('within', args.within), ('spread', args.spread),
             ('deadline', args.deadline), ('budget_s', args.budget))
@@ -230,19 +228,3 @@ def _summary(plan: plan_wire.Plan) -> str:
 def _end(end_s: float | None) -> str:
     """None: the controller sees no end, which JSON has no number for."""
     return 'never' if end_s is None else units.format_time(end_s)
-
-
-def _json(path: str) -> Any:
-    try:
-        return json.loads(pathlib.Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise osc_exceptions.CommandError(f'{path}: {error}') from error
-
-
-def _flavor(app: Any, text: str) -> dict[str, float]:
-    parts = text.split(':')
-    if len(parts) == 3 and all(part.isdecimal() for part in parts):
-        return dict(zip(('vcpus', 'memory_mb', 'disk_gb'), map(float, parts)))
-    found: dict[str, float] = nova_facts.flavor(
-        app.client_manager.session, text)
-    return found

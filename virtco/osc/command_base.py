@@ -9,7 +9,7 @@ have the client at ``client_manager.coflow``.
 from collections.abc import Mapping
 from collections.abc import Sequence
 import importlib
-import pathlib
+import json
 import re
 import typing
 from typing import Any
@@ -26,6 +26,9 @@ from virtco.topology import tree
 from virtco.topology.formats import plain
 from virtco.wire import operation
 from virtco.wire import topology as wire
+
+#: Longest text of a file, but of a topology.
+MOST_TEXT_CHARS = 4 << 20
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 
@@ -80,11 +83,48 @@ class Command(command.Command):
         if 'coflow_id' in given:
             given['coflow_id'] = find_coflow(self.client, given['coflow_id'])
         if isinstance(given.get('tm'), str):
-            given['tm'] = text_of(given['tm'])
+            given['tm'] = self.text_of(given['tm'])
         return self.client.call(one, **given)
 
     def take_action(self, args: Any) -> Any:
         self.ask(args)
+
+    def text_of(self, value: str) -> str:
+        """Return the text itself, or that of @FILE."""
+        return (self.read('tm', value[1:]) if value.startswith('@')
+                else value)
+
+    def read(self, field: str, path: str,
+             most_chars: int = MOST_TEXT_CHARS) -> str:
+        """Read a text file; - is standard input.
+
+        :raises virtco.exception.Invalid: naming the field.
+        """
+        try:
+            if path == '-':
+                stdin: Any = self.app.stdin
+                if hasattr(stdin, 'reconfigure'):
+                    stdin.reconfigure(encoding='utf-8')
+                text: str = stdin.read(most_chars + 1)
+            else:
+                with open(path, encoding='utf-8') as file:
+                    text = file.read(most_chars + 1)
+        except (OSError, UnicodeDecodeError) as error:
+            raise exception.Invalid(
+                field=field, value=path, limit='text in UTF-8 that can be '
+                f'read ({exception.reason(error)})') from error
+        if len(text) > most_chars:
+            raise exception.Invalid(field=field, value=path,
+                                    limit=f'at most {most_chars} bytes')
+        return text
+
+    def read_json(self, field: str, path: str) -> Any:
+        """:raises virtco.exception.Invalid: naming the field."""
+        try:
+            return json.loads(self.read(field, path))
+        except (ValueError, RecursionError) as error:
+            raise exception.Invalid(field=field, value=path,
+                                    limit='JSON text') from error
 
 
 class Lister(Command, command.Lister):
@@ -157,16 +197,6 @@ def _list_in(answer: Any) -> msgspec.structs.FieldInfo:
     """Find the list of things in an answer."""
     return next(field for field in msgspec.structs.fields(answer)
                 if typing.get_origin(field.type) is list)
-
-
-def text_of(value: str) -> str:
-    """Return the text itself, or that of @FILE."""
-    if not value.startswith('@'):
-        return value
-    try:
-        return pathlib.Path(value[1:]).read_text()
-    except (OSError, ValueError) as error:
-        raise osc_exceptions.CommandError(str(error)) from error
 
 
 def topology_of(planes: Sequence[wire.Plane]) -> tree.Topology:

@@ -23,6 +23,9 @@ TRAITS = 'placement', '1.18'
 CANDIDATES = 'placement', '1.27'
 #: Of placement, by the names of the controller.
 CLASSES = {'vcpus': 'VCPU', 'memory_mb': 'MEMORY_MB', 'disk_gb': 'DISK_GB'}
+#: Help of an argument that :func:`flavor` reads.
+FLAVOR = ('Name or id of a flavor, or what a VM takes, such as '
+          'vcpus=4,memory_mb=8192,disk_gb=20')
 #: Traits beyond these are too many to ask for one by one.
 MAX_TRAITS = 5000
 
@@ -48,10 +51,13 @@ def flavor(session: ks_session.Session | None, name: str
            ) -> dict[str, float]:
     """Return the resources that a VM of a flavor takes of its host.
 
+    :param name: of the flavor, its id, or its resources.
     :raises virtco.exception.NovaUnavailable:
     :raises virtco.exception.NotFound:
     :raises virtco.exception.Invalid: without a way to log in.
     """
+    if '=' in name:
+        return _demand(name)
     with _asking(session) as asked:
         found = [one for one in _get(asked, COMPUTE, '/flavors/detail',
                                      is_public='None')['flavors']
@@ -64,6 +70,24 @@ def flavor(session: ks_session.Session | None, name: str
                         one.get('OS-FLV-EXT-DATA:ephemeral') or 0)
                     + float(one.get('swap') or 0) / 1024}
     raise exception.NotFound(what='Flavor', id=name)
+
+
+def _demand(text: str) -> dict[str, float]:
+    """:raises virtco.exception.InputInvalid:"""
+    found = dict.fromkeys(CLASSES, 0.0)
+    for part in text.split(','):
+        name, _, amount = part.partition('=')
+        try:
+            value = float(amount)
+        except ValueError:
+            value = -1.0
+        if name not in found or not 0 <= value <= 1e15:
+            raise exception.InputInvalid(
+                where='--flavor', field=name or 'resource',
+                value=repr(amount), limit='an amount of one of '
+                + ', '.join(CLASSES))
+        found[name] = value
+    return found
 
 
 def free(session: ks_session.Session | None, demand: Mapping[str, float]

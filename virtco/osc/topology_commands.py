@@ -5,7 +5,6 @@
 from collections.abc import Iterable
 import dataclasses
 import pathlib
-import sys
 from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
@@ -76,8 +75,9 @@ class Import(base.Command):
             return nova.read(facts.aggregates, facts.traits,
                              levels or tree.LEVEL_NAMES,
                              args.plane or tree.FRONT_END)
-        found = formats.read(_text(args.file), args.file, args.format,
-                             args.plane)
+        found = formats.read(
+            self.read('file', args.file, document.MAX_BYTES), args.file,
+            args.format, args.plane)
         if levels:
             found = result.Read(formats.renamed(found.topology, levels),
                                 found.notices)
@@ -154,22 +154,6 @@ def _change(asked: base.Command, planes: list[dict[str, Any]], applied: bool
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(',')) if text else ()
-
-
-def _text(path: str) -> str:
-    """:raises virtco.exception.InputInvalid:"""
-    try:
-        with (open(sys.stdin.fileno(), encoding='utf-8', closefd=False)
-              if path == '-' else open(path, encoding='utf-8')) as file:
-            return file.read(document.MAX_BYTES + 1)
-    except UnicodeDecodeError:
-        raise exception.InputInvalid(
-            where=path, field='text', value='bytes', limit='UTF-8'
-        ) from None
-    except OSError as error:
-        raise exception.InputInvalid(
-            where=path, field='file', value=error.strerror,
-            limit='a file that can be read') from None
 
 
 def _tell(out: Any, lines: Iterable[str]) -> None:

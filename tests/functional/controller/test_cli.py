@@ -273,7 +273,7 @@ def test_a_plan_for_the_hosts_of_the_cloud(make, capsys, tmp_path):
 
     matrix = tmp_path / 'tm.json'
     matrix.write_text('[[0, "3GB"], [0, 0]]')
-    mine = ('--tm', f'@{matrix}', '--flavor', '1:512:1')
+    mine = ('--tm', f'@{matrix}', '--flavor', 'vcpus=1,memory_mb=512')
     code, _out, err = plan(*mine)
     assert (code, 'Nova has not asked yet' in err) == (1, True), err
     # What runs sends from one host to the other.
@@ -286,7 +286,7 @@ def test_a_plan_for_the_hosts_of_the_cloud(make, capsys, tmp_path):
     assert 'CCT ' in err and 'on 2 hosts' in err, err
     assert (len(placed), 'It would delay nobody' in err) == (1, True)
     code, out, err = plan('--tm', '[[0, "1MB"], [0, 0]]', '--flavor',
-                          '4:512:1', '--delays', '-f', 'json')
+                          'vcpus=4,memory_mb=512', '--delays', '-f', 'json')
     assert code == 0, err
     late = json.loads(out)
     assert [one['name'] for one in late] == ['a']

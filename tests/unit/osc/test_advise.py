@@ -173,7 +173,7 @@ def test_a_matrix_is_read(tmp_path):
 
 @pytest.mark.parametrize(('text', 'words'), [
     ('[' * 100_000, 'JSON text'), ('{', 'JSON text'),
-    ('1' + ' ' * 2 ** 20, 'at most 1048576 bytes')])
+    ('1' + ' ' * 2 ** 22, 'at most 4194304 bytes')])
 def test_a_matrix_that_is_none(text, words, tmp_path):
     path = tmp_path / 'tm.json'
     path.write_text(text)
@@ -183,7 +183,7 @@ def test_a_matrix_that_is_none(text, words, tmp_path):
 
 
 def test_the_largest_matrix_is_read():
-    text = '1' + ' ' * (2 ** 20 - 1)
+    text = '1' + ' ' * (2 ** 22 - 1)
     assert _mapping('--tm', '-', stdin=text)[2][1]['tm'] == 1
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.osc import controller
 from virtco import exception
 from virtco.osc import capacity_commands as capacity
+from virtco.osc import nova_facts
 from virtco.topology import tree
 
 FOUND = {'plane': tree.FRONT_END, 'level': 'rack',
@@ -100,18 +101,18 @@ def test_a_name_of_a_flavor_or_no_file_asks_the_cloud(free):
 
 
 @pytest.mark.parametrize('text, field', [
-    ('=5', 'resource'), ('gpus=1', 'gpus'), ('vcpus', 'vcpus'),
+    ('=5', 'resource'), ('gpus=1', 'gpus'), ('vcpus=', 'vcpus'),
     ('vcpus=-1', 'vcpus'), ('vcpus=1,disk_gb=x', 'disk_gb'),
     ('memory_mb=1.1e15', 'memory_mb'), ('vcpus=nan', 'vcpus')])
 def test_what_a_vm_takes_is_checked(text, field):
     with pytest.raises(exception.InputInvalid) as caught:
-        capacity._demand(text)
+        nova_facts.flavor(None, text)
     assert caught.value.kwargs['field'] == field
     assert caught.value.kwargs['where'] == '--flavor'
 
 
 def test_what_a_vm_takes():
-    assert capacity._demand('disk_gb=1e15,vcpus=0.5') == {
+    assert nova_facts.flavor(None, 'disk_gb=1e15,vcpus=0.5') == {
         'vcpus': 0.5, 'memory_mb': 0.0, 'disk_gb': 1e15}
     assert capacity._sizes('1,1000000') == [1, 1_000_000]
     for text in ('0', '1000001', '', '4,', 'x'):

@@ -117,11 +117,11 @@ def test_an_import_from_nova_wants_a_login():
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(exception.InputInvalid, match='No such file'):
+    with pytest.raises(exception.Invalid, match='no such file'):
         controller.run(topology.Import, _changing([]), '/none/t.yaml')
     found = tmp_path / 'bytes'
     found.write_bytes(b'\xff\xfe')
-    with pytest.raises(exception.InputInvalid, match='UTF-8'):
+    with pytest.raises(exception.Invalid, match='UTF-8'):
         controller.run(topology.Import, _changing([]), str(found))
 
 
