@@ -84,7 +84,7 @@ class Reader:
 
     @property
     def follows(self) -> bool:
-        return bool(self.unmanaged)
+        return 'to' in self.unmanaged
 
     @property
     def is_whole(self) -> bool:
@@ -93,7 +93,7 @@ class Reader:
                 and {name for name in self.sets if not _is_of_port(name)}
                 == ({self._hook.seen} if self._hook.seen else set())
                 and self._own_sets() <= {*self.sets}
-                and self.unmanaged in ([], [*nft_text.UNMANAGED])
+                and tuple(self.unmanaged) in nft_text.UNMANAGED.values()
                 and (self.towards == self.hooks or not self._hook.with_dev)
                 and self.fixed_rules == {
                     name: [name] for name in self._hook.fixed()})
@@ -146,4 +146,5 @@ class Reader:
 
 
 def _is_of_port(name: str) -> bool:
-    return name.partition('_')[0] in (*nft_text.PEERS, nft_text.NEAR)
+    return name.partition('_')[0] in (
+        *nft_text.PEERS, nft_text.NEAR, nft_text.OWED)

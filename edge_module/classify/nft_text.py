@@ -27,8 +27,9 @@ _KINDS: dict[tuple[bool, bool], RuleName] = {
 _PROTOCOLS = ('tcp', 'udp')
 # Chains with one rule each, commented alike, that tells control packets.
 CONTROL = ('control4', 'control6')
-# Rules of the chain of unmanaged packets, by what they look at.
-UNMANAGED = ('to', 'seen', 'others')
+# Rules of the chain of unmanaged packets, without and with limits by
+# destination. Control packets to a limited host share its limit.
+UNMANAGED = {False: CONTROL, True: ('to', *CONTROL, 'seen', 'others')}
 # Chain with one rule, commented alike, for packets to everybody, and to an
 # address that has sent the VM nothing: switches may send these everywhere, and
 # the controller cannot know whom they reach.
@@ -44,6 +45,8 @@ PEERS = {'peers4': ('ipv4_addr', 'ip'), 'peers6': ('ipv6_addr', 'ip6')}
 MOST_PEERS, _PEERS_S = 256, 300
 # Set of each port: the Ethernet addresses that sent the VM something of late.
 NEAR, _MOST_NEAR, _NEAR_S = 'near', 1024, 300
+# Set of each port: those that sent it TCP data, which it may acknowledge.
+OWED, _OWED_S = 'owed', 4
 _IS_UNICAST = 'ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00'
 # Of a TCP packet without data, with all options and a frame's header. Who
 # writes a short length into a long packet gets no long packet past the data.
@@ -154,6 +157,7 @@ class Hook:
                   _without_data4(), _without_data6()), strict=True)),
             f'add chain {TABLE} classify',
             f'add chain {TABLE} unmanaged',
+            self.set_unmanaged(False).rstrip(),
             *([f'add chain {TABLE} {STRANGERS}',
                f'add rule {TABLE} {STRANGERS} meta priority set iif map '
                f'@{self.map_name("others")} comment "{STRANGERS}"']
@@ -187,10 +191,11 @@ class Hook:
                   f'@{self.map_name("to")} return',
             'seen': f'{_IS_UNICAST} add {seen} {{ iif . ether daddr }} '
                     'return',
-            'others': f'goto {STRANGERS}'}
+            'others': f'goto {STRANGERS}',
+            **{name: f'jump {name}' for name in CONTROL}}
         return '\n'.join([f'flush chain {TABLE} unmanaged', *(
             f'add rule {TABLE} unmanaged {rules[name]} comment "{name}"'
-            for name in (UNMANAGED if follows else ()))]) + '\n'
+            for name in UNMANAGED[follows])]) + '\n'
 
     def _rule(self, kind: str) -> str:
         dev = 'iif . ' if self.with_dev else ''
@@ -314,7 +319,7 @@ def peers_names(ifindex: int) -> tuple[str, ...]:
 
 def set_names(ifindex: int) -> tuple[str, ...]:
     """Of all sets of a port."""
-    return (*peers_names(ifindex), f'{NEAR}_{ifindex}')
+    return (*peers_names(ifindex), f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}')
 
 
 def delete_sets(names: Iterable[str]) -> str:
@@ -339,21 +344,25 @@ def port_chain(hook: Hook, dev: str, ifindex: int) -> str:
     # A packet that is in no map must not keep a priority that it brought.
     own = classid(minors.of_port(ifindex))
     kinds = list(zip(peers_names(ifindex), PEERS.values(), strict=True))
-    near = f'{NEAR}_{ifindex}'
+    near, owed = f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}'
     towards = f'{TABLE} {_chain_name(dev, ifindex, TOWARDS_CHAIN)}'
     return ''.join((
-        f'add set {TABLE} {near} {{ type ether_addr; size {_MOST_NEAR}; '
-        f'timeout {_NEAR_S}s; flags dynamic,timeout; }}\n',
+        *(f'add set {TABLE} {name} {{ type ether_addr; size {_MOST_NEAR}; '
+          f'timeout {kept_s}s; flags dynamic,timeout; }}\n'
+          for name, kept_s in ((near, _NEAR_S), (owed, _OWED_S))),
         f'add chain {towards} {{ type filter hook egress device "{dev}" '
         'priority 0; }\n',
         f'add rule {towards} add @{near} {{ ether saddr }}\n',
+        f'add rule {towards} meta length > {_CONTROL_BYTES} meta l4proto tcp '
+        f'add @{owed} {{ ether saddr }}\n',
         *(f'add set {TABLE} {name} {{ type {kind}; size {MOST_PEERS}; timeout '
           f'{_PEERS_S}s; flags dynamic,timeout; counter; }}\n'
           for name, (kind, _) in kinds), head,
         f'add rule {chain} meta priority set {own} jump classify\n',
         *(f'add rule {chain} meta priority {own} update @{name} '
           f'{{ {ip} daddr }}\n' for name, (_, ip) in kinds),
-        *(f'add rule {chain} meta priority {own} jump {name}\n'
+        *(f'add rule {chain} meta priority {own} meta length <= '
+          f'{_CONTROL_BYTES} ether daddr @{owed} jump {name}\n'
           for name in CONTROL),
         f'add rule {chain} meta priority {own} {_IS_UNICAST} '
         f'ether daddr != @{near} goto {STRANGERS}\n',

@@ -29,7 +29,7 @@ IfIndex = Annotated[int, msgspec.Meta(ge=1, lt=2 ** 31)]
 Device = Annotated[str, msgspec.Meta(
     pattern=r'\A[A-Za-z0-9][A-Za-z0-9_.-]{0,14}\Z')]
 _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 32)]
-_OF_PORT = r'(?:peers[46]|near)_[0-9]{1,10}'
+_OF_PORT = r'(?:peers[46]|near|owed)_[0-9]{1,10}'
 HookName = Literal['ingress', 'egress']
 
 

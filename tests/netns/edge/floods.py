@@ -67,7 +67,7 @@ def _send_frames(netns, packets, to_macs, rate_bps):
             for frame in itertools.islice(turns, 8):
                 with contextlib.suppress(OSError):
                     sock.send(frame)
-                sent_bits += 8 * len(frame)
+                sent_bits += 8 * max(84, len(frame) + 24)
 
 
 @contextlib.contextmanager
@@ -75,6 +75,7 @@ def raw(vm, packets, to_macs, rate_bps):
     """Send packets in turn from a VM, as it likes to make them, meanwhile.
 
     :param to_macs: each packet goes to each of them.
+    :param rate_bps: on the wire.
     """
     process = _fork.Process(target=_send_frames, daemon=True, args=(
         vm.netns, packets, to_macs, rate_bps))

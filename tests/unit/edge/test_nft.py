@@ -46,10 +46,11 @@ def _element(*parts, value='1:11', count=5):
 
 def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
              control=(), fixed=('control4', 'control6', 'strangers'),
-             unmanaged=(), to=(), sets=('peers4_1', 'peers6_1', 'near_1')):
+             unmanaged=('control4', 'control6'), to=(),
+             sets=('peers4_1', 'peers6_1', 'near_1', 'owed_1')):
     found = {'ingress_pair4': elements, 'ingress_control': control,
              'ingress_to': to, 'ingress_others': [['lo', '1:c002']]
-             if unmanaged else ()}
+             if 'to' in unmanaged else ()}
     return [*(_map(name, found.get(name, ()))
               for name in nft_text.INGRESS.maps()),
             {'set': {'name': 'ingress_reached'}},
@@ -106,9 +107,11 @@ def test_a_table_without_the_sets_of_its_ports_is_replaced():
 
 
 def test_sets_of_ports_that_are_gone_are_deleted():
-    sets = ('peers4_1', 'peers6_1', 'near_1', 'peers4_9', 'peers6_9', 'near_9')
+    sets = [f'{name}_{port}' for name in ('peers4', 'peers6', 'near', 'owed')
+            for port in (1, 9)]
     assert _commands(*_listing(sets=sets)) == (
         'delete set netdev virtco near_9\n'
+        'delete set netdev virtco owed_9\n'
         'delete set netdev virtco peers4_9\n'
         'delete set netdev virtco peers6_9\n')
 
@@ -134,7 +137,7 @@ def test_what_no_entry_matches_is_told_by_port():
 
 
 MAC = 'fa:16:3e:00:00:01'
-FOLLOWING = ('to', 'seen', 'others')
+FOLLOWING = ('to', 'control4', 'control6', 'seen', 'others')
 
 
 def test_unmanaged_packets_are_followed_where_there_are_limits():
@@ -142,7 +145,8 @@ def test_unmanaged_packets_are_followed_where_there_are_limits():
     text = _commands(*_listing(), limits=limits)
     assert f'ingress_to {{ 1 . {MAC} : 1:c102 }}' in text
     assert 'ingress_others { 1 : 1:c002 }' in text
-    places = [text.index(f'comment "{name}"') for name in FOLLOWING]
+    places = [text.index(f'comment "{name}"')
+              for name in ('to', 'seen', 'others')]
     assert places == sorted(places)
     standing = _listing(unmanaged=FOLLOWING, to=[
         [{'concat': ['lo', MAC]}, '1:c102']])
@@ -202,6 +206,18 @@ def test_packets_to_strangers_share_a_class():
         'towards_1_lo add @near_1 { ether saddr }',
         'ether daddr != @near_1 goto strangers', 'goto unmanaged')]
     assert places == sorted(places)
+
+
+def test_a_limited_host_gets_acknowledgements_of_its_own_data_alone():
+    """Others share its limit: a flood of them is nobody's connection."""
+    text = _commands(*_listing(devs=()), limits={('lo', MAC): 0xc102})
+    places = [text.index(part) for part in (
+        'towards_1_lo meta length > 140 meta l4proto tcp '
+        'add @owed_1 { ether saddr }',
+        'ether daddr @owed_1 jump control4', '@near_1 goto strangers')]
+    assert places == sorted(places)
+    text = text[text.index('flush chain netdev virtco unmanaged'):]
+    assert text.index('comment "to"') < text.index('jump control4')
 
 
 def _lengths(rule):
