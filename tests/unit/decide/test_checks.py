@@ -95,7 +95,7 @@ def test_a_check_as_a_document():
         'check_id': 'id', 'hosts': list(HOSTS), 'trigger': 'command',
         'asked': 7.0, 'purpose': 'check', 'state': 'waiting',
         'seconds': None, 'n_rounds': 0, 'n_rounds_done': 0, 'n_failed': 0,
-        'sent_bytes': 0.0, 'planes': [], 'findings': [], 'why': None}
+        'sent_bytes': 0.0, 'planes': [], 'findings': (), 'why': None}
     assert checks.Check.from_dict(one.to_dict()) == one
 
 
