@@ -16,7 +16,6 @@ from virtco import metrics
 from virtco.decide import lateness
 from virtco.decide import policy_documents
 from virtco.decide import publisher
-from virtco.decide import shadow
 from virtco.model import states
 from virtco.objects import settings as operators
 from virtco.state import schedule_input
@@ -134,7 +133,7 @@ class Loop:
     def _note_end(self, coflow: summary.Status) -> None:
         self._metrics.coflow_ends.inc()
         if self._settings.is_shadow:
-            shadow.note_end(coflow, self._metrics)
+            note_shadow(coflow, self._metrics)
         span, planned_s = coflow.span, coflow.planned_cct_s
         if span is None:  # all of it stayed within hosts
             return
@@ -203,3 +202,33 @@ def options(conf: cfg.ConfigOpts, chosen: Mapping[str, str],
         protect_receivers=conf.protect_receivers,
         limit_senders=conf.limit_senders,
         default_share=conf.default_share)
+
+
+#: A difference below this part is none.
+SHADOW_TOLERANCE = 0.05
+
+
+def note_shadow(coflow: summary.Status, counts: metrics.Metrics) -> None:
+    """Compare the measured CCT of Nova's hosts and TCP's sharing with the
+    planned one.
+
+    Bytes that stayed within hosts take no time.
+    """
+    planned_s = coflow.planned_cct_s
+    if planned_s is None:
+        return
+    took_s = coflow.span.cct_s if coflow.span is not None else 0.0
+    saved_s = took_s - planned_s
+    if abs(saved_s) <= SHADOW_TOLERANCE * max(took_s, planned_s):
+        outcome = 'alike'
+    else:
+        outcome = 'faster' if saved_s > 0 else 'slower'
+    counts.shadow_coflows.labels(outcome).inc()
+    if saved_s > 0:
+        counts.shadow_saved_seconds.inc(saved_s)
+    else:
+        counts.shadow_lost_seconds.inc(-saved_s)
+    LOG.info('Shadow mode: coflow %s (%s) took %.3f s, planned were %.3f s: '
+             '%.3f s would have been %s.', coflow.coflow_id, coflow.name,
+             took_s, planned_s, abs(saved_s),
+             'saved' if saved_s > 0 else 'lost')

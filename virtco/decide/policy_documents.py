@@ -12,8 +12,6 @@ import types
 import numpy as np
 
 from virtco import scheduling
-from virtco.decide import promised_rates
-from virtco.decide import senders
 from virtco.model import live
 from virtco.scheduling import deadlines
 from virtco.scheduling import starvation
@@ -22,6 +20,7 @@ from virtco.table import coflow_table
 from virtco.table import host_policies
 from virtco.table import host_policy
 from virtco.table import layouts
+from virtco.table import unmanaged
 from virtco.wire import edge_policy
 
 
@@ -69,7 +68,7 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
     """
     options = snapshot.options
     coflows = () if options.is_fair else snapshot.coflows
-    promised = None if options.is_fair else promised_rates.renew(
+    promised = None if options.is_fair else renew_promises(
         snapshot, before.promises if before is not None else None)
     schedule, waits, next_check_s = _order(
         snapshot, coflows, late_s, promised,
@@ -92,7 +91,7 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
             options.work_conserving,
             options.min_rate_fraction, options.policy_ttl_s),
         options.rate_tolerance_fraction, told,
-        functools.partial(senders.limit, snapshot)
+        functools.partial(limit_senders, snapshot)
         if options.limits_senders else None,
         # A rate by a size that is not believed is a guess: nobody makes room.
         {c.live.coflow_id for c in coflows
@@ -177,3 +176,90 @@ def none() -> Policies:
     """Return the policies of an empty cloud."""
     return compute(known.Snapshot(0.0, known.Options(), known.Hosts(),
                                   np.zeros(0), np.zeros(0)))
+
+
+def limit_senders(snapshot: known.Snapshot, laid: layouts.Layouts,
+                  child_bps: np.ndarray
+                  ) -> Mapping[str, edge_policy.Unmanaged]:
+    """Return the limits of unmanaged traffic for every reporting host.
+
+    :param child_bps: rates of the coflows' classes, laid out as in ``laid``.
+    """
+    if not snapshot.senders and len(laid.peers) > 1:
+        return laid.unlimited
+    options = snapshot.options
+    busy = {coflow.live.coflow_id for coflow in snapshot.coflows
+            if coflow.is_busy(snapshot.now_s, options.quiet_s)}
+    is_busy = np.array([one.coflow_id in busy for one in laid.coflows],
+                       np.bool_)
+    promised_bps = np.bincount(
+        laid.peer_of,
+        child_bps * is_busy[laid.coflow_of][laid.class_of],
+        len(laid.peers))
+    promised = dict(zip(laid.peers, promised_bps.tolist()))
+    told = unmanaged.limits(
+        _left_bps(snapshot, promised), snapshot.senders)
+    if len(promised) > 1:
+        return {**laid.unlimited, **told}
+    return {link.host: unmanaged.nothing_limited(
+        link.default_rate_bps if len(promised) > (link.host in promised)
+        else link.egress_bps) for link in laid.links} | told
+
+
+def _left_bps(snapshot: known.Snapshot, promised: Mapping[str, float]
+              ) -> dict[str, float]:
+    """Return the rate that coflows leave of each link where they arrive.
+
+    :param promised: to the coflows that send now; what the others are
+        promised is free until they do.
+    """
+    least = snapshot.options.default_share
+    return {link.host: max(least * link.ingress_bps,
+                           (1 - least) * link.ingress_bps
+                           - promised[link.host])
+            for link in snapshot.hosts.links if link.host in promised}
+
+
+#: Coflows are planned to end so much before their deadlines where they can:
+#: reports are late, and rates come into force later.
+LEAD_S = 0.5
+#: Coflows without a promise that are looked at, the earliest deadlines first:
+#: each costs a plan.
+MOST_WISHES = 16
+
+
+def renew_promises(snapshot: known.Snapshot,
+                   before: deadlines.Plan | None) -> deadlines.Plan:
+    """Plan the coflows whose deadlines were promised; then, with the rest,
+    others that want a deadline, as far as they still fit.
+
+    The latter were told no at their launch. While they send and there is room
+    they are served as if promised; a promise at a launch takes it back.
+
+    :param before: the last plan.
+    """
+    wanting = sorted((
+        coflow.live for coflow in snapshot.coflows
+        if snapshot.now_s < coflow.live.deadline_s < math.inf
+        and not coflow.is_resting and (
+            coflow.live.is_promised or coflow.is_busy(
+                snapshot.now_s, snapshot.options.quiet_s))),
+        key=_promised_first)
+    n_promised = sum(coflow.is_promised for coflow in wanting)
+    ports = snapshot.ports
+    claims = deadlines.no_claims(len(ports.cap_bps))
+    for coflow in wanting[:n_promised + MOST_WISHES]:
+        assert isinstance(coflow.flows, live.Flows)
+        size_s = snapshot.size_factor * ports.busy_s(
+            coflow.flows, snapshot.hosts.number_of)
+        left_s = coflow.deadline_s - snapshot.now_s
+        if coflow.is_promised or deadlines.fits(claims, size_s, left_s):
+            claims = claims.joined(coflow.coflow_id, size_s, left_s)
+    early = deadlines.renew(dataclasses.replace(claims, left_s=np.maximum(
+        claims.left_s - LEAD_S, claims.left_s / 2)), snapshot.now_s)
+    return (early if early.is_whole
+            else deadlines.renew(claims, snapshot.now_s, before))
+
+
+def _promised_first(coflow: live.LiveCoflow) -> tuple[bool, float]:
+    return not coflow.is_promised, coflow.deadline_s

@@ -23,7 +23,7 @@ from virtco.distribute import policy_frames as codec
 from virtco.distribute import server
 from virtco.distribute import tickets
 from virtco.distribute import upstream
-from virtco.leadership import agreement
+from virtco.leadership import elector
 from virtco.state import state as states
 from virtco.wire import frames
 from virtco.wire import messages
@@ -37,7 +37,7 @@ class Leadership(Protocol):
 
     epoch: int | None
     seen: leader.Seen | None
-    peers: agreement.Agreement
+    peers: elector.Agreement
 
     def is_current(self) -> bool: ...
 

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+import dataclasses
 import itertools
 import logging
 import threading
@@ -17,11 +18,24 @@ from virtco.db import groups as db_groups
 from virtco.db import session as db_session
 from virtco.follow import notifications
 from virtco.follow import nova
-from virtco.follow import nova_comparison as comparison
+from virtco.model import states
 
 LOG = logging.getLogger(__name__)
 
 STOP_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Believed:
+    """A VM of the model.
+
+    :ivar state: of its row, a :class:`virtco.model.states.MemberState`.
+    """
+
+    instance_uuid: str
+    project_id: str
+    state: str
+    host: str | None
 
 
 class Source(Protocol):
@@ -29,9 +43,9 @@ class Source(Protocol):
     :class:`virtco.follow.nova.Nova`.
     """
 
-    def servers(self, project_id: str) -> Iterable[comparison.Server]: ...
+    def servers(self, project_id: str) -> Iterable[nova.Server]: ...
 
-    def server(self, uuid: str) -> comparison.Server | None: ...
+    def server(self, uuid: str) -> nova.Server | None: ...
 
 
 class Auditor:
@@ -93,14 +107,14 @@ class Auditor:
             n_repaired += self._compare_project(project_id, list(vms))
         return n_repaired
 
-    def _believed(self) -> list[comparison.Believed]:
+    def _believed(self) -> list[Believed]:
         """VMs of the model, by project."""
         with self._database.reader() as session:
-            return [comparison.Believed(*row)
+            return [Believed(*row)
                     for row in db_groups.living_vms(session)]
 
     def _compare_project(self, project_id: str,
-                         vms: list[comparison.Believed]) -> int:
+                         vms: list[Believed]) -> int:
         wrong = self._wrong(project_id, vms)
         if self._is_away:
             LOG.info('Nova answers again.')
@@ -115,8 +129,8 @@ class Auditor:
                 LOG.info('No notification told, Nova did: %s', change)
         return n_repaired
 
-    def _wrong(self, project_id: str, vms: list[comparison.Believed]
-               ) -> list[tuple[comparison.Believed, notifications.Change]]:
+    def _wrong(self, project_id: str, vms: list[Believed]
+               ) -> list[tuple[Believed, notifications.Change]]:
         """Return the VMs that differ from Nova, each with its repair.
 
         A server that the list does not hold is asked for by its uuid: it may
@@ -130,7 +144,7 @@ class Auditor:
         for vm in vms:
             server = (listed.get(vm.instance_uuid)
                       or self._nova.server(vm.instance_uuid))
-            change = comparison.change_of(vm, server)
+            change = change_of(vm, server)
             if change is not None:
                 found.append((vm, change))
         return found
@@ -151,3 +165,27 @@ def start(conf: cfg.ConfigOpts, database: db_session.Database,
                     conf.nova.compare_interval_s)
     found.start()
     return found
+
+
+def change_of(vm: Believed,
+              server: nova.Server | None) -> notifications.Change | None:
+    """Return the change that makes the model agree with Nova.
+
+    :param server: None when Nova has no such server.
+    """
+    if server is None or server.status in nova.OVER:
+        return notifications.Gone(vm.instance_uuid)
+    if server.is_changing or server.status in nova.UNDECIDED:
+        return None
+    runs = vm.state == states.MemberState.RUNNING
+    if server.status == 'ERROR' and not (runs and server.host):
+        # It was never built. One that ran may have failed to migrate, say,
+        # and still be there; then its host counts as for any other.
+        return notifications.Gone(vm.instance_uuid,
+                                  server.fault[:500] or 'in ERROR')
+    if server.host is None:
+        return (notifications.OffHost(vm.instance_uuid)
+                if server.status == 'SHELVED_OFFLOADED' and vm.host else None)
+    if server.host != vm.host or not runs:
+        return notifications.Built(vm.instance_uuid, server.host)
+    return None

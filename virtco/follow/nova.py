@@ -5,6 +5,7 @@
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
+import dataclasses
 from typing import Any
 
 from keystoneauth1 import adapter
@@ -14,7 +15,25 @@ from keystoneauth1 import session as ks_session
 from oslo_config import cfg
 
 from virtco import exception
-from virtco.follow import nova_comparison as comparison
+
+OVER = frozenset({'DELETED', 'SOFT_DELETED'})
+UNDECIDED = frozenset({'BUILD', 'UNKNOWN'})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """A VM of Nova.
+
+    :ivar is_changing: Nova works on it; a notification will tell the rest.
+    :ivar fault: what went wrong last.
+    """
+
+    uuid: str
+    status: str
+    host: str | None
+    is_changing: bool = False
+    fault: str = ''
+
 
 GROUP = 'nova'
 # Of one request; a page of a busy Nova takes seconds.
@@ -66,7 +85,7 @@ class Nova:
                 field='[nova] auth_type', value=conf.nova.auth_type,
                 limit=f'a way to log in ({error})') from error
 
-    def servers(self, project_id: str) -> Iterator[comparison.Server]:
+    def servers(self, project_id: str) -> Iterator[Server]:
         """All servers of a project that are not deleted.
 
         :raises virtco.exception.NovaUnavailable:
@@ -109,7 +128,7 @@ class Nova:
                                          'block_migration': 'auto'}})
             response.raise_for_status()
 
-    def server(self, uuid: str) -> comparison.Server | None:
+    def server(self, uuid: str) -> Server | None:
         """Return a server; None when Nova knows none of that uuid.
 
         :raises virtco.exception.NovaUnavailable:
@@ -167,8 +186,8 @@ def translated() -> Iterator[None]:
             why=f'{type(error).__name__}: {str(error)[:200]}') from error
 
 
-def _server(body: dict[str, Any]) -> comparison.Server:
-    return comparison.Server(
+def _server(body: dict[str, Any]) -> Server:
+    return Server(
         uuid=body['id'], status=body['status'],
         host=body.get('OS-EXT-SRV-ATTR:host') or None,
         is_changing=body.get('OS-EXT-STS:task_state') is not None,

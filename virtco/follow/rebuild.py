@@ -25,7 +25,7 @@ from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco.follow import nova_comparison as comparison
+from virtco.follow import nova
 from virtco.model import states
 from virtco.objects import group_rules
 from virtco.objects import new_groups
@@ -119,7 +119,7 @@ def _groups(servers: Iterable[Server], limits: hints.Limits,
     named: dict[tuple[str, str], list[tuple[Server, hints.Outline]]] = {}
     for server in servers:
         outcome.n_servers += 1
-        if server.status in comparison.OVER or (
+        if server.status in nova.OVER or (
                 server.status == 'ERROR' and not server.host):
             continue
         try:
@@ -237,7 +237,7 @@ def _member(group_id: str, row: int, server: Server | None,
         member.reservation_id = server.reservation_id[:255]
         member.vcpus, member.memory_mb, member.disk_gb = server.demand
         if server.host is not None and server.status not in (
-                comparison.UNDECIDED):
+                nova.UNDECIDED):
             member.state = states.MemberState.RUNNING
             member.host = server.host
             member.placed_at = now_s

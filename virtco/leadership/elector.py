@@ -24,7 +24,6 @@ from sqlalchemy import orm
 from virtco import exception
 from virtco.db import leader
 from virtco.db import session as db_session
-from virtco.leadership import agreement
 from virtco.leadership import lock as locks
 
 LOG = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ class Elector:
                  clock: Callable[[], float] = time.monotonic):
         self.epoch: int | None = None
         self.seen: leader.Seen | None = None
-        self.peers = agreement.Agreement(lease_s)
+        self.peers = Agreement(lease_s)
         self._database = database
         self._lock = lock
         self._lease_s = lease_s
@@ -213,3 +212,47 @@ class Elector:
                 raise
             LOG.exception('This process cannot lead.')
             raise exception.Deposed(epoch=epoch) from None
+
+
+@dataclasses.dataclass
+class _Peer:
+    said_s: float
+    has_database: bool
+
+
+class Agreement:
+    """Answers of the peers that a leader without its database asks.
+
+    :param lease_s: an answer holds for this time.
+    """
+
+    def __init__(self, lease_s: float):
+        self._lease_s = lease_s
+        self._here: dict[str, _Peer] = {}
+        self._expected: frozenset[str] = frozenset()
+
+    def arrived(self, names: set[str], now_s: float) -> None:
+        """These peers are here, and no others."""
+        before = self._here
+        self._here = {name: before.get(name) or _Peer(now_s, True)
+                      for name in names}
+        self._expected |= names
+
+    def said(self, name: str, has_database: bool, now_s: float) -> None:
+        self._here[name] = _Peer(now_s, has_database)
+
+    def written(self) -> None:
+        """The database is there, so that those who leave now are not missed.
+        """
+        self._expected = frozenset(self._here)
+
+    def have_no_database(self, now_s: float) -> bool:
+        """Whether every peer says so: those that are here, and those that
+        were here since this process could last write. One that is gone may be
+        the next leader.
+        """
+        fresh_s = now_s - self._lease_s
+        return all(
+            (found := self._here.get(name)) is not None
+            and not found.has_database and found.said_s >= fresh_s
+            for name in self._expected)

@@ -27,7 +27,7 @@ from virtco.model import coflow as coflow_model
 from virtco.objects import new_groups
 from virtco.state import live_state
 from virtco.state import pair_history
-from virtco.state import rules
+from virtco.state import schedule_input
 from virtco.wire import group as wire
 
 #: As the RPCA paper's section V broadcasts.
@@ -56,7 +56,7 @@ class Advice:
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
                  state: live_state.LiveState, known: pair_history.Pairs,
-                 given: rules.Rules, clock: Callable[[], float]):
+                 given: schedule_input.Rules, clock: Callable[[], float]):
         self._conf = conf
         self._database = database
         self._state = state

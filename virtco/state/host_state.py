@@ -15,7 +15,6 @@ import msgspec
 from virtco import units
 from virtco.state import byte_counters
 from virtco.state import pair_counters
-from virtco.state import peer_counters
 from virtco.state import unmanaged_bytes
 from virtco.state import uplink_rates
 from virtco.table import coflow_table
@@ -71,7 +70,7 @@ class HostState:
         self.report = reports.NO_REPORT
         self.counters = byte_counters.HostCounters()
         self.pair_counters: pair_counters.PairCounters | None = None
-        self.peers = peer_counters.PeerCounters()
+        self.peers = pair_counters.PeerCounters()
         self.background = byte_counters.Average(half_life_s)
         self.new_vms: Set[str] = frozenset()
         self.queued: Set[str] = frozenset()

@@ -30,11 +30,10 @@ from virtco.state import inflight
 from virtco.state import living_groups
 from virtco.state import measured_rates
 from virtco.state import progress
-from virtco.state import rules
 from virtco.state import schedule_input as snapshots
 from virtco.state import summary
 from virtco.state import tree_uplinks
-from virtco.state import unmanaged_pairs
+from virtco.state import unmanaged_bytes
 from virtco.table import coflow_table
 from virtco.topology import tree
 from virtco.wire import edge_policy
@@ -52,7 +51,7 @@ class LiveState:
     :param plane: tells which switches are above the hosts.
     """
 
-    def __init__(self, given: rules.Rules = rules.Rules(),
+    def __init__(self, given: snapshots.Rules = snapshots.Rules(),
                  rates: measured_rates.Rates | None = None,
                  plane: Callable[[], tree.Plane | None] = lambda: None):
         #: Hosts that take no new group.
@@ -475,7 +474,7 @@ class LiveState:
                 now_s, options, self._uplinks.known, egress_bps, ingress_bps,
                 tuple(map(self._shown, self._groups.in_turn())), self._minors,
                 self._rules.wire_factor * (1 + beta),
-                unmanaged_pairs.senders(self._hosts, self._sending,
+                unmanaged_bytes.senders(self._hosts, self._sending,
                                         self._uplinks.known.links)
                 if options.limits_senders else {},
                 self._above.uplinks(self._uplinks.known))

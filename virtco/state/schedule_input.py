@@ -16,6 +16,8 @@ import numpy as np
 
 from virtco.model import live
 from virtco.model import uplinks as uplinks_model
+from virtco.scheduling import endings
+from virtco.state import uplink_rates
 from virtco.table import coflow_table
 from virtco.table import unmanaged
 
@@ -182,3 +184,29 @@ class Snapshot:
         """Rates of hosts and uplinks for coflows, in bits per second."""
         return live.Ports(self.hosts.names, self.egress_bps,
                           self.ingress_bps, self.uplinks)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rules:
+    """See ``[scheduler]``, ``[probe]`` and ``[placement]``.
+
+    :ivar half_life_s: of the moving average of background traffic, five
+        times the default interval of reports.
+    """
+
+    half_life_s: float = 5.0
+    wire_overhead_fraction: float = 0.0
+    ending: endings.Rules = endings.Rules()
+    uplink: uplink_rates.Rules = uplink_rates.Rules()
+    share: Share = Share()
+    max_debt_bytes: float = math.inf
+
+    @property
+    def wire_factor(self) -> float:
+        """Bytes on the wire per byte of payload."""
+        return 1 + self.wire_overhead_fraction
+
+    @property
+    def payload_fraction(self) -> float:
+        """Payload of coflows per bit of a link."""
+        return (1 - self.share.default_share) / self.wire_factor

@@ -25,7 +25,6 @@ from virtco.scheduling import endings
 from virtco.state import live_state
 from virtco.state import measured_rates
 from virtco.state import pair_history
-from virtco.state import rules
 from virtco.state import schedule_input
 from virtco.state import uplink_rates
 from virtco.topology import tree
@@ -337,9 +336,9 @@ class State:
         self.live.saved(unsaved)
 
 
-def rules_of(conf: cfg.ConfigOpts) -> rules.Rules:
+def rules_of(conf: cfg.ConfigOpts) -> schedule_input.Rules:
     scheduler = conf.scheduler
-    return rules.Rules(
+    return schedule_input.Rules(
         wire_overhead_fraction=scheduler.wire_overhead_fraction,
         ending=endings.Rules(quiet_s=scheduler.quiet_s),
         uplink=uplink_rates.Rules(

@@ -10,7 +10,6 @@ import pytest
 
 from tests.unit.decide import test_policy_documents as given_by
 from virtco.decide import policy_documents as policies
-from virtco.decide import promised_rates
 from virtco.model import uplinks
 
 PAIR = given_by.PAIR
@@ -85,10 +84,10 @@ def test_nobody_borrows_where_a_promised_coflow_passes():
 
 def test_few_wishes_are_looked_at():
     """The earliest deadlines first."""
-    plan = promised_rates.renew(given_by.at(*(
+    plan = policies.renew_promises(given_by.at(*(
         due(f'{n}', 1e3, 30.0 + n, False, moved_s=100.0)
-        for n in reversed(range(promised_rates.MOST_WISHES + 3)))), None)
-    assert set(plan.ids) == {f'{n}' for n in range(promised_rates.MOST_WISHES)}
+        for n in reversed(range(policies.MOST_WISHES + 3)))), None)
+    assert set(plan.ids) == {f'{n}' for n in range(policies.MOST_WISHES)}
 
 
 def test_deadlines_that_are_over_or_none_hold_nothing():
@@ -104,9 +103,9 @@ def test_tight_ones_do_without_the_lead():
     """Of 8.2 s on the link, 8.3 are left: half a second earlier is no plan.
     """
     coflow = due('a', 1e9, 8.3)
-    plan = promised_rates.renew(given_by.at(coflow), None)
+    plan = policies.renew_promises(given_by.at(coflow), None)
     assert plan.is_whole
     assert plan.next_s == pytest.approx(108.3)
     # The plan before is taken up where there is no other.
-    assert not promised_rates.renew(given_by.at(due('a', 2e9, 8.3)),
+    assert not policies.renew_promises(given_by.at(due('a', 2e9, 8.3)),
                                     plan).is_whole

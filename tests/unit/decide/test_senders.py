@@ -12,7 +12,6 @@ import pytest
 
 from tests.unit.decide import test_policy_documents as given_by
 from virtco.decide import policy_documents
-from virtco.decide import senders
 from virtco.state import schedule_input
 from virtco.table import unmanaged
 from virtco.wire import edge_policy
@@ -126,12 +125,13 @@ def test_who_sends_none_beside_senders_is_told_the_common():
         busy('a', {('h0', 'h1'): 1e9, ('h0', 'h2'): 1e9}),
         sends={'h3': sender('h1')})
     laid = found.told.layouts
-    again = senders.limit(seen, laid, found.told.numbers.child_bps)
+    again = policy_documents.limit_senders(
+        seen, laid, found.told.numbers.child_bps)
     assert again['h0'] is laid.unlimited['h0']
     assert again['h3'] == all_told['h3']
     silent = dataclasses.replace(seen, senders={})
-    assert senders.limit(silent, laid, found.told.numbers.child_bps) is (
-        laid.unlimited)
+    assert policy_documents.limit_senders(
+        silent, laid, found.told.numbers.child_bps) is laid.unlimited
 
 
 FLOWS = st.dictionaries(

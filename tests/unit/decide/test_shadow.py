@@ -5,7 +5,7 @@
 import pytest
 
 from virtco import metrics
-from virtco.decide import shadow
+from virtco.decide import loop
 from virtco.state import byte_counters
 from virtco.state import summary
 
@@ -15,7 +15,7 @@ OUTCOMES = 'alike', 'faster', 'slower'
 def noted(took_s, planned_s):
     """:returns: what was counted of each outcome, and the seconds."""
     counts = metrics.Metrics()
-    shadow.note_end(summary.Status(
+    loop.note_shadow(summary.Status(
         'c', 'C', 'DONE', 1, 0.0, 0.0, 9.0, planned_s,
         None if took_s is None else byte_counters.Span(
             (1.0, 1.0), (1.0 + took_s, 1.0 + took_s))), counts)

@@ -16,7 +16,7 @@ from virtco.db import models
 from virtco.db import session as db_session
 from virtco.follow import auditor
 from virtco.follow import notifications
-from virtco.follow import nova_comparison as comparison
+from virtco.follow import nova
 
 
 class FakeNova:
@@ -75,7 +75,7 @@ def add_group(database, project_id, hosts):
 
 
 def server(uuid, host):
-    return comparison.Server(uuid, 'ACTIVE', host)
+    return nova.Server(uuid, 'ACTIVE', host)
 
 
 def test_only_projects_of_groups_are_listed_and_only_what_differs(

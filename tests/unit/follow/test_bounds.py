@@ -9,11 +9,11 @@ from tests.unit.follow import test_nova
 from virtco import exception
 from virtco.db import models
 from virtco.db import records
+from virtco.follow import auditor
 from virtco.follow import feedback
 from virtco.follow import inventory
 from virtco.follow import notifications
 from virtco.follow import nova
-from virtco.follow import nova_comparison as comparison
 from virtco.model import states
 
 api = test_nova.api
@@ -21,9 +21,9 @@ api = test_nova.api
 
 @pytest.mark.parametrize(('length', 'cut'), [(500, 500), (501, 500)])
 def test_a_fault_is_short(length, cut):
-    found = comparison.change_of(
-        comparison.Believed('u', 'p', 'reserved', 'h'),
-        comparison.Server('u', 'ERROR', None, fault='x' * length))
+    found = auditor.change_of(
+        auditor.Believed('u', 'p', 'reserved', 'h'),
+        nova.Server('u', 'ERROR', None, fault='x' * length))
     assert len(found.why) == cut
     found = notifications.change_of(notifications.BUILD_ERROR, {
         'instance_uuid': 'u', 'reason': {'exception': 'y' * length}})

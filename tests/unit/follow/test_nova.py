@@ -13,7 +13,6 @@ import pytest
 from virtco import exception
 from virtco.conf import nova_options as nova_conf
 from virtco.follow import nova
-from virtco.follow import nova_comparison as comparison
 
 SERVERS = [{'id': f'u{i}', 'status': 'ACTIVE',
             'OS-EXT-SRV-ATTR:host': f'h{i}', 'OS-EXT-STS:task_state': None}
@@ -101,15 +100,15 @@ def test_what_is_read_of_a_server(api, ask):
     api.answers['/servers/u'] = 200, {'server': {
         'id': 'u', 'status': 'ERROR', 'OS-EXT-SRV-ATTR:host': '',
         'OS-EXT-STS:task_state': 'spawning', 'fault': {'message': 'full'}}}
-    assert ask.server('u') == comparison.Server('u', 'ERROR', None, True,
+    assert ask.server('u') == nova.Server('u', 'ERROR', None, True,
                                                 'full')
     api.answers['/servers/u'][1]['server'] |= {
         'OS-EXT-SRV-ATTR:host': 'h', 'OS-EXT-STS:task_state': None,
         'fault': None}
-    assert ask.server('u') == comparison.Server('u', 'ERROR', 'h', False, '')
+    assert ask.server('u') == nova.Server('u', 'ERROR', 'h', False, '')
     # A server of another release may lack them.
     api.answers['/servers/u'] = 200, {'server': {'id': 'u', 'status': 'X'}}
-    assert ask.server('u') == comparison.Server('u', 'X', None, False, '')
+    assert ask.server('u') == nova.Server('u', 'X', None, False, '')
 
 
 def test_only_novas_own_word_makes_a_server_absent(api, ask):

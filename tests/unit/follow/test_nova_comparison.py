@@ -4,17 +4,18 @@
 
 import pytest
 
+from virtco.follow import auditor
 from virtco.follow import notifications
-from virtco.follow import nova_comparison as comparison
+from virtco.follow import nova
 
 GONE = notifications.Gone('u')
 RUNNING, RESERVED, VACANT = (
-    comparison.Believed('u', 'p', state, host) for state, host in (
+    auditor.Believed('u', 'p', state, host) for state, host in (
         ('running', 'h1'), ('reserved', 'h1'), ('vacant', None)))
 
 
 def server(status='ACTIVE', host='h1', **kwargs):
-    return comparison.Server('u', status, host, **kwargs)
+    return nova.Server('u', status, host, **kwargs)
 
 
 @pytest.mark.parametrize(('vm', 'found', 'change'), [
@@ -46,4 +47,4 @@ def server(status='ACTIVE', host='h1', **kwargs):
     (RUNNING, server('ERROR', 'h2'), notifications.Built('u', 'h2')),
 ])
 def test_what_follows(vm, found, change):
-    assert comparison.change_of(vm, found) == change
+    assert auditor.change_of(vm, found) == change

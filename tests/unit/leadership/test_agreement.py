@@ -4,14 +4,14 @@
 
 import pytest
 
-from virtco.leadership import agreement
+from virtco.leadership import elector
 
 LEASE_S = 3.0
 
 
 @pytest.fixture
 def one():
-    found = agreement.Agreement(LEASE_S)
+    found = elector.Agreement(LEASE_S)
     found.arrived({'a', 'b'}, 100.0)
     return found
 
@@ -22,7 +22,7 @@ def say(one, now_s, **has_database):
 
 
 def test_without_peers_nobody_else_takes_over():
-    assert agreement.Agreement(LEASE_S).have_no_database(100.0)
+    assert elector.Agreement(LEASE_S).have_no_database(100.0)
 
 
 def test_each_peer_has_to_say_so(one):

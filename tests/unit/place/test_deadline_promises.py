@@ -19,7 +19,7 @@ from virtco.place import answer as answers
 from virtco.place import deadline_promises
 from virtco.place import explanation
 from virtco.state import live_state
-from virtco.state import rules
+from virtco.state import schedule_input
 from virtco.state import uplink_rates
 
 #: Two VMs on two hosts of one slot: eight gigabits each way.
@@ -31,7 +31,7 @@ HOSTS = {'h0': (1, 512, 3), 'h1': (1, 512, 3)}
 def ask(monkeypatch):
     """Links of 1 Gbit/s, of which coflows may use all."""
     monkeypatch.setattr(live_state, 'LiveState', lambda: live_state_of(
-        rules.Rules(uplink=uplink_rates.Rules(default_bps=1e9))))
+        schedule_input.Rules(uplink=uplink_rates.Rules(default_bps=1e9))))
     return asking.Asking()
 
 

@@ -13,10 +13,10 @@ from tests.unit import made
 from tests.unit.state import test_live_state as known
 from virtco.state import live_state
 from virtco.state import progress
-from virtco.state import rules
+from virtco.state import schedule_input
 
 SIZES = '[[0,1,1000],[0,2,1000],[1,2,1000]]'
-GIVE_UP_S = rules.Rules().ending.give_up_s
+GIVE_UP_S = schedule_input.Rules().ending.give_up_s
 
 
 def place(state, hosts, sent='[]', anew=False):

@@ -11,7 +11,6 @@ from tests.unit import made
 from virtco.model import states
 from virtco.scheduling import endings
 from virtco.state import live_state
-from virtco.state import rules
 from virtco.state import schedule_input
 from virtco.wire import reports
 
@@ -135,7 +134,7 @@ def test_a_report_that_comes_late_is_not_counted(state):
 
 def test_the_headers_are_taken_off():
     state = live_state.LiveState(
-        rules.Rules(wire_overhead_fraction=0.25))
+        schedule_input.Rules(wire_overhead_fraction=0.25))
     state.load_groups([member('g', i, f'h{i}') for i in range(3)],
                       [stored()])
     state.intake('h1', report(25), 1.0)

@@ -8,7 +8,6 @@ from tests.unit.state import test_live_state as known
 from virtco.model import states
 from virtco.state import living_groups
 from virtco.state import pair_counters
-from virtco.state import peer_counters
 from virtco.wire import deltas
 from virtco.wire import reports
 
@@ -224,7 +223,7 @@ def peers(*rows, epoch='e'):
 
 
 def test_peers_are_counted_without_headers():
-    found = peer_counters.PeerCounters()
+    found = pair_counters.PeerCounters()
 
     def take(*rows, epoch='e'):
         return list(found.take(peers(*rows, epoch=epoch)))

@@ -9,7 +9,6 @@ from tests.unit.state import test_live_state as known
 from virtco.model import states
 from virtco.scheduling import endings
 from virtco.state import live_state
-from virtco.state import rules
 from virtco.state import schedule_input
 from virtco.topology import tree
 
@@ -17,7 +16,7 @@ STATE = states.CoflowState
 PORTS = known.PORTS
 
 
-def lives(hosts=('h0', 'h1', 'h2'), given=rules.Rules(), **values):
+def lives(hosts=('h0', 'h1', 'h2'), given=schedule_input.Rules(), **values):
     found = live_state.LiveState(given)
     found.load_groups([known.member('g', i, host)
                        for i, host in enumerate(hosts)],
@@ -68,7 +67,7 @@ def test_without_counters_pairs_are_divided_by_what_is_left(state):
 
 
 def test_a_destination_is_one_pair_and_headers_do_not_count():
-    state = lives(given=rules.Rules(wire_overhead_fraction=0.25))
+    state = lives(given=schedule_input.Rules(wire_overhead_fraction=0.25))
     state.intake('h0', known.report(destinations={'h2': 25, 'h1': 5}), 1.0)
     state.intake('h0', known.report(destinations={'h2': 50, 'h1': 5}), 2.0)
     assert state.take_profiles() == {'g': {(0, 2): 40.0, (0, 1): 4.0}}
@@ -191,7 +190,8 @@ def test_how_pairs_are_counted_changes_what_silence_means(state):
     for wanted, quiet_s in ((True, 30.0), (True, 30.0), (False, 1.0)):
         state.count_pairs(wanted)
         assert state._progress.endings.quiet_s == quiet_s
-    slow = lives(given=rules.Rules(ending=endings.Rules(quiet_s=60.0)))
+    slow = lives(given=schedule_input.Rules(
+        ending=endings.Rules(quiet_s=60.0)))
     slow.count_pairs(True)
     assert slow._progress.endings.quiet_s == 60.0
 
@@ -251,7 +251,7 @@ def test_remaining_fractions(state):
 def test_trees_in_payload_and_on_the_wire():
     plane = tree.Plane(roots=(tree.Node(
         'r', ('h0', 'h1'), uplink=tree.Uplink(1e9, 3e9)),))
-    given = rules.Rules(wire_overhead_fraction=0.25,
+    given = schedule_input.Rules(wire_overhead_fraction=0.25,
                         share=schedule_input.Share(0.2))
     state = live_state.LiveState(given, plane=lambda: plane)
     state.set_poor_uplinks({'r': (0.5e9, 2e9)})
@@ -269,7 +269,8 @@ def test_trees_in_payload_and_on_the_wire():
 @pytest.mark.parametrize(('h1_bps', 'send_s'), [(200e6, 0.1), (50e6, 0.2)])
 def test_computing_is_bounded_by_the_links(h1_bps, send_s):
     """Rates in payload: 1 MB takes 0.1 s out of h0, 0.05 or 0.2 s into h1."""
-    state = lives(('h0', 'h1'), rules.Rules(wire_overhead_fraction=0.25),
+    state = lives(('h0', 'h1'),
+                  schedule_input.Rules(wire_overhead_fraction=0.25),
                   flows='[[0,1,1000000]]', n_vms=2, iterations=0,
                   compute_s=9.0)
     for host, egress_bps, ingress_bps in (('h0', 100e6, 1e6),

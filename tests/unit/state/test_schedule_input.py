@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.unit import stored
-from virtco.state import rules
 from virtco.state import schedule_input
 from virtco.state import state
 from virtco.table import coflow_table
@@ -78,7 +77,7 @@ def test_senders_are_limited_where_there_are_classes(order, limit, limits):
 
 def test_what_is_not_given_is_as_the_configuration_has_it():
     conf = stored.conf()
-    found, default = state.rules_of(conf), rules.Rules()
+    found, default = state.rules_of(conf), schedule_input.Rules()
     assert (found.half_life_s, found.ending, found.uplink, found.share) == (
         default.half_life_s, default.ending, default.uplink, default.share)
     # Rates count in payload where nobody says what headers take, and no

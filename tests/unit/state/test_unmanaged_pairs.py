@@ -11,7 +11,6 @@ import pytest
 from tests.unit import made
 from virtco.state import host_state
 from virtco.state import unmanaged_bytes
-from virtco.state import unmanaged_pairs
 from virtco.table import coflow_table
 from virtco.table import unmanaged
 from virtco.wire import edge_policy
@@ -119,13 +118,13 @@ def test_senders_are_told_by_destination():
              coflow_table.Link('h2', 8e9, 9e9, 7e7)]
     # To itself a host sends nothing that its uplink sees, and of the last
     # nobody told.
-    assert unmanaged_pairs.senders(hosts, {'h0', 'h1'}, links) == {
+    assert unmanaged_bytes.senders(hosts, {'h0', 'h1'}, links) == {
         'h0': unmanaged.Sender(1e9, 3e7, {'h1': frozenset({B, C})},
                                {'h1': 5.0}, {'h1': 7, 'h2': 9}),
         'h1': unmanaged.Sender(2e9, 6e7, {'h0': frozenset({A})}, {}, {})}
-    assert unmanaged_pairs.senders(hosts, set(), links) == {}
+    assert unmanaged_bytes.senders(hosts, set(), links) == {}
     # Without a link nothing can be limited.
-    assert unmanaged_pairs.senders(
+    assert unmanaged_bytes.senders(
         hosts, {'h0', 'h1'}, links[1:]).keys() == {'h1'}
 
 
@@ -133,5 +132,5 @@ def test_an_address_of_two_networks_is_at_both_hosts():
     hosts = {'h0': host('h0', A, reported=report(A, B)),
              'h1': host('h1', A, B), 'h2': host('h2', B)}
     links = [coflow_table.Link('h0', 1e9, 4e9, 3e7)]
-    assert unmanaged_pairs.senders(hosts, {'h0'}, links)['h0'].macs == {
+    assert unmanaged_bytes.senders(hosts, {'h0'}, links)['h0'].macs == {
         'h1': frozenset({A, B}), 'h2': frozenset({B})}

@@ -38,7 +38,6 @@ from virtco.model import coflow as coflow_model
 from virtco.model import states
 from virtco.scheduling import endings
 from virtco.state import live_state
-from virtco.state import rules
 from virtco.state import schedule_input
 from virtco.state import uplink_rates
 from virtco.wire import reports
@@ -110,7 +109,7 @@ class _Controller:
         self._coflows = coflows
         self._options = options
         self._rates_bps = rates_bps
-        self._state = live_state.LiveState(rules.Rules(
+        self._state = live_state.LiveState(schedule_input.Rules(
             ending=endings.Rules(quiet_s=options.quiet_s),
             uplink=uplink_rates.Rules(default_bps=max(rates_bps.values())),
             share=schedule_input.Share(options.default_share)))
