@@ -18,8 +18,8 @@ from virtco import exception
 from virtco.api import call
 from virtco.api import context
 from virtco.api import listeners
+from virtco.api import policies
 from virtco.api import viewers
-from virtco.api.policies import coflow_rules
 from virtco.wire import fields
 
 ROOT = '/ui'
@@ -106,7 +106,7 @@ class Events:
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
         call.Call(self._rooms, self._authorizer, request).project(
-            fields.ProjectQuery(), coflow_rules.LIST)
+            fields.ProjectQuery(), policies.LIST_COFLOWS)
         response.content_type = 'text/event-stream'
         response.set_headers({**HEADERS, 'X-Accel-Buffering': 'no'})
         response.stream = iter([viewers.CHANGED])
