@@ -7,6 +7,7 @@ named matrices; every bound of :class:`Limits` is checked before memory is
 spent on what it bounds.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import json
@@ -263,22 +264,26 @@ def size_bytes(value: Any) -> float:
 
 
 def _size(field: str, value: Any, most: float) -> float:
-    limit = f'between 0 and {units.format_size(most)}'
-    size: Any = value
+    return _amount(field, value, units.parse_size_bytes,
+                   'a number of bytes or text such as "720MB" or "1.5 GiB"',
+                   0, most, f'between 0 and {units.format_size(most)}')
+
+
+def _amount(field: str, value: Any, parse: Callable[[str], float],
+            told: str, least: float, most: float, limit: str) -> float:
+    """Read a number, or text with a unit."""
+    amount: Any = value
     if isinstance(value, str):
         try:  # bounded: a long run of spaces costs quadratic time
-            size = units.parse_size_bytes(
-                value if len(value) <= _SIZE_CHARS else '')
+            amount = parse(value if len(value) <= _SIZE_CHARS else '?')
         except units.AmbiguousUnit as error:
             refuse(field, value, error.advice)
         except ValueError:
-            refuse(field, value, 'a number of bytes or text such as '
-                                 '"720MB" or "1.5 GiB"')
-    if isinstance(size, bool) or not isinstance(size, (int, float)):
+            refuse(field, value, told)
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)) or (
+            not least <= amount <= most):
         refuse(field, value, limit)
-    if not 0 <= size <= most:
-        refuse(field, value, limit)
-    return float(size)
+    return float(amount)
 
 
 def refuse(field: str, value: Any, limit: str) -> NoReturn:
@@ -353,20 +358,11 @@ def _ordered(field: str, value: Any, coflow: coflow_model.Coflow
 
 
 def _time(field: str, value: Any, least_s: float) -> float:
-    """Seconds, or text with a unit."""
-    time_s: Any = value
-    if isinstance(value, str):
-        try:
-            time_s = units.parse_time_s(
-                value if len(value) <= _SIZE_CHARS else '?')
-        except ValueError:
-            refuse(field, value, 'a number of seconds or text such as '
-                                 '"250ms" or "2min"')
-    if isinstance(time_s, bool) or not isinstance(time_s, (int, float)) or (
-            not least_s <= time_s <= MAX_PERIOD_S):
-        refuse(field, value, f'between {units.format_time(least_s)} and '
-                             f'{units.format_time(MAX_PERIOD_S)}')
-    return float(time_s)
+    return _amount(field, value, units.parse_time_s,
+                   'a number of seconds or text such as "250ms" or "2min"',
+                   least_s, MAX_PERIOD_S,
+                   f'between {units.format_time(least_s)} and '
+                   f'{units.format_time(MAX_PERIOD_S)}')
 
 
 def _rank_hint(field: str, value: Any, n_vms: int
