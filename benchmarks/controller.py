@@ -46,7 +46,7 @@ class Cloud:
     def __init__(self, home: str, n_hosts: int, n_coflows: int, n_vms: int):
         config = pathlib.Path(home) / 'virtco.conf'
         config.write_text(f'[controller]\nstate_dir = {home}\n')
-        self.rooms = app.App.of(controller_cmd.make_conf(
+        self.rooms = app.App(controller_cmd.make_conf(
             ['--config-file', str(config)]))
         migration.upgrade(self.rooms.database)
         self.hosts = [f'h{i}' for i in range(n_hosts)]

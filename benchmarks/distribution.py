@@ -128,7 +128,7 @@ class Bench:
             + (certificate(home) if tls else ''))
         config.write_text(text)
         self.conf = controller_cmd.make_conf(['--config-file', str(config)])
-        self.rooms = app.App.of(self.conf)
+        self.rooms = app.App(self.conf)
         migration.upgrade(self.rooms.database)
         self.rooms.state.load()
         self.publisher = publisher.Publisher()

@@ -302,7 +302,7 @@ def started(home: pathlib.Path, n_hosts: int, n_coflows: int, n_flows: int,
                       'max_flows_per_project = 10000000\n' + more)
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     deadlines.Deadline = Stopwatch  # type: ignore[misc]
-    controller = app.App.of(conf)
+    controller = app.App(conf)
     migration.upgrade(controller.database)
     fill(controller, n_hosts, n_coflows, n_flows)
     controller.start()

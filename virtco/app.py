@@ -134,12 +134,6 @@ class App:
         self._tester = periodic.Periodic('test itself', TEST_S,
                                          self._test_itself, counts)
 
-    @classmethod
-    def of(cls, conf: cfg.ConfigOpts, starting: startup.Startup | None = None,
-           clock: clocks.Clock | None = None) -> 'App':
-        """Nothing runs yet, and nothing was read."""
-        return cls(conf, starting, clock)
-
     def start(self) -> None:
         """Bring up the database, the state of before and the threads.
 

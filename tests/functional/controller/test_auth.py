@@ -29,7 +29,7 @@ def application(tmp_path_factory):
         'auth_type = none\n[placement]\ndeadline_s = 50\n'
         '[limits]\nmax_registered_per_project = 2\n[distributor]\nport = 0\n')
     conf = controller_cmd.make_conf(['--config-file', str(config)])
-    controller = app.App.of(conf)
+    controller = app.App(conf)
     controller.start()
     controller.place.load_planner(is_used=False)
     # falcon's test client inspects the signature, webob's hide theirs.

@@ -48,7 +48,7 @@ class Service:
             monitoring={'names': True}, **groups)
         policy_opts.set_defaults(self.conf, 'policy.yaml')
         self.clock = Clock()
-        self.rooms = app.App.of(self.conf, clock=self.clock)
+        self.rooms = app.App(self.conf, clock=self.clock)
         models.Base.metadata.create_all(self.rooms.database.engine)
         self.add(models.Cluster(id=1, generation=1, secret='s'),
                  models.Leader(id=1, epoch=1, beat=0, name='', address=''),

@@ -35,7 +35,7 @@ def counted(home, n_hosts, n_coflows):
     home.mkdir()
     config = home / 'virtco.conf'
     config.write_text(f'[controller]\nstate_dir = {home}\n')
-    controller = app.App.of(controller_cmd.make_conf(
+    controller = app.App(controller_cmd.make_conf(
         ['--config-file', str(config)]))
     migration.upgrade(controller.database)
     launch.fill(controller, n_hosts, n_coflows, 36)

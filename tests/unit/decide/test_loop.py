@@ -32,7 +32,7 @@ REPORT = msgspec.convert({
 def controller(tmp_path):
     config = tmp_path / 'virtco.conf'
     config.write_text(f'[controller]\nstate_dir = {tmp_path}\n')
-    found = app.App.of(controller_cmd.make_conf(
+    found = app.App(controller_cmd.make_conf(
         ['--config-file', str(config)]))
     migration.upgrade(found.database)
     with found.database.writer() as session:
