@@ -23,6 +23,7 @@ from virtco.measure import round_rates as together
 from virtco.measure import round_schedule as schedule
 from virtco.model import cluster
 from virtco.state import measured_rates
+from virtco.wire import fields
 from virtco.wire import probe as wire
 from virtco.wire import reports
 
@@ -356,7 +357,7 @@ class Prober:
                 enabled=conf.enabled, n_hosts=state.n_hosts,
                 n_fresh=state.n_fresh, n_held=state.n_held,
                 all_pairs=state.all_pairs, freshness_s=conf.freshness_s,
-                under_way=[wire.ProbedPair(src, dst)
+                under_way=[fields.Pair(src, dst)
                            for src, dst in state.under_way],
                 max_link_share=conf.max_link_share,
                 max_bytes_per_hour=conf.max_bytes_per_hour,

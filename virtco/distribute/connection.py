@@ -235,7 +235,7 @@ class Connection(asyncio.Protocol):
             self.refuse(str(error))
 
     def _charge(self, size_bytes: int, began_s: float) -> float:
-        """Charge an edge module for what it said."""
+        """Charge an edge module for a message."""
         if self.seat is None or self.seat.host is None:
             return 0.0
         return self._hub.charge(self.seat.host, size_bytes,

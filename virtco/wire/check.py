@@ -15,14 +15,9 @@ Purpose = Literal['check', 'discover']
 Kind = Literal['host-egress', 'host-ingress', 'leaf-uplink', 'leaf-downlink']
 
 
-class Reading(operation.Response, frozen=True):
-    """:ivar src: host that sent.
-    :ivar dst: host that received.
-    :ivar rate_bps: measured rate.
-    """
+class Reading(fields.Pair, frozen=True):
+    """:ivar rate_bps: measured rate."""
 
-    src: str
-    dst: str
     rate_bps: float
 
 

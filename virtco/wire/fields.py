@@ -54,6 +54,15 @@ class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     disk_gb: Amount
 
 
+class Pair(operation.Response, frozen=True):
+    """:ivar src: host that sends.
+    :ivar dst: host that receives.
+    """
+
+    src: str
+    dst: str
+
+
 class ProjectQuery(operation.Query, frozen=True, kw_only=True):
     """:ivar project_id: whose objects are meant; the caller's own, or for an
         operator those of all projects, where it is not given.

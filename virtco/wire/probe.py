@@ -42,11 +42,9 @@ class Ordered(operation.Response, frozen=True):
     id: str
 
 
-class Result(operation.Response, frozen=True, kw_only=True):
+class Result(fields.Pair, frozen=True, kw_only=True):
     """Result of a pair; without a rate where the measurement failed.
 
-    :ivar src: host that sent.
-    :ivar dst: host that received.
     :ivar rate_bps: measured rate.
     :ivar lower_bound: whether the path may carry more.
     :ivar loss: fraction of the packets.
@@ -55,8 +53,6 @@ class Result(operation.Response, frozen=True, kw_only=True):
     :ivar windows_bytes: received in each window of a TCP connection.
     """
 
-    src: str
-    dst: str
     rate_bps: float | msgspec.UnsetType = msgspec.UNSET
     lower_bound: bool | msgspec.UnsetType = msgspec.UNSET
     loss: float | None | msgspec.UnsetType = msgspec.UNSET
@@ -77,15 +73,6 @@ class Results(operation.Response, frozen=True, kw_only=True):
     done: bool
     results: list[Result]
     why: str | msgspec.UnsetType = msgspec.UNSET
-
-
-class ProbedPair(operation.Response, frozen=True):
-    """:ivar src: host that sends.
-    :ivar dst: host that receives.
-    """
-
-    src: str
-    dst: str
 
 
 class Schedule(operation.Response, frozen=True, kw_only=True):
@@ -109,7 +96,7 @@ class Schedule(operation.Response, frozen=True, kw_only=True):
     n_held: int
     all_pairs: bool
     freshness_s: float
-    under_way: list[ProbedPair]
+    under_way: list[fields.Pair]
     max_link_share: float
     max_bytes_per_hour: float | None
     last_hour_bytes: float

@@ -7,17 +7,16 @@ from typing import Literal
 
 import msgspec
 
+from virtco.wire import fields
 from virtco.wire import operation
 
 Kind = Literal['rate', 'latency']
 Statistic = Literal['constant', 'latest', 'median', 'least', 'most', 'range']
 
 
-class MeasuredPair(operation.Response, frozen=True, kw_only=True):
+class MeasuredPair(fields.Pair, frozen=True, kw_only=True):
     """The newest measurement from one host to another.
 
-    :ivar src: host that sent.
-    :ivar dst: host that received.
     :ivar rate_bps: measured rate.
     :ivar age_s: of the measurement.
     :ivar confidence: 0 to 1, falls with the age.
@@ -29,8 +28,6 @@ class MeasuredPair(operation.Response, frozen=True, kw_only=True):
     :ivar method: of the measurement.
     """
 
-    src: str
-    dst: str
     rate_bps: float
     age_s: float
     confidence: float
