@@ -198,23 +198,15 @@ def wanted_keys(host: str, coflows: Iterable[TableCoflow]) -> list[str]:
     return keys
 
 
-def by_sender(coflows: Sequence[TableCoflow]) -> dict[
-        str, tuple[TableCoflow, ...]]:
-    """Per host the coflows that send from it, by id."""
-    return _by_host(coflows, lambda coflow: coflow.places)
+def by_host(coflows: Sequence[TableCoflow],
+            hosts: Callable[[TableCoflow], Iterable[str]]
+            ) -> dict[str, tuple[TableCoflow, ...]]:
+    """Return the coflows of each host, in their order.
 
-
-def by_receiver(coflows: Sequence[TableCoflow]) -> dict[
-        str, tuple[TableCoflow, ...]]:
-    """Per host the coflows that arrive at it, by id."""
-    return _by_host(coflows, TableCoflow.received)
-
-
-def _by_host(coflows: Sequence[TableCoflow],
-             hosts: Callable[[TableCoflow], Iterable[str]]
-             ) -> dict[str, tuple[TableCoflow, ...]]:
+    :param hosts: returns those of a coflow.
+    """
     found: dict[str, list[TableCoflow]] = {}
-    for coflow in sorted(coflows, key=lambda coflow: coflow.coflow_id):
+    for coflow in coflows:
         for host in hosts(coflow):
             found.setdefault(host, []).append(coflow)
     return {host: tuple(some) for host, some in found.items()}

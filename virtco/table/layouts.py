@@ -250,8 +250,9 @@ def lay_out(links: Sequence[coflow_table.Link],
     known = {} if before is None else {
         one.host: one for one in before.of_link}
     changed = _touched(ordered, () if before is None else before.coflows)
-    senders = coflow_table.by_sender(ordered)
-    receivers = coflow_table.by_receiver(ordered) if protect else {}
+    senders = coflow_table.by_host(ordered, lambda one: one.places)
+    receivers = coflow_table.by_host(
+        ordered, coflow_table.TableCoflow.received) if protect else {}
     found: list[layout.Layout] = []
     for link in links:
         host = link.host
