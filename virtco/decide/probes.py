@@ -60,10 +60,11 @@ class Measurable:
 
 @dataclasses.dataclass
 class _Train:
-    probe_id: str
     pair: tuple[str, str]
     target: Target
     give_up_s: float
+    probe_id: str = dataclasses.field(
+        default_factory=lambda: str(uuid.uuid4()))
     #: Known to these two hosts only, for this train only.
     key: str = dataclasses.field(
         default_factory=lambda: secrets.token_hex(32), repr=False)
@@ -165,7 +166,7 @@ class Prober:
                 train = self._ordered(found, (src, dst), transfer, now_s)
                 plan.begin((src, dst), train.order.get(
                     'size_bytes', plan.rules.train_bytes), now_s)
-                self._trains[src] = self._expected[dst] = train
+                self._begin(train)
                 begun[src, dst] = train.probe_id
         for tell in self.on_ordered:
             tell()
@@ -203,8 +204,7 @@ class Prober:
 
     def _ordered(self, found: Measurable, pair: tuple[str, str],
                  transfer: together.Transfer | None, now_s: float) -> _Train:
-        train = _Train(str(uuid.uuid4()), pair, found.targets[pair[1]],
-                       now_s + TIMEOUT_S)
+        train = _Train(pair, found.targets[pair[1]], now_s + TIMEOUT_S)
         if transfer is not None:
             train.order = {
                 'kind': 'bulk', 'lasts_s': transfer.most_s,
@@ -280,6 +280,9 @@ class Prober:
             self._look()
             return self._desk.get(name).to_dict()
 
+    def _begin(self, train: _Train) -> None:
+        self._trains[train.pair[0]] = self._expected[train.pair[1]] = train
+
     def _drop(self, train: _Train) -> None:
         src, dst = train.pair
         del self._trains[src], self._expected[dst]
@@ -319,9 +322,8 @@ class Prober:
         pairs = plan.next(found.links_bps, now_s, awaited=found.awaited,
                           tree=found.tree)
         for src, dst in pairs:
-            self._trains[src] = self._expected[dst] = _Train(
-                str(uuid.uuid4()), (src, dst), found.targets[dst],
-                now_s + TIMEOUT_S)
+            self._begin(_Train((src, dst), found.targets[dst],
+                               now_s + TIMEOUT_S))
         self._count(plan, now_s)
 
     def _begin_asked(self, plan: schedule.Schedule, found: Measurable,
@@ -332,11 +334,10 @@ class Prober:
             is_bulk = request.kind == 'bulk'
             plan.begin((src, dst), 0 if is_bulk
                        else asked.train_bytes(request), now_s)
-            self._trains[src] = self._expected[dst] = _Train(
-                str(uuid.uuid4()), (src, dst), found.targets[dst],
-                now_s + TIMEOUT_S + _FETCHED_S
+            self._begin(_Train(
+                (src, dst), found.targets[dst], now_s + TIMEOUT_S + _FETCHED_S
                 + (request.lasts_s if is_bulk else 0.0),
-                asked=name, order=asked.order(request))
+                asked=name, order=asked.order(request)))
 
     def _count(self, plan: schedule.Schedule, now_s: float) -> None:
         state = plan.state()

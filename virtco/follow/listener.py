@@ -29,8 +29,8 @@ class Endpoint:
         self._handled = handled
         self._requeue = requeue
 
-    def _take(self, publisher: str, event_type: str,
-              payload: dict[str, Any], metadata: dict[str, Any]) -> Any:
+    def info(self, _context: Any, publisher: str, event_type: str,
+             payload: dict[str, Any], metadata: dict[str, Any]) -> Any:
         try:
             self._follow.notified(event_type, payload,
                                   metadata.get('timestamp'), publisher)
@@ -43,13 +43,7 @@ class Endpoint:
             LOG.exception('Notification %s cannot be used.', event_type)
         return self._handled
 
-    def info(self, _context: Any, publisher: str, event_type: str,
-             payload: dict[str, Any], metadata: dict[str, Any]) -> Any:
-        return self._take(publisher, event_type, payload, metadata)
-
-    def error(self, _context: Any, publisher: str, event_type: str,
-              payload: dict[str, Any], metadata: dict[str, Any]) -> Any:
-        return self._take(publisher, event_type, payload, metadata)
+    error = info
 
 
 class Listener:
