@@ -214,12 +214,6 @@ class Elector:
             raise exception.Deposed(epoch=epoch) from None
 
 
-@dataclasses.dataclass
-class _Peer:
-    said_s: float
-    has_database: bool
-
-
 class Agreement:
     """Answers of the peers that a leader without its database asks.
 
@@ -228,18 +222,19 @@ class Agreement:
 
     def __init__(self, lease_s: float):
         self._lease_s = lease_s
-        self._here: dict[str, _Peer] = {}
+        # Name -> when it said so, and whether it has a database.
+        self._here: dict[str, tuple[float, bool]] = {}
         self._expected: frozenset[str] = frozenset()
 
     def arrived(self, names: set[str], now_s: float) -> None:
         """These peers are here, and no others."""
         before = self._here
-        self._here = {name: before.get(name) or _Peer(now_s, True)
+        self._here = {name: before.get(name) or (now_s, True)
                       for name in names}
         self._expected |= names
 
     def said(self, name: str, has_database: bool, now_s: float) -> None:
-        self._here[name] = _Peer(now_s, has_database)
+        self._here[name] = now_s, has_database
 
     def written(self) -> None:
         """The database is there, so that those who leave now are not missed.
@@ -251,8 +246,7 @@ class Agreement:
         were here since this process could last write. One that is gone may be
         the next leader.
         """
-        fresh_s = now_s - self._lease_s
-        return all(
-            (found := self._here.get(name)) is not None
-            and not found.has_database and found.said_s >= fresh_s
-            for name in self._expected)
+        answers = [self._here.get(name, (now_s, True))
+                   for name in self._expected]
+        return all(said_s >= now_s - self._lease_s and not has_database
+                   for said_s, has_database in answers)

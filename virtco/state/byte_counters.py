@@ -163,21 +163,18 @@ class CoflowProgress:
 class Estimated(CoflowProgress):
     """Progress of a coflow whose sizes nobody said.
 
-    Sizes follow what is counted: a flow that rests while others send has
-    ended, and those that ended tell how large a flow is
+    Sizes follow what is counted: a flow that rests for :data:`FLOW_RESTS_S`
+    while others send has ended, and those that ended tell how large a flow is
     (:func:`virtco.scheduling.pilots.remaining_bytes`, as in the simulator). A
     flow that does not begin with the others is taken for none until it sends.
 
     :param receivers: array of shape (n_flows,), a number for each receiver.
-    :param rest_s: a flow that is silent for so long has ended.
     """
 
     def __init__(self, receivers: np.ndarray,
-                 sent_bytes: Sequence[float] = (),
-                 rest_s: float = FLOW_RESTS_S):
+                 sent_bytes: Sequence[float] = ()):
         super().__init__(np.zeros(len(receivers)), sent_bytes)
         self._receivers = receivers
-        self._rest_s = rest_s
         self._is_pilot = pilots.choose(len(receivers))
         self._is_local = np.zeros(len(receivers), bool)
         self._estimate(None)
@@ -186,11 +183,11 @@ class Estimated(CoflowProgress):
         """:param now_s: of the last byte; None before the first."""
         has_sent = self.sent_bytes > 0
         is_young = now_s is None or self.span is None or (
-            now_s - self.span.first_s[0] < self._rest_s)
+            now_s - self.span.first_s[0] < FLOW_RESTS_S)
         sends = (has_sent | is_young) & ~self._is_local
         has_ended = np.zeros(len(has_sent), bool)
         if now_s is not None:
-            has_ended = has_sent & (now_s - self._moved_s >= self._rest_s)
+            has_ended = has_sent & (now_s - self._moved_s >= FLOW_RESTS_S)
         self.sizes_bytes = self.sent_bytes.copy()
         if sends.any():
             self.sizes_bytes[sends] += pilots.remaining_bytes(
@@ -199,7 +196,7 @@ class Estimated(CoflowProgress):
 
     def anew(self) -> 'Estimated':
         """Return the empty progress of the next iteration."""
-        return Estimated(self._receivers, rest_s=self._rest_s)
+        return Estimated(self._receivers)
 
     def credit(self, flows: np.ndarray, payload_bytes: float,
                shares: np.ndarray | None = None) -> None:

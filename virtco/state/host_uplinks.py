@@ -51,15 +51,13 @@ class HostUplinks:
         self._changed = None
         return True
 
-    def came(self) -> None:
-        """There is a new host."""
-        self._changed = None
-
-    def went(self, host: str) -> None:
-        self.capacities.pop(host, None)
+    def rehost(self, gone: str = '') -> None:
+        """Read all hosts again: one came, or ``gone`` went."""
+        self.capacities.pop(gone, None)
         self._changed = None
 
     def changed(self, host: str) -> None:
+        """Read the host's link again."""
         if self._changed is not None:
             self._changed.add(host)
 

@@ -108,24 +108,15 @@ class Tracked:
             if self.route.pairs:
                 self.former = [self.route, *self.former[:MOST_FORMER - 1]]
             self.members = members
-            self.hosts |= {member.host for member in members.values()
-                           if member.host is not None}
-            self.queues.keep(self.hosts_now)
-            self.replace()
-
-    @property
-    def hosts_now(self) -> set[str]:
-        """Hosts of its VMs, running or planned."""
-        return {member.host for member in self.members.values()
-                if member.host is not None}
-
-    def replace(self) -> None:
-        """Forget the route, since a VM moved or its host became known."""
-        for name in ('route', 'planned_route', 'awaited_hosts', 'whole',
-                     '_ends'):
-            self.__dict__.pop(name, None)
-        self._table = None
-        self.touch()
+            now = {member.host for member in members.values()
+                   if member.host is not None}
+            self.hosts |= now
+            self.queues.keep(now)
+            for name in ('route', 'planned_route', 'awaited_hosts', 'whole',
+                         '_ends'):
+                self.__dict__.pop(name, None)
+            self._table = None
+            self.touch()
 
     def touch(self) -> None:
         """Forget the derived values, since bytes, a queue or a state changed.
@@ -608,22 +599,17 @@ class Tracked:
                            if time_s >= now_s - 1e-6)
 
 
-def _progress(model: coflow_model.Coflow, sent_bytes: list[float]
-              ) -> byte_counters.CoflowProgress:
-    if model.is_estimated:
-        return byte_counters.Estimated(np.array(model.matrix.dst),
-                                       sent_bytes)
-    return byte_counters.CoflowProgress(
-        np.asarray(model.matrix.size_bytes), sent_bytes)
-
-
 def load(stored: 'models.Coflow') -> Tracked:
     model = codec.decode_coflow(stored)
+    sent_bytes = json.loads(stored.progress)
     tracked = Tracked(
         coflow_id=stored.id, group_id=stored.group_id or '',
         project_id=stored.project_id, name=stored.name, state=stored.state,
         model=model,
-        progress=_progress(model, json.loads(stored.progress)),
+        progress=byte_counters.Estimated(
+            np.array(model.matrix.dst), sent_bytes)
+        if model.is_estimated else byte_counters.CoflowProgress(
+            np.asarray(model.matrix.size_bytes), sent_bytes),
         iteration=stored.iteration, priority_class=stored.priority_class,
         weight=stored.weight, arrival_s=stored.arrival,
         planned_cct_s=stored.cct_s, ended_s=stored.ended_at,

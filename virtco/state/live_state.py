@@ -160,7 +160,7 @@ class LiveState:
             for name in hosts & self._hosts.keys():
                 self._learn_addresses(name, ())
                 del self._hosts[name]
-                self._uplinks.went(name)
+                self._uplinks.rehost(name)
             self._unsaved_hosts -= hosts
             self._sending -= hosts
             self._minors = {name: minors for name, minors
@@ -187,7 +187,7 @@ class LiveState:
         if name not in self._hosts:
             self._hosts[name] = host_state.HostState(
                 name, now_s, self._rules.half_life_s)
-            self._uplinks.came()
+            self._uplinks.rehost()
             self._note_strangers(self._uplinks.strangers - {name})
         return self._hosts[name]
 

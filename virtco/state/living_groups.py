@@ -4,6 +4,7 @@
 
 import collections
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
 from typing import TYPE_CHECKING
@@ -92,14 +93,18 @@ class Groups:
 
     def hosts(self) -> set[str]:
         """Return the hosts of running members."""
-        return {member.host for members in self._members.values()
-                for member in members.values()
-                if member.host is not None and member.running}
+        return {host for host, is_running in self._placed() if is_running}
+
+    def _placed(self) -> Iterator[tuple[str, bool]]:
+        """Yield each member's host, and whether it runs there."""
+        for members in self._members.values():
+            for member in members.values():
+                if member.host is not None:
+                    yield member.host, member.running
 
     def reserved_hosts(self) -> set[str]:
         """Return the hosts of running and planned members."""
-        return {member.host for members in self._members.values()
-                for member in members.values() if member.host is not None}
+        return {host for host, _ in self._placed()}
 
     def hosts_of(self, group_id: str) -> list[str]:
         """Return the hosts of a group's members, running or planned."""
@@ -126,8 +131,7 @@ class Groups:
 
     def count_members(self, host: str) -> int:
         """Count the members that are or will be on the host."""
-        return sum(member.host == host for members in self._members.values()
-                   for member in members.values())
+        return sum(at == host for at, _ in self._placed())
 
     def loads(self, except_group: str | None
               ) -> tuple[snapshot.ActiveCoflow, ...]:

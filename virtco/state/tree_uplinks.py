@@ -95,6 +95,6 @@ def limited(found: cluster.Tree, most_bps: Mapping[str, tuple[float, float]]
 def scaled(found: cluster.Tree, factor: float) -> cluster.Tree:
     """Return the tree with every rate times ``factor``."""
     return cluster.Tree(tuple(
-        cluster.Subtree(one.name, one.uplink_out_bps * factor,
-                        one.uplink_in_bps * factor, one.parent, one.level)
+        dataclasses.replace(one, uplink_out_bps=one.uplink_out_bps * factor,
+                            uplink_in_bps=one.uplink_in_bps * factor)
         for one in found.subtrees), found.leaf_of)

@@ -165,7 +165,7 @@ class Bench:
 
     def add(self, name, egress_bps):
         self.hosts[name] = host_state.HostState(name, 0.0, 5.0)
-        self.uplinks.came()
+        self.uplinks.rehost()
         self.report(name, report(egress_bps=egress_bps))
 
     def report(self, name, found, now_s=0.0):
@@ -202,7 +202,7 @@ def test_what_stays_the_same_is_the_same():
     # A change that changes nothing.
     bench.uplinks.changed('a')
     assert bench.known() is after
-    bench.uplinks.came()
+    bench.uplinks.rehost()
     assert bench.known() is after
 
 
@@ -214,7 +214,7 @@ def test_a_link_that_tells_no_speed_has_the_default():
     assert (host.egress_bps, host.ingress_bps) == (8e9, 8e9)
     assert host.link == coflow_table.Link('a', 8e9, 8e9, 2e9)
     bench.hosts['n'] = host_state.HostState('n', 0.0, 5.0)
-    bench.uplinks.came()
+    bench.uplinks.rehost()
     assert bench.known()[1].link is None
 
 
