@@ -111,7 +111,7 @@ def shared(one: Path, other: Path, links: Links) -> str | None:
 
 
 def may_interfere(one: Path, other: Path, links: Links) -> bool:
-    """Whether two paths would use the same bottleneck of these links.
+    """Tell whether two paths would use the same bottleneck of these links.
 
     Where a switch stands for several, True means "potentially": the paths may
     be routed through different ones.

@@ -58,6 +58,9 @@ class Estimator(enum.StrEnum):
     RPCA = 'rpca'
 
 
+_QUANTILES = {Estimator.MEDIAN: 0.5, Estimator.UPPER_QUARTILE: 0.75}
+
+
 class Trust(enum.StrEnum):
     """How far the constant component may be followed."""
 
@@ -154,15 +157,10 @@ def held_out_errors(snapshots: npt.ArrayLike) -> dict[Estimator, float]:
 
 def estimate(snapshots: Matrix, estimator: Estimator) -> Matrix:
     """Estimate the rate of each pair, (n_pairs,); NaN without readings."""
-    match estimator:
-        case Estimator.MEDIAN:
-            return quantile(snapshots, 0.5)
-        case Estimator.UPPER_QUARTILE:
-            return quantile(snapshots, 0.75)
-        case Estimator.CONSENSUS:
-            return consensus(snapshots)
-        case Estimator.RPCA:
-            return _by_rpca(snapshots)
+    if estimator in _QUANTILES:
+        return quantile(snapshots, _QUANTILES[estimator])
+    return (consensus(snapshots) if estimator == Estimator.CONSENSUS
+            else _by_rpca(snapshots))
 
 
 def quantile(snapshots: Matrix, q: float) -> Matrix:

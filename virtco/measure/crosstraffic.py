@@ -27,8 +27,9 @@ def cross_traffic(path_rate_bps: float, throughput_bps: float) -> float:
 
 def of_windows(windows_bytes: Sequence[float], path_rate_bps: float
                ) -> list[float]:
-    """Cross traffic in each window in which something arrived, without the
-    last one, which ends early.
+    """Compute the cross traffic of each window with bytes.
+
+    The last window ends early and does not count.
     """
     return [cross_traffic(path_rate_bps, units.bytes_per_s_to_bps(
         size_bytes / reports.WINDOW_S)) for size_bytes in windows_bytes[:-1]

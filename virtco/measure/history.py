@@ -147,7 +147,7 @@ class Table:
     rtts_s: Matrix
 
     def matrix(self, values: Matrix) -> Matrix:
-        """Values of the pairs as (n_hosts, n_hosts), NaN where unknown."""
+        """Spread values of the pairs, (n_hosts, n_hosts), NaN if unknown."""
         found = np.full((len(self.hosts),) * 2, np.nan)
         if len(self.ends):
             found[self.ends[:, 0], self.ends[:, 1]] = values

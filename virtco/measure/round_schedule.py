@@ -71,8 +71,8 @@ class State:
     n_hosts: int
     n_fresh: int
     n_held: int
-    under_way: tuple[Pair, ...]
     all_pairs: bool
+    under_way: tuple[Pair, ...] = ()
 
 
 class Schedule:
@@ -89,7 +89,7 @@ class Schedule:
         #: And the bytes that were set aside for each.
         self._under_way: dict[Pair, int] = {}
         self._uplinks = _Uplinks(cluster.Tree())
-        self._counts = 0, 0, 0, True
+        self._counts = State(0, 0, 0, True)
 
     def measured(self, pair: Pair, at_s: float) -> None:
         """Remember a reading of a pair."""
@@ -140,16 +140,15 @@ class Schedule:
             self._uplinks = _Uplinks(tree)
         look = _Look(self, links_bps, now_s, awaited)
         found = tuple(look.pairs())
-        self._counts = (len(look.names), look.n_fresh, look.n_held,
-                        look.all_pairs)
+        self._counts = State(len(look.names), look.n_fresh, len(look.held),
+                             look.all_pairs)
         self._failed = {pair: at_s for pair, at_s in self._failed.items()
                         if now_s - at_s < self.rules.retry_s}
         return found
 
     def state(self) -> State:
-        n_hosts, n_fresh, n_held, all_pairs = self._counts
-        return State(n_hosts, n_fresh, n_held, tuple(self._under_way),
-                     all_pairs)
+        return dataclasses.replace(self._counts,
+                                   under_way=tuple(self._under_way))
 
     # Used by _Look.
 
@@ -192,11 +191,7 @@ class _Look:
         self._busy = busy & links_bps.keys() if self.all_pairs else set()
         self._owed: dict[str, float] = {}
         self.n_fresh = 0
-        self._held: set[str] = set()
-
-    @property
-    def n_held(self) -> int:
-        return len(self._held)
+        self.held: set[str] = set()
 
     def pairs(self) -> Iterable[Pair]:
         if self._wanted < 1:
@@ -276,7 +271,7 @@ class _Look:
             if not self._schedule.budget.allows(
                     *pair, self._schedule.rules.train_bytes,
                     self._rate_bps(*pair), self._now_s):
-                self._held.add(host)
+                self.held.add(host)
                 continue
             cursors[host, sends] = turn + 1
             return pair

@@ -246,7 +246,7 @@ def _most_segments(size_bytes: float) -> int:
 
 def _volumes(coflows: Sequence[coflow_model.Coflow], n: int
              ) -> mappings.Matrix:
-    """Bytes between all ranks, all coflows together."""
+    """Sum the bytes between all ranks over all coflows."""
     found = np.zeros((n, n))
     for coflow in coflows:
         if coflow.n_vms != n:

@@ -76,7 +76,7 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def groups(self, rows: Sequence[int], own_hosts: Collection[str]
                ) -> tuple[snapshot.ServerGroup, ...]:
-        """The server groups over the VMs of a problem.
+        """Build the server groups over the VMs of a problem.
 
         :param rows: of each VM.
         :param own_hosts: where the group's own VMs are.
@@ -95,7 +95,7 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
     def constrained(self, problem: snapshot.PlacementProblem,
                     rows: Sequence[int], own_hosts: Collection[str]
                     ) -> snapshot.PlacementProblem:
-        """The problem with the server groups."""
+        """Add the server groups to the problem."""
         return dataclasses.replace(problem, server_groups=self.groups(
             rows, own_hosts))
 

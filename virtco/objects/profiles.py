@@ -164,7 +164,7 @@ class Profiles:
 
 
 def _start_s(hour: int) -> float:
-    """Seconds since the epoch."""
+    """Convert an hour to seconds since the epoch."""
     return float(hour * units.SECONDS_PER_HOUR)
 
 

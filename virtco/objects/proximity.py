@@ -31,7 +31,7 @@ class Clusters:
     def show(self, project_id: str | None, group: str,
              level: Literal['rack', 'host']
              ) -> wire.Clusters:
-        """The members of a living group with an opaque cluster each.
+        """Show the members of a living group with an opaque cluster each.
 
         :param project_id: whose group it is; None = any.
         :param group: id or name.

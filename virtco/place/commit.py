@@ -64,7 +64,10 @@ class Commit:
             self._update()
 
     def _check_promise(self) -> None:
-        """A promise rests on all others; :raises Conflict: on a new one."""
+        """Refuse a promise made beside others that it did not see.
+
+        :raises virtco.exception.Conflict:
+        """
         judged = self._view.judged
         if judged is not None and judged.promise.promised:
             unseen = db_groups.promised(
@@ -160,8 +163,7 @@ class Commit:
             bookings.ROOM, self._ledger.room(host)))}
 
     def _advise(self) -> None:
-        """A VM that runs is to move there, or one that was reserved may be
-        built there; Nova has the word.
+        """Book the planned host for a VM that has one; Nova decides.
 
         Until Nova says where it is, it takes room on both hosts.
         """
@@ -216,7 +218,7 @@ def join_server_group(connection: sa.Connection, request: wire.Placement,
 
 def taken_by(request: wire.Placement,
              expires_at: float) -> dict[str, Any]:
-    """Columns of the member that the instance becomes."""
+    """Return the columns of the member that the instance becomes."""
     return {'instance_uuid': request.instance_uuid,
             'display_name': (request.display_name or '')[:255],
             'reservation_id': (request.reservation_id or '')[:255],

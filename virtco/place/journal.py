@@ -35,7 +35,7 @@ class Journal:
 
     def add(self, request: wire.Placement,
             answer: wire.Answer) -> None:
-        """Nothing is noted of a server without a hint."""
+        """Note the answer of a server with a hint."""
         said = hints.select(request.hints | request.metadata)
         if not said:
             return

@@ -133,8 +133,9 @@ class Place:
         self._writer.attempt()
 
     def use(self, *_anything: Any) -> None:
-        """At the first sign of use, load what a large group will need: no
-        launch should wait for it, and an idle controller has no need of it.
+        """Load the planner's libraries at the first sign of use.
+
+        No launch should wait for them, and an idle controller needs none.
         """
         if not self._is_used and self._placer is not None:
             self._is_used = True

@@ -176,7 +176,7 @@ class Placer:
                 planned: db_members.Planned, wishes: hints.Wishes,
                 notes: membership.Notes, deadline: deadlines.Deadline
                 ) -> wire.Answer | None:
-        """The instance becomes a member whose host is planned.
+        """Make the instance a member whose host is planned.
 
         None where the host has no room for it: the plan was made for another
         flavor, or others have come.
@@ -244,7 +244,7 @@ class Placer:
 
     def _without_plan(self, question: Question, view: membership.View,
                       deadline: deadlines.Deadline) -> wire.Answer:
-        """A refusal keeps the VM from its boot, so it is written down."""
+        """Answer without a plan; store a refusal, as it prevents the boot."""
         request = question.request
         answer = answers.neutral(
             request.instance_uuid, requests.host_names(request),
@@ -302,8 +302,9 @@ class Placer:
 
 def _stored(session: orm.Session, request: wire.Placement,
             fingerprint: str) -> tuple[wire.Answer | None, bool]:
-    """The answer to the very same question, while it still holds, and
-    whether there is an answer to any.
+    """Find the answer to the very same question, while it still holds.
+
+    :returns: the answer, and whether there is one to any question.
     """
     before = db_members.fingerprint(session.connection(),
                                     request.instance_uuid)

@@ -106,7 +106,7 @@ def _asked(wishes: hints.Wishes) -> list[_Asked]:
 
 
 def _attempts(asked: Sequence[_Asked]) -> Iterator[list[_Asked]]:
-    """Wishes to keep: all, then without one preferred, then without two."""
+    """Yield wishes to keep: all, then without one preferred, two, …"""
     preferred = [one for one in asked if not one.wish.required]
     for n in range(len(preferred) + 1):
         for dropped in itertools.combinations(reversed(preferred), n):

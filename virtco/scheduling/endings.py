@@ -41,25 +41,26 @@ class Rules:
 
 
 def is_all_sent(size_bytes: float, left_bytes: float, rules: Rules) -> bool:
-    """Whether what is left is no more than counters get wrong."""
+    """Tell whether the rest is no more than counters get wrong."""
     return left_bytes <= rules.negligible_fraction * size_bytes
 
 
 def is_exceeded(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:
-    """Whether more was sent than counters get wrong."""
+    """Tell whether more was sent than counters get wrong."""
     return sent_bytes > (1 + rules.exceeding_fraction) * size_bytes
 
 
 def is_overrun(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:
-    """Whether so much more was sent that the size was wrong; never without a
-    size, as of a coflow whose VMs have all come to one host.
+    """Tell whether the bytes sent show that the size was wrong.
+
+    Never without a size, as of a coflow whose VMs are all on one host.
     """
     return 0 < (2 - rules.done_fraction) * size_bytes < sent_bytes
 
 
 def has_ended(size_bytes: float, left_bytes: float, silent_s: float | None,
               rules: Rules) -> bool:
-    """Whether all was sent, or most and then nothing.
+    """Tell whether all was sent, or most and then nothing.
 
     :param silent_s: since the last byte, None = there was none yet.
     """
@@ -70,8 +71,9 @@ def has_ended(size_bytes: float, left_bytes: float, silent_s: float | None,
 
 
 def is_noise(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:
-    """Whether so few bytes (ARP, keep-alives) are no beginning, when silence
-    follows them.
+    """Tell whether bytes before a silence are noise, no beginning.
+
+    ARP and keep-alives send a few.
     """
     return sent_bytes < min(rules.start_bytes,
                             (1 - rules.done_fraction) * size_bytes)
@@ -79,7 +81,7 @@ def is_noise(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:
 
 def begins_anew(size_bytes: float, new_bytes: float, rested_s: float,
                 rules: Rules) -> bool:
-    """Whether the bytes after an end are the next iteration's.
+    """Tell whether the bytes after an end are the next iteration's.
 
     At first only as many as the last one can hardly have left over, so that
     two iterations without a pause between them are told apart and the end of

@@ -179,7 +179,7 @@ def resized(fabric: Fabric, bits: np.ndarray) -> Fabric:
 
 
 def _is_new(values: np.ndarray) -> np.ndarray:
-    """Whether a value differs from the one before it."""
+    """Mark each value that differs from the one before it."""
     found = np.ones(len(values), bool)
     found[1:] = values[1:] != values[:-1]
     return found

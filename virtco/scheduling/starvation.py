@@ -38,7 +38,7 @@ def begun(coflow: live.LiveCoflow, waits: Waits) -> Wait:
 
 def waiting(coflow: live.LiveCoflow, waits: Waits, now_s: float,
             theta_s: float) -> live.LiveCoflow:
-    """The coflow, served last when it last made progress.
+    """Date the coflow's last service to its last progress.
 
     The same object where that does not decide whether it starves.
     """
@@ -92,7 +92,7 @@ def check_theta(theta_s: float) -> float:
 
 def is_starving(coflow: live.LiveCoflow, now_s: float, theta_s: float
                 ) -> bool:
-    """Whether the coflow has gone theta_s without progress."""
+    """Tell whether the coflow has gone theta_s without progress."""
     # The sum of next_check_s: a check that is due finds who starves.
     return now_s >= max(coflow.served_s, coflow.arrival_s) + theta_s
 

@@ -17,7 +17,7 @@ MAX_HOSTS_LISTED = 200
 
 
 def uplink(found: tree.Uplink) -> str:
-    """``100 Gbit/s``, ``up 100 Gbit/s, down 50 Gbit/s``, ``4:1`` or ''."""
+    """Write an uplink: ``100 Gbit/s``, ``up RATE, down RATE``, ``4:1``."""
     parts = []
     if found.up_bps is not None and found.up_bps == found.down_bps:
         parts.append(units.format_rate(found.up_bps))
@@ -32,7 +32,7 @@ def uplink(found: tree.Uplink) -> str:
 
 
 def plane(found: tree.Plane, width: int = WIDTH) -> Iterator[str]:
-    """Lines of at most ``width`` characters."""
+    """Yield lines of at most ``width`` characters."""
     levels = ' < '.join(found.level_names()) or 'no levels'
     n_hosts = sum(1 for _host in found.hosts())
     yield from _wrapped(f'plane {found.name}: {levels}; {n_hosts} hosts',
@@ -48,7 +48,7 @@ def plane(found: tree.Plane, width: int = WIDTH) -> Iterator[str]:
 
 def without_leaf(plane: str, hosts: Sequence[str], width: int = WIDTH
                  ) -> list[str]:
-    """Lines that list hosts of which a plane knows nothing, if any."""
+    """List hosts that are in no leaf of a plane, as wrapped lines."""
     if not hosts:
         return []
     more = (f' and {len(hosts) - MAX_HOSTS_LISTED} more'
@@ -84,7 +84,7 @@ def _node(plane: tree.Plane, node: tree.Node, first: str, rest: str,
 
 
 def _wrapped(text: str, first: str, rest: str, width: int) -> Iterator[str]:
-    """Breaks at blanks and commas, else anywhere; long ends become …"""
+    """Break at blanks and commas, else anywhere; long ends become …"""
     lead, lines = first, 0
     while text:
         room = max(8, width - len(lead))

@@ -13,7 +13,7 @@ _RANGE = re.compile(r'\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?', re.ASCII)
 
 
 def expand(text: str, limit: int) -> tuple[str, ...]:
-    """The hosts of a list, in its order.
+    """Expand a list to its hosts, in its order.
 
     :param limit: more hosts are refused before they are made.
     :raises ValueError: saying what is wrong with the text.
@@ -31,7 +31,7 @@ def expand(text: str, limit: int) -> tuple[str, ...]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Splits at the commas outside brackets."""
+    """Split at the commas outside brackets."""
     depth, start = 0, 0
     for i, char in enumerate(text + ','):
         if char == '[':
@@ -86,7 +86,7 @@ class _Numbers:
 
 
 def compress(hosts: Iterable[str]) -> str:
-    """The shortest list that expands to these hosts in this order."""
+    """Write the shortest list that expands to these hosts in order."""
     runs: list[tuple[str, list[tuple[str, str]]]] = []
     for host in hosts:
         match = _NUMBERED.fullmatch(host)

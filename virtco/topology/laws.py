@@ -97,7 +97,7 @@ def check_levels(plane: tree.Plane, path: tuple[Any, ...]) -> None:
 
 
 def check(topology: tree.Topology) -> tree.Topology:
-    """The same topology, where it keeps every law.
+    """Return the topology if it keeps every law.
 
     :raises virtco.exception.TopologyInvalid:
     """

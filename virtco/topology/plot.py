@@ -52,7 +52,7 @@ def picture(plane: tree.Plane) -> figure.Figure:
 def _lay(node: tree.Node, left: float,
          spots: dict[str, tuple[float, float]],
          edges: list[tuple[str, str, str]]) -> float:
-    """Places what is below first; the right end is returned."""
+    """Place the children, then the node; return the right end."""
     begin = left
     name = f'node\0{node.name}'
     for child in node.children:

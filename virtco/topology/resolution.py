@@ -14,7 +14,7 @@ Rates = tuple[float, float]
 
 def resolved(plane: tree.Plane, hosts: Mapping[str, Rates],
              unknown_bps: float) -> cluster.Tree:
-    """Every uplink with its rate.
+    """Compute the rate of every uplink.
 
     A switch's own rate or oversubscription goes before its level's; a rate
     before an oversubscription; a switch with neither limits nothing. What

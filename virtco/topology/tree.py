@@ -61,7 +61,7 @@ class Node:
                 if self.children else 0)
 
     def walk(self) -> Iterator['Node']:
-        """This node and all below, parents before children."""
+        """Yield this node and all below, parents before children."""
         yield self
         for child in self.children:
             yield from child.walk()

@@ -388,9 +388,9 @@ def planes(n, entry):
     (formats.YAML, 'planes:\n- name: p\n- name: p\n',
      'line 3: .*no other plane has'),
     (formats.YAML, 'planes: [{name: p, nodes: [{name: a, hosts: [[x]]}]}]',
-     'node a: hosts: .*text'),
+     'node a: hosts: .*a host list'),
     (formats.YAML, 'planes: [{name: p, nodes: [{name: a, hosts: {x: y}}]}]',
-     'node a: hosts: .*text'),
+     'node a: hosts: .*a host list'),
     (formats.YAML, 'planes: [{name: p, nodes: [{name: a, hosts: ["n["]}]}]',
      'a host list .brackets'),
     (formats.YAML, 'planes: [{name: p, nodes: [{name: a, hosts: '

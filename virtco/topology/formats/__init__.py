@@ -25,10 +25,14 @@ TABLE = 'csv'
 TOPOGRAPH_MODEL = 'topograph-model'
 #: Those that are read; the first ones are written as well.
 READ = (*NAMES, TABLE, TOPOGRAPH_MODEL)
+_OF_ONE_PLANE = {SLURM_CONF: slurm_conf.read, TOPOGRAPH: topograph.read,
+                 TABLE: table.read, TOPOGRAPH_MODEL: topograph_model.read}
+_WRITE = {SLURM_YAML: slurm_yaml.write, SLURM_CONF: slurm_conf.write,
+          TOPOGRAPH: topograph.write}
 
 
 def detect(text: str) -> str:
-    """The format that a text looks like."""
+    """Guess the format of a text."""
     start = text.lstrip()
     if start[:1] == '{' and '"instances"' in start:
         return TOPOGRAPH
@@ -49,7 +53,7 @@ def detect(text: str) -> str:
 
 def read(text: str, where: str, name: str | None = None,
          plane: str | None = None) -> result.Read:
-    """The topology of a file.
+    """Read the topology of a file.
 
     :param where: the file, for errors.
     :param name: the format; found out by the text when not given.
@@ -60,19 +64,14 @@ def read(text: str, where: str, name: str | None = None,
     try:
         if plane is not None:
             laws.name(plane, (), 'plane')
+        if name in _OF_ONE_PLANE:
+            return _OF_ONE_PLANE[name](text, plane or tree.FRONT_END)
         if name == SLURM_YAML:
             return _named(slurm_yaml.read(text), plane)
-        if name == SLURM_CONF:
-            return slurm_conf.read(text, plane or tree.FRONT_END)
-        if name == TOPOGRAPH:
-            return topograph.read(text, plane or tree.FRONT_END)
-        if name == TABLE:
-            return table.read(text, plane or tree.FRONT_END)
-        if name == TOPOGRAPH_MODEL:
-            return topograph_model.read(text, plane or tree.FRONT_END)
         found = document.from_yaml(text)
-        return _named(result.at_lines(
-            found, lambda: (plain.load(found.value), ())), plane)
+        with document.lines(found.line):
+            topology = plain.load(found.value)
+        return _named(result.Read(topology), plane)
     except laws.Wrong as error:
         line = '' if error.line is None else f', line {error.line}'
         raise exception.InputInvalid(where=f'{where}{line}',
@@ -80,7 +79,7 @@ def read(text: str, where: str, name: str | None = None,
 
 
 def _named(read: result.Read, plane: str | None) -> result.Read:
-    """With the only plane called so."""
+    """Rename the only plane."""
     if plane is None:
         return read
     if len(read.topology.planes) != 1:
@@ -93,18 +92,14 @@ def _named(read: result.Read, plane: str | None) -> result.Read:
 
 def write(topology: tree.Topology, name: str) -> result.Written:
     """:raises virtco.exception.TopologyInvalid:"""
-    if name == SLURM_YAML:
-        return slurm_yaml.write(topology)
-    if name == SLURM_CONF:
-        return slurm_conf.write(topology)
-    if name == TOPOGRAPH:
-        return topograph.write(topology)
+    if name in _WRITE:
+        return _WRITE[name](topology)
     return result.Written(document.to_yaml(plain.dump(topology)))
 
 
 def renamed(topology: tree.Topology, levels: tuple[str, ...]
             ) -> tree.Topology:
-    """With these names of levels, from the hosts upwards, in every plane.
+    """Rename the levels, from the hosts upwards, in every plane.
 
     :raises virtco.exception.TopologyInvalid:
     """

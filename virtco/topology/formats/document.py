@@ -2,6 +2,9 @@
 
 """Text of YAML or JSON as values, and the line at which each stands. Pure."""
 
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
 import json
 from typing import Any
 
@@ -23,6 +26,23 @@ class Unreadable(laws.Wrong):
     def __init__(self, line: int | None, value: str, limit: str):
         super().__init__((), 'text', value, limit)
         self.line = line
+
+
+@contextlib.contextmanager
+def lines(line_of: Callable[[Path], int | None]) -> Iterator[None]:
+    """Name the line of a wrong value."""
+    try:
+        yield
+    except Unreadable:
+        raise
+    except laws.Wrong as error:
+        error.line = line_of(error.path)
+        raise
+
+
+def first(path: Path) -> int | None:
+    """Return the line with which a path of a text by lines begins."""
+    return next(iter(path), None)
 
 
 class Document:
@@ -60,7 +80,8 @@ def _child(node: Any, key: Any) -> tuple[Any, Any] | None:
     return None
 
 
-def _check_size(text: str) -> None:
+def check_size(text: str) -> None:
+    """:raises Unreadable: for a text longer than MAX_BYTES."""
     if len(text) > MAX_BYTES:
         raise Unreadable(None, f'{len(text)} characters',
                          f'at most {MAX_BYTES}')
@@ -68,7 +89,7 @@ def _check_size(text: str) -> None:
 
 def from_json(text: str) -> Document:
     """:raises virtco.exception.TopologyInvalid:"""
-    _check_size(text)
+    check_size(text)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -84,7 +105,7 @@ def from_json(text: str) -> Document:
 
 def from_yaml(text: str) -> Document:
     """:raises virtco.exception.TopologyInvalid:"""
-    _check_size(text)
+    check_size(text)
     try:
         # An alias would let a short text stand for an endless one.
         for event in yaml.parse(text, Loader=_LOADER):

@@ -27,6 +27,7 @@ from virtco.topology import hostlist
 from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
+from virtco.topology.formats import switches
 
 NODE_KEYS = ('name', 'hosts', 'nodes', 'uplink', 'oversubscription')
 LEVEL_KEYS = ('name', 'uplink', 'oversubscription')
@@ -99,22 +100,14 @@ def _node(value: Any, path: document.Path, depth: int,
 
 
 def _hosts(value: Any, path: document.Path, where: str) -> tuple[str, ...]:
-    """A host list, or a list of names and host lists."""
+    """Read a host list, or a list of names and host lists."""
     if value is None:
         return ()
     hosts: list[str] = []
-    entries = (enumerate(value) if isinstance(value, list)
-               else [(None, value)])
-    for i, text in entries:
-        at = path if i is None else (*path, i)
-        if not isinstance(text, str):
-            raise laws.Wrong(at, f'{where}: hosts', text, 'text')
-        try:
-            found = hostlist.expand(text, laws.MAX_HOSTS - len(hosts))
-        except ValueError as error:
-            raise laws.Wrong(at, f'{where}: hosts', text,
-                             f'a host list ({error})') from None
-        hosts += [laws.name(host, at, f'{where}: host') for host in found]
+    for at, text in ([((*path, i), text) for i, text in enumerate(value)]
+                     if isinstance(value, list) else [(path, value)]):
+        hosts += switches.expanded(text, at, f'{where}: hosts',
+                                   laws.MAX_HOSTS - len(hosts))
     return tuple(hosts)
 
 

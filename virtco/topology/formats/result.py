@@ -2,12 +2,9 @@
 
 """Results of reading and writing a file. Pure."""
 
-from collections.abc import Callable
 import dataclasses
 
-from virtco.topology import laws
 from virtco.topology import tree
-from virtco.topology.formats import document
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,20 +21,6 @@ class Written:
 
     text: str
     notices: tuple[str, ...] = ()
-
-
-def at_lines(found: document.Document,
-             load: Callable[[], tuple[tree.Topology, tuple[str, ...]]]
-             ) -> Read:
-    """Run ``load``, and name the line of an error.
-
-    :raises virtco.exception.TopologyInvalid: with the line.
-    """
-    try:
-        return Read(*load())
-    except laws.Wrong as error:
-        error.line = found.line(error.path)
-        raise
 
 
 def lost(topology: tree.Topology, name: str, *, rates: bool = False,

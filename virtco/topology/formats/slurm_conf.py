@@ -27,25 +27,17 @@ def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
     """:param plane: name of the plane that is described.
     :raises virtco.exception.TopologyInvalid: with the line.
     """
+    document.check_size(text)
     found, notices = [], []
-    line_of: dict[document.Path, int] = {}
-    if len(text) > document.MAX_BYTES:
-        raise document.Unreadable(None, f'{len(text)} characters',
-                                  f'at most {document.MAX_BYTES}')
-    try:
+    with document.lines(document.first):
         for number, line in enumerate(text.splitlines(), 1):
-            path = (number,)
-            line_of[path] = number
-            pairs = _pairs(line.partition('#')[0], path)
+            pairs = _pairs(line.partition('#')[0], (number,))
             if not pairs or set(pairs) == {'BlockSizes'}:
                 continue
-            switch, notice = _switch(pairs, path)
+            switch, notice = _switch(pairs, (number,))
             found.append(switch)
             notices += notice
         roots = switches.grown(plane, found)
-    except laws.Wrong as error:
-        error.line = line_of.get(error.path)
-        raise
     return result.Read(tree.Topology((tree.Plane(plane, (), roots),)),
                        tuple(notices))
 

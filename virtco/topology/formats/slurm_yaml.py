@@ -16,15 +16,20 @@ from virtco.topology.formats import result
 from virtco.topology.formats import switches
 
 KEYS = ('topology', 'cluster_default', 'tree', 'block', 'flat')
+# Per kind: its list, what an entry is called, an entry's keys, other keys.
+_KINDS = {
+    'tree': ('switches', 'switch', ('switch', 'children', 'nodes'), ()),
+    'block': ('blocks', 'block', ('block', 'nodes'), ('block_sizes',))}
 
 
 def read(text: str) -> result.Read:
     """:raises virtco.exception.TopologyInvalid:"""
     found = document.from_yaml(text)
-    return result.at_lines(found, lambda: _load(found.value))
+    with document.lines(found.line):
+        return _load(found.value)
 
 
-def _load(value: Any) -> tuple[tree.Topology, tuple[str, ...]]:
+def _load(value: Any) -> result.Read:
     if not isinstance(value, list):
         raise laws.Wrong((), 'document', value, 'a list of topologies')
     if len(value) > laws.MAX_PLANES:
@@ -45,34 +50,22 @@ def _load(value: Any) -> tuple[tree.Topology, tuple[str, ...]]:
         if kinds == ['flat']:
             notices.append(f'topology {name} is flat and was left out')
             continue
-        roots = (_tree(found['tree'], (i, 'tree'), name)
-                 if kinds == ['tree'] else
-                 _blocks(found['block'], (i, 'block'), name))
-        planes[name] = tree.Plane(name, (), roots)
-    return tree.Topology(tuple(planes.values())), tuple(notices)
+        (kind,) = kinds
+        planes[name] = tree.Plane(name, (), _roots(
+            kind, found[kind], (i, kind), name))
+    return result.Read(tree.Topology(tuple(planes.values())), tuple(notices))
 
 
-def _tree(value: Any, path: document.Path, name: str
-          ) -> tuple[tree.Node, ...]:
-    found = document.mapping(value, path, f'topology {name}: tree',
-                             ('switches',))
+def _roots(kind: str, value: Any, path: document.Path, name: str
+           ) -> tuple[tree.Node, ...]:
+    plural, switch, keys, others = _KINDS[kind]
+    found = document.mapping(value, path, f'topology {name}: {kind}',
+                             (*others, plural))
     return switches.grown(name, [
-        _switch(item, (*path, 'switches', i), 'switch',
-                ('switch', 'children', 'nodes'))
+        _switch(item, (*path, plural, i), switch, keys)
         for i, item in enumerate(document.sequence(
-            found.get('switches'), (*path, 'switches'),
-            f'topology {name}: switches'))])
-
-
-def _blocks(value: Any, path: document.Path, name: str
-            ) -> tuple[tree.Node, ...]:
-    found = document.mapping(value, path, f'topology {name}: block',
-                             ('block_sizes', 'blocks'))
-    return switches.grown(name, [
-        _switch(item, (*path, 'blocks', i), 'block', ('block', 'nodes'))
-        for i, item in enumerate(document.sequence(
-            found.get('blocks'), (*path, 'blocks'),
-            f'topology {name}: blocks'))])
+            found.get(plural), (*path, plural),
+            f'topology {name}: {plural}'))])
 
 
 def _switch(value: Any, path: document.Path, kind: str,

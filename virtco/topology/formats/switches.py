@@ -23,9 +23,9 @@ class Switch:
     uplink: tree.Uplink = tree.NOT_GIVEN
 
 
-def expanded(text: object, path: document.Path, field: str
-             ) -> tuple[str, ...]:
-    """The names of a host list.
+def expanded(text: object, path: document.Path, field: str,
+             most: int = laws.MAX_HOSTS) -> tuple[str, ...]:
+    """Expand a host list and check its names.
 
     :raises virtco.exception.TopologyInvalid:
     """
@@ -34,7 +34,7 @@ def expanded(text: object, path: document.Path, field: str
     if not isinstance(text, str):
         raise laws.Wrong(path, field, text, 'a host list')
     try:
-        found = hostlist.expand(text, laws.MAX_HOSTS)
+        found = hostlist.expand(text, most)
     except ValueError as error:
         raise laws.Wrong(path, field, text, f'a host list ({error})'
                          ) from None
@@ -42,7 +42,7 @@ def expanded(text: object, path: document.Path, field: str
 
 
 def grown(plane: str, switches: Sequence[Switch]) -> tuple[tree.Node, ...]:
-    """The roots, with all that hangs below them.
+    """Build the roots, with all that hangs below them.
 
     :raises virtco.exception.TopologyInvalid:
     """

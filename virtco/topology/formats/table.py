@@ -22,7 +22,7 @@ HOSTS = ('host', 'hostname', 'ip', 'node', 'server')
 
 
 def begins(line: str) -> bool:
-    """Whether this looks like the header of such a file."""
+    """Tell whether a line looks like the header of such a file."""
     names = [name.strip() for name in line.split(',')]
     return len(names) > 1 and all(map(laws.NAME.fullmatch, names)) and any(
         name.lower() in HOSTS for name in names)
@@ -32,16 +32,9 @@ def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
     """:param plane: name of the plane that is described.
     :raises virtco.exception.TopologyInvalid: with the line.
     """
-    if len(text) > document.MAX_BYTES:
-        raise document.Unreadable(None, f'{len(text)} characters',
-                                  f'at most {document.MAX_BYTES}')
-    try:
+    document.check_size(text)
+    with document.lines(document.first):
         return _load(text, plane)
-    except document.Unreadable:
-        raise
-    except laws.Wrong as error:
-        error.line = next(iter(error.path), None)
-        raise
 
 
 def _load(text: str, plane: str) -> result.Read:

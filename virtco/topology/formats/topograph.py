@@ -30,11 +30,11 @@ def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
     :raises virtco.exception.TopologyInvalid: with the line.
     """
     found = document.from_json(text)
-    return result.at_lines(found, lambda: _load(found.value, plane))
+    with document.lines(found.line):
+        return _load(found.value, plane)
 
 
-def _load(value: Any, plane: str
-          ) -> tuple[tree.Topology, tuple[str, ...]]:
+def _load(value: Any, plane: str) -> result.Read:
     if not isinstance(value, dict) or not isinstance(
             value.get('instances'), list):
         raise laws.Wrong((), 'document', value, 'an object with instances')
@@ -64,8 +64,8 @@ def _load(value: Any, plane: str
     planes = [network.plane()] if network else []
     if domains and plane != ACCELERATOR:
         planes.append(domains.plane(_DOMAINS))
-    return tree.Topology(tuple(planes)), tuple(
-        f'instance {host} has no network layers' for host in without[:20])
+    return result.Read(tree.Topology(tuple(planes)), tuple(
+        f'instance {host} has no network layers' for host in without[:20]))
 
 
 def _layers(value: Any, path: document.Path, host: str) -> list[str]:

@@ -15,7 +15,7 @@ _KEYS = ('switches:', 'blocks:')
 
 
 def begins(line: str) -> bool:
-    """Whether this is the first line of such a file."""
+    """Tell whether a line is the first of such a file."""
     return line.rstrip() in _KEYS
 
 
@@ -24,11 +24,11 @@ def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
     :raises virtco.exception.TopologyInvalid: with the line.
     """
     found = document.from_yaml(text)
-    return result.at_lines(found, lambda: _load(found.value, plane))
+    with document.lines(found.line):
+        return _load(found.value, plane)
 
 
-def _load(value: Any, plane: str
-          ) -> tuple[tree.Topology, tuple[str, ...]]:
+def _load(value: Any, plane: str) -> result.Read:
     if not isinstance(value, dict):
         raise laws.Wrong((), 'document', value,
                          'an object with switches and blocks')
@@ -59,9 +59,10 @@ def _load(value: Any, plane: str
     for name in list(children):
         for child in children[name]:
             path_of.setdefault(child, path_of[name])
-    return tree.Topology((tree.Plane(plane, (), switches.grown(plane, [
+    return result.Read(tree.Topology((tree.Plane(plane, (), switches.grown(
+        plane, [
         switches.Switch(name, hosts.get(name, ()), children.get(name, ()),
-                        path) for name, path in path_of.items()])),)), ()
+                        path) for name, path in path_of.items()])),)))
 
 
 def _nodes(block: dict[str, Any], path: document.Path, name: str
