@@ -55,7 +55,8 @@ class CoflowFilter(filters.BaseHostFilter):
         return hosts
 
     def _allowed(self, spec: Any, hosts: list[Any]) -> list[Any]:
-        """The hosts that keep to a required wish, by the controller's word.
+        """Return the hosts that keep to a required wish, by the controller's
+        word.
         """
         answer = request.ask(spec, hosts, CONF)
         if answer is None:

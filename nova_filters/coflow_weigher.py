@@ -35,7 +35,7 @@ class CoflowWeigher(weights.BaseHostWeigher):
         return float(CONF.virtco.weight_multiplier)
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
-        """Neutral: one host alone says nothing."""
+        """Return 0: one host alone says nothing."""
         return 0.0
 
     def weigh_objects(self, weighed_obj_list: list[Any],

@@ -73,7 +73,9 @@ class Connection:
 
     def _request(self, method: str, path: str, body: Any, timeout_s: float
                  ) -> requests.Response:
-        """A kept connection may be one the controller has just closed."""
+        """Send once more where the controller has just closed a kept
+        connection.
+        """
         kwargs = dict(json=body, timeout=timeout_s, stream=True, log=False)
         try:
             return self._adapter.request(path, method, **kwargs)
@@ -82,7 +84,7 @@ class Connection:
 
 
 def _detail(content: bytes) -> str:
-    """The controller's own words about an error, if these are any."""
+    """Return the controller's own words about an error, if these are any."""
     try:
         error = json.loads(content)['error']
         return f'{error["code"]}: {error["detail"]}'[:300]

@@ -40,7 +40,7 @@ _clients: dict[tuple[Any, ...], 'PlanClient'] = {}
 
 
 def get_client(conf: cfg.ConfigOpts) -> 'PlanClient':
-    """The client of this process for the options as they are now."""
+    """Return the client of this process for the options as they are now."""
     options = conf.virtco
     key = (options.controller_url, options.timeout_ms,
            options.request_budget_ms, options.breaker_reset_s)
@@ -72,28 +72,28 @@ class Breaker:
             or self._clock() - self._failed_at < self._reset_s)
 
     def allow(self) -> bool:
-        """As would_allow; an open breaker's True is the one trial."""
+        """Answer as would_allow; an open breaker's True is the one trial."""
         with self._lock:
             allowed = self.would_allow()
             self._trial = allowed and self._failed_at is not None
             return allowed
 
     def succeeded(self) -> bool:
-        """Close; True when it was open."""
+        """Close the breaker; return True when it was open."""
         with self._lock:
             was_open = self._failed_at is not None
             self._failed_at, self._trial = None, False
             return was_open
 
     def failed(self) -> bool:
-        """Open; True when it was closed."""
+        """Open the breaker; return True when it was closed."""
         with self._lock:
             was_closed = self._failed_at is None
             self._failed_at, self._trial = self._clock(), False
             return was_closed
 
     def undecided(self) -> None:
-        """The trial told nothing: leave it to the next call."""
+        """Leave the trial to the next call, since this one told nothing."""
         with self._lock:
             self._trial = False
 
@@ -115,7 +115,7 @@ class _Request:
     body: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def warn(self, instance_uuid: str, why: object) -> None:
-        """Once per request."""
+        """Warn once per request."""
         if not self.warned:
             self.warned = True
             LOG.warning('Instance %s is scheduled without virtco: %s',
@@ -153,18 +153,18 @@ class PlanClient:
             return found
 
     def may_ask(self, request_id: str) -> bool:
-        """False when :meth:`place` would make no call."""
+        """Return False when :meth:`place` would make no call."""
         request = self._requests.get(request_id)
         return self._breaker.would_allow() and (
             request is None or request.spent_s < self._budget_s)
 
     def knows(self, request_id: str) -> bool:
-        """Whether the request has been asked about, so has a hint."""
+        """Tell whether the request has been asked about, so has a hint."""
         return request_id in self._requests
 
     def place(self, instance_uuid: str, body: dict[str, Any],
               request_id: str, since_s: float) -> dict[str, Any] | None:
-        """The controller's answer, or None for "as if virtco were not there".
+        """Ask for a placement; None means "as if virtco were not there".
 
         :param body: of ``PUT /v1/placements/{instance_uuid}``.
         :param request_id: of the API request, whose budget this call uses.
@@ -214,7 +214,7 @@ class PlanClient:
     def recall(self, instance_uuid: str, request_id: str,
                offers: Callable[[], list[dict[str, Any]]]
                ) -> dict[str, Any] | None:
-        """An answer without a call, by the plan of this request.
+        """Answer without a call, by the plan of this request.
 
         Without one the pass counts as unplanned; the controller is told the
         number with the next call.
@@ -239,7 +239,7 @@ class PlanClient:
 
     def _note_failure(self, instance_uuid: str, error: Exception,
                       wait_s: float) -> None:
-        """Only a call that had its full time tells of the controller."""
+        """Open the breaker if the call had its full time."""
         if wait_s < self._timeout_s:
             self._breaker.undecided()
             LOG.debug('Instance %s: %s', instance_uuid, error)
@@ -281,7 +281,7 @@ class PlanClient:
         return self._checked(outcome[0])
 
     def _checked(self, content: bytes) -> dict[str, Any]:
-        """The answer, if it has the shape that the weigher relies on."""
+        """Check that the answer has the shape that the weigher relies on."""
         try:
             answer: dict[str, Any] = json.loads(content)
             hosts = answer['hosts']

@@ -93,7 +93,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 def list_opts() -> list[tuple[str, list[Any]]]:
-    """For oslo.config's generator."""
+    """List the options for oslo.config's generator."""
     tls = [opt for opt in loading.get_session_conf_options()
            if opt.dest in ('cafile', 'certfile', 'keyfile', 'insecure')]
     return [(GROUP, OPTS + tls + loading.get_auth_common_conf_options())]

@@ -37,7 +37,9 @@ def request_id(spec: Any) -> str:
 
 def ask(spec: Any, host_states: list[Any], conf: cfg.ConfigOpts
         ) -> dict[str, Any] | None:
-    """The controller's answer for one pass, if there is a hint and time."""
+    """Return the controller's answer for one pass, if there is a hint and
+    time.
+    """
     since_s = time.monotonic()
     client = planclient.get_client(conf)
     if not client.may_ask(request_id(spec)):
@@ -53,7 +55,8 @@ def ask(spec: Any, host_states: list[Any], conf: cfg.ConfigOpts
 
 
 def requires_a_place(spec: Any, conf: cfg.ConfigOpts) -> bool:
-    """Whether the hint has a wish that is required; a bad hint has none."""
+    """Tell whether the hint has a wish that is required; a bad hint has none.
+    """
     found = _scheduler_hints(spec)
     metadata: dict[str, Any] = {}
     if not any(key.startswith(hints.TM) for key in found):
@@ -69,7 +72,7 @@ def requires_a_place(spec: Any, conf: cfg.ConfigOpts) -> bool:
 
 
 def keep(spec: Any, host_states: list[Any], answer: dict[str, Any]) -> None:
-    """The filter's answer, for the weigher of the same pass."""
+    """Keep the filter's answer for the weigher of the same pass."""
     _kept.put(spec.instance_uuid,
               (frozenset(state.host for state in host_states), answer))
 
@@ -87,7 +90,7 @@ def kept(spec: Any, host_states: list[Any]) -> dict[str, Any] | None:
 
 def read_hints(spec: Any, conf: cfg.ConfigOpts
                ) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """The ``virtco:`` keys of a request.
+    """Read the ``virtco:`` keys of a request.
 
     :returns: scheduler hints, server metadata, and the instance as Nova keeps
         it (None when there are no keys or it cannot be read).
@@ -114,7 +117,7 @@ def _scheduler_hints(spec: Any) -> dict[str, Any]:
 
 def build(spec: Any, host_states: list[Any], found: dict[str, Any],
           metadata: dict[str, Any], instance: Any) -> dict[str, Any]:
-    """The body of ``PUT /v1/placements/{instance_uuid}``."""
+    """Build the body of ``PUT /v1/placements/{instance_uuid}``."""
     def of_instance(name: str, default: Any) -> Any:
         if instance is None or name not in instance:
             return default
@@ -153,7 +156,7 @@ def _demand(spec: Any) -> dict[str, float]:
 
 
 def _cap_bps(spec: Any, key: str) -> float | None:
-    """A limit that the flavor sets for each port of the server.
+    """Read a limit that the flavor sets for each port of the server.
 
     Nova leaves its check to the hypervisor's driver; what is no positive
     number is no limit here.
@@ -196,7 +199,7 @@ def _server_group(spec: Any) -> dict[str, Any] | None:
 
 
 def _may_have_metadata(spec: Any) -> bool:
-    """False for certain, or True when the instance is worth reading."""
+    """Return False for certain, or True when the instance is worth reading."""
     key = request_id(spec)
     if key in _without_metadata:
         return False
@@ -213,7 +216,7 @@ def _may_have_metadata(spec: Any) -> bool:
 
 
 def _read_instance(spec: Any) -> Any:
-    """From the build request, or for a move from the instance's cell."""
+    """Read the instance from its build request or, for a move, its cell."""
     from nova import context as nova_context
     from nova import exception as nova_exception
     from nova import objects

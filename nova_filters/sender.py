@@ -83,7 +83,7 @@ class Sender:
                             'controller at %s', *message[:2], self._link.url)
 
     def _deliver(self, message: Message) -> bool:
-        """False when the same message should be tried again later."""
+        """Deliver a message; False when it should be tried again later."""
         method, path, body, expires_s = message
         if time.monotonic() > expires_s:
             return True

@@ -179,25 +179,25 @@ class App:
         return self.elector.is_current()
 
     def keeps(self) -> bool:
-        """Whether what is known is written down, or read again."""
+        """Tell whether what is known is written down, or read again."""
         if self._epoch is None:
             return self._follower.is_alive() and self._upstream.is_alive()
         return self.state.is_alive() and self.follow.is_alive()
 
     def leadership(self) -> dict[str, Any]:
-        """Who leads, as far as this process knows."""
+        """Describe who leads, as far as this process knows."""
         if self._epoch is None:
             return {'epoch': self._upstream.epoch, 'here': False,
                     'reached': self._upstream.is_connected}
         return {'epoch': self._epoch, 'here': True, 'reached': self.leads()}
 
     def n_hosts(self) -> int:
-        """Hosts that have a policy."""
+        """Count the hosts that have a policy."""
         return (self._upstream.n_hosts if self._epoch is None
                 else len(self.decide.generations()))
 
     def policy(self, host: str) -> edge_policy.EdgePolicy | None:
-        """The newest policy of a host, None without one.
+        """Return the newest policy of a host, None without one.
 
         :raises virtco.exception.Starting: when the process that leads does
             not answer.
@@ -207,7 +207,7 @@ class App:
         return self.decide.policy_of(host)
 
     def _lead(self, epoch: int) -> None:
-        """All that was written down is read, and holds from here on."""
+        """Begin to lead: read the whole database and publish from it."""
         self._follower.stop(wait=False)
         self._upstream.stop()
         self._policies.lead(epoch)
@@ -260,7 +260,7 @@ class App:
         self.problems = found
 
     def _check(self) -> None:
-        """A peer may have ended between a commit and telling it."""
+        """Look for commits of which no peer told, since it may have ended."""
         generation = self.state.generation()
         if generation != self._generation:
             self._generation = generation

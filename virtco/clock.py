@@ -17,7 +17,7 @@ TOLD_S = 5.0
 
 
 def _boot_s() -> float:
-    """Seconds since the boot, with those in which the machine slept."""
+    """Return seconds since the boot, sleep of the machine included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -41,8 +41,8 @@ class Clock:
         return self._began_s + self._steady()
 
     def check(self) -> float:
-        """Seconds by which the machine's clock was set since the start; a
-        change is logged.
+        """Return the seconds by which the machine's clock was set since the
+        start, and log a change.
         """
         step_s = self._wall() - self()
         if abs(step_s - self._told_s) > TOLD_S:

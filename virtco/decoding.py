@@ -201,7 +201,7 @@ _PLAIN = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def loads(text: str) -> Any:
-    """Values without a type.
+    """Decode JSON without a type.
 
     :raises virtco.exception.Invalid:
     :raises ValueError: for what is no JSON.
@@ -224,6 +224,6 @@ def _too_deep() -> exception.Invalid:
 
 
 def shown(value: Any) -> str:
-    """As an error can hold it."""
+    """Shorten a value for an error."""
     text = json.dumps(value)
     return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + '…'

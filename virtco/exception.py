@@ -124,7 +124,7 @@ class OvsUnavailable(VirtcoException):
 
 
 def reason(error: BaseException) -> str:
-    """Why a call failed, in a few words.
+    """Tell in a few words why a call failed.
 
     Libraries put the repr of their connection pool around what the operating
     system said; its own words are enough.

@@ -10,7 +10,7 @@ from virtco.model import coflow as coflow_model
 
 
 def encode_matrix(coflows: tuple[coflow_model.Coflow, ...], name: str) -> str:
-    """JSON text of ``virtco:tm`` for the coflows of the group ``name``."""
+    """Encode the coflows of the group ``name`` as text of ``virtco:tm``."""
     entries: list[dict[str, Any]] = []
     for coflow in coflows:
         entry: dict[str, Any] = {'name': coflow.name}
@@ -38,7 +38,7 @@ def encode_matrix(coflows: tuple[coflow_model.Coflow, ...], name: str) -> str:
 
 
 def _plain(size_bytes: float) -> float | int:
-    """Whole numbers without their ``.0``; exact below 2**53."""
+    """Turn whole numbers below 2**53 into integers."""
     if size_bytes.is_integer() and size_bytes < 2 ** 53:
         return int(size_bytes)
     return size_bytes

@@ -256,7 +256,7 @@ class _Reader:
 
 
 def size_bytes(value: Any) -> float:
-    """A size as a matrix may hold it.
+    """Read a size as a matrix may hold it.
 
     :raises virtco.exception.HintInvalid:
     """
@@ -293,7 +293,7 @@ def refuse(field: str, value: Any, limit: str) -> NoReturn:
 
 
 def shorten(value: Any) -> str:
-    """A value as a log line can hold it; never fails."""
+    """Shorten a value for a log line; never fails."""
     try:
         return _SHORT.repr(value)
     except Exception:  # e.g. an int too long for its own repr
@@ -328,7 +328,7 @@ def _count(field: str, value: Any, most: int, least: int = 1) -> int:
 
 
 def _recurrence(field: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """Iterations, and the times of one, as fields of the coflow."""
+    """Read iterations, and the times of one, as fields of the coflow."""
     iterations = _count(f'{field}.iterations', entry.get('iterations', 1),
                         MAX_ITERATIONS, least=0)
     times: dict[str, float | None] = {
@@ -367,7 +367,7 @@ def _time(field: str, value: Any, least_s: float) -> float:
 
 def _rank_hint(field: str, value: Any, n_vms: int
                ) -> tuple[bool, list[int] | None]:
-    """Whether an order of ranks is wanted, and one that is followed."""
+    """Read whether an order of ranks is wanted, and an order to follow."""
     if isinstance(value, bool):
         return value, None
     if not isinstance(value, list) or len(value) != n_vms:

@@ -89,7 +89,7 @@ def _count_star(many: str, one: str
 
 
 def _count_peers(counts: dict[str, int]) -> tuple[int, int, int]:
-    """Every VM both sends and receives; senders or receivers may say n."""
+    """Count VMs that all send and receive; senders or receivers may say n."""
     if not counts:
         _need(counts, 'n')
     n_vms = next(iter(counts.values()))
@@ -101,7 +101,8 @@ def _count_peers(counts: dict[str, int]) -> tuple[int, int, int]:
 
 def _bipartite(senders: int, receivers: int, size_bytes: float,
                is_total: bool, skew: float) -> Flows:
-    """Shuffle, broadcast and gather: the skew is on the larger side."""
+    """Make flows of shuffle, broadcast or gather; skew is on the larger side.
+    """
     if receivers == 1:
         shares = [[share] for share in _shares(senders, skew)]
     else:
@@ -129,7 +130,9 @@ def _ring(n_vms: int, _receivers: int, size_bytes: float, is_total: bool,
 
 def _allreduce_ring(n_vms: int, _receivers: int, size_bytes: float,
                     is_total: bool, skew: float) -> Flows:
-    """Reduce-scatter and all-gather: 2 (n - 1) steps of size / n bytes."""
+    """Make flows of reduce-scatter and all-gather: 2 (n - 1) steps of size /
+    n.
+    """
     each = 2.0 * (n_vms - 1) / n_vms * size_bytes if is_total else size_bytes
     return _ring(n_vms, n_vms, each, False, skew)
 

@@ -189,7 +189,8 @@ class Outline:
 
 
 def select(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The ``virtco:`` entries of a mapping, one-element lists unwrapped."""
+    """Select the ``virtco:`` entries of a mapping; unwrap one-element lists.
+    """
     return {key: _unwrap(value) for key, value in (values or {}).items()
             if isinstance(key, str) and key.startswith(PREFIX)}
 
@@ -243,12 +244,12 @@ def wants_preflight(hints: Mapping[str, Any] | None,
 
 
 def text_of_matrix(hints: Mapping[str, Any]) -> str:
-    """The text of ``virtco:tm``, its pieces put together."""
+    """Return the text of ``virtco:tm``, its pieces put together."""
     return hint_matrix.as_text(TM, _joined(select(hints))[TM])
 
 
 def encode(hint: Hint) -> dict[str, str]:
-    """Scheduler hints that :func:`parse` reads back as ``hint``."""
+    """Encode a hint as scheduler hints that :func:`parse` reads back."""
     values = {COFLOW: hint.coflow_name}
     if hint.tm_ref is not None:
         values[TM_REF] = hint.tm_ref
@@ -273,7 +274,7 @@ def encode(hint: Hint) -> dict[str, str]:
 
 
 def encode_metadata(hint: Hint, text: str = '') -> dict[str, str]:
-    """Server metadata that :func:`parse` reads back as ``hint``.
+    """Encode a hint as server metadata that :func:`parse` reads back.
 
     :param text: of the matrix, if not as :func:`encode` spells it.
     :raises virtco.exception.HintInvalid: when Nova's metadata cannot hold it.

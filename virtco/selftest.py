@@ -262,7 +262,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def _written(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
-    """Section -> names of its options, of all files."""
+    """Read all files: section -> names of its options."""
     found: dict[str, dict[str, Any]] = {}
     for path in conf.config_file:
         cfg.ConfigParser(path, found).parse()

@@ -53,7 +53,7 @@ class Startup:
         systemd.notify(READY=1, STATUS='Serving')
 
     def failed(self, why: str) -> None:
-        """The start is over, but not everything works."""
+        """End the start although not everything works."""
         self.what, self._failure = None, why
         systemd.notify(STATUS=f'Failing: {why}')
 
@@ -61,13 +61,13 @@ class Startup:
         systemd.notify(STOPPING=1)
 
     def why(self) -> str | None:
-        """Why there is no plan yet; None when there can be one."""
+        """Tell why there is no plan yet; None when there can be one."""
         if self.what is None:
             return self._failure
         return f'the controller is starting: {self.what}'
 
     def document(self) -> wire.Health:
-        """The body of ``GET /health`` until everything is ready."""
+        """Make the body of ``GET /health`` until everything is ready."""
         return wire.Health(status='starting', what=self.what,
                            since=self.since,
                            for_s=round(time.time() - self.since, 3))

@@ -58,7 +58,7 @@ def ms_to_s(time_ms: float) -> float:
 
 
 def transfer_time_s(size_bytes: float, rate_bps: float) -> float:
-    """Seconds to move size_bytes at rate_bps; 0/0 = 0 and x/0 = inf."""
+    """Compute seconds to move size_bytes at rate_bps; 0/0 = 0, x/0 = inf."""
     if size_bytes <= 0:
         return 0.0
     if rate_bps <= 0:
@@ -108,7 +108,7 @@ def parse_time_s(text: str) -> float:
 
 
 def _parts(text: str, what: str) -> tuple[str, str, str]:
-    """Number, prefix and unit."""
+    """Split text into number, prefix and unit."""
     match = _TEXT.fullmatch(text)
     if match is None:
         raise ValueError(f'{text!r} is not a {what}')

@@ -61,20 +61,20 @@ class Authorizer:
         self.require(request, policies.SPEAK, {'host': host})
 
     def who(self, request: falcon.Request) -> str:
-        """The caller, for the history."""
+        """Return the caller, for the history."""
         if self._noauth:
             return f'somebody at {request.remote_addr}'
         found = self.context(request)
         return str(found.user_name or found.user_id or 'unknown')
 
     def project(self, request: falcon.Request) -> str | None:
-        """The caller's project, None without authentication."""
+        """Return the caller's project, None without authentication."""
         return None if self._noauth else self.context(request).project_id
 
 
 def _check_file(conf: cfg.ConfigOpts) -> None:
-    """oslo.policy takes its defaults where the file is missing, which is
-    not what somebody wants who named one.
+    """Refuse a policy file that was named and is missing: oslo.policy would
+    take its defaults.
 
     :raises virtco.exception.Invalid:
     """

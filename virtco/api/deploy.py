@@ -28,8 +28,8 @@ Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 def application(conf: cfg.ConfigOpts,
                 rooms: app.App) -> Wsgi:
-    """The API, inside out: falcon, then the token check, then what every
-    request gets.
+    """Build the API inside out: falcon, the token check, request ids and
+    proxies.
     """
     middleware: list[Any] = [
         versions.Negotiation(),
@@ -58,14 +58,14 @@ class Monitored(Protocol):
     metrics: metrics.Metrics
 
     def health(self) -> tuple[bool, Any]:
-        """Whether it serves, and how its parts are."""
+        """Return whether it serves, and the state of its parts."""
 
     def gauge(self) -> None:
         """Look up what is not counted."""
 
 
 def monitoring(found: Monitored) -> Wsgi:
-    """``/health`` and ``/metrics``, and nothing else."""
+    """Build an application of ``/health`` and ``/metrics`` alone."""
     app = falcon.App()
     errors.add_handlers(app)
     app.add_route('/health', operations.Health(found))

@@ -36,7 +36,7 @@ class Document:
 
 
 def document(rooms: app.App) -> tuple[bool, wire.Health]:
-    """Whether the controller serves, and how its parts are."""
+    """Return whether the controller serves, and the state of its parts."""
     if rooms.starting.what is not None:
         return False, rooms.starting.document()
     parts = {'planner': rooms.place.is_alive() or not rooms.plans,

@@ -20,7 +20,7 @@ _AS_BRACKETS = bytes.maketrans(b'{}', b'[]')
 
 
 def is_deeper(body: bytes, most: int = MOST_DEPTH) -> bool:
-    """Whether objects and lists are nested deeper than ``most`` levels.
+    """Tell whether objects and lists are nested deeper than ``most`` levels.
 
     Without parsing, which is recursive: brackets outside of strings are kept,
     and the innermost pairs removed level by level. Strings without a bracket
@@ -40,7 +40,7 @@ def is_deeper(body: bytes, most: int = MOST_DEPTH) -> bool:
 
 
 def checked(app: Wsgi) -> Wsgi:
-    """The same application, for bodies that are not too deep."""
+    """Wrap an application to refuse bodies that are nested too deeply."""
     def check(environ: dict[str, Any], start_response: Any
               ) -> Iterable[bytes]:
         length = environ.get('CONTENT_LENGTH') or '0'

@@ -52,7 +52,7 @@ class Pace:
         self._buckets: dict[str, token_bucket.Bucket] = {}
 
     def wait_s(self, caller: str) -> float:
-        """Seconds until the caller owes nothing, 0 where it does not."""
+        """Return the seconds until the caller owes nothing."""
         bucket = self._buckets.get(caller)
         return 0.0 if bucket is None else bucket.wait_s(self._clock())
 

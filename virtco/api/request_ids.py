@@ -21,7 +21,7 @@ _FORMAT = re.compile(request_id.ID_FORMAT)
 
 
 def identified(app: Wsgi) -> Wsgi:
-    """The same application; the log and the answer name the request's id."""
+    """Wrap an application so that log and answer name the request's id."""
     def identify(environ: dict[str, Any], start_response: Any
                  ) -> Iterable[bytes]:
         own = context.generate_request_id()

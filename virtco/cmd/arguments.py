@@ -11,7 +11,7 @@ from virtco import units
 
 
 def between(low: int, high: int) -> Callable[[str], int]:
-    """A whole number from low to high."""
+    """Make a parser of whole numbers from low to high."""
     def parse(text: str) -> int:
         number = int(text) if text.isascii() and text.isdecimal() else None
         if number is None or not low <= number <= high:
@@ -43,7 +43,7 @@ def seed(text: str) -> int:
 
 
 def seeds(text: str) -> tuple[int, ...]:
-    """``8`` is 0 to 7, ``100-115`` the seeds from 100 to 115."""
+    """Parse seeds: ``8`` is 0 to 7, ``100-115`` those from 100 to 115."""
     first, dash, last = text.rpartition('-')
     found = range(seed(first), seed(last) + 1) if dash else range(
         count(last))
@@ -54,7 +54,7 @@ def seeds(text: str) -> tuple[int, ...]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names with commas between them."""
+    """Parse names with commas between them."""
     found = tuple(dict.fromkeys(name.strip() for name in text.split(',')
                                 if name.strip()))
     if not found:
@@ -70,7 +70,7 @@ def rate_bps(text: str) -> float:
 
 
 def directory(text: str) -> pathlib.Path:
-    """A directory that files can be written to; made if need be."""
+    """Parse the path of a writable directory; make it if need be."""
     path = pathlib.Path(text)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def directory(text: str) -> pathlib.Path:
 
 
 def file(text: str) -> pathlib.Path:
-    """A path that a file can be written to."""
+    """Parse the path of a writable file."""
     path = pathlib.Path(text)
     try:
         if path.exists():

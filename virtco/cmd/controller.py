@@ -51,7 +51,7 @@ class Program:
     schedules: bool
 
     def listens_on(self, conf: cfg.ConfigOpts) -> list[tuple[str, int]]:
-        """Host and port of its HTTP, each."""
+        """List host and port of each HTTP listener."""
         if self.serves:
             return listeners.addresses(conf)
         port = conf.monitoring.port
@@ -177,7 +177,7 @@ class Loader:
         signal.pthread_kill(main_thread, signal.SIGTERM)
 
     def _begin_anew(self) -> None:
-        """Another scheduler took over."""
+        """Start the process again, since another scheduler took over."""
         self.begins_anew = True
         self._end()
 
@@ -268,7 +268,7 @@ def _server(conf: cfg.ConfigOpts, program: Program,
 
 
 def _limit_addresses(server: Any, most: int) -> None:
-    """Nobody takes all connections; waitress knows no such limit."""
+    """Limit connections per address, which waitress does not."""
     # One socket's server has the map of all, several have one in common.
     channels = getattr(server, 'map', None) or server._map
 
@@ -294,7 +294,8 @@ def _limit_addresses(server: Any, most: int) -> None:
 
 
 def _stop_on_signal(loader: Loader) -> None:
-    """SIGTERM and SIGINT end waitress's loop, which runs in this thread."""
+    """Let SIGTERM and SIGINT end waitress's loop, which runs in this thread.
+    """
     def stop(_number: int, _frame: Any) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)

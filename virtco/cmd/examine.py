@@ -37,7 +37,7 @@ def examine(path: str) -> list[Problem]:
 
 
 def _is_served(host: str, port: int) -> bool:
-    """Whether a controller answers there."""
+    """Tell whether a controller answers there."""
     at = f'[{host}]' if ':' in host else host
     try:
         found = requests.get(f'http://{at}:{port}/health', timeout=_ANSWER_S)

@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _chosen(args: argparse.Namespace, trace: pathlib.Path | None
             ) -> list[samples.Figure]:
-    """The figures to run; those without their trace are told of."""
+    """List the figures to run; report those without their trace."""
     chosen = []
     for figure in map(figures.FIGURES.__getitem__, _names(args)):
         if trace is not None or not figure.needs_trace:

@@ -113,7 +113,7 @@ def _add_generate(actions: Any) -> None:
 
 
 def _errata(args: argparse.Namespace) -> int:
-    """Ends with 1 when an example refutes nothing."""
+    """Check the errata; return 1 when an example refutes nothing."""
     found = errata.check()
     if args.json:
         print(json.dumps([dataclasses.asdict(one) for one in found]))

@@ -30,7 +30,7 @@ _DEFAULTS = {'hosts': N_HOSTS, 'first_seed': 0, 'shape': 'medium'}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options of the test cases alone."""
+    """Add the options of the test cases."""
     parser.add_argument(
         '--shape', choices=[*workloads.SHAPES, ALL], help=(
             'of a test case: the matrices of cases 1 to 3 (default '

@@ -14,7 +14,8 @@ _USED = ('valid_interfaces', 'region_name', 'endpoint_override', 'cafile',
 
 
 def auth_opts() -> list[Any]:
-    """The options of keystoneauth for a session and for finding Nova."""
+    """Return the options of keystoneauth for a session and for finding Nova.
+    """
     found = [opt for opt in loading.get_session_conf_options()
              + loading.get_adapter_conf_options()
              if opt.dest in _USED]

@@ -122,7 +122,7 @@ def _account(row: Any) -> booking.Account:
 def claim(session: orm.Session, instance_uuid: str, host: str,
           demand: Mapping[str, float], is_member: bool, until_s: float
           ) -> None:
-    """A VM takes room of a host beside the rows of members."""
+    """Book a VM's resources on a host apart from the rows of members."""
     session.merge(models.Claim(
         instance_uuid=instance_uuid, host=host, is_member=is_member,
         expires_at=until_s, **{name: demand[name] for name in DEMAND}))
@@ -152,7 +152,7 @@ def forget_expired(session: orm.Session, before_s: float) -> None:
 
 def lessen_room(session: orm.Session, host: str,
                 demand: Mapping[str, float]) -> None:
-    """Young bookings remember less room on the host.
+    """Reduce the free room that young bookings on a host remember.
 
     A settled member left, which Nova's numbers may have shown as free before
     we knew; or a VM without a group came, which they may have lacked.

@@ -30,7 +30,7 @@ CONNECT_S = 5
 
 
 def limited(url: sa.URL) -> sa.URL:
-    """The same database, by a driver that waits for a limited time."""
+    """Add time limits to the URL of a database."""
     options = {'connect_timeout': str(CONNECT_S)}
     if url.get_backend_name() in ('mysql', 'mariadb'):
         options |= {'read_timeout': str(ANSWER_S),

@@ -27,7 +27,7 @@ _KNOWN: 'weakref.WeakValueDictionary[bytes, matrices.Matrix]' = (
 
 
 def decode_matrix(text: str, n_vms: int) -> matrices.Matrix:
-    """The same object for the same text, while it is in use."""
+    """Decode a matrix; equal texts give one object while it is in use."""
     key = hashlib.blake2b(f'{n_vms} {text}'.encode(),
                           digest_size=16).digest()
     found = _KNOWN.get(key)
@@ -52,5 +52,5 @@ def decode_coflow(stored: 'models.Coflow') -> coflow_model.Coflow:
 
 
 def finite(value: float | None) -> float | None:
-    """Databases and JSON know no infinity; null stands for it."""
+    """Turn infinity and NaN into None, which databases and JSON can hold."""
     return value if value is not None and math.isfinite(value) else None

@@ -15,7 +15,7 @@ from virtco import exception
 
 
 def of_tables(dialect: sa.Dialect) -> dict[str, Any]:
-    """Options with which MariaDB and MySQL make a table for any text."""
+    """Return the options of tables that hold any text in MariaDB and MySQL."""
     if dialect.name not in ('mysql', 'mariadb'):
         return {}
     return {f'{dialect.name}_charset': 'utf8mb4',

@@ -51,7 +51,7 @@ def generation(session: orm.Session) -> int:
 
 
 def secret(session: orm.Session) -> str:
-    """Made once; all processes have it, and nobody is told."""
+    """Read the cloud's secret, which all processes share."""
     return session.scalar(sa.select(_CLUSTER.secret)) or ''
 
 
@@ -70,19 +70,19 @@ def advance(session: orm.Session, expected: int | None = None) -> None:
 
 def insert(session: orm.Session, model: type[models.Base],
            rows: Sequence[Mapping[str, Any]]) -> None:
-    """Groups, members or coflows, by their columns."""
+    """Insert groups, members or coflows by their columns."""
     session.connection().execute(_INSERT[model], rows)
 
 
 def find(session: orm.Session, project_id: str,
          name: str) -> models.Group | None:
-    """The living group of that name."""
+    """Find the living group of a name."""
     return session.scalar(_FIND, {'project_id': project_id, 'name': name})
 
 
 def living(session: orm.Session, project_id: str | None, group: str
            ) -> list[models.Group]:
-    """Living groups of that id or name, of one project or of all."""
+    """List living groups of an id or name, of one project or of all."""
     query = sa.select(models.Group).where(
         models.Group.retired_at.is_(None), sa.or_(
             models.Group.id == group, models.Group.name == group))
@@ -93,7 +93,7 @@ def living(session: orm.Session, project_id: str | None, group: str
 
 def only_living(session: orm.Session, project_id: str | None, group: str
                 ) -> models.Group:
-    """The living group of that id or name.
+    """Find the only living group of an id or name.
 
     :raises virtco.exception.Invalid: where several projects have the name.
     """
@@ -136,7 +136,7 @@ def coflows(session: orm.Session, group_id: str) -> list[models.Coflow]:
 
 def hosts_by_group(session: orm.Session, group_ids: Collection[str]
                    ) -> dict[str, list[str | None]]:
-    """The host of each row, per group."""
+    """List the host of each row, per group."""
     hosts: dict[str, list[str | None]] = {}
     for group_id, host in session.execute(
             sa.select(models.Member.group_id, models.Member.host)
@@ -148,7 +148,7 @@ def hosts_by_group(session: orm.Session, group_ids: Collection[str]
 
 def elsewhere_by_group(session: orm.Session, group_ids: Collection[str]
                        ) -> dict[str, int]:
-    """VMs that run on another host than was planned, per group."""
+    """Count VMs that run on another host than planned, per group."""
     return {group_id: count for group_id, count in session.execute(
         sa.select(models.Member.group_id, sa.func.count())
         .where(models.Member.group_id.in_(group_ids),
@@ -158,8 +158,8 @@ def elsewhere_by_group(session: orm.Session, group_ids: Collection[str]
 
 
 def running_by_plan(session: orm.Session) -> dict[str, int]:
-    """VMs of groups that run where they were planned, elsewhere, or without
-    a plan.
+    """Count VMs of groups that run where planned, elsewhere, or without a
+    plan.
     """
     found = dict.fromkeys(('planned', 'other', 'none'), 0)
     for planned_host, is_there, count in session.execute(
@@ -177,7 +177,7 @@ def running_by_plan(session: orm.Session) -> dict[str, int]:
 
 
 def coflows_by_state(session: orm.Session) -> dict[str, int]:
-    """Number of coflows in each state, by an index alone."""
+    """Count coflows by state, from an index alone."""
     return {state: count for state, count in session.execute(
         sa.select(models.Coflow.state, sa.func.count())
         .group_by(models.Coflow.state))}
@@ -197,7 +197,7 @@ def living_members(session: orm.Session,
 
 def living_vms(session: orm.Session
                ) -> list[tuple[str, str, str, str | None]]:
-    """Instance, project, state and host of each row that a VM has, by
+    """List instance, project, state and host of each row with a VM, by
     project.
     """
     return [tuple(row) for row in session.execute(
@@ -212,7 +212,7 @@ def living_vms(session: orm.Session
 def living_coflows(session: orm.Session,
                    only: Collection[str] | None = None
                    ) -> list[models.Coflow]:
-    """Coflows that are planned, active or between two iterations.
+    """List coflows that are planned, active or between two iterations.
 
     :param only: ids of groups; None takes all.
     """
@@ -228,7 +228,7 @@ def expired(session: orm.Session, now_s: float) -> list[models.Member]:
 
 
 def usage(session: orm.Session, project_id: str) -> tuple[int, int, float]:
-    """Living groups of a project, their flows and bytes."""
+    """Count the living groups of a project, their flows and bytes."""
     connection, whose = session.connection(), {'project_id': project_id}
     n_groups = connection.execute(_N_GROUPS, whose).scalar() or 0
     n_flows, size_bytes = connection.execute(_TRAFFIC, whose).one()
@@ -261,12 +261,12 @@ def retire(session: orm.Session, group: models.Group, now_s: float) -> None:
 
 
 def used_rows(rows: Sequence[models.Member]) -> set[int]:
-    """Rows that a VM has."""
+    """Return the indices of rows with a VM."""
     return {row.row_index for row in rows if row.instance_uuid is not None}
 
 
 def promised(session: orm.Session, now_s: float) -> set[str]:
-    """Ids of the live coflows whose deadline is promised and to come."""
+    """List ids of live coflows with a promised deadline in the future."""
     return set(session.scalars(sa.select(models.Coflow.id).where(
         models.Coflow.is_live, models.Coflow.is_promised,
         models.Coflow.deadline_at > now_s)))

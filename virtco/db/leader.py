@@ -45,7 +45,8 @@ def current(session: orm.Session) -> Seen:
 
 def take_over(session: orm.Session, seen: Seen, name: str,
               address: str) -> int | None:
-    """The new epoch; None when another one was faster, or the leader lives.
+    """Begin a new epoch; None when another process was faster or the leader
+    lives.
     """
     done = session.execute(sa.update(models.Leader).where(
         _ROW, models.Leader.epoch == seen.epoch,
@@ -70,7 +71,7 @@ def resign(session: orm.Session, epoch: int) -> None:
 
 
 def raise_epoch(session: orm.Session, epoch: int) -> None:
-    """Whoever leads is deposed, and the next epoch is above this one.
+    """Depose the leader; the next epoch is above this one.
 
     :raises virtco.exception.Invalid: when it is not above today's.
     """
@@ -84,7 +85,7 @@ def raise_epoch(session: orm.Session, epoch: int) -> None:
 
 
 def check(session: orm.Session, epoch: int) -> None:
-    """Nobody takes over before this transaction ends.
+    """Lock the leader's row until this transaction ends.
 
     :raises virtco.exception.Deposed: when another one leads by now.
     """

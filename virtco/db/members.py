@@ -59,7 +59,7 @@ _FROM = _VACANT.order_by(
 def next_planned(connection: sa.Connection, project_id: str, name: str,
                  instance_uuid: str, index: int | None,
                  launch_index: int) -> Planned | None:
-    """The member of a living group that a new instance would become.
+    """Find the member of a living group that a new instance would become.
 
     None when there is none, when it has no planned host, or when the
     instance is a member already.
@@ -99,7 +99,7 @@ def advance(connection: sa.Connection) -> None:
 
 def take(connection: sa.Connection, planned: Planned,
          values: Mapping[str, Any]) -> None:
-    """The instance becomes that member, on its planned host.
+    """Make the instance that member, on its planned host.
 
     The generation was counted on before.
 

@@ -29,14 +29,14 @@ def _scripts() -> script.ScriptDirectory:
 
 
 def head() -> str:
-    """The revision this code needs."""
+    """Return the revision that this code needs."""
     found = _scripts().get_current_head()
     assert found is not None
     return found
 
 
 def current(database: db_session.Database) -> str | None:
-    """The revision the database has, None for an empty one."""
+    """Read the database's revision, None for an empty one."""
     with db_session.translated(), database.engine.connect() as connection:
         return _revision(connection)
 

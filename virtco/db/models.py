@@ -24,7 +24,7 @@ LongBytes = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), 'mysql',
 
 
 def short_text(length: int) -> sa.String:
-    """Type of a column for names, ids and words, compared as bytes.
+    """Return the type of a column for text that is compared as bytes.
 
     MariaDB has a collation per table instead, see
     :mod:`virtco.db.collation`.

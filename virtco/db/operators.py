@@ -29,6 +29,6 @@ def add_change(session: orm.Session, who: str, what: str, before: str,
 
 
 def changes(session: orm.Session, limit: int) -> list[models.Change]:
-    """The newest first."""
+    """List changes, the newest first."""
     return list(session.scalars(sa.select(models.Change).order_by(
         models.Change.id.desc()).limit(limit)))

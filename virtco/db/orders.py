@@ -48,13 +48,13 @@ def get(session: orm.Session, order_id: str, kind: str
 
 
 def of_kind(session: orm.Session, kind: str) -> list[models.Order]:
-    """The newest last."""
+    """List orders of a kind, the newest last."""
     return list(session.scalars(sa.select(_ORDER).where(
         _ORDER.kind == kind).order_by(_ORDER.ordered_at, _ORDER.id)))
 
 
 def waiting(session: orm.Session) -> list[models.Order]:
-    """The newest last."""
+    """List waiting orders, the newest last."""
     return list(session.scalars(sa.select(_ORDER).where(
         _ORDER.state == WAITING).order_by(_ORDER.ordered_at, _ORDER.id)))
 
@@ -84,7 +84,7 @@ def findings(session: orm.Session) -> list[models.Finding]:
 
 def replace_findings(session: orm.Session, subjects: Collection[str],
                      found: Iterable[models.Finding]) -> None:
-    """These are all that hold of the subjects."""
+    """Replace all findings about the subjects."""
     for name in subjects:
         session.execute(sa.delete(models.Finding).where(
             models.Finding.subject == name))

@@ -56,7 +56,8 @@ def purge(session: orm.Session, before_hour: int) -> None:
 
 
 def _newest(project_id: str | None) -> sa.FromClause:
-    """Rows of a project, or the newest of all projects, without pairs."""
+    """Select rows of a project, or the newest of all projects, without pairs.
+    """
     asked = sa.select(_HOUR.group_id, _HOUR.project_id, _HOUR.group_name,
                       _HOUR.app, _HOUR.n_vms, _HOUR.hour)
     if project_id is not None:
@@ -67,7 +68,7 @@ def _newest(project_id: str | None) -> sa.FromClause:
 def list_groups(session: orm.Session, project_id: str | None
                 ) -> Sequence[sa.Row[tuple[str, str, str, str, int, int,
                                            int, int]]]:
-    """Group, its project, name, app and VMs; first and last hour, hours.
+    """List group, project, name, app, VMs, first and last hour, and hours.
 
     :param project_id: None takes the newest rows of all projects.
     """
@@ -83,7 +84,7 @@ def list_groups(session: orm.Session, project_id: str | None
 
 def find(session: orm.Session, project_id: str | None, group: str
          ) -> str | None:
-    """The id of a group by its id or name; of several the latest."""
+    """Find a group's id by its id or name; of several the latest."""
     for column in (_HOUR.group_id, _HOUR.group_name):
         asked = sa.select(_HOUR.group_id).where(column == group)
         if project_id is not None:
@@ -101,7 +102,7 @@ def hours(session: orm.Session, group_id: str) -> list[models.ProfileHour]:
 
 def launches(session: orm.Session, project_id: str, app: str
              ) -> list[learning.Launch]:
-    """The latest launches of an application, the last one first."""
+    """List the latest launches of an application, the last one first."""
     latest = session.execute(sa.select(_HOUR.group_id).where(
         _HOUR.project_id == project_id, _HOUR.app == app).group_by(
             _HOUR.group_id).order_by(
@@ -117,7 +118,7 @@ def launches(session: orm.Session, project_id: str, app: str
 
 def list_apps(session: orm.Session, project_id: str | None
               ) -> Sequence[sa.Row[tuple[str, str, int, int]]]:
-    """Project, application, number of launches, last hour.
+    """List project, application, number of launches and last hour.
 
     :param project_id: None takes the newest rows of all projects.
     """
@@ -129,7 +130,7 @@ def list_apps(session: orm.Session, project_id: str | None
 
 
 def forget_app(session: orm.Session, project_id: str, app: str) -> bool:
-    """Its launches stay as profiles of groups; whether there were any."""
+    """Forget an application; return False when it had no launches."""
     done = session.execute(sa.update(_HOUR).where(
         _HOUR.project_id == project_id, _HOUR.app == app).values(app=''))
     session.execute(sa.update(models.Group).where(

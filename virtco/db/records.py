@@ -19,7 +19,7 @@ MOST_IN = 500
 
 def list_coflows(session: orm.Session, *, project_id: str | None = None,
                  limit: int = 5000) -> list[models.Coflow]:
-    """The newest, oldest first; without their matrices and progress."""
+    """List the newest coflows in order of age, without matrix and progress."""
     query = sa.select(models.Coflow).options(
         orm.defer(models.Coflow.tm), orm.defer(models.Coflow.progress)
     ).order_by(models.Coflow.created_at.desc(),
@@ -106,7 +106,7 @@ def list_readings(session: orm.Session,
 
 
 def save_reading(session: orm.Session, **values: Any) -> None:
-    """In the place of the one that has its slot."""
+    """Write a reading in place of the one in its slot."""
     session.merge(models.Reading(**values))
 
 
@@ -178,7 +178,7 @@ def add_event(session: orm.Session, **values: Any) -> None:
 def list_events(session: orm.Session, *, project_id: str | None = None,
                 group_name: str | None = None, limit: int = 100
                 ) -> list[models.Event]:
-    """The newest first."""
+    """List events, the newest first."""
     query = sa.select(models.Event).order_by(
         models.Event.id.desc()).limit(limit)
     if project_id is not None:
@@ -198,7 +198,9 @@ def newest_event(session: orm.Session, instance_uuid: str,
 
 def ignored_hints(session: orm.Session, since_s: float,
                   limit: int = 1000) -> dict[str, str]:
-    """Why the last hint of a server was ignored, of the newest events."""
+    """Read why the last hint of each server was ignored, from the newest
+    events.
+    """
     query = sa.select(models.Event.instance_uuid, models.Event.detail).where(
         models.Event.kind == 'hint_ignored',
         models.Event.created_at >= since_s,
@@ -211,7 +213,7 @@ def ignored_hints(session: orm.Session, since_s: float,
 
 def count_events(session: orm.Session, projects: Collection[str]
                  ) -> dict[tuple[str, str], int]:
-    """Events per (project, name of the group), by an index alone."""
+    """Count events per (project, name of the group), from an index alone."""
     query = sa.select(
         models.Event.project_id, models.Event.group_name,
         sa.func.count()).group_by(models.Event.project_id,

@@ -31,7 +31,7 @@ PATIENCE_S = 5.0
 
 
 def default_connection(conf: cfg.ConfigOpts) -> str:
-    """``[database] connection``, or the embedded database."""
+    """Return ``[database] connection``, or the embedded database."""
     if conf.database.connection:
         return str(conf.database.connection)
     path = os.path.join(conf.controller.state_dir, 'virtco.sqlite')
@@ -93,7 +93,7 @@ class Database:
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[orm.Session]:
-        """A read-only session over one consistent snapshot."""
+        """Open a read-only session over one consistent snapshot."""
         self._file.check()
         with translated(), self._readers() as session:
             # What was read stays readable: a session that is closed forgets
@@ -102,7 +102,7 @@ class Database:
 
     @contextlib.contextmanager
     def writer(self, patience_s: float = 0.0) -> Iterator[orm.Session]:
-        """A session that commits at the end, or leaves nothing behind.
+        """Open a session that commits at the end, or leaves nothing behind.
 
         :param patience_s: to wait for other writers of this process, if
             longer than ``timeout_s``.
@@ -191,7 +191,7 @@ class _File:
         return found.st_dev, found.st_ino
 
     def remember(self) -> None:
-        """There is a connection to it."""
+        """Remember the file's identity at the first connection."""
         if self._path and self._identity is None:
             self._identity = self._find()
 
@@ -204,7 +204,7 @@ class _File:
 
 
 def _sqlite_engine(url: sa.URL, timeout_s: float) -> sa.Engine:
-    """Pooled connections in WAL mode, with transactions that are ours.
+    """Make an engine of pooled connections in WAL mode.
 
     oslo.db opens the file anew for every transaction, which costs as much as
     the transaction; its translation of errors is used all the same.
@@ -237,7 +237,7 @@ def _sqlite_engine(url: sa.URL, timeout_s: float) -> sa.Engine:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Errors of the database as this project's exceptions."""
+    """Translate errors of the database into this project's exceptions."""
     try:
         yield
     except (db_exc.DBDeadlock, db_exc.DBDuplicateEntry) as error:

@@ -35,7 +35,7 @@ def save_planes(session: orm.Session, documents: dict[str, str],
 
 
 def delete_plane(session: orm.Session, name: str) -> bool:
-    """Whether there was one."""
+    """Delete a plane; return False when there was none."""
     found = session.get(models.TopologyPlane, name)
     if found is not None:
         session.delete(found)

@@ -65,7 +65,8 @@ class Seat:
         self._hub.heard(self, event, payload)
 
     def write(self, frame: bytes) -> bool:
-        """False when the other end does not read at the moment."""
+        """Write a frame; False when the other end does not read at the moment.
+        """
         if self.peer is None:
             return self._connection.write(frame)
         assert self.host is not None
@@ -218,7 +219,7 @@ class Connection(asyncio.Protocol):
             self._take_all(payloads)
 
     def _take_all(self, payloads: Iterator[bytes]) -> None:
-        """Until there is no more, or the budget is used up."""
+        """Take payloads until none is left or the budget is used up."""
         try:
             for payload in payloads:
                 if self._is_closing():
@@ -315,7 +316,7 @@ class Connection(asyncio.Protocol):
             self._hello_timer = None
 
     def _may_speak_for(self, hello: messages.Hello) -> bool:
-        """Where certificates are asked for, one must name the host."""
+        """Tell whether ticket or certificate names the host of a hello."""
         key = self._hub.ticket_key
         if key is not None:
             # Anybody can sign with an empty key.
@@ -336,7 +337,8 @@ class Connection(asyncio.Protocol):
     # What it is told.
 
     def write(self, frame: bytes) -> bool:
-        """False when the other end does not read at the moment."""
+        """Write a frame; False when the other end does not read at the moment.
+        """
         if not self.is_writable or self._transport is None:
             return False
         self._transport.write(frame)
@@ -361,6 +363,6 @@ class Connection(asyncio.Protocol):
 
 
 def names_of(certificate: Any) -> set[str]:
-    """The DNS names that a certificate is for; a common name is none."""
+    """List the DNS names of a certificate; a common name is none."""
     return {value for kind, value in certificate.get('subjectAltName', ())
             if kind == 'DNS'}

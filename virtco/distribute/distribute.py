@@ -95,7 +95,8 @@ class Distribute:
             self._server is not None and self._server.is_alive())
 
     def address(self) -> str:
-        """Where others find this process; empty when it does not listen."""
+        """Return ``host:port`` of the stream server; empty when there is none.
+        """
         if self._server is None:
             return ''
         host = str(self._conf.distributor.host or self._conf.api.host)
@@ -112,7 +113,7 @@ class Distribute:
         return tickets.of_host(seen.ticket_key, host)
 
     def document(self) -> dict[str, Any] | None:
-        """Where edge modules connect to; None when nobody is known to lead.
+        """Describe where edge modules connect; None when no leader is known.
 
         ``host`` is null for the one under which they know this API.
         """
@@ -206,7 +207,7 @@ class Distribute:
 
 
 def asks_for_tickets(conf: cfg.ConfigOpts) -> bool:
-    """Whether edge modules prove by tickets who they are.
+    """Tell whether edge modules prove by tickets who they are.
 
     Certificates do that as well, and without authentication nobody does.
     """
@@ -217,7 +218,7 @@ def asks_for_tickets(conf: cfg.ConfigOpts) -> bool:
 
 def open_server(conf: cfg.ConfigOpts, doors: server.Doors,
                 counts: metrics.Metrics) -> server.Server | None:
-    """Nova is answered also where a port is taken.
+    """Open the stream server; None where its port is taken.
 
     :raises virtco.exception.ConfigInvalid: for files that are no good.
     """

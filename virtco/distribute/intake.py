@@ -61,7 +61,7 @@ class Intake:
             self._there_is_some.notify()
 
     def take_spent_s(self, host: str) -> float:
-        """Processor time that its reports took since this was asked last.
+        """Return the processor time of a host's reports since the last call.
         """
         with self._there_is_some:
             return self._spent_s.pop(host, 0.0)

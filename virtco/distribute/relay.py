@@ -112,7 +112,7 @@ class Relay:
         return found
 
     def _took(self, host: str, payload: bytes) -> None:
-        """The leader tells an edge module something."""
+        """Take what the leader tells an edge module."""
         if host not in self._server.seats():
             return
         kind = _KIND.decode(payload)
@@ -135,4 +135,4 @@ class Relay:
                        'reached': self._upstream.is_connected}}
 
     def gauge(self) -> None:
-        """All is counted as it happens."""
+        """Do nothing: all is counted as it happens."""

@@ -73,7 +73,7 @@ class Policy(Protocol):
     def generation(self) -> int: ...
 
     def frame(self) -> bytes:
-        """As it goes to the edge module."""
+        """Return the frame for the edge module."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -233,15 +233,15 @@ class Server(LoopThread):
                                         len(self._open) / ALIVE_RATE))
 
     def published(self, hosts: Iterable[str]) -> None:
-        """Another thread says that these have a new policy."""
+        """Send new policies to these hosts; called by other threads."""
         self._soon(self.changed, list(hosts))
 
     def trains_ordered(self) -> None:
-        """Another thread says that there are some to hand out at once."""
+        """Hand out trains at once; called by other threads."""
         self._soon(self._ordered.set)
 
     def answer(self, name: str, message: messages.Asked) -> None:
-        """Another thread answers a peer."""
+        """Answer a peer; called by other threads."""
         self._soon(self._answer, name, message)
 
     def seats(self) -> dict[str, connection.Seat]:
@@ -268,7 +268,7 @@ class Server(LoopThread):
             self._welcome(sock, address[0])
 
     def _welcome(self, sock: socket.socket, address: str) -> None:
-        """Counted from here on, also before it says anything."""
+        """Count a connection, and begin its handshake."""
         if (len(self._all) >= MAX_CONNECTIONS
                 or self._per_address[address]
                 >= self._options.max_connections_per_address):
@@ -349,7 +349,8 @@ class Server(LoopThread):
         return self.epoch if self._doors.is_led() else 0
 
     def _spread_s(self) -> float:
-        """In which time all are to come back when they lose this one."""
+        """Return the time over which all come back when they lose this server.
+        """
         n_hosts = max(self._doors.n_hosts(), len(self._open))
         return min(SPREAD_S, n_hosts / RESYNC_PER_S[self._tls is not None])
 
@@ -393,7 +394,9 @@ class Server(LoopThread):
                     seat.write(alive)
 
     async def _say_alive_to_peers(self) -> None:
-        """And let go of all once another process leads, or may lead."""
+        """Tell peers that the server is alive; let go of all once it does not
+        lead.
+        """
         while True:
             await asyncio.sleep(PEERS_ALIVE_S)
             leader = self.elsewhere
@@ -425,7 +428,7 @@ class Server(LoopThread):
             self._send_some()
 
     def _send_some(self) -> None:
-        """In turns with reading, so that nobody is kept waiting."""
+        """Send some policies, then let the loop read."""
         for _ in range(AT_ONCE):
             if not self._due:
                 self._is_sending = False
@@ -438,7 +441,7 @@ class Server(LoopThread):
         self.loop.call_soon(self._send_some)
 
     def _send(self, host: str, to: connection.Seat) -> None:
-        """The newest policy; one that does not read gets it when it does."""
+        """Send the newest policy, unless the other end does not read."""
         if not to.is_writable:
             return
         policy = self._doors.policy(host)
@@ -489,8 +492,8 @@ class Server(LoopThread):
             self._heard.add(seat.host)
 
     async def _turn(self) -> None:
-        """Rounds begin by time, so somebody has to look; and heartbeats are
-        told all at once.
+        """Hand out trains each turn, since rounds begin by time, and pass on
+        heartbeats together.
         """
         while True:
             with contextlib.suppress(TimeoutError):

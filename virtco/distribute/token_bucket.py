@@ -33,7 +33,7 @@ class Bucket:
         self._full_s = max(self._full_s, now_s) + amount / self._per_s
 
     def wait_s(self, now_s: float) -> float:
-        """Seconds until nothing is owed, 0 where nothing is."""
+        """Return the seconds until nothing is owed, 0 where nothing is."""
         return max(0.0, self._full_s - now_s - self._burst_s)
 
     def is_full(self, now_s: float) -> bool:
@@ -52,9 +52,9 @@ class Budget:
         self._cpu.spend(cpu_s, now_s)
 
     def wait_s(self, now_s: float) -> float:
-        """Seconds until nothing is owed, 0 where nothing is."""
+        """Return the seconds until nothing is owed, 0 where nothing is."""
         return max(self._bytes.wait_s(now_s), self._cpu.wait_s(now_s))
 
     def is_full(self, now_s: float) -> bool:
-        """Whether the host has nothing to pay for any more."""
+        """Tell whether the host has nothing to pay for any more."""
         return self._bytes.is_full(now_s) and self._cpu.is_full(now_s)

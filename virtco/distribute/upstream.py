@@ -106,7 +106,7 @@ class Upstream(server.LoopThread):
 
     def policy(self, host: str, wait_s: float
                ) -> edge_policy.EdgePolicy | None:
-        """The policy of a host as the leader has it, None without one.
+        """Return the policy of a host as the leader has it, None without one.
 
         :raises virtco.exception.Starting: when the leader does not answer.
         """
@@ -181,7 +181,9 @@ class Upstream(server.LoopThread):
             await asyncio.sleep(RETRY_S)
 
     async def _converse(self, seen: leader.Seen) -> None:
-        """Until the connection breaks, or another process leads."""
+        """Talk with the leader until the connection breaks or another one
+        leads.
+        """
         parts = urllib.parse.urlsplit(f'//{seen.address}')
         reader, writer = await asyncio.wait_for(asyncio.open_connection(
             parts.hostname, parts.port,
@@ -238,7 +240,7 @@ class Upstream(server.LoopThread):
                 raise ConnectionRefusedError(why)
 
     def _welcomed(self, epoch: int, writer: asyncio.StreamWriter) -> None:
-        """Whatever the one before was told last may be lost."""
+        """Repeat to a new leader what the one before may have lost."""
         if epoch < self._epoch:
             raise exception.Deposed(epoch=epoch)
         LOG.info('Connected to the process that leads, epoch %d.', epoch)

@@ -195,7 +195,7 @@ class Mapping(_Advise):
 
 def _side_by_side(found: wire.Tree | wire.Mapping, first: str
                   ) -> rich.table.Table:
-    """Predicted times by every estimate."""
+    """Make a table of predicted times by every estimate."""
     its = found.estimates
     names = list(its[0].predicted_s)
     table = _table(first, *(
@@ -228,7 +228,7 @@ def _member(found: wire.Tree | wire.Mapping, row: int) -> str:
 
 
 def _told(found: wire.Tree | wire.Mapping) -> str:
-    """How far the rates may be trusted."""
+    """Tell how far the rates may be trusted."""
     chosen = next(one for one in found.estimates
                   if one.matrix == found.matrix)
     told = (f'{chosen.n_measured} of {chosen.n_pairs} pairs of '

@@ -91,7 +91,7 @@ class Capacity(base.Lister):
 
 
 def _summary(found: wire.Capacity, sizes: list[str]) -> str:
-    """For people; it goes to the error stream, so JSON stays JSON."""
+    """Summarize for the error stream, so that JSON stays JSON."""
     domains = found.domains
     lines = []
     for size in sizes:

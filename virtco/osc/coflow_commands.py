@@ -66,7 +66,7 @@ class _Ignored(msgspec.Struct, frozen=True):
 
 def _ignored(events: list[wire.Event], coflows: list[wire.Coflow]
              ) -> list[_Ignored]:
-    """Rows for hints that made no coflow, the oldest first."""
+    """List rows for hints that made no coflow, the oldest first."""
     known = {(c.project_id, c.group_name) for c in coflows}
     return [_Ignored(
         event.instance_uuid, event.group_name, event.project_id,
@@ -210,7 +210,7 @@ class CreatePlan(base.Lister):
 
 
 def _summary(plan: plan_wire.Plan) -> str:
-    """For people, on the error stream."""
+    """Summarize a plan for the error stream."""
     lines = [f'{columns.bounds(plan)}; {plan.method} on {plan.n_hosts} '
              f'hosts, {plan.bottleneck} decides', *plan.notes]
     if plan.deadline is not None:
@@ -226,5 +226,5 @@ def _summary(plan: plan_wire.Plan) -> str:
 
 
 def _end(end_s: float | None) -> str:
-    """None: the controller sees no end, which JSON has no number for."""
+    """Format an end; None is never, which JSON has no number for."""
     return 'never' if end_s is None else units.format_time(end_s)

@@ -34,7 +34,7 @@ Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def argument(*names: str, **options: Any) -> Argument:
-    """Names and options of an argument, as argparse takes them."""
+    """Declare an argument by its names and options in argparse."""
     return names, options
 
 
@@ -205,7 +205,7 @@ def topology_of(planes: Sequence[wire.Plane]) -> tree.Topology:
 
 
 def find_coflow(client: v1.Client, name_or_id: str) -> str:
-    """The id of a coflow, given its id or its name if that is unique.
+    """Find the id of a coflow by its id or its unique name.
 
     Among several of a name the one that is not over is meant.
     """
@@ -225,7 +225,7 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
 
 
 def _heads(args: Any, names: list[str]) -> list[str]:
-    """Titles in tables, elsewhere the API's names.
+    """Return titles in tables, elsewhere the API's names.
 
     ``--column`` takes either.
     """

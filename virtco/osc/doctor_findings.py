@@ -70,7 +70,7 @@ class Answers:
 
 
 def examine(answers: Answers) -> list[Finding]:
-    """Findings of all links in their order; one that is fine has one too."""
+    """List findings of all links in their order, also of those that work."""
     found: list[Finding] = []
     for link, look in _LINKS.items():
         findings = [of_problem(*rest, link=link) for rest in look(answers)]
@@ -81,7 +81,7 @@ def examine(answers: Answers) -> list[Finding]:
 def examine_coflow(coflow: coflow_wire.Coflow,
                    classes: Mapping[str, Sequence[host_wire.Class]]
                    ) -> list[Finding]:
-    """Findings about one coflow.
+    """List findings about one coflow.
 
     :param classes: host -> its classes, for hosts of its members.
     """

@@ -62,7 +62,7 @@ def rankfile(hosts: Sequence[str], slots: str = '0') -> str:
 
 def mca(operation: str, shape: str, size_bytes: float, n_segments: int
         ) -> str:
-    """Options with which mpirun takes a shape and its segments."""
+    """Return mpirun's options for a shape and its segments."""
     name, numbers = _ALGORITHMS[operation]
     segment_bytes = (0 if n_segments == 1
                      else math.ceil(size_bytes / n_segments))
@@ -72,7 +72,7 @@ def mca(operation: str, shape: str, size_bytes: float, n_segments: int
 
 
 def nccl(hosts: Sequence[str]) -> str:
-    """A file of hosts in the order of the ranks.
+    """Return a file of hosts in the order of the ranks.
 
     NCCL numbers machines as their first ranks come, and its rings and trees
     between them follow these numbers.

@@ -20,7 +20,7 @@ POLL_S = 0.5
 
 def ended(client: v1.Client, found: check_wire.Check, timeout_s: float
           ) -> check_wire.Check:
-    """A check when it is over.
+    """Wait until a check is over.
 
     :raises osc_lib.exceptions.CommandError: where it fails or takes longer.
     """

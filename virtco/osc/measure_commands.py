@@ -36,7 +36,7 @@ ShowProbes = base.declared(base.ShowOne, wire.SCHEDULE)
 
 def _ask(client: v1.Client, pairs: Sequence[Pair], **request: Any
          ) -> list[wire.Result]:
-    """Results in the order of the pairs; without a rate where it failed."""
+    """Measure pairs; a result without a rate has failed."""
     probe_id = client.ask_probes(pairs=[list(pair) for pair in pairs],
                                  **request)
     while not (found := client.asked_probes(probe_id)).done:
@@ -259,7 +259,7 @@ class Interference(base.Lister):
 
 def _located(seen: Sequence[tuple[Pair, Pair, bool]], plane: tree.Plane
              ) -> str:
-    """Where the bottleneck of these paths may be, in one line."""
+    """Tell in one line where the bottleneck of these paths may be."""
     if not any(is_shared for *_, is_shared in seen):
         return 'No two paths share a bottleneck.'
     known = bottleneck.places(plane)

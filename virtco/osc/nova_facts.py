@@ -119,7 +119,7 @@ def free(session: ks_session.Session | None, demand: Mapping[str, float]
 @contextlib.contextmanager
 def _asking(session: ks_session.Session | None
             ) -> Iterator[ks_session.Session]:
-    """Errors of Nova and placement as one of ours."""
+    """Translate errors of Nova and placement into one of ours."""
     if session is None:
         raise exception.Invalid(
             field='--os-auth-type', value='none',

@@ -111,7 +111,7 @@ class ExplainPlacement(base.Lister):
 
 def _summary(found: placement_wire.Kept,
              explained: placement_wire.Explanation) -> str:
-    """For people; it goes to the error stream, so JSON stays JSON."""
+    """Summarize for the error stream, so that JSON stays JSON."""
     lines = [f'Instance {found.instance_uuid}: {found.status}']
     if found.host is not None:
         lines[0] += f' on {found.host}'

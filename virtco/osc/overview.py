@@ -48,7 +48,7 @@ class Seen:
 
 def screen(seen: Seen, *, sort: str = 'order', words: str = '',
            state: str | None = None, n_rows: int = 20) -> console.Group:
-    """Both tables.
+    """Make both tables.
 
     :param words: only coflows and hosts that have it in a name.
     :param n_rows: most rows of each table.
@@ -86,7 +86,7 @@ def _names(host: host_wire.Host, coflows: Sequence[wire.Coflow]
 
 
 def _table(*headers: str) -> table.Table:
-    """Names are cut short, so that numbers fit into 80 columns."""
+    """Make a table that cuts names short, so that numbers fit 80 columns."""
     found = table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0),
                         header_style='underline')
     for header in headers:
@@ -115,14 +115,14 @@ def _coflows(coflows: Sequence[wire.Coflow], now_s: float) -> table.Table:
 
 
 def _cct(coflow: wire.Coflow) -> str:
-    """As planned, and as measured once it is over."""
+    """Format the planned CCT, and the measured one once it is known."""
     planned = _time(coflow.cct_s)
     measured = _time(coflow.measured_cct_s)
     return f'{planned}→{measured}' if measured else planned
 
 
 def _waits(coflow: wire.Coflow) -> str:
-    """Coflows before it where it waits, or how many there are."""
+    """Name the coflows before it where it waits, or count them."""
     if coflow.waits_for:
         return ', '.join(coflow.waits_for)
     if not coflow.n_before:
@@ -133,8 +133,8 @@ def _waits(coflow: wire.Coflow) -> str:
 
 
 def arrivals(hosts: Sequence[host_wire.Host]) -> dict[str, float]:
-    """Estimated bit/s into each host: what is observed of each class, in
-    equal parts to its destinations.
+    """Estimate bit/s into each host: each class's observed rate, in equal
+    parts to its destinations.
     """
     found: dict[str, float] = {}
     for host in hosts:
@@ -203,7 +203,7 @@ def _health(host: host_wire.Host) -> text.Text:
 
 
 def short(value: float, unit: str) -> str:
-    """Three digits, so that a table keeps to 80 columns."""
+    """Format three digits, so that a table keeps to 80 columns."""
     for prefix, scale in (('P', 1e15), ('T', 1e12), ('G', 1e9), ('M', 1e6),
                           ('k', 1e3)):
         if value >= 0.9995 * scale:

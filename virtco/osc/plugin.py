@@ -15,7 +15,7 @@ SERVICE_TYPE = 'coflow'
 
 
 def make_client(instance: Any) -> v1.Client:
-    """The client, at ``VIRTCO_URL`` or where the catalogue says."""
+    """Make the client, at ``VIRTCO_URL`` or where the catalogue says."""
     url = os.environ.get('VIRTCO_URL')
     url = url or instance.get_endpoint_for_service_type(
         SERVICE_TYPE, region_name=instance.region_name,

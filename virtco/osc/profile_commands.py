@@ -52,7 +52,7 @@ class ShowProfile(base.Lister):
 
 
 def _summary(found: wire.Profile) -> str:
-    """For people; it goes to the error stream, so JSON stays JSON."""
+    """Summarize for the error stream, so that JSON stays JSON."""
     coming = found.next_hour
     size, after = (columns.cell('size_bytes', value).human_readable()
                    for value in (found.size_bytes, coming.size_bytes))

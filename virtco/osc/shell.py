@@ -33,7 +33,7 @@ class ClientManager:
         return self._client
 
     def at(self, url: str) -> v1.Client:
-        """A client of the controller at ``url``."""
+        """Make a client of the controller at ``url``."""
         return v1.Client(url, self.session or self._load(noauth.NoAuth()),
                          self._options.http_timeout)
 
@@ -46,7 +46,7 @@ class ClientManager:
             self._options))
 
     def _load(self, auth: Any) -> ks_session.Session:
-        """With the certificates of the options, which need no login."""
+        """Load a session with the certificates of the options."""
         found: ks_session.Session = (
             loading.load_session_from_argparse_arguments(
                 self._options, auth=auth))
@@ -82,7 +82,7 @@ class Commands(commandmanager.CommandManager):
                               for found in declared.select(group=group)}
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        """Names with commands, for help; only those that can be imported."""
+        """Yield names with commands that can be imported, for help."""
         for name, found in self.commands.items():
             try:
                 found.load()

@@ -136,7 +136,7 @@ _UNIT = re.compile('_(bps|bytes|s)$')
 
 
 def title(name: str) -> str:
-    """Heading of a field: ``size_bytes`` is "Size"."""
+    """Return the heading of a field: ``size_bytes`` is "Size"."""
     return TITLES.get(name) or _UNIT.sub('', name).replace('_', ' ').title()
 
 
@@ -145,8 +145,8 @@ def cell(name: str, value: Any) -> Any:
 
 
 def fields(row: msgspec.Struct | type[msgspec.Struct]) -> list[str]:
-    """Names of the fields of a row: those that are set, or of a type those
-    that are always set.
+    """List the fields of a row that are set, or of a type those that are
+    always set.
     """
     return [field.name for field in msgspec.structs.fields(row)
             if (field.default if isinstance(row, type)
@@ -154,12 +154,12 @@ def fields(row: msgspec.Struct | type[msgspec.Struct]) -> list[str]:
 
 
 def cells(names: list[str], row: msgspec.Struct) -> tuple[Any, ...]:
-    """Cells of a row; a field that it does not have is empty."""
+    """Make the cells of a row; a missing field is empty."""
     return tuple(cell(name, getattr(row, name, None)) for name in names)
 
 
 def bounds(plan: plan_wire.Plan | placement_wire.Kept) -> str:
-    """Planned CCT, its lower bound and the gap between them, in words."""
+    """Tell the planned CCT, its lower bound and the gap between them."""
     cct, least, gap = (cell(name, getattr(plan, name)).human_readable()
                        for name in ('cct_s', 'lower_bound_s', 'gap'))
     return (f'CCT {cct}, at least {least} for {plan.bound_scope}, '

@@ -79,7 +79,7 @@ def _draw(screen: console.Console, path: str) -> None:
 
 
 def _again(client: v1.Client, args: Any) -> console.RenderableType:
-    """An outage shows as a line, and goes with the next answer."""
+    """Look again; show an outage as a line until the next answer."""
     try:
         return _look(client, args)
     except exception.VirtcoException as error:

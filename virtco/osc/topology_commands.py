@@ -162,7 +162,7 @@ def _tell(out: Any, lines: Iterable[str]) -> None:
 
 
 def _chosen(found: wire.Topology, plane: str | None) -> tree.Topology:
-    """The topology of an answer, or one plane of it."""
+    """Return the topology of an answer, or one plane of it."""
     topology = base.topology_of(found.planes)
     if plane is None:
         return topology

@@ -140,7 +140,7 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
             name, self.get_schema()['properties'][name]['default'])
 
     def _advice(self) -> list[wire.Move]:
-        """The best move first."""
+        """List moves, the best first."""
         budget_s = self._parameter('budget_s')
         client = self._client(self.config.timeout_s + budget_s)
         return client.advise(budget_s) if budget_s else client.advice()
@@ -154,7 +154,7 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
             service_type=SERVICE_TYPE), session, timeout_s)
 
     def _obstacle(self, move: wire.Move) -> str:
-        """Why the move is not for this audit; empty when it is."""
+        """Tell why the move is not for this audit; empty when it is."""
         if move.state != 'proposed':
             return f'its state is {move.state}'
         gain_s = move.saved_s - move.cost_s

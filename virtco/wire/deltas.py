@@ -90,7 +90,7 @@ def diff(before: reports.Report, after: reports.Report) -> Delta:
 
 def _diff_rows(before: tuple[Any, ...], after: tuple[Any, ...]
                ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Rows to set, and keys of those that are gone."""
+    """Find rows to set, and keys of rows that are gone."""
     if before is after:
         return (), ()
     old, new = _by_key(before), _by_key(after)
@@ -103,7 +103,7 @@ def _by_key(rows: Iterable[Any]) -> dict[tuple[Any, ...], Any]:
 
 
 def patch(before: reports.Report, delta: Delta) -> reports.Report:
-    """The report after ``before``, which stays as it is.
+    """Apply a delta to a report, which stays as it is.
 
     :raises virtco.exception.Invalid: for a row that is not there.
     """
@@ -125,7 +125,7 @@ def patch(before: reports.Report, delta: Delta) -> reports.Report:
 
 def is_urgent(before: reports.Report, delta: Delta,
               elapsed_s: float) -> bool:
-    """Whether the controller is to hear of it before the next heartbeat."""
+    """Tell whether a delta is sent before the next heartbeat."""
     if delta.rows != _NO_ROWS:
         return True
     changed = {name for name in _FIELDS

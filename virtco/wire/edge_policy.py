@@ -159,7 +159,7 @@ class EdgePolicy:
     unmanaged: Unmanaged | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The document as JSON values."""
+        """Return the document as JSON values."""
         return dataclasses.asdict(self)
 
     @classmethod

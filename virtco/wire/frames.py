@@ -28,12 +28,12 @@ def frame(payload: bytes) -> bytes:
 
 
 def pack(kind: str, **fields: Any) -> bytes:
-    """A whole frame."""
+    """Make a frame of a message."""
     return frame(msgspec.json.encode({'type': kind, **fields}))
 
 
 def enveloped(host: str, payload: bytes) -> bytes:
-    """A whole frame that is about one of many hosts."""
+    """Make a frame with an envelope of one of many hosts."""
     name = host.encode()
     return frame(b'\0%c%b%b' % (len(name), name, payload))
 
@@ -43,7 +43,7 @@ def is_enveloped(payload: bytes) -> bool:
 
 
 def opened(payload: bytes) -> tuple[str, bytes]:
-    """The host of an envelope, and its payload.
+    """Open an envelope: its host and payload.
 
     :raises virtco.exception.Invalid: for a name that is none.
     """
@@ -69,12 +69,11 @@ class Reader:
         self._buffer = bytearray()
 
     def is_empty(self) -> bool:
-        """Whether the next byte begins a frame."""
+        """Tell whether the next byte begins a frame."""
         return not self._buffer
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The payloads that are complete; the next call has those that
-        nobody took.
+        """Yield complete payloads; the next call has those that nobody took.
 
         :raises virtco.exception.Invalid: for a frame above the limit, as
             soon as its length is there.
@@ -102,7 +101,7 @@ class Reader:
 
 
 def unpack(payload: bytes) -> dict[str, Any]:
-    """The message of a payload, for the side that trusts the other one.
+    """Decode a payload of a trusted sender without a type.
 
     :raises virtco.exception.Invalid:
     """
@@ -127,7 +126,8 @@ def checked(message: Any) -> dict[str, Any]:
 
 
 def is_deeper(value: Any, most: int) -> bool:
-    """Whether lists and objects are nested deeper than ``most`` levels."""
+    """Tell whether lists and objects are nested deeper than ``most`` levels.
+    """
     level = [value]
     for _ in range(most):
         level = [child for item in level for child in (

@@ -177,7 +177,7 @@ PEER_TOLD = msgspec.json.Decoder(PeerTold)
 
 
 def pack(message: msgspec.Struct) -> bytes:
-    """The payload of a frame."""
+    """Encode a message as the payload of a frame."""
     return _ENCODER.encode(message)
 
 
