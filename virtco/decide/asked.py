@@ -23,7 +23,10 @@ def train_bytes(request: wire.ProbeRequest) -> int:
 
 
 def check(request: wire.ProbeRequest) -> None:
-    """:raises virtco.exception.Invalid: for a pair of one host."""
+    """Check that each pair is of two hosts.
+
+    :raises virtco.exception.Invalid: for a pair of one host.
+    """
     for src, dst in request.pairs:
         if src == dst:
             raise exception.Invalid(field='pairs', value=[src, dst],
@@ -53,7 +56,9 @@ class Asked:
         return len(self.results) == len(set(self.request.pairs))
 
     def to_dict(self) -> dict[str, Any]:
-        """``GET /v1/probes/{id}``; a pair without a result has no rate."""
+        """Return the answer of ``GET /v1/probes/{id}``; a pair without a
+        result has no rate.
+        """
         return {'done': self.is_done(), 'results': [
             {'src': src, 'dst': dst, **({} if found is None else {
                 name: getattr(found, name) for name in (
@@ -69,7 +74,10 @@ class Desk:
         self._asked: dict[str, Asked] = {}
 
     def add(self, request: wire.ProbeRequest, name: str, now_s: float) -> None:
-        """:raises virtco.exception.Invalid: for a pair of one host."""
+        """Add a request.
+
+        :raises virtco.exception.Invalid: for a pair of one host.
+        """
         check(request)
         self._asked[name] = Asked(request, now_s + PATIENCE_S,
                                   list(dict.fromkeys(request.pairs)))
@@ -78,7 +86,10 @@ class Desk:
         self._asked.pop(name, None)
 
     def get(self, name: str) -> Asked:
-        """:raises virtco.exception.NotFound: for one that is not known."""
+        """Return a request with its results.
+
+        :raises virtco.exception.NotFound: for one that is not known.
+        """
         if name not in self._asked:
             raise exception.NotFound(what='Probe', id=name)
         return self._asked[name]

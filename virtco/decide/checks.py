@@ -49,7 +49,9 @@ class Purpose(enum.StrEnum):
 
 @dataclasses.dataclass
 class Check:
-    """:ivar state: waiting, running, done or failed.
+    """A check or discovery with its progress.
+
+    :ivar state: waiting, running, done or failed.
     :ivar trigger: command or launch.
     :ivar n_failed: trains that brought no rate.
     :ivar planes: what a discovery found, as in ``PUT /v1/topology``; empty
@@ -161,7 +163,9 @@ class Checks:
         self._stopped = True
 
     def takes(self, measurement: reports.Measurement) -> bool:
-        """Whether a measurement is of a loaded round, and of no other use."""
+        """Return whether a measurement is of a loaded round, and of no other
+        use.
+        """
         with self._lock:
             return self._loaded and measurement.probe_id in self._ordered
 
@@ -245,7 +249,7 @@ class Checks:
 
     def _loaded_round(self, check: Check, pairs: tuple[rounds.Pair, ...]
                       ) -> dict[rounds.Pair, float]:
-        """Rates that say something of uplinks only."""
+        """Measure the pairs of a round that loads uplinks."""
         if self._stopped:
             raise exception.Starting(why='the controller stops')
         found = self._together(check, pairs, together.DISCOVER)
@@ -265,7 +269,9 @@ class Checks:
 
     def _together(self, check: Check, pairs: Sequence[rounds.Pair],
                   transfer: together.Transfer) -> dict[rounds.Pair, float]:
-        """Rates while all of them send; once more where they did not."""
+        """Measure the pairs while all of them send; once more where they did
+        not.
+        """
         found: dict[rounds.Pair, float] = {}
         for _ in range(TRIES):
             came = self._measure(check, pairs, transfer)

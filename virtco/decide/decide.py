@@ -92,5 +92,5 @@ class Decide:
         return self._publisher.on_publish
 
     def policy_of(self, host: str) -> edge_policy.EdgePolicy | None:
-        """As this process published it."""
+        """Return the host's policy of this process."""
         return self._publisher.get(host)

@@ -85,7 +85,7 @@ class Lateness:
         self._groups: list[_Group] = []
 
     def follow(self, snapshot: known.Snapshot) -> dict[str, float]:
-        """When jobs that send have to go first, by their ids.
+        """Return the times from which sending jobs go first, by id.
 
         :param snapshot: call it with each.
         """
@@ -115,7 +115,7 @@ class Lateness:
 
 def _jobs(snapshot: known.Snapshot, factor: float
           ) -> list[jobs_model.PeriodicJob]:
-    """Coflows whose hint says enough."""
+    """Return the periodic jobs whose hints say enough."""
     if snapshot.options.is_fair:
         return []
     found = [job for coflow in snapshot.coflows
@@ -127,7 +127,9 @@ def _jobs(snapshot: known.Snapshot, factor: float
 
 def _job(one: live.LiveCoflow, whole: live.Flows, snapshot: known.Snapshot,
          factor: float) -> jobs_model.PeriodicJob | None:
-    """None where it sends nothing, or a link of it carries nothing."""
+    """Return a coflow's job; None where it sends nothing, or a link of it
+    carries nothing.
+    """
     found_s = factor * snapshot.ports.busy_s(whole, snapshot.hosts.number_of)
     if np.isinf(found_s).any():
         return None

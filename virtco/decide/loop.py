@@ -52,7 +52,7 @@ class Loop:
             1 + conf.scheduler.wire_overhead_fraction)
 
     def notify(self, urgent: bool) -> None:
-        """Something changed."""
+        """Wake the loop after a change if it is urgent."""
         with self._wake:
             self._urgent |= urgent
             if self._urgent:
@@ -170,7 +170,7 @@ class Loop:
         return changed
 
     def options(self) -> schedule_input.Options:
-        """The operator's choices as they are now."""
+        """Return the operator's present choices."""
         return options(self._conf, self._settings.get(),
                        self._settings.is_shadow)
 

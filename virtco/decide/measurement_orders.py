@@ -74,7 +74,10 @@ def to_check(hosts: Sequence[str], lately: Collection[str]) -> list[str]:
 
 
 class Orders:
-    """:param fence: raises in a transaction of one who does not lead."""
+    """Orders of measurements and checks in the database.
+
+    :param fence: raises in a transaction of one who does not lead.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
                  checks: checks.Checks, prober: probes.Prober,
@@ -159,11 +162,14 @@ class Orders:
             self._turns.attempt()
 
     def find_check(self, check_id: str) -> check_wire.Check:
-        """:raises virtco.exception.NotFound:"""
+        """Return a check.
+
+        :raises virtco.exception.NotFound:
+        """
         return self._shown_check(self._find(check_id, CHECK, 'Check'))
 
     def checks(self) -> list[check_wire.Check]:
-        """The newest last."""
+        """Return the checks, the newest last."""
         with self._database.reader() as session:
             rows = db_orders.of_kind(session, CHECK)
         return [self._shown_check(row) for row in rows]
@@ -232,7 +238,7 @@ class Orders:
                 LOG.warning('No check at launch: %s', error)
 
     def _checked_lately(self) -> set[str]:
-        """Hosts that were, or are about to be."""
+        """Return the hosts that were checked lately or are about to be."""
         since_s = self._clock() - self._conf.freshness_s
         return {host for one in self.checks() if one.asked >= since_s
                 and one.purpose == 'check'

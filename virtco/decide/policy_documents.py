@@ -26,7 +26,9 @@ from virtco.wire import edge_policy
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Policies:
-    """:ivar of_host: the policy of each host that reports, unnumbered.
+    """Schedule and policies of one snapshot.
+
+    :ivar of_host: the policy of each host that reports, unnumbered.
     :ivar changed: hosts whose policy is another object than before.
     :ivar minors: as they are taken now, where that changed.
     :ivar schedule: all coflows by rank.
@@ -105,7 +107,7 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
 
 def _held(laid: layouts.Layouts, snapshot: known.Snapshot,
           promised: deadlines.Plan | None) -> np.ndarray | bool:
-    """Whether each child borrows nothing.
+    """Return whether each child borrows nothing, shape (n_children,).
 
     Several that borrow at their senders may together fill a downlink or an
     uplink of a coflow with a promise, which TCP shares whatever the

@@ -127,7 +127,9 @@ class Prober:
         return None
 
     def _start(self, train: _Train) -> dict[str, float]:
-        """Relative to the order's arrival, as hosts' clocks differ."""
+        """Return the start relative to the order's arrival, as hosts' clocks
+        differ.
+        """
         return {} if train.start_s is None else {
             'start_in_s': max(0.0, train.start_s - self._clock())}
 
@@ -137,7 +139,7 @@ class Prober:
             self._held = held
 
     def is_idle(self) -> bool:
-        """Whether no train is under way."""
+        """Return whether no train is under way."""
         with self._lock:
             self._look()
             return not self._trains
@@ -174,7 +176,7 @@ class Prober:
 
     def afford(self, hosts: Iterable[str], transfer: together.Transfer,
                n_rounds: int) -> None:
-        """Whether the budget allows rounds in which each of these sends and
+        """Check that the budget allows rounds in which each host sends and
         receives ``n_rounds`` times.
 
         :raises virtco.exception.Invalid: naming the limit that does not.
@@ -225,7 +227,7 @@ class Prober:
                 if not train.announced}
 
     def done(self, measurement: reports.Measurement) -> bool:
-        """A measurement has arrived, perhaps of a train from here.
+        """Take a measurement, perhaps of a train of this process.
 
         :returns: whether it is one to be kept. What was asked for is not:
             it may be what TCP gets, or a train that is too short.
@@ -267,7 +269,7 @@ class Prober:
             self._desk.add(request, name, self._clock())
 
     def forget(self, name: str) -> None:
-        """Nobody asks for the answer any more."""
+        """Drop a request whose answer was written down."""
         with self._lock:
             self._desk.forget(name)
 

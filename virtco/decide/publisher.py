@@ -20,7 +20,7 @@ PER_EPOCH = 10 ** 9
 
 
 def lag(published: int | None, applied: int | None) -> int:
-    """Policies of the leader's epoch that a host did not apply yet.
+    """Return the number of the epoch's policies that a host did not apply yet.
 
     :param published: generation of the newest policy, None without one.
     :param applied: generation of the one that the host applied.

@@ -35,7 +35,7 @@ class Waiting:
 
 def find(schedule: live.Schedule, snapshot: known.Snapshot
          ) -> dict[str, Waiting]:
-    """For each coflow with bytes left between hosts: its bottleneck.
+    """Find the bottleneck of each coflow with bytes left between hosts.
 
     The port where the bytes of the coflow and of all that rank before it take
     longest (the prefix CCT of Varys' and VirtCO's orders). Back-filling lets a

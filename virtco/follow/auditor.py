@@ -71,7 +71,7 @@ class Auditor:
         self._thread.start()
 
     def stop(self) -> None:
-        """A request under way is not waited for longer than a moment."""
+        """Stop, and wait a moment for a request under way."""
         self._stop.set()
         self._thread.join(STOP_S)
 
@@ -108,7 +108,7 @@ class Auditor:
         return n_repaired
 
     def _believed(self) -> list[Believed]:
-        """VMs of the model, by project."""
+        """Return the VMs of the model, by project."""
         with self._database.reader() as session:
             return [Believed(*row)
                     for row in db_groups.living_vms(session)]

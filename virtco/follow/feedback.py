@@ -34,7 +34,9 @@ IGNORED_S = 3600.0
 
 class Writer(Protocol):
     def set_metadata(self, uuid: str, values: Mapping[str, str]) -> bool:
-        """:returns: False when it has to be tried again.
+        """Set metadata of a server.
+
+        :returns: False when it has to be tried again.
         :raises virtco.exception.NovaUnavailable:
         """
 
@@ -86,8 +88,8 @@ class Feedback:
         return n_told
 
     def wanted(self) -> dict[str, dict[str, str]]:
-        """Metadata per server of the living groups, and per server whose hint
-        was ignored.
+        """Return the metadata per server of the living groups, and per server
+        whose hint was ignored.
         """
         with self._database.reader() as session:
             members = db_groups.living_members(session)

@@ -32,7 +32,9 @@ REAP_S = 5.0
 
 
 class Follow:
-    """:param changed: is told the ids of groups that changed.
+    """Changes of instances in Nova and their consequences for groups.
+
+    :param changed: is told the ids of groups that changed.
     :param waiting: VMs that a host last reported, and that Nova has not
         confirmed to run anywhere.
     """
@@ -72,7 +74,7 @@ class Follow:
         self._reaper.stop()
 
     def is_alive(self) -> bool:
-        """Once this process leads."""
+        """Return whether the thread that reaps runs."""
         return self._reaper.is_alive()
 
     def notified(self, event_type: str, payload: Mapping[str, Any],
@@ -97,7 +99,7 @@ class Follow:
         return changed is not None
 
     def release(self, instance_uuid: str) -> None:
-        """Nova gave the VM up.
+        """Release the row of a VM that Nova gave up.
 
         :raises virtco.exception.NotFound: when it was never placed.
         """

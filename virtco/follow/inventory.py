@@ -26,7 +26,9 @@ class Inventory:
 
     def __init__(self, conf: cfg.ConfigOpts,
                  clock: Callable[[], float] = time.monotonic):
-        """:raises virtco.exception.Invalid: for credentials that cannot be.
+        """Log in.
+
+        :raises virtco.exception.Invalid: for credentials that cannot be.
         """
         self._nova = nova.Nova(conf)
         self._placement = nova.adapter_of(
@@ -38,8 +40,8 @@ class Inventory:
         self._since_s = float('-inf')
 
     def free(self) -> Mapping[str, Vector]:
-        """vCPUs, MB of memory and GB of disk left on each host that takes
-        VMs, overcommitment included.
+        """Return the vCPUs, MB of memory and GB of disk left on each host that
+        takes VMs, overcommitment included.
 
         :raises virtco.exception.NovaUnavailable:
         """

@@ -108,7 +108,10 @@ def urls_of(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _transports(conf: cfg.ConfigOpts, urls: list[str]) -> list[Any]:
-    """:raises virtco.exception.Invalid: for a URL that is none."""
+    """Make a transport per URL.
+
+    :raises virtco.exception.Invalid: for a URL that is none.
+    """
     import oslo_messaging
     found = []
     for url in urls:

@@ -122,8 +122,8 @@ def _is_id(value: Any) -> TypeGuard[str]:
 
 
 def _seconds(time: Any) -> float | None:
-    """Seconds since the epoch of a time in ISO 8601, in UTC unless it says
-    otherwise; None for anything else.
+    """Parse a time in ISO 8601, in UTC unless it says otherwise, to seconds
+    since the epoch; None for anything else.
     """
     try:
         found = datetime.datetime.fromisoformat(time)

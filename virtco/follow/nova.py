@@ -47,7 +47,7 @@ HINTS_VERSION = '2.100'
 def adapter_of(conf: cfg.ConfigOpts, session: ks_session.Session,
                service_type: str, url: str | None,
                version: str | None = None) -> adapter.Adapter:
-    """A service of the cloud as ``[nova]`` finds it.
+    """Return an adapter of a service of the cloud.
 
     :param url: None: as the catalogue has it.
     """
@@ -68,7 +68,9 @@ class Nova:
     """
 
     def __init__(self, conf: cfg.ConfigOpts):
-        """:raises virtco.exception.Invalid: for credentials that cannot be.
+        """Log in.
+
+        :raises virtco.exception.Invalid: for credentials that cannot be.
         """
         self._conf = conf.nova
         try:
@@ -86,7 +88,7 @@ class Nova:
                 limit=f'a way to log in ({error})') from error
 
     def servers(self, project_id: str) -> Iterator[Server]:
-        """All servers of a project that are not deleted.
+        """Yield the servers of a project that are not deleted.
 
         :raises virtco.exception.NovaUnavailable:
         """
@@ -96,7 +98,7 @@ class Nova:
             yield from servers
 
     def all_servers(self) -> Iterator[dict[str, Any]]:
-        """All servers of the cloud, as Nova 2.100 and later describes them.
+        """Yield all servers of the cloud in the form of Nova 2.100.
 
         :raises virtco.exception.NovaUnavailable:
         """
@@ -143,7 +145,7 @@ class Nova:
             return _server(response.json()['server'])
 
     def hypervisors(self) -> dict[str, str]:
-        """Host by the uuid of its provider, where VMs may be started.
+        """Return the host of each provider's uuid where VMs may be started.
 
         :raises virtco.exception.NovaUnavailable:
         """

@@ -57,7 +57,10 @@ class Server:
 
 @dataclasses.dataclass
 class Outcome:
-    """:ivar skipped: (project, group or server, reason)."""
+    """Counts of a rebuild.
+
+    :ivar skipped: (project, group or server, reason).
+    """
 
     n_servers: int = 0
     n_groups: int = 0
@@ -115,7 +118,7 @@ _Rows = tuple[models.Group, list[models.Member], list[models.Coflow]]
 
 def _groups(servers: Iterable[Server], limits: hints.Limits,
             outcome: Outcome) -> Iterator[_Group]:
-    """Project, hint and the server of each row."""
+    """Yield project, hint and the server of each row of each group."""
     named: dict[tuple[str, str], list[tuple[Server, hints.Outline]]] = {}
     for server in servers:
         outcome.n_servers += 1

@@ -139,7 +139,9 @@ class Transitions:
 
     def _change_other(self, session: orm.Session, instance_uuid: str,
                       host: str | None, flavor: Mapping[str, float]) -> None:
-        """A VM without a group takes room that Nova's numbers may lack."""
+        """Claim the room of a VM without a group, which Nova's numbers may
+        lack.
+        """
         bookings.release(session, instance_uuid)
         if host is not None and flavor:
             bookings.claim(session, instance_uuid, host, flavor, False,
@@ -224,7 +226,7 @@ def _take_host(member: models.Member) -> None:
 
 
 def _is_overtaken(member: models.Member, at_s: float | None) -> bool:
-    """Whether an event later than this one was applied; else it is noted."""
+    """Return whether a later event was applied; else note this one's time."""
     if at_s is None:
         return False
     if member.event_at is not None and at_s < member.event_at:

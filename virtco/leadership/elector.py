@@ -30,7 +30,8 @@ LOG = logging.getLogger(__name__)
 
 
 class Elector:
-    """
+    """Thread that takes over when no process leads, and beats while it leads.
+
     :param lock: None for a process that never leads, and only looks who does.
     :param address: where the peers of this process find it.
     :param on_lead: is called with the epoch when this process leads.
@@ -95,16 +96,18 @@ class Elector:
         return self._thread.is_alive()
 
     def has_database(self) -> bool:
-        """Whether it answered within the last lease."""
+        """Return whether the database answered within the last lease."""
         return self._clock() - self._had_s <= self._lease_s
 
     def is_answered(self) -> bool:
-        """Whether the database answered the last question, not long ago."""
+        """Return whether the database answered the last question, not long
+        ago.
+        """
         return not self._is_away and self.has_database()
 
     def is_current(self) -> bool:
-        """Whether this process leads, as far as it can know: one that stood
-        still for a lease has to look first.
+        """Return whether this process leads, as far as it can know: a process
+        that stood still for a lease looks first.
         """
         if self.epoch is None or self._is_over:
             return False
@@ -116,8 +119,8 @@ class Elector:
             not self._was_halted and self.peers.have_no_database(now_s))
 
     def elsewhere(self) -> str | None:
-        """Address of the process that leads, empty if it is unknown; None
-        while this one does.
+        """Return the address of the process that leads, empty if it is
+        unknown; None while this one does.
         """
         if self.is_current():
             return None
@@ -227,7 +230,7 @@ class Agreement:
         self._expected: frozenset[str] = frozenset()
 
     def arrived(self, names: set[str], now_s: float) -> None:
-        """These peers are here, and no others."""
+        """Set the names of the peers that are here."""
         before = self._here
         self._here = {name: before.get(name) or (now_s, True)
                       for name in names}
@@ -237,14 +240,15 @@ class Agreement:
         self._here[name] = now_s, has_database
 
     def written(self) -> None:
-        """The database is there, so that those who leave now are not missed.
+        """Expect no answer of peers that left before now: the database is
+        there.
         """
         self._expected = frozenset(self._here)
 
     def have_no_database(self, now_s: float) -> bool:
-        """Whether every peer says so: those that are here, and those that
-        were here since this process could last write. One that is gone may be
-        the next leader.
+        """Return whether every peer says that it has no database: those that
+        are here, and those that were here since this process could last write.
+        A peer that is gone may be the next leader.
         """
         answers = [self._here.get(name, (now_s, True))
                    for name in self._expected]

@@ -33,14 +33,15 @@ _EXPIRING = ('etcd3', 'redis')
 
 
 def url_of(conf: cfg.ConfigOpts) -> str:
-    """``[leadership] backend_url``, or a lock where the database is."""
+    """Return ``[leadership] backend_url``, or the URL of the database's locks.
+    """
     if conf.leadership.backend_url:
         return str(conf.leadership.backend_url)
     return of_database(db_session.default_connection(conf))
 
 
 def of_database(connection: str) -> str:
-    """Where the database is.
+    """Return the URL of a lock beside the database.
 
     :param connection: as SQLAlchemy has it.
     """
@@ -107,7 +108,8 @@ class Lock:
             self._forget()
 
     def is_held(self) -> bool:
-        """Whether the service said so within the last lease."""
+        """Return whether the service confirmed the lock within the last lease.
+        """
         held_s = self._held_since_s
         return (held_s is not None
                 and (self.is_file or self._clock() - held_s <= self._lease_s))

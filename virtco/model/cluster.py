@@ -66,7 +66,8 @@ class Tree:
     leaf_of: Mapping[str, str] = field(default_factory=dict)
 
     def chains(self) -> dict[str, tuple[Subtree, ...]]:
-        """Subtree name -> the subtrees that it is in, core first, itself last.
+        """Return the subtrees that each subtree is in, core first, itself
+        last.
 
         :raises KeyError: for a parent that is not among the subtrees.
         :raises ValueError: for subtrees that contain each other.

@@ -102,7 +102,7 @@ class Coflow:
         return self.computes and self.order != MRTF
 
     def scaled(self, factor: float) -> 'Coflow':
-        """The same coflow with every size multiplied, e.g. by 1 + beta*."""
+        """Return the coflow with every size multiplied, e.g. by 1 + beta*."""
         return replace(self, matrix=self.matrix.scaled(factor))
 
     def renumbered(self, n_vms: int, number_of: Sequence[int]) -> 'Coflow':

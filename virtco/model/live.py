@@ -35,7 +35,7 @@ class Pairs(tuple[tuple[str, str], ...]):
         return frozenset(src for src, _ in self)
 
     def numbers(self, index: Mapping[str, int]) -> np.ndarray:
-        """Numbers of the hosts, array of shape (n_pairs, 2).
+        """Return the numbers of the hosts, shape (n_pairs, 2).
 
         They are looked up once while the index is the same object: between
         two events hardly a host or a coflow's way changes.

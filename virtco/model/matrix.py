@@ -44,7 +44,8 @@ class Matrix:
     @classmethod
     def of(cls, n_vms: int, src: Iterable[int], dst: Iterable[int],
            size_bytes: Iterable[float]) -> 'Matrix':
-        """Nothing is checked; see :meth:`.coflow.Coflow.from_flows`."""
+        """Make a matrix without checks; see :meth:`.coflow.Coflow.from_flows`.
+        """
         return cls(n_vms, (array.array('i', src)
                            + array.array('i', dst)).tobytes(),
                    array.array('d', size_bytes).tobytes())
@@ -87,7 +88,7 @@ class Matrix:
         return tuple(Flow(*row) for row in self.rows())
 
     def rows(self) -> Iterator[tuple[int, int, float]]:
-        """Sender, receiver and bytes of each flow."""
+        """Return sender, receiver and bytes of each flow."""
         return zip(self.src, self.dst, self.size_bytes)
 
     def scaled(self, factor: float) -> 'Matrix':
@@ -95,7 +96,7 @@ class Matrix:
             size * factor for size in self.size_bytes]).tobytes())
 
     def renumbered(self, n_vms: int, number_of: Sequence[int]) -> 'Matrix':
-        """Over other VMs.
+        """Return the matrix over other VMs.
 
         :param number_of: the new number of each member, -1 for one that is
             left out with its flows.

@@ -154,7 +154,7 @@ class Method(enum.StrEnum):
 
     @classmethod
     def of_record(cls, text: str) -> 'Method':
-        """The method that a stored record names."""
+        """Return the method that a stored record names."""
         return cls(text) if text in set(cls) else cls.OTHER
 
 
@@ -194,7 +194,7 @@ class Progress:
                 else math.inf)
 
     def __str__(self) -> str:
-        """A line of a log."""
+        """Return a line for a log."""
         return (f'{self.stage:16} {self.seconds:8.3f} s, incumbent '
                 f'{self.objective_s:.6g} s, bound {self.bound_s:.6g} s for '
                 f'{Scope.CONSTRAINTS}, gap {self.gap:.2%}')

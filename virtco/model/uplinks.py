@@ -30,7 +30,7 @@ class Uplinks(NamedTuple):
 
     def passed(self, src: np.ndarray, dst: np.ndarray
                ) -> tuple[np.ndarray, np.ndarray]:
-        """Uplinks that each pair of hosts passes.
+        """Return the uplinks that each pair of hosts passes.
 
         :param src: host of each flow, shape (F,).
         :returns: (start of each flow's among the second array, shape (F+1,);
@@ -57,7 +57,7 @@ NONE = Uplinks(np.zeros((0, 0), np.int64), np.zeros(0))
 
 def of(tree: cluster.Tree, hosts: Sequence[str], egress_bps: np.ndarray,
        ingress_bps: np.ndarray) -> Uplinks:
-    """The uplinks that may limit these hosts.
+    """Return the uplinks that may limit these hosts.
 
     One that carries all that its hosts can send and receive is left out.
 
@@ -85,7 +85,9 @@ def of(tree: cluster.Tree, hosts: Sequence[str], egress_bps: np.ndarray,
 
 def _above(chain_of: Sequence[Sequence[cluster.Subtree]],
            number: Mapping[str, int]) -> np.ndarray:
-    """Shape (H, D); a limiting subtree has one column for all its hosts."""
+    """Return the limiting subtrees of each host, shape (H, D); a subtree has
+    one column for all its hosts.
+    """
     kept = [[number[one.name] for one in chain if one.name in number]
             for chain in chain_of]
     above = np.full((len(kept), max(map(len, kept))), -1, np.int64)

@@ -32,7 +32,10 @@ MOST_EXPONENT = 2.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launch:
-    """:ivar sent: bytes per pair over its whole life."""
+    """Bytes of an earlier launch.
+
+    :ivar sent: bytes per pair over its whole life.
+    """
 
     n_vms: int
     sent: Mapping[pairs.Pair, float]
@@ -44,7 +47,10 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pattern:
-    """:ivar spec: as a hint spells it, without its size."""
+    """The pattern of a launch.
+
+    :ivar spec: as a hint spells it, without its size.
+    """
 
     name: str
     spec: dict[str, Any]
@@ -64,7 +70,9 @@ class Pattern:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Learned:
-    """:ivar tm: a matrix as ``virtco:tm`` has it.
+    """A learned matrix with its origin.
+
+    :ivar tm: a matrix as ``virtco:tm`` has it.
     :ivar n_launches: that it rests on.
     :ivar how: for people.
     """
@@ -118,7 +126,8 @@ def _mean(launches: Sequence[Launch]) -> Learned | None:
 
 
 def recognise(launch: Launch) -> Pattern | None:
-    """The pattern of a launch, if its flows are of one and nearly equal."""
+    """Return the pattern of a launch if its flows fit it and are nearly equal.
+    """
     n_vms = launch.n_vms
     seen = {pair: size for pair, size in launch.sent.items() if size > 0}
     unseen = {pair for pair, size in launch.sent.items()

@@ -27,7 +27,10 @@ class Counted:
 
     def add(self, group_id: str, found: Iterable[tuple[Pair, float]],
             unseen: Iterable[Pair] = ()) -> None:
-        """:param unseen: pairs of the group that share a host."""
+        """Add bytes of pairs of a group.
+
+        :param unseen: pairs of the group that share a host.
+        """
         of_group = self._groups.setdefault(group_id, {})
         for pair, size_bytes in found:
             of_group[pair] = max(0.0, of_group.get(pair, 0.0)) + size_bytes
@@ -61,7 +64,9 @@ def merged(*parts: Mapping[Pair, float]) -> Bytes:
 
 
 def encode(found: Mapping[Pair, float]) -> str:
-    """About 20 bytes per pair: 0.5 kB for a pair's 24 hours."""
+    """Encode bytes per pair: about 20 bytes each, 0.5 kB for a pair's 24
+    hours.
+    """
     largest = sorted(found.items(), key=lambda item: -item[1])[:MOST_PAIRS]
     return json.dumps([[src, dst, round(size_bytes)]
                        for (src, dst), size_bytes in sorted(largest)],

@@ -31,7 +31,9 @@ class Method(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prediction:
-    """:ivar size_bytes: of the next hour.
+    """Predicted bytes of the next hour with the error to expect.
+
+    :ivar size_bytes: of the next hour.
     :ivar error_fraction: absolute errors over bytes, one hour ahead, on the
         same history; None where it is too short to tell.
     :ivar weight: of the last hour; the rest is the time of day's.
@@ -45,12 +47,14 @@ class Prediction:
 
 def series(hours: Mapping[int, float], first: int, until: int
            ) -> np.ndarray:
-    """Bytes of each hour from ``first`` to ``until - 1``; none is 0."""
+    """Return the bytes of each hour from ``first`` to ``until - 1``, 0 if
+    missing.
+    """
     return np.array([hours.get(hour, 0.0) for hour in range(first, until)])
 
 
 def time_of_day(history: np.ndarray) -> np.ndarray:
-    """For each hour the mean of the same hour of the last days before it.
+    """Predict each hour by the mean of the same hour of the last days.
 
     :param history: array of shape (n_hours,).
     :returns: array of shape (n_hours + 1,), the last one of the hour to come;
@@ -64,7 +68,7 @@ def time_of_day(history: np.ndarray) -> np.ndarray:
 
 
 def last_hour(history: np.ndarray) -> np.ndarray:
-    """For each hour the one before it, as :func:`time_of_day`."""
+    """Predict each hour by the one before it, as :func:`time_of_day`."""
     return np.concatenate([[np.nan], history])
 
 
@@ -79,7 +83,10 @@ def error_fraction(history: np.ndarray, predicted: np.ndarray
 
 
 def predict(history: Sequence[float] | np.ndarray) -> Prediction:
-    """:param history: bytes of each hour, the oldest first."""
+    """Predict the bytes of the next hour.
+
+    :param history: bytes of each hour, the oldest first.
+    """
     found = np.asarray(history, np.float64)
     if not len(found):
         return Prediction(0.0, None, Method.NONE)

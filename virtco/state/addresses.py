@@ -11,7 +11,8 @@ from virtco.wire import reports
 
 
 class Addresses:
-    """
+    """Hosts and IP addresses of the VMs, by the ports that hosts report.
+
     :ivar of_vm: host and IP addresses; see
         :data:`virtco.state.inflight.Addresses`.
     """
@@ -26,13 +27,13 @@ class Addresses:
         return self._of_vm
 
     def vm_at(self, ip: str) -> str | None:
-        """The only VM with the address; tenants may use the same."""
+        """Return the only VM with the address; None if tenants share it."""
         found = self._with.get(ip, ())
         return next(iter(found)) if len(found) == 1 else None
 
     def learn(self, host: str, ports: Iterable[reports.Port]
               ) -> Collection[str]:
-        """The VMs whose addresses changed."""
+        """Take the ports of a host; return the VMs whose addresses changed."""
         found: dict[str, tuple[str, ...]] = {}
         for port in ports:
             found[port.vm] = found.get(port.vm, ()) + port.ips

@@ -29,8 +29,7 @@ class Span:
     @classmethod
     def load(cls, first_byte_s: float, last_byte_s: float,
              cct_error_s: float) -> 'Span':
-        """The inverse of the properties, but that both errors are the same.
-        """
+        """Load a span of its stored properties; both errors become equal."""
         error_s = (cct_error_s if first_byte_s == last_byte_s
                    else cct_error_s / 2)
         return cls((first_byte_s - error_s, first_byte_s + error_s),
@@ -125,7 +124,7 @@ class CoflowProgress:
             self._credited.append(flows)
 
     def moved(self, between_s: tuple[float, float], is_first: bool) -> None:
-        """Bytes moved between these two times.
+        """Record that the credited bytes moved between these two times.
 
         :param is_first: what moved before them was noise.
         """
@@ -142,12 +141,12 @@ class CoflowProgress:
                          (max(last_s[0], since_s), max(last_s[1], now_s)))
 
     def resumed(self, now_s: float) -> None:
-        """After a pause of all, nobody's silence counts."""
+        """Restart the silence of each flow after a pause of all flows."""
         self._moved_s[self._moved_s > -np.inf] = now_s
 
     def rested_s(self, until_s: float | np.ndarray) -> np.ndarray:
-        """From each flow's last bytes to this time, or to one of its own,
-        shape (n_flows,); 0 of one of which none were counted.
+        """Return the seconds since each flow's last bytes, shape (n_flows,); 0
+        for a flow without bytes.
         """
         found = np.zeros(len(self._moved_s))
         np.subtract(until_s, self._moved_s, out=found,
@@ -180,7 +179,10 @@ class Estimated(CoflowProgress):
         self._estimate(None)
 
     def _estimate(self, now_s: float | None) -> None:
-        """:param now_s: of the last byte; None before the first."""
+        """Estimate the sizes by the sent bytes.
+
+        :param now_s: of the last byte; None before the first.
+        """
         has_sent = self.sent_bytes > 0
         is_young = now_s is None or self.span is None or (
             now_s - self.span.first_s[0] < FLOW_RESTS_S)
@@ -216,7 +218,7 @@ class Estimated(CoflowProgress):
         self._estimate(between_s[1])
 
     def complete(self, flows: np.ndarray) -> None:
-        """Flows inside of a host; nobody counts them."""
+        """Leave flows inside of a host out; no uplink counts them."""
         if not self._is_local[flows].all():
             self._is_local[flows] = True
             self._estimate(None)
@@ -252,7 +254,9 @@ class HostCounters:
         return value - last if value >= last else value
 
     def update(self, report: reports.Report) -> tuple[list[Delta], float]:
-        """Deltas per coflow, and the uplink's bytes outside of coflows."""
+        """Return the new bytes per coflow, and the uplink's outside of
+        coflows.
+        """
         self.before = frozenset(self.values)
         if report.epoch != self.epoch:
             self.epoch = report.epoch
@@ -291,7 +295,7 @@ class Average:
         self._at_s: float | None = None
 
     def restore(self, value: float, at_s: float) -> None:
-        """As it was when it was written down."""
+        """Set the stored value and its time."""
         self.value, self._at_s = value, at_s
 
     def add(self, rate: float, now_s: float) -> float:

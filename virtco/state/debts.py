@@ -48,7 +48,7 @@ class Debts:
                                               self.tolerance))
 
     def end(self, project_id: str, coflow_id: str) -> None:
-        """A coflow, or an iteration of it, is over; its debt stays."""
+        """Forget a coflow or iteration that is over; its debt stays."""
         account = self._accounts.get(project_id)
         if account is not None:
             self._set(project_id, policing.forget(account, coflow_id))
@@ -64,19 +64,19 @@ class Debts:
         return account.debt_bytes if account is not None else 0.0
 
     def all(self) -> dict[str, float]:
-        """Bytes per project that owes any."""
+        """Return the debt in bytes of each project that has one."""
         return {project_id: account.debt_bytes
                 for project_id, account in self._accounts.items()
                 if account.in_debt}
 
     def take_unsaved(self) -> dict[str, float]:
-        """Debts that changed since the last call."""
+        """Return the debts that changed since the last call."""
         unsaved, self._unsaved = self._unsaved, set()
         return {project_id: self.owed_bytes(project_id)
                 for project_id in unsaved}
 
     def not_saved(self, debts: Mapping[str, float]) -> None:
-        """The database did not take them; again with the next ones."""
+        """Put debts back that the database did not take."""
         self._unsaved |= debts.keys()
 
     def _set(self, project_id: str, account: policing.Account) -> None:

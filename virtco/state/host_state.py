@@ -91,8 +91,8 @@ class HostState:
             port.mac.lower() for port in self.report.ports if port.mac)
 
     def has_overtaken(self, report: reports.Report) -> bool:
-        """Whether a later report came before this one, which would look like
-        counters that begin anew.
+        """Return whether a later report came before this one, which would look
+        like counters that begin at 0.
         """
         at_ms, last_ms = report.boot_ms, self.report.boot_ms
         return (at_ms is not None and last_ms is not None
@@ -134,7 +134,7 @@ class HostState:
         self.observed = kept
 
     def heard(self, now_s: float) -> None:
-        """Nothing was sent since the last report."""
+        """Record that the host sent no bytes since its last report."""
         if self.last_report is None:
             return
         elapsed_s = now_s - self.last_report
@@ -154,7 +154,7 @@ class HostState:
                      in self.observed.items()})
 
     def to_stored(self) -> 'Stored':
-        """As it is kept in the database."""
+        """Return the host as the database keeps it."""
         return Stored(
             self.host, self.first_seen, self.last_report,
             _Kept(counters=_Counters(self.counters.epoch,
@@ -170,7 +170,8 @@ class HostState:
         return None if self.last_report is None else self.report.link
 
     def load(self, stored: 'models.Host') -> bool:
-        """Whether what is stored of the report changed since the last time.
+        """Load a stored host; return whether its report changed since the last
+        load.
         """
         self.first_seen = stored.first_seen
         self.last_report = stored.last_report

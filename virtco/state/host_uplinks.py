@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class HostUplinks:
-    """:param hosts: that report or that Nova has; the caller says when one
+    """Capacities of the hosts' uplinks, read again where a host changed.
+
+    :param hosts: that report or that Nova has; the caller says when one
         came or changed, and locks.
     :ivar known: as last told; what says the same stays the same object.
     :ivar capacities: of each host.
@@ -44,7 +46,7 @@ class HostUplinks:
         self._rates_version, self._rates_hold_until_s = -1, math.inf
 
     def set_strangers(self, hosts: Set[str]) -> bool:
-        """Whether they are others than before."""
+        """Set the unknown hosts; return whether they changed."""
         if hosts == self.strangers:
             return False
         self.strangers = frozenset(hosts)
@@ -62,7 +64,7 @@ class HostUplinks:
             self._changed.add(host)
 
     def observed(self, host: str) -> None:
-        """Its background traffic was counted."""
+        """Read the host's background traffic."""
         place = self.known.number_of.get(host)
         if place is not None:
             self._background_bps[place] = self._hosts[host].background.value
@@ -118,8 +120,8 @@ class HostUplinks:
 
     def payload_rates(self, hosts: Iterable[str], is_fair: bool,
                       wire_factor: float) -> dict[str, tuple[float, float]]:
-        """Egress and ingress of each known one of these hosts that coflows
-        may use, in bits of payload per second.
+        """Return egress and ingress of each known host that coflows may use,
+        in bits of payload per second.
         """
         rates = list(zip(*((rate_bps / wire_factor).tolist()
                            for rate_bps in self.residual(is_fair))))
@@ -128,7 +130,7 @@ class HostUplinks:
                 if host in number_of}
 
     def background_share(self) -> float:
-        """The share of traffic that is no coflow's."""
+        """Return the share of traffic that belongs to no coflow."""
         total_bps = self.known.links_bps
         low_bps = float(self._background_bps.sum())
         return min(1.0, low_bps / total_bps) if total_bps else 0.0

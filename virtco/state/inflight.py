@@ -153,7 +153,7 @@ class Tracked:
             self.counting.sizes_bytes))
 
     def left_bytes(self, route: routes.Route) -> np.ndarray:
-        """Bytes left per pair of hosts, shape (n_pairs,)."""
+        """Return the bytes left per pair of hosts, shape (n_pairs,)."""
         counting = self.counting
         return route.per_pair(np.maximum(counting.remaining_bytes(),
                                          silence.TAIL * counting.sizes_bytes))
@@ -337,7 +337,7 @@ class Tracked:
         return self._shown
 
     def vms(self, flow: int) -> tuple[str, str]:
-        """Instances between which a flow runs."""
+        """Return the sending and the receiving instance of a flow."""
         matrix = self.model.matrix
         return (self.members[matrix.src[flow]].instance_uuid or '',
                 self.members[matrix.dst[flow]].instance_uuid or '')
@@ -459,12 +459,12 @@ class Tracked:
 
     def cross_remaining(self, progress: byte_counters.CoflowProgress | None
                         = None) -> float:
-        """Bytes left between hosts."""
+        """Return the bytes left between hosts."""
         left_bytes = (progress or self.progress).remaining_bytes()
         return float(left_bytes[self.route.crossing].sum())
 
     def _away_remaining(self) -> float:
-        """Bytes left to or from VMs that are on no host for now (shelved)."""
+        """Return the bytes left to or from VMs on no host (shelved)."""
         away = {index for index, member in self.members.items()
                 if member.instance_uuid
                 and not (member.running and member.host)}

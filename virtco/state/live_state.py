@@ -101,7 +101,7 @@ class LiveState:
             self._note_strangers(self._groups.hosts() - self._hosts.keys())
 
     def count_members(self, host: str) -> int:
-        """VMs of groups that are or will be on the host."""
+        """Count the VMs of groups that are or will be on the host."""
         with self._lock:
             return self._groups.count_members(host)
 
@@ -197,7 +197,7 @@ class LiveState:
         self._groups.readdress(self._addresses.learn(host, ports))
 
     def views(self, now_s: float) -> list[host_state.View]:
-        """All hosts by name, as an operator wants to see them."""
+        """Return the state of all hosts by name."""
         with self._lock:
             self._uplinks.refresh(now_s)
             return [self._hosts[name].view(self._uplinks.capacities[name])
@@ -210,7 +210,7 @@ class LiveState:
                     if host in self._hosts else None)
 
     def is_used(self) -> bool:
-        """Whether there are hosts."""
+        """Return whether there are hosts."""
         return bool(self._hosts)
 
     def is_known(self, host: str) -> bool:
@@ -218,7 +218,7 @@ class LiveState:
 
     def responders(self, now_s: float, stale_s: float, only_idle: bool
                    ) -> dict[str, tuple[str, int]]:
-        """Address and port of each host that can be measured now.
+        """Return address and port of each host that can be measured now.
 
         :param stale_s: its last report is no older.
         :param only_idle: no coflow sends from there or to there.
@@ -235,7 +235,7 @@ class LiveState:
                     and (probe := host.report.probe) is not None}
 
     def awaited_hosts(self) -> set[str]:
-        """Hosts for which VMs of a coflow are planned that do not run yet."""
+        """Return the hosts of planned VMs that do not run yet."""
         with self._lock:
             return self._groups.awaited_hosts()
 
@@ -243,8 +243,8 @@ class LiveState:
 
     def payload_rates(self, hosts: Iterable[str], now_s: float, is_fair: bool
                       ) -> dict[str, tuple[float, float]]:
-        """Egress and ingress of each known host that coflows may use, in
-        bits of payload per second.
+        """Return egress and ingress of each known host that coflows may use,
+        in bits of payload per second.
         """
         with self._lock:
             self._uplinks.refresh(now_s)
@@ -290,7 +290,8 @@ class LiveState:
 
     def nominal_links_bps(self, hosts: Iterable[str]
                           ) -> dict[str, tuple[float, float]]:
-        """Egress and ingress of those hosts whose link tells its speed."""
+        """Return egress and ingress of the hosts whose link tells its speed.
+        """
         with self._lock:
             links = {host: self._hosts[host].report.link for host in hosts
                      if host in self._hosts}
@@ -298,12 +299,12 @@ class LiveState:
                 for host, link in links.items() if link.egress_bps}
 
     def hosts_of_group(self, group_id: str) -> list[str]:
-        """Hosts on which its VMs are or will be."""
+        """Return the hosts on which a group's VMs are or will be."""
         with self._lock:
             return self._groups.hosts_of(group_id)
 
     def addresses_of(self, vms: Iterable[str]) -> list[tuple[str, ...]]:
-        """IP addresses of each VM, as its host reported them."""
+        """Return the IP addresses of each VM, as its host reported them."""
         with self._lock:
             known = self._addresses.of_vm
             return [known[vm][1] if vm in known else () for vm in vms]
@@ -367,7 +368,8 @@ class LiveState:
             return self._progress.advance(now_s)
 
     def _bound_computing(self) -> None:
-        """Jobs compute no more than their iterations have time for."""
+        """Bound the computing of jobs by the time that their iterations leave.
+        """
         capacities = self._uplinks.capacities
         for coflow_id in self._progress.measured:
             tracked = self._groups.coflows.get(coflow_id)
@@ -387,7 +389,7 @@ class LiveState:
         self._progress.measured.clear()
 
     def count_overstating(self) -> int:
-        """Jobs that claim to compute more than they can."""
+        """Count the jobs that claim to compute more than they can."""
         with self._lock:
             return sum(tracked.overstates
                        for tracked in self._groups.coflows.values())
@@ -437,8 +439,8 @@ class LiveState:
 
     def promised(self, now_s: float, is_fair: bool
                  ) -> tuple[live.Ports, deadlines.Claims]:
-        """Ports as coflows may use them, in bits of payload per second, and
-        what the promised deadlines hold of them.
+        """Return the ports for coflows, in bits of payload per second, and the
+        claims of promised deadlines on them.
         """
         with self._lock:
             self._uplinks.refresh(now_s)
@@ -516,7 +518,7 @@ class LiveState:
             self._debts.load(owing)
 
     def debts(self) -> dict[str, float]:
-        """Bytes that projects owe."""
+        """Return the bytes that projects owe."""
         with self._lock:
             return self._debts.all()
 

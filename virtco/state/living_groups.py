@@ -21,7 +21,8 @@ Members = dict[int, routes.Member]
 
 
 class Groups:
-    """
+    """Living groups with their members and coflows.
+
     :ivar coflows: in flight, by id.
     :ivar ended: done for good, but not yet so in the database.
     :ivar waiting: VMs whose hosts Nova has not confirmed, and the host that
@@ -66,7 +67,10 @@ class Groups:
 
     def _load_coflow(self, stored: 'models.Coflow',
                      known: inflight.Tracked | None) -> None:
-        """:param known: keeps its progress, which is newer here."""
+        """Load a coflow of the database.
+
+        :param known: keeps its progress, which is newer here.
+        """
         tracked = known or inflight.load(stored)
         if (tracked.priority_class, tracked.weight) != (
                 stored.priority_class, stored.weight):
@@ -112,12 +116,12 @@ class Groups:
             group_id, {}).values() if member.host is not None})
 
     def coflow_of(self, vm: str) -> inflight.Tracked | None:
-        """Any coflow in flight of the VM's group."""
+        """Return any coflow in flight of the VM's group."""
         return next(iter(self._coflows_of.get(
             self._group_of.get(vm, ''), ())), None)
 
     def rows_of(self, vm: str) -> tuple[str, dict[str, int]] | None:
-        """The group of a VM, with its members' rows by VM."""
+        """Return the VM's group and the rows of its members by VM."""
         group_id = self._group_of.get(vm)
         return None if group_id is None else (group_id, {
             member.instance_uuid: row
@@ -148,12 +152,12 @@ class Groups:
                 tracked.readdress()
 
     def has_sibling(self, tracked: inflight.Tracked) -> bool:
-        """Whether another coflow of its group is in flight."""
+        """Return whether another coflow of its group is in flight."""
         return any(other is not tracked and other.coflow_id in self.coflows
                    for other in self._coflows_of.get(tracked.group_id, ()))
 
     def in_turn(self) -> list[inflight.Tracked]:
-        """Coflows whose VMs run; those that rest between two iterations last.
+        """Return the coflows whose VMs run; those between two iterations last.
         """
         return sorted((tracked for tracked in self.coflows.values()
                        if tracked.state != states.CoflowState.PLANNED),

@@ -50,7 +50,10 @@ class Rates:
         self._estimate = Estimate(-1, 0.0, {})
 
     def load(self, stored: 'Iterable[models.Reading]') -> None:
-        """:param stored: the newest last."""
+        """Take over stored readings that are later than the known ones.
+
+        :param stored: the newest last.
+        """
         with self._lock:
             for row in stored:
                 known = self._pairs.get((row.src, row.dst))
@@ -95,7 +98,7 @@ class Rates:
                     for pair, rate in self._pairs.items()}
 
     def pairs(self, now_s: float) -> list[wire.MeasuredPair]:
-        """Rows of ``GET /v1/rates``."""
+        """Return the rows of ``GET /v1/rates``."""
         with self._lock:
             return [wire.MeasuredPair(
                 src=src, dst=dst, rate_bps=rate.rate_bps,
@@ -106,7 +109,7 @@ class Rates:
                     for (src, dst), rate in sorted(self._pairs.items())]
 
     def estimate(self, now_s: float) -> Estimate:
-        """The same object until something is measured."""
+        """Return the hosts' rates; the same object until a new measurement."""
         with self._lock:
             if self._estimate.version != self._version:
                 self._estimate = Estimate(self._version, now_s,

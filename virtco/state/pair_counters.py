@@ -41,7 +41,8 @@ class Owner:
 
 def find_owners(coflows: Iterable[inflight.Tracked],
                 addresses: inflight.Addresses) -> dict[Key, Owner]:
-    """Whose the pairs are; of two coflows with the same pair the first's."""
+    """Return the flow of each pair; the first coflow's if two have the pair.
+    """
     owners: dict[Key, Owner] = {}
     for tracked in coflows:
         for i in tracked.route.crossing.tolist():
@@ -100,7 +101,7 @@ def totals(report: reports.Report) -> dict[Key, float]:
 def shares(seen: Mapping[Key, float], tracked: inflight.Tracked,
            flows: Sequence[int], addresses: inflight.Addresses
            ) -> np.ndarray:
-    """How the bytes of flows between two hosts are divided among them.
+    """Return each flow's share of the bytes between two hosts.
 
     :param seen: of :func:`totals`.
     :returns: array of shape (n_flows,) with the sum 1: by the pairs' counters
@@ -143,7 +144,7 @@ class PeerCounters:
 
     def take(self, report: reports.Report) -> Iterator[tuple[
             str, str, float]]:
-        """VM, address and bytes of payload since the last report.
+        """Yield VM, address and payload bytes since the last report.
 
         Of a first report nothing is new: what it counts was told to whoever
         led before. Counters that went back began anew.

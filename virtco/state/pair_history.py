@@ -26,7 +26,9 @@ CHOICE_S = 600.0
 
 
 class Pairs:
-    """:param rates: of the hosts by the same measurements.
+    """Readings of each pair of hosts and the rates estimated from them.
+
+    :param rates: of the hosts by the same measurements.
     :param depth: readings that are kept of each pair.
     :param retention_s: age at which a reading is forgotten.
     :param max_age_s: of what is planned by.
@@ -109,7 +111,7 @@ class Pairs:
 
     def choose(self, hosts: Set[str], now_s: float,
                tree: Callable[[], cluster.Tree]) -> pipes.Chosen:
-        """Pair rates of a question, in bits per second on the wire."""
+        """Choose the pair rates for hosts, in bits per second on the wire."""
         found = self.known
         return pipes.choose(found, hosts, now_s, self._max_age_s,
                             _between(tree(), found.slow)
@@ -118,7 +120,7 @@ class Pairs:
 
 def _between(tree: cluster.Tree, pairs: Iterable[history.Pair]
              ) -> dict[history.Pair, float]:
-    """The slowest uplink between two hosts, where there is one."""
+    """Return the rate of the slowest uplink between each two hosts."""
     if not tree.subtrees:
         return {}
     chains = tree.chains()

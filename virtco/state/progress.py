@@ -33,7 +33,8 @@ MISSING_S = 30.0
 
 
 class Progress:
-    """
+    """Bytes and life of the coflows, by the hosts' reports.
+
     :param wire_factor: bytes on the wire per byte of payload.
     :ivar endings: by which coflows end now.
     :ivar profiles: what the pairs of VMs sent.
@@ -68,7 +69,8 @@ class Progress:
             dict[pair_counters.Key, pair_counters.Owner] | None) = None
 
     def count_pairs(self, wanted: bool) -> None:
-        """Whether coflows have no classes, so that the VM pairs tell."""
+        """Set whether coflows have no classes, so that VM pairs are counted.
+        """
         if wanted == self._counts_pairs:
             return
         self._counts_pairs = wanted
@@ -119,8 +121,8 @@ class Progress:
         return self._credit_pairs(state, since_s, now_s) or urgent
 
     def _find_strange(self, state: host_state.HostState) -> set[str]:
-        """Coflows that the host reports though no VM of theirs is, will be or
-        was there; a finding names each.
+        """Return the reported coflows none of whose VMs is, will be or was on
+        the host; a finding names each.
 
         Of those that it counted before a takeover, some VM was.
         """
@@ -141,7 +143,7 @@ class Progress:
         return found
 
     def refuse_port(self, host: str, vm: str, reserved: str) -> None:
-        """Nova has not said that the VM is there."""
+        """Add a finding of a port whose VM Nova has elsewhere."""
         tracked = self._groups.coflow_of(vm)
         if tracked is not None:
             self._tell(summary.refused(
@@ -156,7 +158,7 @@ class Progress:
 
     def senders(self, groups: Set[str] | None
                 ) -> dict[str, tuple[inflight.Tracked, Set[str]]]:
-        """Coflows that send, and the hosts of their senders.
+        """Return the coflows that send and the hosts of their senders.
 
         :param groups: ids; None: of all.
         """
@@ -194,7 +196,9 @@ class Progress:
 
     def _take_backlogs(self, state: host_state.HostState,
                        strange: Set[str]) -> bool:
-        """True when a coflow may have ended, now that its queue is empty."""
+        """Take the queues; return whether a coflow may have ended by its last
+        one.
+        """
         host = state.host
         after = {counters.coflow_id: counters
                  for counters in state.report.coflows
@@ -233,7 +237,9 @@ class Progress:
 
     def _moved(self, tracked: inflight.Tracked, new_bytes: float,
                since_s: float, now_s: float) -> bool:
-        """True when the coflow starts, goes on, or may have ended."""
+        """Note moved bytes; return whether the coflow starts, goes on, or may
+        have ended.
+        """
         started = (tracked.moved_s is None
                    or now_s - tracked.moved_s >= self.endings.quiet_s)
         tracked.credited(new_bytes, since_s, now_s, self.endings)
@@ -248,7 +254,9 @@ class Progress:
 
     def _credit_pairs(self, state: host_state.HostState,
                       since_s: float, now_s: float) -> bool:
-        """True when a coflow that has no class starts or may have ended."""
+        """Credit bytes of VM pairs; return whether a coflow starts or may have
+        ended.
+        """
         if not self._counts_pairs:
             state.pair_counters = None
             return False
@@ -281,7 +289,7 @@ class Progress:
     def _spread(self, tracked: inflight.Tracked,
                 seen: Callable[[str], dict[pair_counters.Key, float]]
                 ) -> None:
-        """The pairs' counters tell how; once for many reports."""
+        """Divide a coflow's bytes by the counters of its pairs."""
         for (host, dst_host), new_bytes in self._unspread.pop(
                 tracked.coflow_id, {}).items():
             flows = tracked.route.flows(host, dst_host).tolist()

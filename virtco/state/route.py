@@ -43,14 +43,15 @@ class Route:
         default_factory=dict, compare=False, repr=False)
 
     def per_pair(self, flow_bytes: np.ndarray) -> np.ndarray:
-        """Sums of values per flow, shape (n_pairs,)."""
+        """Sum values of flows per pair of hosts, shape (n_pairs,)."""
         sums: np.ndarray = np.bincount(
             self.pair_of[self.crossing], flow_bytes[self.crossing],
             len(self.pairs)).astype(np.float64)
         return sums
 
     def flows(self, src: str, dst: str | None) -> np.ndarray:
-        """Indices of the flows from a host, to one other or to any."""
+        """Return the indices of the flows from a host to one other or to any.
+        """
         if src not in self.pairs.sources:
             return NO_FLOWS
         found = self._flows.get((src, dst))
@@ -67,7 +68,10 @@ class Route:
 
 def find_route(matrix: matrices.Matrix, members: Mapping[int, Member],
                running: bool) -> Route:
-    """:param running: only VMs that run; False also takes planned ones."""
+    """Find the route between the hosts of a coflow's members.
+
+    :param running: only VMs that run; False also takes planned ones.
+    """
     number_of: dict[str, int] = {}
     host_of = np.full(matrix.n_vms, -1)
     for index, member in members.items():

@@ -122,7 +122,7 @@ class Share:
 
     def residual(self, hosts: Hosts, background_bps: np.ndarray,
                  is_fair: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Egress and ingress of each host that coflows may use.
+        """Return egress and ingress of each host that coflows may use.
 
         :param background_bps: observed at each egress, shape (n_hosts,).
         """
@@ -156,7 +156,9 @@ class Coflow:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """:ivar coflows: those that rest between two iterations last, so that a
+    """Input of the scheduler at one moment.
+
+    :ivar coflows: those that rest between two iterations last, so that a
         pair of VMs that they share belongs to the others.
     :ivar egress_bps: of each host, for coflows, shape (n_hosts,).
     :ivar ingress_bps: likewise.

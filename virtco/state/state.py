@@ -176,7 +176,7 @@ class State:
         self.changed()
 
     def peer_changed(self, groups: Iterable[str] | None) -> None:
-        """Another process changed these groups; None: anything."""
+        """Note groups that another process changed; None: anything."""
         if groups is None:
             self._read_objects()
         self.invalidate(groups)

@@ -127,7 +127,7 @@ def columns(tracked: inflight.Tracked) -> dict[str, Any]:
 
 
 def measured(span: byte_counters.Span | None) -> dict[str, float | None]:
-    """As columns of a coflow."""
+    """Return a span as columns of a coflow."""
     values = ((None,) * 4 if span is None else
               (span.first_byte_s, span.last_byte_s, span.cct_s,
                span.cct_error_s))

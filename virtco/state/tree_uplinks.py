@@ -14,7 +14,9 @@ from virtco.topology import tree
 
 
 class Above:
-    """:param plane: tells the plane that carries the coflows, if any.
+    """The tree above the hosts with its present rates.
+
+    :param plane: tells the plane that carries the coflows, if any.
     :param default_share: what coflows leave of each uplink to others.
     :param unknown_bps: of a host of the topology that nothing is known of.
     """

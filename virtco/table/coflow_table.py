@@ -75,7 +75,10 @@ class TableCoflow:
     def from_flows(cls, coflow_id: str, name: str, flows: Iterable[VmFlow],
                    dst_port: int | None = None,
                    pairs: live.Pairs | None = None) -> 'TableCoflow':
-        """:param pairs: in the schedule's order; default: of the flows."""
+        """Group the flows by source host.
+
+        :param pairs: in the schedule's order; default: of the flows.
+        """
         by_host: dict[str, list[VmFlow]] = {}
         found: dict[tuple[str, str], None] = {}
         for flow in flows:
@@ -93,7 +96,7 @@ class TableCoflow:
             places, dst_port)
 
     def entries(self, host: str, minors: Mapping[str, int]) -> Entries:
-        """The entries of a source host; addresses of one family meet.
+        """Return the entries of a source host; addresses of one family meet.
 
         They are made once, as minors hardly change.
 
@@ -187,7 +190,7 @@ def destination_key(coflow_id: str, host: str) -> str:
 
 
 def wanted_keys(host: str, coflows: Iterable[TableCoflow]) -> list[str]:
-    """Keys of the classes a host needs, in the order of the coflows."""
+    """Return the keys of a host's classes, in the order of the coflows."""
     keys = []
     for coflow in coflows:
         peers = coflow.places.get(host)

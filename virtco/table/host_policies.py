@@ -139,7 +139,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
            before: HostPolicies | None = None, limit: Limit | None = None,
            kept: Collection[str] = (), is_held: np.ndarray | bool = False
            ) -> HostPolicies:
-    """A policy per link.
+    """Make a policy per link.
 
     A host keeps the policy it has, the same object, while the new one would
     say the same up to the tolerance (see :meth:`.HostPolicy.is_close`).

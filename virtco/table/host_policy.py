@@ -61,7 +61,7 @@ class HostPolicy:
                 for some in self.layout.rivals]
 
     def is_close(self, new: 'HostPolicy', tolerance: float) -> bool:
-        """Whether the new policy says the same, up to small changes of rates.
+        """Return whether the new policy is equal up to small changes of rates.
 
         A small child may move by much of itself and matter to no one, so its
         class is the measure, and the link for ceilings. Whether a class may
@@ -91,7 +91,7 @@ class HostPolicy:
                           new.link.egress_bps))
 
     def policy(self, generation: int = 0) -> edge_policy.EdgePolicy:
-        """The document."""
+        """Return the policy as a document."""
         order = sorted(self.layout.entries, key=self.ranks.__getitem__)
         entries: coflow_table.Entries = {}
         for coflow_id in order:

@@ -86,7 +86,7 @@ class Layout:
             _rivals(entries), protects)
 
     def says_same(self, other: 'Layout') -> bool:
-        """Whether documents made from both differ in numbers only."""
+        """Return whether documents made of both differ in numbers only."""
         return self is other or (
             [(c.coflow_id, c.name) for c in self.classes]
             == [(c.coflow_id, c.name) for c in other.classes]
@@ -105,7 +105,7 @@ class Layout:
 
 def _children(coflow: coflow_table.TableCoflow, host: str,
               taken: Mapping[str, int]) -> dict[str, int]:
-    """Minor by destination host, of those that have one."""
+    """Return the class number of each destination host that has one."""
     return {peer: taken[key] for peer in coflow.places[host]
             if (key := coflow_table.destination_key(coflow.coflow_id, peer))
             in taken}

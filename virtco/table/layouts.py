@@ -40,7 +40,7 @@ class Layouts:
 
     def holds(self, minors: Mapping[str, coflow_table.Minors],
               is_counted: bool, protect: bool) -> bool:
-        """Whether its layouts would be made again while its coflows stay."""
+        """Return whether all layouts stay while their coflows stay."""
         asked = id(minors), is_counted, protect
         known = self.__dict__.get('_holds', {})
         if asked not in known:
@@ -140,9 +140,9 @@ class Layouts:
 
     def fitted_bps(self, rate_bps: np.ndarray,
                    min_rate_fraction: float) -> np.ndarray:
-        """Rate of each child: the schedule's, or a little where it gives
-        nothing; a host's are scaled down together when they are more than
-        its link has.
+        """Return the rate of each child, shape (n_children,): the schedule's,
+        or a little where it gives nothing; a host's are scaled down together
+        when they exceed its link.
 
         :param rate_bps: of each child.
         """
@@ -160,7 +160,8 @@ class Layouts:
 
     def meeting(self, is_one: np.ndarray, number_of: Mapping[str, int],
                 uplinks: uplinks_model.Uplinks) -> np.ndarray:
-        """Whether each child shares a receiver or an uplink with one of these.
+        """Return whether each child shares a receiver or an uplink with one of
+        these coflows, shape (n_children,).
 
         :param is_one: of each coflow.
         :param number_of: each host's number in ``uplinks``.
@@ -234,7 +235,7 @@ def lay_out(links: Sequence[coflow_table.Link],
             ranks: Mapping[str, int], now_s: float, grace_s: float, *,
             is_counted: bool = False, protect: bool = False,
             before: Layouts | None = None) -> Layouts:
-    """Layouts of the coflows; those in which nothing changed stay.
+    """Lay out the coflows; unchanged layouts stay the same objects.
 
     :param minors: by host, as they were taken; where a host's coflows
         changed its new layout has others (``layout.minors``).
@@ -278,7 +279,7 @@ def _same(some: Sequence[object], others: Sequence[object]) -> bool:
 
 def _touched(after: Sequence[coflow_table.TableCoflow],
              before: Sequence[coflow_table.TableCoflow]) -> set[str]:
-    """Hosts of the coflows that came, went or changed."""
+    """Return the hosts of the coflows that came, went or changed."""
     old, new = ({id(one): one for one in some} for some in (before, after))
     return {host for one in itertools.chain(
         (old[i] for i in old.keys() - new.keys()),
@@ -288,7 +289,7 @@ def _touched(after: Sequence[coflow_table.TableCoflow],
 
 def _holds(one: layout.Layout, minors: Mapping[str, coflow_table.Minors],
            is_counted: bool, protect: bool) -> bool:
-    """Whether it would be made again while its coflows stay."""
+    """Return whether a layout stays while its coflows stay."""
     if one.protects != protect:
         return False
     if is_counted:

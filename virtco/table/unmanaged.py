@@ -63,7 +63,7 @@ def shares(total_bps: float, wanted_bps: Mapping[str, float]
 
 @functools.lru_cache(maxsize=256)
 def nothing_limited(others_bps: float) -> edge_policy.Unmanaged:
-    """For a host that sends nothing, or nothing that matters."""
+    """Return the limits of a host without limited destinations."""
     return edge_policy.Unmanaged(others_bps)
 
 
@@ -126,7 +126,7 @@ def _slots(before: Mapping[str, int], wanted: Iterable[str]
 
 def is_close(old: edge_policy.Unmanaged | None,
              new: edge_policy.Unmanaged | None, tolerance: float) -> bool:
-    """Whether two say the same, up to small changes of rates."""
+    """Return whether two are equal up to small changes of rates."""
     if old is new or old is None or new is None:
         return old is new
     return _names(old) == _names(new) and all(
