@@ -37,8 +37,6 @@ import numpy as np
 from benchmarks import instances as generator
 from benchmarks import placement
 from benchmarks import reference
-from virtco.lab.sim.figures import document
-from virtco.lab.sim.figures import record
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
@@ -48,6 +46,8 @@ from virtco.solver.model import instance as instances
 from virtco.solver.partition import rounding
 from virtco.solver.stages import proofs
 from virtco.solver.stages import search_state as states
+from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import record
 
 Objective = snapshot.Objective
 Change = Callable[[], contextlib.AbstractContextManager[Any]]

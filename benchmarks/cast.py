@@ -28,7 +28,7 @@ import tempfile
 import time
 
 from virtco import units
-from virtco.lab.emulation import racks as racks_module
+from virtco_lab.emulation import racks as racks_module
 
 _LIMIT_S = 300.0
 _MODES = ('plain', 'unaware', 'topology', 'inferred')
@@ -37,7 +37,7 @@ _MODES = ('plain', 'unaware', 'topology', 'inferred')
 def cast(racks, path, mode, directory):
     """Seconds to the last byte, and copies that crossed uplinks."""
     source, *receivers = racks.vms
-    command = [sys.executable, '-m', 'virtco.cast.command']
+    command = [sys.executable, '-m', 'virtco_tenant.cast.command']
     history = directory / 'history.json'
     clusters = directory / 'clusters.json'
     clusters.write_text(json.dumps(racks.vms))

@@ -16,7 +16,7 @@ import json
 
 import numpy as np
 
-from virtco.cast import clusters
+from virtco_tenant.cast import clusters
 
 _CASES = ((0.2, 0.2), (0.4, 0.2), (0.4, 0.5), (0.6, 0.2), (0.6, 0.5))
 

@@ -17,8 +17,8 @@ import os
 import statistics
 
 from virtco import units
-from virtco.lab.emulation import casts
-from virtco.lab.emulation import racks as racks_module
+from virtco_lab.emulation import casts
+from virtco_lab.emulation import racks as racks_module
 
 _SCHEMES = ('Cornet', 'virtco, topology')
 

@@ -22,9 +22,9 @@ import statistics
 
 import numpy as np
 
-from virtco.lab.sim import deadlines
-from virtco.lab.sim import traces
 from virtco.scheduling import fabric
+from virtco_lab.sim import deadlines
+from virtco_lab.sim import traces
 
 N_HOSTS, N_COFLOWS = 16, 200
 TRACE_RATE_BPS = 1e9

@@ -25,9 +25,9 @@ import msgspec
 import numpy as np
 from numpy import typing as npt
 
-from virtco.lab.emulation import hosts_only
 from virtco.topology import tree
 from virtco.topology.formats import plain
+from virtco_lab.emulation import hosts_only
 
 
 def agreement(one: Sequence[int], other: Sequence[int]) -> float:

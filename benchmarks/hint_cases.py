@@ -26,15 +26,15 @@ from benchmarks import hint_ideal
 from virtco import units
 from virtco.conf import scheduler_options as scheduler
 from virtco.decide import loop
-from virtco.lab.emulation import cases
-from virtco.lab.emulation import misled
-from virtco.lab.emulation import scenario
-from virtco.lab.sim import groups
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot as planning
 from virtco.solver import budget
 from virtco.solver import planner
 from virtco.state import schedule_input
+from virtco_lab.emulation import cases
+from virtco_lab.emulation import misled
+from virtco_lab.emulation import scenario
+from virtco_lab.sim import groups
 
 #: Of a link, on the wire, where nothing else is said.
 RATE_BPS = 20e6

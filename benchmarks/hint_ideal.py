@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from virtco import units
-from virtco.lab.emulation import misled
-from virtco.lab.sim import borrowing
+from virtco_lab.emulation import misled
+from virtco_lab.sim import borrowing
 
 _ENDED_BITS = 1.0
 

@@ -12,11 +12,11 @@ import itertools
 import pathlib
 
 from benchmarks import hint_cases
-from virtco.lab.emulation import cases
-from virtco.lab.emulation import display
-from virtco.lab.emulation import measure
-from virtco.lab.emulation import scenario
-from virtco.lab.emulation import untold
+from virtco_lab.emulation import cases
+from virtco_lab.emulation import display
+from virtco_lab.emulation import measure
+from virtco_lab.emulation import scenario
+from virtco_lab.emulation import untold
 
 _FAIR, _ORDER = 'fair', 'mrtf'
 
@@ -27,7 +27,7 @@ def run(todo: Sequence[hint_cases.Cell], logs: pathlib.Path,
     """CCTs of cells, with the share that a thread waited for a processor.
 
     A run that the machine disturbed is made again, by the rule of
-    :mod:`virtco.lab.emulation.measure`.
+    :mod:`virtco_lab.emulation.measure`.
 
     :param todo: cells of the same hosts, options and rate are together.
     """

@@ -40,7 +40,7 @@ from benchmarks import hint_cases
 from benchmarks import hint_packets
 from virtco import units
 from virtco.conf import scheduler_options as scheduler
-from virtco.lab.emulation import display
+from virtco_lab.emulation import display
 
 LOADS, USUAL_LOAD = (0.5, 0.7, 0.9), 0.7
 #: Qualities at every load and size; the others at 6 hosts and USUAL_LOAD.

@@ -34,10 +34,7 @@ import numpy as np
 from benchmarks import instances as generator
 from benchmarks import reference
 from benchmarks import scheduling
-from virtco.lab.sim import event_kernels
-from virtco.lab.sim import replay
-from virtco.lab.sim import simulation
-from virtco.lab.sim import traces
+from virtco.fluid import event_kernels
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.bounds import lowerbounds
@@ -45,6 +42,9 @@ from virtco.solver.model import instance as instances
 from virtco.solver.moves import localsearch
 from virtco.solver.partition import columns
 from virtco.solver.starts import candidates
+from virtco_lab.sim import replay
+from virtco_lab.sim import simulation
+from virtco_lab.sim import traces
 
 #: Runs once, returns how much was done and the seconds that count.
 Run = Callable[[], tuple[float, float]]

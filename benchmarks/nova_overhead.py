@@ -13,7 +13,7 @@ import os
 os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', '1')
 
 # Before all of Nova.
-from virtco.lab.emulation import nova_cloud
+from virtco_lab.emulation import nova_cloud
 
 # isort: split
 import argparse
@@ -32,7 +32,7 @@ import unittest
 import requests
 
 from nova_filters import coflow_weigher
-from virtco.lab.emulation import nova_client
+from virtco_lab.emulation import nova_client
 
 START_S = 60.0
 

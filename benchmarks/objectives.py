@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks import instances
-from virtco.lab.placement import baselines
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
@@ -35,6 +34,7 @@ from virtco.solver import planner as planners
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as solver_instances
 from virtco.solver.model import objectives
+from virtco_lab.placement import baselines
 
 ONLINE = snapshot.Objective.ONLINE
 ISOLATED = snapshot.Objective.ISOLATED

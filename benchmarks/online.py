@@ -31,15 +31,15 @@ from typing import Any
 import numpy as np
 import scipy.stats
 
-from virtco.lab.emulation import scenario
-from virtco.lab.sim import cloud
-from virtco.lab.sim import groups
-from virtco.lab.sim import schemes
-from virtco.lab.sim import workloads
-from virtco.lab.sim.figures import document
-from virtco.lab.sim.figures import record
-from virtco.lab.sim.figures import virtco as figures
 from virtco.model import cluster
+from virtco_lab.emulation import scenario
+from virtco_lab.sim import cloud
+from virtco_lab.sim import groups
+from virtco_lab.sim import schemes
+from virtco_lab.sim import workloads
+from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import record
+from virtco_lab.sim.figures import virtco as figures
 
 OURS = 'virtco'
 SCHEMES = {scheme.name: scheme for scheme in (

@@ -12,12 +12,12 @@ import time
 
 import numpy as np
 
-from virtco.lab.emulation import hosts_only
-from virtco.lab.emulation import switches
 from virtco.measure import preflight
 from virtco.topology import tree
 from virtco.topology.formats import plain
 from virtco.wire import check as wire
+from virtco_lab.emulation import hosts_only
+from virtco_lab.emulation import switches
 
 LINK_BPS = 40e6
 N_LEAVES, PER_LEAF = 4, 4

@@ -4,7 +4,7 @@
 
 ``python -m benchmarks.rpca [--hosts N] [--snapshots N] [--json]``
 
-Generated clouds (:mod:`virtco.lab.sim.clouds`), by share of disturbed readings
+Generated clouds (:mod:`virtco_lab.sim.clouds`), by share of disturbed readings
 and of snapshots that are slow as a whole. ``chosen`` is what held-out errors
 choose; then the median pair's error against the truth, percent, and the CPU
 and wall time of the whole fit: all estimators, thrice on two thirds of the
@@ -17,8 +17,8 @@ import time
 
 import numpy as np
 
-from virtco.lab.sim import clouds
 from virtco.measure import constant
+from virtco_lab.sim import clouds
 
 ROWS = ((0.0, 0.0), (0.1, 0.0), (0.2, 0.0), (0.3, 0.0), (0.1, 0.3))
 

@@ -16,9 +16,9 @@ import math
 
 import numpy as np
 
-from virtco.lab.emulation import broadcast
-from virtco.lab.emulation import scenario
-from virtco.lab.sim import clouds
+from virtco_lab.emulation import broadcast
+from virtco_lab.emulation import scenario
+from virtco_lab.sim import clouds
 
 RATE_BPS = 20e6
 #: Longer than any broadcast.

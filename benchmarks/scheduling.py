@@ -19,10 +19,10 @@ import numpy as np
 
 from virtco import scheduling
 from virtco import units
-from virtco.lab.sim import event_kernels
-from virtco.lab.sim import simulation
+from virtco.fluid import event_kernels
 from virtco.model import live
 from virtco.scheduling import fabric as fabric_model
+from virtco_lab.sim import simulation
 
 RATE_BPS = 1e9
 

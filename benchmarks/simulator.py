@@ -16,9 +16,9 @@ import time
 
 from virtco import exception
 from virtco import units
-from virtco.lab.sim import replay
-from virtco.lab.sim import simulation
-from virtco.lab.sim import traces
+from virtco_lab.sim import replay
+from virtco_lab.sim import simulation
+from virtco_lab.sim import traces
 
 
 def measure(path: pathlib.Path, policy: str, rate_bps: float

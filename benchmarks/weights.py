@@ -12,8 +12,8 @@ import statistics
 
 import numpy as np
 
-from virtco.lab.sim import simulation
 from virtco.scheduling import fabric
+from virtco_lab.sim import simulation
 
 N_HOSTS, N_COFLOWS = 16, 200
 _SIGMA = 1.0

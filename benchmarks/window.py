@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks import online
-from virtco.lab.sim import cloud
-from virtco.lab.sim import groups
-from virtco.lab.sim import schemes
-from virtco.lab.sim import workloads
-from virtco.lab.sim.figures import document
-from virtco.lab.sim.figures import outcome
-from virtco.lab.sim.figures import record
-from virtco.lab.sim.figures import virtco as figures
+from virtco_lab.sim import cloud
+from virtco_lab.sim import groups
+from virtco_lab.sim import schemes
+from virtco_lab.sim import workloads
+from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import record
+from virtco_lab.sim.figures import virtco as figures
 
 
 def run(shape: str, background: bool, seed: int, apart_s: float,

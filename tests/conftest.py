@@ -34,12 +34,12 @@ _TIMES = pytest.StashKey[list[int]]()
 # the innermost counts.
 _FULL_WHERE_CHANGED = {
     'netns': ('edge_module/', 'virtco/table/', 'virtco/measure/',
-              'virtco/lab/emulation/', 'examples/tutorial/'),
+              'lab/virtco_lab/emulation/', 'examples/tutorial/'),
     'functional': ('virtco/db/', 'virtco/leadership/'),
     'functional/nova': ('nova_filters/', 'virtco/follow/',
-                        'virtco/lab/emulation/nova_'),
+                        'lab/virtco_lab/emulation/nova_'),
     'faults': ('virtco/db/', 'virtco/leadership/'),
-    'unit/lab': ('virtco/lab/',),
+    'unit/lab': ('lab/virtco_lab/',),
 }
 _PART = pytest.StashKey[frozenset[pathlib.Path]]()
 

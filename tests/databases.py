@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from virtco.lab import services
+from virtco_lab import services
 
 SERVERS = {'mariadb': services.MariaDB, 'postgresql': services.PostgreSQL}
 KINDS = ('sqlite', *SERVERS)

@@ -2,7 +2,7 @@
 
 """Figures of the laboratory, drawn by tests."""
 
-from virtco.lab.sim import figures
+from virtco_lab.sim import figures
 
 
 def outcome(name, context):

@@ -6,13 +6,13 @@ A limit counts seconds in which no thread of the test or of its child
 processes was runnable without a processor. On a machine that is busy with
 something else a limit so lasts as much longer as its processors are taken; on
 a quiet one it is wall time. What runs counts, unlike in
-:mod:`virtco.lab.emulation.patience`: a loop without end is a failure.
+:mod:`virtco_lab.emulation.patience`: a loop without end is a failure.
 """
 
 import pathlib
 import time
 
-from virtco.lab.emulation import patience
+from virtco_lab.emulation import patience
 
 LIMIT_S = 60.0
 _POLL_S = 0.02

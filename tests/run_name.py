@@ -5,7 +5,7 @@
 Network namespaces and directories outside of pytest's own begin with it, so
 that two runs beside each other on one machine do not meet. Devices, ports and
 tables need no such name where they are in a namespace that has it. The
-emulation's own names are :mod:`virtco.lab.emulation.namespaces`'.
+emulation's own names are :mod:`virtco_lab.emulation.namespaces`'.
 """
 
 import itertools

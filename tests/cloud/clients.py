@@ -9,7 +9,7 @@ import sys
 
 def run(*words, check=True):
     done = subprocess.run(
-        [sys.executable, '-m', 'virtco.lab.cloud.command', *words], text=True,
+        [sys.executable, '-m', 'virtco_lab.cloud.command', *words], text=True,
         capture_output=True)
     if check:
         assert done.returncode == 0, done.stdout + done.stderr

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.cloud import clients
-from virtco.lab.cloud import layout as layouts
-from virtco.lab.emulation import namespaces
+from virtco_lab.cloud import layout as layouts
+from virtco_lab.emulation import namespaces
 
 
 @pytest.fixture(scope='session')

@@ -11,9 +11,9 @@ import pytest
 from tests import patience
 from tests.cloud import clients
 from tests.functional.devstack import node
-from virtco.lab.cloud import configs
-from virtco.lab.cloud import layout as layouts
-from virtco.lab.emulation import namespaces
+from virtco_lab.cloud import configs
+from virtco_lab.cloud import layout as layouts
+from virtco_lab.emulation import namespaces
 
 #: What the plug-in has to write by itself.
 _OURS = ('virtco', 'filter_scheduler', 'notifications',

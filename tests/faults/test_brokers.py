@@ -17,7 +17,7 @@ from tests.faults import test_kills
 from tests.functional.controller import harness
 from tests.functional.controller import processes
 from tests.functional.controller import test_notifications as notifications
-from virtco.lab import services
+from virtco_lab import services
 
 FULL = os.environ.get('VIRTCO_FAULTS') == 'full'
 N_LAUNCHES = 600 if FULL else 40

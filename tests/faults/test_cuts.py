@@ -19,7 +19,7 @@ from tests import patience
 from tests.faults import wire
 from tests.functional.controller import harness
 from tests.functional.controller import processes
-from virtco.lab import services
+from virtco_lab import services
 
 FULL = os.environ.get('VIRTCO_FAULTS') == 'full'
 DEADLINE_S = 2 if FULL else 1

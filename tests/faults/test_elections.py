@@ -11,7 +11,7 @@ import pytest
 
 from tests import patience
 from tests.functional.controller import processes
-from virtco.lab import services
+from virtco_lab import services
 
 IS_FULL = os.environ.get('VIRTCO_FAULTS') == 'full'
 LOCKS = {'etcd': services.Etcd, 'redis': services.Redis}

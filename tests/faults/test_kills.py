@@ -16,7 +16,7 @@ from tests import patience
 from tests.faults import history
 from tests.faults import nova as fake_nova
 from tests.functional.controller import harness
-from virtco.lab.services import service
+from virtco_lab.services import service
 
 FULL = os.environ.get('VIRTCO_FAULTS') == 'full'
 N_LAUNCHES = 2000 if FULL else 80

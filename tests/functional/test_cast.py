@@ -12,7 +12,7 @@ import pytest
 
 from tests import patience
 
-_COMMAND = [sys.executable, '-m', 'virtco.cast.command']
+_COMMAND = [sys.executable, '-m', 'virtco_tenant.cast.command']
 _SIZE_BYTES = 8_000_000
 
 

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from tests import patience
-from virtco.cast import peers
-from virtco.cast import swarm
-from virtco.cast import torrents
+from virtco_tenant.cast import peers
+from virtco_tenant.cast import swarm
+from virtco_tenant.cast import torrents
 
 _SIZE_BYTES = 1_000_000
 

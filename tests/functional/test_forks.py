@@ -12,7 +12,7 @@ import pytest
 
 from tests import forks
 from tests import patience
-from virtco.lab.emulation import patience as emulated
+from virtco_lab.emulation import patience as emulated
 
 
 def python(source, *argv, **kwargs):

@@ -21,12 +21,15 @@ for name in [name for name in sys.modules if sys.argv[1]
     del sys.modules[name]
 from virtco.cmd import entry
 sys.modules.update(dict.fromkeys(sys.argv[1].split()))
-program = getattr(entry, sys.argv[2])
+program = getattr(entry, sys.argv[2], None)
+if program is None:
+    from virtco_lab.cmd import sim
+    program = sim.main
 del sys.argv[1:3]
 sys.exit(program())
 """
 # What these import that no controller does.
-WARM = {'edge': ['edge_module.cmd'], 'sim': ['virtco.cmd.sim']}
+WARM = {'edge': ['edge_module.cmd'], 'sim': ['virtco_lab.cmd.sim']}
 WITH_EMPTY_STATE = '[api]\nport = 0\n[controller]\nstate_dir = {tmp}\n'
 
 
@@ -123,10 +126,8 @@ def test_managing_a_database_that_cannot_be(refused):
 @pytest.mark.parametrize('command, argv, package, extra', [
     ('controller', (), 'waitress', 'controller'),
     ('edge', ('--check',), 'pyroute2', 'edge'),
-    ('emulate', (), 'rich', 'sim'),
     ('manage', ('db', 'version'), 'alembic', 'controller'),
     ('shell', ('coflow', 'list'), 'cliff', 'osc'),
-    ('sim', ('run', '--table2', 'medium'), 'matplotlib', 'sim'),
     ('status', ('upgrade', 'check'), 'oslo_upgradecheck', 'controller')])
 def test_a_package_that_is_not_installed(refused, command, argv, package,
                                          extra):

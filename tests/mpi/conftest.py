@@ -4,9 +4,9 @@
 
 import pytest
 
-from virtco.lab.emulation import capability
-from virtco.lab.emulation import mesh as meshes
-from virtco.lab.emulation import mpi
+from virtco_lab.emulation import capability
+from virtco_lab.emulation import mesh as meshes
+from virtco_lab.emulation import mpi
 
 N_HOSTS = 8
 RATE_BPS = 20e6

@@ -8,9 +8,9 @@ import pytest
 from tests.mpi import conftest
 from virtco import units
 from virtco.advise import orders
-from virtco.lab.emulation import mpi
 from virtco.osc import launchers
 from virtco.wire import group as wire
+from virtco_lab.emulation import mpi
 
 N = conftest.N_HOSTS
 RATE_BPS = conftest.RATE_BPS

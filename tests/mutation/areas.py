@@ -9,18 +9,24 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).parents[2]
 UNIT = ROOT / 'tests' / 'unit'
-PRODUCT = ('virtco', 'edge_module', 'nova_filters')
+PRODUCT = ('virtco', 'edge_module', 'nova_filters', 'lab/virtco_lab',
+           'tenant/virtco_tenant')
 #: Areas whose tests do not lie below the name of the package.
 _ELSEWHERE = {
     'edge_module/probe': ('probe',),
     'edge_module': ('edge',),
     'nova_filters': ('nova_filters',),
-    'virtco/lab/placement': ('lab/placement',),
-    'virtco/lab/sim': ('lab/sim',),
-    'virtco/lab/emulation': ('lab/emulation',),
-    'virtco/lab/cloud': ('lab/cloud',),
+    'lab/virtco_lab/placement': ('lab/placement',),
+    'lab/virtco_lab/sim': ('lab/sim',),
+    'lab/virtco_lab/emulation': ('lab/emulation',),
+    'lab/virtco_lab/cloud': ('lab/cloud',),
     'virtco/model': ('scheduling', 'solver', 'topology', 'hints', 'place'),
-    'virtco/cmd': ('cmd', 'lab/sim', 'lab/emulation', 'osc'),
+    'lab/virtco_lab/cmd': ('lab',),
+    'lab/virtco_lab': ('lab',),
+    'tenant/virtco_tenant/cast': ('cast',),
+    'tenant/virtco_tenant/hintkit': ('hintkit',),
+    'virtco/fluid': ('lab/sim', 'scheduling'),
+    'virtco/cmd': ('cmd', 'osc'),
     'virtco/client': ('osc',),
     'virtco/watcher': ('../watcher',),
 }
@@ -45,8 +51,8 @@ def area(path: str) -> str:
     parts = path.split('/')
     if len(parts) == 2:
         return parts[0] if parts[0] != 'virtco' else path
-    if parts[:2] == ['virtco', 'lab'] and len(parts) > 3:
-        return '/'.join(parts[:3])
+    if parts[0] in ('lab', 'tenant'):
+        return '/'.join(parts[:min(3, len(parts) - 1)])
     if parts[:2] == ['edge_module', 'probe']:
         return 'edge_module/probe'
     return parts[0] if parts[0] != 'virtco' else '/'.join(parts[:2])
@@ -58,8 +64,8 @@ def tests(path: str) -> list[str]:
     Nearest are those that import the module, of these those with its name,
     then those with the name of its package; then come all others of the area.
     """
-    name = path.removesuffix('.py').removesuffix('/__init__').replace(
-        '/', '.')
+    name = path.removesuffix('.py').removesuffix('/__init__').removeprefix(
+        'lab/').removeprefix('tenant/').replace('/', '.')
     own = area(path)
     folders = _ELSEWHERE.get(own, (own.partition('/')[2],))
     found = {file for folder in folders

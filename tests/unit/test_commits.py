@@ -102,4 +102,4 @@ def test_each_file_has_one_area():
             if name not in paths and not name.startswith(below)] == []
     rooms = {name.rpartition('/')[0] for name in files if re.fullmatch(
         r'virtco/(lab/)?[a-z]+/__init__\.py', name)}
-    assert rooms - {'virtco/lab'} <= set(paths)
+    assert rooms - {'lab/virtco_lab'} <= set(paths)

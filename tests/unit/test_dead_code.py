@@ -24,10 +24,12 @@ import textwrap
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-PRODUCT = ('virtco', 'edge_module', 'nova_filters')
+PRODUCT = ('virtco', 'edge_module', 'nova_filters', 'lab/virtco_lab',
+           'tenant/virtco_tenant')
 PROGRAMS = ('benchmarks', 'examples', 'setup.py', 'doc/source/conf.py')
 #: A name counts here that stands behind the path of its module.
-TEXTS = ('setup.cfg', 'devstack', 'etc', 'tools', '.ci')
+TEXTS = ('setup.cfg', 'lab/pyproject.toml', 'tenant/pyproject.toml',
+         'devstack', 'etc', 'tools', '.ci')
 #: Names that others call, as file:name, and who does.
 CALLED_BY_OTHERS = {
     'virtco/api/*.py:on_*': 'Falcon, by the method of a request',
@@ -45,28 +47,31 @@ CALLED_BY_OTHERS = {
     'virtco/distribute/*.py:connection_*': 'asyncio, of its protocols',
     'virtco/distribute/*.py:*_writing': 'asyncio, of its protocols',
     'virtco/distribute/*.py:data_received': 'asyncio, of its protocols',
-    'virtco/[oh]*.py:get_parser': 'cliff, of a command',
-    'virtco/[oh]*.py:take_action': 'cliff, of a command',
+    'virtco/osc/*.py:get_parser': 'cliff, of a command',
+    'virtco/osc/*.py:take_action': 'cliff, of a command',
+    'tenant/virtco_tenant/hintkit/commands.py:get_parser': 'cliff',
+    'tenant/virtco_tenant/hintkit/commands.py:take_action': 'cliff',
     'virtco/osc/table_columns.py:machine_readable': 'cliff, of a column',
     'virtco/osc/shell.py:[bilr]*_*': 'cliff, of an application',
     'virtco/osc/plugin.py:*': 'python-openstackclient',
-    'virtco/cast/tracker.py:do_*': 'http.server',
-    'virtco/cast/tracker.py:log_message': 'http.server',
+    'tenant/virtco_tenant/cast/tracker.py:do_*': 'http.server',
+    'tenant/virtco_tenant/cast/tracker.py:log_message': 'http.server',
     'virtco/client/v1.py:*': 'programs of others, as of any client',
     'virtco/watcher/*.py:*': 'Watcher, of a goal and a strategy',
-    'virtco/lab/cloud/driver.py:*': 'Nova, of its virt drivers',
-    'virtco/lab/cloud/mechanism.py:*': 'Neutron, of its drivers',
-    'virtco/lab/emulation/nova_cloud.py:*': "Nova's own tests",
-    'virtco/lab/emulation/nova_stack.py:serve': 'unittest, of a test',
+    'lab/virtco_lab/cloud/driver.py:*': 'Nova, of its virt drivers',
+    'lab/virtco_lab/cloud/mechanism.py:*': 'Neutron, of its drivers',
+    'lab/virtco_lab/emulation/nova_cloud.py:*': "Nova's own tests",
+    'lab/virtco_lab/emulation/nova_stack.py:serve': 'unittest, of a test',
     'nova_filters/coflow_*.py:*': 'Nova, of its filters and weighers',
     'nova_filters/notifier.py:*': 'oslo.messaging, of its drivers',
     'edge_module/privileged/guarded.py:find_spec': 'the import system',
 }
 #: Equipment of the tests: services, a client of Nova, kernels as plain Python.
-EQUIPMENT = ('virtco/lab/services/', 'virtco/lab/emulation/nova_client.py',
-             'virtco/compiled.py')
+EQUIPMENT = ('lab/virtco_lab/services/',
+             'lab/virtco_lab/emulation/nova_client.py', 'virtco/compiled.py')
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
-_PATH = re.compile(r'\b(?:virtco|edge_module|nova_filters)(?:[.:]\w+)+')
+_PATH = re.compile(
+    r'\b(?:virtco(?:_lab|_tenant)?|edge_module|nova_filters)(?:[.:]\w+)+')
 _DYNAMIC = re.compile('[gsh][ea][ts]attr|attrgetter|methodcaller')
 
 
@@ -195,7 +200,8 @@ class _Reader(ast.NodeVisitor):
         self._path = path
         self._is_judged = is_judged
         self._module = path.removesuffix('.py').removesuffix(
-            '/__init__').replace('/', '.')
+            '/__init__').removeprefix('lab/').removeprefix(
+            'tenant/').replace('/', '.')
         self._aliases = code.aliases[self._module]
         self._uses = code.uses[None]
         self._class = None

@@ -193,8 +193,8 @@ def test_files_that_have_commands_of_their_own_are_in_no_part(tmp_path):
 
 
 @pytest.mark.parametrize('folder, changed, passed', [
-    ('unit/lab/sim', 'virtco/lab/cases.py', 2),
-    ('unit/laboratory', 'virtco/lab/cases.py', 1),
+    ('unit/lab/sim', 'lab/virtco_lab/cases.py', 2),
+    ('unit/laboratory', 'lab/virtco_lab/cases.py', 1),
     ('functional', 'virtco/db/session.py', 2),
     ('functional/nova', 'virtco/db/session.py', 1),
     ('functional/nova', 'nova_filters/request.py', 2)])

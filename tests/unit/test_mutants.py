@@ -78,7 +78,7 @@ def test_tests_of_a_module_come_before_those_of_its_area():
 def test_a_module_of_each_area_has_tests():
     for path in ('virtco/units.py', 'edge_module/agent.py',
                  'edge_module/probe/train_sender.py', 'virtco/state/debts.py',
-                 'virtco/lab/sim/traces.py', 'nova_filters/request.py'):
+                 'lab/virtco_lab/sim/traces.py', 'nova_filters/request.py'):
         assert (areas.ROOT / path).exists()
         assert areas.tests(path)
 

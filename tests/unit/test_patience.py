@@ -9,7 +9,7 @@ import types
 import pytest
 
 from tests import patience
-from virtco.lab.emulation import patience as lab_patience
+from virtco_lab.emulation import patience as lab_patience
 
 BUSY = 'import time\nwhile time.process_time() < 1.0: pass'
 

@@ -14,7 +14,6 @@ import pytest
 
 from tests.unit import stored
 from virtco import exception
-from virtco.cmd import arguments
 from virtco.cmd import controller
 from virtco.cmd import entry
 from virtco.cmd import manage
@@ -23,6 +22,7 @@ from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
 from virtco.model import states
+from virtco_lab.cmd import arguments
 
 # Arguments.
 
@@ -68,8 +68,8 @@ def test_what_is_not_installed_is_named(capsys, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / 'fine.py').write_text('main = lambda: 7')
     (tmp_path / 'poor.py').write_text('import surely_not_there.inside')
-    assert entry._run('p', 'fine', 'extra') == 7
-    assert entry._run('p', 'poor', 'extra') == 1
+    assert entry.run('p', 'fine', 'extra') == 7
+    assert entry.run('p', 'poor', 'extra') == 1
     assert capsys.readouterr().err == (
         'p cannot start: the Python package surely_not_there is not '
         "installed, pip install 'virtco[extra]' does it\n")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What setup.cfg and requirements.txt ask for is what the code imports, and
-each supported release of OpenStack allows it.
+"""What each distribution asks for is what its code imports, and each supported
+release of OpenStack allows it.
 """
 
 import ast
@@ -9,6 +9,7 @@ import configparser
 import pathlib
 import re
 import sys
+import tomllib
 
 from packaging import requirements
 from packaging import utils
@@ -18,7 +19,8 @@ from tests import sources
 
 ROOT = pathlib.Path(__file__).parents[2]
 PINS = sorted((ROOT / 'tests' / 'fixtures' / 'constraints').glob('*.txt'))
-OWN = ('virtco', 'nova_filters', 'edge_module')
+OWN = ('virtco', 'nova_filters', 'edge_module', 'virtco_tenant',
+       'virtco_lab')
 #: Distributions that are not called as their modules are.
 NAMED = {'placement': 'openstack-placement', 'psycopg2': 'psycopg2-binary',
          'watcher': 'python-watcher', 'yaml': 'PyYAML'}
@@ -34,11 +36,11 @@ SERVED = {
             'virtco.osc.coflow_commands', 'virtco.osc.operator_commands',
             'virtco.osc.topology_commands'],
     'plot': ['virtco.topology.plot'],
-    'hint': ['virtco.osc.shell', 'virtco.hintkit.commands'],
-    'report': ['virtco.cmd.report'],
-    'sim': ['virtco.cmd.sim', 'virtco.cmd.emulate'],
-    'cast': ['virtco.cast.command'],
-    'nova': ['virtco.lab.emulation.nova_stack'],
+    'tenant': ['virtco.osc.shell', 'virtco_tenant.hintkit.commands'],
+    'tenant[cast]': ['virtco_tenant.cast.command'],
+    'lab': ['virtco_lab.cmd.sim', 'virtco_lab.cmd.emulate'],
+    'lab[report]': ['virtco_lab.cmd.report'],
+    'lab[nova]': ['virtco_lab.emulation.nova_stack'],
     'watcher': ['virtco.watcher.goal', 'virtco.watcher.strategy'],
 }
 PLUGINS = ['nova_filters.coflow_filter', 'nova_filters.coflow_weigher',
@@ -50,12 +52,24 @@ OF_NOVAS_TESTS = {'oslotest', 'testscenarios', 'wsgi-intercept'}
 
 
 def _read():
-    """Requirements of every Nova, and those of each extra, by name."""
+    """Requirements of every Nova, and those of each extra, by name.
+
+    Those of another distribution's extra include what comes without one.
+    """
     config = configparser.ConfigParser()
     config.read(ROOT / 'setup.cfg')
-    base = (ROOT / 'requirements.txt').read_text()
-    return _parse(base), {name: _parse(text)
-                          for name, text in config['extras'].items()}
+    extras = {name: _parse(text) for name, text in config['extras'].items()}
+    for name in ('tenant', 'lab'):
+        project = tomllib.loads(
+            (ROOT / name / 'pyproject.toml').read_text())['project']
+        extras[name] = {
+            one: wanted for one, wanted in _parse(
+                '\n'.join(project['dependencies'])).items()
+            if not one.startswith('virtco')}
+        for extra, lines in project['optional-dependencies'].items():
+            extras[f'{name}[{extra}]'] = extras[name] | _parse(
+                '\n'.join(lines))
+    return _parse((ROOT / 'requirements.txt').read_text()), extras
 
 
 def _parse(text):
@@ -78,7 +92,9 @@ def _names(path):
 
 
 def _source(module):
-    path = ROOT.joinpath(*module.split('.'))
+    top = {'virtco_tenant': 'tenant', 'virtco_lab': 'lab'}.get(
+        module.partition('.')[0], '')
+    path = ROOT.joinpath(top, *module.split('.'))
     for found in (path.with_suffix('.py'), path / '__init__.py'):
         if found.exists():
             return found
@@ -112,7 +128,7 @@ DRIVERS = {'controller': {*EXTRAS['redis'], *EXTRAS['postgresql']}}
 
 
 def test_every_program_is_served_by_the_extra_that_it_names():
-    programs = re.findall(r"_run,\s+'[\w-]+', '([\w.]+)', '(\w+)'\)",
+    programs = re.findall(r"\(\s*run,\s+'[\w-]+', '([\w.]+)', '(\w+)'\)",
                           (ROOT / 'virtco/cmd/entry.py').read_text())
     assert len(programs) > 5
     for module, extra in programs:
@@ -125,11 +141,12 @@ def test_the_plug_ins_import_what_is_required():
 
 @pytest.mark.parametrize('extra', SERVED)
 def test_an_extra_is_what_its_programs_import(extra):
-    imports = imported_by(SERVED[extra]) - DRIVERS.get(extra, set())
+    modules = {*SERVED[extra.partition('[')[0]], *SERVED[extra]}
+    imports = imported_by(modules) - DRIVERS.get(extra, set())
     declared = set(EXTRAS[extra])
     assert imports <= declared | set(BASE)
     unused = declared - imports
-    if extra == 'nova':
+    if extra == 'lab[nova]':
         unused -= OF_NOVAS_TESTS
     assert not unused
 
@@ -154,8 +171,8 @@ def _pins(path):
 
 
 @pytest.mark.parametrize('path', PINS, ids=lambda path: path.stem)
-@pytest.mark.parametrize('extra', ['controller', 'edge', 'osc', 'hint',
-                                   'sim'])
+@pytest.mark.parametrize('extra', ['controller', 'edge', 'osc',
+                                   'tenant', 'lab'])
 def test_an_extra_is_allowed_by_the_pins(path, extra):
     pins = _pins(path)
     wanted = {**BASE, **EXTRAS[extra]}

@@ -35,7 +35,7 @@ import json
 import numpy as np
 
 from virtco import compiled
-from virtco.lab.sim import simulation
+from virtco_lab.sim import simulation
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from virtco import ring_and_tree
 from virtco.advise import mappings
-from virtco.hintkit import collectives
 
 Matrix = mappings.Matrix
 Indices = mappings.Indices
@@ -23,8 +23,8 @@ _SEARCHES = 5
 
 def volumes(n: int, size_bytes: float) -> tuple[Matrix, Matrix]:
     """Bytes between ranks of an all-reduce: by ring, and by double tree."""
-    return (_matrix(n, collectives.RING['all_reduce'](range(n), size_bytes)),
-            _matrix(n, collectives.tree_all_reduce(n, size_bytes)))
+    return (_matrix(n, ring_and_tree.RING['all_reduce'](range(n), size_bytes)),
+            _matrix(n, ring_and_tree.tree_all_reduce(n, size_bytes)))
 
 
 def _matrix(n: int, sends: Iterable[tuple[int, int, float]]) -> Matrix:

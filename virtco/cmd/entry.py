@@ -10,10 +10,12 @@ import functools
 import importlib
 import sys
 
-OWN = ('virtco', 'edge_module', 'nova_filters')
+OWN = ('virtco', 'edge_module', 'nova_filters', 'virtco_tenant',
+       'virtco_lab')
 
 
-def missing(error: ImportError, extra: str) -> str:
+def missing(error: ImportError, extra: str,
+            distribution: str = 'virtco') -> str:
     """Return one line that names the extra to install.
 
     :raises ImportError: when it is a module of our own.
@@ -22,34 +24,30 @@ def missing(error: ImportError, extra: str) -> str:
     if not isinstance(error, ModuleNotFoundError) or package in OWN:
         raise error
     return (f'the Python package {package} is not installed, '
-            f"pip install 'virtco[{extra}]' does it")
+            f"pip install '{distribution}[{extra}]' does it")
 
 
-def _run(program: str, module: str, extra: str) -> int:
+def run(program: str, module: str, extra: str,
+        distribution: str = 'virtco') -> int:
+    """Run a program's module; without what an extra brings, say so."""
     try:
         return int(importlib.import_module(module).main())
     except ModuleNotFoundError as error:
-        print(f'{program} cannot start: {missing(error, extra)}',
-              file=sys.stderr)
+        print(f'{program} cannot start: '
+              f'{missing(error, extra, distribution)}', file=sys.stderr)
         return 1
 
 
-api = functools.partial(_run, 'virtco-api', 'virtco.cmd.api', 'controller')
-cast = functools.partial(_run, 'virtco-cast', 'virtco.cast.command', 'cast')
+api = functools.partial(run, 'virtco-api', 'virtco.cmd.api', 'controller')
 controller = functools.partial(
-    _run, 'virtco-controller', 'virtco.cmd.controller', 'controller')
+    run, 'virtco-controller', 'virtco.cmd.controller', 'controller')
 distributor = functools.partial(
-    _run, 'virtco-distributor', 'virtco.cmd.distributor', 'controller')
-edge = functools.partial(_run, 'virtco-edge', 'edge_module.cmd', 'edge')
-emulate = functools.partial(
-    _run, 'virtco-emulate', 'virtco.cmd.emulate', 'sim')
+    run, 'virtco-distributor', 'virtco.cmd.distributor', 'controller')
+edge = functools.partial(run, 'virtco-edge', 'edge_module.cmd', 'edge')
 manage = functools.partial(
-    _run, 'virtco-manage', 'virtco.cmd.manage', 'controller')
-report = functools.partial(
-    _run, 'virtco-report', 'virtco.cmd.report', 'report')
+    run, 'virtco-manage', 'virtco.cmd.manage', 'controller')
 scheduler = functools.partial(
-    _run, 'virtco-scheduler', 'virtco.cmd.scheduler', 'controller')
-shell = functools.partial(_run, 'virtco', 'virtco.osc.shell', 'osc')
-sim = functools.partial(_run, 'virtco-sim', 'virtco.cmd.sim', 'sim')
+    run, 'virtco-scheduler', 'virtco.cmd.scheduler', 'controller')
+shell = functools.partial(run, 'virtco', 'virtco.osc.shell', 'osc')
 status = functools.partial(
-    _run, 'virtco-status', 'virtco.cmd.status', 'controller')
+    run, 'virtco-status', 'virtco.cmd.status', 'controller')

@@ -8,7 +8,7 @@ recorded ones; ``virtco-sim reproduce all --check`` compares all of them.
 
 import pytest
 
-from virtco.cmd import sim as command
+from virtco_lab.cmd import sim as command
 
 pytestmark = pytest.mark.evaluation
 

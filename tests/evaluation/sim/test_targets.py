@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from tests import figures
-from virtco.lab.sim import cloud
-from virtco.lab.sim import groups
-from virtco.lab.sim import replay
-from virtco.lab.sim import schemes
-from virtco.lab.sim import traces
-from virtco.lab.sim import workloads
-from virtco.lab.sim.figures import outcome
-from virtco.lab.sim.figures import samples
-from virtco.lab.sim.figures import virtco
+from virtco_lab.sim import cloud
+from virtco_lab.sim import groups
+from virtco_lab.sim import replay
+from virtco_lab.sim import schemes
+from virtco_lab.sim import traces
+from virtco_lab.sim import workloads
+from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import samples
+from virtco_lab.sim.figures import virtco
 
 TRACE = (pathlib.Path(__file__).parents[2]
          / 'fixtures/traces/facebook-like.txt')

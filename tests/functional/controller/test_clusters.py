@@ -8,10 +8,10 @@ import pytest
 
 from tests.functional.controller import harness
 from virtco import exception
-from virtco.cast import demand
-from virtco.cast import groups
-from virtco.cast import peers as cast_peers
 from virtco.client import v1
+from virtco_tenant.cast import demand
+from virtco_tenant.cast import groups
+from virtco_tenant.cast import peers as cast_peers
 
 HOSTS = ('h0', 'h1', 'h2', 'h3')
 _TM = '{"pattern": "ring", "n": 8, "flow_size": 1000}'

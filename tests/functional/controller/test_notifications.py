@@ -11,7 +11,7 @@ import pytest
 
 from tests.functional.controller import harness
 from tests.functional.controller import test_faults as faults
-from virtco.lab import services
+from virtco_lab import services
 
 
 @pytest.fixture(scope='module')

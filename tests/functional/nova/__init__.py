@@ -7,4 +7,4 @@ import os
 os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', '1')
 
 # Before anything else of Nova.
-from virtco.lab.emulation import nova_cloud  # noqa: F401
+from virtco_lab.emulation import nova_cloud  # noqa: F401

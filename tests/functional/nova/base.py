@@ -13,8 +13,8 @@ from nova.virt import fake
 from nova_filters import coflow_weigher
 from tests import patience
 from tests.unit.nova_filters import scripted_controller
-from virtco.lab.emulation import nova_client
-from virtco.lab.emulation import nova_cloud
+from virtco_lab.emulation import nova_client
+from virtco_lab.emulation import nova_cloud
 
 TM = '{"pattern": "all-to-all", "n": %d, "size": "1GB"}'
 

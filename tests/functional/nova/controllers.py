@@ -13,9 +13,9 @@ import requests
 from tests import forks
 from tests import patience
 from tests.functional.controller import stream
-from virtco.lab.emulation import nova_client
-from virtco.lab.emulation import nova_cloud
-from virtco.lab.services import service
+from virtco_lab.emulation import nova_client
+from virtco_lab.emulation import nova_cloud
+from virtco_lab.services import service
 
 # Of one read of an answer.
 DEADLINE_S = 600

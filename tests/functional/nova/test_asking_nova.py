@@ -13,9 +13,9 @@ from tests.functional.nova import controllers
 from virtco import exception
 from virtco.conf import nova_options as nova_conf
 from virtco.follow import nova as follow_nova
-from virtco.lab.emulation import nova_client
-from virtco.lab.emulation import nova_cloud
 from virtco.model import booking
+from virtco_lab.emulation import nova_client
+from virtco_lab.emulation import nova_cloud
 
 
 class ReunionTest(controllers.RealControllerTest):

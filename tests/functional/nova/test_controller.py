@@ -10,7 +10,7 @@ import requests
 
 from tests import patience
 from tests.functional.nova import controllers
-from virtco.lab.emulation import nova_client
+from virtco_lab.emulation import nova_client
 
 
 class GroupsTest(controllers.RealControllerTest):

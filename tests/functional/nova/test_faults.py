@@ -11,7 +11,7 @@ import pytest
 
 from tests.functional.nova import base
 from tests.unit.nova_filters import scripted_controller
-from virtco.lab.emulation import nova_client
+from virtco_lab.emulation import nova_client
 
 #: What all passes of one API request may cost, in seconds.
 WORST_CASE_S = 1.0

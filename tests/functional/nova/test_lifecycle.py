@@ -10,8 +10,8 @@ import pytest
 import requests
 
 from tests.functional.nova import controllers
-from virtco.lab.emulation import nova_client
-from virtco.lab.emulation import nova_cloud
+from virtco_lab.emulation import nova_client
+from virtco_lab.emulation import nova_cloud
 
 OTHER_IMAGE = 'a2459075-d96c-40d5-893e-577ff92e721c'
 TM = {'n': 2, 'flows': [[0, 1, '5GB']]}

@@ -5,7 +5,7 @@
 from tests.functional.nova import base
 from virtco import hint_matrix
 from virtco import hints
-from virtco.lab.emulation import nova_client
+from virtco_lab.emulation import nova_client
 
 
 class PlacementTest(base.ScriptedTest):

@@ -14,8 +14,8 @@ import requests
 
 from tests import patience
 from tests.unit.nova_filters import scripted_controller
-from virtco.lab.emulation import nova_client
-from virtco.lab.emulation import nova_stack
+from virtco_lab.emulation import nova_client
+from virtco_lab.emulation import nova_stack
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ class Stack:
     def __init__(self, path, stdin=subprocess.DEVNULL, **config):
         path.write_text(json.dumps(config))
         self.process = subprocess.Popen(
-            [sys.executable, '-m', 'virtco.lab.emulation.nova_stack',
+            [sys.executable, '-m', 'virtco_lab.emulation.nova_stack',
              '--config', str(path)],
             stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True)

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from tests import patience
-from virtco.lab import services
 from virtco.leadership import lock as locks
+from virtco_lab import services
 
 CLASSES = (services.Etcd, services.MariaDB, services.PostgreSQL,
            services.Redis)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from virtco.lab.emulation import fabric as fabric_module
-from virtco.lab.emulation import janitor
-from virtco.lab.emulation import namespaces
+from virtco_lab.emulation import fabric as fabric_module
+from virtco_lab.emulation import janitor
+from virtco_lab.emulation import namespaces
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip('libtorrent')
 
 from tests.netns import gear
-from virtco.lab.emulation import casts
-from virtco.lab.emulation import racks as racks_module
+from virtco_lab.emulation import casts
+from virtco_lab.emulation import racks as racks_module
 
 _SIZE_BYTES = 1_000_000
 

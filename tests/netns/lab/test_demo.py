@@ -7,10 +7,10 @@ import pathlib
 import pytest
 
 from tests.netns import gear
-from virtco.lab.emulation import namespaces
-from virtco.lab.emulation import runner
-from virtco.lab.emulation import scenario
-from virtco.lab.emulation import testbed as testbed_module
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import runner
+from virtco_lab.emulation import scenario
+from virtco_lab.emulation import testbed as testbed_module
 
 RATE_BPS = 40e6
 SLOTS = 2

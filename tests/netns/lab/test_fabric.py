@@ -17,21 +17,21 @@ from tests import run_name
 from tests.netns import gear
 from virtco import exception
 from virtco import units
-from virtco.lab.emulation import calibration
-from virtco.lab.emulation import capability
-from virtco.lab.emulation import namespaces
-from virtco.lab.emulation import prediction
-from virtco.lab.emulation import process
-from virtco.lab.emulation import shaping
-from virtco.lab.emulation import traffic
-from virtco.lab.emulation import transfers
 from virtco.model import coflow as coflow_model
+from virtco_lab.emulation import calibration
+from virtco_lab.emulation import capability
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import prediction
+from virtco_lab.emulation import process
+from virtco_lab.emulation import shaping
+from virtco_lab.emulation import traffic
+from virtco_lab.emulation import transfers
 
 RATE_BPS = 40e6
 PAYLOAD_SHARE = 1448 / 1514
 OWNER = '''
 import sys, time
-from virtco.lab.emulation import fabric, janitor, namespaces, process
+from virtco_lab.emulation import fabric, janitor, namespaces, process
 import pathlib
 run = namespaces.new_run()
 janitor.Janitor(run)

@@ -8,8 +8,8 @@ import pytest
 from tests.netns import gear
 from virtco.advise import orders
 from virtco.advise import trees
-from virtco.lab.emulation import mesh
-from virtco.lab.emulation import namespaces
+from virtco_lab.emulation import mesh
+from virtco_lab.emulation import namespaces
 
 RATE_BPS = 20e6
 SIZE = 250_000

@@ -7,9 +7,9 @@ import pytest
 from tests.netns import gear
 from tests.netns.probe import test_measured_hosts as measured
 from virtco.client import v1
-from virtco.lab.emulation import namespaces
-from virtco.lab.emulation import process
-from virtco.lab.emulation import services
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import process
+from virtco_lab.emulation import services
 
 run = measured.run
 children = measured.children

@@ -9,12 +9,12 @@ import pytest
 
 from tests.netns import gear
 from tests.netns.probe import harness
-from virtco.lab.emulation import fabric as fabric_module
-from virtco.lab.emulation import janitor
-from virtco.lab.emulation import namespaces
-from virtco.lab.emulation import process
-from virtco.lab.emulation import services
 from virtco.measure import calibration
+from virtco_lab.emulation import fabric as fabric_module
+from virtco_lab.emulation import janitor
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import process
+from virtco_lab.emulation import services
 
 LINK_BPS = 50e6
 HOSTS = ('h0', 'h1', 'h2', 'h3')

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from virtco import ring_and_tree
 from virtco.advise import mappings
 from virtco.advise import nccl
-from virtco.hintkit import collectives
 
 _SIZES = hypothesis.given(st.integers(2, 200))
 
@@ -26,15 +26,15 @@ def _paths(n, seed, per_machine=1):
 @_SIZES
 def test_an_inner_rank_of_one_tree_is_a_leaf_of_the_other(n):
     inner = [{parent for parent in parents if parent is not None}
-             for parents in collectives.double_tree(n)]
+             for parents in ring_and_tree.double_tree(n)]
     # Of few ranks, and at a root, there is no room for that.
-    roots = {parents.index(None) for parents in collectives.double_tree(n)}
+    roots = {parents.index(None) for parents in ring_and_tree.double_tree(n)}
     assert inner[0] & inner[1] <= roots
 
 
 @_SIZES
 def test_each_tree_has_one_root_two_children_and_the_least_depth(n):
-    for parents in collectives.double_tree(n):
+    for parents in ring_and_tree.double_tree(n):
         assert parents.count(None) == 1
         children = [parents.count(rank) for rank in range(n)]
         assert max(children) <= 2
@@ -49,7 +49,7 @@ def test_each_tree_has_one_root_two_children_and_the_least_depth(n):
 
 def test_the_trees_of_twelve_are_those_of_nccl():
     """As drawn in its source: 0 is over 8, and mirrored 11 over 3."""
-    first, second = collectives.double_tree(12)
+    first, second = ring_and_tree.double_tree(12)
     assert first == [None, 2, 4, 2, 8, 6, 4, 6, 0, 10, 8, 10]
     assert second == [1, 3, 1, 11, 5, 7, 5, 3, 9, 7, 9, None]
 

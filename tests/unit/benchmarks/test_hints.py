@@ -15,9 +15,9 @@ from benchmarks import hint_cases
 from benchmarks import hint_packets
 from benchmarks import hints
 from virtco import units
-from virtco.lab.emulation import misled
-from virtco.lab.emulation import scenario
-from virtco.lab.emulation import untold
+from virtco_lab.emulation import misled
+from virtco_lab.emulation import scenario
+from virtco_lab.emulation import untold
 
 SEED, N_HOSTS = 0, 6
 Claim = misled.Claim

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 import pytest
 
 from tests import examples
-from virtco.cast import blocks
-from virtco.cast import peers
+from virtco_tenant.cast import blocks
+from virtco_tenant.cast import peers
 
 FIRST, BETWEEN, WITHIN = peers.LEVELS
 N = 16

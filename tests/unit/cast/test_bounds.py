@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from virtco.cast import peers
-from virtco.cast import tracker as trackers
+from virtco_tenant.cast import peers
+from virtco_tenant.cast import tracker as trackers
 
 SAID = {'name': 'a', 'port': 7000, 'cluster': 'r1', 'share': 0.5,
         'rates_bps': {'b': 1e9}, 'failed': 'No space', 'files': 'abc'}

@@ -4,8 +4,8 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
-from virtco.cast import demand
-from virtco.cast import peers
+from virtco_tenant.cast import demand
+from virtco_tenant.cast import peers
 
 SIZE_BYTES = 4e9
 _CLUSTERS = st.lists(st.sampled_from([None, 'a', 'b', 'c', 'd']), min_size=2,

@@ -10,14 +10,14 @@ import pytest
 from rich import console
 
 from virtco import exception
-from virtco.cast import command
-from virtco.cast import members
-from virtco.cast import peers
-from virtco.cast import receiving
-from virtco.cast import sending
-from virtco.cast import swarm
-from virtco.cast import torrents
-from virtco.cast import tracker as trackers
+from virtco_tenant.cast import command
+from virtco_tenant.cast import members
+from virtco_tenant.cast import peers
+from virtco_tenant.cast import receiving
+from virtco_tenant.cast import sending
+from virtco_tenant.cast import swarm
+from virtco_tenant.cast import torrents
+from virtco_tenant.cast import tracker as trackers
 
 KEY = 'k' * 16
 URL = f'http://10.0.0.1:80/{KEY}'

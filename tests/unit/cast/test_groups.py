@@ -7,9 +7,9 @@ import pytest
 from tests import patience
 from tests.unit.osc import controller
 from virtco import exception
-from virtco.cast import groups
 from virtco.wire import coflow_bodies as coflow_wire
 from virtco.wire import group as wire
+from virtco_tenant.cast import groups
 
 
 def member(number, cluster, **values):

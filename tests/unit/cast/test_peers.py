@@ -4,7 +4,7 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
-from virtco.cast import peers
+from virtco_tenant.cast import peers
 
 _CLUSTERS = st.lists(st.sampled_from([None, 'a', 'b', 'c', 'd']), min_size=2,
                      max_size=60)

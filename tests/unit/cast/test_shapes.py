@@ -5,11 +5,11 @@
 import pytest
 
 from virtco import exception
-from virtco.cast import demand
-from virtco.cast import members
-from virtco.cast import peers
-from virtco.cast import swarm
-from virtco.cast import torrents
+from virtco_tenant.cast import demand
+from virtco_tenant.cast import members
+from virtco_tenant.cast import peers
+from virtco_tenant.cast import swarm
+from virtco_tenant.cast import torrents
 
 MIB = 1024 * 1024
 

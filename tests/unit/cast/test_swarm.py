@@ -11,9 +11,9 @@ import types
 import libtorrent
 import pytest
 
-from virtco.cast import peers
-from virtco.cast import swarm
-from virtco.cast import torrents
+from virtco_tenant.cast import peers
+from virtco_tenant.cast import swarm
+from virtco_tenant.cast import torrents
 
 FIRST, BETWEEN, WITHIN = peers.LEVELS
 ALL = peers.Share(0, 1, (0.0, 1.0))

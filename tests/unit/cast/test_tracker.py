@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from virtco.cast import clusters
-from virtco.cast import peers
-from virtco.cast import tracker as trackers
+from virtco_tenant.cast import clusters
+from virtco_tenant.cast import peers
+from virtco_tenant.cast import tracker as trackers
 
 
 class Clock:

@@ -9,11 +9,11 @@ from rich import console
 import urllib3
 
 from virtco import exception
-from virtco.cast import command
-from virtco.cast import receiving
-from virtco.cast import sending
-from virtco.cast import torrents
-from virtco.cast import tracker as trackers
+from virtco_tenant.cast import command
+from virtco_tenant.cast import receiving
+from virtco_tenant.cast import sending
+from virtco_tenant.cast import torrents
+from virtco_tenant.cast import tracker as trackers
 
 KEY = 'k' * 16
 

@@ -9,7 +9,7 @@ import types
 from cliff import app as cliff_app
 from cliff import commandmanager
 
-from virtco.hintkit import commands
+from virtco_tenant.hintkit import commands
 
 COMMANDS = {
     'check': commands.Check, 'metadata': commands.Metadata,

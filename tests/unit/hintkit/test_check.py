@@ -2,12 +2,12 @@
 
 """``virtco hint check``: the screen, the ready line, and what it warns of."""
 
-import configparser
 import json
 import pathlib
 import shlex
 import subprocess
 import sys
+import tomllib
 import types
 
 from hypothesis import given
@@ -232,7 +232,7 @@ def test_hints_need_neither_numpy_nor_openstacks_client():
                      'openstackclient', 'sqlalchemy', 'falcon', 'rich'):
             sys.modules[name] = None
         from virtco.osc import shell
-        from virtco.hintkit import commands
+        from virtco_tenant.hintkit import commands
         print(commands.Check.__name__)
     '''
     done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True,
@@ -256,15 +256,10 @@ def test_a_command_that_needs_more_says_what_to_install():
 
 
 def test_every_command_is_an_entry_point():
-    config = configparser.ConfigParser()
-    config.optionxform = str
-    config.read(ROOT / 'setup.cfg')
-    found = {}
-    for line in config['entry_points']['virtco.cli'].split('\n'):
-        name, _, target = line.partition(' = ')
-        if name.startswith('hint_'):
-            found[name.removeprefix('hint_')] = target
-    assert found == {name: f'{command.__module__}:{command.__name__}'
+    project = tomllib.loads(
+        (ROOT / 'tenant/pyproject.toml').read_text())['project']
+    found = project['entry-points']['virtco.cli']
+    assert found == {f'hint_{name}': f'{command.__module__}:{command.__name__}'
                      for name, command in running.COMMANDS.items()}
 
 

@@ -5,7 +5,7 @@
 import pytest
 
 from virtco import exception
-from virtco.hintkit import inputs
+from virtco_tenant.hintkit import inputs
 
 
 def test_a_text_is_written_or_the_place_is_named(tmp_path):

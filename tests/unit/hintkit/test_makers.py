@@ -18,11 +18,12 @@ from tests.unit.hintkit import running
 from tests.unit.osc import controller
 from virtco import exception
 from virtco import hint_matrix
-from virtco.hintkit import aicb
-from virtco.hintkit import collectives
-from virtco.hintkit import made
-from virtco.hintkit import parallel
+from virtco import ring_and_tree
 from virtco.wire import profile as wire
+from virtco_tenant.hintkit import aicb
+from virtco_tenant.hintkit import collectives
+from virtco_tenant.hintkit import made
+from virtco_tenant.hintkit import parallel
 
 SAMPLES = pathlib.Path(__file__).parents[3] / 'examples' / 'hints'
 
@@ -160,7 +161,7 @@ def test_files_that_cannot_be_read(tmp_path):
 @given(st.integers(2, 70), st.floats(1, 1e12))
 def test_a_ring_all_reduce_sends_as_much_as_theory_says(n, size):
     out, into = [0.0] * n, [0.0] * n
-    for src, dst, sent in collectives.RING['all_reduce'](range(n), size):
+    for src, dst, sent in ring_and_tree.RING['all_reduce'](range(n), size):
         out[src] += sent
         into[dst] += sent
     assert out == into == pytest.approx([2 * (n - 1) / n * size] * n)
@@ -169,7 +170,7 @@ def test_a_ring_all_reduce_sends_as_much_as_theory_says(n, size):
 @given(st.integers(2, 300))
 def test_both_trees_span_all_ranks_and_share_the_inner_ones(n):
     inner = []
-    for parents in collectives.double_tree(n):
+    for parents in ring_and_tree.double_tree(n):
         assert parents.count(None) == 1
         for rank in range(n):
             seen = set()
@@ -184,7 +185,7 @@ def test_both_trees_span_all_ranks_and_share_the_inner_ones(n):
 
 
 def test_the_tree_of_twelve_is_that_of_nccl():
-    first, second = collectives.double_tree(12)
+    first, second = ring_and_tree.double_tree(12)
     assert first == [None, 2, 4, 2, 8, 6, 4, 6, 0, 10, 8, 10]
     assert second[11] is None and second[3] == 11 and second[0] == 1
 

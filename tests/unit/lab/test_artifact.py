@@ -2,19 +2,19 @@
 
 """The steps of the artifact are commands that there are."""
 
-import configparser
 import json
 import pathlib
+import tomllib
 import types
 
 import pytest
 
-from virtco.cmd import emulate
-from virtco.cmd import report
-from virtco.cmd import sim
-from virtco.lab import artifact
-from virtco.lab.sim import figures
-from virtco.lab.sim.figures import record
+from virtco_lab import artifact
+from virtco_lab.cmd import emulate
+from virtco_lab.cmd import report
+from virtco_lab.cmd import sim
+from virtco_lab.sim import figures
+from virtco_lab.sim.figures import record
 
 ROOT = pathlib.Path(__file__).parents[3]
 OUTPUT = pathlib.Path('out')
@@ -28,9 +28,8 @@ def test_a_step_names_a_command(name, tmp_path):
     program, *arguments = (part.replace('out', str(tmp_path), 1)
                            if part.startswith('out') else part
                            for part in step.argv)
-    config = configparser.ConfigParser()
-    config.read(ROOT / 'setup.cfg')
-    assert f'\n{program} = ' in config['entry_points']['console_scripts']
+    assert program in tomllib.loads(
+        (ROOT / 'lab/pyproject.toml').read_text())['project']['scripts']
     parser = {'virtco-sim': sim.make_parser, 'virtco-emulate':
               emulate._parser, 'virtco-report': report.make_parser}[program]()
     parser.parse_args(arguments)

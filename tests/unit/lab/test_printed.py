@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from virtco.cmd import report as command
-from virtco.lab import printed
-from virtco.lab.sim.figures import record
+from virtco_lab import printed
+from virtco_lab.cmd import report as command
+from virtco_lab.sim.figures import record
 
 
 @pytest.fixture

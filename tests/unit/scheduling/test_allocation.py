@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tests import examples
-from virtco.lab.sim import demands as demand_model
 from virtco.model import uplinks as uplinks_model
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
 from virtco.scheduling import policies
 from virtco.scheduling import rate_kernel
 from virtco.scheduling import rater_kernel
+from virtco_lab.sim import demands as demand_model
 
 FULL = 1e-9
 HEAD_SHARE = 0.5

@@ -12,11 +12,11 @@ import pytest
 from tests import examples
 from virtco import exception
 from virtco import scheduling
-from virtco.lab.sim import demands as demand_model
 from virtco.model import live
 from virtco.scheduling import fabric
 from virtco.scheduling import order_and_rates as scheduler
 from virtco.scheduling import policies
+from virtco_lab.sim import demands as demand_model
 
 #: Sums of the same numbers in another order.
 SLACK = 1 + 1e-8

@@ -11,12 +11,12 @@ import pytest
 
 from tests import examples
 from tests.unit.scheduling import test_allocation as allocation
-from virtco.lab.sim import demands as demand_model
 from virtco.model import uplinks
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
 from virtco.scheduling import ordering
 from virtco.scheduling import rater_kernel
+from virtco_lab.sim import demands as demand_model
 
 
 @hypothesis.given(st.lists(st.tuples(

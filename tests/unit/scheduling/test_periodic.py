@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from virtco import exception
-from virtco.lab.sim import training
 from virtco.scheduling import fabric
 from virtco.scheduling.periodic import guard
 from virtco.scheduling.periodic import job_bounds as bounds
 from virtco.scheduling.periodic import jobs as jobs_model
+from virtco_lab.sim import training
 
 LINKS = ('a', 'b', 'c')
 

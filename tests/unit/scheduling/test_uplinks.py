@@ -11,12 +11,12 @@ import pytest
 
 from tests import examples
 from virtco import scheduling
-from virtco.lab.sim import simulation
 from virtco.model import cluster
 from virtco.model import live
 from virtco.model import uplinks
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import policies
+from virtco_lab.sim import simulation
 
 HOSTS = tuple(f'h{i}' for i in range(8))
 #: Racks of 3, 2 and 1 host, the first two in a pod; two hosts at the core.

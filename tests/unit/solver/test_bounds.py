@@ -16,13 +16,13 @@ from tests import examples
 from tests.unit.solver import oracles
 from tests.unit.solver import problems
 from virtco import exception
-from virtco.lab.placement import relaxation
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver import smallgroup
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
+from virtco_lab.placement import relaxation
 
 SETTINGS = hypothesis.settings(
     max_examples=examples.count(50), deadline=None,

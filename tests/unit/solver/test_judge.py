@@ -13,8 +13,6 @@ from tests import examples
 from tests.unit.solver import problems
 from virtco import compiled as kernels
 from virtco import exception
-from virtco.lab.sim import cloud
-from virtco.lab.sim import simulation
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
@@ -27,6 +25,8 @@ from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.model import uplink_arrays as uplinks
 from virtco.solver.starts import feasible
+from virtco_lab.sim import cloud
+from virtco_lab.sim import simulation
 
 ONLINE = snapshot.Objective.ONLINE
 

@@ -10,9 +10,9 @@ import pathlib
 
 import pytest
 
-from virtco.lab.cloud import command
-from virtco.lab.cloud import configs
-from virtco.lab.cloud import layout as layouts
+from virtco_lab.cloud import command
+from virtco_lab.cloud import configs
+from virtco_lab.cloud import layout as layouts
 
 ROOT = pathlib.Path(__file__).parents[4]
 LAYOUT = layouts.Layout('abc123', '172.30.0.1', ('compute1', 'compute2'), 2,
@@ -56,7 +56,7 @@ def test_neutron_finds_the_drivers_it_is_configured_with(tmp_path):
     driver, = found.entry_points.select(group='neutron.ml2.mechanism_drivers')
     assert driver.name == _read(
         configs.neutron(LAYOUT, 'db', 'rabbit'))['ml2']['mechanism_drivers']
-    assert (ROOT / f'{driver.module.replace(".", "/")}.py').exists()
+    assert (ROOT / f'lab/{driver.module.replace(".", "/")}.py').exists()
     assert 'neutron' not in (ROOT / 'setup.cfg').read_text().partition(
         '[entry_points]')[2]
 

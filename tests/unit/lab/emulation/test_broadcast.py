@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from virtco.advise import trees
-from virtco.lab.emulation import broadcast
-from virtco.lab.emulation import mesh
+from virtco_lab.emulation import broadcast
+from virtco_lab.emulation import mesh
 
 
 def test_without_changes_it_is_the_product_s_model():

@@ -9,12 +9,12 @@ import types
 import pytest
 
 from virtco import hints
-from virtco.lab.emulation import cases
-from virtco.lab.emulation import hinted
-from virtco.lab.emulation import misled
-from virtco.lab.emulation import reproduce
-from virtco.lab.emulation import starvation
-from virtco.lab.emulation import untold
+from virtco_lab.emulation import cases
+from virtco_lab.emulation import hinted
+from virtco_lab.emulation import misled
+from virtco_lab.emulation import reproduce
+from virtco_lab.emulation import starvation
+from virtco_lab.emulation import untold
 
 SCALE = cases.Scale(8, 20e6)
 

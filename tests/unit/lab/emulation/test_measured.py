@@ -5,12 +5,12 @@
 import numpy as np
 import pytest
 
-from virtco.cmd import emulate
-from virtco.lab.emulation.measured import background
-from virtco.lab.emulation.measured import crosstraffic
-from virtco.lab.emulation.measured import greedy
-from virtco.lab.emulation.measured import lengths
-from virtco.lab.emulation.measured import stability
+from virtco_lab.cmd import emulate
+from virtco_lab.emulation.measured import background
+from virtco_lab.emulation.measured import crosstraffic
+from virtco_lab.emulation.measured import greedy
+from virtco_lab.emulation.measured import lengths
+from virtco_lab.emulation.measured import stability
 
 
 def _connection(*periods_s):

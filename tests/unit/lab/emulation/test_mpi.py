@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from virtco.advise import trees
-from virtco.lab.emulation import broadcast
-from virtco.lab.emulation import mesh
-from virtco.lab.emulation import mpi
+from virtco_lab.emulation import broadcast
+from virtco_lab.emulation import mesh
+from virtco_lab.emulation import mpi
 
 
 class _Mesh:

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from virtco.lab.emulation import patience
-from virtco.lab.emulation import process
+from virtco_lab.emulation import patience
+from virtco_lab.emulation import process
 
 STALL_S = 0.6
 BUSY = ('import time\nend = time.monotonic() + 1.6\n'

@@ -14,12 +14,12 @@ import sys
 import pytest
 import rich.console
 
-from virtco.cmd import emulate
-from virtco.lab.emulation import demo
-from virtco.lab.emulation import plots
-from virtco.lab.emulation import report
-from virtco.lab.emulation import results
-from virtco.lab.emulation import table
+from virtco_lab.cmd import emulate
+from virtco_lab.emulation import demo
+from virtco_lab.emulation import plots
+from virtco_lab.emulation import report
+from virtco_lab.emulation import results
+from virtco_lab.emulation import table
 
 ROOT = pathlib.Path(__file__).parents[4]
 
@@ -294,7 +294,7 @@ def test_slow_host_must_exist(capsys):
 
 def test_simulate_prints_json_and_nothing_else(tmp_path):
     done = subprocess.run(
-        [sys.executable, '-m', 'virtco.cmd.emulate', 'demo', '--simulate',
+        [sys.executable, '-m', 'virtco_lab.cmd.emulate', 'demo', '--simulate',
          '--json', '--only', 'fig1', '--slow-host', '--report-dir',
          str(tmp_path)], check=True, capture_output=True, text=True)
     read = json.loads(done.stdout)

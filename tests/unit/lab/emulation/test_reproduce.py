@@ -8,14 +8,14 @@ import json
 import pytest
 
 from virtco import exception
-from virtco.cmd import testcases as command
-from virtco.lab.emulation import cases
-from virtco.lab.emulation import measure
-from virtco.lab.emulation import reproduce
-from virtco.lab.emulation import results
-from virtco.lab.sim import workloads
-from virtco.lab.sim.figures import document
-from virtco.lab.sim.figures import virtco as paper
+from virtco_lab.cmd import testcases as command
+from virtco_lab.emulation import cases
+from virtco_lab.emulation import measure
+from virtco_lab.emulation import reproduce
+from virtco_lab.emulation import results
+from virtco_lab.sim import workloads
+from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import virtco as paper
 
 FEW = cases.Scale(8, 20e6)
 PAPER = cases.Scale(18, 50e6)

@@ -7,9 +7,9 @@ import types
 
 import pytest
 
-from virtco.cmd import emulate
-from virtco.cmd import testcases
-from virtco.lab.sim.figures import outcome
+from virtco_lab.cmd import emulate
+from virtco_lab.cmd import testcases
+from virtco_lab.sim.figures import outcome
 
 
 @pytest.fixture

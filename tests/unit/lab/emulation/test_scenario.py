@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 
 from virtco import hints
-from virtco.lab.emulation import calibration
-from virtco.lab.emulation import prediction
-from virtco.lab.emulation import results
-from virtco.lab.emulation import runner
-from virtco.lab.emulation import scenario
-from virtco.lab.emulation import testbed
-from virtco.lab.emulation import traffic
 from virtco.model import coflow as coflow_model
+from virtco_lab.emulation import calibration
+from virtco_lab.emulation import prediction
+from virtco_lab.emulation import results
+from virtco_lab.emulation import runner
+from virtco_lab.emulation import scenario
+from virtco_lab.emulation import testbed
+from virtco_lab.emulation import traffic
 
 RATE_BPS = 100e6
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from virtco.lab.emulation import shaping
+from virtco_lab.emulation import shaping
 
 
 def test_both_ways_have_the_rate():

@@ -4,7 +4,7 @@
 
 import pytest
 
-from virtco.lab.emulation import starvation
+from virtco_lab.emulation import starvation
 
 _S = 10 ** 9
 

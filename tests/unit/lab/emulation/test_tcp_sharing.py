@@ -7,7 +7,7 @@ from hypothesis import strategies
 import numpy as np
 import pytest
 
-from virtco.lab.emulation import tcp_sharing
+from virtco_lab.emulation import tcp_sharing
 
 
 def test_one_link_is_shared_equally_anew_at_each_end():

@@ -16,13 +16,13 @@ from tests.unit.solver import problems
 from tests.unit.solver.test_starts import build
 from tests.unit.solver.test_starts import places
 from virtco import exception
-from virtco.lab.placement import baselines
-from virtco.lab.placement import choreo
 from virtco.model import cluster
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver.starts import candidates
+from virtco_lab.placement import baselines
+from virtco_lab.placement import choreo
 
 SETTINGS = hypothesis.settings(
     max_examples=examples.count(40), deadline=None,

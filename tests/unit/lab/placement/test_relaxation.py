@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.unit.solver import problems
-from virtco.lab.placement import relaxation
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
+from virtco_lab.placement import relaxation
 
 
 def build(flows, rooms=((1.0, 8.0, 8.0),) * 2, demands=None, allowed=()):

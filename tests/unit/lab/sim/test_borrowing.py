@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from virtco.lab.sim import borrowing
+from virtco_lab.sim import borrowing
 
 LINK_BPS = 1e6
 # Of a link: the fixed point's tolerance.

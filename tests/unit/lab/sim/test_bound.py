@@ -9,10 +9,10 @@ import pytest
 import scipy
 
 from virtco import exception
-from virtco.lab.sim import bound
-from virtco.lab.sim import demands
-from virtco.lab.sim import simulation
 from virtco.scheduling import fabric as fabric_model
+from virtco_lab.sim import bound
+from virtco_lab.sim import demands
+from virtco_lab.sim import simulation
 
 N_HOSTS = 3
 #: Less than what the simulator rounds off.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests import figures
-from virtco.lab.sim import broadcasts
-from virtco.lab.sim.figures import samples
+from virtco_lab.sim import broadcasts
+from virtco_lab.sim.figures import samples
 
 
 def swarm(receivers, blocks, seed=0, racks=1, **kwargs):

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from virtco.lab.sim import claims
 from virtco.model import live
+from virtco_lab.sim import claims
 
 GB = 1e9
 PORTS = [live.Port(f'h{i}', 8e9, 8e9) for i in range(4)]

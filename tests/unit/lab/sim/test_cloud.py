@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from virtco import exception
-from virtco.lab.sim import cloud
-from virtco.lab.sim import groups
-from virtco.lab.sim import schemes
 from virtco.model import coflow as coflow_model
+from virtco_lab.sim import cloud
+from virtco_lab.sim import groups
+from virtco_lab.sim import schemes
 
 GB = 1e9
 FIG1 = groups.of_slots('fig1', (

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests import figures
-from virtco.cmd import sim as command
-from virtco.lab.sim.figures import samples
+from virtco_lab.cmd import sim as command
+from virtco_lab.sim.figures import samples
 
 
 def run(capsys, *argv):

@@ -4,10 +4,10 @@
 
 import pytest
 
-from virtco.lab.sim import controlled
 from virtco.model import coflow as coflow_model
 from virtco.state import schedule_input
 from virtco.table import layouts
+from virtco_lab.sim import controlled
 
 # A second for a megabyte.
 HOSTS = dict.fromkeys(('h0', 'h1', 'h2'), 8e6)

@@ -9,11 +9,11 @@ import pytest
 
 from benchmarks import deadlines as benchmark
 from tests import examples
-from virtco.lab.sim import controlled
-from virtco.lab.sim import deadlines
 from virtco.model import coflow as coflow_model
 from virtco.scheduling import fabric
 from virtco.state import schedule_input
+from virtco_lab.sim import controlled
+from virtco_lab.sim import deadlines
 
 
 def load(*coflows, n_hosts=2):

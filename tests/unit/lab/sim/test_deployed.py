@@ -7,11 +7,11 @@ import pytest
 
 from virtco import compiled
 from virtco import exception
-from virtco.lab.sim import deployed
-from virtco.lab.sim import replay
-from virtco.lab.sim import simulation
-from virtco.lab.sim import traces
-from virtco.lab.sim import workloads
+from virtco_lab.sim import deployed
+from virtco_lab.sim import replay
+from virtco_lab.sim import simulation
+from virtco_lab.sim import traces
+from virtco_lab.sim import workloads
 
 TRACE = workloads.facebook_like(seed=1, n_ports=12, n_coflows=40,
                                 duration_s=60.0)
@@ -51,10 +51,10 @@ def test_late_is_dearer_than_soon_and_little_dearer_than_at_once():
 def test_compiled_and_plain_agree(policy, monkeypatch):
     deployment = deployed.Deployment(0.5, 0.1)
     answer = deployed.run(TRACE, 1e9, policy, deployment)
-    for module, name in ((deployed, 'lab.sim.deployed_kernels'),
-                         (deployed, 'lab.sim.event_kernels'),
-                         (simulation, 'lab.sim.run_kernels'),
-                         (simulation, 'lab.sim.event_kernels'),
+    for module, name in ((deployed, 'fluid.deployed_kernels'),
+                         (deployed, 'fluid.event_kernels'),
+                         (simulation, 'fluid.run_kernels'),
+                         (simulation, 'fluid.event_kernels'),
                          (simulation, 'scheduling.rater_kernel'),
                          (simulation, 'scheduling.order_kernel')):
         monkeypatch.setattr(module, name.rpartition('.')[2],

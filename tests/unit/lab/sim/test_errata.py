@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from virtco.cmd import sim as command
-from virtco.lab.sim import errata
+from virtco_lab.cmd import sim as command
+from virtco_lab.sim import errata
 
 
 def test_every_counterexample_holds(capsys):

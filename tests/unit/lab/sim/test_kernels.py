@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from virtco import compiled
-from virtco.lab.sim import event_kernels
-from virtco.lab.sim import pair_kernels
-from virtco.lab.sim import replay
-from virtco.lab.sim import simulation
-from virtco.lab.sim import traces
+from virtco.fluid import event_kernels
+from virtco.fluid import pair_kernels
 from virtco.scheduling import fabric
+from virtco_lab.sim import replay
+from virtco_lab.sim import simulation
+from virtco_lab.sim import traces
 
 PLAIN = {name: compiled.plain(f'virtco.{name}') for name in (
     'scheduling.rater_kernel', 'scheduling.order_kernel',
-    'lab.sim.run_kernels', 'lab.sim.event_kernels', 'lab.sim.pair_kernels')}
+    'fluid.run_kernels', 'fluid.event_kernels', 'fluid.pair_kernels')}
 
 
 def draw(rng, n_hosts, n_coflows):
@@ -62,7 +62,7 @@ def test_the_same_times(config, seed, n_hosts):
     answer = run(config, demands, cap_bps, 0.1)
     with pytest.MonkeyPatch.context() as patch:
         for name in ('scheduling.rater_kernel', 'scheduling.order_kernel',
-                     'lab.sim.run_kernels', 'lab.sim.event_kernels'):
+                     'fluid.run_kernels', 'fluid.event_kernels'):
             patch.setattr(simulation, name.rpartition('.')[2], PLAIN[name])
         assert run(config, demands, cap_bps, 0.1) == answer
 
@@ -78,14 +78,14 @@ def test_the_same_fair_shares(seed):
         for c in range(6)))
     answer = replay.replay(trace, 1e9, replay.config_of('fair'))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, 'pair_kernels', PLAIN['lab.sim.pair_kernels'])
+        patch.setattr(replay, 'pair_kernels', PLAIN['fluid.pair_kernels'])
         plain = replay.replay(trace, 1e9, replay.config_of('fair'))
     assert plain.cct_s.tolist() == answer.cct_s.tolist()
     assert plain.events == answer.events
 
 
 def test_both_kinds_are_at_work():
-    if compiled.state('virtco.lab.sim.event_kernels') == 'plain':
+    if compiled.state('virtco.fluid.event_kernels') == 'plain':
         pytest.skip('not compiled')
     assert not event_kernels.__file__.endswith('.py')
     assert not pair_kernels.__file__.endswith('.py')

@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
-from virtco.lab.sim import cloud
-from virtco.lab.sim import groups
-from virtco.lab.sim import optimum
-from virtco.lab.sim import schemes
-from virtco.lab.sim import workloads
-from virtco.lab.sim.figures import virtco
 from virtco.model import coflow as coflow_model
+from virtco_lab.sim import cloud
+from virtco_lab.sim import groups
+from virtco_lab.sim import optimum
+from virtco_lab.sim import schemes
+from virtco_lab.sim import workloads
+from virtco_lab.sim.figures import virtco
 
 
 def pair(name, size_bytes, arrival_s=0.0):

@@ -5,8 +5,8 @@
 import json
 import shutil
 
-from virtco.lab.sim.figures import packets
-from virtco.lab.sim.figures import record
+from virtco_lab.sim.figures import packets
+from virtco_lab.sim.figures import record
 
 LIES = {'columns': ['claim / truth', 'his, simulated', 'his, measured'],
         'rows': [['0.3', '0.9', '0.8'], ['1', '1', '1'], ['3', '1', '2']]}

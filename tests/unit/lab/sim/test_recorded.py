@@ -5,7 +5,7 @@
 Those of every figure: tests/evaluation; all: virtco-sim reproduce --check.
 """
 
-from virtco.cmd import sim as command
+from virtco_lab.cmd import sim as command
 
 QUICK = ('virtco-case1', 'choreo-greedy', 'orchestra-table3',
          'orchestra-fig14', 'orchestra-fig15', 'facebook-like', 'liars')

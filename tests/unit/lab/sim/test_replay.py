@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from virtco import exception
-from virtco.lab.sim import replay
-from virtco.lab.sim import simulation
-from virtco.lab.sim import workloads
+from virtco_lab.sim import replay
+from virtco_lab.sim import simulation
+from virtco_lab.sim import workloads
 
 TRACE = workloads.facebook_like(seed=1, n_ports=12, n_coflows=40,
                                 duration_s=60.0)
@@ -79,7 +79,7 @@ def test_rate_must_make_sense():
 
 SCRIPT = """
 import json
-from virtco.lab.sim import replay, workloads
+from virtco_lab.sim import replay, workloads
 trace = workloads.facebook_like(seed=1, n_ports=6, n_coflows=12,
                                 duration_s=10.0)
 print(json.dumps({policy: replay.replay(

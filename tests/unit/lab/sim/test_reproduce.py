@@ -11,12 +11,12 @@ import pytest
 import scipy.stats
 
 from virtco import exception
-from virtco.cmd import sim as command
-from virtco.lab.sim import figures
-from virtco.lab.sim.figures import document
-from virtco.lab.sim.figures import outcome
-from virtco.lab.sim.figures import record
-from virtco.lab.sim.figures import samples
+from virtco_lab.cmd import sim as command
+from virtco_lab.sim import figures
+from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import record
+from virtco_lab.sim.figures import samples
 
 
 @pytest.fixture

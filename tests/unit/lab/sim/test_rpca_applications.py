@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from virtco.lab.sim.figures import rpca_applications as applications
+from virtco_lab.sim.figures import rpca_applications as applications
 
 
 def iterations(n: int) -> int:

@@ -5,9 +5,9 @@
 import numpy as np
 import pytest
 
-from virtco.lab.sim import clouds
-from virtco.lab.sim.figures import rpca_dynamics
-from virtco.lab.sim.figures import samples
+from virtco_lab.sim import clouds
+from virtco_lab.sim.figures import rpca_dynamics
+from virtco_lab.sim.figures import samples
 
 SEEDS = tuple(range(1000, 1004))
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests import examples
 from virtco import exception
-from virtco.lab.sim import simulation
 from virtco.scheduling import fabric
+from virtco_lab.sim import simulation
 
 POLICIES = simulation.policy_names()
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from virtco import exception
-from virtco.lab.sim import traces
-from virtco.lab.sim import workloads
+from virtco_lab.sim import traces
+from virtco_lab.sim import workloads
 
 FACEBOOK_LIKE = (pathlib.Path(__file__).parents[3]
                  / 'fixtures/traces/facebook-like.txt')

@@ -7,12 +7,12 @@ import pytest
 
 from virtco import compiled
 from virtco import exception
-from virtco.lab.sim import training
-from virtco.lab.sim import training_bounds
-from virtco.lab.sim import training_jobs
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
 from virtco.scheduling.periodic import job_bounds as bounds
+from virtco_lab.sim import training
+from virtco_lab.sim import training_bounds
+from virtco_lab.sim import training_jobs
 
 GBIT = 1e9
 

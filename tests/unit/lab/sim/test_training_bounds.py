@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 import pytest
 
 from tests.unit.scheduling import test_periodic as periodic
-from virtco.lab.sim import training_bounds
 from virtco.scheduling.periodic import job_bounds as bounds
+from virtco_lab.sim import training_bounds
 
 
 @hypothesis.given(periodic.jobs(), st.sampled_from(['fair', 'mrtf', 'order']))

@@ -12,9 +12,9 @@ import pytest
 
 from tests import figures
 from virtco import exception
-from virtco.lab.sim import training_files
-from virtco.lab.sim import training_jobs
-from virtco.lab.sim.figures import samples
+from virtco_lab.sim import training_files
+from virtco_lab.sim import training_jobs
+from virtco_lab.sim.figures import samples
 
 HEADER = ('comm_type,comm_group,comm_group_size,msg_size,stage,dst,src,'
           'additional,_elapsed_time,algbw,busbw,count\n')
@@ -126,7 +126,7 @@ def test_a_cluster_of_a_file_fits_its_hosts(files):
 
 def test_the_command_runs_files(files, tmp_path):
     found = subprocess.run(
-        [sys.executable, '-m', 'virtco.cmd.sim', 'reproduce',
+        [sys.executable, '-m', 'virtco_lab.cmd.sim', 'reproduce',
          'training-cluster', '--short', '--workload', str(files),
          '--output', str(tmp_path / 'out')],
         capture_output=True, text=True, timeout=120)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from virtco import exception
-from virtco.lab.sim import deployed
-from virtco.lab.sim import replay
-from virtco.lab.sim import traces
-from virtco.lab.sim import unknown
-from virtco.lab.sim import workloads
 from virtco.scheduling import pilots
+from virtco_lab.sim import deployed
+from virtco_lab.sim import replay
+from virtco_lab.sim import traces
+from virtco_lab.sim import unknown
+from virtco_lab.sim import workloads
 
 SOON = deployed.Deployment(0.05, 0.001, 0.0)
 

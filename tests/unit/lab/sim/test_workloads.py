@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from virtco import exception
-from virtco.lab.sim import workloads
+from virtco_lab.sim import workloads
 
 
 def sizes_of(coflow):

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The whole evaluation again, step by step, on anybody's machine.
+
+What the simulator gives is deterministic: its numbers have a checksum, which
+must be that of the record. What is measured is compared by its own command.
+"""
+
+import argparse
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from typing import Any
+
+from virtco_lab.sim import figures
+from virtco_lab.sim.figures import record
+
+#: Seconds of the short forms and of what is no recorded figure, on two idle
+#: cores.
+_SHORT_S, _ERRATA_S, _REPORT_S, _PDF_S = 60.0, 2.0, 3.0, 20.0
+#: Of the emulated figures by the beginnings of their names: the short form,
+#: and the recorded one for each seed.
+_EMULATED_S = {'virtco-case': (60.0, 300.0), 'wrong-hints': (90.0, 90.0),
+               'late-hints': (100.0, 130.0), 'unknown-sizes': (100.0, 110.0),
+               'liars': (100.0, 75.0), 'orchestra': (120.0, 600.0),
+               '': (60.0, 120.0)}
+_EMULATED = 'emulated-'
+#: Numbers are compared to so many digits: libraries round differently.
+_DIGITS = 6
+_SHOWN = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """A command of the evaluation.
+
+    :ivar argv: program and arguments.
+    :ivar expected_s: on two idle cores of the machine of the records.
+    :ivar digest: of the numbers that it writes to ``figure.json``.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    expected_s: float
+    needs_root: bool = False
+    figure: str | None = None
+    digest: str | None = None
+
+
+def digest(document: dict[str, Any]) -> str:
+    """Checksum of a record's numbers, times of the machine left out."""
+    figure = figures.FIGURES[document['name']]
+    rows = {setting: {series: [[f'{value:.{_DIGITS}g}' for value in row]
+                               for row in values]
+                      for series, values in its.items()
+                      if series not in figure.measured}
+            for setting, its in document['samples'].items()}
+    text = json.dumps([document['seeds'], rows], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def steps(output: pathlib.Path, short: bool) -> Iterator[Step]:
+    """All of it in order; the short form compares a part."""
+    yield Step('errata', ('virtco-sim', 'errata'), _ERRATA_S)
+    yield Step('tables', ('virtco-report',), _REPORT_S)
+    if short:
+        yield Step('simulated', ('virtco-sim', 'reproduce', 'all', '--check',
+                                 '--short'), _SHORT_S)
+    else:
+        yield from _simulated(output)
+    yield from _emulated(output, short)
+    yield Step('pdf', ('virtco-report', '--pdf',
+                       str(output / 'evaluation.pdf')), _PDF_S)
+
+
+def _emulated(output: pathlib.Path, short: bool) -> Iterator[Step]:
+    """Every recorded figure on packets, by the command that made it."""
+    for path in sorted(record.DIRECTORY.glob(f'{_EMULATED}*.json')):
+        name = path.stem.removeprefix(_EMULATED)
+        argv = tuple(json.loads(path.read_text(encoding='utf-8'))[
+            'command'].split())
+        if short:
+            argv = (*argv[:3], '--check')
+        check_s, seed_s = next(
+            both for begin, both in _EMULATED_S.items()
+            if name.startswith(begin))
+        seeds = int(argv[argv.index('--seeds') + 1]) if not short else 1
+        yield Step(path.stem, (
+            *argv, '--output', str(output / 'emulated')),
+            check_s if short else seeds * seed_s, needs_root=True)
+
+
+def _simulated(output: pathlib.Path) -> Iterator[Step]:
+    """Every figure that is recorded and needs nothing from elsewhere."""
+    for name, figure in figures.FIGURES.items():
+        path = record.DIRECTORY / f'{name}.json'
+        if figure.needs_trace or not path.exists():
+            continue
+        known = json.loads(path.read_text(encoding='utf-8'))
+        first, last = known['seeds'][0], known['seeds'][-1]
+        yield Step(name, (
+            'virtco-sim', 'reproduce', name, '--seeds', f'{first}-{last}',
+            '--output', str(output)), max(1.0, known['made']['cpu_s']),
+            figure=name, digest=digest(known))
+
+
+def run(wanted: Sequence[Step], output: pathlib.Path) -> list[str]:
+    """Run steps one after another; returns what went wrong."""
+    output.mkdir(parents=True, exist_ok=True)
+    failures = []
+    for step in wanted:
+        if step.needs_root and os.geteuid() != 0:
+            print(f'{step.name}: left out, it needs root')
+            continue
+        print(f'{step.name}: {" ".join(step.argv)} (about '
+              f'{step.expected_s:.0f} s)', flush=True)
+        began_s = time.monotonic()
+        failure = _fails(step, output) or _differs(step, output)
+        if failure:
+            failures.append(failure)
+        print(f'{step.name}: {failure or "as recorded"}, '
+              f'{time.monotonic() - began_s:.0f} s', flush=True)
+    return failures
+
+
+def _fails(step: Step, output: pathlib.Path) -> str:
+    """Run it; what went wrong, empty when nothing did."""
+    # Of this very installation.
+    program = pathlib.Path(sys.executable).with_name(step.argv[0])
+    log = output / f'{step.name}.log'
+    try:
+        with log.open('w') as sink:
+            code = subprocess.run((program, *step.argv[1:]), stdout=sink,
+                                  stderr=sink).returncode
+    except OSError as error:
+        return f'{step.name}: {program}: {error.strerror}'
+    return f'{step.name}: status {code}, see {log}' if code else ''
+
+
+def _differs(step: Step, output: pathlib.Path) -> str:
+    """What is wrong with the numbers; empty when nothing is."""
+    if step.figure is None:
+        return ''
+    found = digest(json.loads((output / f'{step.figure}.json').read_text(
+        encoding='utf-8')))
+    if found == step.digest:
+        return ''
+    return f'{step.name}: checksum {found}, recorded {step.digest}'
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog='tools/artifact', description='Run the evaluation again and '
+        'compare it with what is recorded.')
+    parser.add_argument('--list', action='store_true',
+                        help='show steps, seconds and checksums; run nothing')
+    parser.add_argument('--check', action='store_true',
+                        help='the short form of each step')
+    parser.add_argument('--only', metavar='STEP,…', default='',
+                        help='these steps')
+    parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
+                        default=pathlib.Path('virtco-artifact'),
+                        help='for numbers, plots, logs and the PDF '
+                        '(default ./virtco-artifact)')
+    args = parser.parse_args(argv)
+    wanted = list(steps(args.output, args.check))
+    only = [name for name in args.only.split(',') if name]
+    unknown = set(only) - {step.name for step in wanted}
+    if unknown:
+        parser.exit(2, f'tools/artifact: --only: {", ".join(sorted(unknown))}'
+                    ' is no step; --list shows them\n')
+    wanted = [step for step in wanted if not only or step.name in only]
+    if args.list:
+        for step in wanted:
+            print(f'{step.name:24}{step.expected_s:7.0f} s  '
+                  f'{(step.digest or "")[:_SHOWN]:{_SHOWN}}  '
+                  f'{" ".join(step.argv)}')
+        return 0
+    failures = run(wanted, args.output)
+    for failure in failures:
+        print(f'tools/artifact: {failure}', file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Users, endpoints, an image, a flavor and a network, by the SDK."""
+
+from typing import Any
+
+import openstack
+
+from virtco_lab.cloud import layout as layouts
+
+IMAGE, FLAVOR, NETWORK = 'tiny', 'slot1', 'lab'
+TENANT = 'demo'
+
+
+def connect(layout: layouts.Layout, user: str = 'admin') -> Any:
+    return openstack.connect(
+        auth_url=f'{layout.url("keystone")}/v3', username=user,
+        password=layouts.PASSWORD, project_name=user,
+        user_domain_name='Default', project_domain_name='Default',
+        region_name=layouts.REGION, cacert=str(layout.ca_file),
+        load_yaml_config=False, load_envvars=False)
+
+
+def add_accounts(layout: layouts.Layout) -> None:
+    """What the services authenticate with, and where they are found."""
+    cloud = connect(layout)
+    identity = cloud.identity
+    domain = 'default'
+    project = identity.create_project(name='service', domain_id=domain)
+    roles = {role.name: role for role in identity.roles()}
+    for name in ('service', 'member', 'reader'):
+        if name not in roles:
+            roles[name] = identity.create_role(name=name)
+    services = ('nova', 'placement', 'glance', 'neutron', 'virtco')
+    # An edge module's user is called as its host.
+    for name in (*services, *layout.computes):
+        user = identity.create_user(
+            name=name, password=layouts.PASSWORD, domain_id=domain)
+        for role in ('service', 'admin') if name in services else ('service',):
+            identity.assign_project_role_to_user(
+                project=project, user=user, role=roles[role])
+    tenant = identity.create_project(name=TENANT, domain_id=domain)
+    user = identity.create_user(name=TENANT, password=layouts.PASSWORD,
+                                domain_id=domain)
+    identity.assign_project_role_to_user(
+        project=tenant, user=user, role=roles['member'])
+    for name, kind in layouts.TYPES.items():
+        if name == 'keystone':
+            continue
+        url = (layout.controller_url if name == 'virtco'
+               else layout.url(name))
+        made = identity.create_service(name=name, type=kind)
+        for interface in ('public', 'internal'):
+            identity.create_endpoint(service_id=made.id, interface=interface,
+                                     region_id=layouts.REGION, url=url)
+
+
+def add_offers(layout: layouts.Layout) -> None:
+    """What a tenant needs for a server."""
+    cloud = connect(layout)
+    cloud.compute.create_flavor(name=FLAVOR, vcpus=1, ram=512, disk=1)
+    image = cloud.image.create_image(
+        name=IMAGE, disk_format='raw', container_format='bare',
+        visibility='public', data=b'virtco')
+    assert image.name == IMAGE
+    network = cloud.network.create_network(name=NETWORK, shared=True)
+    cloud.network.create_subnet(
+        network_id=network.id, name=NETWORK, ip_version=4,
+        cidr='10.64.0.0/16', enable_dhcp=False, gateway_ip=None)
+
+
+def n_computes_up(layout: layouts.Layout) -> int:
+    cloud = connect(layout)
+    up = {service.host for service in cloud.compute.services()
+          if service.binary == 'nova-compute' and service.state == 'up'}
+    known = {found.name for found in cloud.compute.hypervisors()}
+    return len(up & known)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``tools/cloud``: a whole OpenStack with virtco on this machine."""
+
+import argparse
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+from rich import console
+from rich import status as rich_status
+
+from virtco import exception
+from virtco import units
+from virtco_lab.cloud import accounts
+from virtco_lab.cloud import keeper
+from virtco_lab.cloud import layout as layouts
+from virtco_lab.emulation import namespaces
+
+_PROGRESS = pathlib.Path('/run/virtco-cloud.progress')
+_DOWN_S = 120.0
+
+
+def _is_up(layout: layouts.Layout | None) -> bool:
+    """Whether its keeper lives, and not another process of that number."""
+    return layout is not None and not namespaces.is_stale(layout.run)
+
+
+def _current(out: console.Console) -> layouts.Layout | None:
+    """The cloud that is up; says so where there is none."""
+    layout = layouts.load()
+    if _is_up(layout):
+        return layout
+    out.print('No cloud is up; tools/cloud up starts one.')
+    return None
+
+
+def _up(args: argparse.Namespace, out: console.Console) -> int:
+    if _is_up(layouts.load()):
+        out.print('A cloud is up already; tools/cloud down ends it.')
+        return 1
+    namespaces.sweep()
+    _PROGRESS.unlink(missing_ok=True)
+    child = subprocess.Popen(
+        [sys.executable, '-m', 'virtco_lab.cloud.command', 'keep',
+         '--computes', str(args.computes), '--slots', str(args.slots),
+         '--rate', str(args.rate)], stdin=subprocess.DEVNULL,
+        # It outlives this command: a pipe that it held would never end.
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True)
+    try:
+        with out.status('Starting the cloud …') as status:
+            return _follow(child, out, status)
+    except KeyboardInterrupt:
+        child.terminate()
+        child.wait()
+        return 130
+
+
+def _follow(child: 'subprocess.Popen[bytes]', out: console.Console,
+            status: rich_status.Status) -> int:
+    """Print what the keeper says until the cloud is up or has failed."""
+    shown = 0
+    while True:
+        has_ended = child.poll() is not None
+        lines = _PROGRESS.read_text().splitlines() if (
+            _PROGRESS.exists()) else []
+        for line in lines[shown:]:
+            if line == 'ready':
+                out.print('The cloud is up. Try: tools/cloud demo, '
+                          'tools/cloud openstack server list')
+                return 0
+            out.print(line, highlight=False, markup=False)
+            status.update(f'{line.strip()} … next')
+        shown = len(lines)
+        if has_ended:
+            return child.returncode or 1
+        time.sleep(0.2)
+
+
+def _down(args: argparse.Namespace, out: console.Console) -> int:
+    layout = layouts.load()
+    if layout is None:
+        out.print('No cloud is up.')
+    elif not _is_up(layout):
+        # Its keeper was killed, and the kernel ended its children.
+        shutil.rmtree(layout.home, ignore_errors=True)
+    else:
+        process = psutil.Process(layout.pid)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_DOWN_S)
+        except psutil.TimeoutExpired:
+            process.kill()
+    namespaces.sweep()
+    _PROGRESS.unlink(missing_ok=True)
+    return 0
+
+
+def _run(layout: layouts.Layout, namespace: str, user: str,
+         argv: list[str]) -> int:
+    """A command in a namespace, with a user's account."""
+    return subprocess.run(
+        ['nsenter', f'--net={namespaces.path(namespace)}', *argv],
+        env={**os.environ, **layout.environment(user),
+             'PATH': f'{os.path.dirname(sys.executable)}:'
+                     f'{os.environ["PATH"]}'}).returncode
+
+
+def _exec(args: argparse.Namespace, out: console.Console) -> int:
+    layout = _current(out)
+    if layout is None:
+        return 1
+    argv = ([] if args.action == 'exec' else [args.action]) + args.words
+    if not argv:
+        out.print('exec: name a command')
+        return 2
+    if args.action == 'virtco':
+        argv[1:1] = ['--os-auth-type', 'password', '--controller-url',
+                     layout.controller_url]
+    return _run(layout, layout.control, args.user, argv)
+
+
+def _vm(args: argparse.Namespace, out: console.Console) -> int:
+    layout = _current(out)
+    if layout is None:
+        return 1
+    if not args.words:
+        out.print('vm: name a command')
+        return 2
+    uuids = namespaces.call(layout.control, lambda: {
+        server.name: server.id for server in accounts.connect(
+            layout).compute.servers(all_projects=True)})
+    if args.name not in uuids:
+        out.print(f'There is no VM {args.name}; there are: '
+                  f'{", ".join(sorted(uuids)) or "none"}.')
+        return 1
+    return _run(layout, layout.vm_namespace(uuids[args.name]), 'demo',
+                args.words)
+
+
+def _edge(args: argparse.Namespace, out: console.Console) -> int:
+    layout = _current(out)
+    if layout is None:
+        return 1
+    if args.name not in layout.computes:
+        out.print(f'There is no hypervisor {args.name}; there are: '
+                  f'{", ".join(layout.computes)}.')
+        return 1
+    return _run(layout, layout.namespace(args.name), 'admin', [
+        layouts.script('virtco-edge'), '--config-file',
+        str(layout.config(f'edge-{args.name}')), *args.words])
+
+
+def _demo(args: argparse.Namespace, out: console.Console) -> int:
+    layout = _current(out)
+    if layout is None:
+        return 1
+    from virtco_lab.cloud import demo
+    try:
+        return demo.show(layout, out)
+    except exception.VirtcoException as error:
+        out.print(str(error), highlight=False, markup=False)
+        return 1
+
+
+def _keep(args: argparse.Namespace, _out: console.Console) -> int:
+    return keeper.keep(args.computes, args.slots,
+                       units.parse_rate_bps(args.rate), _PROGRESS)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='tools/cloud', description=__doc__.replace('``', ''))
+    actions = parser.add_subparsers(dest='action', required=True,
+                                    metavar='ACTION')
+    up = actions.add_parser('up', help='start it')
+    # What it runs in the background; not for people, so without help.
+    for action, function in ((up, _up), (actions.add_parser('keep'), _keep)):
+        action.set_defaults(run=function)
+        action.add_argument('--computes', type=_count, default=6,
+                            help='hypervisors (%(default)s; 1 to 64)')
+        action.add_argument('--slots', type=_count, default=2,
+                            help='VMs for each (%(default)s)')
+        action.add_argument('--rate', default='50Mbit/s',
+                            help='of each uplink (%(default)s)')
+    actions.add_parser('down', help='end it; nothing is left').set_defaults(
+        run=_down)
+    actions.add_parser(
+        'demo', help='launch groups, send their bytes, show CCTs'
+    ).set_defaults(run=_demo)
+    for name, text in (('openstack', "the cloud's openstack client"),
+                       ('virtco', "the cloud's virtco client"),
+                       ('exec', 'any command in the control namespace')):
+        action = actions.add_parser(name, help=text, prefix_chars='\0')
+        action.set_defaults(run=_exec, user='admin')
+        action.add_argument('words', nargs='*')
+    for name, function, text in (
+            ('vm', _vm, 'any command in a VM'),
+            ('edge', _edge, "a hypervisor's virtco-edge, as in: edge h1 "
+                            '--show')):
+        action = actions.add_parser(name, help=text, prefix_chars='\0')
+        action.set_defaults(run=function)
+        action.add_argument('name')
+        action.add_argument('words', nargs='*')
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 64:
+        raise argparse.ArgumentTypeError(f'{text}: 1 to 64')
+    return value
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    out = console.Console()
+    if os.geteuid():
+        out.print('tools/cloud makes network namespaces: run it as root.')
+        return 1
+    try:
+        if args.action in ('up', 'keep'):
+            units.parse_rate_bps(args.rate)
+    except ValueError as error:
+        out.print(f'--rate: {error}')
+        return 2
+    return int(args.run(args, out))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

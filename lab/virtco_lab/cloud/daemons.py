@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""OpenStack's and virtco's processes as private services."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import http.client
+import os
+import pathlib
+
+from virtco_lab.cloud import layout as layouts
+from virtco_lab.services import service
+
+
+class Daemon(service.Service):
+    """Any command; up at once, and seen to be later by its clients."""
+
+    package = 'virtco'
+
+    def __init__(self, layout: layouts.Layout, name: str,
+                 command: Sequence[str],
+                 environment: Mapping[str, str] | None = None,
+                 port: int = 1):
+        super().__init__(layout.home / 'process' / name, port)
+        self.name = name
+        self.command, *self._arguments = command
+        self._environment = environment or {}
+
+    @property
+    def url(self) -> str:
+        raise NotImplementedError
+
+    def arguments(self) -> Sequence[str]:
+        return self._arguments
+
+    def environment(self) -> Mapping[str, str]:
+        return {**os.environ, 'NO_PROXY': '*', 'no_proxy': '*',
+                # Nova's processes run on native threads.
+                'OS_NOVA_DISABLE_EVENTLET_PATCHING': '1',
+                'PYTHONWARNINGS': 'ignore', **self._environment}
+
+    def logs(self) -> Sequence[pathlib.Path]:
+        return [self.log.parents[2] / f'{self.name}.log', self.log]
+
+    def is_up(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+class Http(Daemon):
+    """Up once it answers a request without an error of its own."""
+
+    def __init__(self, layout: layouts.Layout, name: str,
+                 command: Sequence[str], port: int, path: str = '/',
+                 environment: Mapping[str, str] | None = None):
+        super().__init__(layout, name, command, environment, port)
+        self._address = layout.address
+        self._path = path
+
+    def is_up(self) -> bool:
+        connection = http.client.HTTPConnection(self._address, self.port,
+                                                timeout=5)
+        try:
+            connection.request('GET', self._path)
+            return connection.getresponse().status < 500
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+
+def wsgi(layout: layouts.Layout, name: str, module: str,
+         environment: Mapping[str, str]) -> Http:
+    """A WSGI application of OpenStack under uWSGI."""
+    port = layouts.PORTS[name]
+    return Http(
+        layout, name, [
+            layouts.script('uwsgi'), '--master', '--die-on-term',
+            '--enable-threads', '--lazy-apps', '--need-app',
+            '--buffer-size', '65535', '--disable-logging',
+            # Without it clients see resets.
+            '--add-header', 'Connection:close',
+            '--processes', '1', '--threads', '4',
+            '--http-socket', f'{layout.address}:{port}',
+            '--module', f'{module}:application'],
+        port, environment=environment)

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Groups through the real client, their bytes, and what was measured."""
+
+from collections.abc import Callable
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+from rich import console
+from rich import table
+
+from virtco import exception
+from virtco import hint_matrix
+from virtco import units
+from virtco_lab.cloud import accounts
+from virtco_lab.cloud import layout as layouts
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import traffic
+from virtco_lab.emulation import transfers
+
+_PORT = 5001
+_WAIT_S = 180.0
+_POLL_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    name: str
+    n_vms: int
+    matrix: str
+
+
+GROUPS = (
+    Group('sort', 4, '{"pattern": "shuffle", "senders": 2, "receivers": 2, '
+                     '"size": "40MB"}'),
+    Group('train', 3, '{"pattern": "allreduce-ring", "n": 3, '
+                      '"size": "20MB"}'),
+    Group('copy', 3, '{"pattern": "broadcast", "receivers": 2, '
+                     '"size": "20MB"}'),
+)
+
+
+class TooSmall(exception.VirtcoException):
+    msg_fmt = ('The demo launches %(needed)d VMs; this cloud has '
+               '%(slots)d slots (%(computes)d hypervisors of %(each)d). '
+               'tools/cloud up --computes and --slots set them.')
+
+
+class NotReached(exception.VirtcoException):
+    msg_fmt = '%(what)s did not happen within %(limit_s)g s; it is %(now)s.'
+
+
+def show(layout: layouts.Layout, out: console.Console,
+         groups: tuple[Group, ...] = GROUPS) -> int:
+    """Print planned and measured CCTs; 0 when all coflows are done."""
+    needed = sum(group.n_vms for group in groups)
+    slots = len(layout.computes) * layout.slots
+    if needed > slots:
+        raise TooSmall(needed=needed, slots=slots, each=layout.slots,
+                       computes=len(layout.computes))
+    tenant = Client(layout, accounts.TENANT)
+    try:
+        for group in groups:
+            began_s = time.monotonic()
+            tenant.run('server', 'create', '--image', accounts.IMAGE,
+                       '--flavor', accounts.FLAVOR, '--network',
+                       accounts.NETWORK, '--min', str(group.n_vms), '--max',
+                       str(group.n_vms), '--hint',
+                       f'virtco:coflow={group.name}', '--hint',
+                       f'virtco:tm={group.matrix}', '--wait', group.name)
+            out.print(f'{group.name}: {group.n_vms} VMs active after '
+                      f'{time.monotonic() - began_s:.0f} s')
+        names = {group.name for group in groups}
+        # One whose VMs are all on one host is done with their start.
+        _wait('every coflow active', lambda: _states(tenant, names),
+              lambda states: set(states.values()) <= {'active', 'done'})
+        outcome = _send(layout, groups, out)
+        _wait('every coflow done', lambda: _states(tenant, names),
+              lambda states: set(states.values()) == {'done'})
+        _print(tenant, groups, outcome, out)
+    finally:
+        tenant.delete_all()
+    return 0
+
+
+class Client:
+    """The real openstack client in the control namespace."""
+
+    def __init__(self, layout: layouts.Layout, user: str):
+        self._prefix = ['nsenter',
+                        f'--net={namespaces.path(layout.control)}',
+                        layouts.script('openstack')]
+        self._environment = {**os.environ, 'PYTHONWARNINGS': 'ignore',
+                             **layout.environment(user)}
+
+    def run(self, *words: str) -> str:
+        """:raises exception.VirtcoException: with what the client said."""
+        done = subprocess.run([*self._prefix, *words], text=True,
+                              env=self._environment, capture_output=True)
+        if done.returncode:
+            raise exception.VirtcoException(
+                f'openstack {" ".join(words[:2])}: {done.stderr.strip()}')
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.run(*words, '-f', 'json'))
+
+    def delete_all(self) -> None:
+        found = [server['ID'] for server in self.json('server', 'list')]
+        if found:
+            self.run('server', 'delete', '--wait', *found)
+
+
+def _states(tenant: Client, names: set[str]) -> dict[str, str]:
+    """State of the newest coflow of each group."""
+    rows = sorted((row for row in tenant.json('coflow', 'list')
+                   if row['name'] in names),
+                  key=lambda row: row['arrival'] or 0)
+    found = {row['name']: row['state'] for row in rows}
+    return {name: found.get(name, 'absent') for name in names}
+
+
+def _wait(what: str, look: Callable[[], dict[str, str]],
+          check: Callable[[dict[str, str]], bool]) -> None:
+    end_s = time.monotonic() + _WAIT_S
+    while not check(now := look()):
+        if time.monotonic() > end_s:
+            raise NotReached(what=what, limit_s=_WAIT_S, now=now)
+        time.sleep(_POLL_S)
+
+
+def _send(layout: layouts.Layout, groups: tuple[Group, ...],
+          out: console.Console) -> list[float]:
+    """CCTs as the receivers saw them."""
+    servers = namespaces.call(layout.control, lambda: [
+        (server.name, server.id, server.compute_host, ip['addr'])
+        for server in accounts.connect(layout).compute.servers(
+            all_projects=True, status='ACTIVE')
+        for ips in server.addresses.values() for ip in ips])
+    flows, hosts = [], {}
+    for number, group in enumerate(groups):
+        # Nova numbers the servers of a request from 1.
+        vms = sorted((row for row in servers
+                      if row[0].rpartition('-')[0] == group.name),
+                     key=lambda row: int(row[0].rpartition('-')[2]))
+        for name, uuid, host, _ip in vms:
+            hosts[layout.vm_namespace(uuid)] = host
+            out.print(f'  {name} on {host}', highlight=False)
+        for src, dst, size_bytes in _pairs(group):
+            flows.append(traffic.FlowSpec(
+                number, layout.vm_namespace(vms[src][1]),
+                layout.vm_namespace(vms[dst][1]), vms[dst][3],
+                _PORT + number, int(size_bytes),
+                vms[src][2] if vms[src][2] == vms[dst][2] else None))
+    total_bytes = sum(flow.size_bytes for flow in flows)
+    out.print(f'sending {units.format_size(total_bytes)} …')
+    job = traffic.Job(
+        (0.0,) * len(groups), tuple(flows),
+        window_bytes=traffic.window_bytes(flows, hosts, layout.rate_bps))
+    with transfers.Transfer(job, layout.home / 'traffic.log') as transfer:
+        return list(transfer.run().ccts_s)
+
+
+def _pairs(group: Group) -> list[tuple[int, int, float]]:
+    coflow, = hint_matrix.parse_matrix_text(
+        group.matrix, group.name)
+    return [(flow.src, flow.dst, flow.size_bytes) for flow in coflow.flows]
+
+
+def _print(tenant: Client, groups: tuple[Group, ...], seen_s: list[float],
+           out: console.Console) -> None:
+    rows = {row['name']: row for row in sorted(
+        tenant.json('coflow', 'list'), key=lambda row: row['arrival'] or 0)}
+    shown = table.Table('Coflow', 'Planned', 'Measured', 'Seen by receivers')
+    for group, one_s in zip(groups, seen_s):
+        row = rows[group.name]
+        shown.add_row(group.name, *(
+            '-' if value is None else units.format_time(value)
+            for value in (row['cct_s'], row['measured_cct_s'], one_s)))
+    out.print(shown)
+
+
+if __name__ == '__main__':
+    loaded = layouts.load()
+    assert loaded is not None
+    sys.exit(show(loaded, console.Console()))

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Names, ports and directories of the cloud."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+
+#: Where a running cloud can be found.
+HOME = pathlib.Path('/run/virtco-cloud')
+PASSWORD = 'lab'
+REGION = 'RegionOne'
+PORTS = {'keystone': 5000, 'glance': 9292, 'nova': 8774, 'placement': 8778,
+         'neutron': 9696}
+PATHS = {'nova': '/v2.1'}
+TYPES = {'keystone': 'identity', 'glance': 'image', 'nova': 'compute',
+         'placement': 'placement', 'neutron': 'network', 'virtco': 'coflow'}
+CONTROLLER_PORT = 8791
+#: Variable that names the hypervisor that a nova-compute process is.
+HOST = 'VIRTCO_CLOUD_HOST'
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """One cloud.
+
+    :ivar run: id of its namespaces (:mod:`virtco_lab.emulation.namespaces`).
+    :ivar address: of the control namespace, where all services listen.
+    :ivar computes: hypervisors.
+    :ivar slots: VMs of flavor ``slot1`` per hypervisor.
+    :ivar rate_bps: of each uplink.
+    :ivar pid: of the process that keeps the cloud.
+    """
+
+    run: str
+    address: str
+    computes: tuple[str, ...]
+    slots: int
+    rate_bps: float
+    pid: int
+    home: pathlib.Path = HOME
+
+    @property
+    def control(self) -> str:
+        return f'virtco-emu-{self.run}-control'
+
+    def namespace(self, host: str) -> str:
+        return f'virtco-emu-{self.run}-{host}'
+
+    def vm_namespace(self, uuid: str) -> str:
+        return f'virtco-emu-{self.run}-vm{uuid.replace("-", "")[:12]}'
+
+    def ports_file(self, host: str) -> pathlib.Path:
+        return self.home / f'ports-{host}.json'
+
+    def config(self, process: str) -> pathlib.Path:
+        return self.home / 'etc' / process / f'{process}.conf'
+
+    def url(self, service: str) -> str:
+        return (f'http://{self.address}:{PORTS[service]}'
+                f'{PATHS.get(service, "")}')
+
+    @property
+    def controller_url(self) -> str:
+        return f'https://{self.address}:{CONTROLLER_PORT}'
+
+    @property
+    def ca_file(self) -> pathlib.Path:
+        return self.home / 'tls' / 'ca.pem'
+
+    def environment(self, user: str = 'admin') -> dict[str, str]:
+        """What the openstack client needs to speak for a user."""
+        return {
+            'OS_AUTH_URL': f'{self.url("keystone")}/v3',
+            'OS_USERNAME': user, 'OS_PASSWORD': PASSWORD,
+            'OS_PROJECT_NAME': user, 'OS_USER_DOMAIN_NAME': 'Default',
+            'OS_PROJECT_DOMAIN_NAME': 'Default', 'OS_REGION_NAME': REGION,
+            'OS_IDENTITY_API_VERSION': '3', 'OS_CACERT': str(self.ca_file),
+            'OS_COMPUTE_API_VERSION': '2.100', 'NO_PROXY': '*',
+            'no_proxy': '*'}
+
+    def save(self) -> None:
+        fields = dataclasses.asdict(self) | {'home': str(self.home)}
+        fresh = self.home / 'cloud.new'
+        fresh.write_text(json.dumps(fields))
+        fresh.replace(self.home / 'cloud.json')
+
+
+def load(home: pathlib.Path = HOME) -> Layout | None:
+    """The cloud that is up, or was when its keeper was killed."""
+    try:
+        fields = json.loads((home / 'cloud.json').read_text())
+    except FileNotFoundError:
+        return None
+    return Layout(**fields | {'home': pathlib.Path(fields['home']),
+                              'computes': tuple(fields['computes'])})
+
+
+def script(name: str) -> str:
+    """A console script of this very installation."""
+    return os.path.join(os.path.dirname(sys.executable), name)

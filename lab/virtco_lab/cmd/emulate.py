@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``virtco-emulate``: the emulated datacentre and the demo on it."""
+
+import argparse
+import json
+import pathlib
+import re
+import signal
+import sys
+import tempfile
+import time
+import typing
+
+import rich.console
+
+from virtco import exception
+from virtco import units
+from virtco_lab.cmd import arguments as types
+from virtco_lab.cmd import present
+from virtco_lab.cmd import testcases
+from virtco_lab.emulation import broadcast
+from virtco_lab.emulation import capability
+from virtco_lab.emulation import demo
+from virtco_lab.emulation import display
+from virtco_lab.emulation import measured
+from virtco_lab.emulation import mpi
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import testbed
+from virtco_lab.emulation import training
+from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import record
+
+_MIN_HOSTS = 3  # Fig. 1 spreads three VMs
+_MAX_HOSTS = 64
+_MIN_RATE_BPS = 5e6
+_MAX_RATE_BPS = 1e9
+_RATE_BPS = 50e6
+_MAX_SEED = 2 ** 32 - 1
+_DEFAULT_SLOW_HOST = 'h1'
+#: They want libtorrent, of the extra cast.
+_CASTS = ('orchestra-3', 'orchestra-9', 'orchestra-10', 'orchestra-11',
+          'orchestra-12', 'orchestra-17')
+_ON_MESH = broadcast.FIGURES | mpi.FIGURES
+#: So that 20 receivers fit on two processors.
+_CAST_RATE_BPS = 10e6
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; --help has the rest."""
+
+    def error(self, message: str) -> typing.NoReturn:
+        self.exit(2, f'{self.prog}: {message}\n')
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = _parser().parse_args(argv)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    try:
+        return typing.cast(int, options.function(options))
+    except capability.CannotEmulate as error:
+        print(f'{error}\nWithout it, tools/demo --simulate runs the same '
+              f'workload through the simulator.', file=sys.stderr)
+        return 2
+    except exception.VirtcoException as error:
+        print(f'virtco-emulate: {error}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print('Interrupted; everything was removed.', file=sys.stderr)
+        return 130
+
+
+def _leave(number: int, _frame: object) -> None:
+    """End as on Ctrl-C: through every ``finally``."""
+    raise SystemExit(128 + number)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog='virtco-emulate', description=__doc__.partition(': ')[2])
+    commands = parser.add_subparsers(required=True, metavar='COMMAND')
+    _add_demo(commands.add_parser(
+        'demo', help='run the main job and write a report'))
+    _add_reproduce(commands.add_parser(
+        'reproduce', help='a test case or a figure with real packets'))
+    clean = commands.add_parser(
+        'clean', help='remove what runs that were killed left behind')
+    clean.set_defaults(function=_clean)
+    return parser
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--hosts', type=types.between(_MIN_HOSTS, _MAX_HOSTS), default=6,
+        metavar='N',
+        help=f'hypervisors, {_MIN_HOSTS} to {_MAX_HOSTS} (default 6)')
+    parser.add_argument(
+        '--rate', type=_rate, metavar='RATE',
+        help='of each uplink, both ways, such as 100Mbit (default: what the '
+             'processors carry, 50Mbit at most)')
+    parser.add_argument(
+        '--slow-host', nargs='?', const=_DEFAULT_SLOW_HOST, metavar='NAME',
+        help='halve the uplink of one hypervisor behind the controller\'s '
+             f'back (default {_DEFAULT_SLOW_HOST})')
+    parser.add_argument(
+        '--simulate', action='store_true',
+        help='no root, no traffic: planner, scheduler and simulator')
+    parser.add_argument('--seed', type=types.between(0, _MAX_SEED), default=0,
+                        help='of the generated workload (default 0)')
+    parser.add_argument('--only', choices=demo.ONLY,
+                        help='run one of the workloads')
+    parser.add_argument(
+        '--report-dir', type=pathlib.Path, metavar='DIR',
+        default=pathlib.Path('virtco-report'),
+        help='where report.html, results.json and logs go '
+             '(default ./virtco-report)')
+    parser.add_argument('--json', action='store_true',
+                        help='print the results as JSON instead of a table')
+    parser.set_defaults(function=_demo)
+
+
+def _add_reproduce(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        'figure', choices=[*testcases.FIGURES, *measured.FIGURES,
+                           *_ON_MESH, *training.FIGURES, *_CASTS])
+    parser.add_argument(
+        '--rate', type=_rate, metavar='RATE', help=(
+            'of each uplink, both ways (default 50Mbit, of a test case and of '
+            'training jobs 20Mbit, of a cast 10Mbit)'))
+    parser.add_argument('--seeds', type=types.between(1, 100), default=1,
+                        metavar='N', help='how many, 1 to 100 (default 1)')
+    testcases.add(parser)
+    parser.add_argument('--output', type=pathlib.Path,
+                        default=pathlib.Path('virtco-emulate-output'),
+                        help='directory for plot, table and logs')
+    parser.add_argument('--json', action='store_true',
+                        help='print JSON instead of a table')
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument('--check', action='store_true', help=(
+        'a short form; ends with 1 where it does not bear out what the '
+        'figure claims'))
+    what.add_argument('--write', action='store_true', help=(
+        'record the figure and write its table of the documentation'))
+    parser.set_defaults(function=_reproduce)
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    if arguments.figure not in testcases.FIGURES:
+        testcases.refuse(arguments)
+    _check_writable('--output', arguments.output)
+    capability.check()
+    namespaces.sweep()
+    if arguments.figure in testcases.FIGURES:
+        return testcases.run(arguments)
+    shown = display.Display(rich.console.Console(stderr=True))
+    rate_bps = arguments.rate or (
+        _CAST_RATE_BPS if arguments.figure in _CASTS
+        else training.RATE_BPS if arguments.figure in training.FIGURES
+        else _RATE_BPS)
+    if arguments.figure in training.FIGURES:
+        found = training.FIGURES[arguments.figure](
+            training.Options(rate_bps, arguments.check), shown)
+    elif arguments.figure in _CASTS:
+        from virtco_lab.emulation import orchestra
+        found = orchestra.reproduce(arguments.figure, orchestra.Options(
+            rate_bps, tuple(range(arguments.seeds)), arguments.check), shown)
+    elif arguments.figure in _ON_MESH:
+        found = _ON_MESH[arguments.figure](broadcast.Options(
+            rate_bps, tuple(range(arguments.seeds)), arguments.check), shown)
+    else:
+        found = measured.FIGURES[arguments.figure](measured.bed.Options(
+            rate_bps, arguments.seeds - 1, arguments.check), shown)
+    present.show([found], arguments.output, arguments.json)
+    if arguments.write:
+        document.write_measured(
+            record.DIRECTORY, found, record.made_on(time.process_time()),
+            f'virtco-emulate reproduce {arguments.figure} --rate '
+            f'{units.format_rate(rate_bps).replace(" ", "")} --seeds '
+            f'{arguments.seeds}')
+    for claim in found.unmet:
+        print(f'virtco-emulate: {claim}', file=sys.stderr)
+    return 1 if arguments.check and found.unmet else 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    names = testbed.host_names(arguments.hosts)
+    if arguments.slow_host not in (None, *names):
+        raise exception.Invalid(
+            field='--slow-host', value=arguments.slow_host,
+            limit=f'one of {names[0]} to {names[-1]}')
+    options = demo.Options(
+        arguments.hosts, arguments.rate, arguments.seed,
+        arguments.report_dir, arguments.slow_host, arguments.only)
+    # With --json, progress must not get into the JSON.
+    console = rich.console.Console(stderr=arguments.json)
+    _check_writable('--report-dir', arguments.report_dir)
+    if not arguments.simulate:
+        capability.check()
+        namespaces.sweep()
+    run = demo.Demo(options, console, arguments.simulate)
+    try:
+        run.run()
+    finally:
+        # Also what was finished before it broke off.
+        results = run.results()
+        if results is not None:
+            demo.present(results, options, console)
+            if arguments.json:
+                json.dump(results.to_dict(), sys.stdout, indent=1)
+                print()
+    return 0
+
+
+def _check_writable(field: str, directory: pathlib.Path) -> None:
+    """:raises virtco.exception.Invalid: when no file can be made there."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise exception.Invalid(
+            field=field, value=directory,
+            limit=f'a directory to write to ({error.strerror})') from error
+
+
+def _clean(_arguments: argparse.Namespace) -> int:
+    for run in namespaces.sweep():
+        print(f'removed run {run}')
+    return 0
+
+
+def _rate(text: str) -> float:
+    if re.fullmatch(r'\s*[0-9]+\s*', text):
+        raise argparse.ArgumentTypeError(
+            f'{text!r} has no unit: write {text.strip()}Mbit')
+    try:
+        rate_bps = units.parse_rate_bps(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if not _MIN_RATE_BPS <= rate_bps <= _MAX_RATE_BPS:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is not between '
+            f'{units.format_rate(_MIN_RATE_BPS)} and '
+            f'{units.format_rate(_MAX_RATE_BPS)}')
+    return rate_bps
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Shows tables and reproduced figures."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+from rich import console as rich_console
+from rich import table as rich_table
+
+from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import plots
+
+
+def show(results: Iterable[outcome.Outcome], directory: pathlib.Path,
+         as_json: bool) -> None:
+    """Write plot and JSON of each as it comes, and print it."""
+    shown = []
+    for result in results:
+        path = plots.draw(result, directory)
+        path.with_suffix('.json').write_text(
+            json.dumps(result.to_dict(), indent=1) + '\n', encoding='utf-8')
+        shown.append({**result.to_dict(), 'plot': str(path)})
+        if not as_json:
+            print_outcome(result)
+            print(f'plot: {path}\n')
+    if as_json:
+        print(json.dumps(shown if len(shown) > 1 else shown[0]))
+
+
+def print_outcome(result: outcome.Outcome) -> None:
+    print_table(result.title, result.columns, result.rows)
+    for note in result.notes:
+        print(f'- {note}')
+
+
+def print_table(title: str, columns: Sequence[str],
+                rows: Iterable[Sequence[Any]]) -> None:
+    table = rich_table.Table(title=title)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify='right' if i else 'left')
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    console = rich_console.Console()
+    if not console.is_terminal:
+        console = rich_console.Console(width=200)
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return '–'
+    if isinstance(value, float | np.floating):
+        return f'{value:.4g}'
+    return str(value)

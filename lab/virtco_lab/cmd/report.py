@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``virtco-report``: the evaluation as one document."""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+
+from virtco import exception
+from virtco_lab import printed
+from virtco_lab.cmd import arguments
+from virtco_lab.sim.figures import record
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='virtco-report', description='Compare the evaluation\'s tables '
+        'with what is recorded, run the errata\'s counterexamples, and print '
+        'all of it.')
+    parser.add_argument('--write', action='store_true', help=(
+        'write the tables anew instead of comparing them'))
+    parser.add_argument('--pdf', type=arguments.file, metavar='FILE',
+                        help='also write the page as a PDF')
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = make_parser().parse_args(argv)
+    try:
+        return _run(options)
+    except exception.VirtcoException as error:
+        print(f'virtco-report: {error}', file=sys.stderr)
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    stale: list[pathlib.Path] = []
+    if options.write:
+        printed.render()
+    else:
+        stale = printed.outdated()
+    for path in stale:
+        print(f'virtco-report: {path}: not the table of its record; --write '
+              'makes it', file=sys.stderr)
+    if options.pdf is not None:
+        with tempfile.TemporaryDirectory() as scratch:
+            n_pages = printed.write(options.pdf, record.DIRECTORY,
+                                    pathlib.Path(scratch))
+        print(f'{options.pdf}: {n_pages} pages')
+    return 1 if stale else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

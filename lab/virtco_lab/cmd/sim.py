@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``virtco-sim``: run, reproduce, generate and errata."""
+
+import argparse
+import dataclasses
+import json
+import math
+import pathlib
+import sys
+from typing import Any
+from typing import NoReturn
+
+from rich import console as rich_console
+from rich import progress as rich_progress
+
+from virtco import exception
+from virtco import units
+from virtco_lab.cmd import arguments
+from virtco_lab.cmd import present
+from virtco_lab.cmd import reproduce
+from virtco_lab.sim import cloud
+from virtco_lab.sim import deployed
+from virtco_lab.sim import errata
+from virtco_lab.sim import groups
+from virtco_lab.sim import optimum
+from virtco_lab.sim import replay
+from virtco_lab.sim import schemes
+from virtco_lab.sim import simulation
+from virtco_lab.sim import traces
+from virtco_lab.sim import unknown
+from virtco_lab.sim import workloads
+
+_ERRORS = rich_console.Console(stderr=True)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells an error in one line, which names the option."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f'{self.prog}: {message}\n')
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog='virtco-sim',
+        description='Simulate placement and scheduling of coflows.')
+    parser.set_defaults(run=None)
+    actions = parser.add_subparsers(metavar='ACTION', required=True)
+    _add_run(actions)
+    reproduce.add(actions)
+    _add_generate(actions)
+    errata = actions.add_parser(
+        'errata', help='what the papers\' print gets wrong, by running each '
+        'counterexample')
+    errata.add_argument('--json', action='store_true')
+    errata.set_defaults(run=_errata)
+    return parser
+
+
+def _add_run(actions: Any) -> None:
+    run = actions.add_parser(
+        'run', help='run a trace, groups from JSON or the Table 2 workload')
+    what = run.add_mutually_exclusive_group(required=True)
+    what.add_argument('--trace', type=pathlib.Path,
+                      help='file in the coflow-benchmark format')
+    what.add_argument('--groups', type=pathlib.Path,
+                      help='JSON with hosts and groups')
+    what.add_argument('--table2', choices=workloads.SHAPES,
+                      help='VirtCO\'s six applications on 18 hosts')
+    run.add_argument('--policy', choices=simulation.policy_names(),
+                     help='of scheduling; default mrtf, or the scheme\'s')
+    run.add_argument('--scheme', choices=sorted(schemes.SCHEMES),
+                     default='virtco', help='how groups are placed')
+    run.add_argument('--rate', type=arguments.rate_bps, default='1Gbit',
+                     help='of each port of a trace (default 1Gbit)')
+    run.add_argument('--theta', type=arguments.positive, default=math.inf,
+                     metavar='SECONDS', help='longest wait without progress')
+    usual = deployed.Deployment()
+    run.add_argument('--as-deployed', action='store_true', help=(
+        'also simulate a trace with reports and policies that take their '
+        'time, and with the least rate of each class'))
+    run.add_argument('--unknown-sizes', action='store_true', help=(
+        'the same for a trace whose sizes nobody says: pilots tell'))
+    run.add_argument('--report', type=arguments.positive,
+                     default=usual.report_s, metavar='SECONDS',
+                     help='between two reports (default %(default)s)')
+    run.add_argument('--delay', type=arguments.positive, default=usual.delay_s,
+                     metavar='SECONDS', help=(
+                         'from a report until the rates are in force '
+                         '(default %(default)s)'))
+    run.add_argument('--bound', action='store_true', help=(
+        'also print what the mean CCT is at least under any schedule, at '
+        'the placements of this run'))
+    run.add_argument('--seed', type=arguments.seed, default=0)
+    run.add_argument('--json', action='store_true')
+    run.set_defaults(run=_run)
+
+
+def _add_generate(actions: Any) -> None:
+    generate = actions.add_parser(
+        'generate', help='write a synthetic workload')
+    generate.add_argument('kind', choices=['facebook-like', 'table2'])
+    generate.add_argument('output', type=arguments.file)
+    generate.add_argument('--seed', type=arguments.seed, default=0)
+    generate.add_argument('--ports', type=arguments.count, default=150)
+    generate.add_argument('--coflows', type=arguments.count, default=526)
+    generate.add_argument('--duration', type=arguments.positive,
+                          default=3600.0, metavar='SECONDS')
+    generate.add_argument('--shape', choices=workloads.SHAPES,
+                          default='medium')
+    generate.set_defaults(run=_generate)
+
+
+def _errata(args: argparse.Namespace) -> int:
+    """Check the errata; return 1 when an example refutes nothing."""
+    found = errata.check()
+    if args.json:
+        print(json.dumps([dataclasses.asdict(one) for one in found]))
+    else:
+        present.print_table('Errata', (
+            'where', 'printed', 'counterexample', 'a run finds'), (
+                (one.where, one.printed, one.example, one.found)
+                for one in found))
+    return 0 if all(one.holds for one in found) else 1
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.trace is not None:
+        return _run_trace(args)
+    if args.groups is not None:
+        hosts, its_groups = groups.read(args.groups)
+    else:
+        hosts = groups.equal_hosts(18, 12.0, 1e9)
+        its_groups = groups.of_apps(workloads.table2(seed=args.seed,
+                                                     shape=args.table2))
+    scheme = schemes.get(args.scheme)
+    config = simulation.Config(args.policy or scheme.policy,
+                               theta_s=args.theta)
+    result = cloud.simulate(hosts, its_groups, scheme, seed=args.seed,
+                            config=config)
+    bound_s = (optimum.least_mean_cct_s(hosts, its_groups, result)
+               if args.bound else None)
+    if args.json:
+        answer = {
+            'mean_cct_s': result.mean_cct_s, 'scheme': scheme.name,
+            'coflows': [dataclasses.asdict(row) for row in result.coflows],
+            'hosts': result.hosts}
+        if bound_s is not None:
+            answer['bound'] = _gap(result.mean_cct_s, bound_s)
+        print(json.dumps(answer))
+        return 0
+    present.print_table(
+        f'{scheme.label}: mean CCT {result.mean_cct_s:.4g} s', (
+            'group', 'coflow', 'size', 'start s', 'CCT s', 'alone s'),
+        [(row.group, row.name, units.format_size(row.size_bytes),
+          row.start_s, row.cct_s, row.alone_s) for row in result.coflows])
+    if bound_s is not None:
+        _print_gap(_gap(result.mean_cct_s, bound_s), 'At these placements the')
+    return 0
+
+
+def _run_trace(args: argparse.Namespace) -> int:
+    trace = traces.read(args.trace)
+    last_s = max([row.arrival_s for row in trace.coflows], default=0.0)
+    with rich_progress.Progress(
+            *rich_progress.Progress.get_default_columns(),
+            rich_progress.TextColumn('{task.fields[events]} events'),
+            console=_ERRORS, transient=True) as bar:
+        task = bar.add_task('simulated time', total=last_s, events=0)
+        found = replay.replay(
+            trace, args.rate, replay.config_of(args.policy or 'mrtf',
+                                               args.theta),
+            lambda now_s, events: bar.update(
+                task, completed=min(now_s, last_s), events=events))
+        late = {
+            name: run(trace, args.rate, args.policy or 'mrtf',
+                      deployed.Deployment(args.report, args.delay),
+                      lambda now_s, events: bar.update(
+                          task, completed=min(now_s, last_s), events=events))
+            for name, run, is_asked in (
+                ('as deployed', deployed.run, args.as_deployed),
+                ('sizes unknown', unknown.run, args.unknown_sizes))
+            if is_asked}
+    answer = {**replay.summary(found.cct_s), 'events': found.events,
+              'alone': replay.summary(found.alone_s)}
+    rows = [('CCT', *replay.summary(found.cct_s).values()),
+            ('alone', *replay.summary(found.alone_s).values())]
+    for name, run in late.items():
+        summary = replay.summary(run.cct_s)
+        answer[name.replace(' ', '_')] = summary
+        rows.insert(-1, (name, *summary.values()))
+    if args.bound:
+        bound = _gap(float(found.cct_s.mean()),
+                     replay.least_mean_cct_s(trace, args.rate))
+        answer['bound'] = bound
+        rows.append(('bound of any schedule', bound['mean_s'], '', ''))
+    if args.json:
+        answer['cct_s'] = found.cct_s.tolist()
+        print(json.dumps(answer))
+        return 0
+    present.print_table(
+        f'{len(trace.coflows)} coflows, {found.events} events',
+        ('', 'mean s', 'median s', 'p95 s'),
+        rows)
+    if args.bound:
+        _print_gap(bound, 'The')
+    for name, run in late.items():
+        price = run.cct_s.mean() / found.cct_s.mean() - 1
+        print(f'Reports every {args.report:g} s, rates {args.delay:g} s '
+              f'later and least rates, {name}, cost {price:.1%} of the mean '
+              'CCT.')
+    return 0
+
+
+def _gap(mean_s: float, bound_s: float) -> dict[str, float]:
+    return {'mean_s': bound_s,
+            'gap': mean_s / bound_s - 1 if bound_s > 0 else 0.0}
+
+
+def _print_gap(bound: dict[str, float], which: str) -> None:
+    print(f'{which} best schedule\'s mean CCT is at least '
+          f'{bound["mean_s"]:.4g} s; this one is {bound["gap"]:.1%} above '
+          'that.')
+
+
+def _generate(args: argparse.Namespace) -> int:
+    if args.kind == 'facebook-like':
+        traces.write(args.output, workloads.facebook_like(
+            seed=args.seed, n_ports=args.ports, n_coflows=args.coflows,
+            duration_s=args.duration))
+        return 0
+    apps = workloads.table2(seed=args.seed, shape=args.shape)
+    args.output.write_text(json.dumps({
+        'hosts': {'count': 18, 'slots': 12, 'rate': '1Gbit'},
+        'groups': [{'name': app.application.name, 'tm': {
+            'n': app.coflow.n_vms,
+            'flows': [[flow.src, flow.dst, round(flow.size_bytes)]
+                      for flow in app.coflow.flows]}} for app in apps]},
+        indent=1) + '\n', encoding='utf-8')
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = make_parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except (exception.VirtcoException, OSError) as error:
+        print(f'virtco-sim: {error}', file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How much TCP this machine carries, and the uplinks' rate that follows."""
+
+import pathlib
+import tempfile
+
+from virtco import units
+from virtco_lab.emulation import fabric
+from virtco_lab.emulation import janitor
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import scenario
+from virtco_lab.emulation import traffic
+from virtco_lab.emulation import transfers
+
+#: Rates to choose from. More than the largest shows nothing new.
+RATES_BPS = (10e6, 15e6, 20e6, 30e6, 40e6, 50e6)
+# Of what the machine carries, for one host and for so many: edge modules and
+# controller need the rest.
+_USED_SHARE = 0.8
+_HALF_USED_HOSTS = 18
+_TRIAL_LINK_BPS = 10e9
+_TRIAL_BYTES = 10 * 2 ** 20
+_N_TRIALS = 2
+# Slow flows send two segments at a time, and that costs the most.
+_SLOW_SEGMENTS = 2
+
+
+def measure_bps() -> float:
+    """TCP payload per second between the VMs of two hypervisors.
+
+    With links so fast that the processors are the limit, and whatever else
+    the machine does now. It takes two seconds.
+    """
+    run = namespaces.new_run()
+    watcher = janitor.Janitor(run)
+    try:
+        with fabric.Fabric(run) as trial:
+            trial.build(fabric.Uplink(host, _TRIAL_LINK_BPS)
+                        for host in ('h0', 'h1'))
+            vms = [trial.add_vm(f'v{i}', f'h{i % 2}') for i in range(4)]
+            for vm in vms:
+                with namespaces.netlink(vm.namespace) as netlink:
+                    index, = netlink.link_lookup(ifname='eth0')
+                    netlink.link('set', index=index,
+                                 gso_max_segs=_SLOW_SEGMENTS)
+            flows = tuple(
+                traffic.FlowSpec(0, src.namespace, dst.namespace,
+                                 dst.address, 5001, _TRIAL_BYTES)
+                for src in vms for dst in vms if src.host != dst.host)
+            return max(_send_bps(flows) for _ in range(_N_TRIALS))
+    finally:
+        watcher.dismiss()
+
+
+def _send_bps(flows: tuple[traffic.FlowSpec, ...]) -> float:
+    with tempfile.TemporaryDirectory() as directory, transfers.Transfer(
+            traffic.Job((0.0,), flows),
+            pathlib.Path(directory) / 'traffic.log') as transfer:
+        return units.bytes_per_s_to_bps(
+            len(flows) * _TRIAL_BYTES / transfer.run().wall_s)
+
+
+def choose_rate_bps(carried_bps: float, n_hosts: int) -> float:
+    """The largest rate at which all hosts can send at once, or the smallest.
+
+    :param carried_bps: what :func:`measure_bps` says.
+    """
+    used_share = _USED_SHARE / (1 + n_hosts / _HALF_USED_HOSTS)
+    most_bps = carried_bps * used_share / n_hosts
+    fitting_bps = most_bps / (1 + scenario.LOCAL_PACE)
+    return max((rate_bps for rate_bps in RATES_BPS
+                if rate_bps <= fitting_bps), default=RATES_BPS[0])

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether this machine can run the emulated testbed."""
+
+import os
+import shutil
+import subprocess
+
+import pyroute2
+
+from virtco import exception
+from virtco_lab.emulation import fabric
+from virtco_lab.emulation import namespaces
+
+_TOOLS = ('tc', 'nft', 'nsenter', 'setpriv')
+
+
+class CannotEmulate(exception.VirtcoException):
+    msg_fmt = 'This machine cannot run the emulated testbed: %(why)s.'
+
+
+def check() -> None:
+    """Build and remove the smallest fabric.
+
+    :raises CannotEmulate: naming what is missing.
+    """
+    if os.geteuid() != 0:
+        raise CannotEmulate(why='it needs root')
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise CannotEmulate(
+            why=f'{", ".join(missing)} not found (see bindep.txt)')
+    try:
+        run = namespaces.new_run()
+    except OSError as error:
+        raise CannotEmulate(why=str(error)) from error
+    try:
+        with fabric.Fabric(run) as trial:
+            trial.build([fabric.Uplink('try', 1e8)])
+            trial.add_vm('try', 'try')
+    except subprocess.CalledProcessError as error:
+        raise CannotEmulate(
+            why=f'tc says {error.stderr.strip()}') from error
+    except (OSError, pyroute2.NetlinkError) as error:
+        raise CannotEmulate(why=f'no network namespaces, veth, bridge or '
+                            f'IFB ({error})') from error
+    finally:
+        namespaces.release(run)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What VirtCO's test cases 1 to 6 place and send on the emulated testbed.
+
+From 18 hypervisors on that is the paper's size: 12 slots, Table 2's widths.
+Below: 6 slots, applications of 4, 4 and 9 VMs, and 4 groups where the paper
+sends 20 coflows. All groups of a test case start
+together.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from virtco import exception
+from virtco.model import cluster
+from virtco.model import coflow as coflow_model
+from virtco_lab.emulation import scenario
+from virtco_lab.sim import groups
+from virtco_lab.sim import workloads
+from virtco_lab.sim.figures import virtco as paper
+
+#: Share of the slots that the background's VMs take.
+BACKGROUND_SHARE = paper.BACKGROUND_VMS / (paper.N_HOSTS * paper.SLOTS)
+#: Free slots per VM in test case 1.
+TIGHT = 1.5
+_FEW_SLOTS = 6
+_FEW_WIDTH = 0.225
+#: VMs of the narrowest application.
+MIN_VMS = 4
+#: Widths of the paper's test case 4 and those of a small testbed, where a
+#: group should be too wide for one host.
+_WIDTHS: dict[bool, tuple[int, ...]] = {True: (5, 10, 20, 40),
+                                        False: (5, 7, 8)}
+_MIDDLE_WIDTH = {True: 20, False: 7}
+_N_GROUPS = {True: 20, False: 4}
+LENGTHS_GB = (0.5, 1.0, 2.0)
+SKEWS_GB = (0.2, 1.0, 3.0)
+_SWEPT_SHAPE = 'medium'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scale:
+    """Size of the testbed.
+
+    :ivar rate_bps: of each uplink before the background takes its part.
+    """
+
+    n_hosts: int
+    rate_bps: float
+
+    @property
+    def is_paper(self) -> bool:
+        return self.n_hosts >= paper.N_HOSTS
+
+    @property
+    def slots(self) -> int:
+        return paper.SLOTS if self.is_paper else _FEW_SLOTS
+
+    @property
+    def width_factor(self) -> float:
+        return 1.0 if self.is_paper else _FEW_WIDTH
+
+    @property
+    def size_factor(self) -> float:
+        """Bytes here for a byte on the paper's links."""
+        return scenario.goodput_bps(self.rate_bps) / paper.LINK_BPS
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return _WIDTHS[self.is_paper]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cell:
+    """A workload of a test case; one run per seed and scheme.
+
+    :ivar setting: application, width, length or skew.
+    :ivar stretch: of the time that a run takes.
+    """
+
+    case: str
+    setting: str
+    shape: str
+    background: bool
+    stretch: float = 1.0
+
+    @property
+    def label(self) -> str:
+        """How its table calls it."""
+        with_it = 'background' if self.background else 'no background'
+        return f'{self.setting} {self.shape}, {with_it}'.strip()
+
+    @property
+    def key(self) -> str:
+        return f'{self.case}: {self.label}'
+
+
+def cells(case: str, shapes: Sequence[str], scale: Scale) -> list[Cell]:
+    """The cells of a test case.
+
+    :param shapes: of the matrices, for test cases 1 to 3.
+    """
+    if case == 'virtco-case1':
+        return [Cell(case, row.name, shape, True)
+                for shape in shapes for row in workloads.TABLE2]
+    if case == 'virtco-case2':
+        return [Cell(case, '', shape, background)
+                for background in (False, True) for shape in shapes]
+    swept: Iterable[float] = {
+        'virtco-case4': scale.widths, 'virtco-case5': LENGTHS_GB,
+        'virtco-case6': SKEWS_GB}[case]
+    return [Cell(case, f'{value:g}', _SWEPT_SHAPE, True,
+                 value if case == 'virtco-case5' else 1.0)
+            for value in swept]
+
+
+def hosts(scale: Scale, seed: int, background: bool
+          ) -> tuple[cluster.Host, ...]:
+    """Hypervisors with what the background leaves them.
+
+    It takes slots at random and 10 to 70 % of each cable, the same both ways.
+    """
+    empty = groups.equal_hosts(scale.n_hosts, scale.slots, scale.rate_bps)
+    if not background:
+        return empty
+    rng = np.random.default_rng([seed, 5])
+    n_slots = scale.n_hosts * scale.slots
+    chosen = rng.choice(n_slots, round(n_slots * BACKGROUND_SHARE),
+                        replace=False)
+    taken = np.bincount(chosen // scale.slots, minlength=scale.n_hosts)
+    rates_bps = scale.rate_bps * rng.uniform(0.3, 0.9, scale.n_hosts)
+    return tuple(dataclasses.replace(
+        host, free=(float(scale.slots - taken[i]),),
+        egress_bps=rates_bps[i], ingress_bps=rates_bps[i])
+        for i, host in enumerate(empty))
+
+
+def prepare(cell: Cell, scale: Scale, seed: int
+            ) -> tuple[tuple[cluster.Host, ...], list[scenario.Group]]:
+    """The free hosts of a cell and its groups, in bytes for the scale."""
+    free = hosts(scale, seed, cell.background)
+    coflows = _coflows(cell, scale, seed)
+    if cell.case == 'virtco-case1':
+        coflows = [one for one in coflows if one.name == cell.setting]
+        free = paper.tight(free, seed, TIGHT * coflows[0].n_vms)
+    return free, [scenario.group_of(one.scaled(scale.size_factor))
+                  for one in coflows]
+
+
+def check_room(cell: Cell, scale: Scale, seed: int) -> None:
+    """:raises virtco.exception.Invalid: where the groups have no room."""
+    free, its_groups = prepare(cell, scale, seed)
+    n_vms = sum(group.n_vms for group in its_groups)
+    n_free = round(sum(host.free[0] for host in free))
+    if n_vms > n_free:
+        raise exception.Invalid(
+            field='--hosts', value=scale.n_hosts, limit=(
+                f'{n_vms} VMs of {cell.key} do not fit into the {n_free} free '
+                'slots'))
+
+
+def _coflows(cell: Cell, scale: Scale, seed: int
+             ) -> list[coflow_model.Coflow]:
+    if cell.case in ('virtco-case1', 'virtco-case2'):
+        return [app.coflow for app in workloads.table2(
+            seed=seed, shape=cell.shape, scale_width=scale.width_factor)]
+    value = float(cell.setting)
+    width = _MIDDLE_WIDTH[scale.is_paper]
+    sizes: tuple[float, float, float | None]
+    if cell.case == 'virtco-case4':
+        width = int(value)
+        sizes = 0.5e9 * width, 2e9, None
+    elif cell.case == 'virtco-case5':
+        sizes = 5e9 * value, value * 1e9, None
+    else:
+        sizes = 3e9 * width, 1e9 + 4e9 * value, value * 1e9
+    size_bytes, length_bytes, skew_bytes = sizes
+    rng = np.random.default_rng([seed, 7])
+    return [workloads.draw(
+        f'c{i}', rng, n_vms=max(MIN_VMS, width), shape=cell.shape,
+        shuffle=i % 2 == 0, size_bytes=size_bytes, length_bytes=length_bytes,
+        skew_bytes=skew_bytes) for i in range(_N_GROUPS[scale.is_paper])]

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The main job: the workloads under their schemes, shown and reported."""
+
+import dataclasses
+import pathlib
+import statistics
+
+import rich.console
+
+from virtco import units
+from virtco_lab.emulation import calibration
+from virtco_lab.emulation import display as display_module
+from virtco_lab.emulation import report
+from virtco_lab.emulation import results as results_module
+from virtco_lab.emulation import runner
+from virtco_lab.emulation import scenario
+from virtco_lab.emulation import table
+from virtco_lab.emulation import testbed as testbed_module
+
+ONLY = ('fig1', 'mix')
+_BUSY_FRACTION = 0.95
+#: Of the uplinks when nothing is measured.
+DEFAULT_RATE_BPS = calibration.RATES_BPS[-1]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """What ``virtco-emulate demo`` was asked for.
+
+    :ivar rate_bps: of the uplinks; None measures what the machine carries.
+    :ivar only: the workload to run, None = all of :data:`ONLY`.
+    """
+
+    n_hosts: int
+    rate_bps: float | None
+    seed: int
+    report_dir: pathlib.Path
+    slow_host: str | None = None
+    only: str | None = None
+
+    @property
+    def slots(self) -> int:
+        return scenario.slots_per_host(self.n_hosts)
+
+    def workloads(self, rate_bps: float) -> list[scenario.Workload]:
+        made = {'fig1': lambda: scenario.fig1(rate_bps, self.slots),
+                'mix': lambda: scenario.mix(self.n_hosts, rate_bps,
+                                            self.seed)}
+        return [made[name]() for name in ONLY if self.only in (None, name)]
+
+
+class Demo:
+    """One run. What is finished stays in :meth:`results` if it breaks off.
+
+    :param simulated: through the simulator instead of the testbed.
+    """
+
+    def __init__(self, options: Options, console: rich.console.Console,
+                 simulated: bool):
+        self._options = options
+        self._display = display_module.Display(console)
+        self._simulated = simulated
+        self._rate_bps = options.rate_bps or DEFAULT_RATE_BPS
+        self._found: dict[str, tuple[scenario.Workload, list[
+            results_module.SchemeResult]]] = {}
+        self._host_rates: tuple[results_module.HostRate, ...] = ()
+        self._notes: list[str] = []
+        self._complete = False
+
+    def run(self) -> None:
+        """Everything of the testbed is removed at the end."""
+        if self._simulated:
+            self._simulate()
+        else:
+            self._emulate()
+        self._complete = True
+
+    def results(self) -> results_module.Results | None:
+        """What is finished; None when no scheme is."""
+        workloads = [_workload_result(workload, schemes)
+                     for workload, schemes in self._found.values() if schemes]
+        if not workloads:
+            return None
+        notes = [*self._notes, *_business(workloads)]
+        if self._options.slow_host is not None:
+            notes += _avoidance(self._options.slow_host, workloads)
+        return results_module.Results(
+            'simulated' if self._simulated else 'emulated',
+            self._options.n_hosts, self._rate_bps, self._options.slots,
+            self._options.seed, tuple(workloads), self._host_rates,
+            tuple(notes), self._display.elapsed_s, not self._complete)
+
+    def _emulate(self) -> None:
+        options, display = self._options, self._display
+        if options.rate_bps is None:
+            self._choose_rate()
+        config = testbed_module.Config(
+            options.n_hosts, self._rate_bps, options.report_dir / 'logs',
+            options.slots, slow_host=options.slow_host)
+        with testbed_module.Testbed(config, display.say) as testbed:
+            display.say(f'building {options.n_hosts} hypervisors, uplinks of '
+                        f'{units.format_rate(self._rate_bps)}')
+            testbed.build()
+            display.say('starting controller, edge modules and Nova')
+            testbed.start_services()
+            display.say('measuring the uplinks with packet trains')
+            if not testbed.wait_measured():
+                self._notes.append(
+                    'Not every uplink was measured; the speed of the link '
+                    'was used for the others.')
+            self._host_rates = testbed.host_rates()
+            display.say(_describe(self._host_rates))
+            for workload, scheme, is_last in self._todo():
+                self._emulate_one(testbed, workload, scheme, is_last)
+            display.say('removing everything')
+
+    def _choose_rate(self) -> None:
+        carried_bps = calibration.measure_bps()
+        self._rate_bps = calibration.choose_rate_bps(carried_bps,
+                                                     self._options.n_hosts)
+        self._display.say(
+            f'this machine carries {units.format_rate(carried_bps)} of TCP: '
+            f'{units.format_rate(self._rate_bps)} per uplink, '
+            f'{scenario.LOCAL_PACE} times that inside of a host')
+
+    def _todo(self) -> list[tuple[scenario.Workload, scenario.Scheme, bool]]:
+        todo = [(workload, scheme)
+                for workload in self._options.workloads(self._rate_bps)
+                for scheme in workload.schemes]
+        return [(*pair, pair is todo[-1]) for pair in todo]
+
+    def _emulate_one(self, testbed: testbed_module.Testbed,
+                     workload: scenario.Workload, scheme: scenario.Scheme,
+                     is_last: bool) -> None:
+        title = f'{workload.name}: {scheme.label}'
+        with self._display.progress(title) as progress:
+            runner.run_emulated(
+                testbed, workload, scheme, progress, keep=is_last,
+                on_result=lambda result: self._finish(workload, result))
+
+    def _simulate(self) -> None:
+        rates_bps = dict.fromkeys(
+            testbed_module.host_names(self._options.n_hosts), self._rate_bps)
+        if self._options.slow_host is not None:
+            rates_bps[self._options.slow_host] /= 2
+        for workload, scheme, _ in self._todo():
+            with self._display.progress(
+                    f'{workload.name}: {scheme.label}') as progress:
+                self._finish(workload, runner.run_simulated(
+                    workload, scheme, rates_bps, self._options.slots,
+                    self._options.seed, progress))
+
+    def _finish(self, workload: scenario.Workload,
+                result: results_module.SchemeResult) -> None:
+        self._found.setdefault(workload.name, (workload, []))[1].append(
+            result)
+        self._display.say(f'{workload.name}: {result.label}: average '
+                          f'completion time {result.mean_measured_s:.2f} s')
+
+
+def present(results: results_module.Results, options: Options,
+            console: rich.console.Console) -> None:
+    """Print the tables, write the report and say where it is."""
+    table.show(results, console)
+    path = report.write(results, options.report_dir)
+    console.print(f'Report: {path.resolve()}', soft_wrap=True,
+                  highlight=False)
+
+
+def _workload_result(workload: scenario.Workload,
+                     schemes: list[results_module.SchemeResult]
+                     ) -> results_module.WorkloadResult:
+    return results_module.WorkloadResult(
+        workload.name, workload.title, tuple(schemes), workload.unit_s,
+        workload.paper_means[:len(schemes)],
+        len(schemes) == len(workload.schemes))
+
+
+def _describe(rates: tuple[results_module.HostRate, ...]) -> str:
+    def shown(rate_bps: float | None) -> str:
+        return '?' if rate_bps is None else f'{rate_bps / 1e6:.1f}'
+
+    return 'measured out/in, Mbit/s: ' + ', '.join(
+        f'{rate.host} {shown(rate.egress_bps)}/{shown(rate.ingress_bps)}'
+        for rate in rates)
+
+
+def _avoidance(slow_host: str, workloads: list[
+        results_module.WorkloadResult]) -> list[str]:
+    """What each scheme sends over the uplink that was halved."""
+    notes = []
+    for workload in workloads:
+        for scheme in workload.schemes:
+            loads = {host: sum(both)
+                     for host, both in scheme.uplink_bytes.items()}
+            others = [load for host, load in loads.items()
+                      if host != slow_host]
+            notes.append(
+                f'{workload.name}: {scheme.label} moves '
+                f'{units.format_size(loads[slow_host])} over the halved '
+                f'uplink of {slow_host}, and '
+                f'{units.format_size(statistics.fmean(others))} over each '
+                f'other one on average.')
+    return notes
+
+
+def _business(workloads: list[results_module.WorkloadResult]) -> list[str]:
+    """Say when the machine had too little time left for the testbed."""
+    busy = [scheme.busy_fraction for workload in workloads
+            for scheme in workload.schemes
+            if scheme.busy_fraction > _BUSY_FRACTION]
+    if not busy:
+        return []
+    return [f'The processors were up to {max(busy):.0%} busy during '
+            f'{len(busy)} transfers: measured times may be longer than on '
+            f'an idle machine. A lower --rate sends fewer bytes.']

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a run of the testbed shows while it lasts."""
+
+import time
+import types
+import typing
+
+import rich.console
+import rich.progress
+
+from virtco import units
+from virtco_lab.emulation import runner
+
+# Without a terminal: a line per so many seconds of one step.
+_LINE_S = 5.0
+
+
+class Display:
+    """A line per step, with the time since the start."""
+
+    def __init__(self, console: rich.console.Console):
+        self.console = console
+        self._began_s = time.monotonic()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def say(self, text: str) -> None:
+        # Never wrapped by rich: a line that is piped stays a line.
+        self.console.print(f'[dim]{self.elapsed_s:6.1f} s[/dim]  ', end='')
+        self.console.print(text, highlight=False, markup=False,
+                           soft_wrap=not self.console.is_terminal)
+
+    def progress(self, title: str) -> 'Progress':
+        """For one workload under one scheme; use it as a context."""
+        return Progress(self, title)
+
+
+class Progress(runner.Observer):
+    """Counts and bytes: a bar on a terminal, else a line now and then."""
+
+    def __init__(self, display: Display, title: str):
+        self._display = display
+        self._title = title
+        self._shown_s = time.monotonic()
+        self._bar = rich.progress.Progress(
+            rich.progress.TextColumn('          {task.description}'),
+            rich.progress.BarColumn(bar_width=20), console=display.console,
+            transient=True, disable=not display.console.is_terminal)
+        self._task = self._bar.add_task('', total=None, visible=False)
+
+    def __enter__(self) -> typing.Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None,
+                 exc: BaseException | None,
+                 traceback: types.TracebackType | None) -> None:
+        self._bar.stop()
+
+    def step(self, what: str) -> None:
+        self._bar.update(self._task, visible=False)
+        self._shown_s = time.monotonic()
+        self._display.say(f'{self._title}: {what}')
+
+    def count(self, what: str, done: int, total: int) -> None:
+        self._show(f'{what} {done} of {total}', done, total)
+
+    def moved(self, done_bytes: int, total_bytes: int) -> None:
+        self._show(f'{units.format_size(done_bytes)} of '
+                   f'{units.format_size(total_bytes)} arrived',
+                   done_bytes, total_bytes)
+
+    def _show(self, text: str, done: int, total: int) -> None:
+        if self._display.console.is_terminal:
+            self._bar.update(self._task, description=text, visible=True,
+                             completed=done, total=total)
+        elif time.monotonic() - self._shown_s >= _LINE_S:
+            self._shown_s = time.monotonic()
+            self._display.say(f'{self._title}: {text}')

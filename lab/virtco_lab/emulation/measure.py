@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs cells of the test cases with real TCP, and keeps each run on disk.
+
+The controller places and the edge modules enforce. Beside each measured time
+stand the simulator's where the controller placed the VMs, and the simulator's
+where its own planner places them. A file of runs is a line of JSON per run:
+what is in it is not run again, so that an evaluation may stop and go on, and
+several processes may share one directory.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import functools
+import itertools
+import json
+import pathlib
+import types
+import typing
+
+from virtco.model import cluster
+from virtco_lab.emulation import cases
+from virtco_lab.emulation import prediction
+from virtco_lab.emulation import results
+from virtco_lab.emulation import runner
+from virtco_lab.emulation import scenario
+from virtco_lab.emulation import services
+from virtco_lab.emulation import testbed as testbed_module
+from virtco_lab.emulation.display import Display
+from virtco_lab.sim import cloud
+from virtco_lab.sim import groups
+from virtco_lab.sim import schemes
+
+SCHEMES = ('baseline', 'sebf-ta', 'virtco')
+#: The longest CCT of each run, by the sizes it sends: long enough for a
+#: start-up of tenths of a second to weigh little, not hours where one scheme
+#: is a hundred times as slow as another.
+RUN_S = 6.0
+#: A run counts when no thread of the testbed waited longer than this share of
+#: it for a processor. Else it is run again, whatever it measured …
+MOST_WAITED = 0.25
+#: … so many times in all; then the one that waited least counts.
+MOST_TRIES = 3
+_LOCAL_BYTES = 2 ** 20
+_DIGITS = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """One workload under one scheme; times in seconds, for the paper's bytes.
+
+    :ivar key: of the cell.
+    :ivar simulated_s: mean CCT, placed and run by the simulator.
+    :ivar expected_s: mean CCT, simulated where the controller placed the VMs.
+    :ivar measured_s: mean CCT with real TCP.
+    :ivar coflows: name, expected and measured CCT of each.
+    :ivar stretch: sizes that were sent over those of the cell.
+    :ivar placing_s: of all groups, with the requests and the VMs' start.
+    :ivar tries: runs of which this is the one that counts.
+    :ivar timeline: per ``bin_s``, bytes of each coflow that arrived.
+    """
+
+    key: str
+    scheme: str
+    seed: int
+    n_hosts: int
+    rate_bps: float
+    simulated_s: float
+    expected_s: float
+    measured_s: float
+    coflows: tuple[tuple[str, float, float], ...]
+    stretch: float
+    placing_s: float
+    waited: float
+    busy: float
+    edge_cpu: tuple[float, ...]
+    retransmits: int
+    tries: int = 1
+    bin_s: float = 0.0
+    timeline: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def off(self) -> float:
+        """How far the measured mean is from the expected one."""
+        if self.expected_s == 0:
+            return 0.0  # nothing crossed a link
+        return self.measured_s / self.expected_s - 1
+
+    @property
+    def identity(self) -> tuple[str, str, int, int, float]:
+        return self.key, self.scheme, self.seed, self.n_hosts, self.rate_bps
+
+
+class Book:
+    """The runs in a directory."""
+
+    def __init__(self, directory: pathlib.Path):
+        self._path = directory / 'runs.jsonl'
+        self._runs: dict[tuple[str, str, int, int, float], Run] = {}
+        if self._path.exists():
+            for line in self._path.read_text().splitlines():
+                # A process that was killed wrote a part of a line.
+                with contextlib.suppress(json.JSONDecodeError):
+                    self._keep(_read(line))
+
+    def _keep(self, run: Run) -> None:
+        self._runs[run.identity] = run
+
+    def add(self, run: Run) -> None:
+        self._keep(run)
+        with self._path.open('a') as file:
+            file.write(f'\n{json.dumps(dataclasses.asdict(run))}\n')
+
+    def get(self, cell: cases.Cell, scheme: str, seed: int,
+            scale: cases.Scale) -> Run | None:
+        return self._runs.get((cell.key, scheme, seed, scale.n_hosts,
+                               scale.rate_bps))
+
+    def of(self, cell: cases.Cell, scheme: str, seeds: Iterable[int],
+           scale: cases.Scale) -> list[Run]:
+        """Those of a cell that are there."""
+        found = (self.get(cell, scheme, seed, scale) for seed in seeds)
+        return [run for run in found if run is not None]
+
+
+def _read(line: str) -> Run:
+    raw = json.loads(line)
+    return Run(**raw | {
+        'coflows': tuple(tuple(row) for row in raw['coflows']),
+        'edge_cpu': tuple(raw['edge_cpu']),
+        'timeline': tuple(tuple(row) for row in raw['timeline'])})
+
+
+class Datacentre(testbed_module.Testbed):
+    """A testbed with the rates that the background leaves of each host.
+
+    The controller is told the links' speed and finds the rest out.
+    """
+
+    def __init__(self, hosts: Sequence[cluster.Host], scale: cases.Scale,
+                 logs: pathlib.Path, display: Display,
+                 slots: int | None = None,
+                 controller: services.Options = types.MappingProxyType({})):
+        """
+        :param slots: of each hypervisor, instead of the scale's.
+        :param controller: options of the controller, by group.
+        """
+        super().__init__(testbed_module.Config(
+            scale.n_hosts, scale.rate_bps, logs, slots or scale.slots,
+            with_nova=False, controller=controller), display.say)
+        self._hosts = hosts
+        self._display = display
+
+    def __enter__(self) -> typing.Self:
+        self._display.say(f'building {self.config.n_hosts} hypervisors')
+        self.build()
+        for host in self._hosts:
+            if host.egress_bps < self.config.rate_bps:
+                self.fabric.set_uplink_rate(host.name, host.egress_bps)
+        self._display.say('starting controller and edge modules')
+        self.start_services()
+        self._display.say('measuring the uplinks with packet trains')
+        self.wait_measured()
+        return self
+
+
+def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
+        scale: cases.Scale, directory: pathlib.Path, display: Display
+        ) -> Book:
+    """Run what is not in the directory's book yet."""
+    book = Book(directory)
+    for seed in seeds:
+        for cell in wanted:
+            cases.check_room(cell, scale, seed)
+    # Without background all seeds have the same links.
+    for background, some in ((False, tuple(seeds)),
+                             *((True, (seed,)) for seed in seeds)):
+        todo = [(seed, cell, name) for seed in some for cell in wanted
+                if cell.background == background for name in SCHEMES
+                if book.get(cell, name, seed, scale) is None]
+        if not todo:
+            continue
+        logs = directory / 'logs' / f'{some[0]}-{int(background)}'
+        with Datacentre(cases.hosts(scale, some[0], background), scale, logs,
+                        display) as testbed:
+            for (seed, cell), rows in itertools.groupby(
+                    todo, lambda row: row[:2]):
+                _run_cell(testbed, cell, [name for *_, name in rows], seed,
+                          scale, book, display)
+    return book
+
+
+def _run_cell(testbed: testbed_module.Testbed, cell: cases.Cell,
+              names: Sequence[str], seed: int, scale: cases.Scale,
+              book: Book, display: Display) -> None:
+    free, its_groups = cases.prepare(cell, scale, seed)
+    background = testbed.occupy({
+        host.name: scale.slots - round(host.free[0]) for host in free})
+    try:
+        for name in names:
+            tried = _repeat(functools.partial(
+                _once, testbed, cell, free, its_groups, name, seed, scale,
+                display))
+            book.add(tried)
+            display.say(
+                f'seed {seed}, {cell.key}, {name}: {tried.measured_s:.3g} s, '
+                f'simulated {tried.expected_s:.3g} s where it was placed '
+                f'({tried.off:+.1%}; {tried.simulated_s:.3g} s by the '
+                f'simulator\'s planner; waited {tried.waited:.1%}, try '
+                f'{tried.tries})')
+    finally:
+        testbed.vacate(background)
+
+
+def _repeat(once: Callable[[], Run]) -> Run:
+    """Run until the machine did not disturb it, whatever was measured."""
+    tried: list[Run] = []
+    while not tried or (tried[-1].waited > MOST_WAITED
+                        and len(tried) < MOST_TRIES):
+        tried.append(once())
+    return dataclasses.replace(min(tried, key=lambda run: run.waited),
+                               tries=len(tried))
+
+
+def _once(testbed: testbed_module.Testbed, cell: cases.Cell,
+          free: Sequence[cluster.Host], its_groups: Sequence[scenario.Group],
+          name: str, seed: int, scale: cases.Scale, display: Display) -> Run:
+    scheme = scheme_of(name)
+    rates_bps = {host.name: host.egress_bps for host in free}
+    usable_bps = prediction.usable_bps(rates_bps, scheme)
+    simulated = cloud.simulate(
+        [dataclasses.replace(host, egress_bps=usable_bps[host.name],
+                             ingress_bps=usable_bps[host.name])
+         for host in free],
+        [groups.of_slots(group.name, group.coflows) for group in its_groups],
+        schemes.get(name), seed=seed)
+    # CCTs are proportional to the sizes.
+    longest_s = max(row.cct_s for row in simulated.coflows)
+    stretch = cell.stretch * RUN_S / longest_s if longest_s > 0 else 1.0
+    sent = [_stretched(group, stretch) for group in its_groups]
+    workload = scenario.Workload(cell.key, cell.key, tuple(sent), (scheme,))
+    with display.progress(f'{cell.key}: {scheme.label}') as progress:
+        found = runner.run_emulated(testbed, workload, scheme, progress,
+                                    local_bytes=_LOCAL_BYTES)
+    # By the cables' own rates, not by those that the controller measured.
+    expected_s = prediction.simulate_as_taken(
+        prediction.placed_coflows(workload, found.hosts), usable_bps,
+        scheme.order, [row.measured_s for row in found.coflows])
+    return _made(cell, name, seed, scale, simulated.mean_cct_s, stretch,
+                 found, expected_s)
+
+
+def _made(cell: cases.Cell, name: str, seed: int, scale: cases.Scale,
+          simulated_s: float, stretch: float, found: results.SchemeResult,
+          expected_s: Sequence[float]) -> Run:
+    # What stayed inside of a host has no time in the model.
+    pairs = [(row.name, expected / stretch,
+              row.measured_s / stretch if expected > 0 else 0.0)
+             for row, expected in zip(found.coflows, expected_s)]
+    count = len(pairs)
+    return Run(
+        cell.key, name, seed, scale.n_hosts, scale.rate_bps, simulated_s,
+        sum(expected for _, expected, _ in pairs) / count,
+        sum(measured for *_, measured in pairs) / count,
+        tuple((label, round(one, _DIGITS), round(other, _DIGITS))
+              for label, one, other in pairs),
+        stretch, found.placing_s, found.waited_fraction, found.busy_fraction,
+        tuple(round(share, _DIGITS) for share in found.edge_cpu.values()),
+        found.retransmits, bin_s=found.bin_s, timeline=found.timeline)
+
+
+def _stretched(group: scenario.Group, stretch: float) -> scenario.Group:
+    return dataclasses.replace(group, coflows=tuple(
+        coflow.scaled(stretch) for coflow in group.coflows))
+
+
+def scheme_of(name: str) -> scenario.Scheme:
+    """The controller's settings for a scheme of the simulator."""
+    known = schemes.get(name)
+    return scenario.Scheme(name, known.label, known.planner, known.policy,
+                           known.objective.value)

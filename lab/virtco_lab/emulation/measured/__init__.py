@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Figures about measuring a network, with real packets: by name."""
+
+from collections.abc import Callable
+
+from virtco_lab.emulation import display as displays
+from virtco_lab.emulation.measured import bed
+from virtco_lab.emulation.measured import crosstraffic
+from virtco_lab.emulation.measured import greedy
+from virtco_lab.emulation.measured import lengths
+from virtco_lab.emulation.measured import matrices
+from virtco_lab.emulation.measured import stability
+from virtco_lab.emulation.measured import trains
+from virtco_lab.sim.figures import outcome
+
+FIGURES: dict[str, Callable[[bed.Options, displays.Display],
+                            outcome.Outcome]] = {
+    'choreo-4': crosstraffic.figure4,
+    'choreo-6': trains.figure6,
+    'choreo-7': stability.figure7,
+    'choreo-8': lengths.figure8,
+    'choreo-9': greedy.figure9,
+    'choreo-90': trains.pairs90,
+    'monitoring-1': matrices.figure1,
+}

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Other tenants' traffic: TCP connections that send for a while and pause.
+
+Run as a module it reads the connections as one JSON line and connects them,
+on sockets that it made inside their namespaces. After ``ready`` they begin; it
+ends when its standard input does. A process of its own: what takes the
+processor away from a measurement would look like traffic.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import json
+import pathlib
+import select
+import socket
+import sys
+import time
+
+import numpy as np
+
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import process
+
+_CHUNK_BYTES = 64 * 1024
+# What a connection has left to send when it pauses.
+_NOTSENT_BYTES = 128 * 1024
+_BUFFER_BYTES = 256 * 1024
+_TICK_S = 0.005
+_DELAY_S = 0.3
+_READY_S = 30.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Connection:
+    """:ivar periods_s: (begin, end) of each time in which it sends as fast as
+    it can, in order.
+    """
+
+    src_namespace: str
+    dst_namespace: str
+    dst_address: str
+    periods_s: tuple[tuple[float, float], ...]
+
+    def sends_at(self, at_s: float) -> bool:
+        return any(begin_s <= at_s < end_s
+                   for begin_s, end_s in self.periods_s)
+
+
+def on_off(rng: np.random.Generator, lasts_s: float, mean_s: float,
+           share: float = 0.5) -> tuple[tuple[float, float], ...]:
+    """Periods of exponential length (Choreo section 3.2 takes 5 s).
+
+    :param mean_s: of the periods that send …
+    :param share: … and what part of the time they make up.
+    """
+    periods = []
+    pause_s = mean_s * (1 - share) / share
+    now_s = 0.0 if rng.random() < share else rng.exponential(pause_s)
+    while now_s < lasts_s:
+        end_s = now_s + rng.exponential(mean_s)
+        periods.append((float(now_s), float(end_s)))
+        now_s = end_s + rng.exponential(pause_s)
+    return tuple(periods)
+
+
+@contextlib.contextmanager
+def running(connections: Sequence[Connection], log: pathlib.Path
+            ) -> Iterator[float]:
+    """The connections' traffic; gives the time of CLOCK_MONOTONIC at which
+    their periods begin.
+    """
+    child = process.Child('other traffic', [
+        sys.executable, '-m', __name__], log, piped=True)
+    try:
+        child.write_line(json.dumps(
+            [dataclasses.asdict(one) for one in connections]))
+        process.wait_until(child.has_line, 'the other traffic', [child],
+                           of=child, interval_s=0.02)
+        yield float(child.read_line())
+    finally:
+        child.stop()
+
+
+def _pair(one: Connection) -> tuple[socket.socket, socket.socket]:
+    listener = namespaces.call(one.dst_namespace, lambda: socket.create_server(
+        (one.dst_address, 0)))
+    with listener:
+        listener.settimeout(_READY_S)
+        src = namespaces.call(one.src_namespace, socket.socket)
+        src.settimeout(_READY_S)
+        src.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT,
+                       _NOTSENT_BYTES)
+        src.connect(listener.getsockname())
+        dst, _ = listener.accept()
+    for sock in (src, dst):
+        sock.setblocking(False)
+    return src, dst
+
+
+class _Traffic:
+    def __init__(self, connections: Sequence[Connection]):
+        self._poll = select.epoll()
+        self._sources = []
+        self._sinks: dict[int, socket.socket] = {}
+        for one in connections:
+            src, dst = _pair(one)
+            self._sources.append((src, list(one.periods_s)))
+            self._sinks[dst.fileno()] = dst
+            self._poll.register(dst, select.EPOLLIN)
+        self._chunk = bytes(_CHUNK_BYTES)
+        self._buffer = bytearray(_BUFFER_BYTES)
+
+    def run(self, begin_s: float) -> None:
+        """Until standard input ends."""
+        self._poll.register(sys.stdin, select.EPOLLIN)
+        sending: dict[int, socket.socket] = {}
+        while True:
+            self._turn(time.monotonic() - begin_s, sending)
+            for fd, _event in self._poll.poll(_TICK_S):
+                if fd == sys.stdin.fileno():
+                    return
+                with contextlib.suppress(BlockingIOError):
+                    # Read at once: acknowledgements wait for it.
+                    if fd in self._sinks:
+                        self._sinks[fd].recv_into(self._buffer)
+                    elif fd in sending:
+                        sending[fd].send(self._chunk)
+
+    def _turn(self, now_s: float, sending: dict[int, socket.socket]) -> None:
+        """Begin and pause what is due."""
+        for src, periods in self._sources:
+            while periods and periods[0][1] <= now_s:
+                periods.pop(0)
+            is_on = bool(periods) and periods[0][0] <= now_s
+            if is_on and src.fileno() not in sending:
+                sending[src.fileno()] = src
+                self._poll.register(src, select.EPOLLOUT)
+            elif not is_on and sending.pop(src.fileno(), None) is not None:
+                self._poll.unregister(src)
+
+
+def main() -> int:
+    connections = [Connection(**{**one, 'periods_s': tuple(
+        tuple(period) for period in one['periods_s'])})
+        for one in json.loads(sys.stdin.readline())]
+    traffic = _Traffic(connections)
+    begin_s = time.monotonic() + _DELAY_S
+    print(begin_s, flush=True)
+    traffic.run(begin_s)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

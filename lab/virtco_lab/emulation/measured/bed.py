@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Hypervisors that measure each other, on cables of which nobody is told."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import concurrent.futures
+import contextlib
+import dataclasses
+import pathlib
+import secrets
+
+import numpy as np
+
+from edge_module.probe import bulk as bulk_sender
+from edge_module.probe import responder
+from edge_module.probe import train_protocol as protocol
+from edge_module.probe import train_sender as sender
+from virtco.measure import calibration
+from virtco.wire import probe as wire
+from virtco_lab.emulation import fabric as fabric_module
+from virtco_lab.emulation import janitor
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import shaping
+
+#: As EC2's hoses, and as Rackspace's.
+BUCKETS = {'small bucket': None, 'bucket of 256 KB': 256 * 1024}
+#: Nothing is refused or repeated: it is what is being tried.
+FREE = sender.Settings(timeout_s=60.0, max_sending_s=50.0,
+                       max_bytes=2 ** 30, max_bulk_bytes=2 ** 32,
+                       bypass_classes=False, repeats=False)
+PRODUCT = sender.Settings(timeout_s=10.0, max_sending_s=2.5,
+                          max_bytes=2 ** 24)
+# Every kernel has it, and lets any namespace use it.
+_CONGESTION_CONTROL = 'reno'
+_THREADS = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How much to run.
+
+    :ivar rate_bps: of the fastest cable; the slowest has two fifths.
+    :ivar short: as little as shows that it works.
+    """
+
+    rate_bps: float
+    seed: int
+    short: bool = False
+
+    def rates_bps(self, n_hosts: int) -> dict[str, float]:
+        """Of the cables of so many hosts."""
+        rng = np.random.default_rng(self.seed)
+        return {f'h{number}': float(rate_bps)
+                for number, rate_bps in enumerate(
+                    rng.uniform(0.4, 1.0, n_hosts) * self.rate_bps)}
+
+
+class Bed:
+    """Hypervisors with responders, and who may measure from each.
+
+    :ivar rates_bps: of each cable, both ways.
+    """
+
+    def __init__(self, rates_bps: Mapping[str, float],
+                 bucket_bytes: int | None = None,
+                 window_bytes: int | None = None):
+        """
+        :param bucket_bytes: what the cables' token buckets hold.
+        :param window_bytes: largest receive window of TCP.
+        """
+        self._window_bytes = window_bytes
+        self.rates_bps = dict(rates_bps)
+        self._bucket_bytes = bucket_bytes
+        self._key = protocol.Key('figure', secrets.token_bytes(32))
+        self._ends: dict[str, tuple[str, int]] = {}
+        self._pools: dict[str, concurrent.futures.ThreadPoolExecutor] = {}
+
+    @contextlib.contextmanager
+    def built(self) -> Iterator['Bed']:
+        run = namespaces.new_run()
+        watcher = janitor.Janitor(run)
+        try:
+            with (fabric_module.Fabric(run) as fabric,
+                  contextlib.ExitStack() as self._stack):
+                self.fabric = fabric
+                fabric.build(fabric_module.Uplink(host, rate_bps)
+                             for host, rate_bps in self.rates_bps.items())
+                for host, rate_bps in self.rates_bps.items():
+                    if self._bucket_bytes:
+                        shaping.run_batch(fabric.core, shaping.limit_commands(
+                            host, rate_bps, verb='change',
+                            burst_bytes=self._bucket_bytes))
+                    hypervisor = fabric.hypervisors[host]
+                    self._start(host, hypervisor.namespace,
+                                hypervisor.address)
+                yield self
+        finally:
+            watcher.dismiss()
+
+    def add_vm(self, vm: str, host: str) -> None:
+        """A VM that measures and is measured as hypervisors are."""
+        port = self.fabric.add_vm(vm, host)
+        self._start(vm, port.namespace, port.address)
+
+    def _start(self, name: str, namespace: str, address: str) -> None:
+        self._pools[name] = self._stack.enter_context(
+            namespaces.executor(namespace, _THREADS))
+
+        def start() -> responder.Responder:
+            _tune_tcp(self._window_bytes)
+            found = responder.Responder(responder.Settings(
+                address=address, port=0, timeout_s=60.0,
+                max_bytes=2 ** 30, max_trains_per_minute=10 ** 6,
+                max_bulk_bytes=2 ** 32))
+            found.expect(self._key, 24 * 3600.0)
+            found.start()
+            return found
+
+        answering = self._pools[name].submit(start).result()
+        self._stack.callback(answering.stop)
+        self._ends[name] = address, answering.port
+
+    def limit_segments(self, segments: int) -> None:
+        """Have TCP hand so many packets at a time to the hosts' devices."""
+        for hypervisor in self.fabric.hypervisors.values():
+            with namespaces.netlink(hypervisor.namespace) as netlink:
+                for dev in (fabric_module.VM_BRIDGE,
+                            fabric_module.UPLINK_DEV):
+                    index, = netlink.link_lookup(ifname=dev)
+                    netlink.link('set', index=index, gso_max_segs=segments)
+
+    def path_bps(self, src: str, dst: str) -> float:
+        """The truth about a path."""
+        return min(self.rates_bps[src], self.rates_bps[dst])
+
+    def train(self, src: str, dst: str, setting: calibration.Setting,
+              settings: sender.Settings = FREE
+              ) -> 'concurrent.futures.Future[sender.Measurement]':
+        return self._pools[src].submit(
+            sender.measure, *self._ends[dst], protocol.Train(
+                setting.bursts, setting.packets, wire.PACKET_BYTES),
+            settings, self._key)
+
+    def bulk(self, src: str, dst: str, lasts_s: float
+             ) -> 'concurrent.futures.Future[bulk_sender.Flow]':
+        return self._pools[src].submit(
+            bulk_sender.transfer, *self._ends[dst], protocol.Bulk(lasts_s),
+            FREE, self._key)
+
+    def bulks(self, paths: Sequence[tuple[str, str]], lasts_s: float
+              ) -> list[bulk_sender.Flow]:
+        """One TCP connection on each path, all at the same time."""
+        return [future.result() for future in [
+            self.bulk(src, dst, lasts_s) for src, dst in paths]]
+
+
+def or_none(future: 'concurrent.futures.Future[sender.Measurement]'
+            ) -> sender.Measurement | None:
+    try:
+        return future.result()
+    except protocol.ProbeError:
+        return None
+
+
+def _tune_tcp(window_bytes: int | None) -> None:
+    """Of this namespace, whatever the machine's own settings are."""
+    ipv4 = pathlib.Path('/proc/sys/net/ipv4')
+    (ipv4 / 'tcp_congestion_control').write_text(_CONGESTION_CONTROL)
+    if window_bytes is not None:
+        # Half of a buffer is for the kernel's own use.
+        (ipv4 / 'tcp_rmem').write_text(
+            f'4096 {2 * window_bytes} {2 * window_bytes}')

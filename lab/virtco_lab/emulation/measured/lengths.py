@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Choreo's Fig. 8: rate of a path against its length.
+
+Two VMs per host, two hosts per rack, two racks per pod, two pods. With
+*hoses*, as on EC2, each host's own limit is the narrowest link of every path;
+in the *oversubscribed* tree racks and pods have less than their hosts.
+"""
+
+import itertools
+import statistics
+
+import numpy as np
+import scipy.stats
+
+from virtco import units
+from virtco.measure import calibration
+from virtco.topology import tree
+from virtco_lab.emulation import display as displays
+from virtco_lab.emulation import switches
+from virtco_lab.emulation.measured import bed as beds
+from virtco_lab.sim.figures import outcome
+
+N_HOSTS = 8
+#: Rate of a rack's and of a pod's link, of the fastest host's.
+UPLINKS = {'hoses': (4.0, 4.0), 'oversubscribed': (0.3, 0.15)}
+#: A path is explained by its hosts where TCP gets so much of their rate.
+NEAR = 0.04
+_SENDING_S = 0.6
+
+
+def figure8(options: beds.Options, display: displays.Display
+            ) -> outcome.Outcome:
+    """TCP's rate on paths of one, two, four and six links."""
+    rows: list[tuple[outcome.Cell, ...]] = []
+    panels, unmet = [], []
+    for kind, shares in UPLINKS.items():
+        display.say(f'{kind}: paths of {N_HOSTS} hosts')
+        found = _measure(shares, options)
+        explained = {}
+        for length in sorted({length for length, _, _ in found}):
+            rates = [rate for at, rate, _ in found if at == length]
+            near = [abs(rate / host - 1) <= NEAR
+                    for at, rate, host in found if at == length]
+            explained[length] = statistics.mean(near)
+            rows.append((kind, length, len(rates), *(
+                round(value / 1e6, 2) for value in (
+                    min(rates), statistics.median(rates), max(rates))),
+                round(100 * explained[length], 1) if length > 1 else None))
+        longer = np.array([row for row in found if row[0] > 1])
+        along, by_hosts = (float(scipy.stats.spearmanr(
+            longer[:, column], longer[:, 1]).statistic) for column in (0, 2))
+        rows.append((f'{kind}: rank correlation', None, len(longer), None,
+                     round(along, 2), None, round(by_hosts, 2)))
+        if kind == 'hoses' and by_hosts < 0.9:
+            unmet.append(f'{kind}: the hosts\' rates do not explain the '
+                         f'paths\' (rank correlation {by_hosts:.2f})')
+        if kind != 'hoses' and along > -0.8:
+            unmet.append(f'{kind}: longer paths are not slower '
+                         f'(rank correlation {along:.2f})')
+        panels.append(outcome.Panel(
+            'points', kind, 'length of the path', 'Mbit/s', (
+                outcome.Series('a path', tuple(at for at, _, _ in found),
+                               tuple(rate / 1e6 for _, rate, _ in found)),),
+            log_y=True))
+    return outcome.Outcome(
+        'emulated-choreo-8', 'TCP\'s rate by length of the path (Choreo '
+        'Fig. 8)', ('cloud', 'links', 'paths', 'least Mbit/s', 'median',
+                    'most', 'as the hosts\' rates say, %'), tuple(rows),
+        tuple(panels),
+        (f'Hosts of {units.format_rate(0.4 * options.rate_bps)} to '
+         f'{units.format_rate(options.rate_bps)} each way; one TCP '
+         f'connection of {_SENDING_S:g} s at a time. Lengths are those of '
+         'the tree as it was built: between bridges no hop counts for '
+         'traceroute. The rows of rank correlations (Spearman, two links '
+         'and more) have that with the length under "median", that with '
+         'the slower host\'s rate in the last column.',), tuple(unmet))
+
+
+def length(one: int, other: int) -> int:
+    """Links between two hosts, by their numbers; 1 inside of a host."""
+    if one == other:
+        return 1
+    if one // 2 == other // 2:
+        return 2
+    return 4 if one // 4 == other // 4 else 6
+
+
+def _measure(shares: tuple[float, float], options: beds.Options
+             ) -> list[tuple[int, float, float]]:
+    """Length, rate and what TCP gets of the slower host, of each path."""
+    bed = beds.Bed(options.rates_bps(N_HOSTS))
+    with bed.built():
+        switches.grow(bed.fabric, _plane(*(
+            share * options.rate_bps for share in shares)))
+        inside = [] if options.short else list(range(N_HOSTS))
+        for n in inside:
+            bed.add_vm(f'a{n}', f'h{n}')
+            bed.add_vm(f'b{n}', f'h{n}')
+        found = []
+        for one, other in _pairs(options):
+            src, dst = f'h{one}', f'h{other}'
+            flow, = bed.bulks([(src, dst)], _SENDING_S)
+            found.append((length(one, other), flow.rate_bps,
+                          calibration.tcp_bps(bed.path_bps(src, dst))))
+        for n in inside:
+            flow, = bed.bulks([(f'a{n}', f'b{n}')], _SENDING_S / 3)
+            found.append((1, flow.rate_bps, np.inf))
+    return found
+
+
+def _plane(rack_bps: float, pod_bps: float) -> tree.Plane:
+    racks = [tree.Node(f'rack{n}', (f'h{2 * n}', f'h{2 * n + 1}'),
+                       uplink=tree.Uplink(rack_bps, rack_bps))
+             for n in range(N_HOSTS // 2)]
+    return tree.Plane(roots=tuple(
+        tree.Node(f'pod{n}', (), (racks[2 * n], racks[2 * n + 1]),
+                  tree.Uplink(pod_bps, pod_bps))
+        for n in range(N_HOSTS // 4)))
+
+
+def _pairs(options: beds.Options) -> list[tuple[int, int]]:
+    pairs = list(itertools.permutations(range(N_HOSTS), 2))
+    return pairs[::4] if options.short else pairs

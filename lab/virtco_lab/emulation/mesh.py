@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Hosts that hold TCP connections to each other, with a rate for each pair.
+
+As MPI holds them: every host sends to every other one over a connection that
+stands before the first message. In the core, each host's ingress has a class
+per destination, so the rate of any pair can be changed under traffic.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import concurrent.futures
+import contextlib
+import socket
+import threading
+import time
+
+import numpy as np
+from numpy import typing as npt
+
+from virtco import units
+from virtco.advise import trees
+from virtco_lab.emulation import fabric as fabric_module
+from virtco_lab.emulation import janitor
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import shaping
+
+Matrix = npt.NDArray[np.float64]
+
+_FIRST_MINOR = 0x20
+# After the filter of small packets, which the kernel numbers 49152.
+_PRIO = 60000
+_BURST_BYTES = 6000
+_CHUNK = bytes(1 << 16)
+_TIMEOUT_S = 120.0
+_DONE = b'.'
+
+
+class Mesh:
+    """:param rate_bps: of every host's cable; no pair has more."""
+
+    def __init__(self, n_hosts: int, rate_bps: float):
+        self.names = [f'h{number}' for number in range(n_hosts)]
+        self.rate_bps = rate_bps
+        self._out: dict[tuple[int, int], socket.socket] = {}
+        self._in: dict[tuple[int, int], socket.socket] = {}
+
+    @contextlib.contextmanager
+    def built(self) -> Iterator['Mesh']:
+        self.run = namespaces.new_run()
+        watcher = janitor.Janitor(self.run)
+        n_hosts = len(self.names)
+        try:
+            with (fabric_module.Fabric(self.run) as self._fabric,
+                  contextlib.ExitStack() as stack,
+                  concurrent.futures.ThreadPoolExecutor(
+                      2 * n_hosts) as self._pool):
+                self._fabric.build(fabric_module.Uplink(name, self.rate_bps)
+                                   for name in self.names)
+                self.set_rates(np.full((n_hosts, n_hosts), self.rate_bps),
+                               'add')
+                for dst in range(n_hosts):
+                    self._listen(dst, stack)
+                yield self
+        finally:
+            watcher.dismiss()
+
+    @property
+    def addresses(self) -> list[str]:
+        return [self._fabric.hypervisors[name].address for name in self.names]
+
+    def set_rates(self, rates_bps: Matrix, verb: str = 'change') -> None:
+        """Give every pair its rate; what is under way goes on with it."""
+        lines = []
+        for src, name in enumerate(self.names):
+            dev = shaping.ifb_name(name)
+            for dst, other in enumerate(self.names):
+                if src == dst:
+                    continue
+                rate = max(1, round(float(rates_bps[src, dst])))
+                minor = f'1:{_FIRST_MINOR + dst:x}'
+                lines.append(
+                    f'class {verb} dev {dev} parent 1:9 classid {minor} htb '
+                    f'rate {rate}bit ceil {rate}bit burst {_BURST_BYTES} '
+                    f'cburst {_BURST_BYTES} quantum 3000 prio 1')
+                if verb == 'add':
+                    address = self._fabric.hypervisors[other].address
+                    lines += [
+                        f'qdisc add dev {dev} parent {minor} '
+                        'bfifo limit 4194304',
+                        f'filter add dev {dev} parent 1: protocol ip prio '
+                        f'{_PRIO} u32 match ip dst {address}/32 flowid '
+                        f'{minor}']
+        shaping.run_batch(self._fabric.core, lines)
+
+    def _listen(self, dst: int, stack: contextlib.ExitStack) -> None:
+        """Connections from all others to a host."""
+        there = self._fabric.hypervisors[self.names[dst]]
+        with namespaces.call(there.namespace, lambda: socket.create_server(
+                (there.address, 0))) as server:
+            server.settimeout(_TIMEOUT_S)
+            port = server.getsockname()[1]
+            for src, name in enumerate(self.names):
+                if src == dst:
+                    continue
+                here = self._fabric.hypervisors[name]
+                sender = namespaces.call(here.namespace, lambda: (
+                    socket.create_connection((there.address, port),
+                                             _TIMEOUT_S)))
+                receiver, _address = server.accept()
+                for one in (sender, receiver):
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    one.settimeout(_TIMEOUT_S)
+                    stack.callback(one.close)
+                self._out[src, dst], self._in[src, dst] = sender, receiver
+
+    def measure(self, pairs: Mapping[tuple[int, int], int]
+                ) -> dict[tuple[int, int], float]:
+        """Rates of these pairs by a message of so many bytes, all at once.
+
+        :returns: bits of payload per second, from the first part that the
+            receiver sees to the last.
+        """
+        begun = {}
+        for pair, size in pairs.items():
+            begun[pair] = self._pool.submit(self._receive, pair, size)
+            self._pool.submit(self._send, pair, size)
+        return {pair: future.result() for pair, future in begun.items()}
+
+    def broadcast(self, edges: trees.Edges, size: int, n_segments: int = 1
+                  ) -> float:
+        """Seconds until every host has the message.
+
+        A host passes on each segment that it has whole, to one after the
+        other; a segment is sent when the receiver says so.
+        """
+        children: dict[int, list[int]] = {}
+        for sender, receiver in edges:
+            children.setdefault(sender, []).append(receiver)
+        parts = [size // n_segments] * n_segments
+        parts[-1] += size - sum(parts)
+        arrived = [threading.Semaphore(0) for _ in self.names]
+
+        def receive(pair: tuple[int, int]) -> float:
+            for part in parts:
+                self._receive(pair, part)
+                arrived[pair[1]].release()
+            return time.monotonic()
+
+        def serve(host: int) -> None:
+            for part in parts:
+                if not arrived[host].acquire(timeout=_TIMEOUT_S):
+                    raise ConnectionError(f'{host} gets no segment')
+                for child in children[host]:
+                    self._send((host, child), part)
+
+        receiving = [self._pool.submit(receive, edge) for edge in edges]
+        began_s = time.monotonic()
+        arrived[edges[0][0]].release(n_segments)
+        serving = [self._pool.submit(serve, host) for host in children]
+        took_s = max(future.result() for future in receiving) - began_s
+        for future in serving:
+            future.result()
+        return took_s
+
+    def _send(self, pair: tuple[int, int], size: int) -> None:
+        sender = self._out[pair]
+        for begin in range(0, size, len(_CHUNK)):
+            sender.sendall(_CHUNK[:min(len(_CHUNK), size - begin)])
+        if sender.recv(1) != _DONE:
+            raise ConnectionError(f'{pair}: the receiver is gone')
+
+    def _receive(self, pair: tuple[int, int], size: int) -> float:
+        """Bits per second of what follows the first part."""
+        receiver = self._in[pair]
+        left = size - len(receiver.recv(min(size, len(_CHUNK))))
+        timed, began_s = left, time.monotonic()
+        while left:
+            got = len(receiver.recv(min(left, len(_CHUNK))))
+            if not got:
+                raise ConnectionError(f'{pair}: the sender is gone')
+            left -= got
+        took_s = time.monotonic() - began_s
+        receiver.sendall(_DONE)
+        return units.bytes_per_s_to_bps(timed / max(took_s, 1e-9))

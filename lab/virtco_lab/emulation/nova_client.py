@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a tenant of the emulated datacentre does with Nova's REST API."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import dataclasses
+import time
+from typing import Any
+
+import requests
+
+from virtco import exception
+from virtco_lab.emulation import patience
+
+IMAGE = '155d900f-4e14-4e4c-a73d-069cbf4541e6'
+MICROVERSION = '2.90'
+POLL_S = 0.3
+# What Nova needs at least to build or to delete one, and how long not to look
+# at most for the sake of many.
+SERVER_S = 0.1
+MANY_S = 2.0
+# Of one request; a busy machine may need long for it.
+TIMEOUT_S = 300.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """One instance.
+
+    :ivar row: ``launch_index``, its row in the group's matrix.
+    :ivar host: where it runs, None until it is placed.
+    :ivar reservation: id of the request that made it and its group.
+    """
+
+    uuid: str
+    name: str
+    status: str
+    row: int
+    host: str | None
+    fault: str | None = None
+    reservation: str | None = None
+
+
+class NovaError(exception.VirtcoException):
+    msg_fmt = 'Nova did not %(what)s: %(why)s.'
+
+
+class NovaClient:
+    """Client of one project.
+
+    :param url: of the API with its version, as nova_stack prints it.
+    :param project_id: of the tenant; None is the stack's own.
+    """
+
+    def __init__(self, url: str, project_id: str | None = None,
+                 timeout_s: float = TIMEOUT_S):
+        self._url = url.rstrip('/')
+        self._timeout_s = timeout_s
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.headers.update({
+            'OpenStack-API-Version': f'compute {MICROVERSION}'})
+        if project_id is not None:
+            self._session.headers['X-Auth-Project-Id'] = project_id
+
+    def create_group(self, name: str, n_vms: int, hints: dict[str, str], *,
+                     flavor: str = 'slot1',
+                     metadata: dict[str, str] | None = None,
+                     server_group: str | None = None,
+                     host: str | None = None) -> list[Server]:
+        """Ask for n_vms servers at once; they are in the order of rows.
+
+        :param hints: scheduler hints, e.g. of :func:`virtco.hints.encode`.
+        :param server_group: uuid of a Nova server group.
+        :param host: the hypervisor to use, as only an administrator may say.
+        """
+        all_hints = dict(hints)
+        if server_group is not None:
+            all_hints['group'] = server_group
+        where = {} if host is None else {'availability_zone': f'nova:{host}'}
+        answer = self._request('create', 'POST', '/servers', json={
+            'server': {
+                **where,
+                'name': name, 'imageRef': IMAGE, 'flavorRef': flavor,
+                'networks': 'none', 'metadata': metadata or {},
+                'min_count': n_vms, 'max_count': n_vms,
+                'return_reservation_id': True},
+            'os:scheduler_hints': all_hints})
+        return self.list_servers(reservation_id=answer['reservation_id'])
+
+    def create_server_group(self, name: str, policy: str) -> str:
+        answer = self._request(
+            'create the server group', 'POST', '/os-server-groups',
+            json={'server_group': {'name': name, 'policy': policy}})
+        return str(answer['server_group']['id'])
+
+    def list_servers(self, **filters: str) -> list[Server]:
+        """Servers of the project, by row."""
+        answer = self._request('list', 'GET', '/servers/detail',
+                               params=filters)
+        return sorted(map(_server, answer['servers']),
+                      key=lambda server: (server.row, server.name))
+
+    def get_server(self, uuid: str) -> Server:
+        return _server(self._request('show', 'GET',
+                                     f'/servers/{uuid}')['server'])
+
+    def wait_active(self, servers: Iterable[Server],
+                    on_count: Callable[[int], object] = lambda count: None,
+                    stall_s: float = patience.STALL_S) -> list[Server]:
+        """Wait until all are ACTIVE and return them with their hosts.
+
+        :param on_count: gets the number of those that are.
+        :param stall_s: to wait without progress while neither this process
+            nor one of its children has work.
+        :raises NovaError: when one is in ERROR or nothing gets on.
+        """
+        servers = list(servers)
+        uuids = [server.uuid for server in servers]
+        reservations = {server.reservation for server in servers}
+        # Nova works on what it lists as long as on what it builds.
+        filters = {}
+        if len(reservations) == 1 and None not in reservations:
+            filters['reservation_id'] = str(*reservations)
+        clock = patience.IdleClock()
+        n_active = sum(s.status == 'ACTIVE' for s in servers)
+        asked_s = time.monotonic()
+        while True:
+            # None of them may be left, but where each is has to be asked.
+            if n_active < len(uuids):
+                _pause(asked_s, len(uuids) - n_active)
+            asked_s = time.monotonic()
+            known = self._by_uuid(uuids, **filters)
+            found = [known[uuid] for uuid in uuids if uuid in known]
+            for server in found:
+                if server.status == 'ERROR':
+                    raise NovaError(what=f'build {server.name}',
+                                    why=self.get_server(server.uuid).fault)
+            n_active = sum(s.status == 'ACTIVE' for s in found)
+            on_count(n_active)
+            if n_active == len(uuids):
+                return found
+            clock.note(n_active)
+            self._check(clock, stall_s, f'build {len(uuids)} servers',
+                        f'{n_active} are ACTIVE')
+
+    def delete(self, servers: Iterable[Server],
+               on_count: Callable[[int], object] = lambda count: None,
+               stall_s: float = patience.STALL_S) -> None:
+        """Delete servers and wait until they are gone.
+
+        :param on_count: gets the number of those that are left.
+        :param stall_s: as of :meth:`wait_active`.
+        """
+        uuids = [server.uuid for server in servers]
+        for uuid in uuids:
+            self._request('delete', 'DELETE', f'/servers/{uuid}', gone=True)
+        clock = patience.IdleClock()
+        asked_s = time.monotonic()
+        while left := len(self._by_uuid(uuids)):
+            on_count(left)
+            clock.note(left)
+            self._check(clock, stall_s, f'delete {len(uuids)} servers',
+                        f'{left} are left')
+            _pause(asked_s, left)
+            asked_s = time.monotonic()
+
+    def _by_uuid(self, uuids: list[str], **filters: str
+                 ) -> dict[str, Server]:
+        return {server.uuid: server
+                for server in self.list_servers(**filters)
+                if server.uuid in uuids}
+
+    @staticmethod
+    def _check(clock: patience.IdleClock, stall_s: float, what: str,
+               state: str) -> None:
+        """:raises NovaError: when nothing got on for too long."""
+        if clock.read_s() > stall_s:
+            raise NovaError(what=what, why=f'{state}, and nothing advanced '
+                                           f'for {stall_s:g} s')
+
+    def live_migrate(self, uuid: str, host: str | None = None) -> None:
+        self._action(uuid, {'os-migrateLive': {
+            'host': host, 'block_migration': 'auto'}})
+
+    def cold_migrate(self, uuid: str) -> None:
+        """Leaves the server in VERIFY_RESIZE; see :meth:`confirm`."""
+        self._action(uuid, {'migrate': None})
+
+    def confirm(self, uuid: str) -> None:
+        self._action(uuid, {'confirmResize': None})
+
+    def _action(self, uuid: str, action: dict[str, Any]) -> None:
+        self._request(next(iter(action)), 'POST', f'/servers/{uuid}/action',
+                      json=action)
+
+    def _request(self, what: str, method: str, path: str, *,
+                 gone: bool = False, **kwargs: Any) -> Any:
+        """
+        :param gone: an answer 404 is as good as success.
+        """
+        try:
+            response = self._session.request(
+                method, self._url + path, timeout=self._timeout_s, **kwargs)
+        except requests.RequestException as error:
+            raise NovaError(what=what, why=error) from error
+        if response.status_code == 404 and gone:
+            return None
+        if not response.ok:
+            raise NovaError(what=what, why=f'HTTP {response.status_code} '
+                                           f'{response.text[:300]}')
+        return response.json() if response.content else None
+
+
+def _pause(asked_s: float, n_left: int) -> None:
+    """A list of many servers costs Nova what it needs to build them."""
+    time.sleep(max(POLL_S, min(n_left * SERVER_S, MANY_S),
+                   2 * (time.monotonic() - asked_s)))
+
+
+def _server(body: dict[str, Any]) -> Server:
+    return Server(
+        uuid=body['id'], name=body['name'], status=body['status'],
+        row=body.get('OS-EXT-SRV-ATTR:launch_index') or 0,
+        host=body.get('OS-EXT-SRV-ATTR:host'),
+        fault=body.get('fault', {}).get('message'),
+        reservation=body.get('OS-EXT-SRV-ATTR:reservation_id'))

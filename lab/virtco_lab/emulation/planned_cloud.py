@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Asks the controller as Nova's scheduler would, without a Nova.
+
+Nova needs half a second of processor for a server. Where only placement and
+enforcement matter, and hundreds of VMs come and go, this stands in for it:
+the same requests and notifications, one VM after another, on the host that
+the controller ranks first.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import uuid
+
+import tenacity
+
+from virtco import exception
+from virtco.client import v1
+from virtco_lab.emulation import nova_client
+
+_PROJECT = '6f70656e737461636b20342065766572'
+_SLOT_MEMORY_MB = 512
+_DISK_GB = 1.0
+_HOST_DISK_GB = 1000.0
+_NOTIFY_ATTEMPTS = 300
+
+
+class PlannedCloud:
+    """What :class:`nova_client.NovaClient` does, for one project.
+
+    :param slots: of each host, 1 vCPU and 512 MB each.
+    :param flavors: name -> slots.
+    """
+
+    def __init__(self, controller: v1.Client, hosts: Iterable[str],
+                 slots: int, flavors: Mapping[str, int]):
+        self._controller = controller
+        self._slots_per_host = slots
+        self._free = dict.fromkeys(hosts, slots)
+        self._flavors = flavors
+        self._slots: dict[str, int] = {}
+
+    def create_group(self, name: str, n_vms: int, hints: dict[str, str], *,
+                     flavor: str, host: str | None = None,
+                     project: str = _PROJECT) -> list[nova_client.Server]:
+        """Place and start n_vms servers.
+
+        :param host: the hypervisor to use, without asking.
+        :raises virtco.exception.PlacementInfeasible: when one fits nowhere.
+        """
+        n_slots = self._flavors[flavor]
+        reservation = uuid.uuid4().hex
+        servers = []
+        for row in range(n_vms):
+            made = str(uuid.uuid4())
+            chosen = host or self._ask(made, name, row, n_vms, hints,
+                                       n_slots, reservation, project)
+            self._free[chosen] -= n_slots
+            self._slots[made] = n_slots
+            servers.append(nova_client.Server(
+                made, f'{name}-{row}', 'ACTIVE', row, chosen))
+        for server in servers:
+            self._notify('instance.create.end', {
+                'uuid': server.uuid, 'host': server.host})
+        return servers
+
+    def boot(self, name: str, hosts: Sequence[str], flavor: str
+             ) -> list[nova_client.Server]:
+        """Start a server on each of these hosts, without asking or telling.
+        """
+        servers = []
+        for row, host in enumerate(hosts):
+            server = nova_client.Server(str(uuid.uuid4()), f'{name}-{row}',
+                                        'ACTIVE', row, host)
+            self._slots[server.uuid] = self._flavors[flavor]
+            self._free[host] -= self._slots[server.uuid]
+            servers.append(server)
+        return servers
+
+    def tell(self, servers: Sequence[nova_client.Server], name: str,
+             hints: dict[str, str], project: str) -> None:
+        """Ask for servers that run already, so that nobody chooses.
+
+        The controller takes what it plans off the free slots, for they are
+        Nova's from before. So all of a host are offered.
+
+        :raises virtco.exception.PlacementInfeasible: when it plans one not.
+        """
+        reservation = uuid.uuid4().hex
+        for row, server in enumerate(servers):
+            assert server.host is not None
+            n_slots = self._slots[server.uuid]
+            self._ask(server.uuid, name, row, len(servers), hints, n_slots,
+                      reservation, project,
+                      {server.host: self._slots_per_host})
+        for server in servers:
+            self._notify('instance.create.end', {
+                'uuid': server.uuid, 'host': server.host})
+
+    def wait_active(self, servers: Iterable[nova_client.Server],
+                    on_count: Callable[[int], object] = lambda count: None
+                    ) -> list[nova_client.Server]:
+        """They are already."""
+        return list(servers)
+
+    def delete(self, servers: Iterable[nova_client.Server],
+               on_count: Callable[[int], object] = lambda count: None
+               ) -> None:
+        servers = list(servers)
+        for number, server in enumerate(servers):
+            on_count(len(servers) - number)
+            assert server.host is not None
+            self._free[server.host] += self._slots.pop(server.uuid)
+            self._notify('instance.delete.end', {'uuid': server.uuid})
+
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception_type((
+            exception.ControllerUnavailable, exception.DatabaseUnavailable)),
+        stop=tenacity.stop_after_attempt(_NOTIFY_ATTEMPTS),
+        wait=tenacity.wait_fixed(1), reraise=True)
+    def _notify(self, event_type: str, payload: dict[str, str | None]
+                ) -> None:
+        """Until it is taken, as Nova's message queue does."""
+        self._controller.notify(event_type, payload)
+
+    def _ask(self, made: str, name: str, row: int, n_vms: int,
+             hints: dict[str, str], n_slots: int, reservation: str,
+             project: str, among: Mapping[str, int] | None = None) -> str:
+        """:param among: free slots of the hosts to choose from, of which the
+            controller plans one; None: all, and the first that it allows.
+        """
+        answer = self._controller.place(
+            made, project_id=project, user_id=project,
+            display_name=f'{name}-{row}', reservation_id=reservation,
+            launch_index=row, num_instances=n_vms, hints=hints, metadata={},
+            flavor={'vcpus': n_slots, 'memory_mb': n_slots * _SLOT_MEMORY_MB,
+                    'disk_gb': _DISK_GB},
+            hosts=[{'host': host, 'node': host, 'free': {
+                'vcpus': free, 'memory_mb': free * _SLOT_MEMORY_MB,
+                'disk_gb': _HOST_DISK_GB}}
+                for host, free in (among or self._free).items()
+                if free >= n_slots])
+        for ranked in answer.hosts:
+            if ranked.feasible and (
+                    among is None or answer.status == 'planned'):
+                return ranked.host
+        raise exception.PlacementInfeasible(what=f'{name}-{row}',
+                                            why=answer.why)

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Completion times that the models expect of a placement."""
+
+import collections
+import collections.abc
+import dataclasses
+import itertools
+
+import numpy as np
+
+from virtco import scheduling
+from virtco import units
+from virtco.model import cluster
+from virtco.model import coflow as coflow_model
+from virtco.model import live
+from virtco.model import snapshot
+from virtco.scheduling import fabric as fabric_model
+from virtco.solver import budget
+from virtco.solver import planner
+from virtco_lab.emulation import scenario
+from virtco_lab.emulation import tcp_sharing
+from virtco_lab.sim import simulation
+
+#: What the controller leaves to traffic that is no coflow.
+DEFAULT_SHARE = 0.02
+# Bottlenecks that differ by less are a tie: measured rates differ by more.
+_TIE = 0.005
+_MAX_ORDERS = 24
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Placed:
+    """A coflow with the host of each of its VMs."""
+
+    coflow: coflow_model.Coflow
+    hosts: tuple[str, ...]
+
+    def between_hosts(self) -> dict[tuple[str, str], tuple[float, int]]:
+        """Bytes and number of flows per pair of different hosts."""
+        found: dict[tuple[str, str], tuple[float, int]] = (
+            collections.defaultdict(lambda: (0.0, 0)))
+        for src, dst, size_bytes in self.flows():
+            if src != dst:
+                size, n_flows = found[src, dst]
+                found[src, dst] = size + size_bytes, n_flows + 1
+        return dict(found)
+
+    def flows(self) -> list[tuple[str, str, float]]:
+        """Hosts and bytes of every flow."""
+        return [(self.hosts[flow.src], self.hosts[flow.dst], flow.size_bytes)
+                for flow in self.coflow.flows]
+
+
+def usable_bps(rates_bps: dict[str, float],
+               scheme: scenario.Scheme) -> dict[str, float]:
+    """Payload rate of each uplink that coflows get under a scheme."""
+    share = 1.0 if scheme.order == 'fair' else 1.0 - DEFAULT_SHARE
+    return {host: scenario.goodput_bps(rate_bps) * share
+            for host, rate_bps in rates_bps.items()}
+
+
+def simulate(placed: collections.abc.Sequence[Placed],
+             rates_bps: dict[str, float], order: str) -> list[float]:
+    """CCT of coflows that start together, by the fluid simulator.
+
+    Under fair sharing every flow counts on its own: when the small flows
+    between two hosts have ended, the large ones have fewer shares. Else the
+    controller gives rates to pairs of hosts.
+
+    :param rates_bps: of each uplink, the same both ways, as payload.
+    """
+    if order == 'fair':
+        sent = [[(src, dst, size, 1) for src, dst, size in entry.flows()
+                 if src != dst] for entry in placed]
+    else:
+        sent = [[(src, dst, size, n_flows) for (src, dst), (size, n_flows)
+                 in entry.between_hosts().items()] for entry in placed]
+    return _run(sent, rates_bps, order)
+
+
+def simulate_tcp(placed: collections.abc.Sequence[Placed],
+                 rates_bps: dict[str, float]) -> list[float]:
+    """CCT of coflows that start together and that nobody schedules.
+
+    :param rates_bps: of each uplink, the same both ways, as payload.
+    """
+    names = sorted(rates_bps)
+    index = {name: i for i, name in enumerate(names)}
+    return tcp_sharing.completion_s(
+        [(index[src], len(names) + index[dst], size, number)
+         for number, entry in enumerate(placed)
+         for src, dst, size in entry.flows() if src != dst],
+        len(placed), [rates_bps[name] for name in names] * 2)
+
+
+def ties(placed: collections.abc.Sequence[Placed],
+         rates_bps: dict[str, float], order: str) -> list[list[int]]:
+    """Coflows that the scheme's order holds equal: any of them may go first.
+
+    All orders but fair sharing begin with the smallest bottleneck.
+
+    :returns: groups of two and more indices.
+    """
+    if order == 'fair':
+        return []
+    bounds_s = [(max((units.transfer_time_s(size, rates_bps[host])
+                      for host, both in uplink_bytes([entry], rates_bps
+                                                     ).items()
+                      for size in both), default=0.0), index)
+                for index, entry in enumerate(placed)]
+    groups: list[list[int]] = []
+    before_s = 0.0
+    for bound_s, index in sorted(bounds_s):
+        if bound_s > 0 and bound_s <= before_s * (1 + _TIE):
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+        before_s = bound_s
+    return [sorted(group) for group in groups if len(group) > 1]
+
+
+def simulate_as_taken(placed: collections.abc.Sequence[Placed],
+                      rates_bps: dict[str, float], order: str,
+                      measured_s: collections.abc.Sequence[float]
+                      ) -> list[float]:
+    """As :func:`simulate`, for that order of tied coflows that fits best.
+
+    Under fair sharing as TCP shares, which the simulator's max-min shares are
+    close to, but not the same.
+    """
+    if order == 'fair':
+        return simulate_tcp(placed, rates_bps)
+    orders = [list(range(len(placed)))]
+    for group in ties(placed, rates_bps, order):
+        orders = [_permuted(before, group, places) for before in orders
+                  for places in itertools.permutations(group)
+                  ][:_MAX_ORDERS]
+    candidates = []
+    for taken in orders:
+        found = simulate([placed[index] for index in taken], rates_bps, order)
+        candidates.append([found[taken.index(index)]
+                           for index in range(len(placed))])
+    return min(candidates, key=lambda found: sum(
+        abs(one - other) for one, other in zip(found, measured_s)))
+
+
+def _permuted(indices: list[int], group: list[int],
+              places: tuple[int, ...]) -> list[int]:
+    made = list(indices)
+    for old, new in zip(group, places):
+        made[old] = new
+    return made
+
+
+def simulate_local(placed: collections.abc.Sequence[Placed],
+                   local_bps: float) -> list[float]:
+    """CCT of what stays inside of hosts, when each carries ``local_bps``.
+
+    The flows inside of a host share its pace equally, whatever the scheme.
+    """
+    sent = [[(src, dst, size, 1) for src, dst, size in entry.flows()
+             if src == dst] for entry in placed]
+    hosts = {src for flows in sent for src, *_ in flows}
+    return _run(sent, dict.fromkeys(hosts, local_bps), 'fair')
+
+
+def _run(sent: list[list[tuple[str, str, float, int]]],
+         rates_bps: dict[str, float], order: str) -> list[float]:
+    """
+    :param sent: per coflow source, destination, bytes and number of flows.
+    """
+    names = sorted(rates_bps)
+    index = {name: i for i, name in enumerate(names)}
+    run = simulation.Simulation(
+        np.array([rates_bps[name] for name in names] * 2),
+        simulation.Config(order, backfill='in-order'),
+        [_demand(flows, index) for flows in sent])
+    for number in range(len(sent)):
+        run.start(number)
+    run.run()
+    return [float(cct_s) for cct_s in run.completion_s()]
+
+
+def expect(placed: collections.abc.Sequence[Placed],
+           rates_bps: dict[str, float], order: str) -> list[float]:
+    """CCT of coflows that start together, as the scheduler foretells it.
+
+    It foretells nothing under fair sharing, where every end changes all
+    rates: there the simulator answers.
+    """
+    if order == 'fair':
+        return simulate(placed, rates_bps, order)
+    coflows = [
+        live.LiveCoflow(str(number), tuple(
+            live.LiveFlow(src, dst, size)
+            for (src, dst), (size, _) in pairs.items()),
+            n_flows=max(1, sum(n for _, n in pairs.values())))
+        for number, pairs in enumerate(
+            entry.between_hosts() for entry in placed)]
+    ports = [live.Port(host, rate_bps, rate_bps)
+             for host, rate_bps in rates_bps.items()]
+    made = scheduling.schedule(coflows, ports, policy=order, now_s=0.0)
+    ends = {entry.coflow_id: entry.predicted_end_s for entry in made.coflows}
+    return [ends[str(number)] for number in range(len(placed))]
+
+
+def place(workload: scenario.Workload, scheme: scenario.Scheme,
+          rates_bps: dict[str, float], slots: int, seed: int,
+          on_count: collections.abc.Callable[[int], object]
+          = lambda count: None) -> dict[str, tuple[str, ...]]:
+    """Place the groups one after another, as the controller does.
+
+    :param on_count: gets the number of VMs that are placed.
+    :returns: group -> host of each of its VMs.
+    """
+    free = dict.fromkeys(rates_bps, float(slots))
+    active: list[snapshot.ActiveCoflow] = []
+    hosts: dict[str, tuple[str, ...]] = {}
+    for group in workload.groups:
+        problem = snapshot.PlacementProblem(
+            hosts=tuple(cluster.Host(name, (free[name],), rate_bps, rate_bps)
+                        for name, rate_bps in rates_bps.items()),
+            vms=tuple(cluster.Vm(f'{group.name}-{row}',
+                                 (float(group.vm_slots),))
+                      for row in range(group.n_vms)),
+            coflows=group.coflows, active=tuple(active))
+        plan = planner.plan(
+            problem, objective=snapshot.Objective(scheme.objective),
+            planner=scheme.planner, seed=seed, clock=budget.Counter())
+        hosts[group.name] = plan.hosts
+        for host in plan.hosts:
+            free[host] -= group.vm_slots
+        on_count(sum(map(len, hosts.values())))
+        active += [_active(Placed(coflow, plan.hosts))
+                   for coflow in group.coflows]
+    return hosts
+
+
+def placed_coflows(workload: scenario.Workload,
+                   hosts: dict[str, tuple[str, ...]]) -> list[Placed]:
+    """All coflows of a workload, in its order."""
+    return [Placed(coflow, hosts[group.name])
+            for group in workload.groups for coflow in group.coflows]
+
+
+def uplink_bytes(placed: collections.abc.Iterable[Placed],
+                 hosts: collections.abc.Iterable[str]
+                 ) -> dict[str, tuple[float, float]]:
+    """Bytes out of and into each host."""
+    found = {host: (0.0, 0.0) for host in hosts}
+    for entry in placed:
+        for (src, dst), (size, _) in entry.between_hosts().items():
+            found[src] = found[src][0] + size, found[src][1]
+            found[dst] = found[dst][0], found[dst][1] + size
+    return found
+
+
+def _active(placed: Placed) -> snapshot.ActiveCoflow:
+    loads = uplink_bytes([placed], set(placed.hosts))
+    return snapshot.ActiveCoflow(
+        placed.coflow.name,
+        tuple((host, out) for host, (out, _) in loads.items() if out),
+        tuple((host, into) for host, (_, into) in loads.items() if into))
+
+
+def _demand(flows: list[tuple[str, str, float, int]],
+            index: dict[str, int]) -> fabric_model.Demand:
+    return fabric_model.Demand(
+        np.array([index[src] for src, *_ in flows], np.int64),
+        np.array([index[dst] for _, dst, *_ in flows], np.int64),
+        np.array([size * units.BITS_PER_BYTE for _, _, size, _ in flows],
+                 np.float64),
+        np.array([n_flows for *_, n_flows in flows], np.float64))

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Child processes of a run, inside its namespaces."""
+
+import collections.abc
+import contextlib
+import os
+import pathlib
+import queue
+import subprocess
+import threading
+import time
+
+import psutil
+
+from virtco import exception
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import patience
+
+# The machine's proxies, if any, do not reach into the namespaces.
+_NO_PROXY = {'no_proxy': '*', 'NO_PROXY': '*'}
+
+
+_NO_CHANGE: dict[str, str] = {}
+# After so long, what waits shows what the awaited process said last.
+_SHOW_S = 10.0
+_SHOWN = 120
+
+Say = collections.abc.Callable[[str], object]
+
+
+class ProcessFailed(exception.VirtcoException):
+    msg_fmt = '%(what)s ended with status %(status)s. %(said)s'
+
+
+class NotReady(exception.VirtcoException):
+    msg_fmt = ('%(what)s did not happen: nothing advanced for %(stall_s).0f '
+               's. %(said)s')
+
+
+class Child:
+    """A process that dies with this one and logs to a file.
+
+    Start it from the main thread: the kernel ends it with the *thread* that
+    started it. It has a session of its own, so that Ctrl-C reaches the
+    owner alone, which then stops its children in order.
+    """
+
+    def __init__(self, what: str, argv: collections.abc.Sequence[str],
+                 log: pathlib.Path, namespace: str | None = None,
+                 piped: bool = False, own_log: pathlib.Path | None = None,
+                 environment: collections.abc.Mapping[str, str] = _NO_CHANGE):
+        """
+        :param log: where its output goes.
+        :param own_log: file to which it logs itself.
+        :param environment: what it has besides ours.
+        """
+        self.what = what
+        self._logs = [patience.Log(path) for path in (own_log, log) if path]
+        command = ['setpriv', '--pdeathsig', 'TERM', *argv]
+        if namespace is not None:
+            command = ['nsenter', f'--net={namespaces.path(namespace)}',
+                       *command]
+        pipe = subprocess.PIPE if piped else subprocess.DEVNULL
+        with log.open('ab') as sink:
+            self.popen = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe if piped else sink,
+                stderr=sink, env={**os.environ, **_NO_PROXY, **environment},
+                start_new_session=True)
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        if piped:
+            self._reader.start()
+
+    def _read(self) -> None:
+        assert self.popen.stdout is not None
+        with self.popen.stdout as stdout:
+            for line in stdout:
+                self._lines.put(line)
+        self._lines.put(b'')
+
+    def check(self) -> None:
+        """:raises ProcessFailed: when it has ended."""
+        status = self.popen.poll()
+        if status is not None and not self._reader.is_alive():
+            raise ProcessFailed(what=self.what, status=status,
+                                said=self.said())
+
+    def said(self) -> str:
+        """The ends of its logs, for people."""
+        return '\n'.join(f'{log.path} ends with:\n  ' + '\n  '.join(log.tail())
+                         for log in self._logs if log.path.exists())
+
+    def last_line(self) -> str:
+        return self._logs[0].tail(1)[0]
+
+    def log_advanced(self) -> bool:
+        return any([log.advanced() for log in self._logs])
+
+    def pids(self) -> list[int]:
+        """It and what it started."""
+        try:
+            family = psutil.Process(self.popen.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return [self.popen.pid, *(process.pid for process in family)]
+
+    def write_line(self, line: str) -> None:
+        assert self.popen.stdin is not None
+        try:
+            self.popen.stdin.write(line.encode() + b'\n')
+            self.popen.stdin.flush()
+        except BrokenPipeError:
+            self.popen.wait()
+            self.check()
+
+    def has_line(self) -> bool:
+        """Whether :meth:`read_line` would not wait."""
+        return not self._lines.empty()
+
+    def read_line(self) -> str:
+        """Its next line of output.
+
+        :raises ProcessFailed: when it ended instead.
+        """
+        line = self._lines.get()
+        if not line:
+            self.popen.wait()
+            self.check()
+        return line.decode()
+
+    def stop(self, grace_s: float = 5.0) -> None:
+        """End it, gently at first."""
+        if self.popen.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.popen.stdin.close()
+        if self.popen.poll() is None:
+            self.popen.terminate()
+        try:
+            self.popen.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.wait()
+
+
+def wait_until(condition: collections.abc.Callable[[], object], what: str,
+               children: collections.abc.Sequence[Child] = (), *,
+               of: Child | None = None, say: Say | None = None,
+               progress: collections.abc.Callable[[], object] | None = None,
+               stall_s: float = patience.STALL_S,
+               interval_s: float = 0.1) -> None:
+    """Poll until a condition holds, for as long as something gets on.
+
+    That is when a child has work, logs a new sort of line, or when what
+    ``progress`` returns changes.
+
+    :param of: the child that is waited for, whose words are shown.
+    :param say: gets a line from time to time while it lasts.
+    :raises NotReady: when nothing of that happened for ``stall_s``.
+    :raises ProcessFailed: when one of the children ended meanwhile.
+    """
+    began_s = shown_s = time.monotonic()
+    clock = patience.IdleClock(
+        lambda: [pid for child in children for pid in child.pids()])
+    n_advances = 0
+    while not condition():
+        for child in children:
+            child.check()
+            n_advances += child.log_advanced()
+        clock.note((n_advances, progress and progress()))
+        if clock.read_s() > stall_s:
+            raise NotReady(what=what, stall_s=stall_s,
+                           said=of.said() if of is not None else '')
+        now_s = time.monotonic()
+        if say is not None and now_s - shown_s >= _SHOW_S:
+            shown_s = now_s
+            said = f': {of.last_line()[:_SHOWN]}' if of is not None else ''
+            say(f'still waiting for {what}, {now_s - began_s:.0f} s{said}')
+        time.sleep(interval_s)

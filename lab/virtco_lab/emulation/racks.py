@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""VMs in racks behind oversubscribed uplinks: namespaces, shaped links."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import json
+import subprocess
+from typing import Any
+
+from virtco_lab.emulation import namespaces
+
+
+class Racks:
+    """Namespaces with shaped links; a context manager.
+
+    The bridges of all racks are in one namespace; the cable between each and
+    the one in the middle is the uplink.
+
+    :param sizes: VMs in each rack.
+    :param slower_bps: rates of single VMs' links and, by the rack's name, of
+        uplinks.
+    """
+
+    def __init__(self, sizes: Sequence[int], rate_bps: float,
+                 oversubscription: float,
+                 slower_bps: Mapping[str, float] | None = None):
+        self.vms = {f'r{rack}v{vm}': f'rack{rack}'
+                    for rack, size in enumerate(sizes) for vm in range(size)}
+        self.address = {name: f'10.73.{place // 200}.{place % 200 + 1}'
+                        for place, name in enumerate(self.vms)}
+        uplinks_bps = {f'rack{rack}': size * rate_bps / oversubscription
+                       for rack, size in enumerate(sizes)}
+        self._rates_bps = {**dict.fromkeys(self.vms, rate_bps),
+                           **uplinks_bps, **(slower_bps or {})}
+        self._racks = len(sizes)
+        self._run = namespaces.new_run()
+
+    def __enter__(self) -> 'Racks':
+        try:
+            self._build()
+        except BaseException:
+            namespaces.release(self._run)
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        namespaces.release(self._run)
+
+    def namespace(self, vm: str) -> str:
+        return namespaces.name(self._run, vm)
+
+    def start(self, vm: str, *argv: str,
+              **options: Any) -> 'subprocess.Popen[bytes]':
+        return subprocess.Popen(
+            ['nsenter', f'--net={namespaces.path(self.namespace(vm))}',
+             *argv], **options)
+
+    def uplink_bytes(self) -> int:
+        """Sent on the uplinks so far, both directions."""
+        shown = json.loads(_output('ip', '-n', self.namespace('fabric'),
+                                   '-s', '-j', 'link'))
+        return sum(int(link['stats64']['tx']['bytes']) for link in shown
+                   if link['ifname'].startswith(('up', 'down')))
+
+    def _build(self) -> None:
+        fabric = self.namespace('fabric')
+        for name in ('fabric', *self.vms):
+            namespaces.create(self.namespace(name))
+        _batch('ip', fabric, [
+            'link set lo up', 'link add core type bridge',
+            'link set core up', *(line for rack in range(self._racks)
+                                  for line in (
+                f'link add rack{rack} type bridge', f'link set rack{rack} up',
+                f'link add up{rack} type veth peer name down{rack}',
+                f'link set up{rack} master rack{rack}',
+                f'link set down{rack} master core', f'link set up{rack} up',
+                f'link set down{rack} up'))])
+        _batch('tc', fabric, [
+            _shaped(device, self._rates_bps[f'rack{rack}'])
+            for rack in range(self._racks)
+            for device in (f'up{rack}', f'down{rack}')])
+        for vm, rack in self.vms.items():
+            _batch('ip', fabric, [
+                f'link add {vm} type veth peer name eth0 netns '
+                f'{self.namespace(vm)}',
+                f'link set {vm} master {rack}', f'link set {vm} up'])
+            _batch('ip', self.namespace(vm), [
+                'link set lo up', 'link set eth0 up',
+                f'addr add {self.address[vm]}/16 dev eth0'])
+            rate_bps = self._rates_bps[vm]
+            _batch('tc', fabric, [_shaped(vm, rate_bps)])
+            _batch('tc', self.namespace(vm), [_shaped('eth0', rate_bps)])
+
+
+def _shaped(device: str, rate_bps: float) -> str:
+    """Queues of 50 ms, no longer bursts than 2 ms."""
+    burst_bytes = max(16_000, round(rate_bps / 8 * 0.002))
+    return (f'qdisc add dev {device} root tbf rate {rate_bps:.0f}bit '
+            f'burst {burst_bytes} latency 50ms')
+
+
+def _batch(program: str, namespace: str, lines: list[str]) -> None:
+    subprocess.run([program, '-n', namespace, '-batch', '-'],
+                   input='\n'.join(lines) + '\n', text=True, check=True)
+
+
+def _output(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True,
+                          check=True).stdout

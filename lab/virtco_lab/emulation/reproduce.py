@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""VirtCO's test cases 1 to 6 with real TCP, beside the simulator.
+
+The applications and schemes of ``virtco-sim reproduce``, with links and
+bytes scaled down together, so that completion times stay those of 1 Gbit/s.
+The controller places, the edge modules enforce; what Nova does in between,
+``virtco-emulate demo`` shows.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import functools
+import pathlib
+import statistics
+from typing import Any
+from typing import Protocol
+
+import numpy as np
+
+from virtco import units
+from virtco_lab.emulation import cases
+from virtco_lab.emulation import measure
+from virtco_lab.emulation.display import Display
+from virtco_lab.sim import schemes
+from virtco_lab.sim import workloads
+from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import virtco as paper
+
+#: What measured average CCTs may differ from the simulator's: the mean of a
+#: scheme's runs, and any of them.
+MEAN_TOLERANCE, WORST_TOLERANCE = 0.10, 0.20
+_TITLES = {
+    'virtco-case1': 'Single CCT', 'virtco-case2': 'Average CCT',
+    'virtco-case4': 'Impact of width', 'virtco-case5': 'Impact of length',
+    'virtco-case6': 'Impact of skew'}
+_COLUMNS = ('workload', 'scheme', 'simulated', 'same placement', 'measured',
+            'off %', 'worst off %', 'virtco saves, simulated %',
+            'measured %', 'paper %')
+#: Share of a processor that an edge module has, by the paper's test case 3.
+_PAPER_CPU = 0.02
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How much to run.
+
+    :ivar seeds: of workload and background.
+    :ivar shapes: of the matrices of test cases 1 to 3.
+    :ivar directory: for the runs and the logs.
+    :ivar short: one cell of each test case, for a quick check.
+    """
+
+    scale: cases.Scale
+    seeds: tuple[int, ...]
+    shapes: tuple[str, ...]
+    directory: pathlib.Path
+    short: bool = False
+
+    def cells(self, case: str) -> list[cases.Cell]:
+        wanted = cases.cells(case, self.shapes, self.scale)
+        return wanted[-1:] if self.short else wanted
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """A reproduced test case, and the runs that it is made of.
+
+    :ivar more: the runs for a record, where they are of another sort.
+    """
+
+    result: outcome.Outcome
+    runs: tuple[measure.Run, ...]
+    more: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def rows(self) -> dict[str, Any]:
+        """The runs for a record, in few lines."""
+        if self.more:
+            return self.more
+        return {'run columns': ['seed', 'simulated_s', 'expected_s',
+                                'measured_s', 'waited', 'busy', 'tries'],
+                'runs': {
+                    f'{run.key} / {run.scheme} / {run.seed}': [
+                        run.seed, *(round(value, 4) for value in (
+                            run.simulated_s, run.expected_s, run.measured_s,
+                            run.waited, run.busy)), run.tries]
+                    for run in self.runs}}
+
+
+def _runs(case: str, options: Options, display: Display
+          ) -> dict[tuple[cases.Cell, str], list[measure.Run]]:
+    wanted = options.cells(case)
+    book = measure.run(wanted, options.seeds, options.scale,
+                       options.directory, display)
+    return {(cell, name): book.of(cell, name, options.seeds, options.scale)
+            for cell in wanted for name in measure.SCHEMES}
+
+
+def case(name: str, options: Options, display: Display) -> Found:
+    """Mean CCTs of a test case: simulated, and measured."""
+    runs = _runs(name, options, display)
+    rows: list[tuple[outcome.Cell, ...]] = []
+    for (cell, scheme), its in runs.items():
+        ours = runs[cell, 'virtco']
+        rows.append((
+            cell.label, schemes.get(scheme).label,
+            outcome.shown([run.simulated_s for run in its]),
+            outcome.shown([run.expected_s for run in its]),
+            outcome.shown([run.measured_s for run in its]),
+            round(100 * mean_off(its), 1), round(100 * worst_off(its), 1),
+            *_saved(ours, its, scheme), _paper(cell, scheme)))
+    every = [run for its in runs.values() for run in its]
+    return Found(outcome.Outcome(
+        f'emulated-{name}', f'{_TITLES[name]} on the emulated testbed, '
+        f'seconds (VirtCO test case {name[-1]})', _COLUMNS, tuple(rows),
+        _panels(runs), (*_notes(options, every), *_agreement(every)),
+        tuple(_unmet(every))), tuple(every))
+
+
+def overhead(options: Options, display: Display) -> Found:
+    """Time to decide and processors of the edge modules in test case 2."""
+    runs = _runs('virtco-case2', options, display)
+    rows: list[tuple[outcome.Cell, ...]] = []
+    panels = []
+    for what, values, papers in (
+            ('time to decide, s per group', _placing, (5.5, 0.8)),
+            ('edge module, share of a processor', _edges, (_PAPER_CPU, 0.8))):
+        series = []
+        for name in measure.SCHEMES[1:]:
+            found = [value for (_, scheme), its in runs.items()
+                     if scheme == name for run in its for value in values(run)]
+            rows.append((what, schemes.get(name).label, *(
+                float(np.quantile(found, q)) for q in (0.5, 0.8, 0.99)),
+                papers[0]))
+            series.append(outcome.Series(schemes.get(name).label, (),
+                                         tuple(found)))
+        panels.append(outcome.Panel('cdf', what, what, 'share', (
+            *series, outcome.Series('paper, 80 %', papers[:1], papers[1:],
+                                    paper=True))))
+    every = [run for its in runs.values() for run in its]
+    return Found(outcome.Outcome(
+        'emulated-virtco-case3', 'Overhead on the emulated testbed (VirtCO '
+        'test case 3)', ('what', 'scheme', 'median', '80 %', '99 %',
+                         'paper 80 %'), tuple(rows), tuple(panels), (
+            *_notes(options, every),
+            'Time to decide is by the wall, on a machine that is the whole '
+            'datacentre; it includes the requests and the start of the VMs. '
+            'An edge module\'s processor time is that of its processes while '
+            'the bytes move, with a report each tenth of a second; the '
+            'kernel\'s shaping is not in it.')), tuple(every))
+
+
+Figure = Callable[[Options, Display], Found]
+FIGURES: dict[str, Figure] = {
+    name: functools.partial(case, name) for name in _TITLES}
+FIGURES['virtco-case3'] = overhead
+FIGURES = dict(sorted(FIGURES.items()))
+
+
+class Compared(Protocol):
+    """A run beside its simulation."""
+
+    @property
+    def off(self) -> float:
+        """How far it is from it, relative."""
+
+
+def mean_off(runs: Sequence[Compared]) -> float:
+    return statistics.fmean(abs(run.off) for run in runs)
+
+
+def worst_off(runs: Sequence[Compared]) -> float:
+    """The largest distance, with its sign."""
+    return max((run.off for run in runs), key=abs)
+
+
+def _saved(ours: Sequence[measure.Run], theirs: Sequence[measure.Run],
+           scheme: str) -> tuple[outcome.Cell, outcome.Cell]:
+    """What virtco saves of a scheme, simulated and measured."""
+    if scheme == 'virtco':
+        return None, None
+    both = [outcome.saving([getattr(run, field) for run in ours],
+                           [getattr(run, field) for run in theirs])
+            for field in ('expected_s', 'measured_s')]
+    expected, measured = (None if one is None else str(one) for one in both)
+    return expected, measured
+
+
+def _paper(cell: cases.Cell, scheme: str) -> outcome.Cell:
+    if cell.case == 'virtco-case1':
+        return paper.CASE1_PAPER[cell.setting.split('-')[0]].get(scheme)
+    if cell.case == 'virtco-case2':
+        name = 'sebf-ta-greedy' if scheme == 'sebf-ta' else scheme
+        return paper.CASE2_PAPER.get((cell.background, name))
+    return None
+
+
+def _placing(run: measure.Run) -> Iterable[float]:
+    return [run.placing_s / len(run.coflows)]
+
+
+def _edges(run: measure.Run) -> Iterable[float]:
+    return run.edge_cpu
+
+
+def _panels(runs: dict[tuple[cases.Cell, str], list[measure.Run]]
+            ) -> tuple[outcome.Panel, ...]:
+    cells = list(dict.fromkeys(cell for cell, _ in runs))
+    panels = []
+    for title, field in (('Simulated, same placement', 'expected_s'),
+                         ('Measured', 'measured_s')):
+        series = []
+        for name in measure.SCHEMES:
+            both = [outcome.spread([getattr(run, field)
+                                    for run in runs[cell, name]])
+                    for cell in cells]
+            series.append(outcome.Series(
+                schemes.get(name).label,
+                tuple(_short(cell) for cell in cells),
+                tuple(mean for mean, _ in both),
+                tuple(deviation for _, deviation in both)))
+        panels.append(outcome.Panel('bars', title, 'workload', 's',
+                                    tuple(series), log_y=True))
+    return tuple(panels)
+
+
+def _short(cell: cases.Cell) -> str:
+    mark = ', bg' if cell.background else ''
+    return f'{cell.setting} {cell.shape}{mark}'.strip()
+
+
+def _agreement(runs: Sequence[measure.Run]) -> list[str]:
+    """How far the runs of each scheme are from the simulator."""
+    return [
+        f'{schemes.get(name).label}: {len(its)} runs, '
+        f'{mean_off(its):.1%} off in the mean '
+        f'({MEAN_TOLERANCE:.0%} allowed), {abs(worst_off(its)):.1%} at most '
+        f'({WORST_TOLERANCE:.0%} allowed).'
+        for name in measure.SCHEMES
+        if (its := [run for run in runs if run.scheme == name])]
+
+
+def _unmet(runs: Sequence[measure.Run]) -> list[str]:
+    found = [f'{run.key}, {run.scheme}, seed {run.seed}: {run.off:+.1%} off '
+             f'the simulator, {WORST_TOLERANCE:.0%} allowed'
+             for run in runs if abs(run.off) > WORST_TOLERANCE]
+    for name in measure.SCHEMES:
+        off = mean_off([run for run in runs if run.scheme == name])
+        if off > MEAN_TOLERANCE:
+            found.append(f'{name}: {off:.1%} off in the mean, '
+                         f'{MEAN_TOLERANCE:.0%} allowed')
+    return found
+
+
+def _notes(options: Options, runs: Sequence[measure.Run]) -> tuple[str, ...]:
+    again = sum(run.tries > 1 for run in runs)
+    beyond = sum(run.waited > measure.MOST_WAITED for run in runs)
+    wide = [max(cases.MIN_VMS, round(row.width * options.scale.width_factor))
+            for row in workloads.TABLE2]
+    return (
+        f'{options.scale.n_hosts} hypervisors of {options.scale.slots} slots '
+        f'at {units.format_rate(options.scale.rate_bps)}, applications of '
+        f'{min(wide)} to {max(wide)} VMs, {len(options.seeds)} seed(s). '
+        '"off" compares the measured mean CCT of a run with the simulator\'s '
+        'at the same placement and the cables\' rates: the mean of its '
+        'absolute values over the seeds, and the furthest one.',
+        f'Each run sends so much that its longest CCT is {measure.RUN_S:g} s '
+        '(times the length in test case 5); times are given for the paper\'s '
+        'bytes. Flows inside of a host send 1 MiB at most and count as 0.',
+        'A run is repeated, whatever it measured, when a thread of the '
+        f'testbed waited for more than {measure.MOST_WAITED:.0%} of it for a '
+        f'processor, {measure.MOST_TRIES} times at most: {again} of '
+        f'{len(runs)} were, {beyond} stayed above. The machine was '
+        f'{statistics.fmean(run.busy for run in runs):.0%} busy in the mean.',
+        'SEBF-TA is the strong min-cut placement; the paper\'s own number '
+        'is against its greedy one.')

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs a workload under its schemes, on the testbed or simulated."""
+
+import collections.abc
+import contextlib
+import os
+import time
+
+import psutil
+
+from virtco import hints
+from virtco import units
+from virtco_lab.emulation import fabric
+from virtco_lab.emulation import nova_client
+from virtco_lab.emulation import patience
+from virtco_lab.emulation import prediction
+from virtco_lab.emulation import results
+from virtco_lab.emulation import scenario
+from virtco_lab.emulation import starvation
+from virtco_lab.emulation import testbed as testbed_module
+from virtco_lab.emulation import traffic
+from virtco_lab.emulation import transfers
+
+_DEFAULT_PORT = 5001
+Servers = dict[str, list[nova_client.Server]]
+OnResult = collections.abc.Callable[[results.SchemeResult], object]
+
+
+class Observer:
+    """Is told how a run goes; this one ignores it."""
+
+    def step(self, what: str) -> None:
+        """A step begins."""
+
+    def count(self, what: str, done: int, total: int) -> None:
+        """So many of the step's servers are done."""
+
+    def moved(self, done_bytes: int, total_bytes: int) -> None:
+        """So many of the bytes have arrived."""
+
+
+def run_emulated(testbed: testbed_module.Testbed,
+                 workload: scenario.Workload, scheme: scenario.Scheme,
+                 observer: Observer, keep: bool = False,
+                 local_bytes: int | None = None,
+                 on_result: OnResult = lambda result: None
+                 ) -> results.SchemeResult:
+    """Place the groups through Nova, send their bytes, take them away.
+
+    :param keep: do not take them away; the testbed ends next.
+    :param local_bytes: most that a flow inside of a host sends, and then
+        without a pace; None sends all of it, at a pace.
+    :param on_result: gets the result as soon as the last byte has arrived.
+    """
+    n_vms = sum(group.n_vms for group in workload.groups)
+    observer.step(f'placing {n_vms} VMs')
+    testbed.change_settings(scheme.settings())
+    began_s = time.monotonic()
+    servers = _launch(testbed, workload, scheme, observer, n_vms)
+    placing_s = time.monotonic() - began_s
+    hosts = {name: tuple(str(server.host) for server in group)
+             for name, group in servers.items()}
+    placed = prediction.placed_coflows(workload, hosts)
+    usable_bps = prediction.usable_bps(testbed.usable_rates_bps(), scheme)
+    local_bps = None
+    if workload.local_pace is not None and local_bytes is None:
+        local_bps = workload.local_pace * scenario.goodput_bps(
+            testbed.config.rate_bps)
+    observer.step('waiting for the edge modules')
+    flows = _flows(testbed, workload, servers, local_bytes)
+    testbed.fabric.introduce(_pairs(testbed, workload, servers))
+    testbed.wait_enforced(_managed(testbed, flows))
+    total_bytes = sum(flow.size_bytes for flow in flows)
+    observer.step(f'sending {units.format_size(total_bytes)}')
+    job = traffic.Job(
+        (0.0,) * len(placed), tuple(flows), local_bps=local_bps,
+        window_bytes=traffic.window_bytes(
+            flows, {port.namespace: port.host
+                    for port in testbed.fabric.vms.values()},
+            testbed.config.rate_bps))
+    with contextlib.ExitStack() as stack:
+        if scheme.order == 'fair':
+            stack.enter_context(testbed.without_enforcement())
+        transfer = stack.enter_context(transfers.Transfer(
+            job, testbed.config.logs / 'traffic.log', testbed.say))
+        watch = starvation.Watch(children)
+        psutil.cpu_percent()  # from here …
+        outcome = transfer.run(
+            lambda received: observer.moved(sum(received), total_bytes))
+        busy_fraction = psutil.cpu_percent() / 100  # … to here
+        usage = watch.read()
+    unpaced_s = prediction.simulate_as_taken(
+        placed, usable_bps, scheme.order, outcome.ccts_s)
+    result = results.SchemeResult(
+        scheme.name, scheme.label, _coflow_results(
+            workload, _paced(placed, unpaced_s, local_bps), outcome.ccts_s,
+            unpaced_s, prediction.ties(placed, usable_bps, scheme.order)),
+        hosts, prediction.uplink_bytes(placed, testbed.config.hosts),
+        outcome.timeline, outcome.bin_s, outcome.retransmits,
+        busy_fraction, placing_s, usage.waited, {
+            host: usage.ran_by(pids)
+            for host, pids in testbed.edge_pids().items()})
+    on_result(result)
+    if not keep:
+        observer.step(f'deleting {n_vms} VMs')
+        testbed.delete(
+            [s for group in servers.values() for s in group],
+            lambda left: observer.count('deleting', n_vms - left, n_vms))
+        testbed.wait_enforced(set())
+    return result
+
+
+def children() -> list[int]:
+    """All that this process started: the testbed, and what sends."""
+    return [pid for pid in patience.family() if pid != os.getpid()]
+
+
+def _launch(testbed: testbed_module.Testbed, workload: scenario.Workload,
+            scheme: scenario.Scheme, observer: Observer,
+            n_vms: int) -> Servers:
+    """Group after group: each is placed where the ones before leave room."""
+    servers: Servers = {}
+    placed = 0
+    for group in workload.groups:
+        servers[group.name] = testbed.launch(
+            f'{group.name}-{scheme.name}', group.n_vms,
+            testbed_module.flavor(group.vm_slots), _hints(group, scheme),
+            lambda count, before=placed: observer.count(  # type: ignore[misc]
+                'placing', before + count, n_vms))
+        placed += group.n_vms
+    return servers
+
+
+def run_simulated(workload: scenario.Workload, scheme: scenario.Scheme,
+                  rates_bps: dict[str, float], slots: int, seed: int,
+                  observer: Observer = Observer()) -> results.SchemeResult:
+    """The same workload through planner, scheduler and simulator."""
+    began_s = time.monotonic()
+    n_vms = sum(group.n_vms for group in workload.groups)
+    observer.step(f'placing {n_vms} VMs')
+    usable_bps = prediction.usable_bps(rates_bps, scheme)
+    hosts = prediction.place(
+        workload, scheme, rates_bps, slots, seed,
+        lambda done: observer.count('placing', done, n_vms))
+    placing_s = time.monotonic() - began_s
+    placed = prediction.placed_coflows(workload, hosts)
+    predicted_s = prediction.expect(placed, usable_bps, scheme.order)
+    return results.SchemeResult(
+        scheme.name, scheme.label, _coflow_results(
+            workload, predicted_s,
+            prediction.simulate(placed, usable_bps, scheme.order),
+            predicted_s, prediction.ties(placed, usable_bps, scheme.order)),
+        hosts, prediction.uplink_bytes(placed, rates_bps),
+        placing_s=placing_s)
+
+
+def _paced(placed: list[prediction.Placed], unpaced_s: list[float],
+           local_bps: float | None) -> list[float]:
+    """Completion times when what stays inside of hosts takes time, too."""
+    if local_bps is None:
+        return unpaced_s
+    return [max(both) for both in zip(
+        unpaced_s, prediction.simulate_local(placed, local_bps))]
+
+
+def _hints(group: scenario.Group, scheme: scenario.Scheme) -> dict[str, str]:
+    return hints.encode(hints.Hint(
+        coflow_name=f'{group.name}-{scheme.name}', coflows=group.coflows,
+        n_vms=group.n_vms))
+
+
+def _flows(testbed: testbed_module.Testbed, workload: scenario.Workload,
+           servers: Servers, local_bytes: int | None
+           ) -> list[traffic.FlowSpec]:
+    flows = []
+    number = 0
+    for group in workload.groups:
+        vms = [testbed.fabric.vms[s.uuid] for s in servers[group.name]]
+        for coflow in group.coflows:
+            for flow in coflow.flows:
+                src, dst = vms[flow.src], vms[flow.dst]
+                local, size_bytes = src.host == dst.host, flow.size_bytes
+                if local and local_bytes is not None:
+                    size_bytes = min(size_bytes, local_bytes)
+                flows.append(traffic.FlowSpec(
+                    number, src.namespace, dst.namespace, dst.address,
+                    coflow.dst_port or _DEFAULT_PORT,
+                    max(1, int(size_bytes)), src.host if local else None))
+            number += 1
+    return flows
+
+
+def _pairs(testbed: testbed_module.Testbed, workload: scenario.Workload,
+           servers: Servers) -> set[tuple[fabric.VmPort, fabric.VmPort]]:
+    """Ports of the VMs that send to each other."""
+    found = set()
+    for group in workload.groups:
+        ports = [testbed.fabric.vms[s.uuid] for s in servers[group.name]]
+        found |= {(ports[flow.src], ports[flow.dst])
+                  for coflow in group.coflows for flow in coflow.flows}
+    return found
+
+
+def _managed(testbed: testbed_module.Testbed,
+             flows: list[traffic.FlowSpec]) -> set[tuple[str, str, str]]:
+    """What the edges should classify, if only to count it."""
+    by_namespace = {port.namespace: port
+                    for port in testbed.fabric.vms.values()}
+    return {(by_namespace[flow.src_namespace].host,
+             by_namespace[flow.src_namespace].address, flow.dst_address)
+            for flow in flows if flow.local_host is None}
+
+
+def _coflow_results(workload: scenario.Workload,
+                    predicted_s: collections.abc.Sequence[float],
+                    measured_s: collections.abc.Sequence[float],
+                    unpaced_s: collections.abc.Sequence[float],
+                    ties: list[list[int]]
+                    ) -> tuple[results.CoflowResult, ...]:
+    tied = {index for group in ties for index in group}
+    named = [(group, coflow) for group in workload.groups
+             for coflow in group.coflows]
+    return tuple(results.CoflowResult(
+        coflow.name, group.name, group.n_vms, coflow.size_bytes,
+        predicted_s[index], measured_s[index], unpaced_s[index],
+        index in tied) for index, (group, coflow) in enumerate(named))

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Starts the product's own processes inside the emulated datacentre.
+
+Controller and Nova run in the control namespace, one edge module in each
+hypervisor's. They are the commands that an operator runs, with
+configuration files written here.
+"""
+
+import collections.abc
+import json
+import os
+import pathlib
+import sys
+import types
+import typing
+
+from virtco_lab.emulation import fabric as fabric_module
+from virtco_lab.emulation import process
+
+#: Group -> option -> value.
+Options = collections.abc.Mapping[
+    str, collections.abc.Mapping[str, typing.Any]]
+CONTROLLER_PORT = 8791
+_PROBE_PORT = 7472
+
+
+def controller_url(fabric: fabric_module.Fabric) -> str:
+    return f'http://{fabric.control_address}:{CONTROLLER_PORT}'
+
+
+def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
+                     logs: pathlib.Path, debug: bool = False,
+                     options: Options = types.MappingProxyType({})
+                     ) -> process.Child:
+    """``virtco-controller`` with its embedded defaults on SQLite.
+
+    :param options: instead of the testbed's own, by group.
+    """
+    groups: dict[str, dict[str, typing.Any]] = {
+        'DEFAULT': {'debug': debug},
+        'api': {'host': fabric.control_address, 'port': CONTROLLER_PORT},
+        'database': {'connection': f'sqlite:///{state}/controller.sqlite'},
+        # As much as the simulator's planner has. The deadline is below the
+        # patience of the Nova stack, far above what a plan takes.
+        'placement': {'budget_s': 1, 'deadline_s': 8},
+        'scheduler': {'default_share': 0.02, 'beta': 0,
+                      'interval_s': _report_interval_s(fabric),
+                      'quiet_s': max(1.0, 3 * _report_interval_s(fabric))},
+        # Its links are slow and its hour is short: an hour's part of them
+        # would not be enough for one round.
+        'probe': {'interval_s': 0.2, 'freshness_s': 3600,
+                  'max_link_share': 1},
+    }
+    config = _write_ini(state / 'controller.conf', groups | {
+        group: {**groups.get(group, {}), **some}
+        for group, some in options.items()})
+    return process.Child(
+        'virtco-controller',
+        [_script('virtco-controller'), '--config-file', str(config)],
+        logs / 'controller.log', namespace=fabric.control)
+
+
+def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
+               state: pathlib.Path, logs: pathlib.Path) -> process.Child:
+    """``virtco-edge`` on one hypervisor, with a static list of ports."""
+    hypervisor = fabric.hypervisors[host]
+    write_ports(fabric, host, state)
+    config = _write_ini(state / f'edge-{host}.conf', {
+        'edge': {'host': host, 'controller_url': controller_url(fabric),
+                 'uplink_dev': fabric_module.UPLINK_DEV,
+                 'link_egress_bps': round(rate_bps),
+                 'link_ingress_bps': round(rate_bps),
+                 # The fabric's limits count a frame's own bytes.
+                 'wire_overhead_bytes': 0,
+                 'link_margin': 0,
+                 'ports_backend': 'static',
+                 'ports_file': _ports_file(state, host),
+                 'state_dir': state / f'edge-{host}',
+                 'report_interval_s': _report_interval_s(fabric),
+                 # A queue holds the windows of all its flows, at any rate.
+                 'leaf_min_bytes': 8 * 2 ** 20},
+        'probe': {'enabled': True, 'address': hypervisor.address,
+                  'port': _PROBE_PORT},
+    })
+    return process.Child(
+        f'virtco-edge on {host}',
+        [_script('virtco-edge'), '--config-file', str(config)],
+        logs / f'edge-{host}.log', namespace=hypervisor.namespace)
+
+
+def start_nova(fabric: fabric_module.Fabric, slots: int,
+               flavors: dict[str, int], state: pathlib.Path,
+               logs: pathlib.Path) -> process.Child:
+    """Nova with one compute service per hypervisor and virtco enabled."""
+    config = state / 'nova.json'
+    config.write_text(json.dumps({
+        'hosts': dict.fromkeys(fabric.hypervisors, slots),
+        'controller_url': controller_url(fabric),
+        'listen': fabric.control_address, 'flavors': flavors,
+        'log_file': str(logs / 'nova.log')}))
+    return process.Child(
+        'Nova', [sys.executable, '-m', 'virtco_lab.emulation.nova_stack',
+                 '--config', str(config)],
+        logs / 'nova.err', namespace=fabric.control, piped=True,
+        own_log=logs / 'nova.log', environment={'TMPDIR': str(state)})
+
+
+def write_ports(fabric: fabric_module.Fabric, host: str,
+                state: pathlib.Path) -> None:
+    """Tell the edge module which VM is behind which port of its host."""
+    path = _ports_file(state, host)
+    fresh = path.with_suffix('.new')
+    fresh.write_text(json.dumps({'ports': [
+        {'vm': port.vm, 'dev': port.dev, 'mac': port.mac,
+         'ips': [port.address]}
+        for port in fabric.vms.values() if port.host == host]}))
+    fresh.replace(path)
+
+
+def _ports_file(state: pathlib.Path, host: str) -> pathlib.Path:
+    return state / f'ports-{host}.json'
+
+
+def _report_interval_s(fabric: fabric_module.Fabric) -> float:
+    """Coflows here last seconds: reports come often, within reason.
+
+    Every edge module costs a few per cent of a processor per report and
+    second; where there are many, the mix lasts longer, too.
+    """
+    n_hosts = len(fabric.hypervisors)
+    return 0.1 if n_hosts <= 8 else n_hosts / 20
+
+
+def _script(name: str) -> str:
+    """A console script of this very installation."""
+    return os.path.join(os.path.dirname(sys.executable), name)
+
+
+def _write_ini(path: pathlib.Path,
+               groups: dict[str, dict[str, typing.Any]]) -> pathlib.Path:
+    lines = []
+    for group, options in groups.items():
+        lines.append(f'[{group}]')
+        lines += [f'{name} = {value}' for name, value in options.items()]
+    path.write_text('\n'.join(lines) + '\n')
+    return path

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The emulated datacentre in operation: build, boot VMs, send, tear down."""
+
+import collections.abc
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import json
+import pathlib
+import signal
+import types
+import typing
+
+from keystoneauth1 import noauth
+from keystoneauth1 import session as ks_session
+import requests
+
+from virtco.client import v1
+from virtco.wire import host as host_wire
+from virtco_lab.emulation import fabric as fabric_module
+from virtco_lab.emulation import janitor
+from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import nova_client
+from virtco_lab.emulation import patience
+from virtco_lab.emulation import planned_cloud
+from virtco_lab.emulation import process
+from virtco_lab.emulation import results
+from virtco_lab.emulation import services
+
+MEASURE_STALL_S = 30.0
+# A request ends with its answer, or when nobody works on it any more.
+_REQUEST_S = 86400.0
+
+T = typing.TypeVar('T')
+OnCount = collections.abc.Callable[[int], object]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Config:
+    """Size of the datacentre.
+
+    :ivar slots: of each hypervisor, 1 vCPU and 512 MB each.
+    :ivar slow_host: hypervisor whose cable carries half of ``rate_bps``,
+        unknown to the controller.
+    :ivar logs: directory for the logs of all processes.
+    :ivar with_nova: else servers are placed by asking the controller.
+    :ivar controller: options of the controller instead of the testbed's.
+    """
+
+    n_hosts: int
+    rate_bps: float
+    logs: pathlib.Path
+    slots: int
+    slow_host: str | None = None
+    with_nova: bool = True
+    controller: services.Options = dataclasses.field(default_factory=dict)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return host_names(self.n_hosts)
+
+
+def host_names(n_hosts: int) -> tuple[str, ...]:
+    return tuple(f'h{number}' for number in range(n_hosts))
+
+
+def flavor(n_slots: int) -> str:
+    """Nova's flavor for a VM of so many slots."""
+    return f'slot{n_slots}'
+
+
+class Testbed:
+    """One run's datacentre with all its services; use it as a context.
+
+    Make it in the main thread (see :class:`process.Child`).
+    """
+
+    def __init__(self, config: Config, say: process.Say | None = None):
+        """
+        :param say: gets a line from time to time while something lasts.
+        """
+        self.config = config
+        self.say = say
+        self._run = namespaces.new_run()
+        self._state = namespaces.scratch_dir(self._run)
+        self._janitor = janitor.Janitor(self._run)
+        self.fabric = fabric_module.Fabric(self._run)
+        self._children: list[process.Child] = []
+        self._cloud: (nova_client.NovaClient | planned_cloud.PlannedCloud
+                      | None) = None
+        # The machine's proxies, if any, do not reach into the namespaces.
+        self._http = requests.Session()
+        self._http.trust_env = False
+        self._controller = v1.Client(
+            services.controller_url(self.fabric),
+            ks_session.Session(auth=noauth.NoAuth(), session=self._http),
+            timeout_s=_REQUEST_S)
+        self._planner: process.Child | None = None
+        self._nova: process.Child | None = None
+        self._edges: dict[str, process.Child] = {}
+        self._inside: concurrent.futures.ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None,
+                 exc: BaseException | None,
+                 traceback: types.TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process and remove everything, however far it got."""
+        try:
+            for child in reversed(self._children):
+                child.popen.terminate()
+            for child in reversed(self._children):
+                child.stop()
+            # After them: a question that none of them answers ends now.
+            if self._inside is not None:
+                self._inside.shutdown(cancel_futures=True)
+            self.fabric.close()
+        finally:
+            self._janitor.dismiss()
+
+    def build(self) -> None:
+        """Make the namespaces and the links."""
+        self.config.logs.mkdir(parents=True, exist_ok=True)
+        self.fabric.build(fabric_module.Uplink(host, self.config.rate_bps)
+                          for host in self.config.hosts)
+        if self.config.slow_host is not None:
+            self.fabric.set_uplink_rate(self.config.slow_host,
+                                        self.config.rate_bps / 2)
+        self._inside = namespaces.executor(self.fabric.control)
+
+    def start_services(self) -> None:
+        """Controller, edge modules and Nova, until all of them answer.
+
+        :raises virtco_lab.emulation.process.ProcessFailed: naming the one that
+            ended, with the last lines of its log.
+        """
+        where = self._state, self.config.logs
+        flavors = {flavor(n): n for n in range(1, self.config.slots + 1)}
+        if self.config.with_nova:
+            self._nova = services.start_nova(
+                self.fabric, self.config.slots, flavors, *where)
+            self._children.append(self._nova)
+        self._planner = services.start_controller(
+            self.fabric, *where, options=self.config.controller)
+        self._children.append(self._planner)
+        self._wait(lambda: self._health() is not None,
+                   'the controller to open its port', self._planner)
+        for host in self.config.hosts:
+            self._edges[host] = services.start_edge(
+                self.fabric, host, self.config.rate_bps, *where)
+            self._children.append(self._edges[host])
+        self._wait(lambda: self._health() == 200,
+                   'the controller to be ready', self._planner)
+        if self._nova is not None:
+            self._wait(self._nova.has_line, 'Nova to be ready', self._nova)
+            ready = json.loads(self._nova.read_line())
+            self._cloud = nova_client.NovaClient(ready['url'],
+                                                 timeout_s=_REQUEST_S)
+        else:
+            self._cloud = planned_cloud.PlannedCloud(
+                self._controller, self.config.hosts, self.config.slots,
+                flavors)
+        self._wait(lambda: self._reported() >= set(self.config.hosts),
+                   'a report of every edge module', self._planner,
+                   lambda: len(self._reported()))
+
+    def wait_measured(self) -> bool:
+        """Wait until every pair of hosts was measured; False: not all.
+
+        A pair shows the slower of its two ends, so that a host is known
+        only when it has met a faster one.
+        """
+        wanted = {(src, dst) for src in self.config.hosts
+                  for dst in self.config.hosts if src != dst}
+
+        left = set(wanted)
+
+        def is_measured() -> bool:
+            left.difference_update(
+                (pair.src, pair.dst)
+                for pair in self.inside(self._controller.rates))
+            return not left
+
+        try:
+            self._wait(is_measured, 'a measurement of every pair',
+                       self._planner, lambda: len(left), MEASURE_STALL_S)
+        except process.NotReady:
+            return False
+        return True
+
+    def host_rates(self) -> tuple[results.HostRate, ...]:
+        known = self.controller_hosts()
+        return tuple(results.HostRate(
+            host, self.config.rate_bps,
+            known[host].measured_egress_bps,
+            known[host].measured_ingress_bps,
+            slow=host == self.config.slow_host)
+            for host in self.config.hosts)
+
+    def usable_rates_bps(self) -> dict[str, float]:
+        """The slower way of each uplink, as the controller knows it."""
+        return {host: min(entry.egress_bps, entry.ingress_bps)
+                for host, entry in self.controller_hosts().items()}
+
+    def edge_pids(self) -> dict[str, list[int]]:
+        """Processes of the edge module of each hypervisor."""
+        return {host: edge.pids() for host, edge in self._edges.items()}
+
+    def controller_hosts(self) -> dict[str, host_wire.Host]:
+        """What the controller knows of each hypervisor."""
+        found = self.inside(self._controller.hosts)
+        return {entry.host: entry for entry in found
+                if entry.host in self.config.hosts}
+
+    def change_settings(self, settings: dict[str, str]) -> None:
+        self.inside(lambda: self._controller.change_settings(**settings))
+
+    def inside(self, function: collections.abc.Callable[[], T],
+               what: str = 'an answer of the controller',
+               of: process.Child | None = None,
+               progress: collections.abc.Callable[[], object] | None = None
+               ) -> T:
+        """Call a function in the control namespace."""
+        assert self._inside is not None
+        future = self._inside.submit(function)
+        process.wait_until(
+            lambda: concurrent.futures.wait([future], 0.1).done, what,
+            self._children, of=of or self._planner, say=self.say,
+            progress=progress, interval_s=0)
+        return future.result()
+
+    def launch(self, name: str, n_vms: int, flavor_name: str,
+               hints: dict[str, str],
+               on_count: OnCount = lambda count: None
+               ) -> list[nova_client.Server]:
+        """Create a group through Nova's API and boot it where Nova says.
+
+        Without Nova, where the controller says.
+
+        :param on_count: gets the number of servers that are there, from time
+            to time.
+        """
+        cloud = self._cloud
+        assert cloud is not None
+        servers = self._ask_cloud(
+            lambda note: cloud.wait_active(cloud.create_group(
+                name, n_vms, hints, flavor=flavor_name), note),
+            f'{n_vms} servers for {name}', on_count)
+        for server in servers:
+            assert server.host is not None
+            self.fabric.add_vm(server.uuid, server.host)
+        self._write_ports({server.host for server in servers if server.host})
+        return servers
+
+    def delete(self, servers: collections.abc.Sequence[nova_client.Server],
+               on_count: OnCount = lambda count: None) -> None:
+        """Delete servers in Nova and end their VMs.
+
+        :param on_count: gets the number of servers that are left.
+        """
+        self.vacate(servers, on_count)
+        for server in servers:
+            self.fabric.remove_vm(server.uuid)
+        self._write_ports({server.host for server in servers if server.host})
+
+    def occupy(self, slots: collections.abc.Mapping[str, int]
+               ) -> list[nova_client.Server]:
+        """Take slots of hosts with servers that send nothing."""
+        cloud = self._cloud
+        assert cloud is not None
+        made = [server for host, n_slots in slots.items() if n_slots
+                for server in self.inside(functools.partial(
+                    cloud.create_group, f'background-{host}', 1, {},
+                    flavor=flavor(n_slots), host=host))]
+        return self._ask_cloud(
+            lambda note: cloud.wait_active(made, note), 'background servers')
+
+    def vacate(self, servers: collections.abc.Sequence[nova_client.Server],
+               on_count: OnCount = lambda count: None) -> None:
+        """Delete what :meth:`occupy` made."""
+        cloud = self._cloud
+        assert cloud is not None
+        self._ask_cloud(lambda note: cloud.delete(servers, note),
+                        f'the end of {len(servers)} servers', on_count)
+
+    def _ask_cloud(self, function: collections.abc.Callable[[OnCount], T],
+                   what: str, on_count: OnCount = lambda count: None) -> T:
+        """Call a function that counts; the counts are told from here."""
+        counts: list[int] = []
+
+        def progress() -> int:
+            if counts:
+                on_count(counts[-1])
+            return counts[-1] if counts else -1
+
+        return self.inside(lambda: function(counts.append), what,
+                           self._nova, progress)
+
+    @contextlib.contextmanager
+    def without_enforcement(self) -> collections.abc.Iterator[None]:
+        """Hypervisors as if virtco were not there: TCP shares the uplinks.
+
+        The edge modules stand still and their queues are taken away; when
+        they go on, they notice and put them back.
+        """
+        for edge in self._edges.values():
+            edge.popen.send_signal(signal.SIGSTOP)
+        try:
+            for host in self._edges:
+                self.fabric.clear_uplink(host)
+            yield
+        finally:
+            for edge in self._edges.values():
+                edge.popen.send_signal(signal.SIGCONT)
+
+    def wait_enforced(self, pairs: set[tuple[str, str, str]]) -> None:
+        """Wait until the edges know the given flows and no others.
+
+        :param pairs: (host, source address, destination address) of every
+            flow between hosts.
+        """
+        found: set[tuple[str, str, str]] = set()
+        self._wait(lambda: self._enforced(pairs, found),
+                   f'{len(pairs)} flows in the tables of all edge modules',
+                   self._planner, lambda: len(found))
+
+    def _enforced(self, pairs: set[tuple[str, str, str]],
+                  found: set[tuple[str, str, str]]) -> bool:
+        found.clear()
+        known = self.controller_hosts()
+        for host in self.config.hosts:
+            policy = self.inside(functools.partial(self._controller.policy,
+                                                   host))
+            if known[host].applied_generation != policy.generation:
+                return False
+            found |= {(host, flow.src_ip, flow.dst_ip)
+                      for flow in policy.flows}
+        return found == pairs
+
+    def _write_ports(self, hosts: set[str]) -> None:
+        for host in hosts:
+            services.write_ports(self.fabric, host, self._state)
+
+    def _health(self) -> int | None:
+        """HTTP status of the controller's health; None without an answer.
+
+        While it starts it answers placements, but without a plan.
+        """
+        url = services.controller_url(self.fabric) + '/health'
+        try:
+            return self.inside(lambda: self._http.get(
+                url, timeout=_REQUEST_S)).status_code
+        except requests.ConnectionError:
+            return None
+
+    def _reported(self) -> set[str]:
+        return {host for host, entry in self.controller_hosts().items()
+                if entry.last_report is not None}
+
+    def _wait(self, condition: collections.abc.Callable[[], object],
+              what: str, of: process.Child | None,
+              progress: collections.abc.Callable[[], object] | None = None,
+              stall_s: float = patience.STALL_S) -> None:
+        process.wait_until(condition, what, self._children, of=of,
+                           say=self.say, progress=progress, stall_s=stall_s)

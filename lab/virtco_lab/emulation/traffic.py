@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the VMs do: one TCP connection per flow, exact payload bytes.
+
+One process moves the bytes of all VMs, on sockets that it made inside their
+namespaces: a socket keeps the namespace it was made in, and a process per VM
+would cost more than the traffic itself. Run as a module it reads a job, one
+JSON line, connects everything and says ``ready``; at the line ``go`` the
+coflows start, and it reports as JSON lines.
+
+A coflow's completion time is from its start to the last byte of its last
+flow at the receiver.
+"""
+
+import collections
+import collections.abc
+import dataclasses
+import json
+import os
+import resource
+import select
+import socket
+import struct
+import sys
+import time
+import typing
+
+from virtco import units
+from virtco_lab.emulation import namespaces
+
+_CHUNK_BYTES = 512 * 1024
+# Bytes a sender may hand to the kernel beyond what is in flight.
+_NOTSENT_BYTES = 128 * 1024
+#: Largest receive window. It fills 50 Mbit/s also when acknowledgements come
+#: 10 ms late.
+MAX_WINDOW_BYTES = 64 * 1024
+# Smallest one: enough segments to repair a loss without a timeout.
+_MIN_WINDOW_BYTES = 16 * 1024
+# Inside of a host nothing queues. A socket's window is set when it listens,
+# so that local flows need listeners of their own.
+_LOCAL_WINDOW_BYTES = 1024 * 1024
+_LOCAL_PORT_OFFSET = 10000
+# What the windows of all flows of a link may make each other wait.
+_QUEUE_S = 0.08
+# A receiver is woken when so much of its window came.
+_WAKE_SHARE = 0.25
+_CONNECT_STALL_S = 60.0
+_PROGRESS_S = 0.25
+_SO_MAX_PACING_RATE = 47
+_TOTAL_RETRANS_OFFSET = 100  # of struct tcp_info
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FlowSpec:
+    """One flow between two VM namespaces.
+
+    :ivar coflow: index of its coflow in the job.
+    :ivar local_host: the hypervisor when both VMs are on it; the timeline
+        leaves such flows out.
+    """
+
+    coflow: int
+    src_namespace: str
+    dst_namespace: str
+    dst_address: str
+    dst_port: int
+    size_bytes: int
+    local_host: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """Traffic to send.
+
+    :ivar starts_s: per coflow, when it starts after ``go``.
+    :ivar stall_s: give up when no byte has arrived for so long.
+    :ivar window_bytes: receive window of every flow, see :func:`window_bytes`.
+    :ivar local_bps: payload that the flows inside of one hypervisor send
+        together, in equal shares; None is no limit.
+    :ivar bin_s: width of the timeline's bins.
+    """
+
+    starts_s: tuple[float, ...]
+    flows: tuple[FlowSpec, ...]
+    stall_s: float = 60.0
+    window_bytes: int = MAX_WINDOW_BYTES
+    local_bps: float | None = None
+    bin_s: float = 0.1
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> 'Job':
+        raw = json.loads(text)
+        return cls(**raw | {
+            'starts_s': tuple(raw['starts_s']),
+            'flows': tuple(FlowSpec(**flow) for flow in raw['flows'])})
+
+
+def window_bytes(flows: collections.abc.Sequence[FlowSpec],
+                 hosts: collections.abc.Mapping[str, str],
+                 rate_bps: float) -> int:
+    """A window so small that the flows of a link queue for a moment only.
+
+    Then nothing is lost, no timer expires, and flows with equal windows share
+    a link equally. Losses would share it by chance, and the last of many
+    flows, which is the coflow's end, would come late by chance.
+
+    :param hosts: namespace of a VM -> its hypervisor.
+    :param rate_bps: of an uplink.
+    """
+    links = collections.Counter(
+        end for flow in flows if flow.local_host is None
+        for end in ((hosts[flow.src_namespace], 'out'),
+                    (hosts[flow.dst_namespace], 'in')))
+    most = max(links.values(), default=1)
+    return shared_window_bytes(most, rate_bps)
+
+
+def shared_window_bytes(n_flows: int, rate_bps: float) -> int:
+    """Of each of the flows of a link."""
+    fitting = int(units.bps_to_bytes_per_s(rate_bps) * _QUEUE_S / n_flows)
+    return max(_MIN_WINDOW_BYTES, min(MAX_WINDOW_BYTES, fitting))
+
+
+class _Flow:
+    """A flow's two sockets and what is left to do on each."""
+
+    def __init__(self, spec: FlowSpec, sender: socket.socket,
+                 wake_bytes: int):
+        self.spec = spec
+        self.sender = sender
+        self.receiver: socket.socket | None = None
+        self._max_wake_bytes = wake_bytes
+        self._wake_bytes = 1
+        self.to_send = spec.size_bytes
+        self.to_receive = spec.size_bytes
+
+    def send(self, payload_fd: int) -> bool:
+        """Hand over a chunk, uncopied; True when all is handed over."""
+        try:
+            self.to_send -= os.sendfile(
+                self.sender.fileno(), payload_fd, 0,
+                min(self.to_send, _CHUNK_BYTES))
+        except BlockingIOError:
+            return False
+        return self.to_send == 0
+
+    def wake_late(self) -> None:
+        """Have the kernel tell of many bytes at a time, or of the last.
+
+        A wake-up for every segment is what limits thousands of flows.
+        """
+        assert self.receiver is not None
+        wake_bytes = min(self.to_receive, self._max_wake_bytes)
+        if wake_bytes not in (self._wake_bytes, 0):
+            self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT,
+                                     wake_bytes)
+            self._wake_bytes = wake_bytes
+
+    def pace(self, rate_bps: float) -> None:
+        """Limit what the sender sends; TCP itself spaces the segments."""
+        self.sender.setsockopt(
+            socket.SOL_SOCKET, _SO_MAX_PACING_RATE,
+            struct.pack('=Q', int(units.bps_to_bytes_per_s(rate_bps))))
+
+    def receive(self) -> int:
+        """Bytes that came; the kernel drops the payload uncopied."""
+        assert self.receiver is not None
+        try:
+            got = self.receiver.recv_into(
+                _SINK, 0, socket.MSG_TRUNC)
+        except BlockingIOError:
+            return 0
+        if got == 0:
+            raise ConnectionError(
+                f'the flow to {self.spec.dst_address}:{self.spec.dst_port} '
+                f'ended {self.to_receive} bytes early')
+        self.to_receive -= got
+        self.wake_late()
+        return got
+
+    def retransmits(self) -> int:
+        info = self.sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO,
+                                      _TOTAL_RETRANS_OFFSET + 4)
+        return int(struct.unpack_from('=I', info, _TOTAL_RETRANS_OFFSET)[0])
+
+
+_SINK = bytearray(1 << 20)
+
+
+def _new_socket(namespace: str) -> socket.socket:
+    namespaces.enter(namespace)
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # The machine's default may be bbr, which hides what shaping does.
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
+    return made
+
+
+def _listen(namespace: str, end: tuple[str, int],
+            window_bytes: int) -> socket.socket:
+    """A listener whose connections have a receive window of their own."""
+    listener = _new_socket(namespace)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Set before the connection is made: the kernel sizes its window scale,
+    # and drops what it has advertised, by this. It doubles the value.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window_bytes)
+    listener.bind(end)
+    listener.listen(1024)
+    listener.settimeout(_CONNECT_STALL_S)
+    return listener
+
+
+def connect(specs: collections.abc.Iterable[FlowSpec],
+            window_bytes: int = MAX_WINDOW_BYTES) -> list[_Flow]:
+    """Open every connection; returns the flows in the order given."""
+    listeners: dict[tuple[str, int], socket.socket] = {}
+    flows: list[_Flow] = []
+    by_ends: dict[tuple[typing.Any, ...], _Flow] = {}
+    for spec in specs:
+        end, window = (spec.dst_address, spec.dst_port), window_bytes
+        if spec.local_host is not None:
+            end = (spec.dst_address, spec.dst_port + _LOCAL_PORT_OFFSET)
+            window = _LOCAL_WINDOW_BYTES
+        if end not in listeners:
+            listeners[end] = _listen(spec.dst_namespace, end, window)
+        sender = _new_socket(spec.src_namespace)
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT,
+                          _NOTSENT_BYTES)
+        sender.settimeout(_CONNECT_STALL_S)
+        sender.connect(end)
+        flows.append(_Flow(spec, sender, int(_WAKE_SHARE * window)))
+        by_ends[end, sender.getsockname()] = flows[-1]
+    for end, listener in listeners.items():
+        for _ in range(sum(known == end for known, _ in by_ends)):
+            receiver, peer = listener.accept()
+            by_ends[end, peer].receiver = receiver
+            receiver.setblocking(False)
+        listener.close()
+    for flow in flows:
+        flow.sender.setblocking(False)
+    return flows
+
+
+class Transfer:
+    """Moves a job's bytes and keeps its books."""
+
+    def __init__(self, job: Job, flows: list[_Flow],
+                 emit: collections.abc.Callable[[dict[str, typing.Any]],
+                                                object]):
+        self._job = job
+        self._emit = emit
+        self._epoll = select.epoll()
+        self._payload_fd = os.memfd_create('payload')
+        os.ftruncate(self._payload_fd, _CHUNK_BYTES)
+        self._senders = {flow.sender.fileno(): flow for flow in flows}
+        self._receivers = {typing.cast(socket.socket, flow.receiver).fileno():
+                           flow for flow in flows}
+        self._flows = flows
+        n_coflows = len(job.starts_s)
+        self._open = [0] * n_coflows
+        for flow in flows:
+            self._open[flow.spec.coflow] += 1
+        self._received = [0] * n_coflows
+        self._ccts_s = [0.0] * n_coflows
+        self._timeline: list[list[int]] = []
+        self._paced: dict[str, set[_Flow]] = collections.defaultdict(set)
+        self._arrived_s = 0.0
+
+    def run(self) -> dict[str, typing.Any]:
+        """Send everything.
+
+        :raises TimeoutError: when nothing arrives for the job's ``stall_s``.
+        """
+        started_s = time.monotonic()
+        busy_before_s = _cpu_s()
+        waiting = sorted(range(len(self._job.starts_s)),
+                         key=lambda i: self._job.starts_s[i], reverse=True)
+        for fd, flow in self._receivers.items():
+            flow.wake_late()
+            self._epoll.register(fd, select.EPOLLIN)
+        next_progress_s = 0.0
+        while any(self._open):
+            now_s = time.monotonic() - started_s
+            while waiting and self._job.starts_s[waiting[-1]] <= now_s:
+                self._start(waiting.pop())
+                self._arrived_s = now_s
+            if now_s >= next_progress_s:
+                self._emit({'event': 'progress', 'received': self._received})
+                next_progress_s = now_s + _PROGRESS_S
+            if now_s > self._job.stall_s + max(
+                    self._arrived_s, self._job.starts_s[waiting[-1]]
+                    if waiting else 0.0):
+                raise TimeoutError(
+                    f'no byte of {sum(self._open)} unfinished flows arrived '
+                    f'for {self._job.stall_s:g} s')
+            self._serve(started_s)
+        wall_s = time.monotonic() - started_s
+        return {'event': 'done', 'ccts_s': self._ccts_s, 'wall_s': wall_s,
+                'cpu_s': _cpu_s() - busy_before_s,
+                'retransmits': sum(f.retransmits() for f in self._flows),
+                'bin_s': self._job.bin_s, 'timeline': self._timeline}
+
+    def _start(self, coflow: int) -> None:
+        hosts = set()
+        for fd, flow in self._senders.items():
+            if flow.spec.coflow == coflow:
+                self._epoll.register(fd, select.EPOLLOUT)
+                if flow.spec.local_host is not None:
+                    self._paced[flow.spec.local_host].add(flow)
+                    hosts.add(flow.spec.local_host)
+        for host in hosts:
+            self._pace(host)
+
+    def _pace(self, host: str) -> None:
+        """Give the flows inside of a host their shares."""
+        flows = self._paced[host]
+        if self._job.local_bps is not None:
+            for flow in flows:
+                flow.pace(self._job.local_bps / len(flows))
+
+    def _serve(self, started_s: float) -> None:
+        for fd, _ in self._epoll.poll(0.02):
+            if fd in self._receivers:
+                self._receive(fd, started_s)
+            elif self._senders[fd].send(self._payload_fd):
+                self._epoll.unregister(fd)
+
+    def _receive(self, fd: int, started_s: float) -> None:
+        flow = self._receivers[fd]
+        got = flow.receive()
+        now_s = time.monotonic() - started_s
+        coflow = flow.spec.coflow
+        self._received[coflow] += got
+        self._arrived_s = now_s
+        if flow.spec.local_host is None:
+            self._bin(now_s)[coflow] += got
+        if flow.to_receive == 0:
+            self._epoll.unregister(fd)
+            if flow.spec.local_host is not None:
+                self._paced[flow.spec.local_host].remove(flow)
+                self._pace(flow.spec.local_host)
+            self._open[coflow] -= 1
+            if self._open[coflow] == 0:
+                self._ccts_s[coflow] = now_s - self._job.starts_s[coflow]
+                self._emit({'event': 'coflow', 'coflow': coflow,
+                            'cct_s': self._ccts_s[coflow]})
+
+    def _bin(self, now_s: float) -> list[int]:
+        index = int(now_s / self._job.bin_s)
+        while len(self._timeline) <= index:
+            self._timeline.append([0] * len(self._open))
+        return self._timeline[index]
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _print(event: dict[str, typing.Any]) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def main() -> int:
+    job = Job.from_json(sys.stdin.readline())
+    n_files = len(job.flows) * 3 + 64
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE,
+                       (n_files, max(n_files, hard)))
+    flows = connect(job.flows, job.window_bytes)
+    _print({'event': 'ready'})
+    if sys.stdin.readline().strip() != 'go':
+        return 1
+    _print(Transfer(job, flows, _print).run())
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A testbed whose controller is told of coflows as their tenants please."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import functools
+import itertools
+import math
+import threading
+import time
+import typing
+import uuid
+
+from virtco_lab.emulation import measure
+from virtco_lab.emulation import misled
+from virtco_lab.emulation import nova_client
+from virtco_lab.emulation import planned_cloud
+from virtco_lab.emulation import runner
+from virtco_lab.emulation import scenario
+from virtco_lab.emulation import starvation
+from virtco_lab.emulation import testbed as testbed_module
+from virtco_lab.emulation import traffic
+from virtco_lab.emulation import transfers
+
+_SCHEME = scenario.Scheme('hinted', 'hinted', 'spread', 'mrtf')
+_PORT = 5001
+Hosts = dict[str, tuple[str, ...]]
+Groups = Sequence[Sequence[nova_client.Server]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of the coflows.
+
+    :ivar told_s: when the controller knew of each; 0 = from the beginning.
+    """
+
+    hosts: Hosts
+    ccts_s: tuple[float, ...]
+    told_s: tuple[float, ...]
+    usage: starvation.Usage
+
+
+class Bed(measure.Datacentre):
+    """A testbed where each coflow is a project."""
+
+    def send(self, coflows: Sequence[misled.Coflow],
+             claimed: Sequence[misled.Claim], hosts: Hosts | None = None,
+             scheme: scenario.Scheme = _SCHEME) -> Sent:
+        """Launch the VMs, send all bytes, take the VMs away.
+
+        :param hosts: where the VMs are; None: where the controller wants
+            them, which then hears of all coflows in time.
+        :param scheme: without the edges where its order is fair.
+        """
+        self.change_settings(scheme.settings())
+        groups = self._launch(coflows, claimed, hosts)
+        flows = self._specs(coflows, groups)
+        is_told = [claim.late_s is None for claim in claimed]
+        self.wait_enforced(self._pairs(coflows, groups, [
+            claim if told else None
+            for claim, told in zip(claimed, is_told)]))
+        job = self._job(coflows, flows)
+        told_s = [0.0 if told else math.inf for told in is_told]
+        with transfers.Transfer(job, self.config.logs / 'traffic.log',
+                                self.say) as transfer:
+            watch = starvation.Watch(runner.children)
+            with (self.without_enforcement() if scheme.order == 'fair'
+                  else contextlib.nullcontext(),
+                  self._telling(coflows, claimed, groups, told_s)):
+                done = transfer.run()
+            usage = watch.read()
+        self.delete([server for group in groups for server in group])
+        self.wait_enforced(set())
+        return Sent({one.coflow.name: tuple(str(server.host)
+                                            for server in group)
+                     for one, group in zip(coflows, groups)},
+                    done.ccts_s, tuple(told_s), usage)
+
+    def _launch(self, coflows: Sequence[misled.Coflow],
+                claimed: Sequence[misled.Claim], hosts: Hosts | None
+                ) -> list[list[nova_client.Server]]:
+        cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
+        groups: list[list[nova_client.Server]] = []
+        for one, claim in zip(coflows, claimed):
+            name, hint = one.coflow.name, misled.hint(one, claim)
+            # Nobody inherits the debts of a run before.
+            project = uuid.uuid4().hex
+            if hosts is None:
+                assert claim.late_s is None
+                groups.append(self.inside(functools.partial(
+                    cloud.create_group, name, one.coflow.n_vms, hint,
+                    flavor=testbed_module.flavor(1), project=project)))
+                continue
+            groups.append(cloud.boot(name, hosts[name],
+                                     testbed_module.flavor(1)))
+            if claim.late_s is None:
+                self.inside(functools.partial(
+                    cloud.tell, groups[-1], name, hint, project))
+        for server in itertools.chain(*groups):
+            self.fabric.add_vm(server.uuid, str(server.host))
+        self._write_ports(set(self.config.hosts))
+        return groups
+
+    @contextlib.contextmanager
+    def _telling(self, coflows: Sequence[misled.Coflow],
+                 claimed: Sequence[misled.Claim], groups: Groups,
+                 told_s: list[float]) -> Iterator[None]:
+        """Meanwhile the controller hears of each late coflow."""
+        cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
+        over = threading.Event()
+        began_s = time.monotonic()
+        late = sorted((one.start_s + claim.late_s, number) for number, (
+            one, claim) in enumerate(zip(coflows, claimed))
+            if claim.late_s is not None)
+
+        def tell() -> None:
+            for late_s, number in late:
+                if over.wait(min(threading.TIMEOUT_MAX, max(
+                        0.0, began_s + late_s - time.monotonic()))):
+                    return
+                one = coflows[number]
+                cloud.tell(groups[number], one.coflow.name, misled.hint(
+                    one, claimed[number]), uuid.uuid4().hex)
+                told_s[number] = time.monotonic() - began_s
+
+        assert self._inside is not None
+        future = self._inside.submit(tell)
+        try:
+            yield
+        finally:
+            over.set()
+        future.result()
+
+    def _job(self, coflows: Sequence[misled.Coflow],
+             flows: Sequence[traffic.FlowSpec]) -> traffic.Job:
+        ports = {port.namespace: port for port in self.fabric.vms.values()}
+        self.fabric.introduce({(
+            ports[flow.src_namespace], ports[flow.dst_namespace])
+            for flow in flows})
+        return traffic.Job(
+            tuple(one.start_s for one in coflows), tuple(flows),
+            window_bytes=traffic.window_bytes(
+                flows, {name: port.host for name, port in ports.items()},
+                self.config.rate_bps))
+
+    def _specs(self, coflows: Sequence[misled.Coflow],
+               groups: Groups
+               ) -> list[traffic.FlowSpec]:
+        found = []
+        for number, (one, group) in enumerate(zip(coflows, groups)):
+            vms = [self.fabric.vms[server.uuid] for server in group]
+            for flow in one.coflow.flows:
+                src, dst = vms[flow.src], vms[flow.dst]
+                found.append(traffic.FlowSpec(
+                    number, src.namespace, dst.namespace, dst.address, _PORT,
+                    max(1, round(flow.size_bytes)),
+                    src.host if src.host == dst.host else None))
+        return found
+
+    def _pairs(self, coflows: Sequence[misled.Coflow], groups: Groups,
+               told: Sequence[misled.Claim | None]
+               ) -> set[tuple[str, str, str]]:
+        """What the edges should know: of an unsized coflow all pairs.
+
+        :param told: None of a coflow that nobody told.
+        """
+        pairs: set[tuple[str, str, str]] = set()
+        for one, group, claim in zip(coflows, groups, told):
+            if claim is None:
+                continue
+            vms = [self.fabric.vms[server.uuid] for server in group]
+            ends = ([(flow.src, flow.dst) for flow in one.coflow.flows]
+                    if claim.is_sized
+                    else itertools.permutations(range(len(vms)), 2))
+            pairs |= {(vms[src].host, vms[src].address, vms[dst].address)
+                      for src, dst in ends if vms[src].host != vms[dst].host}
+        return pairs

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A private etcd."""
+
+from collections.abc import Sequence
+import os
+import urllib.request
+
+from virtco_lab.services import service
+
+
+class Etcd(service.Service):
+    package = 'etcd-server'
+    command = '/usr/bin/etcd'
+
+    def __init__(self, home: str | os.PathLike[str] | None = None,
+                 port: int | None = None):
+        super().__init__(home, port)
+        self._peer_port, = service.free_ports(1)
+
+    @property
+    def url(self) -> str:
+        """For tooz; etcd itself is at its ``http`` part."""
+        return f'etcd3+http://{service.ADDRESS}:{self.port}'
+
+    def arguments(self) -> Sequence[str]:
+        clients = f'http://{service.ADDRESS}:{self.port}'
+        peers = f'http://{service.ADDRESS}:{self._peer_port}'
+        return [f'--data-dir={self.home / "data"}', '--name=virtco',
+                f'--listen-client-urls={clients}',
+                f'--advertise-client-urls={clients}',
+                f'--listen-peer-urls={peers}',
+                f'--initial-advertise-peer-urls={peers}',
+                f'--initial-cluster=virtco={peers}',
+                # A leader of one is elected at once.
+                '--heartbeat-interval=20', '--election-timeout=200',
+                '--log-level=warn']
+
+    def is_up(self) -> bool:
+        try:
+            with urllib.request.urlopen(
+                    f'http://{service.ADDRESS}:{self.port}/health',
+                    timeout=2) as answer:
+                return b'"true"' in answer.read()
+        except OSError:
+            return False

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A private Redis."""
+
+from collections.abc import Sequence
+
+from virtco_lab.services import service
+
+
+class Redis(service.Service):
+    package = 'redis-server'
+    command = '/usr/bin/redis-server'
+
+    @property
+    def url(self) -> str:
+        return f'redis://{service.ADDRESS}:{self.port}'
+
+    def arguments(self) -> Sequence[str]:
+        return ['--bind', service.ADDRESS, '--port', str(self.port),
+                '--dir', str(self.home), '--save', '', '--appendonly', 'yes',
+                '--appendfsync', 'no']
+
+    def is_up(self) -> bool:
+        return service.exchange(self.port, b'PING\r\n', 5) == b'+PONG'

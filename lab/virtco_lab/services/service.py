@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What private services have in common."""
+
+import abc
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import os
+import pathlib
+import pwd
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from typing import Self
+
+import psutil
+
+from virtco import exception
+from virtco_lab.emulation import patience
+
+ADDRESS = '127.0.0.1'
+#: Seconds of a start in which nothing of the service had work to do.
+START_S = 60.0
+_STOP_S = 20.0
+_POLL_S = 0.05
+_TAIL_LINES = 20
+# Below the least port that a kernel gives to clients, unless it was told to.
+_SERVER_PORTS = (15000, 32000)
+
+
+class ServiceFailed(exception.VirtcoException):
+    msg_fmt = '%(what)s %(why)s; %(log)s ends with:\n%(said)s'
+
+
+class Service(abc.ABC):
+    """A process with its children, its directory and its ports.
+
+    Start it from the main thread: the kernel ends it with the thread that
+    started it.
+
+    :cvar package: of Debian.
+    :cvar command: path or name of the server's program.
+    :cvar user: who runs it when we are root, None = ourselves.
+    :ivar url: where clients reach it.
+    """
+
+    package: str
+    command: str
+    user: str | None = None
+    #: The signal that ends it without waiting for its clients.
+    stop_signal = signal.SIGTERM
+
+    def __init__(self, home: str | os.PathLike[str] | None = None,
+                 port: int | None = None):
+        """
+        :param home: its directory, None = a new one in the directory for
+            temporary files, which :meth:`stop` removes.
+        :param port: None = a free one.
+        """
+        self._own_home = home is None
+        self.home = pathlib.Path(
+            tempfile.mkdtemp(prefix='virtco-') if home is None else home)
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.port = port or free_ports(1)[0]
+        self.name = type(self).__name__
+        self.log = self.home / 'output'
+        self.process: subprocess.Popen[bytes] | None = None
+        self._hand_over(self.home)
+
+    @property
+    @abc.abstractmethod
+    def url(self) -> str:
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def arguments(self) -> Sequence[str]:
+        """Of the server's command line."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def is_up(self) -> bool:
+        """Whether it answers its protocol, not only the connection."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """Make what it needs before its first start."""
+
+    def environment(self) -> Mapping[str, str]:
+        return {'PATH': os.environ['PATH'], 'HOME': str(self.home),
+                'TMPDIR': str(self.home), 'LC_ALL': 'C.UTF-8'}
+
+    @classmethod
+    def is_missing(cls) -> bool:
+        """Whether its package is not installed."""
+        return shutil.which(cls.command) is None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Start it, for the first time or again, and wait until it answers.
+
+        :raises ServiceFailed: with the end of its log.
+        """
+        return self.launch().wait_up()
+
+    def launch(self) -> Self:
+        """Start it without waiting for it."""
+        if not (self.home / 'prepared').exists():
+            self.prepare()
+            (self.home / 'prepared').touch()
+        with self.log.open('ab') as log:
+            self.process = subprocess.Popen(
+                self.as_user([self.command, *self.arguments()]),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                cwd=self.home, env=dict(self.environment()),
+                start_new_session=True)
+        return self
+
+    def wait_up(self) -> Self:
+        """:raises ServiceFailed: with the end of its log."""
+        process = self.process
+        assert process is not None
+        clock = patience.IdleClock(
+            lambda: [process.pid, *(child.pid for child in self._children())],
+            is_work_idle=True)
+        while not self.is_up():
+            if process.poll() is not None:
+                raise self._error(f'ended with status {process.returncode}')
+            if clock.read_s() > START_S:
+                self.kill()
+                raise self._error(f'was not up within {START_S:g} s')
+            time.sleep(_POLL_S)
+        return self
+
+    def stop(self) -> None:
+        """End it, gently where its data stay; none of its processes does."""
+        if (self.process is not None and self.process.poll() is None
+                and not self._own_home):
+            self.process.send_signal(self.stop_signal)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(_STOP_S)
+        self.kill()
+        if self._own_home:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+    def kill(self) -> None:
+        """SIGKILL it and all its children; :meth:`start` starts it again."""
+        if self.process is None or self.process.poll() is not None:
+            # Another process may have its number by now.
+            return
+        family = [*self._children(), psutil.Process(self.process.pid)]
+        for one in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        self.process.wait()
+        psutil.wait_procs(family, _STOP_S)
+
+    def run(self, *argv: str) -> str:
+        """Output of a program of the same package, run as its user.
+
+        :raises ServiceFailed: when it fails.
+        """
+        done = subprocess.run(self.as_user(argv), cwd=self.home,
+                              env=dict(self.environment()),
+                              stdin=subprocess.DEVNULL, text=True,
+                              capture_output=True)
+        if done.returncode:
+            self.log.write_text(done.stdout + done.stderr)
+            raise self._error(f'needs {argv[0]}, which ended with status '
+                              f'{done.returncode}')
+        return done.stdout
+
+    def as_user(self, argv: Sequence[str]) -> list[str]:
+        command = ['setpriv', '--pdeathsig', self.stop_signal.name[3:]]
+        if self.user is not None and os.geteuid() == 0:
+            command += ['--reuid', self.user, '--regid', self.user,
+                        '--init-groups']
+        return [*command, '--', *argv]
+
+    def _hand_over(self, path: pathlib.Path) -> None:
+        if self.user is not None and os.geteuid() == 0:
+            entry = pwd.getpwnam(self.user)
+            os.chown(path, entry.pw_uid, entry.pw_gid)
+
+    def _children(self) -> list[psutil.Process]:
+        if self.process is None:
+            return []
+        try:
+            found: list[psutil.Process] = psutil.Process(
+                self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return found
+
+    def _error(self, why: str) -> ServiceFailed:
+        log = next((log for log in self.logs()
+                    if log.exists() and log.stat().st_size), self.log)
+        lines = log.read_text(errors='replace').splitlines()
+        return ServiceFailed(
+            what=f'{self.name} of package {self.package}', why=why,
+            log=log, said='\n'.join(lines[-_TAIL_LINES:]))
+
+    def logs(self) -> Sequence[pathlib.Path]:
+        """Where it says why it failed, the most telling first."""
+        return [self.log]
+
+
+class SqlService(Service):
+    """A database server: each test may have a database of its own."""
+
+    @abc.abstractmethod
+    def create_database(self, name: str) -> str:
+        """Its URL for SQLAlchemy; an older one of that name is dropped."""
+        raise NotImplementedError
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports of 127.0.0.1 on which nothing listens now.
+
+    They are none that the kernel gives to clients: a server may take seconds
+    until it listens.
+    """
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.SystemRandom().randrange(*_SERVER_PORTS)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind((ADDRESS, port))
+            found.add(port)
+    return sorted(found)
+
+
+def exchange(port: int, question: bytes, n_bytes: int = 1) -> bytes:
+    """The first bytes of an answer; none when there is no answer."""
+    try:
+        with socket.create_connection((ADDRESS, port), 1) as one:
+            one.settimeout(2)
+            one.sendall(question)
+            return one.recv(n_bytes)
+    except OSError:
+        return b''

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Groups arrive in a datacentre, are placed, and run their coflows.
+
+The planner and the scheduler are those of the controller.
+"""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+
+from virtco import exception
+from virtco import units
+from virtco.model import cluster
+from virtco.model import coflow as coflow_model
+from virtco.model import snapshot
+from virtco.scheduling import fabric as fabric_model
+from virtco.solver import budget
+from virtco.solver import together
+from virtco_lab.placement import baselines
+from virtco_lab.sim import groups as group_model
+from virtco_lab.sim import schemes
+from virtco_lab.sim import simulation
+
+#: Seconds of a counter of work (:mod:`virtco.solver.budget`), so that a plan
+#: does not depend on the machine. For each group; those that are placed in
+#: one go have it together.
+BUDGET_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CoflowResult:
+    """What became of one coflow.
+
+    :ivar arrival_s: of its group.
+    :ivar start_s: when its group had been placed; later than the arrival
+        only where it had to wait for room.
+    :ivar cct_s: from start to end.
+    :ivar alone_s: t of VirtCO Eq. (3) at its placement: no schedule is
+        faster.
+    :ivar predicted_s: the planner's forecast of cct_s.
+    """
+
+    group: str
+    name: str
+    size_bytes: float
+    arrival_s: float
+    start_s: float
+    cct_s: float
+    alone_s: float
+    predicted_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """A run: coflows in order of their groups, and where the VMs were.
+
+    :ivar plans: one per group.
+    :ivar planned_s: what each planning took, by the counter of work.
+    """
+
+    coflows: tuple[CoflowResult, ...]
+    hosts: dict[str, tuple[str, ...]]
+    plans: tuple[snapshot.Plan, ...]
+    planned_s: tuple[float, ...]
+    events: int
+
+    @property
+    def mean_cct_s(self) -> float:
+        return float(np.mean([row.cct_s for row in self.coflows]))
+
+    @property
+    def mean_response_s(self) -> float:
+        """Mean time from a group's arrival to the end of a coflow."""
+        return float(np.mean([row.start_s - row.arrival_s + row.cct_s
+                              for row in self.coflows]))
+
+
+def simulate(hosts: Sequence[cluster.Host],
+             groups: Sequence[group_model.Group], scheme: schemes.Scheme, *,
+             seed: int = 0, config: simulation.Config | None = None,
+             budget_s: float = BUDGET_S, leave: bool = True,
+             on_plan: Callable[[], None] | None = None,
+             on_planned: Callable[[], None] | None = None) -> Result:
+    """Run groups through a datacentre.
+
+    :param seed: of the planner.
+    :param config: instead of the scheme's scheduling.
+    :param budget_s: of the planner for each group, by a counter of work.
+    :param leave: a group's VMs go when its last coflow has ended.
+    :param on_plan: called before groups are placed …
+    :param on_planned: … and after (progress, timing).
+    :raises virtco.exception.PlacementInfeasible: for a group that fits
+        nowhere even when all others have gone.
+    """
+    cloud = _Cloud(hosts, scheme, seed, config or scheme.config(), leave,
+                   budget_s)
+    todo = collections.deque(sorted(groups, key=lambda g: g.arrival_s))
+    waiting: collections.deque[group_model.Group] = collections.deque()
+    while todo or waiting:
+        cloud.run(_next_s(todo, waiting, scheme.window_s, cloud.sim.now_s),
+                  stop_at_end=bool(waiting))
+        while todo and todo[0].arrival_s <= cloud.sim.now_s:
+            waiting.append(todo.popleft())
+        while batch := _batch(waiting, scheme.window_s, cloud.sim.now_s):
+            if on_plan is not None:
+                on_plan()
+            try:
+                placed = _place(cloud, batch)
+            except exception.PlacementInfeasible:
+                if not cloud.sim.n_live and not todo:
+                    raise
+                break
+            if on_planned is not None:
+                on_planned()
+            for _ in range(placed):
+                waiting.popleft()
+    cloud.run(math.inf)
+    return cloud.result(groups)
+
+
+_Queue = collections.deque[group_model.Group]
+
+
+def _held_until_s(waiting: _Queue, window_s: float | None) -> float:
+    """When those that wait with the first one are placed."""
+    return waiting[0].arrival_s + (window_s or 0.0)
+
+
+def _next_s(todo: _Queue, waiting: _Queue, window_s: float | None,
+            now_s: float) -> float:
+    """When a group comes, or need no longer wait for others."""
+    next_s = todo[0].arrival_s if todo else math.inf
+    if waiting and _held_until_s(waiting, window_s) > now_s:
+        next_s = min(next_s, _held_until_s(waiting, window_s))
+    return next_s
+
+
+def _batch(waiting: _Queue, window_s: float | None, now_s: float
+           ) -> list[group_model.Group]:
+    """Who is placed now: the first that waits, and who came in its window."""
+    if not waiting or _held_until_s(waiting, window_s) > now_s:
+        return []
+    if window_s is None:
+        return [waiting[0]]
+    return [group for group in waiting
+            if group.arrival_s <= _held_until_s(waiting, window_s)]
+
+
+def _place(cloud: '_Cloud', batch: Sequence[group_model.Group]) -> int:
+    """How many of a batch were placed: all, or the first where not all fit.
+
+    :raises virtco.exception.PlacementInfeasible: when it does not fit either.
+    """
+    if len(batch) > 1:
+        try:
+            cloud.place(batch)
+            return len(batch)
+        except exception.PlacementInfeasible:
+            pass
+    cloud.place(batch[:1])
+    return 1
+
+
+@dataclasses.dataclass(slots=True)
+class _Running:
+    group: group_model.Group
+    hosts: tuple[str, ...]
+    coflows: range
+    predicted_s: tuple[float, ...]
+    start_s: float
+    gone: bool = False
+
+
+class _Cloud:
+    def __init__(self, hosts: Sequence[cluster.Host], scheme: schemes.Scheme,
+                 seed: int, config: simulation.Config, leave: bool,
+                 budget_s: float):
+        self.hosts = {host.name: host for host in hosts}
+        self.index = {name: i for i, name in enumerate(self.hosts)}
+        self.free = {host.name: np.array(host.free) for host in hosts}
+        self.scheme, self.seed, self.leave = scheme, seed, leave
+        self.budget_s = budget_s
+        self.sim = simulation.Simulation(np.array(
+            [host.egress_bps for host in hosts]
+            + [host.ingress_bps for host in hosts]), config)
+        self.running: list[_Running] = []
+        self.plans: list[snapshot.Plan] = []
+        self.planned_s: list[float] = []
+        self.alone_s: list[float] = []
+
+    def run(self, until_s: float, stop_at_end: bool = False) -> None:
+        self.sim.run(until_s, stop_at_end)
+        for entry in self.running:
+            if self.leave and not entry.gone and all(
+                    self.sim.ended(c) for c in entry.coflows):
+                entry.gone = True
+                for host, demand in zip(entry.hosts, entry.group.vm_demands):
+                    self.free[host] += demand
+
+    def place(self, batch: Sequence[group_model.Group]) -> None:
+        for group, plan in zip(batch, self._plan(batch), strict=True):
+            self.plans.append(plan)
+            self._start(group, plan.hosts, plan.coflow_cct_s)
+
+    def _plan(self, batch: Sequence[group_model.Group]
+              ) -> list[snapshot.Plan]:
+        hosts = tuple(dataclasses.replace(
+            host, free=tuple(self.free[name].tolist()))
+            for name, host in self.hosts.items())
+        active = self._active()
+        clock = budget.Counter()
+        parts = together.plan(
+            [snapshot.PlacementProblem(hosts, group.vms, group.coflows,
+                                       active=active) for group in batch],
+            objective=self.scheme.objective,
+            planner_name=self.scheme.planner, seed=self.seed,
+            budget_s=self.budget_s * len(batch), clock=clock,
+            plan_one=baselines.plan)
+        self.planned_s.append(clock())
+        return [part.plan for part in parts]
+
+    def _active(self) -> tuple[snapshot.ActiveCoflow, ...]:
+        names = list(self.hosts)
+        active = []
+        for c in self.sim.live[:self.sim.n_live].tolist():
+            out, in_ = self.sim.remaining_bytes(c)
+            active.append(snapshot.ActiveCoflow(
+                str(c), tuple((names[h], b) for h, b in out.items()),
+                tuple((names[h], b) for h, b in in_.items()), tuple(
+                    (names[a], names[b], size) for a, b, size in zip(*(
+                        part.tolist()
+                        for part in self.sim.remaining_flows(c))))))
+        return tuple(active)
+
+    def _start(self, group: group_model.Group, hosts: tuple[str, ...],
+               predicted_s: tuple[float, ...]) -> None:
+        for host, demand in zip(hosts, group.vm_demands):
+            self.free[host] = self.free[host] - demand
+        places = np.array([self.index[host] for host in hosts])
+        indices = self.sim.add([demand_of(coflow, places)
+                                for coflow in group.coflows])
+        for c in indices:
+            self.sim.start(c, priority_class=group.priority_class,
+                           weight=group.weight)
+            self.alone_s.append(float(self.sim.state.bound[c]))
+        self.running.append(_Running(group, hosts, indices, predicted_s,
+                                     self.sim.now_s))
+
+    def result(self, groups: Sequence[group_model.Group]) -> Result:
+        ccts = self.sim.completion_s()
+        rows = {}
+        for entry in self.running:
+            group = entry.group
+            rows[group.name] = [
+                CoflowResult(group.name, coflow.name, coflow.size_bytes,
+                             group.arrival_s, entry.start_s, float(ccts[c]),
+                             self.alone_s[c], predicted)
+                for coflow, c, predicted in zip(
+                    group.coflows, entry.coflows, entry.predicted_s)]
+        return Result(
+            tuple(row for group in groups for row in rows[group.name]),
+            {entry.group.name: entry.hosts for entry in self.running},
+            tuple(self.plans), tuple(self.planned_s), self.sim.events)
+
+
+def demand_of(coflow: coflow_model.Coflow, places: np.ndarray
+              ) -> fabric_model.Demand:
+    """Flows of a coflow between hosts; inside a host they are free.
+
+    :param places: host index of each VM.
+    """
+    total: dict[tuple[int, int], float] = {}
+    count: dict[tuple[int, int], int] = {}
+    for flow in coflow.flows:
+        pair = int(places[flow.src]), int(places[flow.dst])
+        if pair[0] != pair[1] and flow.size_bytes > 0:
+            total[pair] = total.get(pair, 0.0) + flow.size_bytes
+            count[pair] = count.get(pair, 0) + 1
+    pairs = sorted(total)
+    return fabric_model.Demand(
+        np.array([src for src, _ in pairs], np.int64),
+        np.array([dst for _, dst in pairs], np.int64),
+        np.array([total[pair] for pair in pairs]) * units.BITS_PER_BYTE,
+        np.array([float(count[pair]) for pair in pairs]))

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Coflows with deadlines on the fluid: virtco's promises, and DCoflow.
+
+DCoflow (Luu et al., IFIP Networking 2022) accepts coflows anew at each
+arrival, and may drop what it accepted before. Varys (Chowdhury et al.,
+SIGCOMM 2014, section 5.3) reserves a constant rate at the arrival or rejects.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+
+from virtco.scheduling import deadlines
+from virtco.scheduling import fabric as fabric_model
+from virtco_lab.sim import demands as demand_model
+from virtco_lab.sim import simulation
+
+#: Of a time; a coflow that ends this little after its deadline is on time.
+_SLACK = 1e-6
+#: Levels of the coflows that DCoflow rejects, and of those without deadline.
+_REJECTED, _WITHOUT = 10 ** 6, 10 ** 7
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """Coflows over time; times in seconds.
+
+    :ivar cap_bps: egress of each host, then ingress, shape (2H,).
+    :ivar arrivals_s: ascending, shape (C,).
+    :ivar deadlines_s: inf for none, shape (C,).
+    """
+
+    cap_bps: np.ndarray
+    demands: Sequence[fabric_model.Demand]
+    arrivals_s: np.ndarray
+    deadlines_s: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """Arrays of shape (C,).
+
+    :ivar end_s: when each coflow ended.
+    :ivar at_launch: whether it was accepted when it arrived.
+    :ivar later: whether it was accepted after that.
+    """
+
+    load: Load
+    end_s: np.ndarray
+    at_launch: np.ndarray
+    later: np.ndarray
+
+    @property
+    def is_on_time(self) -> np.ndarray:
+        due_s = self.load.deadlines_s
+        found: np.ndarray = self.end_s <= due_s + _SLACK * (
+            due_s - self.load.arrivals_s)
+        return found & (due_s < math.inf)
+
+    def shares(self) -> dict[str, float]:
+        """Of the coflows with deadlines."""
+        asked = self.load.deadlines_s < math.inf
+        promised = (self.at_launch | self.later)[asked]
+        on_time = self.is_on_time[asked]
+        return {'on_time': float(on_time.mean()),
+                'at_launch': float(self.at_launch[asked].mean()),
+                'admitted': float(promised.mean()),
+                'kept': float(on_time[promised].mean()
+                              if promised.any() else 1.0)}
+
+
+def with_deadlines(cap_bps: np.ndarray,
+                   demands: Sequence[fabric_model.Demand],
+                   arrivals_s: np.ndarray, slack: float,
+                   rng: np.random.Generator, share: float = 1.0) -> Load:
+    """Deadlines of (1 + U[0, slack]) times alone (Varys, section 7.4).
+
+    :param share: of the coflows that have one.
+    """
+    alone_s = simulation.alone_s(demand_model.fabric_of(cap_bps, demands))
+    due_s = arrivals_s + alone_s * (1 + slack * rng.random(len(demands)))
+    due_s[rng.random(len(demands)) >= share] = math.inf
+    return Load(cap_bps, demands, arrivals_s, due_s)
+
+
+def port_s(sim: simulation.Simulation, coflows: Sequence[int]
+           ) -> np.ndarray:
+    """Port seconds that coflows have left, shape (n, n_ports)."""
+    fabric = sim.fabric
+    found = np.zeros((len(coflows), len(fabric.cap)))
+    for i, c in enumerate(coflows):
+        entries = slice(fabric.entry_ptr[c], fabric.entry_ptr[c + 1])
+        ports = fabric.port[entries]
+        found[i, ports] = (np.maximum(0.0, fabric.load[entries])
+                           * fabric.scale[c] / fabric.cap[ports])
+    return found
+
+
+class _Promises:
+    """What is promised in a simulation."""
+
+    def __init__(self, sim: simulation.Simulation, load: Load,
+                 withholds: bool):
+        self._sim, self._load = sim, load
+        self._promised: list[int] = []
+        self._plan: deadlines.Plan | None = None
+        self._withheld = deadlines.Withheld() if withholds else None
+
+    def _claims(self, coflows: Sequence[int]) -> deadlines.Claims:
+        return deadlines.Claims(
+            tuple(map(str, coflows)), port_s(self._sim, coflows),
+            self._load.deadlines_s[list(coflows)] - self._sim.now_s)
+
+    def ask(self, c: int, is_new: bool) -> bool:
+        """Judge a coflow, and promise it if it finds room."""
+        size_s = port_s(self._sim, [c])[0]
+        alone_s = float(size_s.max())
+        left_s = float(self._load.deadlines_s[c] - self._sim.now_s)
+        if self._withheld is not None and self._withheld.holds(
+                alone_s, left_s):
+            if is_new:
+                self._withheld.note(alone_s, True)
+            return False
+        fits = deadlines.fits(self._claims(self._promised), size_s, left_s)
+        if is_new and self._withheld is not None:
+            self._withheld.note(alone_s, fits)
+        if fits:
+            self._promised.append(c)
+        return fits
+
+    def guarantee(self) -> float:
+        """Set the floors of all coflows; returns how long they hold."""
+        self._promised = [c for c in self._promised
+                          if not self._sim.ended(c)]
+        self._plan = deadlines.renew(self._claims(self._promised),
+                                     self._sim.now_s, self._plan)
+        floor = self._sim.rates.floor
+        floor[:] = 0.0
+        for coflow_id, pace in self._plan.floors().items():
+            # The kernels' pace is of the whole, not of what is left.
+            floor[int(coflow_id)] = pace * self._sim.fabric.scale[
+                int(coflow_id)]
+        return self._plan.next_s
+
+
+def run(load: Load, *, withholds: bool = True, asks_again: bool = True,
+        config: simulation.Config = simulation.Config('mrtf')) -> Outcome:
+    """Let coflows arrive, be promised their deadlines or not, and end.
+
+    :param withholds: see :class:`virtco.scheduling.deadlines.Withheld`.
+    :param asks_again: judge coflows without a promise at each arrival, end
+        and deadline of another.
+    :param config: who gets what the promises leave.
+    """
+    sim = simulation.Simulation(load.cap_bps, config, load.demands)
+    promises = _Promises(sim, load, withholds)
+    n_coflows = len(load.demands)
+    at_launch, later = (np.zeros(n_coflows, bool) for _ in range(2))
+    waiting: list[int] = []
+    n_arrived = 0
+    while n_arrived < n_coflows or sim.n_live:
+        waiting = [c for c in waiting if not sim.ended(c)
+                   and load.deadlines_s[c] > sim.now_s]
+        for c in waiting if asks_again else []:
+            later[c] = promises.ask(c, False)
+        waiting = [c for c in waiting if not later[c]]
+        while n_arrived < n_coflows and (
+                load.arrivals_s[n_arrived] <= sim.now_s):
+            sim.start(n_arrived)
+            if load.deadlines_s[n_arrived] < math.inf:
+                at_launch[n_arrived] = promises.ask(n_arrived, True)
+                if not at_launch[n_arrived]:
+                    waiting.append(n_arrived)
+            n_arrived += 1
+        _put_hopeless_last(sim, load, n_arrived)
+        until_s = min(promises.guarantee(),
+                      float(load.arrivals_s[n_arrived])
+                      if n_arrived < n_coflows else math.inf)
+        sim.run(until_s, stop_at_end=True)
+    return Outcome(load, sim.state.end_s, at_launch, later)
+
+
+def _put_hopeless_last(sim: simulation.Simulation, load: Load,
+                       n_arrived: int) -> None:
+    """Coflows that are late even alone come after those that are not."""
+    alone_s = sim.state.bound * sim.fabric.scale
+    can_be_on_time = load.deadlines_s - sim.now_s >= alone_s * (1 - _SLACK)
+    sim.state.level[:n_arrived] = np.where(
+        can_be_on_time[:n_arrived]
+        | (load.deadlines_s[:n_arrived] == math.inf), 0, 1)
+
+
+def run_dcoflow(load: Load) -> Outcome:
+    """Order anew by DCoflow at each arrival.
+
+    Rejected coflows are served last, which DCoflow leaves open; they are
+    considered again at the next arrival.
+    """
+    sim = simulation.Simulation(load.cap_bps, simulation.Config('fifo'),
+                                load.demands)
+    at_launch = np.zeros(len(load.demands), bool)
+    for new, arrival_s in enumerate(load.arrivals_s.tolist()):
+        sim.run(arrival_s)
+        sim.start(new)
+        running = sim.live[:sim.n_live]
+        sim.state.level[running] = _WITHOUT
+        able = [c for c in running.tolist()
+                if sim.now_s < load.deadlines_s[c] < math.inf]
+        accepted, rejected = dcoflow(
+            port_s(sim, able), load.deadlines_s[able] - sim.now_s)
+        for rank, i in enumerate(accepted):
+            sim.state.level[able[i]] = rank
+        sim.state.level[[able[i] for i in rejected]] = _REJECTED
+        at_launch[new] = new in (able[i] for i in accepted)
+    sim.run()
+    return Outcome(load, sim.state.end_s, at_launch,
+                   np.zeros(len(load.demands), bool))
+
+
+def dcoflow(size_s: np.ndarray, left_s: np.ndarray
+            ) -> tuple[list[int], list[int]]:
+    """Order coflows from the last to the first (DCoflow, Algorithm 1).
+
+    On the port with most to serve, the coflow with the latest deadline goes
+    last if it is on time there. Otherwise the coflow goes whose removal helps
+    most: the one with the least sum of negative p_lj (T_j - sum_i p_li).
+
+    :param size_s: port seconds, shape (n, n_ports).
+    :param left_s: time to each deadline, shape (n,).
+    :returns: accepted coflows in order, and rejected ones.
+    """
+    sizes_s = size_s.copy()
+    unplaced = set(range(len(left_s)))
+    order: list[int] = []
+    doubtful: list[int] = []
+    while unplaced:
+        busy_s = sizes_s.sum(axis=0)
+        port = int(busy_s.argmax())
+        there = [c for c in sorted(unplaced) if sizes_s[c, port] > 0]
+        if not there:
+            order += sorted(unplaced, key=lambda c: -left_s[c])
+            break
+        last = max(there, key=lambda c: left_s[c])
+        if left_s[last] < busy_s[port]:
+            last = min(there, key=lambda c: float(np.minimum(
+                0.0, sizes_s[c] * (left_s[c] - busy_s)).sum()))
+            doubtful.append(last)
+        order.append(last)
+        unplaced.remove(last)
+        sizes_s[last] = 0.0
+    order.reverse()
+    rejected = []
+    for c in reversed(doubtful):
+        ahead = size_s[order[:order.index(c) + 1]].sum(axis=0)
+        if ahead[size_s[c] > 0].max(initial=0.0) > left_s[c]:
+            order.remove(c)
+            rejected.append(c)
+    return order, rejected
+
+
+def run_varys(load: Load) -> Outcome:
+    """Reserve bytes over time to the deadline at the arrival, or reject.
+
+    What is not reserved goes to all coflows by their remaining time.
+    """
+    sim = simulation.Simulation(load.cap_bps, simulation.Config('mrtf'),
+                                load.demands)
+    floor = sim.rates.floor
+    at_launch = np.zeros(len(load.demands), bool)
+    for new, arrival_s in enumerate(load.arrivals_s.tolist()):
+        while sim.n_live and sim.now_s < arrival_s:
+            sim.run(arrival_s, stop_at_end=True)
+            floor[[c for c in np.flatnonzero(floor).tolist()
+                   if sim.ended(c)]] = 0.0
+        sim.run(arrival_s)
+        sim.start(new)
+        if load.deadlines_s[new] == math.inf or sim.ended(new):
+            continue
+        held = np.flatnonzero(floor).tolist()
+        taken = (port_s(sim, held) * (
+            floor[held] / sim.fabric.scale[held])[:, None]).sum(axis=0)
+        pace = 1.0 / (load.deadlines_s[new] - arrival_s)
+        size_s = port_s(sim, [new])[0]
+        if (taken + size_s * pace <= 1 + _SLACK)[size_s > 0].all():
+            floor[new] = pace
+            at_launch[new] = True
+    sim.run()
+    return Outcome(load, sim.state.end_s, at_launch,
+                   np.zeros(len(load.demands), bool))

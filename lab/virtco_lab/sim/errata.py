@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the printed papers get wrong, each with a counterexample that runs.
+
+An instance is small enough to try every placement, and its programs are
+written down here as the paper prints them, apart from the planner's.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import scipy.optimize
+
+from virtco import units
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco.solver import planner
+from virtco_lab.sim import workloads
+
+_UNBOUNDED = 3  # status of scipy's linprog
+_NEAR = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Erratum:
+    """A statement of a paper and what refutes it.
+
+    :ivar where: in the paper.
+    :ivar printed: what it says.
+    :ivar example: the counterexample.
+    :ivar found: what a run of it gives.
+    :ivar holds: whether it does refute the statement.
+    """
+
+    where: str
+    printed: str
+    example: str
+    found: str
+    holds: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Small:
+    """VMs of one slot each on hosts of 1 byte/s each way.
+
+    :ivar pinned: VM -> host.
+    """
+
+    slots: tuple[int, ...]
+    n_vms: int
+    flows: tuple[tuple[int, int, float], ...]
+    pinned: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    def placements(self) -> Iterator[tuple[int, ...]]:
+        """All that fit."""
+        for places in itertools.product(range(len(self.slots)),
+                                        repeat=self.n_vms):
+            if (all(places.count(m) <= n for m, n in enumerate(self.slots))
+                    and all(places[j] == m for j, m in self.pinned.items())):
+                yield places
+
+    def cct_s(self, places: tuple[int, ...]) -> float:
+        """VirtCO Eqs. (1) to (4)."""
+        loads = np.zeros((2, len(self.slots)))
+        for j, k, size in self.flows:
+            if places[j] != places[k]:
+                loads[0, places[j]] += size
+                loads[1, places[k]] += size
+        return float(loads.max())
+
+    def least_s(self) -> float:
+        return min(map(self.cct_s, self.placements()))
+
+
+_Solve = Callable[[_Small], tuple[float, tuple[int, ...]]]
+
+#: C1 of VirtCO's Fig. 1.
+FIG_1_C1 = _Small((2, 2, 2), 3, ((0, 1, 5.0), (1, 2, 1.0), (2, 0, 2.0)))
+#: Rounding the linked relaxation ends at 12.
+LINKED = _Small((2, 3), 4, ((0, 3, 3.0), (1, 3, 3.0), (2, 1, 5.0),
+                            (2, 3, 9.0)), {0: 1, 1: 0})
+#: Rounding the relaxation with products of the slot rows ends at 17.
+PRODUCTS = _Small((1, 2, 1), 3, ((0, 1, 8.0), (2, 1, 9.0)), {0: 0})
+#: Fits without any traffic: whoever finds that solves bin packing.
+TWO_PAIRS = _Small((2, 2), 4, ((0, 1, 1.0), (2, 3, 1.0)))
+
+
+class _Program:
+    """A linear program, row by row."""
+
+    def __init__(self) -> None:
+        self.names: dict[tuple[object, ...], int] = {}
+        self.upper: list[float | None] = []
+        self.rows: dict[str, list[tuple[dict[int, float], float]]] = {
+            'le': [], 'eq': []}
+
+    def var(self, *name: object, upper: float | None = None) -> int:
+        """The number of a variable of at least 0, made when it is new."""
+        if name not in self.names:
+            self.names[name] = len(self.upper)
+            self.upper.append(upper)
+        return self.names[name]
+
+    def add(self, kind: str, row: dict[int, float], bound: float) -> None:
+        self.rows[kind].append((row, bound))
+
+    def minimise(self, cost: dict[int, float]
+                 ) -> scipy.optimize.OptimizeResult:
+        n = len(self.upper)
+        given = {}
+        for kind, (matrix, vector) in {'le': ('A_ub', 'b_ub'),
+                                       'eq': ('A_eq', 'b_eq')}.items():
+            rows = self.rows[kind]
+            if rows:
+                dense = np.zeros((len(rows), n))
+                for i, (row, _) in enumerate(rows):
+                    for column, value in row.items():
+                        dense[i, column] += value
+                given[matrix] = dense
+                given[vector] = np.array([bound for _, bound in rows])
+        weights = np.zeros(n)
+        for column, value in cost.items():
+            weights[column] = value
+        return scipy.optimize.linprog(
+            weights, bounds=[(0, upper) for upper in self.upper],
+            method='highs-ds', **given)
+
+
+def printed_status(small: _Small) -> int:
+    """Status of HiGHS for problem (5) as printed."""
+    program = _Program()
+    alpha = program.var('alpha')
+    hosts = range(len(small.slots))
+    for name in 'VW':
+        for m in hosts:  # (5a), (5b)
+            program.add('le', {program.var(name, f, m): flow[2]
+                               for f, flow in enumerate(small.flows)}, 1.0)
+        for f in range(len(small.flows)):  # (5c), (5d)
+            program.add('le', {**{program.var(name, f, m): 1.0
+                                  for m in hosts}, alpha: -1.0}, 0.0)
+    return int(program.minimise({alpha: -1.0}).status)
+
+
+def _placing(small: _Small) -> tuple[_Program, int]:
+    """Rows (3c) and (3d), with every VM of one slot; and t."""
+    program = _Program()
+    hosts = range(len(small.slots))
+    for j in range(small.n_vms):
+        program.add('eq', {program.var('x', j, m, upper=1.0): 1.0
+                           for m in hosts}, 1.0)
+    for m in hosts:
+        program.add('le', {program.var('x', j, m): 1.0
+                           for j in range(small.n_vms)},
+                    float(small.slots[m]))
+    for j, m in small.pinned.items():
+        program.add('eq', {program.var('x', j, m): 1.0}, 1.0)
+    return program, program.var('t')
+
+
+def _solved(small: _Small, program: _Program, t: int
+            ) -> tuple[float, tuple[int, ...]]:
+    """Optimum, and each VM's host of the largest share (Algorithm 2)."""
+    result = program.minimise({t: 1.0})
+    share = np.array([[result.x[program.var('x', j, m)]
+                       for m in range(len(small.slots))]
+                      for j in range(small.n_vms)])
+    return float(result.fun), tuple(map(int, share.argmax(axis=1)))
+
+
+def linked(small: _Small) -> tuple[float, tuple[int, ...]]:
+    """(5) with (3c), (3d), V >= x_j - x_k and W >= x_k - x_j."""
+    program, t = _placing(small)
+    for m in range(len(small.slots)):
+        for name, way in (('V', 1.0), ('W', -1.0)):
+            program.add('le', {**{program.var(name, f, m): flow[2]
+                                  for f, flow in enumerate(small.flows)},
+                               t: -1.0}, 0.0)
+            for f, (j, k, _) in enumerate(small.flows):
+                program.add('le', {
+                    program.var('x', j, m): way,
+                    program.var('x', k, m): -way,
+                    program.var(name, f, m): -1.0}, 0.0)
+    return _solved(small, program, t)
+
+
+def with_products(small: _Small) -> tuple[float, tuple[int, ...]]:
+    """The relaxation with z = x_j x_k and products of the slot rows."""
+    program, t = _placing(small)
+    vms = range(small.n_vms)
+    for m, slots in enumerate(small.slots):
+        for way in (0, 1):
+            row = {t: -1.0}
+            for flow in small.flows:
+                own, size = program.var('x', flow[way], m), flow[2]
+                both = program.var('z', *sorted(flow[:2]), m)
+                row[own] = row.get(own, 0.0) + size
+                row[both] = row.get(both, 0.0) - size
+            program.add('le', row, 0.0)
+        for j, k in itertools.combinations(vms, 2):
+            for one in (j, k):
+                program.add('le', {program.var('z', j, k, m): 1.0,
+                                   program.var('x', one, m): -1.0}, 0.0)
+        for k in vms:
+            program.add('le', {
+                **{program.var('z', *sorted((j, k)), m): 1.0
+                   for j in vms if j != k},
+                program.var('x', k, m): 1.0 - slots}, 0.0)
+    return _solved(small, program, t)
+
+
+def fig_1(together: bool) -> float:
+    """Mean CCT of Fig. 1: both coflows at once, or Algorithm 2 on C1 first."""
+    both = (coflow.Coflow.from_flows('C1', 3, FIG_1_C1.flows),
+            coflow.Coflow.from_flows('C2', 3, [(1, 2, 1), (2, 1, 2)]))
+    rate_bps = float(units.BITS_PER_BYTE)
+    problem = snapshot.PlacementProblem(
+        hosts=tuple(cluster.Host(f'h{m}', (2.0,), rate_bps, rate_bps)
+                    for m in range(3)),
+        vms=tuple(cluster.Vm(f'vm{j}', (1.0,)) for j in range(3)),
+        coflows=both)
+    objective = snapshot.Objective.JOINT
+    if not together:
+        first = planner.plan(dataclasses.replace(problem, coflows=both[:1]),
+                             objective=snapshot.Objective.ISOLATED)
+        problem = dataclasses.replace(problem, vms=tuple(
+            dataclasses.replace(vm, pinned=host)
+            for vm, host in zip(problem.vms, first.hosts, strict=True)))
+    return sum(planner.plan(problem, objective=objective).coflow_cct_s) / 2
+
+
+def most_skew_gb(row: workloads.Application) -> float:
+    """Largest standard deviation that size and length admit, in GB.
+
+    Flows of full length and empty ones; with at least ``width`` flows and
+    ``width >= 2 size / length`` more flows only make it smaller.
+    """
+    size, length = (value / workloads.BYTES_PER_GB
+                    for value in (row.size_bytes, row.length_bytes))
+    count = max(row.width, 2 * size / length)
+    return math.sqrt(size * length / count - (size / count) ** 2)
+
+
+def _unbounded() -> Erratum:
+    status = printed_status(FIG_1_C1)
+    return Erratum(
+        'VirtCO, problem (5)', 'LP (5) gives the least CCT of a coflow',
+        'C1 of Fig. 1: V = W = 0 meets (5a) to (5d) for any alpha',
+        'HiGHS: unbounded' if status == _UNBOUNDED
+        else f'HiGHS: status {status}', status == _UNBOUNDED)
+
+
+def _uniform() -> Erratum:
+    least_s, best_s = linked(FIG_1_C1)[0], FIG_1_C1.least_s()
+    return Erratum(
+        'VirtCO, problem (5), with (3c), (3d) and V >= y_j - y_k added',
+        'its optimum says how good a placement can be',
+        'C1 of Fig. 1: the same share of every VM on each host cuts nothing',
+        f'relaxation {least_s:.3g} s, best placement {best_s:g} s',
+        least_s < _NEAR < best_s)
+
+
+def _ratio(small: _Small, solve: _Solve, where: str, example: str
+           ) -> Erratum:
+    _, places = solve(small)
+    rounded_s, best_s = small.cct_s(places), small.least_s()
+    return Erratum(
+        where, 'Algorithm 2 ends at t <= 2 t_min', example,
+        f'rounding {rounded_s:g} s, best placement {best_s:g} s: '
+        f'{rounded_s / best_s:.4g} times', rounded_s > 2 * best_s)
+
+
+def _no_ratio() -> Erratum:
+    worst_s = max(map(TWO_PAIRS.cct_s, TWO_PAIRS.placements()))
+    return Erratum(
+        'VirtCO, Theorem 1', 'Algorithm 2 ends at t <= 2 t_min',
+        'two pairs of VMs on two hosts of 2 slots: t_min = 0, and to find it '
+        'is bin packing, so no polynomial method has any ratio unless P = NP',
+        f'best placement {TWO_PAIRS.least_s():g} s, the worst {worst_s:g} s',
+        TWO_PAIRS.least_s() == 0.0 < worst_s)
+
+
+def _fig_1() -> Erratum:
+    apart_s, joint_s = fig_1(False), fig_1(True)
+    return Erratum(
+        'VirtCO, Fig. 1d and Algorithm 1',
+        'VirtCO reaches a mean CCT of 2.5 s in the example',
+        'Algorithm 1 calls Algorithm 2 for C1 alone; C2 finds its VMs placed',
+        f'as printed {apart_s:g} s, both coflows together {joint_s:g} s',
+        abs(apart_s - 3.0) < _NEAR and abs(joint_s - 2.5) < _NEAR)
+
+
+def _skew() -> Erratum:
+    impossible = [(row.name, row.skew_bytes / workloads.BYTES_PER_GB,
+                   most_skew_gb(row)) for row in workloads.TABLE2
+                  if row.skew_bytes / workloads.BYTES_PER_GB
+                  > most_skew_gb(row)]
+    return Erratum(
+        'VirtCO, Table 2', 'skew is the standard deviation of the flows '
+        '(Varys)', 'the largest deviation of flows with that sum and that '
+        'largest flow, at least one flow per VM',
+        '; '.join(f'{name}: {printed:g} GB printed, {most:.3g} GB at most'
+                  for name, printed, most in impossible), len(impossible) == 3)
+
+
+def _co_residence() -> Erratum:
+    widest = max(row.width for row in workloads.TABLE2)
+    return Erratum(
+        'VirtCO, section 5.1', 'under Baseline no VMs are co-resident',
+        f'{widest} VMs of one application on 18 servers',
+        f'{math.ceil(widest / 18)} VMs on some server', widest > 18)
+
+
+def _background() -> Erratum:
+    sent_bps = 60 * (5 + 20) / 2 * (1 + 400) / 2 * 1e6
+    fabric_bps = 18 * 1e9
+    return Erratum(
+        'VirtCO, section 5.1', 'background: 60 VMs, each to 5 to 20 others, 1 '
+        'to 400 Mbit/s a pair', 'the means of both, times 60',
+        f'{units.format_rate(sent_bps)} in a fabric of '
+        f'{units.format_rate(fabric_bps)}', sent_bps > fabric_bps)
+
+
+def _percent() -> Erratum:
+    ours, theirs = 100 - 58.3, 100 - 41.6
+    saved = 100 * (theirs - ours) / theirs
+    return Erratum(
+        'VirtCO, test case 1', 'SEBF-TA loses 16.7 % = 58.3 % - 41.6 %',
+        'by the paper\'s own definition the speed-up is relative to the '
+        'opponent\'s time: (58.4 - 41.7) / 58.4 of Baseline\'s',
+        f'{saved:.1f} %', abs(saved - 16.7) > 1)
+
+
+def _skew_text() -> Erratum:
+    return Erratum(
+        'VirtCO, test case 6', '23.5 % below Baseline and 30.6 % below '
+        'SEBF-TA at the least skew, where SEBF-TA loses 7.1 %',
+        '30.6 - 23.5 = 7.1: who saves more against SEBF-TA than against '
+        'Baseline finds SEBF-TA slower than Baseline',
+        f'SEBF-TA would take {(100 - 23.5) / (100 - 30.6):.2f} of '
+        'Baseline\'s time', (100 - 23.5) / (100 - 30.6) > 1)
+
+
+def check() -> list[Erratum]:
+    """Run every counterexample."""
+    return [
+        _unbounded(), _uniform(),
+        _ratio(LINKED, linked, 'VirtCO, Theorem 1',
+               'two hosts of 2 and 3 slots, four VMs, two of them placed; the '
+               'linked relaxation rounded (cex-linkedLP-ratio2.4)'),
+        _ratio(PRODUCTS, with_products, 'VirtCO, Theorem 1, with the '
+               'relaxation mended', 'three hosts of 1, 2 and 1 slots, flows '
+               'of 8 and 9 (cex-rlt-ratio2.125)'),
+        _no_ratio(), _fig_1(), _skew(), _co_residence(), _background(),
+        _percent(), _skew_text()]

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Choreo section 6: applications at once and in sequence; section 5: greedy
+against optimal.
+
+The HP Cloud traces are not public; applications are drawn instead: 4 to 8
+tasks, each sending to 1 to 3 others, sizes log-normal (median 0.5 GB, sigma
+1.5), 0.5 to 4 cores per task on machines of 4 cores. The network is a hose
+per machine as on EC2: most near 1 Gbit/s, one in five between 0.3 and 0.9.
+Transfers share it as TCP does.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+import itertools
+
+import numpy as np
+
+from virtco import units
+from virtco.model import cluster
+from virtco.model import coflow as coflow_model
+from virtco_lab.sim import cloud
+from virtco_lab.sim import groups
+from virtco_lab.sim import schemes
+from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import samples
+
+N_MACHINES = 10
+CORES = 4.0
+TRIALS_PER_SEED = 5
+PLANNERS = {'choreo': 'Choreo', 'random': 'Random',
+            'round-robin': 'Round-robin', 'min-machines': 'Minimum Machines',
+            'virtco': 'virtco'}
+#: Range of the means and of the medians over the three opponents, percent.
+PAPER = {'a': '8 to 14 / 7 to 15', 'b': '22 to 43 / 19 to 51'}
+PAPER_MEDIANS = {'a': (7.0, 15.0), 'b': (19.0, 51.0)}
+#: How far the median is above the optimum, percent.
+GREEDY_PAPER = 13.0
+GREEDY_TRIALS_PER_SEED = 14
+
+
+def machines(rng: np.random.Generator, count: int = N_MACHINES
+             ) -> tuple[cluster.Host, ...]:
+    slow = rng.uniform(size=count) < 0.2
+    rates = np.where(slow, rng.uniform(0.3e9, 0.9e9, count),
+                     rng.uniform(0.9e9, 1.0e9, count))
+    return tuple(cluster.Host(f'm{i}', (CORES,), float(rate), float(rate))
+                 for i, rate in enumerate(rates))
+
+
+def application(rng: np.random.Generator, name: str, tasks: int | None = None
+                ) -> groups.Group:
+    count = int(rng.integers(4, 9)) if tasks is None else tasks
+    rows = []
+    for src in range(count):
+        others = [task for task in range(count) if task != src]
+        for dst in rng.choice(others, int(rng.integers(1, 4)),
+                              replace=False):
+            rows.append((src, int(dst),
+                         float(rng.lognormal(np.log(0.5e9), 1.5))))
+    demands = tuple((float(cores),) for cores in rng.choice(
+        [0.5, 1.0, 2.0, 4.0], count, p=[0.35, 0.35, 0.2, 0.1]))
+    return groups.Group(name, demands, (
+        coflow_model.Coflow.from_flows(name, count, rows),))
+
+
+def combined(several: Sequence[groups.Group]) -> groups.Group:
+    """One application out of several, in the obvious way (section 6.2)."""
+    n_vms = sum(len(group.vm_demands) for group in several)
+    rows: list[tuple[int, int, float]] = []
+    demands: list[tuple[float, ...]] = []
+    for group in several:
+        first = len(demands)
+        rows += [(flow.src + first, flow.dst + first, flow.size_bytes)
+                 for flow in group.coflows[0].flows]
+        demands.extend(group.vm_demands)
+    return groups.Group('all', tuple(demands), (
+        coflow_model.Coflow.from_flows('all', n_vms, rows),))
+
+
+def _at_once(rng: np.random.Generator) -> list[groups.Group]:
+    """One to three applications at once, as one."""
+    count = int(rng.integers(1, 4))
+    return [combined([application(rng, str(i)) for i in range(count)])]
+
+
+def _in_sequence(rng: np.random.Generator) -> list[groups.Group]:
+    """Two to four applications in sequence, overlapping in time."""
+    arrivals = np.cumsum(rng.exponential(10.0, int(rng.integers(2, 5))))
+    several = [application(rng, str(i)) for i in range(len(arrivals))]
+    return [groups.Group(group.name, group.vm_demands, group.coflows,
+                         float(arrival_s))
+            for group, arrival_s in zip(several, arrivals)]
+
+
+def _figure10_run(draw: Callable[[np.random.Generator], list[groups.Group]],
+                  setting: str, seed: int, context: samples.Context
+                  ) -> samples.Found:
+    times: dict[str, list[float]] = {planner: [] for planner in PLANNERS}
+    for trial in range(TRIALS_PER_SEED):
+        rng = np.random.default_rng([seed, trial, 8])
+        hosts, its_groups = machines(rng), draw(rng)
+        for planner in PLANNERS:
+            result = cloud.simulate(
+                hosts, its_groups,
+                schemes.Scheme(planner, planner, planner, 'fair'),
+                seed=seed * TRIALS_PER_SEED + trial)
+            # Several in sequence: the sum of their running times.
+            times[planner].append(sum(row.cct_s for row in result.coflows))
+    return times
+
+
+def _figure10_show(part: str, found: samples.Samples,
+                   context: samples.Context) -> outcome.Outcome:
+    what, = found.settings
+    rows: list[tuple[outcome.Cell, ...]] = []
+    series = []
+    choreo = found.of(what, 'choreo')
+    for planner, label in PLANNERS.items():
+        if planner == 'choreo':
+            continue
+        saved = np.array([outcome.reduction(a, b) if b > 0 else
+                          (0.0 if a == 0 else -100.0)
+                          for a, b in zip(choreo, found.of(what, planner))])
+        rows.append((label, outcome.shown(saved.tolist()),
+                     float(np.median(saved)),
+                     100 * float((saved > 0).mean()),
+                     100 * float((saved < 0).mean()),
+                     PAPER[part] if planner != 'virtco' else None))
+        series.append(outcome.Series(
+            label, (), tuple(np.clip(saved, -100, 100).tolist())))
+    return outcome.Outcome(
+        f'choreo-fig10{part}', f'Choreo Fig. 10 ({part}): {what}',
+        ('Choreo against', 'mean % saved', 'median %', 'better in %',
+         'worse in %', 'paper mean / median %'), tuple(rows),
+        (outcome.Panel('cdf', what, 'relative speed-up of Choreo, %',
+                       'share of the trials', tuple(series), bands=(
+                           outcome.Band('paper, medians',
+                                        *PAPER_MEDIANS[part]),)),),
+        (' '.join((__doc__ or '').split('\n\n')[1].split()),
+         f'{len(choreo)} trials; below -100 is drawn as -100. The row virtco '
+         'shows how far Choreo stays behind this project\'s planner.'))
+
+
+def _greedy_run(setting: str, seed: int, context: samples.Context
+                ) -> samples.Found:
+    """Greedy and the optimum over every placement (section 5)."""
+    found: dict[str, list[float]] = {'choreo': [], 'virtco': [],
+                                     'optimum': []}
+    for trial in range(GREEDY_TRIALS_PER_SEED):
+        rng = np.random.default_rng([seed, trial, 9])
+        hosts = machines(rng, 5)
+        group = application(rng, 'x', int(rng.integers(5, 8)))
+        best_s = _optimum_s(hosts, group)
+        if best_s is None:
+            continue
+        found['optimum'].append(best_s)
+        for planner in ('choreo', 'virtco'):
+            found[planner].append(cloud.simulate(
+                hosts, [group],
+                schemes.Scheme(planner, planner, planner, 'mrtf'),
+                seed=seed).coflows[0].alone_s)
+    return found
+
+
+def _greedy_show(found: samples.Samples, context: samples.Context
+                 ) -> outcome.Outcome:
+    setting, = found.settings
+    best_s = found.of(setting, 'optimum')
+    ratios, virtco = ([_ratio(value_s, least_s) for value_s, least_s in zip(
+        found.of(setting, planner), best_s)]
+        for planner in ('choreo', 'virtco'))
+    rows: list[tuple[outcome.Cell, ...]] = [
+        (label, 100 * (float(np.median(values)) - 1),
+         100 * (float(np.quantile(values, 0.9)) - 1),
+         100 * float(np.mean(np.array(values) < 1 + 1e-9)), paper)
+        for label, values, paper in (
+            ('Choreo greedy', ratios, GREEDY_PAPER), ('virtco', virtco, None))]
+    return outcome.Outcome(
+        'choreo-greedy', 'Greedy against optimal (Choreo section 5)',
+        ('planner', 'median above optimum %', '90 % above %',
+         'at the optimum %', 'paper median %'), tuple(rows),
+        (outcome.Panel('cdf', 'Completion time over the optimum', 'ratio',
+                       'share', (
+                           outcome.Series('Choreo greedy', (), tuple(
+                               min(10.0, value) for value in ratios)),
+                           outcome.Series('virtco', (), tuple(virtco)),
+                           outcome.Series(
+                               'paper, median', (1 + GREEDY_PAPER / 100,),
+                               (0.5,), paper=True))),),
+        (f'{len(ratios)} applications of 5 to 7 tasks on 5 machines that fit '
+         'at all; the optimum by trying every placement. Ratios above 10 '
+         'are drawn as 10.',))
+
+
+def _ratio(value_s: float, best_s: float) -> float:
+    if best_s > 0:
+        return value_s / best_s
+    return 1.0 if value_s == 0 else float('inf')
+
+
+def _optimum_s(hosts: Sequence[cluster.Host], group: groups.Group
+               ) -> float | None:
+    """Smallest t of VirtCO Eq. (3) over all placements that fit."""
+    n_hosts, n_vms = len(hosts), len(group.vm_demands)
+    every = np.array(list(itertools.product(range(n_hosts), repeat=n_vms)))
+    cores = np.array([demand[0] for demand in group.vm_demands])
+    fits = np.ones(len(every), bool)
+    time_s = np.zeros(len(every))
+    for h, host in enumerate(hosts):
+        here = every == h
+        fits &= here @ cores <= host.free[0] + 1e-9
+        for ends, rate_bps in ((('src', 'dst'), host.egress_bps),
+                               (('dst', 'src'), host.ingress_bps)):
+            bits = np.zeros(len(every))
+            for flow in group.coflows[0].flows:
+                inside, outside = (getattr(flow, end) for end in ends)
+                bits += (flow.size_bytes * units.BITS_PER_BYTE
+                         * (here[:, inside] & ~here[:, outside]))
+            time_s = np.maximum(time_s, bits / rate_bps)
+    return float(time_s[fits].min()) if fits.any() else None
+
+
+FIGURES = (
+    *(samples.Figure(
+        f'choreo-fig10{part}', (what,),
+        functools.partial(_figure10_run, draw),
+        functools.partial(_figure10_show, part)) for part, what, draw in (
+            ('a', 'all applications at once', _at_once),
+            ('b', 'sequences of applications', _in_sequence))),
+    samples.Figure('choreo-greedy', ('applications',), _greedy_run,
+                   _greedy_show))

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Recorded figures as the tables of the documentation."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import csv
+import io
+import pathlib
+
+import numpy as np
+
+from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import packets
+from virtco_lab.sim.figures import record
+from virtco_lab.sim.figures import samples
+from virtco_lab.sim.figures import statements
+
+#: Name of the table that says what was asked for and what was reached.
+TARGETS = 'targets'
+#: Names of the tables of the papers' statements and of their errors.
+STATEMENTS, ERRATA = 'statements', 'errata'
+#: A table with more is turned on its side.
+MOST_COLUMNS = 10
+
+
+def fragment(figure: samples.Figure, recorded: record.Record) -> str:
+    """The table of a record, for an ``include`` in the documentation."""
+    result = figure.show(recorded.found, samples.Context(
+        shape=recorded.shape))
+    made = recorded.made
+    seeds = (f'seeds {record.shown_seeds(recorded.found.seeds)}, '
+             if figure.seeded else '')
+    command = (f'``virtco-sim reproduce {recorded.name}``: {seeds}'
+               f'{made["cpu_s"]:.0f} s of CPU time, commit {made["commit"]}, '
+               f'Python {made["python"]}, numpy {made["numpy"]}, scipy '
+               f'{made["scipy"]}, {made["machine"]}.')
+    return table(result.columns, result.rows) + f'\n{command}\n'
+
+
+def write_measured(directory: pathlib.Path, result: outcome.Outcome,
+                   made: Mapping[str, object], command: str,
+                   runs: Mapping[str, object] | None = None) -> None:
+    """Record a figure that was measured, not simulated, and write its table.
+
+    Nothing compares it: another machine measures something else.
+
+    :param command: that made it.
+    :param runs: that it is made of, for the record.
+    """
+    record.write(directory, {**result.to_dict(), 'made': made,
+                             'command': command, **(runs or {})})
+    lines: list[tuple[outcome.Cell, ...]] = [result.columns, *result.rows]
+    if len(result.columns) > MOST_COLUMNS:
+        lines = list(zip(*lines, strict=True))
+    _path(directory, result.name).write_text(
+        f'{table(list(map(_cell, lines[0])), lines[1:])}\n'
+        f'{" ".join(result.notes)}\n\n'
+        f'``{command}``: commit {made["commit"]}, {made["machine"]}.\n',
+        encoding='utf-8')
+    _path(directory, TARGETS).write_text(targets(directory), encoding='utf-8')
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[outcome.Cell]]
+          ) -> str:
+    """As reStructuredText."""
+    text = io.StringIO()
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator='\n')
+    writer.writerow(columns)
+    writer.writerows([[_cell(value) for value in row] for row in rows])
+    lines = [f'   {line}' for line in text.getvalue().splitlines()]
+    return '\n'.join(['.. csv-table::', '   :header-rows: 1', '', *lines, ''])
+
+
+def _cell(value: outcome.Cell) -> str:
+    if value is None:
+        return '–'
+    if isinstance(value, str):
+        return value
+    return f'{value:.0f}' if abs(value) >= 1000 else f'{value:.4g}'
+
+
+def write(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
+          names: Iterable[str]) -> None:
+    """Write the tables of these figures anew, and that of the targets."""
+    for name in names:
+        _path(directory, name).write_text(fragment(
+            figures[name], record.read(directory, name)), encoding='utf-8')
+    for name, text in _whole(directory).items():
+        _path(directory, name).write_text(text, encoding='utf-8')
+
+
+def outdated(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
+             names: Iterable[str]) -> list[pathlib.Path]:
+    """Tables that are not what their record says."""
+    wanted = {name: fragment(figures[name], record.read(directory, name))
+              for name in names}
+    wanted |= _whole(directory)
+    paths = []
+    for name, text in wanted.items():
+        path = _path(directory, name)
+        if not path.exists() or path.read_text(encoding='utf-8') != text:
+            paths.append(path)
+    return paths
+
+
+def _path(directory: pathlib.Path, name: str) -> pathlib.Path:
+    return directory / f'{name}.inc'
+
+
+def _whole(directory: pathlib.Path) -> dict[str, str]:
+    """The tables that are of all records."""
+    return {
+        TARGETS: targets(directory),
+        STATEMENTS: table(statements.COLUMNS, statements.rows(directory)),
+        ERRATA: table(statements.ERRATA_COLUMNS, statements.errata_rows())}
+
+
+def targets(directory: pathlib.Path) -> str:
+    """What was to be reached, and what the records say."""
+    rows = []
+    for asked, name, reached in _TARGETS:
+        if (directory / f'{name}.json').exists():
+            rows.append((asked, reached(record.read(directory, name).found)))
+    return table(('asked', 'reached'), [*rows, *packets.targets(directory)])
+
+
+def _saves(least: float, theirs: str) -> Callable[[samples.Samples], str]:
+    def reached(found: samples.Samples) -> str:
+        saved = [saving.percent for setting in found.settings
+                 if (saving := found.saving(setting, theirs)) is not None]
+        there = sum(percent >= least for percent in saved)
+        return (f'{min(saved):.1f} to {max(saved):.1f} %, '
+                f'{np.mean(saved):.1f} % in the mean; {there} of '
+                f'{len(saved)} columns')
+    return reached
+
+
+def _facebook(found: samples.Samples) -> str:
+    return '{:.2f}, {:.3f} and {:.2f} s'.format(*(
+        found.of('mrtf', key)[0] for key in ('mean_s', 'median_s', 'p95_s')))
+
+
+def _above_bound(found: samples.Samples) -> str:
+    bound_s = found.of('bound of any schedule', 'mean_s')[0]
+    gaps = (found.of(policy, 'mean_s')[0] / bound_s - 1
+            for policy in ('mrtf', 'mrtf+swap'))
+    return '{:.1%} (mrtf) and {:.1%} (mrtf+swap) above {:.2f} s'.format(
+        *gaps, bound_s)
+
+
+def _unknown(found: samples.Samples) -> str:
+    mean_s = found.of('mrtf, sizes unknown', 'mean_s')[0]
+    return '{:.2f} s, {:.2f} × MRTF; as deployed, with sizes, {:.2f} ×'.format(
+        mean_s, *(there_s / found.of('mrtf', 'mean_s')[0] for there_s in (
+            mean_s, found.of('mrtf as deployed', 'mean_s')[0])))
+
+
+def _table3(found: samples.Samples) -> str:
+    return ', '.join('{:.1f}'.format(100 * (
+        found.of(setting, 'fair')[0] / found.of(setting, 'mrtf')[0] - 1))
+        for setting in found.settings) + ' %'
+
+
+def _greedy(found: samples.Samples) -> str:
+    setting, = found.settings
+    ratios = [ours_s / best_s for ours_s, best_s in zip(
+        found.of(setting, 'choreo'), found.of(setting, 'optimum'))
+        if best_s > 0]
+    return f'{100 * (np.median(ratios) - 1):.1f} %'
+
+
+def _lies(found: samples.Samples) -> str:
+    costs = [_cost(found, (setting, 'his CCT, policed'),
+                   ('1', 'his CCT, policed'))
+             for setting in found.settings if setting != '1']
+    return f'they cost {min(costs):.0f} to {max(costs):.0f} %'
+
+
+def _wrong(found: samples.Samples) -> str:
+    exact = 'exact', 'not policed'
+    parts = [f'{_cost(found, ("50 % wrong", label), exact):.0f} % {label}'
+             for label in reversed(found.values['50 % wrong'])]
+    return (f'{", ".join(parts)}; fair sharing costs '
+            f'{_cost(found, ("exact", "fair"), exact):.0f} %')
+
+
+def _cost(found: samples.Samples, cell: tuple[str, str],
+          basis: tuple[str, str]) -> float:
+    """Mean over the seeds of what a cell is above another, percent."""
+    ratios = np.array(found.of(*cell)) / np.array(found.of(*basis))
+    return 100 * (float(ratios.mean()) - 1)
+
+
+def _in_order(found: samples.Samples) -> str:
+    return ', '.join(
+        '{}: {:.2f}'.format(setting, found.of(setting, 'fair')[0]
+                            / found.of(setting, 'order')[0])
+        for setting in found.settings)
+
+
+def _above_mrtf(found: samples.Samples) -> str:
+    gains = [100 * (np.mean(found.of(setting, f'{ours}, GPUs'))
+                    - np.mean(found.of(setting, 'mrtf, GPUs')))
+             for setting in found.settings for ours in ('order', 'bound')]
+    return '; '.join(
+        f'{setting}: {ours:.1f} points, {bound:.1f} at most'
+        for setting, ours, bound in zip(found.settings, gains[::2],
+                                        gains[1::2]))
+
+
+def _guarded(where: str) -> Callable[[samples.Samples], str]:
+    def reached(found: samples.Samples) -> str:
+        ours = f'order, guarded{where}'
+        return '; '.join('{}: {:.0f} %, {:.1f} points above MRTF'.format(
+            setting, 100 * (1 / float(np.median(found.of(
+                setting, f'{ours}, slowest'))) - 1),
+            100 * float(np.mean(found.of(setting, f'{ours}, GPUs'))
+                        - np.mean(found.of(setting, 'mrtf, GPUs'))))
+            for setting in found.settings)
+    return reached
+
+
+#: What was asked, the figure that tells, and how it is told.
+_TARGETS: tuple[tuple[str, str, Callable[[samples.Samples], str]], ...] = (
+    ('Test case 2, average CCT at least 15 % below strong SEBF-TA (aim 35)',
+     'virtco-case2', _saves(15.0, 'sebf-ta')),
+    ('… at least 36.5 % below the paper\'s SEBF-TA (greedy)',
+     'virtco-case2', _saves(36.5, 'sebf-ta-greedy')),
+    ('… at least 79.1 % below Baseline',
+     'virtco-case2', _saves(79.1, 'baseline')),
+    ('… never behind VirtCO as printed by more than 2.5 %',
+     'virtco-case2', _saves(-2.5, 'virtco-printed')),
+    ('Test case 4 likewise', 'virtco-case4', _saves(-2.5, 'virtco-printed')),
+    ('Test case 6 likewise', 'virtco-case6', _saves(-2.5, 'virtco-printed')),
+    ('Facebook trace: mean 22.2 s ± 2 %, median 0.184, p95 40.0',
+     'facebook-trace', _facebook),
+    ('… near what any schedule can reach', 'facebook-trace', _above_bound),
+    ('… with sizes unknown at most 1.10 × MRTF, pilots charged',
+     'facebook-trace', _unknown),
+    ('Orchestra Table 3: 25, 33, 38 %', 'orchestra-table3', _table3),
+    ('Choreo, greedy above the optimum: 13 % at the median',
+     'choreo-greedy', _greedy),
+    ('Two training jobs on a link, in order: iterations 1.6 × faster than '
+     'fair (1.5 is the most for two)', 'training-pair', _in_order),
+    ('GPUs of a cluster that compute: 10 points above MRTF',
+     'training-cluster', _above_mrtf),
+    ('The slowest training job at most 5 % beyond its bound (median of the '
+     'seeds, with the guard)', 'training-cluster', _guarded('')),
+    ('… and where virtco places the jobs, too', 'training-cluster',
+     _guarded(', placed')),
+    ('Lies must not pay', 'liars', _lies),
+    ('Hints wrong by 50 % degrade gracefully', 'wrong-hints', _wrong))

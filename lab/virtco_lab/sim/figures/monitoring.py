@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The Cloud Monitoring Framework's Figs. 2 to 5 on generated readings.
+
+The paper's are of 19 EC2 instances in 2010, which nobody can measure again.
+These have the dynamics that it names: rates of 600 to 800 Mbit/s that single
+readings fall below, and round trips of 0.3 ms with congestion that lasts for
+seconds. Two instances are bad: one sends at half of its rate, one's rates
+vary. Who is singled out says what ``virtco measure performers`` finds.
+"""
+
+from collections.abc import Callable
+import functools
+
+import numpy as np
+from numpy import typing as npt
+
+from virtco.measure import constant
+from virtco.measure import history
+from virtco.measure import performers
+from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import samples
+
+Matrix = npt.NDArray[np.float64]
+
+N_HOSTS = 19
+RATE_ROUNDS, RTT_ROUNDS = 5, 30
+#: They send at half of their rate, and at 30 to 100 % of it.
+SLOW, VARYING = 4, 13
+HOSTS = tuple(f'i{n + 1}' for n in range(N_HOSTS))
+_PAIRS = ~np.eye(N_HOSTS, dtype=bool)
+_DISTURBED, _CUT = 0.05, (0.4, 0.8)
+_RTT_S, _CONGESTED, _CONGESTION_S = 3e-4, 0.2, 3e-3
+_MODEL = ('Generated: 600 to 800 Mbit/s, readings within 3 %, one in twenty '
+          'cut to 40 to 80 %; round trips of 0.3 ms, a fifth of them with '
+          f'3 ms of congestion on average. {HOSTS[SLOW]} sends at half of '
+          f'its rate, that of {HOSTS[VARYING]} varies by round.')
+
+
+@functools.lru_cache(maxsize=16)
+def readings(seed: int) -> tuple[Matrix, Matrix]:
+    """Rates in bits per second and round trips in seconds.
+
+    :returns: shapes (rounds, hosts, hosts), NaN on the diagonals.
+    """
+    rng = np.random.default_rng([seed, 60])
+    out, into = rng.uniform(6e8, 8e8, (2, N_HOSTS))
+    out[SLOW] /= 2
+    shape = N_HOSTS, N_HOSTS
+    rates = np.empty((RATE_ROUNDS, *shape))
+    for one in rates:
+        now = out.copy()
+        now[VARYING] *= rng.uniform(0.3, 1.0)
+        one[:] = np.minimum(now[:, None], into[None, :])
+        one *= 1 + 0.03 * rng.standard_normal(shape)
+        cut = rng.random(shape) < _DISTURBED
+        one[cut] *= rng.uniform(*_CUT, int(cut.sum()))
+    rtts = _RTT_S * rng.uniform(0.7, 1.3, (RTT_ROUNDS, *shape))
+    rtts += np.where(rng.random(rtts.shape) < _CONGESTED,
+                     rng.exponential(_CONGESTION_S, rtts.shape), 0.0)
+    rates[:, ~_PAIRS] = rtts[:, ~_PAIRS] = np.nan
+    return rates, rtts
+
+
+def poor(rates: Matrix) -> tuple[performers.Performer, ...]:
+    """What the product says of these readings."""
+    kept = history.History(RATE_ROUNDS)
+    for turn, one in enumerate(rates):
+        for i, j in zip(*np.nonzero(_PAIRS)):
+            kept.add(history.Reading(HOSTS[i], HOSTS[j], float(one[i, j]),
+                                     turn + 1.0))
+    table = kept.table()
+    found = performers.performers(table, constant.estimate(
+        table.rates_bps, constant.Estimator.MEDIAN))
+    return tuple(sorted(found, key=lambda one: HOSTS.index(one.host)))
+
+
+def _of_links(which: int, unit: float, setting: str, seed: int,
+              context: samples.Context) -> samples.Found:
+    """Readings of a round, or how far those of a link are apart."""
+    found = readings(seed)[which][:, _PAIRS] / unit
+    if setting == 'range':
+        found = (found.max(axis=0) - found.min(axis=0))[None]
+    else:
+        found = found[:int(setting)]
+    return {f'round {n + 1}' if setting != 'range' else setting:
+            one.round(3).tolist() for n, one in enumerate(found)}
+
+
+def _of_hosts(which: int, unit: float, setting: str, seed: int,
+              context: samples.Context) -> samples.Found:
+    whole = readings(seed)[which] / unit
+    # Without the diagonal: by instance and other instance.
+    to, of = (rows[:, _PAIRS].reshape(len(rows), N_HOSTS, N_HOSTS - 1)
+              for rows in (whole, whole.transpose(0, 2, 1)))
+    found = {'to others': to.mean(axis=(0, 2)),
+             'from others': of.mean(axis=(0, 2)),
+             'range': (to.max(axis=0) - to.min(axis=0)).mean(axis=1)}
+    if which == 0:
+        found['singled out'] = np.array([
+            float(bool(one.reasons)) for one in poor(readings(seed)[0])])
+    return {name: one.round(3).tolist() for name, one in found.items()}
+
+
+def _links(number: int, what: str, unit: str, limit: float, most: float,
+           paper: str, decimals: int = 0
+           ) -> Callable[[samples.Samples, samples.Context],
+                         outcome.Outcome]:
+    """:param limit: in a round, and ``most`` of a range, what is counted."""
+    def show(found: samples.Samples, context: samples.Context
+             ) -> outcome.Outcome:
+        rows: list[tuple[outcome.Cell, ...]] = []
+        panels = []
+        for setting in found.settings:
+            edge = most if setting == 'range' else limit
+            series = []
+            for name in found.values[setting]:
+                values = np.array(found.of(setting, name))
+                rows.append((name, len(values), *(
+                    round(float(np.quantile(values, q)), decimals)
+                    for q in (0.1, 0.5, 0.9)),
+                    edge, round(100 * float((values > edge).mean()), 1)))
+                series.append(outcome.Series(name, (), tuple(
+                    values.tolist())))
+            panels.append(outcome.Panel(
+                'cdf', 'Range over the rounds' if setting == 'range'
+                else 'Each round', unit, 'share of the links',
+                tuple(series)))
+        return outcome.Outcome(
+            f'monitoring-{number}', f'{what} of the links (Cloud Monitoring '
+            f'Framework Fig. {number})', (
+                'readings', 'links', f'10 % {unit}', 'median', '90 %',
+                'limit', 'above it, %'), tuple(rows), tuple(panels),
+            (f'{_MODEL} {paper}',))
+    return show
+
+
+def _hosts(number: int, what: str, unit: str, paper: str
+           ) -> Callable[[samples.Samples, samples.Context],
+                         outcome.Outcome]:
+    def show(found: samples.Samples, context: samples.Context
+             ) -> outcome.Outcome:
+        setting, = found.settings
+        names = tuple(found.values[setting])
+        means = {name: np.mean(found.values[setting][name], axis=0)
+                 for name in names}
+        drawn = [name for name in names if name != 'singled out']
+        shown: list[tuple[outcome.Cell, ...]] = [
+            (host, *(round(float(means[name][n]), 2) for name in drawn),
+             *(f'{100 * means[name][n]:.0f} %' for name in names
+               if name not in drawn)) for n, host in enumerate(HOSTS)]
+        return outcome.Outcome(
+            f'monitoring-{number}', f'{what} of each instance (Cloud '
+            f'Monitoring Framework Fig. {number})',
+            ('instance', *(f'{name}, {unit}' for name in drawn),
+             *(name for name in names if name not in drawn)), tuple(shown),
+            (outcome.Panel('bars', what, 'instance', unit, tuple(
+                outcome.Series(name, HOSTS, tuple(
+                    float(value) for value in means[name]))
+                for name in drawn)),), (f'{_MODEL} {paper}',))
+    return show
+
+
+FIGURES = (
+    samples.Figure('monitoring-2', (str(RATE_ROUNDS), 'range'),
+                   functools.partial(_of_links, 0, 1e6), _links(
+        2, 'TCP rates', 'Mbit/s', 400.0, 200.0,
+        'The paper: less than 10 % of the links below 400 Mbit/s, 20 % vary '
+        'by more than 200.')),
+    samples.Figure('monitoring-3', ('instances',),
+                   functools.partial(_of_hosts, 0, 1e6), _hosts(
+        3, 'Mean rate', 'Mbit/s', 'Singled out: share of the seeds in which '
+        '``virtco measure performers`` names the instance.')),
+    samples.Figure('monitoring-4', ('1', 'range'),
+                   functools.partial(_of_links, 1, 1e-3), _links(
+        4, 'Round trips', 'ms', 1.0, 1.0,
+        'The paper: median 0.3 ms, 20 % above 1 ms; over 30 rounds 80 % of '
+        'the links see congestion.', 2)),
+    samples.Figure('monitoring-5', ('instances',),
+                   functools.partial(_of_hosts, 1, 1e-3), _hosts(
+        5, 'Mean round trip', 'ms', 'As in the paper congestion is no '
+        'instance\'s own.')))

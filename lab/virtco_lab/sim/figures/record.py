@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Figures as recorded: numbers of each seed, and what they were run on."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import json
+import math
+import pathlib
+import platform
+import subprocess
+from typing import Any
+
+import numpy as np
+import scipy
+
+import virtco
+from virtco import exception
+from virtco import version
+from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import samples
+
+#: Root of the source tree, where this runs from one.
+ROOT = pathlib.Path(virtco.__file__).parents[1]
+#: Where the documentation's records are.
+DIRECTORY = ROOT / 'doc/source/reference/evaluation'
+#: What the mean of a cell may be off by. Planning is counted in operations,
+#: so that on one platform nothing is; libraries that round in another way
+#: may break ties in another way.
+TOLERANCE = 0.01
+#: Means of fewer seconds than this are equal.
+LEAST = 1e-9
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """A figure's numbers.
+
+    :ivar made: what they were run on, see :func:`made_on`.
+    """
+
+    name: str
+    shape: str
+    made: dict[str, Any]
+    found: samples.Samples
+
+    def to_dict(self, figure: samples.Figure, result: outcome.Outcome
+                ) -> dict[str, Any]:
+        return {**result.to_dict(), 'made': self.made, 'shape': self.shape,
+                'seeds': list(self.found.seeds),
+                'cpu_s': {key: round(value, 2)
+                          for key, value in self.found.cpu_s.items()},
+                'savings': list(_savings(figure, self.found)),
+                'samples': self.found.values}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """A cell whose mean is not what was recorded."""
+
+    figure: str
+    setting: str
+    series: str
+    value: float
+    expected: float
+    tolerance: float
+
+    def __str__(self) -> str:
+        return (f'{self.figure}: {self.setting} / {self.series}: '
+                f'{self.value:.6g}, recorded {self.expected:.6g} '
+                f'({_off(self.value, self.expected):+.2%}, tolerance '
+                f'{self.tolerance:.2%})')
+
+
+def made_on(cpu_s: float) -> dict[str, Any]:
+    """Commit, versions, machine and seconds of what just ran."""
+    return {'commit': _commit(), 'virtco': version.version_string(),
+            'python': platform.python_version(), 'numpy': np.__version__,
+            'scipy': scipy.__version__, 'machine': _machine(),
+            'cpu_s': round(cpu_s, 1)}
+
+
+def _commit() -> str | None:
+    """Of the source tree; ``+`` where files differ from it."""
+    try:
+        commit = _git('rev-parse', '--short=10', 'HEAD')
+        changed = _git('status', '--porcelain', '--untracked-files=no', '--',
+                       ':!doc')
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit + ('+' if changed else '')
+
+
+def _git(*args: str) -> str:
+    return subprocess.run(
+        ('git', '-C', str(ROOT), *args), capture_output=True, check=True,
+        text=True).stdout.strip()
+
+
+def _machine() -> str:
+    name = platform.machine()
+    try:
+        lines = pathlib.Path('/proc/cpuinfo').read_text().splitlines()
+    except OSError:
+        return name
+    models = {line.partition(':')[2].strip() for line in lines
+              if line.startswith('model name')}
+    return ', '.join((name, *sorted(models)))
+
+
+def _savings(figure: samples.Figure, found: samples.Samples
+             ) -> Iterator[dict[str, Any]]:
+    for setting in found.settings:
+        for series in figure.against:
+            saving = found.saving(setting, series)
+            if saving is not None and math.isfinite(saving.half):
+                yield {'setting': setting, 'against': series,
+                       'percent': saving.percent,
+                       'low': saving.percent - saving.half,
+                       'high': saving.percent + saving.half}
+
+
+def write(directory: pathlib.Path, document: dict[str, Any]) -> None:
+    """Write a record's JSON, numbers of one series in one line."""
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    path = directory / f'{document["name"]}.json'
+    path.write_text(_short_lists(text) + '\n', encoding='utf-8')
+
+
+def _short_lists(text: str) -> str:
+    """Lists of numbers that json puts on a line each, on one."""
+    lines: list[str] = []
+    open_at: list[int] = []
+    for line in text.split('\n'):
+        lines.append(line)
+        bare = line.strip()
+        if bare.endswith('['):
+            open_at.append(len(lines) - 1)
+        elif bare in (']', '],') and open_at:
+            start = open_at.pop()
+            inside = ' '.join(part.strip() for part in lines[start + 1:])
+            joined = lines[start] + inside
+            if '{' not in inside and len(joined) < 2000:
+                lines[start:] = [joined]
+    return '\n'.join(lines)
+
+
+def read(directory: pathlib.Path, name: str) -> Record:
+    """Read what was recorded of a figure.
+
+    :raises virtco.exception.Invalid: for a file that is missing or broken.
+    """
+    path = directory / f'{name}.json'
+    try:
+        document = json.loads(path.read_text(encoding='utf-8'))
+        return Record(document['name'], document['shape'], document['made'],
+                      samples.Samples(tuple(document['seeds']),
+                                      document['samples'],
+                                      document['cpu_s']))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise exception.Invalid(
+            field='record', value=str(path),
+            limit=f'a figure that --write wrote ({error})') from error
+
+
+def seconds(record: Record, settings: Sequence[str], n_seeds: int) -> float:
+    """CPU time that a run takes on the machine of the record."""
+    return sum(record.found.cpu_s.get(setting, 0.0) for setting in settings
+               ) * n_seeds / len(record.found.seeds)
+
+
+def compare(figure: samples.Figure, found: samples.Samples, record: Record,
+            tolerance: float = TOLERANCE) -> tuple[int, list[Difference]]:
+    """Compare means over the seeds of a run with those recorded.
+
+    :returns: how many cells were compared, and those that differ.
+    :raises virtco.exception.Invalid: for a seed or a cell that is not
+        recorded.
+    """
+    places = []
+    for seed in found.seeds:
+        if seed not in record.found.seeds:
+            raise exception.Invalid(
+                field='--seeds', value=seed, limit=f'the seeds recorded of '
+                f'{record.name}: {shown_seeds(record.found.seeds)}')
+        places.append(record.found.seeds.index(seed))
+    count, differences = 0, []
+    for setting, rows in found.values.items():
+        for series in rows:
+            if series in figure.measured:
+                continue
+            known = record.found.values.get(setting, {}).get(series)
+            if known is None:
+                raise exception.Invalid(
+                    field=record.name, value=f'{setting} / {series}',
+                    limit='a recorded cell; write the figure anew')
+            expected = _mean([value for place in places
+                              for value in known[place]])
+            value = _mean(found.of(setting, series))
+            count += 1
+            if not abs(_off(value, expected)) <= tolerance:
+                differences.append(Difference(
+                    figure.name, setting, series, value, expected,
+                    tolerance))
+    return count, differences
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else 0.0
+
+
+def _off(value: float, expected: float) -> float:
+    if abs(value - expected) <= LEAST:
+        return 0.0
+    return (value - expected) / abs(expected) if expected else math.inf
+
+
+def shown_seeds(seeds: Sequence[int]) -> str:
+    """``0 to 7``, or each of them."""
+    if len(seeds) > 1 and list(seeds) == list(range(seeds[0],
+                                                    seeds[0] + len(seeds))):
+        return f'{seeds[0]} to {seeds[-1]}'
+    return ', '.join(map(str, seeds))

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a figure is made of: jobs that give numbers, and a table of them."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import concurrent.futures
+import dataclasses
+import functools
+import pathlib
+import time
+from typing import Any
+
+from virtco_lab.sim import training_jobs
+from virtco_lab.sim.figures import outcome
+
+#: What one job gives: a number, or several, for each series.
+Found = Mapping[str, float | Sequence[float]]
+
+
+def _plain(items: Sequence[Any], description: str) -> Iterable[Any]:
+    return items
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Context:
+    """How much to run.
+
+    :ivar seeds: of what is random.
+    :ivar shape: of the Table 2 workloads where a figure takes only one.
+    :ivar short: only the settings that a figure names for a quick check.
+    :ivar trace: the published Facebook trace.
+    :ivar topology: file of the cluster that training jobs run on.
+    :ivar kinds: of these jobs; the models of the tree where empty.
+    :ivar processes: that run jobs side by side; the numbers are the same.
+    :ivar track: iterates over its first argument and shows progress.
+    """
+
+    seeds: tuple[int, ...] = tuple(range(8))
+    shape: str = 'medium'
+    short: bool = False
+    trace: pathlib.Path | None = None
+    topology: pathlib.Path | None = None
+    kinds: tuple[training_jobs.Kind, ...] = ()
+    processes: int = 1
+    track: Callable[[Sequence[Any], str], Iterable[Any]] = _plain
+
+
+@dataclasses.dataclass(slots=True)
+class Samples:
+    """Numbers by setting, series and seed.
+
+    :ivar values: for each setting and series one row per seed.
+    :ivar cpu_s: CPU time of each setting, all seeds together.
+    """
+
+    seeds: tuple[int, ...]
+    values: dict[str, dict[str, list[list[float]]]] = dataclasses.field(
+        default_factory=dict)
+    cpu_s: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        return tuple(self.values)
+
+    def of(self, setting: str, series: str) -> list[float]:
+        """All numbers of a series, in the order of the seeds."""
+        return [value for row in self.values[setting][series]
+                for value in row]
+
+    def add(self, setting: str, found: Found, cpu_s: float) -> None:
+        """Take the next seed's numbers."""
+        rows = self.values.setdefault(setting, {})
+        for series, given in found.items():
+            values = ([given] if isinstance(given, int | float)
+                      else list(given))
+            rows.setdefault(series, []).append([float(v) for v in values])
+        self.cpu_s[setting] = self.cpu_s.get(setting, 0.0) + cpu_s
+
+    def saving(self, setting: str, theirs: str, ours: str = 'virtco'
+               ) -> outcome.Saving | None:
+        return outcome.saving(self.of(setting, ours),
+                              self.of(setting, theirs))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure or table of the papers.
+
+    :ivar settings: its rows, columns or both; each is run for each seed.
+    :ivar run: numbers of one setting and seed.
+    :ivar show: the table and plot of what was found, for any of the settings.
+    :ivar seeded: something is random.
+    :ivar short: settings for a quick check; all if empty.
+    :ivar against: series that ``virtco`` is compared with.
+    :ivar measured: series that are times of the machine.
+    :ivar needs_trace: runs only where the published trace is.
+    """
+
+    name: str
+    settings: tuple[str, ...]
+    run: Callable[[str, int, Context], Found]
+    show: Callable[[Samples, Context], outcome.Outcome]
+    seeded: bool = True
+    short: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    needs_trace: bool = False
+
+    def chosen(self, context: Context) -> tuple[str, ...]:
+        """Settings to run."""
+        return (self.short if context.short else ()) or self.settings
+
+    def seeds(self, context: Context) -> tuple[int, ...]:
+        return context.seeds if self.seeded else (0,)
+
+    def sample(self, context: Context) -> Samples:
+        """Run all settings for all seeds."""
+        seeds = self.seeds(context)
+        found = Samples(seeds)
+        jobs = [(setting, seed) for setting in self.chosen(context)
+                for seed in seeds]
+        results = self._results(jobs, dataclasses.replace(context,
+                                                          track=_plain))
+        for setting, _seed in context.track(jobs, self.name):
+            numbers, cpu_s = next(results)
+            found.add(setting, numbers, cpu_s)
+        return found
+
+    def _results(self, jobs: Sequence[tuple[str, int]], context: Context
+                 ) -> Iterator[tuple[Found, float]]:
+        """What each job gives, and its CPU time."""
+        one = functools.partial(_timed, self.run, context)
+        if context.processes == 1:
+            yield from map(one, jobs)
+            return
+        with concurrent.futures.ProcessPoolExecutor(
+                context.processes) as pool:
+            yield from pool.map(one, jobs)
+
+
+def _timed(run: Callable[[str, int, Context], Found], context: Context,
+           job: tuple[str, int]) -> tuple[Found, float]:
+    began_s = time.process_time()
+    numbers = run(*job, context)
+    return numbers, time.process_time() - began_s

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Replay a trace of coflows whose ports are given."""
+
+from collections.abc import Callable
+import dataclasses
+import math
+
+import numpy as np
+
+from virtco import exception
+from virtco.fluid import pair_kernels
+from virtco.scheduling import fabric as fabric_model
+from virtco_lab.sim import bound
+from virtco_lab.sim import demands as demand_model
+from virtco_lab.sim import pairs
+from virtco_lab.sim import simulation
+from virtco_lab.sim import traces
+
+#: Under their published rules SEBF and Aalo rate anew only when a coflow
+#: starts, ends or (Aalo) changes its queue; SEBF shares what MADD leaves
+#: between all flows.
+AS_PUBLISHED = {
+    'sebf': simulation.Config('sebf', 'max-min', each_flow=False),
+    'dark': simulation.Config('dark', each_flow=False)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Replay:
+    """CCT and time alone on the fabric of each coflow of a trace, seconds.
+
+    :ivar cct_s: shape (C,), in the trace's order.
+    :ivar alone_s: shape (C,), a lower bound of cct_s.
+    """
+
+    cct_s: np.ndarray
+    alone_s: np.ndarray
+    events: int
+
+
+def config_of(policy: str, theta_s: float = math.inf,
+              as_published: bool = True) -> simulation.Config:
+    """The configuration that a policy's name stands for in a replay."""
+    config = simulation.Config(policy)
+    if as_published:
+        config = AS_PUBLISHED.get(policy, config)
+    return dataclasses.replace(config, theta_s=theta_s)
+
+
+def replay(trace: traces.Trace, rate_bps: float, config: simulation.Config,
+           progress: Callable[[float, int], None] | None = None) -> Replay:
+    """Run every coflow from its arrival on ports of ``rate_bps`` both ways.
+
+    :raises virtco.exception.Invalid: for a rate that is not above 0.
+    """
+    cap_bps = _capacity_bps(trace, rate_bps)
+    demands = [coflow.demand() for coflow in trace.coflows]
+    if config.policy == 'fair' and config.each_flow:
+        return _share_fairly(trace, demand_model.fabric_of(cap_bps, demands),
+                             progress)
+    sim = simulation.Simulation(cap_bps, config, demands)
+    alone_s = simulation.alone_s(sim.fabric)
+    for index, coflow in enumerate(trace.coflows):
+        sim.run(coflow.arrival_s, progress=progress)
+        sim.start(index)
+    sim.run(progress=progress)
+    return Replay(sim.completion_s(), alone_s, sim.events)
+
+
+def least_mean_cct_s(trace: traces.Trace, rate_bps: float) -> float:
+    """No schedule of the trace on such ports has a smaller mean CCT.
+
+    :raises virtco.exception.Invalid: for a rate that is not above 0.
+    """
+    fabric = demand_model.fabric_of(
+        _capacity_bps(trace, rate_bps),
+        [coflow.demand() for coflow in trace.coflows])
+    return bound.least_mean_cct_s(fabric, np.array(
+        [coflow.arrival_s for coflow in trace.coflows]))
+
+
+def _capacity_bps(trace: traces.Trace, rate_bps: float) -> np.ndarray:
+    if not (math.isfinite(rate_bps) and rate_bps > 0):
+        raise exception.Invalid(field='rate_bps', value=rate_bps,
+                                limit='a finite rate above 0')
+    return np.full(2 * trace.n_ports, rate_bps)
+
+
+def _share_fairly(trace: traces.Trace, fabric: fabric_model.Fabric,
+                  progress: Callable[[float, int], None] | None) -> Replay:
+    by_pair = pairs.build(fabric)
+    end_s = np.full(len(trace.coflows), math.nan)
+    sharing = pair_kernels.Sharing(fabric, by_pair, end_s)
+    now_s, total = 0.0, 0
+    arrivals_s = [coflow.arrival_s for coflow in trace.coflows]
+    for index, until_s in enumerate([*arrivals_s, math.inf]):
+        events = simulation.CHUNK_EVENTS
+        while events == simulation.CHUNK_EVENTS:
+            now_s, events = pair_kernels.advance(sharing, now_s, until_s,
+                                                 simulation.CHUNK_EVENTS)
+            total += events
+            if progress is not None:
+                progress(now_s, total)
+        if index < len(arrivals_s):
+            now_s = max(now_s, until_s)
+            pair_kernels.start(sharing, index)
+            if by_pair.left[index] == 0:
+                end_s[index] = now_s
+    return Replay(end_s - np.array(arrivals_s), simulation.alone_s(fabric),
+                  total)
+
+
+def quantile(values: np.ndarray, fraction: float) -> float:
+    """Order statistic: the value below which that fraction of them lies."""
+    ordered = np.sort(values)
+    return float(ordered[min(len(ordered) - 1, int(fraction * len(ordered)))])
+
+
+def summary(values: np.ndarray) -> dict[str, float]:
+    return {'mean_s': float(values.mean()) if len(values) else 0.0,
+            'median_s': quantile(values, 0.5) if len(values) else 0.0,
+            'p95_s': quantile(values, 0.95) if len(values) else 0.0}

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Placement and scheduling together: what the papers compare.
+
+The baselines are given the same scheduler as virtco where they have one at
+all (re-rated at each flow end, back-filled), so that a difference between
+two schemes with the same order comes from the placement.
+"""
+
+import dataclasses
+
+from virtco import exception
+from virtco.model import snapshot
+from virtco_lab.sim import simulation
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scheme:
+    """How VMs are placed and coflows served.
+
+    :ivar planner: a name that :func:`virtco_lab.placement.baselines.plan`
+        knows.
+    :ivar policy: a scheduling policy.
+    :ivar objective: what virtco's planner minimises.
+    :ivar window_s: groups that come within this of the first one that waits
+        are placed in one go, when it has passed; None: one after another.
+    """
+
+    name: str
+    label: str
+    planner: str
+    policy: str
+    objective: snapshot.Objective = snapshot.Objective.ONLINE
+    window_s: float | None = None
+
+    def config(self) -> simulation.Config:
+        return simulation.Config(self.policy)
+
+
+SCHEMES = {scheme.name: scheme for scheme in (
+    Scheme('baseline', 'Baseline', 'spread', 'fair'),
+    Scheme('sebf-r', 'SEBF-R', 'random', 'sebf'),
+    Scheme('fs-ta', 'FS-TA', 'min-cut', 'fair'),
+    Scheme('sebf-ta-greedy', 'SEBF-TA (greedy)', 'choreo', 'sebf'),
+    Scheme('sebf-ta', 'SEBF-TA (min-cut)', 'min-cut', 'sebf'),
+    Scheme('lp-rounding', 'LP rounding', 'lp-rounding', 'mrtf'),
+    Scheme('virtco-printed', 'VirtCO as printed', 'virtco-printed', 'mrtf'),
+    Scheme('virtco-isolated', 'VirtCO, full bandwidth', 'virtco', 'mrtf',
+           snapshot.Objective.ISOLATED),
+    Scheme('virtco', 'virtco (online)', 'virtco', 'mrtf'),
+    Scheme('virtco-joint', 'virtco (batch)', 'virtco', 'mrtf',
+           snapshot.Objective.JOINT, window_s=0.0),
+)}
+
+
+def get(name: str) -> Scheme:
+    """Look a scheme up by name.
+
+    :raises virtco.exception.Invalid: for a name that is none.
+    """
+    if name not in SCHEMES:
+        raise exception.Invalid(field='scheme', value=name,
+                                limit='one of ' + ', '.join(SCHEMES))
+    return SCHEMES[name]

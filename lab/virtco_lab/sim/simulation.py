@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Coflows over time on a fabric: the simulator without its planner."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+
+from virtco import exception
+from virtco import units
+from virtco.fluid import event_kernels
+from virtco.fluid import run_kernels
+from virtco.model import uplinks
+from virtco.scheduling import fabric as fabric_model
+from virtco.scheduling import order_kernel
+from virtco.scheduling import policies
+from virtco.scheduling import rater_kernel
+from virtco.scheduling import starvation
+from virtco_lab.sim import demands as demand_model
+from virtco_lab.sim import engine
+
+#: Aalo-style scheduling without knowledge of sizes, for comparison only.
+DARK = policies.Policy(policies.BY_QUEUE, False, policies.SHARE_IN_ORDER,
+                       summary='queues by attained service (Aalo)')
+BACKFILLS = {'none': policies.BACKFILL_NONE,
+             'greedy': policies.BACKFILL_GREEDY,
+             'max-min': policies.BACKFILL_MAX_MIN,
+             'in-order': policies.BACKFILL_IN_ORDER}
+#: Events between two calls of a progress callback.
+CHUNK_EVENTS = 20000
+
+
+def policy_names() -> tuple[str, ...]:
+    return (*policies.POLICIES, 'dark')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Config:
+    """How coflows are scheduled.
+
+    :ivar policy: one of :func:`policy_names`.
+    :ivar backfill: what happens to what MADD leaves: ``greedy`` hands it to
+        the flows in order, ``max-min`` shares it between all of them,
+        ``in-order`` hands it to the coflows in order, whose flows share it in
+        proportion to what they have left, as the controller does.
+    :ivar each_flow: rate anew whenever a flow ends; else, as Varys does, only
+        when a coflow starts or ends.
+    :ivar theta_s: a coflow without progress for this long goes first …
+    :ivar quantum_s: … until it was served for so long; default a tenth of
+        theta. Less than that is not progress.
+    """
+
+    policy: str = 'mrtf'
+    backfill: str = 'greedy'
+    each_flow: bool = True
+    theta_s: float = math.inf
+    quantum_s: float | None = None
+
+    def chosen(self) -> policies.Policy:
+        return DARK if self.policy == 'dark' else policies.get(self.policy)
+
+    def rules(self) -> engine.Rules:
+        """The same as numbers.
+
+        :raises virtco.exception.Invalid: for a name or a number that is none.
+        """
+        policy = self.chosen()
+        if self.backfill not in BACKFILLS:
+            raise exception.Invalid(field='backfill', value=self.backfill,
+                                    limit='one of ' + ', '.join(BACKFILLS))
+        theta_s = starvation.check_theta(self.theta_s)
+        quantum_s = (theta_s / 10 if self.quantum_s is None
+                     else self.quantum_s)
+        return engine.Rules(
+            key=policy.key, sharing=policy.sharing,
+            backfill=BACKFILLS[self.backfill], each_flow=self.each_flow,
+            swaps=policy.swaps,
+            trickle=policy.trickle,
+            theta_s=theta_s,
+            quantum_s=quantum_s if theta_s < math.inf else 0.0)
+
+
+class Simulation:
+    """A fabric on which coflows are added, started and run.
+
+    Deterministic: the same calls give the same times.
+    """
+
+    def __init__(self, cap_bps: np.ndarray, config: Config,
+                 demands: Sequence[fabric_model.Demand] = (),
+                 above: uplinks.Uplinks = uplinks.NONE):
+        """Lay out a fabric.
+
+        :param cap_bps: egress of each host, then ingress, shape (2H,).
+        :param demands: coflows known from the start; none is active yet.
+        :param above: the uplinks above the hosts.
+        """
+        self.rules = config.rules()
+        self.classes = config.chosen().classes
+        self.now_s = 0.0
+        self.events = 0
+        self._take(demand_model.fabric_of(cap_bps, demands, above))
+        self.live = np.zeros(max(1, len(demands)), np.int64)
+        self.n_live = 0
+
+    def _take(self, fabric: fabric_model.Fabric) -> None:
+        self.fabric = fabric
+        self.rates = fabric_model.no_rates(fabric)
+        self.rater = rater_kernel.Rater(fabric, self.rates)
+        self.state = _state(self.rater, fabric)
+        self.run_of = run_kernels.Run(self.rater, self.state, self.rules)
+
+    def add(self, demands: Sequence[fabric_model.Demand]) -> range:
+        """Add coflows that are not active yet; returns their indices."""
+        first = len(self.state.left)
+        old = self.state
+        self._take(demand_model.append(self.fabric, demands))
+        for fresh_column, old_column in zip(self.state, old):
+            fresh_column[:first] = old_column
+        grown = np.zeros(first + len(demands), np.int64)
+        grown[:self.n_live] = self.live[:self.n_live]
+        self.live = grown
+        return range(first, first + len(demands))
+
+    def start(self, index: int, *, priority_class: int = 0,
+              weight: float = 1.0) -> None:
+        """Make a coflow active now; one without flows ends at once."""
+        state = self.state
+        state.arrival_s[index] = state.served_s[index] = self.now_s
+        state.whole_s[index] = state.bound[index]
+        state.weight[index] = weight
+        state.level[index] = 2 * priority_class if self.classes else 0
+        if state.left[index] == 0:
+            state.end_s[index] = self.now_s
+            return
+        self.live[self.n_live] = index
+        self.n_live += 1
+
+    def run(self, until_s: float = math.inf, stop_at_end: bool = False,
+            progress: Callable[[float, int], None] | None = None) -> None:
+        """Let time pass until ``until_s`` or, without it, until all ended.
+
+        :param stop_at_end: return as soon as a coflow has ended.
+        :param progress: called now and then with the time reached and the
+            number of events so far.
+        :raises virtco.exception.Invalid: when a coflow can never end.
+        """
+        while self.n_live and self.now_s < until_s:
+            before = self.n_live
+            self.now_s, self.n_live, events = event_kernels.advance(
+                self.rater, self.run_of, self.live, self.n_live,
+                self.now_s, until_s, CHUNK_EVENTS, stop_at_end)
+            self.events += events
+            if progress is not None:
+                progress(self.now_s, self.events)
+            if stop_at_end and self.n_live < before:
+                return
+            if self.n_live and events < CHUNK_EVENTS and (
+                    self.now_s < until_s):
+                raise exception.Invalid(
+                    field='fabric', value=f'{self.n_live} coflows',
+                    limit='a rate above 0 on every port they use')
+        if until_s < math.inf:
+            self.now_s = max(self.now_s, until_s)
+
+    def ended(self, index: int) -> bool:
+        return not math.isnan(self.state.end_s[index])
+
+    def completion_s(self) -> np.ndarray:
+        """CCT of each coflow, NaN while it runs, shape (C,)."""
+        cct_s: np.ndarray = self.state.end_s - self.state.arrival_s
+        return cct_s
+
+    def remaining_bytes(self, index: int) -> tuple[dict[int, float],
+                                                   dict[int, float]]:
+        """What a coflow has left: bytes out and bytes in by host index."""
+        n_hosts = self.fabric.n_hosts
+        *ends, left = self.remaining_flows(index)
+        found = []
+        for hosts in ends:
+            per_host = np.bincount(hosts, left, n_hosts)
+            found.append({int(host): float(per_host[host])
+                          for host in np.flatnonzero(per_host > 0)})
+        return found[0], found[1]
+
+    def remaining_flows(self, index: int
+                        ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Source host, destination host and bytes left of a coflow's flows.
+        """
+        fabric = self.fabric
+        flows = slice(fabric.flow_ptr[index], fabric.flow_ptr[index + 1])
+        left = fabric.base[flows] * fabric.scale[index] / units.BITS_PER_BYTE
+        alive = left > 0
+        src, dst = (fabric.port[entries[flows]][alive]
+                    for entries in (fabric.src, fabric.dst))
+        return src, dst - fabric.n_hosts, left[alive]
+
+
+def alone_s(fabric: fabric_model.Fabric) -> np.ndarray:
+    """Each coflow's time alone on the fabric: a lower bound of its CCT."""
+    out = np.zeros(len(fabric.scale))
+    order_kernel.bottlenecks(
+        rater_kernel.Rater(fabric, fabric_model.no_rates(fabric)), out)
+    return out
+
+
+def _state(rater: rater_kernel.Rater, fabric: fabric_model.Fabric
+           ) -> engine.State:
+    n_coflows = len(fabric.scale)
+    bound = np.zeros(n_coflows)
+    order_kernel.bottlenecks(rater, bound)
+    zeros = {name: np.zeros(n_coflows) for name in (
+        'whole_s', 'arrival_s', 'served_s', 'credit_s', 'sent_bits',
+        'intensity')}
+    return engine.State(
+        bound=bound, left=np.diff(fabric.flow_ptr),
+        lifted_s=np.full(n_coflows, -math.inf),
+        end_s=np.full(n_coflows, math.nan),
+        level=np.zeros(n_coflows, np.int64), weight=np.ones(n_coflows),
+        **zeros)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Training jobs of AICB's workload files, for clusters of any size."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import math
+import pathlib
+
+from virtco import exception
+from virtco import units
+from virtco_lab.sim import training_jobs
+from virtco_tenant.hintkit import aicb
+from virtco_tenant.hintkit import made
+from virtco_tenant.hintkit import parallel
+
+#: Hosts of a job where a file tells no number of ranks.
+HOSTS = (2, 4, 8, 16)
+#: A job takes at most this share of a cluster's hosts: more are needed for
+#: jobs to meet.
+MOST = 0.25
+#: Where a file tells no time: a rank's tokens in an iteration, as in AICB's
+#: table of workloads, …
+TOKENS = 2048
+#: … and bytes that it sends over DP for each of its parameters: gradients in
+#: four and weights in two (Megatron), or three times two (ZeRO).
+DP_BYTES_PER_PARAMETER = 6
+#: What an iteration computes for.
+MOST_COMPUTE_S = 86400.0
+SUFFIXES = ('.csv', '.csv.gz', '.txt', '.txt.gz')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileKind:
+    """Jobs of one file; see :class:`training_jobs.Kind`.
+
+    The groups of TP, PP and EP are those of the file. A job that would take
+    too much of the cluster gets a smaller DP, with the bytes of a rank as
+    they are.
+    """
+
+    name: str
+    workload: parallel.Workload
+    compute_s: float
+
+    @property
+    def step(self) -> int:
+        """Hosts that a job needs, or a multiple of them."""
+        return math.lcm(training_jobs.GPUS_PER_HOST, self.workload.block()
+                        ) // training_jobs.GPUS_PER_HOST
+
+    def sizes(self, n_hosts: int) -> Sequence[int]:
+        most = max(2, int(MOST * n_hosts))
+        told = (self.workload.layout().world_size
+                // training_jobs.GPUS_PER_HOST
+                if self.workload.tells_world() else 0)
+        wanted = (told,) if told >= 2 else HOSTS
+        least = self.fitting(1 + self.step)
+        found = {max(self.fitting(min(hosts, most)), least)
+                 for hosts in wanted}
+        return sorted(size for size in found if 2 <= size <= n_hosts) or (0,)
+
+    def fitting(self, n_hosts: int) -> int:
+        return n_hosts // self.step * self.step
+
+    def flows(self, n_hosts: int, skew: float = 0.0) -> made.Flows:
+        ranks = n_hosts * training_jobs.GPUS_PER_HOST
+        workload = self.workload.scaled(ranks)
+        return workload.flows(workload.layout(ranks),
+                              training_jobs.GPUS_PER_HOST)[0]
+
+
+def load(given: Sequence[str], say: Callable[[str], None]
+         ) -> tuple[FileKind, ...]:
+    """The jobs of files and of directories.
+
+    :param given: each a path, or ``path@time`` with what an iteration of the
+        file computes for. Of a directory the files that are no workloads are
+        left out, and told of.
+    :raises virtco.exception.InputInvalid: for a file that is none.
+    :raises virtco.exception.Invalid: for a directory without any.
+    """
+    found: list[FileKind] = []
+    for one in given:
+        path = pathlib.Path(one)
+        if path.is_dir():
+            found += _directory(path, say)
+        else:
+            found.append(_file(*_split(one), say))
+    return tuple(found)
+
+
+def _directory(path: pathlib.Path, say: Callable[[str], None]
+               ) -> Iterator[FileKind]:
+    files = sorted(file for file in path.rglob('*')
+                   if file.name.endswith(SUFFIXES) and file.is_file())
+    n_found = 0
+    for file in files:
+        try:
+            kind = _file(str(file), None, say)
+        except exception.VirtcoException as error:
+            say(f'left out: {error}')
+            continue
+        n_found += 1
+        yield kind
+    if not n_found:
+        raise exception.Invalid(field='--workload', value=str(path),
+                                limit='a directory with workloads of AICB')
+
+
+def _split(given: str) -> tuple[str, float | None]:
+    path, at, time = given.rpartition('@')
+    if not at or pathlib.Path(given).exists():
+        return given, None
+    try:
+        found_s = units.parse_time_s(time)
+    except ValueError:
+        found_s = 0.0
+    if not 0 < found_s <= MOST_COMPUTE_S:
+        raise exception.Invalid(field='--workload', value=given,
+                                limit='a file, or file@time such as @800ms, '
+                                f'at most {MOST_COMPUTE_S:.0f} s')
+    return path, found_s
+
+
+def _file(path: str, compute_s: float | None, say: Callable[[str], None]
+          ) -> FileKind:
+    workload = aicb.read(path)
+    name = pathlib.Path(path).name.partition('.')[0]
+    compute_s = compute_s or workload.compute_s
+    if (compute_s or 0.0) > MOST_COMPUTE_S:
+        raise exception.Invalid(field=f'{path}: compute_s', value=compute_s,
+                                limit=f'at most {MOST_COMPUTE_S:.0f} s')
+    if not compute_s:
+        compute_s = _guessed_s(workload)
+        say(f'{path}: tells no time; {compute_s:.3g} s for {TOKENS} tokens '
+            f'of a rank ({name}@time gives another)')
+    kind = FileKind(name, workload, compute_s)
+    if not kind.flows(kind.fitting(1 + kind.step)):
+        raise exception.Invalid(field='--workload', value=path,
+                                limit='a workload that sends between hosts')
+    return kind
+
+
+def _guessed_s(workload: parallel.Workload) -> float:
+    """From the parameters of a rank, as DP's bytes tell them."""
+    _ranks, sums = workload.stages[0]
+    sent = sum(size * (2 if kind == 'all_reduce' else 1)
+               for (kind, group, _way), size in sums.items()
+               if group == 'dp_group')
+    if not sent:
+        raise exception.Invalid(
+            field='--workload', value=workload.path, limit='a file with '
+            'times, or file@time with what an iteration computes for')
+    return (training_jobs.FLOPS_PER_PARAMETER * sent
+            / DP_BYTES_PER_PARAMETER * TOKENS / training_jobs.GPU_FLOPS)

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Training jobs of public models, and clusters for them to run on.
+
+Sizes are the models' published ones, as AICB's workloads take them (GPT-3's
+table 2.1 for 6.7, 13 and 175 billion, Megatron-LM for 22, Llama for 65,
+Mixtral's paper). An iteration computes 6 operations per parameter and token
+and then sends; what a framework hides behind computing is not modelled.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+from typing import Protocol
+
+import numpy as np
+
+from virtco import exception
+from virtco import ring_and_tree
+from virtco import units
+from virtco.model import cluster as cluster_model
+from virtco.model import coflow as coflow_model
+from virtco.model import snapshot
+from virtco.model import uplinks
+from virtco.scheduling import fabric as fabric_model
+from virtco.solver import budget
+from virtco.solver import planner
+from virtco.topology import resolution
+from virtco.topology import tree
+from virtco_lab.sim import training
+from virtco_tenant.hintkit import made
+
+GPUS_PER_HOST = 8
+#: Operations per second of a GPU: an A100 in bf16, at 45 % of its peak.
+GPU_FLOPS = 0.45 * 312e12
+FLOPS_PER_PARAMETER = 6
+BYTES_PER_VALUE = 2
+#: Of a host, where the topology tells none.
+HOST_BPS = 200e9
+#: Of a switch above hosts, where the topology tells none.
+OVERSUBSCRIPTION = 4.0
+#: Jobs that no longer fit before a cluster counts as full.
+MOST_MISSES = 20
+#: The planner's for each job, in seconds of its counter of operations.
+PLANNED_S = 0.3
+
+
+class Kind(Protocol):
+    """What jobs of a cluster are of: a model of :data:`MODELS`, or a file."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    @property
+    def compute_s(self) -> float:
+        """Of an iteration, in which nothing is sent."""
+
+    def sizes(self, n_hosts: int) -> Sequence[int]:
+        """How many hosts a job may take in a cluster of so many."""
+
+    def fitting(self, n_hosts: int) -> int:
+        """The most hosts, up to so many, that a job can be on."""
+
+    def flows(self, n_hosts: int, skew: float) -> made.Flows:
+        """Bytes of an iteration between hosts, by their place in the job."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Model:
+    """What is trained.
+
+    :ivar active: parameters that one token passes.
+    :ivar tokens: of each GPU in an iteration.
+    :ivar sends: collectives of an iteration over the hosts, each with the
+        bytes of one host; parallelism of tensors stays inside of hosts.
+    :ivar hosts: how many a job takes; one of these.
+    """
+
+    name: str
+    active: float
+    tokens: int
+    sends: tuple[tuple[str, float], ...]
+    hosts: tuple[int, ...]
+
+    @property
+    def compute_s(self) -> float:
+        return FLOPS_PER_PARAMETER * self.active * self.tokens / GPU_FLOPS
+
+    def sizes(self, n_hosts: int) -> Sequence[int]:
+        return self.hosts
+
+    def fitting(self, n_hosts: int) -> int:
+        return n_hosts
+
+    def flows(self, n_hosts: int, skew: float = 0.0) -> made.Flows:
+        """The ring in the hosts' order.
+
+        :param skew: of experts: the first host's get 1 + skew times the
+            tokens of another's.
+        """
+        flows: made.Flows = {}
+        for collective, size_bytes in self.sends:
+            for src, dst, sent in ring_and_tree.RING[collective](
+                    range(n_hosts), size_bytes):
+                popular = 1 + skew if 0 in (src, dst) else 1.0
+                flows[src, dst] = (flows.get((src, dst), 0.0)
+                                   + sent * popular)
+        return flows
+
+
+def _data_parallel(name: str, parameters: float, tokens: int,
+                   hosts: tuple[int, ...]) -> Model:
+    """Gradients are reduced over the hosts in a ring."""
+    return Model(name, parameters, tokens, (
+        ('all_reduce', parameters * BYTES_PER_VALUE),), hosts)
+
+
+def _sharded(name: str, parameters: float, tokens: int,
+             hosts: tuple[int, ...]) -> Model:
+    """Parameters are gathered twice and gradients scattered (ZeRO-3)."""
+    size_bytes = parameters * BYTES_PER_VALUE
+    return Model(name, parameters, tokens, (
+        ('all_gather', 2 * size_bytes), ('reduce_scatter', size_bytes)), hosts)
+
+
+def _experts(name: str, active: float, tokens: int, hidden: int, layers: int,
+             per_token: int, hosts: tuple[int, ...]) -> Model:
+    """Tokens go to their experts and back, forwards and backwards."""
+    return Model(name, active, tokens, ((
+        'all_to_all', GPUS_PER_HOST * 4.0 * tokens * hidden * layers
+        * per_token * BYTES_PER_VALUE),), hosts)
+
+
+MODELS = {model.name: model for model in (
+    _data_parallel('gpt-7b', 6.7e9, 4096, (2, 4)),
+    _data_parallel('gpt-13b', 13e9, 4096, (4, 8)),
+    _data_parallel('gpt-22b', 22e9, 8192, (4, 8)),
+    _sharded('llama-65b', 65.2e9, 16384, (16, 24)),
+    _experts('mixtral-8x7b', 12.9e9, 4096, 4096, 32, 2, (2, 4)))}
+
+
+def job(name: str, model: Kind, hosts: Sequence[int], start_s: float = 0.0,
+        skew: float = 0.0) -> training.Job:
+    """A job on these hosts.
+
+    :param skew: see :meth:`Kind.flows`.
+    """
+    flows = model.flows(len(hosts), skew)
+    ends = np.array(list(flows), np.int64).reshape(-1, 2)
+    return training.Job(name, model.compute_s, fabric_model.Demand(
+        np.array(hosts, np.int64)[ends[:, 0]],
+        np.array(hosts, np.int64)[ends[:, 1]],
+        np.array(list(flows.values())) * units.BITS_PER_BYTE,
+        np.ones(len(flows))), GPUS_PER_HOST * len(hosts), start_s)
+
+
+def small() -> tree.Topology:
+    """A cluster of the tree's own: 88 hosts in 12 unequal racks, 3 pods."""
+    sizes = ((10, 8, 6, 4), (12, 8, 8, 4), (10, 8, 6, 4))
+    numbers = iter(range(sum(map(sum, sizes))))
+    pods = tuple(tree.Node(f'pod{p}', children=tuple(
+        tree.Node(f'rack{p}{r}', tuple(
+            f'host{next(numbers):03}' for _ in range(size)))
+        for r, size in enumerate(racks))) for p, racks in enumerate(sizes))
+    return tree.Topology((tree.Plane(roots=pods),))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster with the hosts of each of its lowest switches.
+
+    :ivar hosts: their names, in the cluster's order.
+    :ivar tree: above them, as the planner takes it.
+    """
+
+    cluster: training.Cluster
+    leaves: tuple[tuple[int, ...], ...]
+    hosts: tuple[str, ...]
+    tree: cluster_model.Tree
+
+
+def site(topology: tree.Topology, host_bps: float = HOST_BPS,
+         oversubscription: float = OVERSUBSCRIPTION) -> Site:
+    """The first plane; what it does not tell is as given.
+
+    :param oversubscription: of the lowest switches that tell no uplink.
+    :raises virtco.exception.Invalid: for a plane with fewer than two hosts.
+    """
+    if not topology.planes or len(
+            hosts := tuple(topology.planes[0].hosts())) < 2:
+        raise exception.Invalid(field='topology', value='fewer hosts',
+                                limit='at least 2 in its first plane')
+    plane = topology.planes[0]
+    number = {host: i for i, host in enumerate(hosts)}
+    rates = dict.fromkeys(hosts, (host_bps, host_bps))
+    plane = dataclasses.replace(plane, roots=tuple(
+        _oversubscribed(plane, root, oversubscription)
+        for root in plane.roots))
+    cap_bps = np.full(2 * len(hosts), host_bps)
+    resolved = resolution.resolved(plane, rates, host_bps)
+    above = uplinks.of(resolved, hosts, *np.split(cap_bps, 2))
+    return Site(training.Cluster(cap_bps, above), tuple(
+        tuple(number[host] for host in node.hosts)
+        for node in plane.walk() if node.hosts), hosts, resolved)
+
+
+def _oversubscribed(plane: tree.Plane, node: tree.Node, factor: float
+                    ) -> tree.Node:
+    given = (node.uplink.is_given()
+             or plane.level(node.height()).uplink.is_given())
+    return dataclasses.replace(
+        node, children=tuple(_oversubscribed(plane, child, factor)
+                             for child in node.children),
+        uplink=node.uplink if given or not node.hosts
+        else tree.Uplink(oversubscription=factor))
+
+
+def mix(at: Site, rng: np.random.Generator, filled: float = 0.9,
+        kinds: Sequence[Kind] = ()) -> list[training.Job]:
+    """Jobs of all kinds on a share of the hosts.
+
+    A job takes about half of its hosts below one switch and goes on at the
+    next ones, as on a cluster where others have come and gone.
+
+    :param kinds: instead of all models.
+    :raises virtco.exception.Invalid: where no job fits.
+    """
+    kinds = kinds or tuple(MODELS.values())
+    n_hosts = sum(map(len, at.leaves))
+    free = [list(leaf) for leaf in at.leaves]
+    left = int(filled * sum(map(len, free)))
+    jobs: list[training.Job] = []
+    misses = 0
+    while left >= 2 and misses < MOST_MISSES:
+        kind = kinds[int(rng.integers(len(kinds)))]
+        size = kind.fitting(min(left, int(rng.choice(kind.sizes(n_hosts)))))
+        if size < 2:
+            misses += 1
+            continue
+        hosts = list(_taken(free, size, int(rng.integers(len(free)))))
+        left -= len(hosts)
+        if len(hosts) >= 2:
+            jobs.append(job(f'{len(jobs)} {kind.name}', kind, hosts,
+                            float(rng.uniform(0, 2 * kind.compute_s))))
+    if not jobs:
+        raise exception.Invalid(field='cluster', value=f'{n_hosts} hosts',
+                                limit='room for one of the jobs')
+    return jobs
+
+
+def _taken(free: list[list[int]], size: int, start: int) -> Iterator[int]:
+    """Hosts from one leaf after another, half of what is wanted each."""
+    most = -(-size // 2)
+    for turn in range(2 * len(free)):
+        leaf = free[(start + turn) % len(free)]
+        for _ in range(min(most, size, len(leaf))):
+            yield leaf.pop(0)
+            size -= 1
+
+
+def placed(at: Site, jobs: Sequence[training.Job]) -> list[training.Job]:
+    """The same jobs where virtco's planner places them, one after another.
+
+    The cluster is empty at first; a host takes one job.
+    """
+    free = dict.fromkeys(at.hosts, 1.0)
+    active: list[snapshot.ActiveCoflow] = []
+    found: list[training.Job] = []
+    number = {host: i for i, host in enumerate(at.hosts)}
+    egress_bps, ingress_bps = np.split(at.cluster.cap_bps, 2)
+    for job in jobs:
+        ends = np.concatenate([job.demand.src_host, job.demand.dst_host])
+        before, vm = np.unique(ends, return_inverse=True)
+        sent_bytes = (job.demand.bits / units.BITS_PER_BYTE).tolist()
+        flows = list(zip(*np.split(vm, 2), sent_bytes, strict=True))
+        plan = planner.plan(snapshot.PlacementProblem(
+            tuple(cluster_model.Host(host, (free[host],), egress_bps[i],
+                                     ingress_bps[i])
+                  for host, i in number.items()),
+            tuple(cluster_model.Vm(str(k), (1.0,))
+                  for k in range(len(before))),
+            (coflow_model.Coflow.from_flows(job.name, len(before), flows),),
+            at.tree, tuple(active)), budget_s=PLANNED_S,
+            clock=budget.Counter())
+        free.update(dict.fromkeys(plan.hosts, 0.0))
+        active.append(_active(job.name, plan.hosts, flows))
+        src, dst = np.split(np.array([number[host] for host in plan.hosts],
+                                     np.int64)[vm], 2)
+        found.append(dataclasses.replace(job, demand=job.demand._replace(
+            src_host=src, dst_host=dst)))
+    return found
+
+
+def _active(name: str, hosts: Sequence[str],
+            flows: Sequence[tuple[int, int, float]]
+            ) -> snapshot.ActiveCoflow:
+    out_bytes: dict[str, float] = {}
+    in_bytes: dict[str, float] = {}
+    pairs = tuple((hosts[src], hosts[dst], size_bytes)
+                  for src, dst, size_bytes in flows)
+    for src, dst, size_bytes in pairs:
+        out_bytes[src] = out_bytes.get(src, 0.0) + size_bytes
+        in_bytes[dst] = in_bytes.get(dst, 0.0) + size_bytes
+    return snapshot.ActiveCoflow(name, tuple(out_bytes.items()),
+                                 tuple(in_bytes.items()), pairs)

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tools of tenants: hints and broadcasts; the controller needs none."""

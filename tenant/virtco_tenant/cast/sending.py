@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``virtco-cast send``: the tracker and the first that has the files."""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import secrets
+import socket
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from rich import console
+
+from virtco import exception
+from virtco_tenant.cast import demand
+from virtco_tenant.cast import members
+from virtco_tenant.cast import peers
+from virtco_tenant.cast import swarm
+from virtco_tenant.cast import torrents
+from virtco_tenant.cast import tracker as trackers
+
+if TYPE_CHECKING:
+    from virtco_tenant.cast import groups
+
+
+class NotReceived(exception.VirtcoException):
+    msg_fmt = '%(n_missing)d of %(n_receivers)d did not get all: %(who)s.'
+
+
+def send(args: argparse.Namespace, out: console.Console) -> int:
+    path = pathlib.Path(args.path)
+    out.print(f'Reading {path} …', highlight=False)
+    stamps = torrents.stamps(path)
+    torrent = torrents.describe(path)
+    group = _group(args.group, out)
+    known = {**_from_history(args.history),
+             **(group.clusters() if group is not None else {}),
+             **_from_file(args.clusters)}
+    name = args.name or socket.gethostname()
+    tracker = trackers.Tracker(
+        name, args.receivers, time.monotonic, known,
+        plan=peers.plan_plain if args.plain else peers.plan,
+        missed_s=args.wait or trackers.MISSED_S,
+        absent_s=args.wait or trackers.ABSENT_S)
+    key = args.key or secrets.token_urlsafe(16)
+    try:
+        server = trackers.serve(tracker, key, torrent,
+                                (args.address, args.port))
+    except OSError as error:
+        raise exception.Invalid(
+            field='--address and --port', value=f'{args.address}:{args.port}',
+            limit=f'free on this VM ({error.strerror})') from error
+    own = swarm.Transfer(torrent, path.resolve().parent, is_source=True,
+                         address=args.address, rate_bps=args.rate)
+    host = (args.address if args.address != '0.0.0.0'
+            else _own_address())
+    out.print(f'On each other VM: virtco-cast receive http://{host}:'
+              f'{server.server_port}/{key} DIRECTORY', soft_wrap=True,
+              highlight=False)
+    try:
+        with (members.bar(out, own.size_bytes * args.receivers) as move,
+              _announced(group, name, tracker, own.size_bytes, out)):
+            while not tracker.is_over:
+                answer = tracker.ask(name, (host, own.port), share=1,
+                                     cluster=args.cluster)
+                own.follow(*members.part(answer))
+                _check(own, stamps)
+                shares = tracker.shares()
+                move(sum(shares.values()) * own.size_bytes,
+                     f'{len(shares)} of {args.receivers} here')
+                time.sleep(trackers.POLL_S / 4)
+        if not (missing := tracker.missing()):
+            out.print(f'All {args.receivers} have it after '
+                      f'{tracker.taken_s or 0:.1f} s.',
+                      highlight=False)
+        _tell()
+    except members.GivesUp as error:
+        tracker.fail(str(error).rstrip('.'))
+        _tell()
+        raise
+    finally:
+        own.end()
+        server.shutdown()
+        _write_history(args.history, tracker)
+    if missing:
+        raise NotReceived(
+            n_missing=tracker.n_lacking, n_receivers=args.receivers,
+            who='; '.join(
+                members.printable(f'{one}: {why}')
+                for one, why in sorted(missing.items())))
+    return 0
+
+
+def _check(own: swarm.Transfer, stamps: torrents.Stamps) -> None:
+    """:raises virtco_tenant.cast.members.GivesUp: files cannot be sent as
+        they were described.
+    """
+    members.check(own)
+    if (name := torrents.changed(stamps)) is not None:
+        raise members.GivesUp(why=f'{name} changed while it was sent')
+
+
+def _tell() -> None:
+    """Until everybody has asked again."""
+    time.sleep(2 * trackers.POLL_S)
+
+
+def _own_address() -> str:
+    """Where others reach this VM: its address on the default route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(('192.0.2.1', 9))
+        except OSError as error:
+            raise exception.Invalid(
+                field='--address', value='not given',
+                limit='an address of this VM, which has no route') from error
+        address: str = probe.getsockname()[0]
+    return address
+
+
+def _from_file(path: str | None) -> dict[str, str]:
+    """:raises virtco.exception.Invalid: unless an object of strings."""
+    if path is None:
+        return {}
+    try:
+        found = json.loads(pathlib.Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise exception.Invalid(field='--clusters', value=path,
+                                limit=f'a JSON file ({error})') from error
+    if not isinstance(found, dict) or not all(
+            isinstance(value, str) for value in found.values()):
+        raise exception.Invalid(field='--clusters', value=path,
+                                limit='{"VM": "cluster", …}')
+    return found
+
+
+def _group(name: str | None, out: console.Console) -> 'groups.Group | None':
+    """None where nobody is to be asked, or the controller cannot be."""
+    if name is None:
+        return None
+    # Only who asks a controller needs its client.
+    from virtco_tenant.cast import groups
+    try:
+        return groups.Group(name)
+    except exception.ControllerUnavailable as error:
+        out.print(f'Without racks: {error}', highlight=False, markup=False)
+        return None
+
+
+def _announced(group: 'groups.Group | None', source: str,
+               tracker: trackers.Tracker, size_bytes: float,
+               out: console.Console
+               ) -> contextlib.AbstractContextManager[None]:
+    """Meanwhile the controller knows what this cast has to send."""
+    if group is None:
+        return contextlib.nullcontext()
+    from virtco_tenant.cast import groups
+    return groups.announced(
+        group, f'cast-{source}', lambda: _left(source, tracker, size_bytes),
+        lambda text: out.print(text, highlight=False, markup=False))
+
+
+def _left(source: str, tracker: trackers.Tracker,
+          size_bytes: float) -> 'groups.Left':
+    """What each has to send to each other; None before blocks are given."""
+    parts = tracker.parts()
+    shares, names = tracker.shares(), tracker.names()
+    return {(names[src], names[dst]): sent * (1 - shares[dst])
+            for (src, dst), sent in demand.demand(
+                source, parts, size_bytes).items()
+            if shares.get(dst, 1) < 1} if parts else None
+
+
+def _from_history(path: str | None) -> dict[str, str]:
+    if path is None or not pathlib.Path(path).exists():
+        return {}
+    # Only who infers loads scipy, which takes a second.
+    from virtco_tenant.cast import clusters
+    try:
+        told = {(str(src), str(dst)): float(rate_bps) for src, dst, rate_bps
+                in json.loads(pathlib.Path(path).read_text())}
+    except (OSError, ValueError, TypeError) as error:
+        raise exception.Invalid(
+            field='--history', value=path,
+            limit=f'a file that a former cast wrote ({error})') from error
+    return clusters.infer(told)
+
+
+def _write_history(path: str | None, tracker: trackers.Tracker) -> None:
+    if path is not None and (rates_bps := tracker.rates_bps()):
+        pathlib.Path(path).write_text(json.dumps([
+            [src, dst, statistics.median(told)]
+            for (src, dst), told in rates_bps.items()]))

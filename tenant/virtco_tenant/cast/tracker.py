@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The tracker of a cast: who takes part, who has all, who may talk to whom.
+
+Each member asks once per second (Orchestra §5.2), saying where it listens and
+what it has; the answer names its neighbours. The key in the path keeps others
+out. Bodies, members and names are bounded.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import hashlib
+import http.server
+import json
+import threading
+from typing import Any
+
+from virtco_tenant.cast import peers
+
+POLL_S = 1.0
+#: A member that did not ask for this long is gone; it may come back.
+LOST_S = 10.0
+#: Longer than a virtual machine needs to boot again.
+MISSED_S = 60.0
+#: Somebody may have to start each receiver by hand.
+ABSENT_S = 600.0
+#: So long after the first receiver the cast begins without the others.
+GATHER_S = 15.0
+MAX_MEMBERS = 4096
+_MAX_BODY_BYTES = 256 * 1024
+MAX_NAME = 255
+
+
+@dataclasses.dataclass
+class _Seen:
+    address: tuple[str, int]
+    seen_s: float
+    cluster: str | None = None
+    share: float = 0.0
+    has_all: bool = False
+    failed: str | None = None
+
+
+class Tracker:
+    """State of one cast; safe for threads.
+
+    :param expected: receivers that have to be done before all is. Blocks are
+        given when all are here, or GATHER_S after the first.
+    :param clusters: of members by name or address, for those that name
+        none.
+    :param plan: who talks to whom.
+    :param missed_s: one that is gone for this long is not waited for when all
+        others are done.
+    :param absent_s: those that never came are not waited for when this long
+        nobody came and nobody has anything to do.
+    """
+
+    def __init__(self, source: str, expected: int, clock: Callable[[], float],
+                 clusters: Mapping[str, str] | None = None, seed: int = 0,
+                 plan: Callable[[str, Sequence[peers.Member], int],
+                                dict[str, peers.Part]] = peers.plan,
+                 missed_s: float = MISSED_S, absent_s: float = ABSENT_S):
+        self._source = source
+        self._expected = expected
+        self._clock = clock
+        self._clusters = dict(clusters or {})
+        self._seed = seed
+        self._plan = plan
+        self._missed_s = missed_s
+        self._absent_s = absent_s
+        self._planned: tuple[list[peers.Member], dict[str, peers.Part]] = (
+            [], {})
+        self._members: dict[str, _Seen] = {}
+        self._first_s: float | None = None
+        self._began_s: float | None = None
+        self._ended_s: float | None = None
+        #: When somebody last came, was here or got all.
+        self._moved_s = 0.0
+        self._failed: str | None = None
+        #: Median matters, so all rates that were told are kept, boundedly.
+        self._rates_bps: dict[tuple[str, str], list[float]] = {}
+        self._lock = threading.Lock()
+
+    def ask(self, name: str, address: tuple[str, int], *,
+            cluster: str | None = None, share: float = 0.0,
+            rates_bps: Mapping[str, float] | None = None,
+            failed: str | None = None) -> dict[str, Any]:
+        """What a member says and gets.
+
+        :param share: of the bytes that it has, 1 when it has all.
+        :param rates_bps: at which it received from others since it last asked.
+        :param failed: why it gives up.
+        :raises OverflowError: beyond MAX_MEMBERS.
+        """
+        with self._lock:
+            now_s = self._clock()
+            if name not in self._members:
+                if len(self._members) >= MAX_MEMBERS:
+                    raise OverflowError(f'{MAX_MEMBERS} members are the most')
+                self._members[name] = _Seen(address, now_s)
+            member = self._members[name]
+            member.address, member.seen_s = address, now_s
+            if name != self._source and not (member.has_all and share >= 1):
+                self._moved_s = now_s
+            member.cluster = (cluster or self._clusters.get(name)
+                              or self._clusters.get(address[0]))
+            member.share = share
+            member.has_all = share >= 1
+            member.failed = failed
+            for other, rate_bps in (rates_bps or {}).items():
+                if other in self._members:
+                    told = self._rates_bps.setdefault((other, name), [])
+                    told.append(rate_bps)
+                    del told[:-100]
+            if name != self._source and self._first_s is None:
+                self._first_s = now_s
+            is_over = self._is_over()
+            if is_over and self._ended_s is None:
+                self._ended_s = now_s
+            return {**self._part(name, now_s), 'done': is_over,
+                    'failed': self._failed}
+
+    def fail(self, why: str) -> None:
+        """From now on tell all members that the source gives up."""
+        with self._lock:
+            self._failed = why
+
+    def shares(self) -> dict[str, float]:
+        """What each receiver has."""
+        with self._lock:
+            return {name: seen.share for name, seen in self._members.items()
+                    if name != self._source}
+
+    def parts(self) -> dict[str, peers.Part]:
+        """Who does what; nobody before blocks are given."""
+        with self._lock:
+            return dict(self._planned[1])
+
+    def names(self) -> dict[str, frozenset[str]]:
+        """How each member may be called: its name and its address."""
+        with self._lock:
+            return {name: frozenset((name, seen.address[0]))
+                    for name, seen in self._members.items()}
+
+    def rates_bps(self) -> dict[tuple[str, str], list[float]]:
+        """From whom to whom, as told by the receivers."""
+        with self._lock:
+            return {pair: list(told) for pair, told in
+                    self._rates_bps.items()}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody is waited for any more."""
+        with self._lock:
+            return self._is_over()
+
+    def missing(self) -> dict[str, str]:
+        """Receivers that are known not to get all, and why."""
+        with self._lock:
+            return self._missing()
+
+    @property
+    def n_lacking(self) -> int:
+        """Receivers that do not have all."""
+        with self._lock:
+            return self._expected - self._n_done()
+
+    def _missing(self) -> dict[str, str]:
+        gone = self._gone()
+        absent = self._n_absent(gone)
+        return {**gone, f'{absent} of them': 'never came'} if absent else gone
+
+    def _gone(self) -> dict[str, str]:
+        now_s = self._clock()
+        return {name: seen.failed or f'gone for {now_s - seen.seen_s:.0f} s'
+                for name, seen in self._members.items()
+                if name != self._source and not seen.has_all and (
+                    seen.failed is not None
+                    or now_s - seen.seen_s > self._missed_s)}
+
+    def _n_absent(self, gone: Mapping[str, str]) -> int:
+        """Those that are not waited for any more, though nobody knows them."""
+        if self._first_s is None or (
+                self._clock() <= self._moved_s + self._absent_s):
+            return 0
+        return max(0, self._expected - self._n_done() - len(gone))
+
+    def _is_over(self) -> bool:
+        gone = self._gone()
+        return (self._n_done() + len(gone) + self._n_absent(gone)
+                >= self._expected)
+
+    def _n_done(self) -> int:
+        return sum(seen.has_all for name, seen in self._members.items()
+                   if name != self._source)
+
+    @property
+    def taken_s(self) -> float | None:
+        """From when all were here until all had everything."""
+        with self._lock:
+            if self._began_s is None or self._ended_s is None:
+                return None
+            return self._ended_s - self._began_s
+
+    def _begins(self, now_s: float) -> bool:
+        if self._began_s is None and self._source in self._members and (
+                len(self._members) > self._expected
+                or self._first_s is not None
+                and now_s >= self._first_s + GATHER_S):
+            self._began_s = now_s
+        return self._began_s is not None
+
+    def _part(self, name: str, now_s: float) -> dict[str, Any]:
+        present = [peers.Member(one, seen.cluster)
+                   for one, seen in self._members.items()
+                   if now_s - seen.seen_s <= LOST_S
+                   and seen.failed is None]
+        if not self._begins(now_s) or self._source not in (
+                member.name for member in present) or (
+                    self._members[name].failed is not None):
+            return {'swarms': [[] for _ in peers.LEVELS], 'share': None}
+        if self._planned[0] != present:
+            self._planned = present, self._plan(self._source, present,
+                                                self._seed)
+        part = self._planned[1][name]
+        order = {one: place for place, one in enumerate(self._members)}
+        return {
+            'swarms': [[
+                {'name': one, 'host': self._members[one].address[0],
+                 'port': self._members[one].address[1],
+                 'calls': order[name] > order[one]}
+                for one in sorted(links)] for links in part.links],
+            'share': part.share and dataclasses.asdict(part.share)}
+
+
+def digest(torrent: bytes) -> str:
+    """What tells one description from another."""
+    return hashlib.sha256(torrent).hexdigest()
+
+
+def serve(tracker: Tracker, key: str, torrent: bytes,
+          address: tuple[str, int]) -> http.server.ThreadingHTTPServer:
+    """Answer on an address until ``shutdown``.
+
+    ``GET /KEY/torrent`` is the description of the files, ``POST /KEY/peers``
+    a member's question, which is refused when it has another description.
+    """
+    here = digest(torrent)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = 'HTTP/1.1'
+        timeout = 30
+
+        def do_GET(self) -> None:
+            if self.path == f'/{key}/torrent':
+                self._answer(200, torrent, 'application/x-bittorrent')
+            else:
+                self._refuse(404, 'There is no such cast.')
+
+        def do_POST(self) -> None:
+            if self.path != f'/{key}/peers':
+                self._refuse(404, 'There is no such cast.')
+                return
+            length = self.headers.get('Content-Length', '')
+            if not length.isdigit() or int(length) > _MAX_BODY_BYTES:
+                self._refuse(413, f'body: {length or "no"} bytes, at most '
+                                  f'{_MAX_BODY_BYTES}')
+                return
+            try:
+                said = _checked(json.loads(self.rfile.read(int(length))))
+                if said['files'] not in (None, here):
+                    self._refuse(409, 'The sender has other files.')
+                    return
+                found = tracker.ask(
+                    said['name'], (self.client_address[0], said['port']),
+                    cluster=said['cluster'], share=said['share'],
+                    rates_bps=said['rates_bps'], failed=said['failed'])
+            except (ValueError, RecursionError) as error:
+                self._refuse(400, str(error))
+                return
+            except OverflowError as error:
+                self._refuse(403, str(error))
+                return
+            self._answer(200, json.dumps(found).encode(), 'application/json')
+
+        def _refuse(self, status: int, why: str) -> None:
+            # What was not read of a body is not the next request.
+            self.close_connection = True
+            self._answer(status, json.dumps({'error': why}).encode(),
+                         'application/json')
+
+        def _answer(self, status: int, body: bytes, kind: str) -> None:
+            self.send_response(status)
+            self.send_header('Content-Type', kind)
+            self.send_header('Content-Length', str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(address, Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _checked(said: Any) -> dict[str, Any]:
+    """:raises ValueError: names field, value and limit."""
+    if not isinstance(said, dict):
+        raise ValueError('body: an object is needed')
+    name, port = said.get('name'), said.get('port')
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+        raise ValueError(f'name: 1 to {MAX_NAME} characters are needed')
+    if type(port) is not int or not 0 < port < 65536:
+        raise ValueError(f'port: {port!r}, 1 to 65535 is needed')
+    cluster = said.get('cluster')
+    if cluster is not None and (not isinstance(cluster, str)
+                                or len(cluster) > MAX_NAME):
+        raise ValueError(f'cluster: up to {MAX_NAME} characters are needed')
+    share = said.get('share', 0)
+    if not _is_number(share) or not 0 <= share <= 1:
+        raise ValueError(f'share: {share!r}, 0 to 1 is needed')
+    rates_bps = said.get('rates_bps', {})
+    if not isinstance(rates_bps, dict) or not all(
+            _is_number(rate_bps) and 0 <= rate_bps < 1e15
+            for rate_bps in rates_bps.values()):
+        raise ValueError('rates_bps: numbers from 0 to 1e15 are needed')
+    failed = said.get('failed')
+    if failed is not None and (not isinstance(failed, str)
+                               or not 0 < len(failed) <= MAX_NAME):
+        raise ValueError(f'failed: 1 to {MAX_NAME} characters are needed')
+    files = said.get('files')
+    if files is not None and not isinstance(files, str):
+        raise ValueError('files: a digest is needed')
+    return {'name': name, 'port': port, 'cluster': cluster, 'files': files,
+            'share': float(share), 'rates_bps': rates_bps, 'failed': failed}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
