@@ -3,7 +3,6 @@
 """How coflows get on by what hosts report: bytes, and their life. Pure."""
 
 import collections
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -283,21 +282,17 @@ class Progress:
             tracked = self._groups.coflows.get(coflow_id)
             if tracked is None:
                 del self._unspread[coflow_id]
-            elif groups is None or tracked.group_id in groups:
-                self._spread(tracked, seen)
-
-    def _spread(self, tracked: inflight.Tracked,
-                seen: Callable[[str], dict[pair_counters.Key, float]]
-                ) -> None:
-        """Divide a coflow's bytes by the counters of its pairs."""
-        for (host, dst_host), new_bytes in self._unspread.pop(
-                tracked.coflow_id, {}).items():
-            flows = tracked.route.flows(host, dst_host).tolist()
-            if flows:
-                self._profile(tracked, flows, np.ones(1)
-                              if len(flows) == 1 else pair_counters.shares(
-                                  seen(host), tracked, flows,
-                                  self._addresses.of_vm), new_bytes)
+                continue
+            if groups is not None and tracked.group_id not in groups:
+                continue
+            for (host, dst_host), new_bytes in self._unspread.pop(
+                    coflow_id).items():
+                flows = tracked.route.flows(host, dst_host).tolist()
+                if flows:
+                    self._profile(tracked, flows, np.ones(1) if len(
+                        flows) == 1 else pair_counters.shares(
+                            seen(host), tracked, flows,
+                            self._addresses.of_vm), new_bytes)
 
     def _profile(self, tracked: inflight.Tracked, flows: Sequence[int],
                  shares: np.ndarray, new_bytes: float) -> None:
