@@ -30,14 +30,14 @@ class Policies:
 
     :ivar of_host: the policy of each host that reports, unnumbered.
     :ivar changed: hosts whose policy is another object than before.
-    :ivar minors: as they are taken now, where that changed.
+    :ivar minors: class numbers of the hosts where they changed.
     :ivar schedule: all coflows by rank.
-    :ivar next_check_s: no later than then a coflow has waited for theta, or
-        a periodic one is late.
-    :ivar snapshot: what all this is by.
-    :ivar promises: by which deadlines are kept; None: there are no classes.
-    :ivar waits: since when coflows with a queue wait for progress; empty
-        where theta is off.
+    :ivar next_check_s: latest time of the next look: a coflow has waited for
+        theta then, or a periodic one is late.
+    :ivar snapshot: input of all this.
+    :ivar promises: plan that keeps the deadlines; None: there are no classes.
+    :ivar waits: times since which coflows with a queue wait for progress;
+        empty where theta is off.
     """
 
     of_host: Mapping[str, host_policy.HostPolicy]

@@ -46,10 +46,10 @@ Target = tuple[str, int]
 class Measurable:
     """Hosts and links that can be measured now.
 
-    :ivar targets: where each host receives trains.
-    :ivar links_bps: of each of them, the slower direction.
+    :ivar targets: address and port where each host receives trains.
+    :ivar links_bps: slower direction of each link.
     :ivar awaited: hosts for which VMs are planned that do not run yet.
-    :ivar tree: of the uplinks above them; empty when unknown.
+    :ivar tree: uplinks above the hosts; empty when unknown.
     """
 
     targets: Mapping[str, Target]

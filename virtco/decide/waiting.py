@@ -15,10 +15,10 @@ from virtco.state import schedule_input as known
 class Waiting:
     """The port where a coflow waits longest.
 
-    :ivar host: whose port serves it last.
+    :ivar host: host of the port that serves the coflow last.
     :ivar direction: ``egress`` or ``ingress``.
-    :ivar busy_s: until the port has served it and all before it.
-    :ivar n_before: how many are served there before it.
+    :ivar busy_s: time until the port has served it and all before it.
+    :ivar n_before: number of coflows that the port serves before it.
     """
 
     host: str

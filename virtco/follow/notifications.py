@@ -19,8 +19,7 @@ class Built:
     """The instance runs on ``host`` now.
 
     :ivar flavor: vcpus, memory_mb and disk_gb, empty when not told.
-    :ivar at_s: when it was sent; None where that is not known, and then it
-        counts as the latest.
+    :ivar at_s: time at which it was sent; None counts as the latest.
     """
 
     instance_uuid: str

@@ -34,13 +34,14 @@ Vector = tuple[float, ...]
 class Account:
     """Bookings on one host, per resource.
 
-    :ivar settled: members that Nova's numbers include.
-    :ivar claimed: members that have a VM; the numbers may include them.
-    :ivar planned: members without a VM; the numbers lack them.
-    :ivar others: VMs without a group that came lately; the numbers may lack
+    :ivar settled: demand of members that Nova's numbers include.
+    :ivar claimed: demand of members that have a VM; the numbers may include
         them.
-    :ivar room: most that a young booking remembers, None without any. All
-        shrink with what comes beside the members, see
+    :ivar planned: demand of members without a VM; the numbers lack them.
+    :ivar others: demand of VMs without a group that came lately; the numbers
+        may lack them.
+    :ivar room: largest room that a young booking remembers; None without any.
+        All shrink with VMs that come without a group, see
         :func:`virtco.db.bookings.lessen_room`.
     """
 

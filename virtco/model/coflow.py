@@ -27,17 +27,18 @@ class Coflow:
         :meth:`from_flows`.
     :ivar dst_port: TCP/UDP destination port by which the edge tells this
         coflow from another over the same pair of VMs; None matches all.
-    :ivar iterations: how often the whole matrix is sent, 0 = without end.
-    :ivar period_s: seconds from the start of one iteration to the start of
-        the next, None = not said.
-    :ivar compute_s: seconds of an iteration in which nothing is sent, None =
+    :ivar iterations: number of times that the whole matrix is sent; 0 =
+        without end.
+    :ivar period_s: seconds from the start of one iteration to the start of the
+        next; None = not said.
+    :ivar compute_s: seconds of an iteration in which nothing is sent; None =
         not said.
-    :ivar order: by which it is served among coflows of its class, where the
-        operator's policy is ``mrtf`` or ``mrtf+swap``: one of :data:`ORDERS`;
-        None = by intensity where it computes.
+    :ivar order: order among coflows of its class, where the operator's policy
+        is ``mrtf`` or ``mrtf+swap``: one of :data:`ORDERS`; None = by
+        intensity where it computes.
     :ivar rank_hint: whether the tenant wants an order of ranks proposed.
-    :ivar is_estimated: nobody said the sizes; those of ``flows`` are a first
-        guess, and what is counted tells better ones.
+    :ivar is_estimated: whether the sizes are unknown; those of ``flows`` are a
+        first guess, and counted bytes give better ones.
     """
 
     name: str

@@ -127,25 +127,25 @@ class Flows(_Columns[LiveFlow]):
 class LiveCoflow:
     """An unfinished coflow as the scheduler sees it.
 
-    :ivar flows: objects or :class:`Flows`; to the scheduler they are the same.
-    :ivar arrival_s: when it became active (any clock, the same for all).
-    :ivar served_s: when it last made progress (theta counts from here).
-    :ivar sent_bytes: counted at the edges.
-    :ivar claimed_bytes: what the tenant hinted.
-    :ivar priority_class: set by an operator, lower is served first.
-    :ivar weight: for weighted fair sharing.
+    :ivar flows: remaining flows, as objects or :class:`Flows`.
+    :ivar arrival_s: time at which it became active (any clock, the same for
+        all).
+    :ivar served_s: time of its last progress; theta counts from here.
+    :ivar sent_bytes: bytes counted at the edges.
+    :ivar claimed_bytes: bytes that the tenant hinted.
+    :ivar priority_class: class set by an operator; lower is served first.
+    :ivar weight: weight in weighted fair sharing.
     :ivar n_flows: number of VM-to-VM flows (per-flow fair sharing).
     :ivar whole: its flows with all of their bytes, as at its beginning; None:
-        ``sent_bytes`` are spread over what is left.
-    :ivar served: what each pair sent, of a coflow of whose sizes nothing is
-        believed; its order goes by them. None: the sizes are believed.
-    :ivar compute_s: of an iteration, in which nothing is sent; 0 of those that
-        do not compute in turn, or whose tenant said nothing.
-    :ivar workers: VMs that wait while it sends.
-    :ivar sending: flows by columns over the same pairs, without the bytes of
-        those that have fallen silent: what gets rates. The order is by
-        ``flows``. None: all send.
-    :ivar deadline_s: on the clock of the other times; inf for none.
+        ``sent_bytes`` are spread over the remaining bytes.
+    :ivar served: sent bytes per pair, which order a coflow whose sizes are not
+        believed; None: the sizes are believed.
+    :ivar compute_s: seconds per iteration in which nothing is sent; 0 for
+        coflows that do not alternate, or whose tenant did not say.
+    :ivar workers: number of VMs that wait while it sends.
+    :ivar sending: flows over the same pairs without the bytes of silent ones;
+        these get rates, while ``flows`` give the order. None: all send.
+    :ivar deadline_s: deadline on the clock of the other times; inf for none.
     :ivar is_promised: whether the deadline was promised.
     """
 
@@ -289,9 +289,10 @@ class CoflowSchedule:
     """Rank and rates of one coflow until the next event.
 
     :ivar rank: 0 is served first.
-    :ivar remaining_cct_s: its remaining time alone on the fabric.
-    :ivar predicted_end_s: with the order and the rates of this schedule.
-    :ivar starving: True when theta lifted it to the front.
+    :ivar remaining_cct_s: remaining time alone on the fabric.
+    :ivar predicted_end_s: time of its end with the order and rates of this
+        schedule.
+    :ivar starving: whether theta lifted it to the front.
     """
 
     coflow_id: str
@@ -306,7 +307,7 @@ class CoflowSchedule:
 class Schedule:
     """All coflows in order of rank.
 
-    :ivar left: what they leave of the ports.
+    :ivar left: ports with the rates that the coflows leave.
     """
 
     now_s: float

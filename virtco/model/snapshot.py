@@ -172,10 +172,10 @@ class Relaxed(enum.StrEnum):
 class Progress:
     """State of a search that still runs.
 
-    :ivar stage: of the search that found it.
+    :ivar stage: stage of the search that found it.
     :ivar seconds: since the start, by the planner's clock.
-    :ivar objective_s: of the best placement so far.
-    :ivar bound_s: no placement under these constraints has a smaller one.
+    :ivar objective_s: objective of the best placement so far.
+    :ivar bound_s: lower bound of the objective under these constraints.
     :ivar hosts: host name per VM of the best placement.
     """
 
@@ -210,14 +210,14 @@ class Plan:
     :ivar coflow_cct_s: predicted CCT per coflow under MRTF order with the
         active ones, in the problem's coflow order.
     :ivar objective_s: value of the objective that was minimised.
-    :ivar lower_bound_s: t is no smaller than this in ``bound_scope``.
-    :ivar bound_scope: of this bound and of the objective's. That of t holds
-        for any schedule, too, that of the objective for none.
+    :ivar lower_bound_s: lower bound of t in ``bound_scope``.
+    :ivar bound_scope: scope of this bound and of the objective's. That of t
+        holds for any schedule, too, that of the objective for none.
     :ivar gap: cct_s / lower_bound_s - 1; 0 when both are 0, inf when only
         the bound is 0.
     :ivar bottleneck: the port that decides t, e.g. ``'h3 egress'``.
-    :ivar objective_bound_s: the objective is no smaller in ``bound_scope``;
-        0 where nothing is known.
+    :ivar objective_bound_s: lower bound of the objective in ``bound_scope``; 0
+        where it is unknown.
     :ivar relaxed: whether the linear relaxation was solved and rounded.
     """
 

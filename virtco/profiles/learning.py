@@ -34,7 +34,7 @@ MOST_EXPONENT = 2.0
 class Launch:
     """Bytes of an earlier launch.
 
-    :ivar sent: bytes per pair over its whole life.
+    :ivar sent: bytes per pair over the whole launch.
     """
 
     n_vms: int
@@ -73,8 +73,8 @@ class Learned:
     """A learned matrix with its origin.
 
     :ivar tm: a matrix as ``virtco:tm`` has it.
-    :ivar n_launches: that it rests on.
-    :ivar how: for people.
+    :ivar n_launches: number of launches behind it.
+    :ivar how: explanation for people.
     """
 
     tm: dict[str, Any]

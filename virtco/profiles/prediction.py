@@ -33,10 +33,10 @@ class Method(enum.StrEnum):
 class Prediction:
     """Predicted bytes of the next hour with the error to expect.
 
-    :ivar size_bytes: of the next hour.
+    :ivar size_bytes: bytes of the next hour.
     :ivar error_fraction: absolute errors over bytes, one hour ahead, on the
-        same history; None where it is too short to tell.
-    :ivar weight: of the last hour; the rest is the time of day's.
+        same history; None where it is too short.
+    :ivar weight: weight of the last hour; the rest is the time of day's.
     """
 
     size_bytes: float

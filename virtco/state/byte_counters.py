@@ -71,10 +71,12 @@ class CoflowProgress:
     was counted is spread over the flows it can belong to, by what they have
     left (that is how MADD serves them).
 
-    :ivar sizes_bytes: array of shape (n_flows,).
-    :ivar sent_bytes: array of shape (n_flows,), of what the hint names.
-    :ivar excess_bytes: sent beyond it.
-    :ivar span: when; None before the first byte.
+    :ivar sizes_bytes: hinted bytes of each flow, shape (n_flows,).
+    :ivar sent_bytes: counted bytes of each flow within its hint, shape
+        (n_flows,).
+    :ivar excess_bytes: bytes sent beyond the hint.
+    :ivar span: times of the first and the last byte; None before the first
+        byte.
     """
 
     def __init__(self, sizes_bytes: Sequence[float] | np.ndarray,

@@ -20,7 +20,7 @@ class Debts:
     """Accounts of the projects that owe bytes or overrun; the caller locks.
 
     :ivar tolerance: a coflow is honest up to its claim times 1 + this.
-    :ivar most_bytes: no project owes more.
+    :ivar most_bytes: largest debt of a project.
     """
 
     def __init__(self, tolerance: float = TOLERANCE,

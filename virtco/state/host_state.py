@@ -31,8 +31,8 @@ OBSERVED_HALF_LIFE_S = 1.0
 class View:
     """State of a host for display.
 
-    :ivar report: the last one.
-    :ivar observed_bps: of each coflow.
+    :ivar report: last report.
+    :ivar observed_bps: observed rate of each coflow.
     """
 
     host: str
@@ -47,8 +47,8 @@ class View:
 class Taken:
     """Differences between a report and the one before.
 
-    :ivar since_s: when the counters of the one before were read; now, where
-        they began anew.
+    :ivar since_s: time at which the counters of the report before were read;
+        now, where they began at 0.
     """
 
     since_s: float
@@ -60,7 +60,7 @@ class Taken:
 class HostState:
     """Counters, measurements and orders of one host.
 
-    :ivar new_vms: with a port in the last report and none before it.
+    :ivar new_vms: VMs with a port in the last report and none before it.
     """
 
     def __init__(self, host: str, first_seen: float, half_life_s: float):

@@ -44,24 +44,26 @@ Addresses = Mapping[str, tuple[str, tuple[str, ...]]]
 class Tracked:
     """A coflow in flight.
 
-    :ivar iteration: the one that is or was under way, from 1; 0 before.
-    :ivar upcoming: of the next iteration, while the coflow rests between two;
-        the last one is done then.
-    :ivar planned_cct_s: of the last plan; None where there is none.
-    :ivar expires_s: when it is given up, None = never.
-    :ivar moved_s: when its counters last moved, None = never.
-    :ivar deadline_s: that its tenant wants, inf = none.
-    :ivar is_promised: whether that was promised at the launch.
-    :ivar was_placed: all its VMs ran at some time; what is missing since
-        then was deleted, and its flows with it.
-    :ivar is_dirty: the database does not know the newest yet.
-    :ivar check_s: its state changes no earlier, unless it is touched.
-    :ivar period: of its iterations, as counted.
-    :ivar most_compute_s: by that; the claim counts no further.
-    :ivar hosts: where its VMs are, will be or were.
-    :ivar former: routes before VMs moved, the newest first.
-    :ivar why: which rule ended it.
-    :ivar watched_since_s: when this process first looked at it.
+    :ivar iteration: number of the iteration under way or last under way, from
+        1; 0 before the first.
+    :ivar upcoming: progress of the next iteration, while the coflow rests
+        between two; the last one is done then.
+    :ivar planned_cct_s: completion time of the last plan; None without a plan.
+    :ivar expires_s: time at which the coflow is given up; None = never.
+    :ivar moved_s: time at which its counters last moved; None = never.
+    :ivar deadline_s: deadline that its tenant wants; inf = none.
+    :ivar is_promised: whether the deadline was promised at the launch.
+    :ivar was_placed: whether all its VMs ran at some time; a VM that is
+        missing since then was deleted, and its flows with it.
+    :ivar is_dirty: whether the database lacks its last change.
+    :ivar check_s: time before which its state changes only if it is touched.
+    :ivar period: counted period of its iterations.
+    :ivar most_compute_s: upper bound of its computing per iteration, by the
+        period.
+    :ivar hosts: hosts where its VMs are, will be or were.
+    :ivar former: routes before VMs moved, the latest first.
+    :ivar why: rule that ended it.
+    :ivar watched_since_s: time at which this process first looked at it.
     """
 
     coflow_id: str

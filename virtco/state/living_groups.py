@@ -23,10 +23,10 @@ Members = dict[int, routes.Member]
 class Groups:
     """Living groups with their members and coflows.
 
-    :ivar coflows: in flight, by id.
-    :ivar ended: done for good, but not yet so in the database.
-    :ivar waiting: VMs whose hosts Nova has not confirmed, and the host that
-        is reserved for each, if there is one.
+    :ivar coflows: coflows in flight, by id.
+    :ivar ended: coflows that ended for good, but not yet in the database.
+    :ivar waiting: VMs whose hosts Nova has not confirmed, with the host
+        reserved for each; None without one.
     """
 
     def __init__(self) -> None:

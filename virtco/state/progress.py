@@ -35,9 +35,9 @@ class Progress:
     """Bytes and life of the coflows, by the hosts' reports.
 
     :param wire_factor: bytes on the wire per byte of payload.
-    :ivar endings: by which coflows end now.
-    :ivar profiles: what the pairs of VMs sent.
-    :ivar measured: coflows whose period is known anew.
+    :ivar endings: rules by which coflows end now.
+    :ivar profiles: bytes that the pairs of VMs sent.
+    :ivar measured: coflows whose period changed.
     :ivar findings: findings that no event tells yet, by key.
     """
 

@@ -28,15 +28,15 @@ FAIR = 'fair'
 class Options:
     """How coflows are scheduled: an operator's choices and constants.
 
-    :ivar theta_s: inf: never.
-    :ivar beta: below 0: the observed share of background traffic.
-    :ivar min_rate_fraction: of an uplink, for all coflows together that the
-        order leaves nothing, so that their connections stay alive and their
-        bytes are seen. The simulation of the deployed order counts it.
-    :ivar rate_tolerance_fraction: a policy is not sent again while all of its
-        rates moved by less than that.
-    :ivar minor_grace_s: before the class number of an ended coflow is used
-        again: twice as long as an edge module keeps the class.
+    :ivar theta_s: wait after which a coflow goes first; inf: never.
+    :ivar beta: share of background traffic; below 0: the observed share.
+    :ivar min_rate_fraction: part of an uplink for all coflows together that
+        the order leaves nothing, so that their connections stay alive and
+        their bytes are seen. The simulation of the deployed order counts it.
+    :ivar rate_tolerance_fraction: a policy is not sent again while each of its
+        rates moved by less than this fraction.
+    :ivar minor_grace_s: time after which the class number of an ended coflow
+        is used again: twice as long as an edge module keeps the class.
     """
 
     order: str = 'mrtf'
@@ -66,11 +66,11 @@ class Options:
 class Host:
     """The uplink of one host.
 
-    :ivar link: of a host that reports, at the link's speed also where less
-        was measured: a wrong measurement must not become true by being
-        enforced. The coflows' rates keep to what was measured.
-    :ivar egress_bps: that it can carry; 0 for a host of which nothing is
-        known but that a VM runs there.
+    :ivar link: link of a host that reports, at the link's speed also where
+        less was measured: a wrong measurement must not become true by being
+        enforced. The coflows' rates keep to the measurement.
+    :ivar egress_bps: rate that the uplink can carry; 0 for an unknown host on
+        which a VM runs.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Hosts(tuple[Host, ...]):
 class Share:
     """Part of an uplink that coflows leave to others; see ``[scheduler]``.
 
-    :ivar max_background_fraction: of an uplink, the most that background
+    :ivar max_background_fraction: largest part of an uplink that background
         traffic takes from the coflows, so that no flood stops them.
     """
 
@@ -139,8 +139,8 @@ class Share:
 class Coflow:
     """A coflow whose VMs run.
 
-    :ivar is_queued: some host has bytes of it waiting.
-    :ivar is_resting: between two iterations.
+    :ivar is_queued: whether bytes of it wait at some host.
+    :ivar is_resting: whether it is between two iterations.
     """
 
     live: live.LiveCoflow
@@ -158,14 +158,14 @@ class Coflow:
 class Snapshot:
     """Input of the scheduler at one moment.
 
-    :ivar coflows: those that rest between two iterations last, so that a
-        pair of VMs that they share belongs to the others.
-    :ivar egress_bps: of each host, for coflows, shape (n_hosts,).
+    :ivar coflows: coflows whose VMs run; those between two iterations last, so
+        that a pair of VMs that they share belongs to the others.
+    :ivar egress_bps: rate of each host for coflows, shape (n_hosts,).
     :ivar ingress_bps: likewise.
-    :ivar uplinks: above the hosts, as coflows may use them.
-    :ivar minors: of the hosts that have any.
-    :ivar size_factor: bytes on the wire to send for each that is left.
-    :ivar senders: the hosts that send unmanaged traffic to others.
+    :ivar uplinks: uplinks above the hosts with their rates for coflows.
+    :ivar minors: class numbers of the hosts that have any.
+    :ivar size_factor: bytes on the wire per remaining byte.
+    :ivar senders: hosts that send unmanaged traffic to others.
     """
 
     now_s: float

@@ -17,9 +17,12 @@ from virtco.state import inflight
 class Status:
     """How far a coflow is.
 
-    :ivar span: of the iteration that is or was under way.
-    :ivar measured_period_s: of its iterations, None where it is not known.
-    :ivar counted_compute_s: by which a job is served, None of all others.
+    :ivar span: first and last byte of the iteration under way or last under
+        way.
+    :ivar measured_period_s: period of its iterations; None where it is
+        unknown.
+    :ivar counted_compute_s: computing per iteration by which a job is served;
+        None for any other coflow.
     """
 
     coflow_id: str

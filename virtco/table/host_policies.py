@@ -115,12 +115,12 @@ def _places(laid: layouts.Layouts, rank: np.ndarray) -> np.ndarray:
 class HostPolicies:
     """The last policies of all hosts.
 
-    :ivar changed: hosts that were told something new.
-    :ivar numbers: of the policies, laid out as in ``layouts``; NaN where a
-        host's policy has another layout.
-    :ivar is_other: whether more than numbers tells a host's policy from a new
-        one, or may do so.
-    :ivar limits: of unmanaged traffic, by host.
+    :ivar changed: hosts whose policy is new.
+    :ivar numbers: numbers of the policies, laid out as in ``layouts``; NaN
+        where a host's policy has another layout.
+    :ivar is_other: whether a new policy of each host may differ in more than
+        numbers, shape (n_hosts,).
+    :ivar limits: limits of unmanaged traffic by host.
     """
 
     layouts: layouts.Layouts

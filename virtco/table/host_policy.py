@@ -26,15 +26,16 @@ LAST_PRIO = edge_policy.PRIOS - 1
 class HostPolicy:
     """The policy of one host by one schedule, as arrays.
 
-    :ivar layout: of its classes.
-    :ivar ranks: of the coflows, 0 is served first.
-    :ivar prios: of each class, shape (n_classes,).
+    :ivar layout: layout of the classes.
+    :ivar ranks: rank of each coflow; 0 is served first.
+    :ivar prios: priority of each class, shape (n_classes,).
     :ivar class_bps: rate of each class, shape (n_classes,).
     :ivar child_bps: rate of each child, shape (n_children,).
-    :ivar child_ceil_bps: most that each child may borrow to, (n_children,).
-    :ivar left_bytes: of each child, shape (n_children,).
+    :ivar child_ceil_bps: rate up to which each child may borrow, shape
+        (n_children,).
+    :ivar left_bytes: bytes left of each child, shape (n_children,).
     :ivar borrows: whether classes may use the whole link.
-    :ivar unmanaged: limits of what belongs to no coflow, if any are kept.
+    :ivar unmanaged: limits of unmanaged traffic, if any.
     """
 
     layout: layouts.Layout

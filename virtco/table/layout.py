@@ -21,22 +21,24 @@ Coflows = tuple[coflow_table.TableCoflow, ...]
 class Layout:
     """Classes (one per coflow), their children and the flows of one host.
 
-    :ivar senders: the coflows that send from here.
-    :ivar receivers: those of whose arrival the host wants to know.
-    :ivar minors: of which the classes have theirs; None = flows are counted
-        in the default class.
-    :ivar is_whole: nothing lacks a minor.
-    :ivar classes: of which coflow, n_classes of them.
-    :ivar class_minors: of each class.
-    :ivar peers: destination host of each child; a class's are in a row.
-    :ivar child_minors: of each child.
+    :ivar senders: coflows that send from the host.
+    :ivar receivers: coflows whose arriving pairs the host is told.
+    :ivar minors: class numbers of the host; None = flows are counted in the
+        default class.
+    :ivar is_whole: whether each class and child has a number.
+    :ivar classes: coflow of each class.
+    :ivar class_minors: number of each class.
+    :ivar peers: destination host of each child; a class's children are in a
+        row.
+    :ivar child_minors: number of each child.
     :ivar class_of: index of each child's class, shape (n_children,).
-    :ivar places: of each child among its coflow's pairs, shape (n_children,).
-    :ivar n_children: of each class, shape (n_classes,).
-    :ivar entries: of each coflow that has any.
-    :ivar rivals: ids of the coflows that have the same pair of VMs, for each
-        such case; it belongs to the one that is served first.
-    :ivar protects: the host is told what arrives.
+    :ivar places: index of each child among its coflow's pairs, shape
+        (n_children,).
+    :ivar n_children: number of children of each class, shape (n_classes,).
+    :ivar entries: flow entries of each coflow that has any.
+    :ivar rivals: ids of coflows that have the same pair of VMs, per such case;
+        the pair belongs to the one that is served first.
+    :ivar protects: whether the host is told the arriving pairs.
     """
 
     host: str

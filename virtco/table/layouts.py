@@ -28,8 +28,8 @@ from virtco.wire import edge_policy
 class Layouts:
     """The layout of each link's host, and all their classes and children.
 
-    :ivar coflows: of which all of them are.
-    :ivar new_minors: of the hosts where they are others than was given.
+    :ivar coflows: coflows of all classes.
+    :ivar new_minors: class numbers of the hosts where they changed.
     """
 
     links: Sequence[coflow_table.Link]

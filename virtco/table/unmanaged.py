@@ -29,12 +29,12 @@ class Sender:
     """The unmanaged traffic of one host.
 
     :ivar egress_bps: speed of its uplink.
-    :ivar others_bps: the most that may go to everybody.
-    :ivar macs: by destination host, of the VMs there that it sends to. An
+    :ivar others_bps: highest rate to all other destinations together.
+    :ivar macs: addresses of the destination VMs, by destination host. An
         address that two networks have may be at several hosts.
-    :ivar sent_bps: rate to each limited destination of late, infinity where
-        packets wait; the key '' is of the others.
-    :ivar slots: of the destinations that are limited already.
+    :ivar sent_bps: recent rate to each limited destination, infinity where
+        packets wait; the key '' stands for the others.
+    :ivar slots: slot of each destination that is limited already.
     """
 
     egress_bps: float
