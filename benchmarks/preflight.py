@@ -28,7 +28,7 @@ import numpy as np
 from numpy import typing as npt
 
 from virtco.measure import preflight
-from virtco.measure import round_rates as together
+from virtco.measure import rounds
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,7 +46,7 @@ PART_NOISE = (-0.6505, -0.3157, -0.1582, -0.0873, -0.0327, 0.0077, 0.0465,
 DISTURBED = 0.02
 #: Bytes of a train, of a loaded round likewise.
 TRAIN_BYTES = 10 * 200 * 1472
-TRANSFER_BYTES = together.CHECK.size_bytes(LINK_BPS)
+TRANSFER_BYTES = rounds.CHECK.size_bytes(LINK_BPS)
 ROUND_S = 1.0
 
 

@@ -26,7 +26,6 @@ from virtco import exception
 from virtco.decide import probes
 from virtco.measure import discovery
 from virtco.measure import preflight
-from virtco.measure import round_rates as together
 from virtco.measure import rounds
 from virtco.state import live_state
 from virtco.topology.formats import plain
@@ -142,7 +141,7 @@ class Checks:
                                         limit='hosts that report')
         if purpose is Purpose.DISCOVER:
             # Half of them send in a round; the uplinks take about as many.
-            self._prober.afford(names, together.DISCOVER, sum(
+            self._prober.afford(names, rounds.DISCOVER, sum(
                 map(len, discovery.mixed_rounds(names))))
         return names
 
@@ -252,14 +251,14 @@ class Checks:
         """Measure the pairs of a round that loads uplinks."""
         if self._stopped:
             raise exception.Starting(why='the controller stops')
-        found = self._together(check, pairs, together.DISCOVER)
+        found = self._together(check, pairs, rounds.DISCOVER)
         check.n_rounds_done += 1
         return found
 
     def _round(self, check: Check, number: int, planned: preflight.Round
                ) -> list[preflight.Reading]:
         if planned.loaded:
-            found = self._together(check, planned.pairs, together.CHECK)
+            found = self._together(check, planned.pairs, rounds.CHECK)
         else:
             came = self._measure(check, planned.pairs)
             check.n_failed += len(planned.pairs) - len(came)
@@ -268,14 +267,14 @@ class Checks:
                 for pair, rate_bps in found.items()]
 
     def _together(self, check: Check, pairs: Sequence[rounds.Pair],
-                  transfer: together.Transfer) -> dict[rounds.Pair, float]:
+                  transfer: rounds.Transfer) -> dict[rounds.Pair, float]:
         """Measure the pairs while all of them send; once more where they did
         not.
         """
         found: dict[rounds.Pair, float] = {}
         for _ in range(TRIES):
             came = self._measure(check, pairs, transfer)
-            found = together.rates_bps({pair: one.windows_bytes or ()
+            found = rounds.rates_bps({pair: one.windows_bytes or ()
                                         for pair, one in came.items()})
             if len(found) == len(pairs) or self._stopped:
                 break
@@ -283,7 +282,7 @@ class Checks:
         return found
 
     def _measure(self, check: Check, pairs: Sequence[rounds.Pair],
-                 transfer: together.Transfer | None = None
+                 transfer: rounds.Transfer | None = None
                  ) -> dict[rounds.Pair, reports.Measurement]:
         with self._lock:
             self._came, self._loaded = {}, transfer is not None

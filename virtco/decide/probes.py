@@ -19,8 +19,8 @@ from virtco import exception
 from virtco import metrics
 from virtco.decide import asked
 from virtco.measure import probe_budget as budget
-from virtco.measure import round_rates as together
 from virtco.measure import round_schedule as schedule
+from virtco.measure import rounds
 from virtco.model import cluster
 from virtco.state import measured_rates
 from virtco.wire import fields
@@ -145,7 +145,7 @@ class Prober:
             return not self._trains
 
     def order(self, pairs: Iterable[tuple[str, str]],
-              transfer: together.Transfer | None = None
+              transfer: rounds.Transfer | None = None
               ) -> dict[tuple[str, str], str]:
         """Begin these trains now; their ids.
 
@@ -174,7 +174,7 @@ class Prober:
             tell()
         return begun
 
-    def afford(self, hosts: Iterable[str], transfer: together.Transfer,
+    def afford(self, hosts: Iterable[str], transfer: rounds.Transfer,
                n_rounds: int) -> None:
         """Check that the budget allows rounds in which each host sends and
         receives ``n_rounds`` times.
@@ -205,12 +205,12 @@ class Prober:
                         'receive as much')
 
     def _ordered(self, found: Measurable, pair: tuple[str, str],
-                 transfer: together.Transfer | None, now_s: float) -> _Train:
+                 transfer: rounds.Transfer | None, now_s: float) -> _Train:
         train = _Train(pair, found.targets[pair[1]], now_s + TIMEOUT_S)
         if transfer is not None:
             train.order = {
                 'kind': 'bulk', 'lasts_s': transfer.most_s,
-                'window_s': together.WINDOW_S,
+                'window_s': rounds.WINDOW_S,
                 'size_bytes': transfer.size_bytes(min(
                     found.links_bps[host] for host in pair))}
             train.start_s = now_s + START_S

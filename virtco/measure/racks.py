@@ -44,14 +44,9 @@ def infer(readings_bps: npt.ArrayLike, *, max_levels: int = 3) -> Inferred:
     :param readings_bps: shape (n_repeats, n_hosts, n_hosts): rate of each
         pair of hosts in each repetition, NaN where there is none; each
         repetition should pair the rounds differently.
-    :raises virtco.exception.Invalid: for another shape, or no reading at all.
+    :raises virtco.exception.Invalid: without any reading.
     """
     readings = np.asarray(readings_bps, np.float64)
-    if (readings.ndim != 3 or readings.shape[1] != readings.shape[2]
-            or not readings.shape[0]):
-        raise exception.Invalid(
-            field='readings', value=readings.shape,
-            limit='a matrix of pairs of hosts per repetition')
     if readings.shape[1] < 3:
         return Inferred(())
     found = _racks(distances(readings))

@@ -14,7 +14,7 @@ from virtco import exception
 from virtco.decide import checks
 from virtco.measure import discovery
 from virtco.measure import preflight
-from virtco.measure import round_rates as together
+from virtco.measure import rounds
 from virtco.model import cluster
 from virtco.topology import tree
 
@@ -120,7 +120,7 @@ def test_who_may_be_checked():
             found.checked(many[:n], checks.Purpose.DISCOVER)
     if least <= len(HOSTS):
         found.checked(HOSTS, checks.Purpose.DISCOVER)
-        assert network.afforded == (HOSTS, together.DISCOVER, sum(map(
+        assert network.afforded == (HOSTS, rounds.DISCOVER, sum(map(
             len, discovery.mixed_rounds(HOSTS))))
     assert (checks.MOST_HOSTS, checks.MOST_WAITING, checks.TRIES) == (
         1024, 16, 2)
@@ -140,7 +140,7 @@ def test_all_rounds_are_run_and_concluded():
     assert [pairs for pairs, _transfer in network.orders] == [
         list(some.pairs) for some in planned]
     assert [transfer for _pairs, transfer in network.orders] == [
-        together.CHECK if some.loaded else None for some in planned]
+        rounds.CHECK if some.loaded else None for some in planned]
     assert one.sent_bytes == 100 * sum(len(some.pairs) for some in planned)
     assert one.n_failed == 0 and 0 <= one.seconds <= took_s
     assert network.held == [True, False]
@@ -203,7 +203,7 @@ class Time:
 
 
 @pytest.mark.parametrize(('transfer', 'limit_s'), [
-    (None, 5 + 1), (together.CHECK, 5 + 1 + 0.5 + together.CHECK.most_s)])
+    (None, 5 + 1), (rounds.CHECK, 5 + 1 + 0.5 + rounds.CHECK.most_s)])
 def test_a_round_without_answers_ends(monkeypatch, transfer, limit_s):
     network = Network()
     network.is_idle = lambda: False
@@ -247,9 +247,9 @@ def test_what_a_loaded_round_measures_is_of_no_other_use():
         (one.src, one.dst), found.takes(one))))
     pairs = [('a', 'b'), ('c', 'd')]
     one = check()
-    assert found._together(one, pairs, together.CHECK) == {
+    assert found._together(one, pairs, rounds.CHECK) == {
         pair: pytest.approx(rate_bps) for pair, rate_bps in
-        together.rates_bps(dict.fromkeys(pairs, network.windows)).items()}
+        rounds.rates_bps(dict.fromkeys(pairs, network.windows)).items()}
     assert sorted(seen) == [(pair, True) for pair in pairs]
     seen.clear()
     assert found._measure(one, pairs).keys() == set(pairs)
@@ -263,7 +263,7 @@ def test_a_loaded_round_is_tried_twice():
     network.silent = {('a', 'b')}
     one = check()
     assert found._together(one, [('a', 'b'), ('c', 'd')],
-                           together.CHECK).keys() == {('c', 'd')}
+                           rounds.CHECK).keys() == {('c', 'd')}
     assert len(network.orders) == checks.TRIES
     assert one.n_failed == 1
 
@@ -297,5 +297,5 @@ def test_a_discovery_of_hosts_on_one_switch_finds_no_plane():
     n_rounds = sum(map(len, discovery.mixed_rounds(HOSTS)))
     assert one.n_rounds_done == one.n_rounds >= n_rounds
     assert {transfer for _pairs, transfer in network.orders} == {
-        together.DISCOVER}
+        rounds.DISCOVER}
     assert concluded == []

@@ -8,13 +8,13 @@ from tests.unit import made as plain
 from tests.unit.decide import test_probes
 from virtco import exception
 from virtco.decide import probes
-from virtco.measure import round_rates as together
+from virtco.measure import rounds
 
 made = test_probes.made
 
 
 def test_rounds_that_the_budget_does_not_allow_are_refused(made):
-    transfer = together.Transfer(10 ** 6, 0.0, 1.0)
+    transfer = rounds.Transfer(10 ** 6, 0.0, 1.0)
     made.prober.afford('ab', transfer, 1000)
     made.conf.probe.max_link_share = 0.01  # 4.5 GB an hour
     made.prober = made.again()
@@ -33,7 +33,7 @@ def test_the_connections_of_a_round_begin_at_a_common_time(made):
     told = []
     made.prober.hold(True)
     made.prober.on_ordered.append(lambda: told.append(True))
-    transfer = together.Transfer(10 ** 6, 0.02, 0.5)
+    transfer = rounds.Transfer(10 ** 6, 0.02, 0.5)
     pairs = [('a', 'b'), ('c', 'd')]
     begun = made.prober.order(pairs, transfer)
     assert list(begun) == pairs and told == [True]
@@ -44,7 +44,7 @@ def test_the_connections_of_a_round_begin_at_a_common_time(made):
         made.clock.now += 0.2
         if order.get('role') != 'receive':
             assert (order['kind'], order['lasts_s'], order['window_s'],
-                    order['size_bytes']) == ('bulk', 0.5, together.WINDOW_S,
+                    order['size_bytes']) == ('bulk', 0.5, rounds.WINDOW_S,
                                              2_500_000)
     # Who is told too late begins at once.
     assert starts == pytest.approx(dict.fromkeys('abc', 1000.5)
@@ -64,7 +64,7 @@ def test_the_connections_of_a_round_begin_at_a_common_time(made):
 
 def test_a_round_that_is_not_answered_ends(made):
     made.prober.hold(True)
-    made.prober.order([('a', 'b')], together.Transfer(10 ** 6, 0.02, 0.5))
+    made.prober.order([('a', 'b')], rounds.Transfer(10 ** 6, 0.02, 0.5))
     made.prober.next_train('a')
     made.prober.next_train('b')
     assert not made.prober.is_idle()
@@ -113,7 +113,7 @@ def test_a_busy_host_is_not_measured_but_may_be_checked_later(made):
     measurable = made.prober._measurable
     made.prober._measurable = lambda *args: asked.append(
         args) or measurable(*args)
-    made.prober.afford('ab', together.DISCOVER, 1)
+    made.prober.afford('ab', rounds.DISCOVER, 1)
     made.prober.order([('a', 'b')])
     made.prober.called()
     stale_s = probes.STALE_REPORT_S
@@ -135,7 +135,7 @@ def test_an_order_is_handed_out_once_to_either_side(made):
 
 def test_what_a_round_of_connections_may_cost(made):
     """A host that is not known takes nothing; others at their own speed."""
-    transfer = together.Transfer(10 ** 6, 0.0, 1.0)
+    transfer = rounds.Transfer(10 ** 6, 0.0, 1.0)
     made.conf.probe.max_bytes_per_hour = 2 * 10 ** 6
     made.prober = made.again()
     made.prober.afford(['a', 'b', 'gone'], transfer, 1)

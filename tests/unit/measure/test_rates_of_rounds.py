@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from virtco.measure import round_rates as together
+from virtco.measure import rounds
 
 UPLINK_BYTES = 6000
 
@@ -28,34 +28,34 @@ def shared(spans):
                 min_size=1, max_size=6))
 def test_the_sum_is_the_uplinks_rate_whoever_is_late(spans):
     windows = shared(spans)
-    found = together.rates_bps(windows)
+    found = rounds.rates_bps(windows)
     assert found.keys() == windows.keys()
     assert sum(found.values()) == pytest.approx(
-        UPLINK_BYTES * 8 / together.WINDOW_S, rel=0.01)
+        UPLINK_BYTES * 8 / rounds.WINDOW_S, rel=0.01)
 
 
 def test_what_comes_first_does_not_count():
     burst = [9000] * 20 + [1000] * 81
-    (rate_bps,) = together.rates_bps({('a', 'b'): burst}).values()
-    assert rate_bps == pytest.approx(1000 * 8 / together.WINDOW_S)
+    (rate_bps,) = rounds.rates_bps({('a', 'b'): burst}).values()
+    assert rate_bps == pytest.approx(1000 * 8 / rounds.WINDOW_S)
 
 
 @pytest.mark.parametrize('spans', [
     [], [(0, 0)], [(0, 5)], [(0, 50), (50, 100)], [(0, 50), (45, 100)],
     [(0, 30), (10, 400)]])
 def test_too_short_a_common_time_says_nothing(spans):
-    assert together.rates_bps(shared(spans)) == {}
+    assert rounds.rates_bps(shared(spans)) == {}
 
 
 def test_a_transfer_is_bounded_in_bytes_and_time():
-    transfer = together.Transfer(1_000_000, 0.02, 0.5)
+    transfer = rounds.Transfer(1_000_000, 0.02, 0.5)
     assert transfer.size_bytes(8e6) == 500_000  # by the time
     assert transfer.size_bytes(8e7) == 1_000_000
     assert transfer.size_bytes(8e10) == 200_000_000  # to fill the link
     assert transfer.size_bytes(0.0) == 1
-    assert (together.CHECK, together.DISCOVER) == (
-        together.Transfer(3 * 1024 * 1024, 0.025, 0.3),
-        together.Transfer(16 * 1024 * 1024, 0.05, 0.5))
+    assert (rounds.CHECK, rounds.DISCOVER) == (
+        rounds.Transfer(3 * 1024 * 1024, 0.025, 0.3),
+        rounds.Transfer(16 * 1024 * 1024, 0.05, 0.5))
 
 
 @pytest.mark.parametrize(('n_windows', 'longest', 'n_counted'), [
@@ -65,5 +65,5 @@ def test_six_windows_and_a_tenth_of_the_time_say_something(
     """The last window ends early, a quarter of the others is left out."""
     counted = [0] + [1] * n_windows
     counted[-1 - n_counted:-1] = [1000] * n_counted
-    found = together.rates_bps({'a': counted, 'b': [1] * longest}, 0.5)
+    found = rounds.rates_bps({'a': counted, 'b': [1] * longest}, 0.5)
     assert found == ({'a': 16000.0, 'b': 16.0} if n_counted else {})
