@@ -140,8 +140,6 @@ class Method(enum.StrEnum):
     BEST_FIT = 'best fit'
     SPREAD = 'spread'
     MIN_CUT = 'min-cut'
-    ONE_AFTER_ANOTHER = 'one after another'
-    CHEAPEST_SETS = 'cheapest sets'
     LOCAL_SEARCH = 'local search'
     SET_PARTITION = 'set partition'
     LOWERED_TARGETS = 'lowered targets'

@@ -43,22 +43,16 @@ class Timer:
         self.units += units
 
 
-class Counter:
+class Counter(Timer):
     """A clock of which a second is :data:`UNITS_PER_S` units of work."""
 
     def __init__(self) -> None:
-        self.units = 0.0
-
-    def __call__(self) -> float:
-        return self.units / UNITS_PER_S
-
-    def spend(self, units: float) -> None:
-        self.units += units
+        super().__init__(lambda: self.units / UNITS_PER_S)
 
 
-def clock_of(read: Callable[[], float]) -> Timer | Counter:
-    """The clock itself, or one that reads a machine's."""
-    return read if isinstance(read, Timer | Counter) else Timer(read)
+def clock_of(read: Callable[[], float]) -> Timer:
+    """Return the clock itself, or one that reads a machine's."""
+    return read if isinstance(read, Timer) else Timer(read)
 
 
 class Budget:
@@ -69,7 +63,7 @@ class Budget:
         as often as the clock, and there is no time left from then on.
     """
 
-    def __init__(self, clock: Timer | Counter, seconds: float,
+    def __init__(self, clock: Timer, seconds: float,
                  whole: 'Budget | None' = None,
                  is_cancelled: Callable[[], bool] | None = None):
         self.clock = clock
@@ -109,7 +103,7 @@ class Budget:
         self.clock.spend(units)
 
     def spend_numpy(self, calls: float, cells: float = 0.0) -> None:
-        """Charge calls of numpy that handle so many cells together."""
+        """Charge calls of numpy, and the cells that they handle in total."""
         self.clock.spend(CALL_UNITS * calls + CELL_UNITS * cells)
 
     def units(self) -> float:
@@ -139,7 +133,7 @@ class Budget:
         return self.left_s()
 
     def slice(self, share: float, most_s: float = math.inf) -> 'Budget':
-        """A share of what is left, and so many seconds at most."""
+        """Make a budget of a share of the time left, at most ``most_s``."""
         return Budget(self.clock, min(most_s, share * self.left_s()), self)
 
 

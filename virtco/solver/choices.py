@@ -50,7 +50,7 @@ Build = Callable[[instances.Prepared], instances.Instance]
 
 @dataclasses.dataclass
 class _Choice:
-    """One choice of switches.
+    """Choice of a switch for each wish, with its search so far.
 
     :ivar found: the best placement, with what a search said of it.
     :ivar lower_s: bound of t below these switches, floor_s: of the
@@ -236,7 +236,7 @@ class _Race:
         choice.floor_s = max(choice.floor_s, found.floor_s)
 
     def _telling(self, choice: _Choice) -> states.OnIncumbent | None:
-        """Tell of what is best of all, with the bound of all."""
+        """Wrap the listener: it hears of the overall best and bound."""
         told = self.on_incumbent
         if told is None:
             return None

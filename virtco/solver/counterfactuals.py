@@ -37,7 +37,7 @@ TOLERANCE = 0.01
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """What one change of the problem would have changed.
+    """Effect of one change of the problem on the placement.
 
     :ivar kind: ``coflow`` (one less), ``room`` (for one VM more) or ``rate``
         (twice as much).
@@ -163,7 +163,7 @@ class _Asked:
 
     def _with_room(self, host: str, need: Sequence[float], n_left: int
                    ) -> Reason | None:
-        """The VM there and the others as planned, or all planned anew."""
+        """Judge room on a host: move the VM alone, or plan the group again."""
         roomier = dataclasses.replace(self._problem, hosts=tuple(
             dataclasses.replace(one, free=tuple(
                 map(sum, zip(one.free, need)))) if one.name == host else one

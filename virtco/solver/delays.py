@@ -13,7 +13,7 @@ from virtco.solver.model import objectives
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delay:
-    """Of a running coflow, by prefix CCTs in MRTF order.
+    """Delay of a running coflow, by prefix CCTs in MRTF order.
 
     :ivar before_s: without the problem's own coflows.
     :ivar after_s: with them where the plan puts them.
@@ -31,10 +31,7 @@ def delays(problem: snapshot.PlacementProblem, plan: snapshot.Plan
     :raises virtco.exception.Invalid: when the problem makes no sense.
     """
     inst = instances.build(problem, reduce=False)
-    index = {host.name: i for i, host in enumerate(problem.hosts)}
-    assign = np.array([index[plan.hosts[vms[0]]] for vms in inst.node_vms],
-                      np.int64)
-    own = objectives.own_loads(inst, assign)
+    own = objectives.own_loads(inst, inst.from_hosts(plan.hosts))
     after_s = objectives.prefix_cct_s(inst, own)[:len(inst.running)]
     before_s = inst.running_prefix_s
     found = [Delay(problem.active[inst.running_order[i]].coflow_id,

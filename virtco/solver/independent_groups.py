@@ -37,7 +37,7 @@ def split(inst: instances.Instance) -> list[Group]:
 
 def restrict(inst: instances.Instance, part: Group, free: np.ndarray,
              placed: list[np.ndarray]) -> instances.Instance:
-    """One group's instance, with the placed loads among the active."""
+    """Make a group's instance, with the placed loads among the active."""
     row = np.full(inst.n_nodes, -1, dtype=np.int64)
     row[part.nodes] = np.arange(len(part.nodes))
     arcs = tuple((row[inst.arcs[c][0]], row[inst.arcs[c][1]],

@@ -83,15 +83,6 @@ def plan(problem: snapshot.PlacementProblem, *,
                             is_cancelled=is_cancelled)
     if planner != 'virtco':
         return _baseline(problem, objective, planner, seed, budget)
-    return _searched(problem, objective, seed, budget_s, budget, certify,
-                     on_incumbent)
-
-
-def _searched(problem: snapshot.PlacementProblem,
-              objective: snapshot.Objective, seed: int, budget_s: float,
-              budget: budgets.Budget, certify: bool,
-              on_incumbent: states.OnIncumbent | None) -> snapshot.Plan:
-    """The search's answer, judged where others propose, too."""
     if portfolio.applies(problem, objective):
         return _judged(problem, seed, budget_s, budget, certify,
                        on_incumbent)
@@ -256,13 +247,11 @@ def evaluate(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
 def _assignment(inst: instances.Instance, plan: snapshot.Plan) -> np.ndarray:
     """Host per node."""
     problem = inst.problem
-    names = {host.name: i for i, host in enumerate(problem.hosts)}
-    if len(plan.hosts) != len(problem.vms) or not set(plan.hosts) <= set(
-            names):
+    if len(plan.hosts) != len(problem.vms) or not set(plan.hosts) <= {
+            host.name for host in problem.hosts}:
         raise exception.Invalid(field='plan.hosts', value=plan.hosts,
                                 limit='one known host per VM')
-    return np.array([names[plan.hosts[vms[0]]] for vms in inst.node_vms],
-                    dtype=np.int64)
+    return inst.from_hosts(plan.hosts)
 
 
 def _build(problem: snapshot.PlacementProblem, budget: budgets.Budget,

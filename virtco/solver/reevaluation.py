@@ -97,7 +97,7 @@ def _value(move: Move, leaving: Collection[str]) -> tuple[bool, float]:
 
 
 def _plan(hosts: tuple[str, ...]) -> snapshot.Plan:
-    """What runs, as a plan without figures."""
+    """Make a plan of the running VMs, without figures."""
     return snapshot.Plan(
         hosts=hosts, cct_s=0.0, coflow_cct_s=(),
         objective=snapshot.Objective.ONLINE, objective_s=0.0,

@@ -24,22 +24,16 @@ class Stage(NamedTuple):
     """A step of the search.
 
     :ivar share: of the time left that it may take.
-    :ivar ahead: skipped only when groups to come need not wait either.
     """
 
     name: str
     run: Callable[[states.State, budgets.Budget], None]
     share: float
-    ahead: bool = False
 
 
 STAGES = (
-    Stage('bound', proofs.bound, 0.25, ahead=True),
-    Stage('tiny problems', proofs.try_all, 0.5, ahead=True),
-    Stage('cheapest sets', annealing.carve, 0.5),
-    Stage('one after another', annealing.one_after_another, 0.3),
+    Stage('bound', proofs.bound, 0.25),
     Stage('quick search', annealing.quick, 0.4),
-    Stage('larger trees', proofs.grow_trees, 0.15),
     Stage('local search', annealing.deepen, 0.5),
     Stage('set partition', proofs.solve, 0.85),
     Stage('all placements', proofs.exhaust, 0.5),
@@ -66,12 +60,8 @@ def run(inst: instances.Instance, objective: snapshot.Objective, seed: int,
     :param known: outcome of an earlier search of the instance, to go on from.
     :raises virtco.exception.PlacementInfeasible: when nothing fits.
     """
-    def solve(part: instances.Instance, within: budgets.Budget
-              ) -> states.Outcome:
-        return run(part, objective, seed, within)
-
     state = states.State(inst, objective, seed, budget, certify=certify,
-                         on_incumbent=on_incumbent, solve=solve)
+                         on_incumbent=on_incumbent)
     state.stage = 'any placement'
     state.add(states.Method.BEST_FIT,
               feasible.any_placement(inst, seed, budget))
@@ -80,7 +70,7 @@ def run(inst: instances.Instance, objective: snapshot.Objective, seed: int,
         state.raise_bound(known.lower_s)
         state.raise_floor(known.floor_s)
     for stage in STAGES:
-        if state.is_closed(ahead=stage.ahead):
+        if state.is_closed():
             break
         state.stage = stage.name
         stage.run(state, budget.slice(stage.share))

@@ -2,11 +2,6 @@
 
 """The exact placement of a small group, by exhaustive search."""
 
-from collections.abc import Callable
-import itertools
-import math
-from typing import Any
-
 import numpy as np
 
 from virtco.solver import budget as budgets
@@ -17,29 +12,6 @@ MAX_NODES = 12
 MAX_PORTS = 200
 #: Calls of numpy to try a node on a host.
 VISIT_CALLS = 25
-#: Placements judged one by one.
-MAX_JUDGED = 1000
-
-
-def try_all(inst: instances.Instance, key: Callable[[np.ndarray], Any]
-            ) -> np.ndarray | None:
-    """The valid placement of least key; None when there are too many.
-
-    For objectives that no dynamic programme splits: several coflows.
-    """
-    movable = inst.movable
-    hosts = [np.flatnonzero(inst.allowed[node]) for node in movable]
-    if math.prod(len(row) for row in hosts) > MAX_JUDGED:
-        return None
-    best, best_key = None, None
-    for choice in itertools.product(*hosts):
-        assign = inst.fixed.copy()
-        assign[movable] = choice
-        if inst.fits(assign):
-            value = key(assign)
-            if best_key is None or value < best_key:
-                best, best_key = assign, value
-    return best
 
 
 def enumerable(inst: instances.Instance) -> bool:
@@ -72,7 +44,8 @@ class _Enumeration:
         self.order = np.lexsort((-inst.exchanged.sum(axis=1),
                                  inst.fixed < 0))
         self.sent = inst.sent
-        self.paths = _paths(inst)
+        every = np.arange(inst.n_hosts)
+        self.paths = inst.paths(*np.meshgrid(every, every, indexing='ij'))
         self.assign = inst.fixed.copy()
         self.least_s = (upper_s * (1 - 1e-12) if np.isfinite(upper_s)
                         else upper_s)
@@ -110,20 +83,7 @@ class _Enumeration:
         for path, size_bytes in (
                 (self.paths[host, where], self.sent[node, before]),
                 (self.paths[where, host], self.sent[before, node])):
-            cut = (where != host)[:, None] & (path >= 0)
+            cut = path >= 0
             np.add.at(result, path[cut], np.broadcast_to(
                 size_bytes[:, None], path.shape)[cut])
         return result
-
-
-def _paths(inst: instances.Instance) -> np.ndarray:
-    """Ports of every path, -1 for none; shape (M, M, X)."""
-    m = inst.n_hosts
-    ports = []
-    for port_out, behind in inst.ways():
-        up, down = np.meshgrid(port_out, port_out, indexing='ij')
-        ports += [np.where((up != down) & (up >= 0), up, -1),
-                  np.where((up != down) & (down >= 0), down + behind, -1)]
-    if inst.pipe:
-        ports.append(inst.n_fabric + np.arange(m * m).reshape(m, m))
-    return np.stack(ports, axis=-1)

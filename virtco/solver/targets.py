@@ -107,7 +107,7 @@ def _improve_part(inst: instances.Instance, assign: np.ndarray,
 
 
 class _Group:
-    """One group with one coflow."""
+    """Search of one group with one coflow."""
 
     def __init__(self, inst: instances.Instance,
                  budget: budgets.Budget, objective: snapshot.Objective):

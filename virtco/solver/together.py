@@ -27,7 +27,7 @@ Rule = TypeVar('Rule', snapshot.ServerGroup, snapshot.Within,
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """One group's.
+    """Plan of one group, beside the others.
 
     :ivar problem: as if the others had come just before: what they take is
         gone and their coflows run.
@@ -131,7 +131,7 @@ def _hosts(problems: Sequence[snapshot.PlacementProblem]
 
 def _active(problems: Sequence[snapshot.PlacementProblem]
             ) -> tuple[snapshot.ActiveCoflow, ...]:
-    """What runs, on the hosts of all problems: each knows its own only."""
+    """Merge the running coflows; each problem knows those on its hosts."""
     if all(problem.active == problems[0].active for problem in problems):
         return problems[0].active
     found: dict[str, snapshot.ActiveCoflow] = {}

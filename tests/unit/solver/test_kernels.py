@@ -139,8 +139,8 @@ def test_kernel_prices_what_the_objective_prices():
     found, value = search.anneal(start, 20000)
     assert value.ahead_s > 0
     graph, state = search._prepare(
-        found, search.s_per_byte, *search.levels(found),
-        np.full(1, np.inf), search._price_s(found))
+        found, search.s_per_byte, search.levels(found),
+        price_s=search._price_s(found))
     cost_s = kernel.anneal(graph, state, 3, 0, 1.0, 1.0, math.inf, 0.0, 0.0,
                            math.inf)
     assert cost_s == pytest.approx(value.objective_s, rel=1e-6)

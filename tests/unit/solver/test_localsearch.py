@@ -210,8 +210,8 @@ def test_what_no_move_changes_is_fixed():
     level, base, floor, weight = search.levels(APART)
     price_s = np.arange(6.0)
     graph, _state = search._prepare(
-        APART, search.s_per_byte, level, base, floor + 4.0, weight,
-        np.full(len(weight), math.inf), price_s)
+        APART, search.s_per_byte, (level, base, floor + 4.0, weight),
+        price_s=price_s)
     tops_s = np.maximum((base * search.s_per_byte).max(axis=1), 4.0)
     assert localsearch._fixed_s(graph) == pytest.approx(
         (tops_s * weight).sum() + base[-1] @ price_s)

@@ -32,7 +32,6 @@ def bound(inst, upper_s=math.inf):
 
 def test_the_cheapest_set_around_each():
     found = lowerbounds.anchored_sets(build(), math.inf, budgets.unlimited())
-    assert found.is_complete and sorted(found.order) == [0, 1, 2]
     lower_s, sets = found.lower_s, found.sets
     # VMs 0 and 1 together take 4 s, and so does VM 2 on its own.
     assert lower_s == pytest.approx(4.0, rel=1e-8)
@@ -54,8 +53,6 @@ def test_the_busiest_node_is_looked_at_first():
     one_slot = build(hosts=hosts(*[(8.0, 8.0)] * 3, slots=1.0))
     # VM 1 receives 7 bytes, VM 0 sends 5, VM 2 4.
     assert bound(one_slot) == pytest.approx(7.0)
-    assert lowerbounds.anchored_sets(
-        one_slot, math.inf, budgets.unlimited()).order == (1, 0, 2)
     assert lowerbounds.by_traffic(one_slot).tolist() == [1, 0, 2]
 
 
@@ -67,7 +64,6 @@ def test_a_bound_without_time_says_nothing():
                                 units / budgets.UNITS_PER_S)
         found = lowerbounds.anchored_sets(inst, math.inf, budget)
         assert (found.lower_s > 0) is bool(found.sets) is said
-        assert found.is_complete is said
 
 
 def test_trees_that_are_too_small_grow(monkeypatch):
@@ -75,7 +71,6 @@ def test_trees_that_are_too_small_grow(monkeypatch):
     for growths, said in ((0, False), (1, True)):
         found = lowerbounds.anchored_sets(
             build(), math.inf, budgets.unlimited(), growths)
-        assert found.is_complete is said
         assert (found.lower_s > 3.9) is said
 
 
@@ -158,23 +153,6 @@ def test_an_enumeration_ends_with_its_time():
         4.0, None)
     late = budgets.Budget(budgets.Counter(), 1e-4)
     assert smallgroup.enumerate_all(inst, math.inf, late) is None
-
-
-def test_few_placements_are_judged_one_by_one(monkeypatch):
-    inst = build()
-    seen = []
-
-    def key(assign):
-        seen.append(tuple(assign))
-        return -sum(10 ** -j * host for j, host in enumerate(assign))
-
-    assert smallgroup.try_all(inst, key).tolist() == [2, 2, 1]
-    # All but those with three on one host.
-    assert len(seen) == len(set(seen)) == 24
-    monkeypatch.setattr(smallgroup, 'MAX_JUDGED', 26)
-    assert smallgroup.try_all(inst, key) is None
-    monkeypatch.setattr(smallgroup, 'MAX_JUDGED', 27)
-    assert smallgroup.try_all(inst, key) is not None
 
 
 def test_group_sizes_of_one():

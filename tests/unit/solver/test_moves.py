@@ -59,8 +59,9 @@ class Run:
         self.level, self.base, self.floor, self.weight = search.levels(start)
         self.price_s = search._price_s(start)
         self.graph, self.state = search._prepare(
-            start, search.s_per_byte, self.level, self.base, self.floor,
-            self.weight, np.full(len(self.weight), ceiling), self.price_s)
+            start, search.s_per_byte,
+            (self.level, self.base, self.floor, self.weight),
+            np.full(len(self.weight), ceiling), self.price_s)
         self.power = power
         self.told_s = kernel.anneal(
             self.graph, self.state, power, moves, 0.3, 0.01, math.inf, 0.0,

@@ -2,7 +2,6 @@
 
 """Rules that place a group node by node, by small clouds."""
 
-import math
 import random
 
 import hypothesis
@@ -17,10 +16,8 @@ from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
-from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.starts import candidates
-from virtco.solver.starts import carving
 from virtco.solver.starts import feasible
 
 SETTINGS = hypothesis.settings(
@@ -186,67 +183,3 @@ def test_any_placement_solves_what_rules_do_not():
         feasible.any_placement(full, 1, budgets.unlimited())
     assert 'exclude every assignment' in str(caught.value)
     assert '3 VMs on 2 hosts' in str(caught.value)
-
-
-def test_a_carving_takes_the_cheapest_set_of_each_node():
-    inst = build([2, 2], [1] * 4, [
-        (0, 1, 1.0), (1, 2, 9.0), (2, 3, 1.0), (3, 0, 8.0)])
-    found, missed = carving.carve(inst, 2.0, (1, 0, 2, 3),
-                                  budgets.unlimited())
-    assert found[1] == found[2] != found[0] == found[3]
-    assert missed == []
-    found, missed = carving.carve(inst, 0.5, (1, 0, 2, 3),
-                                  budgets.unlimited())
-    assert inst.fits(found) and missed[0] == 1
-    late = budgets.Budget(budgets.Counter(), 0.0)
-    assert carving.carve(inst, 2.0, (1, 0), late) == (None, [])
-
-
-def test_a_set_goes_where_it_is_least_of_a_loss():
-    # h0 is fast, h1 and h2 are enough within 2 s, h1 is the tighter one.
-    inst = build([2, 2, 3], [1, 1, 1], [(0, 2, 2.0), (1, 0, 5.0)],
-                 [(16.0, 16.0), (8.0, 8.0), (8.0, 8.0)])
-    found, _missed = carving.carve(inst, 2.0, (0,), budgets.unlimited())
-    assert found[:2].tolist() == [1, 1]
-    found, _missed = carving.carve(inst, 1.0, (0,), budgets.unlimited())
-    assert found[:2].tolist() == [0, 0]
-
-
-def test_the_squeaky_wheel_goes_first():
-    inst = build([1, 1, 1], [1, 1, 1], [(0, 1, 1.0), (1, 2, 3.0)],
-                 [(8.0, 8.0), (8.0, 8.0), (1.0, 1.0)])
-    found = list(carving.squeaky_wheel(
-        inst, 3.0, (0, 2, 1), 5, random.Random(1), budgets.unlimited()))
-    assert all(inst.fits(assign) for assign in found)
-    assert len(list(carving.squeaky_wheel(
-        inst, math.inf, (0, 2, 1), 5, random.Random(1),
-        budgets.unlimited()))) == 1
-    assert len(list(carving.squeaky_wheel(
-        inst, 1e-9, (0, 2, 1), 5, random.Random(1),
-        budgets.unlimited()))) == 5
-
-
-@SETTINGS
-@hypothesis.given(problems.problems('hose'), st.floats(0.0, 3.0))
-def test_carvings_keep_every_constraint(problem, target_s):
-    try:
-        inst = instances.build(problem, reduce=False)
-    except exception.PlacementInfeasible:
-        hypothesis.reject()
-    order = lowerbounds.by_traffic(inst).tolist()
-    found, missed = carving.carve(inst, target_s, order,
-                                  budgets.unlimited())
-    assert found is None or inst.fits(found)
-    assert set(missed) <= set(inst.movable.tolist())
-    sent = inst.exchanged.sum(axis=1)
-    assert all(sent[a] >= sent[b] for a, b in zip(order, order[1:],
-                                                  strict=False))
-
-
-def test_hosts_with_terminals_are_compared_to_none():
-    """Else a large one of them keeps sets off the hosts without."""
-    carver = carving._Carver(
-        build((9, 2, 3), (1, 1), vms=pinned((1, 1), v0='h0')),
-        budgets.unlimited())
-    assert np.argwhere(carver.better).tolist() == [
-        [carver.kind_of[1], carver.kind_of[2]]]

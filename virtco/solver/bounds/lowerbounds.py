@@ -55,15 +55,11 @@ class Workspace:
 class Bound:
     """A proven lower bound.
 
-    :ivar is_complete: no limit and no clock cut it short.
     :ivar sets: a cheap set around each node, bool of shape (n,).
-    :ivar order: nodes, those that need the most time first.
     """
 
     lower_s: float
-    is_complete: bool = False
     sets: tuple[np.ndarray, ...] = ()
-    order: tuple[int, ...] = ()
 
 
 def anchored_sets(inst: instances.Instance, upper_s: float,
@@ -82,7 +78,7 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
     finite_s = upper_s if math.isfinite(upper_s) else 1e300
     work = prepare(inst, undominated(inst, hose_s_per_byte(inst)), budget)
     around = work.arrays['found'][:inst.n_nodes]
-    lower_s, sets, least = 0.0, [], np.zeros(inst.n_nodes)
+    lower_s, sets = 0.0, []
     todo, limit = by_traffic(inst).tolist(), TREE_LIMIT
     for _ in range(growths + 1):
         unfinished = []
@@ -93,16 +89,13 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
             least_s = least_around(work, node, finite_s, lower_s, limit,
                                    budget)
             if least_s < 0:
-                least[node] = lower_s
                 unfinished.append(node)
                 continue
-            least[node] = least_s
             sets.append(around > 0)
             lower_s = max(lower_s, least_s)
         todo = unfinished
         limit *= LIMIT_GROWTH
-    return Bound(_guard(lower_s, upper_s), not todo, tuple(sets), tuple(
-        np.argsort(-least, kind='stable').tolist()))
+    return Bound(_guard(lower_s, upper_s), tuple(sets))
 
 
 def least_around(work: Workspace, node: int, cutoff_s: float,
@@ -170,7 +163,7 @@ def hose_s_per_byte(inst: instances.Instance) -> np.ndarray:
 
 
 def undominated(inst: instances.Instance, hose: np.ndarray) -> list[int]:
-    """One host of each class that is not dominated, pinned ones always."""
+    """List a host of each undominated class, and all hosts with pins."""
     pinned = set(inst.fixed[inst.fixed >= 0].tolist())
     rows = np.hstack([inst.free, -hose.T, inst.allowed.T.astype(float)])
     plain = np.array([m for m in range(inst.n_hosts) if m not in pinned],
@@ -208,7 +201,7 @@ def prepare(inst: instances.Instance, hosts: list[int],
     demand = np.where(allowed[:, :, None], inst.demand / np.maximum(
         inst.room[hosts], 1e-300)[:, None, :], 0.0)
     classes = dict(
-        skipped=np.zeros(len(hosts), dtype=np.uint8), demand=demand,
+        demand=demand,
         knapsack=demand.sum(axis=1).argmax(axis=1),
         unit=hose_s_per_byte(inst)[:, hosts].T, status=status,
         least_out=np.zeros(pinned.shape), least_in=np.zeros(pinned.shape),

@@ -31,7 +31,7 @@ import cython
 
 
 class Status(enum.IntEnum):
-    """Of a node in respect of the set."""
+    """Whether a node is in the set, out of it, or undecided."""
 
     UNDECIDED = 0
     INSIDE = 1
@@ -56,12 +56,11 @@ LOOK = cython.declare(cython.double, 25.0)
 @cython.dataclasses.dataclass(repr=False, eq=False)
 @cython.cclass
 class Classes:
-    """What a :class:`Sets` starts from; of C host classes with R resources.
+    """Start values of :class:`Sets` for C host classes and R resources.
 
     The set holds the nodes pinned to the host; those pinned elsewhere or not
     allowed are outside.
 
-    :ivar skipped: classes that are not looked at, C.
     :ivar demand: parts of the empty host's resources, C * n * R.
     :ivar knapsack: the resource that says most about what fits, C.
     :ivar cut: bytes that the pinned nodes send and receive, C * 2.
@@ -70,7 +69,6 @@ class Classes:
         C * n, as what follows.
     """
 
-    skipped: cython.uchar[::1]
     demand: cython.double[::1]
     knapsack: cython.Py_ssize_t[::1]
     cut: cython.double[::1]
@@ -99,8 +97,7 @@ class Sets:
     :ivar bound: per tree level, of what is still open there.
     :ivar sums: value of the set.
     :ivar found: the sets found last, of n each.
-    :ivar counts: how many sets were found; tree nodes visited, or the class
-        of the cheapest set.
+    :ivar counts: how many sets were found; tree nodes visited.
     :ivar work: units done, and at which to stop.
     """
 
@@ -252,7 +249,7 @@ def can_join(g: Sets, node: cython.Py_ssize_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def least_sent(g: Sets, node: cython.Py_ssize_t) -> cython.double:
-    """What the set sends more at least when the node joins; may be < 0."""
+    """Bound from below what the set sends more with the node; may be < 0."""
     return g.unit[0] * (max(g.to_outside[node], g.least_out[node])
                         - g.from_set[node])
 
@@ -347,12 +344,10 @@ def heaviest(g: Sets) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def cheapest(g: Sets, c: cython.Py_ssize_t, knapsack: cython.Py_ssize_t,
-             cutoff: cython.double, enough: cython.double,
-             limit: cython.Py_ssize_t) -> cython.double:
+def cheapest(g: Sets, knapsack: cython.Py_ssize_t, cutoff: cython.double,
+             enough: cython.double, limit: cython.Py_ssize_t) -> cython.double:
     """Least time of a set that contains the nodes INSIDE now.
 
-    :param c: the class, for the record.
     :param cutoff: sets of at least this time are not looked for; cutoff is
         returned when there is no better one.
     :param enough: stop at the first set of at most this time.
@@ -371,7 +366,6 @@ def cheapest(g: Sets, c: cython.Py_ssize_t, knapsack: cython.Py_ssize_t,
                            -g.room[g.n_resources + 1]))
         if now < best:
             best = now
-            g.counts[1] = c
             for i in range(g.n):
                 g.found[i] = g.status[i] == INSIDE
         if best <= enough:
@@ -401,14 +395,14 @@ def least_around(g: Sets, classes: Classes, node: cython.Py_ssize_t,
             g.found[i] = 0
         for c in range(len(classes.knapsack)):
             where = classes.status[c * g.n + node]
-            if where == OUTSIDE or classes.skipped[c]:
+            if where == OUTSIDE:
                 continue
             load(g, classes, c, 0.0)
             if where == UNDECIDED:
                 if not can_join(g, node):
                     continue
                 join(g, node, 1.0)
-            best = cheapest(g, c, classes.knapsack[c], best, enough, limit)
+            best = cheapest(g, classes.knapsack[c], best, enough, limit)
             if best <= enough:
                 break
     return best

@@ -126,7 +126,7 @@ def settle(inst: instances.Instance, assign: np.ndarray,
 
 def _exchanges(inst: instances.Instance, assign: np.ndarray, host: int
                ) -> Iterator[np.ndarray]:
-    """What a host holds against what another does, one of each kind."""
+    """Exchange a host's contents with those of one host of each kind."""
     m = inst.n_hosts
     movable = inst.fixed < 0
     used = np.zeros(m, dtype=bool)

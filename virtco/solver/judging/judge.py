@@ -9,6 +9,7 @@ a fluid with the scheduler's rules (:mod:`virtco.solver.judging.judge_kernel`).
 """
 
 from collections.abc import Iterable
+import dataclasses
 
 import numpy as np
 
@@ -55,9 +56,10 @@ class Judge:
         index.update((name, h) for h, name in enumerate(
             sorted(others), start=inst.n_hosts))
         above = inst.uplinks.above([*list(index)[inst.n_hosts:], ''])
-        self.port_out = np.hstack([inst.port_out, np.vstack([
-            np.full(above.shape[1], -1), np.where(
-                above >= 0, 2 * inst.n_hosts + above, -1)])])
+        self.wide = dataclasses.replace(
+            inst, pipe=False, port_out=np.hstack([inst.port_out, np.vstack([
+                np.full(above.shape[1], -1), np.where(
+                    above >= 0, 2 * inst.n_hosts + above, -1)])]))
         self.running = [_flows_of(active, index)
                         for active in inst.problem.active]
         with np.errstate(divide='ignore'):
@@ -78,7 +80,8 @@ class Judge:
             return None
         src, dst = np.array([flow[:2] for flow in flows], np.int64).T
         left = np.array([flow[2] for flow in flows])
-        path = self._paths(src, dst)
+        path = self.wide.paths(src, dst)
+        path[path < 0] = len(self.rate_of) - 1
         grain_s = 0.0
         if n_events < len(flows) / 2:
             load = np.bincount(path.ravel(), np.repeat(left, path.shape[1]),
@@ -107,18 +110,6 @@ class Judge:
             total = np.bincount(which, size_bytes[crosses], len(pairs))
             yield list(zip((pairs // m).tolist(), (pairs % m).tolist(),
                            total.tolist()))
-
-    def _paths(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Ports that flows between hosts pass, shape (F, 2 + 2L)."""
-        open_port = len(self.rate_of) - 1
-        columns = []
-        for row, (_ports, behind) in zip(self.port_out, self.inst.ways()):
-            up, down = row[src], row[dst]
-            columns += [
-                np.where((up != down) & (up >= 0), up, open_port),
-                np.where((up != down) & (down >= 0), down + behind,
-                         open_port)]
-        return np.column_stack(columns)
 
 
 def _flows_of(active: snapshot.ActiveCoflow, index: dict[str, int]

@@ -45,7 +45,7 @@ def applies(problem: snapshot.PlacementProblem,
 
 
 class Judged:
-    """What placements cost when all known coflows are simulated with them.
+    """Cost of placements, by simulating all known coflows with them.
 
     :param inst: of which the assignments are.
     :param budget: is charged.

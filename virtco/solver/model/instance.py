@@ -17,6 +17,7 @@ other through its port in.
 """
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
 import functools
 
@@ -105,7 +106,7 @@ class Instance:
 
     @functools.cached_property
     def room(self) -> np.ndarray:
-        """What is free with the slack of comparisons, shape (M, R)."""
+        """Free capacity with the slack of comparisons, shape (M, R)."""
         free: np.ndarray = np.maximum(self.free, 0.0)
         free = free + constraints.CAPACITY_EPS * np.maximum(1.0, free)
         return free
@@ -156,6 +157,21 @@ class Instance:
         """Ports of hosts and subtrees; pairs come behind them."""
         return 2 * (self.n_hosts + len(self.uplinks))
 
+    def paths(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Find the ports that bytes between hosts pass, -1 for none.
+
+        :returns: the shape of ``src`` and ``dst``, and a last axis of ports.
+        """
+        ports = []
+        for port_out, behind in self.ways():
+            up, down = port_out[src], port_out[dst]
+            ports += [np.where(up != down, up, -1), np.where(
+                (up != down) & (down >= 0), down + behind, -1)]
+        if self.pipe:
+            ports.append(np.where(
+                src != dst, self.n_fabric + src * self.n_hosts + dst, -1))
+        return np.stack(ports, axis=-1)
+
     def ways(self) -> Iterator[tuple[np.ndarray, int]]:
         """Per row its ports out, and how far behind are those in."""
         for i, row in enumerate(self.port_out):
@@ -196,6 +212,12 @@ class Instance:
         which = which.reshape(-1)
         return [np.flatnonzero(which == c).tolist()
                 for c in range(which.max() + 1)]
+
+    def from_hosts(self, names: Sequence[str]) -> np.ndarray:
+        """Host per node of host names per VM; all hosts must be kept."""
+        index = {host.name: i for i, host in enumerate(self.problem.hosts)}
+        return np.array([index[names[vms[0]]] for vms in self.node_vms],
+                        dtype=np.int64)
 
     def to_hosts(self, assign: np.ndarray) -> tuple[str, ...]:
         """Host names per VM of an assignment of nodes."""
@@ -312,7 +334,7 @@ def _seconds(rates_bps: list[float]) -> np.ndarray:
 
 def _fabric_s_per_byte(problem: snapshot.PlacementProblem,
                        uplinks: trees.Uplinks) -> np.ndarray:
-    """Of all hosts' ports and the uplinks, numbered as in an instance."""
+    """Time per byte of all hosts' ports, then of the uplinks, shape (P,)."""
     return _seconds([host.egress_bps for host in problem.hosts]
                     + [host.ingress_bps for host in problem.hosts]
                     + [one.uplink_out_bps for one in uplinks.subtrees]

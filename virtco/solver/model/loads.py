@@ -165,7 +165,7 @@ def _matched(active: snapshot.ActiveCoflow
 
 
 def of_dense(rows: np.ndarray) -> Loads:
-    """Of bytes per coflow and port, shape (A, P)."""
+    """Make loads from bytes per coflow and port, shape (A, P)."""
     coflow, port = np.nonzero(rows)
     counts = np.bincount(coflow, minlength=len(rows))
     return Loads(_starts(counts), np.ascontiguousarray(port),

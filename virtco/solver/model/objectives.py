@@ -50,29 +50,17 @@ class Evaluation:
 
 def own_loads(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
     """Bytes per own coflow and port, shape (C, P)."""
-    m = inst.n_hosts
     loads = np.zeros((len(inst.arcs), len(inst.s_per_byte)))
     for row, (src, dst, size_bytes) in zip(loads, inst.arcs):
-        a, b = assign[src], assign[dst]
-        cut = a != b
-        a, b, cut_bytes = a[cut], b[cut], size_bytes[cut]
-        np.add.at(row, a, cut_bytes)
-        np.add.at(row, m + b, cut_bytes)
-        for port_out in inst.port_out[1:]:
-            up, down = port_out[a], port_out[b]
-            leaves = (up != down) & (up >= 0)
-            np.add.at(row, up[leaves], cut_bytes[leaves])
-            enters = (up != down) & (down >= 0)
-            np.add.at(row, len(inst.uplinks) + down[enters],
-                      cut_bytes[enters])
-        if inst.pipe:
-            np.add.at(row, inst.n_fabric + a * m + b, cut_bytes)
+        paths = inst.paths(assign[src], assign[dst])
+        arc, column = np.nonzero(paths >= 0)
+        np.add.at(row, paths[arc, column], size_bytes[arc])
     return loads
 
 
 @dataclasses.dataclass(frozen=True)
 class Ahead:
-    """What coflows to come wait for the own bytes.
+    """Wait of coflows to come for the own bytes.
 
     :ivar rate: coflows that come, per second and port, halved.
     :ivar backlog_s: of the running coflows per port of the fabric.

@@ -87,7 +87,7 @@ def classes(columns: np.ndarray
 
 @dataclasses.dataclass(frozen=True)
 class Entries:
-    """What running coflows load, host by host; N entries.
+    """Loads of running coflows, host by host; N entries.
 
     :ivar start: entries of host m are start[m] to start[m + 1] - 1.
     :ivar column: coflow and direction, rising; shape (N,).
@@ -111,7 +111,7 @@ class Entries:
         return cls(start, column[order], size_bytes).chosen(hosts)
 
     def chosen(self, hosts: np.ndarray) -> 'Entries':
-        """Those of these hosts, in this order."""
+        """Select the entries of some hosts, in the order given."""
         counts = np.diff(self.start)[hosts]
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         entry = np.arange(start[-1]) + np.repeat(

@@ -12,7 +12,7 @@ from virtco.model import snapshot
 
 @dataclasses.dataclass(frozen=True)
 class Shares:
-    """What the switches may have of the VMs that are spread; K spreads.
+    """Shares that switches may have of the VMs that are spread; K spreads.
 
     :ivar demand: members in every node, shape (n, K).
     :ivar free: what the switch above a host may still have, shape (M, K).

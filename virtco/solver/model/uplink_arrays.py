@@ -50,7 +50,7 @@ class Uplinks:
 
     def running(self, active: Iterable[snapshot.ActiveCoflow]
                 ) -> loads.Loads:
-        """What running coflows load: uplinks out, then in."""
+        """Compute the loads of running coflows: uplinks out, then in."""
         q = len(self)
         rows = []
         for coflow in active:
@@ -69,7 +69,7 @@ class Uplinks:
 
 
 def of(problem: snapshot.PlacementProblem) -> Uplinks:
-    """Those of a problem's tree that can decide; none where pairs alone do.
+    """List the uplinks that can decide; none where only pairs have rates.
 
     Bytes that a running coflow moves at a host which is not among the
     problem's are seen on uplinks only, so uplinks above such a host count.

@@ -40,7 +40,7 @@ SETTLE = cython.declare(cython.Py_ssize_t, 60)
 @cython.dataclasses.dataclass(repr=False, eq=False)
 @cython.cclass
 class Graph:
-    """What a run reads; n nodes, M hosts, R resources, P ports, K levels.
+    """Input of a run; n nodes, M hosts, R resources, P ports, K levels.
 
     :ivar n_own: resources that hosts do not share.
     :ivar slot: where in ``free`` a host's resource is, M * R.
@@ -82,7 +82,7 @@ class Graph:
 @cython.dataclasses.dataclass(repr=False, eq=False)
 @cython.cclass
 class State:
-    """What a run writes.
+    """State of a run, which it changes.
 
     :ivar block_s: the largest of each block of ports, per level.
     :ivar priced_s: price of all bytes, and its change by the move.

@@ -51,6 +51,10 @@ COLD_OF_MANY = 0.001
 CUT_MOVES = 500
 
 
+#: Level of each own coflow, base loads, floors and weights of the levels.
+Levels = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
 def min_cut(inst: instances.Instance, seed: int, budget: budgets.Budget
             ) -> np.ndarray | None:
     """Strong traffic-aware placement: the fewest bytes between hosts.
@@ -131,15 +135,15 @@ class Searcher:
             if not budget.in_time() or value.objective_s <= floor_s:
                 break
             noise = ORDER_NOISE * max(0.0, 1 - 2 * chunk / chunks)
-            level, base, floor, weight = self.levels(
+            levels = self.levels(
                 current, noise if hot >= HOT_OF_MANY else 0.0)
             graph, state = self._prepare(
-                current, self.s_per_byte, level, base, floor, weight,
-                np.full(len(weight), np.inf), self._price_s(current))
+                current, self.s_per_byte, levels,
+                price_s=self._price_s(current))
             self._run(graph, state, power, max(1, moves // chunks),
                       hot * ratio ** (chunk / chunks),
                       hot * ratio ** ((chunk + 1) / chunks), budget, floor_s)
-            budget.spend_numpy(CHUNK_CALLS, CHUNK_CELLS * base.size)
+            budget.spend_numpy(CHUNK_CALLS, CHUNK_CELLS * levels[1].size)
             current = np.array(state.assign)
             found = np.array(state.best)
             found_value = self.evaluate(found)
@@ -150,7 +154,7 @@ class Searcher:
         return best, value
 
     def _price_s(self, assign: np.ndarray) -> np.ndarray:
-        """What a byte on a port costs coflows to come.
+        """Price a byte per port by the wait of coflows to come, (P,).
 
         It rises with the own bytes; all are charged what those of ``assign``
         cost on average.
@@ -175,9 +179,7 @@ class Searcher:
         # Every byte between hosts once, whatever the port.
         once = np.where(np.arange(n_ports) < n_hosts, 1.0, 0.0)
         graph, state = self._prepare(
-            start, once, np.zeros(len(self.inst.arcs), dtype=np.int64),
-            np.zeros((1, n_ports)), np.zeros(1), np.ones(1),
-            np.full(1, np.inf), np.zeros(n_ports))
+            start, once, _one_level(len(self.inst.arcs), n_ports))
         self._run(graph, state, 0, moves, HOT_OF_MANY, COLD_OF_MANY,
                   budget)
         return np.array(state.best)
@@ -192,15 +194,14 @@ class Searcher:
         if not (len(self.movable) and self.inst.arcs) or (
                 self.inst.n_hosts < 2):
             return start.copy()
-        level, base, floor, weight = self.levels(start)
+        levels = level, base, floor, _weight = self.levels(start)
         loads = objectives.own_loads(self.inst, start)
         totals = base.copy()
         for coflow, row in zip(level, loads):
             totals[coflow:] += row
         ceiling = np.maximum((totals * self.s_per_byte).max(axis=1), floor)
         graph, state = self._prepare(
-            start, self.s_per_byte, level, base, floor, weight,
-            ceiling * (1 + 1e-12), np.zeros(len(self.s_per_byte)))
+            start, self.s_per_byte, levels, ceiling * (1 + 1e-12))
         self._run(graph, state, 0, moves, POLISH_HOT, COLD_OF_MANY, budget)
         return np.array(state.best)
 
@@ -219,9 +220,8 @@ class Searcher:
         self.moves_done += done
         self.random[0] = state.random[0]
 
-    def levels(self, assign: np.ndarray, noise: float = 0.0) -> tuple[
-            np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Level of each own coflow, base loads, floors and weights.
+    def levels(self, assign: np.ndarray, noise: float = 0.0) -> Levels:
+        """Find the level of each own coflow, base loads, floors and weights.
 
         :param noise: of the own CCTs' logarithms while ordering: a run
             keeps its order, so it must also try others than its start's.
@@ -229,9 +229,7 @@ class Searcher:
         inst = self.inst
         n_active = len(inst.running)
         if self.objective == snapshot.Objective.ISOLATED:
-            return (np.zeros(len(inst.arcs), dtype=np.int64),
-                    np.zeros((1, len(inst.s_per_byte))), np.zeros(1),
-                    np.ones(1))
+            return _one_level(len(inst.arcs), len(inst.s_per_byte))
         loads = objectives.own_loads(inst, assign)
         own_s = objectives.own_cct_s(inst, loads)
         if noise > 0:
@@ -248,11 +246,14 @@ class Searcher:
         return level, base, inst.floor_s[seen], weight
 
     def _prepare(self, assign: np.ndarray, s_per_byte: np.ndarray,
-                 level: np.ndarray, base: np.ndarray, floor: np.ndarray,
-                 weight: np.ndarray, ceiling: np.ndarray,
-                 price_s: np.ndarray
+                 levels: Levels, ceiling: np.ndarray | None = None,
+                 price_s: np.ndarray | None = None
                  ) -> tuple[kernel.Graph, kernel.State]:
-        inst = self.inst
+        inst, (level, base, floor, weight) = self.inst, levels
+        if ceiling is None:
+            ceiling = np.full(len(weight), np.inf)
+        if price_s is None:
+            price_s = np.zeros(len(s_per_byte))
         start, node, coflow, out, into = self.adjacency
         graph = self.kernel.Graph(**compiled.views(
             n=inst.n_nodes, n_hosts=inst.n_hosts,
@@ -273,6 +274,12 @@ class Searcher:
         state = self.kernel.State(**_state(graph, assign, _room(inst, assign),
                                            self.random))
         return graph, state
+
+
+def _one_level(n_coflows: int, n_ports: int) -> Levels:
+    """All coflows at one level, with nothing on the ports before them."""
+    return (np.zeros(n_coflows, dtype=np.int64), np.zeros((1, n_ports)),
+            np.zeros(1), np.ones(1))
 
 
 def _better(a: objectives.Evaluation, b: objectives.Evaluation) -> bool:

@@ -29,7 +29,7 @@ RESOURCES = {'vcpus': ('vCPU', 'vCPUs'),
 
 @dataclasses.dataclass(frozen=True)
 class Values:
-    """What T hosts cost; arrays of shape (T,).
+    """Costs of T hosts; arrays of shape (T,).
 
     :ivar objective_s: exact, or a lower bound.
     :ivar cct_s: own coflows together.
@@ -126,7 +126,7 @@ def evaluate(inst: instances.Instance, objective: snapshot.Objective,
 
 @dataclasses.dataclass(frozen=True)
 class _Peers:
-    """What a node exchanges with the others where these are.
+    """Traffic of a node with the hosts of its peers.
 
     :ivar host: hosts of its peers, shape (S,).
     :ivar out: bytes to each per own coflow, shape (C, S).
@@ -183,7 +183,7 @@ def _tops(rows: np.ndarray, s_per_byte: np.ndarray, width: int
 def _ahead_s(inst: instances.Instance, objective: snapshot.Objective,
              elsewhere: np.ndarray, slot_port: np.ndarray,
              slot_bytes: np.ndarray) -> np.ndarray:
-    """What coflows to come will wait, per trial; shape (T,)."""
+    """Compute the wait of coflows to come per trial, shape (T,)."""
     ahead = objectives.Ahead.of(inst, objective)
     if not ahead.rate:
         return np.zeros(len(slot_port))
@@ -340,7 +340,7 @@ def _lack(inst: instances.Instance, need: np.ndarray, free: np.ndarray,
 
 def _whys(inst: instances.Instance, values: Values, assign: np.ndarray,
           node: int, hosts: np.ndarray, order: np.ndarray) -> list[str]:
-    """Of the hosts in that order."""
+    """Explain the rank of each host, in the order given."""
     planned = int(assign[node])
     n_vms = np.array([len(vms) for vms in inst.node_vms])
     beside = np.bincount(assign, n_vms, inst.n_hosts).astype(int)

@@ -101,7 +101,7 @@ class Pool:
         return self._of_class[:self._size]
 
     def shares(self, limits: np.ndarray) -> np.ndarray:
-        """What part of its limits every column takes, shape (K, 2)."""
+        """Divide the bytes of every column by its limits, shape (K, 2)."""
         result: np.ndarray = (self._cut_bytes[:self._size]
                               * limits[self.of_class])
         return result
@@ -197,7 +197,7 @@ def _classes(inst: instances.Instance, apart: np.ndarray
 
 def _least_cuts(inst: instances.Instance, kinds: list[HostClass],
                 dense: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What nodes send and receive at least out of any set, each (C * n,)."""
+    """Bound the bytes that nodes send and receive out of any set, (C * n,)."""
     known: dict[tuple[bytes, ...], tuple[np.ndarray, np.ndarray]] = {}
     order = [_by_density(matrix, inst.demand)
              for matrix in (dense, dense.T)]
@@ -224,7 +224,7 @@ def _by_density(matrix: np.ndarray, demand: np.ndarray) -> list[np.ndarray]:
 
 def _least_cut(inst: instances.Instance, matrix: np.ndarray,
                order: list[np.ndarray], kind: HostClass) -> np.ndarray:
-    """What each node sends at least out of any set it is in.
+    """Bound from below what each node sends out of any set it is in.
 
     The rest it can send to the pinned nodes and to what fits beside it, at
     best the fractional knapsack of the room left.

@@ -25,7 +25,7 @@ STEP_UNITS = 300.0
 
 @dataclasses.dataclass(frozen=True)
 class Cover:
-    """What fractions of sets cover.
+    """Solution of the linear program: fractions of sets, and duals.
 
     :ivar uncovered: how many nodes (and terminal hosts) they miss.
     :ivar value: dual of every node, shape (n,); 0 where it needs no cover.

@@ -4,21 +4,11 @@
 
 import itertools
 
-import numpy as np
-
-from virtco import exception
 from virtco.solver import budget as budgets
-from virtco.solver import independent_groups as groups
-from virtco.solver.bounds import lowerbounds
-from virtco.solver.model import objectives
 from virtco.solver.moves import localsearch
 from virtco.solver.stages import proofs
 from virtco.solver.stages import search_state as states
-from virtco.solver.starts import candidates
-from virtco.solver.starts import carving
 
-#: Carvings where hosts are many; one where they are few.
-CARVINGS = 12
 #: Moves per node of the first runs, and how many there are. Without them one
 #: run in a hundred ended a third behind (groups together, three resources).
 QUICK = 500, 3
@@ -32,17 +22,6 @@ PARTITION_SHARE = 0.3
 CLOSE = 1e-3
 #: Temperature of a search from what is good already.
 REHEAT = 0.03
-
-
-def carve(state: states.State, budget: budgets.Budget) -> None:
-    """Cheapest sets: in a roomy cloud that is often all it takes."""
-    roomy = state.inst.n_hosts >= len(state.inst.movable)
-    for assign in carving.squeaky_wheel(
-            state.inst, state.lower_s, state.bound.order,
-            CARVINGS if roomy else 1, state.rng, budget):
-        state.add(states.Method.CHEAPEST_SETS, assign)
-        if state.is_done(budget):
-            break
 
 
 def quick(state: states.State, budget: budgets.Budget) -> None:
@@ -63,31 +42,6 @@ def deepen(state: states.State, budget: budgets.Budget) -> None:
                          _heat(state, 1 + i), _power(state, 1 + i), budget)
             if state.is_done(budget):
                 return
-
-
-def one_after_another(state: states.State, budget: budgets.Budget) -> None:
-    """Several groups, each placed beside those of a lower bound."""
-    inst, parts = state.inst, groups.split(state.inst)
-    if len(parts) < 2 or state.local.is_single() or state.solve is None:
-        return
-    parts.sort(key=lambda part: lowerbounds.anchored_sets(
-        groups.restrict(inst, part, inst.free, []), np.inf, budget).lower_s)
-    filler = candidates.Filler(inst)
-    free, placed = inst.free, list[np.ndarray]()
-    for part in parts:
-        sub = groups.restrict(inst, part, free, placed)
-        try:
-            outcome = state.solve(sub, budget.slice(1 / len(parts)))
-        except exception.PlacementInfeasible:
-            return
-        state.local.moves_done += outcome.moves
-        free = inst.left(free, outcome.assign, sub.demand)
-        placed += list(objectives.own_loads(sub, outcome.assign))
-        for i in np.flatnonzero(sub.fixed < 0):
-            filler.put(int(part.nodes[i]), int(outcome.assign[i]))
-    assign = candidates.fill(filler, inst.exchanged)
-    if assign is not None:
-        state.add(states.Method.ONE_AFTER_ANOTHER, assign)
 
 
 def rounds(state: states.State, budget: budgets.Budget) -> None:
@@ -126,5 +80,5 @@ def _heat(state: states.State, rank: int) -> float:
 
 
 def _power(state: states.State, rank: int) -> int:
-    """Of the norm, as a power of 2."""
+    """Choose the norm for the pool's rank-th: p = 2 ** the result."""
     return (5 if state.local.is_single() else 3) + rank % 2

@@ -27,30 +27,12 @@ ALIKE_UNITS = 350.0
 
 
 def bound(state: states.State, budget: budgets.Budget) -> None:
-    """What costs next to nothing and often closes the gap."""
+    """Bound by cheapest sets: it costs little and often closes the gap."""
     state.bound = lowerbounds.anchored_sets(state.inst, np.inf, budget,
                                             growths=0)
     state.raise_bound(state.bound.lower_s)
     if not state.local.is_single():
         state.raise_floor(lowerbounds.objective(state.inst, budget))
-
-
-def grow_trees(state: states.State, budget: budgets.Budget) -> None:
-    """With larger search trees, where the first ones were too small."""
-    if not state.bound.is_complete:
-        state.raise_bound(lowerbounds.anchored_sets(
-            state.inst, np.inf, budget).lower_s)
-
-
-def try_all(state: states.State, budget: budgets.Budget) -> None:
-    """Several coflows that can be placed in few ways only."""
-    if state.local.is_single():
-        return
-    assign = smallgroup.try_all(
-        state.inst, lambda trial: states.key(state.evaluate(trial)))
-    if assign is not None:
-        state.offer(states.Method.EXHAUSTIVE, assign)
-        state.raise_floor(state.answer.value.objective_s)
 
 
 def exhaust(state: states.State, budget: budgets.Budget) -> None:
@@ -70,7 +52,7 @@ def exhaust(state: states.State, budget: budgets.Budget) -> None:
 
 
 def solve(state: states.State, budget: budgets.Budget) -> None:
-    """Prove that nothing is better, or find it, for what one coflow takes."""
+    """Prove that t cannot be less, or find a placement, for one coflow."""
     if state.local.is_single():
         _narrow(state, budget)
 

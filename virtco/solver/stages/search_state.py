@@ -4,7 +4,6 @@
 
 from collections.abc import Callable
 import dataclasses
-import random
 
 import numpy as np
 
@@ -30,7 +29,7 @@ OnIncumbent = Callable[[snapshot.Progress], object]
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a search ends with.
+    """Result of a search.
 
     :ivar lower_s: bound of t.
     :ivar floor_s: bound of the objective.
@@ -56,11 +55,10 @@ class Start:
 
 
 class State:
-    """One planning of one instance.
+    """Search of an instance: answer, bounds, pool of starts.
 
     :ivar budget: of the whole search.
     :ivar certify: use all of it to prove the answer or better it.
-    :ivar solve: searches part of the instance.
     :ivar stage: name of the one that runs.
     :ivar best: the best answer so far.
     :ivar pool: placements to start from.
@@ -72,17 +70,13 @@ class State:
     def __init__(self, inst: instances.Instance,
                  objective: snapshot.Objective, seed: int,
                  budget: budgets.Budget, *, certify: bool = False,
-                 on_incumbent: OnIncumbent | None = None,
-                 solve: Callable[[instances.Instance, budgets.Budget],
-                                 Outcome] | None = None):
+                 on_incumbent: OnIncumbent | None = None):
         self.inst = inst
         self.objective = objective
         self.seed = seed
-        self.rng = random.Random(seed)
         self.budget = budget
         self.certify = certify
         self.on_incumbent = on_incumbent
-        self.solve = solve
         self.local = localsearch.Searcher(inst, objective, seed)
         self.stage = ''
         self.best: Outcome | None = None
@@ -150,16 +144,12 @@ class State:
                     self.inst.to_hosts(self.answer.assign))):
                 self.budget.stop()
 
-    def is_closed(self, ratio: float = CLOSED, ahead: bool = False) -> bool:
-        """Whether the known coflows cannot end sooner.
-
-        :param ahead: and those to come cannot either.
-        """
+    def is_closed(self, ratio: float = CLOSED) -> bool:
+        """Whether the known coflows cannot end sooner."""
         if self.best is None:
             return False
         value = self.best.value
-        found_s = value.objective_s - (0.0 if ahead else value.ahead_s)
-        return found_s <= self.floor_s * (1 + ratio)
+        return value.objective_s - value.ahead_s <= self.floor_s * (1 + ratio)
 
     def is_done(self, budget: budgets.Budget) -> bool:
         return self.is_closed() or not budget.in_time()
