@@ -7,14 +7,11 @@ from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
 import functools
-import json
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from virtco import units
-from virtco.db import codec
 from virtco.model import coflow as coflow_model
 from virtco.model import live
 from virtco.model import snapshot
@@ -22,13 +19,11 @@ from virtco.model import states
 from virtco.scheduling import endings
 from virtco.scheduling.periodic import measured
 from virtco.state import byte_counters
+from virtco.state import remaining_flows
 from virtco.state import route as routes
 from virtco.state import schedule_input as snapshots
 from virtco.state import silence
 from virtco.table import coflow_table
-
-if TYPE_CHECKING:
-    from virtco.db import models
 
 #: A claim of computing beyond this multiple of what is possible is told.
 OVERSTATED = 1.25
@@ -170,110 +165,6 @@ class Tracked:
         route = self.planned_route
         return live.Flows(route.pairs, self.left_bytes(route))
 
-    def _queued_bytes(self, route: routes.Route) -> np.ndarray:
-        """Estimate the bytes in queues per pair, for a coflow all of whose
-        bytes were counted, shape (n_pairs,).
-
-        Counters see packets that TCP sends twice, so some data may still be
-        on its way. It waits where there is a queue. Tails everywhere would
-        hold all of the coflow's ports for what is left on one of them.
-        """
-        left_bytes = self.left_bytes(route)
-        per_host: dict[str, float] = collections.defaultdict(float)
-        for (src, _), tail_bytes in zip(route.pairs, left_bytes.tolist()):
-            per_host[src] += tail_bytes
-        return left_bytes * [
-            self.queues.whole_bytes.get(src, 0.0) / per_host[src]
-            if per_host[src] > 0 else 0.0 for src, _ in route.pairs]
-
-    def _crossed_bytes(self) -> tuple[float, float]:
-        """Return the bytes between hosts: hinted, and sent."""
-        counting, local = self.counting, self.route.local
-        return (float(counting.sizes_bytes.sum()
-                      - counting.sizes_bytes[local].sum()),
-                counting.all_bytes - float(counting.sent_bytes[local].sum()))
-
-    def _is_exceeded(self, rules: endings.Rules) -> bool:
-        return endings.is_exceeded(*self._crossed_bytes(), rules)
-
-    def _is_overrun(self, rules: endings.Rules) -> bool:
-        return not self.model.is_estimated and endings.is_overrun(
-            *self._crossed_bytes(), rules)
-
-    def _unhinted_bytes(self, rules: endings.Rules) -> np.ndarray:
-        """Estimate the bytes that an overrun will still send, shape
-        (n_pairs,): the rest up to twice the hint, then up to four times, and
-        further on, for the flows that send.
-        """
-        counting = self.counting
-        size_bytes, sent_bytes = self._crossed_bytes()
-        expected_bytes = size_bytes * 2 ** math.floor(
-            1 + math.log2(sent_bytes / size_bytes))
-        sends = counting.rested_s(self.moved_s or 0.0) < rules.quiet_s
-        return self.route.per_pair(counting.sizes_bytes * (
-            sends * ((expected_bytes - sent_bytes) / size_bytes)))
-
-    def _left_now_bytes(self, rules: endings.Rules) -> np.ndarray:
-        """Return the bytes left per pair, hinted or expected, shape
-        (n_pairs,).
-        """
-        if self.model.is_estimated or not endings.is_all_sent(
-                self.model.size_bytes, self.cross_remaining(self.counting),
-                rules):
-            return self.left_bytes(self.route)
-        if self._is_overrun(rules):
-            return self._unhinted_bytes(rules)
-        if self.queues or not self._is_exceeded(rules):
-            return self._queued_bytes(self.route)
-        return self.left_bytes(self.route)
-
-    def _served(self) -> live.Flows:
-        """Return the sent bytes per pair."""
-        counting = self.counting
-        named_bytes = float(counting.sent_bytes.sum())
-        return live.Flows(self.route.pairs, self.route.per_pair(
-            counting.sent_bytes) * (counting.all_bytes / named_bytes
-                                    if named_bytes > 0 else 1.0))
-
-    def _sending(self, left_bytes: np.ndarray, rules: endings.Rules,
-                 heard_s: silence.Heard) -> live.Flows | None:
-        """Return the remaining flows without silent ones; None where none is
-        silent.
-
-        :param left_bytes: of each pair.
-        """
-        if self.model.is_estimated or self.moved_s is None:
-            return None
-        silent_bytes = silence.silent_bytes(
-            self.counting, self.route, self.queues, self.moved_s, heard_s,
-            rules)
-        if silent_bytes is None:
-            return None
-        return live.Flows(self.route.pairs,
-                          np.maximum(0.0, left_bytes - silent_bytes))
-
-    def _live(self, strangers: Collection[str], rules: endings.Rules,
-              heard_s: silence.Heard, in_debt: bool) -> live.LiveCoflow:
-        pairs = self.route.pairs
-        left_bytes = self._left_now_bytes(rules)
-        has_strangers = not pairs.hosts.isdisjoint(strangers)
-        if has_strangers:
-            left_bytes *= [src not in strangers and dst not in strangers
-                           for src, dst in pairs]
-        return live.LiveCoflow(
-            self.coflow_id, live.Flows(pairs, left_bytes),
-            self.arrival_s or 0.0, self.moved_s or self.arrival_s or 0.0,
-            self.counting.all_bytes, self.claimed_bytes, self.project_id,
-            self.priority_class, self.weight, len(self.model.matrix),
-            whole=None if has_strangers or self.model.is_estimated
-            else self.whole,
-            served=self._served() if self.model.is_estimated or in_debt
-            or self._is_overrun(rules) else None,
-            compute_s=self.compute_s if self.model.is_by_intensity else 0.0,
-            workers=self.model.n_vms,
-            sending=self._sending(left_bytes, rules, heard_s),
-            deadline_s=self.deadline_s, is_promised=self.is_promised)
-
     @functools.cached_property
     def load(self) -> snapshot.ActiveCoflow:
         """Remaining bytes per host and pair, planned members included."""
@@ -334,7 +225,8 @@ class Tracked:
             if self._table is None:
                 self._table = self._table_of(addresses)
             self._shown = snapshots.Coflow(
-                self._live(strangers, rules, heard_s, in_debt), self._table,
+                remaining_flows.show(self, strangers, rules, heard_s, in_debt),
+                self._table,
                 self.moved_s, bool(self.queues), self.upcoming is not None)
         return self._shown
 
@@ -465,17 +357,6 @@ class Tracked:
         left_bytes = (progress or self.progress).remaining_bytes()
         return float(left_bytes[self.route.crossing].sum())
 
-    def _away_remaining(self) -> float:
-        """Return the bytes left to or from VMs on no host (shelved)."""
-        away = {index for index, member in self.members.items()
-                if member.instance_uuid
-                and not (member.running and member.host)}
-        if not away:
-            return 0.0
-        matrix, absent = self.model.matrix, list(away)
-        return float(self.progress.remaining_bytes()[
-            np.isin(matrix.src, absent) | np.isin(matrix.dst, absent)].sum())
-
     # Its life.
 
     def begin(self, now_s: float) -> None:
@@ -531,47 +412,6 @@ class Tracked:
     def has_expired(self, now_s: float) -> bool:
         return self.expires_s is not None and now_s >= self.expires_s
 
-    def find_end(self, now_s: float, rules: endings.Rules,
-                 has_sibling: bool = False) -> str:
-        """Return the rule that ends the coflow now; empty for none.
-
-        :param has_sibling: another coflow of the group is in flight: what
-            its VMs send beyond this one's size may be that one's.
-        """
-        if self.state != states.CoflowState.ACTIVE:
-            return ''
-        if self.watched_since_s is None:
-            self.watched_since_s = now_s
-        if now_s - self.idle_since_s >= rules.give_up_s:
-            left_bytes = float(self.progress.remaining_bytes().sum())
-            return (f'given up: no byte for {rules.give_up_s:g} s, '
-                    f'{left_bytes:.0f} bytes were not counted')
-        self.was_placed |= self.route.is_complete
-        if not self.was_placed:
-            return ''
-        if self.route.local.size:
-            self.progress.complete(self.route.local)
-        if self.queues:
-            return ''
-        silent_s = None if self.moved_s is None else now_s - self.moved_s
-        if self.model.is_estimated:
-            # Silence alone tells, and that of any VM may be a pause.
-            return 'silent, of no hinted size' if (
-                silent_s is not None and silent_s
-                >= max(rules.quiet_s, byte_counters.FLOW_RESTS_S)) else ''
-        if (self._is_exceeded(rules) and not self.has_more
-                and not has_sibling):
-            # More than was hinted: perhaps it goes on.
-            return 'silent after more than the hint' if (
-                silent_s is not None and silent_s >= rules.quiet_s) else ''
-        left_bytes = self.cross_remaining() + self._away_remaining()
-        if not endings.has_ended(self.model.size_bytes, left_bytes, silent_s,
-                                 rules):
-            return ''
-        return 'all bytes sent' if endings.is_all_sent(
-            self.model.size_bytes, left_bytes, rules) else (
-                'silent after most of the hint')
-
     @property
     def idle_since_s(self) -> float:
         """Time of the last byte, or since when one is waited for.
@@ -581,49 +421,3 @@ class Tracked:
         """
         return max(self.moved_s or 0.0, self.arrival_s or 0.0,
                    self.watched_since_s or 0.0)
-
-    def rest_until(self, now_s: float, rules: endings.Rules) -> None:
-        """Set the time at which silence may change the state next."""
-        times_s = [math.inf if self.expires_s is None else self.expires_s,
-                   math.inf]
-        if self.state == states.CoflowState.ACTIVE:
-            times_s.append(self.idle_since_s + rules.give_up_s)
-        if self.moved_s is not None:
-            times_s += [self.moved_s + rules.quiet_s,
-                        self.moved_s + rules.pause_s]
-            if self.model.is_estimated:
-                times_s.append(self.moved_s + max(
-                    rules.quiet_s, byte_counters.FLOW_RESTS_S))
-        if self.ended_s is not None:
-            times_s.append(self.ended_s + rules.settle_s)
-        # A rounding error must not let the moment pass by.
-        self.check_s = min(time_s for time_s in times_s
-                           if time_s >= now_s - 1e-6)
-
-
-def load(stored: 'models.Coflow') -> Tracked:
-    model = codec.decode_coflow(stored)
-    sent_bytes = json.loads(stored.progress)
-    tracked = Tracked(
-        coflow_id=stored.id, group_id=stored.group_id or '',
-        project_id=stored.project_id, name=stored.name, state=stored.state,
-        model=model,
-        progress=byte_counters.Estimated(
-            np.array(model.matrix.dst), sent_bytes)
-        if model.is_estimated else byte_counters.CoflowProgress(
-            np.asarray(model.matrix.size_bytes), sent_bytes),
-        iteration=stored.iteration, priority_class=stored.priority_class,
-        weight=stored.weight, arrival_s=stored.arrival,
-        planned_cct_s=stored.cct_s, ended_s=stored.ended_at,
-        expires_s=stored.expires_at,
-        deadline_s=(math.inf if stored.deadline_at is None
-                    else stored.deadline_at),
-        is_promised=bool(stored.is_promised), why=stored.why or '')
-    if (stored.first_byte_at is not None and stored.last_byte_at is not None
-            and stored.measured_cct_error_s is not None):
-        tracked.progress.span = byte_counters.Span.load(
-            stored.first_byte_at, stored.last_byte_at,
-            stored.measured_cct_error_s)
-    if tracked.state == states.CoflowState.DONE:
-        tracked.rest()
-    return tracked

@@ -13,6 +13,7 @@ from virtco.model import snapshot
 from virtco.model import states
 from virtco.state import inflight
 from virtco.state import route as routes
+from virtco.state import summary
 
 if TYPE_CHECKING:
     from virtco.db import models
@@ -71,7 +72,7 @@ class Groups:
 
         :param known: keeps its progress, which is newer here.
         """
-        tracked = known or inflight.load(stored)
+        tracked = known or summary.load(stored)
         if (tracked.priority_class, tracked.weight) != (
                 stored.priority_class, stored.weight):
             tracked.priority_class = stored.priority_class

@@ -17,6 +17,7 @@ from virtco.scheduling import endings
 from virtco.scheduling import policing
 from virtco.state import addresses
 from virtco.state import byte_counters
+from virtco.state import coflow_ends
 from virtco.state import debts
 from virtco.state import host_state
 from virtco.state import inflight
@@ -338,14 +339,15 @@ class Progress:
                 tracked.begin(now_s)
                 self.forget_owners()
                 changed.append(summary.Status.of(tracked))
-            why = tracked.find_end(
-                now_s, self.endings, self._groups.has_sibling(tracked)) or (
+            why = coflow_ends.find_end(
+                tracked, now_s, self.endings,
+                self._groups.has_sibling(tracked)) or (
                 'expired' if tracked.has_expired(now_s) else '')
             if why:
                 tracked.why = f'ended: {why}'
                 self.finish(tracked, now_s)
                 changed.append(summary.Status.of(tracked))
-            tracked.rest_until(now_s, self.endings)
+            coflow_ends.rest_until(tracked, now_s, self.endings)
         return changed
 
     def finish(self, tracked: inflight.Tracked, now_s: float,

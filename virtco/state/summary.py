@@ -6,11 +6,19 @@ import dataclasses
 import json
 import math
 from typing import Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from virtco import units
+from virtco.db import codec
+from virtco.model import states
 from virtco.state import byte_counters
 from virtco.state import host_state
 from virtco.state import inflight
+
+if TYPE_CHECKING:
+    from virtco.db import models
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,3 +144,32 @@ def measured(span: byte_counters.Span | None) -> dict[str, float | None]:
                span.cct_error_s))
     return dict(zip(('first_byte_at', 'last_byte_at', 'measured_cct_s',
                      'measured_cct_error_s'), values))
+
+
+def load(stored: 'models.Coflow') -> inflight.Tracked:
+    """Make a coflow in flight of its row in the database."""
+    model = codec.decode_coflow(stored)
+    sent_bytes = json.loads(stored.progress)
+    tracked = inflight.Tracked(
+        coflow_id=stored.id, group_id=stored.group_id or '',
+        project_id=stored.project_id, name=stored.name, state=stored.state,
+        model=model,
+        progress=byte_counters.Estimated(
+            np.array(model.matrix.dst), sent_bytes)
+        if model.is_estimated else byte_counters.CoflowProgress(
+            np.asarray(model.matrix.size_bytes), sent_bytes),
+        iteration=stored.iteration, priority_class=stored.priority_class,
+        weight=stored.weight, arrival_s=stored.arrival,
+        planned_cct_s=stored.cct_s, ended_s=stored.ended_at,
+        expires_s=stored.expires_at,
+        deadline_s=(math.inf if stored.deadline_at is None
+                    else stored.deadline_at),
+        is_promised=bool(stored.is_promised), why=stored.why or '')
+    if (stored.first_byte_at is not None and stored.last_byte_at is not None
+            and stored.measured_cct_error_s is not None):
+        tracked.progress.span = byte_counters.Span.load(
+            stored.first_byte_at, stored.last_byte_at,
+            stored.measured_cct_error_s)
+    if tracked.state == states.CoflowState.DONE:
+        tracked.rest()
+    return tracked

@@ -14,7 +14,7 @@ import pytest
 from virtco import hint_matrix
 from virtco.db import codec
 from virtco.model import coflow
-from virtco.state import inflight
+from virtco.state import summary
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.floats(
     0.5, 1e12)), max_size=30, unique_by=lambda row: row[:2])
@@ -97,7 +97,7 @@ def test_from_the_hint_to_the_scheduler_it_is_the_same():
         is_promised=False, cct_s=None,
         first_byte_at=None,
         last_byte_at=None, measured_cct_error_s=None)
-    tracked = inflight.load(row)
+    tracked = summary.load(row)
     again = codec.decode_coflow(row)
     assert again.matrix is tracked.model.matrix
     assert again.matrix == hinted.matrix

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A coflow in flight as the scheduler sees it: its remaining flows. Pure."""
+
+import collections
+from collections.abc import Collection
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from virtco.model import live
+from virtco.scheduling import endings
+from virtco.state import silence
+
+if TYPE_CHECKING:
+    from virtco.state import inflight
+
+
+def _crossed_bytes(tracked: 'inflight.Tracked') -> tuple[float, float]:
+    """Return the bytes between hosts: hinted, and sent."""
+    counting, local = tracked.counting, tracked.route.local
+    return (float(counting.sizes_bytes.sum()
+                  - counting.sizes_bytes[local].sum()),
+            counting.all_bytes - float(counting.sent_bytes[local].sum()))
+
+
+def is_exceeded(tracked: 'inflight.Tracked', rules: endings.Rules) -> bool:
+    return endings.is_exceeded(*_crossed_bytes(tracked), rules)
+
+
+def is_overrun(tracked: 'inflight.Tracked', rules: endings.Rules) -> bool:
+    return not tracked.model.is_estimated and endings.is_overrun(
+        *_crossed_bytes(tracked), rules)
+
+
+def _queued_bytes(tracked: 'inflight.Tracked') -> np.ndarray:
+    """Estimate the bytes in queues per pair, shape (n_pairs,), for a coflow
+    all of whose bytes were counted.
+
+    Counters see packets that TCP sends twice, so some data may still be
+    on its way. It waits where there is a queue. Tails everywhere would
+    hold all of the coflow's ports for what is left on one of them.
+    """
+    pairs, left_bytes = tracked.route.pairs, tracked.left_bytes(tracked.route)
+    per_host: dict[str, float] = collections.defaultdict(float)
+    for (src, _), tail_bytes in zip(pairs, left_bytes.tolist()):
+        per_host[src] += tail_bytes
+    return left_bytes * [
+        tracked.queues.whole_bytes.get(src, 0.0) / per_host[src]
+        if per_host[src] > 0 else 0.0 for src, _ in pairs]
+
+
+def _unhinted_bytes(tracked: 'inflight.Tracked', rules: endings.Rules
+                    ) -> np.ndarray:
+    """Estimate the bytes that an overrun will still send, shape
+    (n_pairs,): the rest up to twice the hint, then up to four times, and
+    further on, for the flows that send.
+    """
+    counting = tracked.counting
+    size_bytes, sent_bytes = _crossed_bytes(tracked)
+    expected_bytes = size_bytes * 2 ** math.floor(
+        1 + math.log2(sent_bytes / size_bytes))
+    sends = counting.rested_s(tracked.moved_s or 0.0) < rules.quiet_s
+    return tracked.route.per_pair(counting.sizes_bytes * (
+        sends * ((expected_bytes - sent_bytes) / size_bytes)))
+
+
+def _left_now_bytes(tracked: 'inflight.Tracked', rules: endings.Rules
+                    ) -> np.ndarray:
+    """Return the bytes left per pair, hinted or expected, shape (n_pairs,).
+    """
+    if tracked.model.is_estimated or not endings.is_all_sent(
+            tracked.model.size_bytes,
+            tracked.cross_remaining(tracked.counting), rules):
+        return tracked.left_bytes(tracked.route)
+    if is_overrun(tracked, rules):
+        return _unhinted_bytes(tracked, rules)
+    if tracked.queues or not is_exceeded(tracked, rules):
+        return _queued_bytes(tracked)
+    return tracked.left_bytes(tracked.route)
+
+
+def _served(tracked: 'inflight.Tracked') -> live.Flows:
+    """Return the sent bytes per pair."""
+    counting = tracked.counting
+    named_bytes = float(counting.sent_bytes.sum())
+    return live.Flows(tracked.route.pairs, tracked.route.per_pair(
+        counting.sent_bytes) * (counting.all_bytes / named_bytes
+                                if named_bytes > 0 else 1.0))
+
+
+def _sending(tracked: 'inflight.Tracked', left_bytes: np.ndarray,
+             rules: endings.Rules, heard_s: silence.Heard
+             ) -> live.Flows | None:
+    """Return the remaining flows without silent ones; None where none is
+    silent.
+
+    :param left_bytes: of each pair.
+    """
+    if tracked.model.is_estimated or tracked.moved_s is None:
+        return None
+    silent_bytes = silence.silent_bytes(
+        tracked.counting, tracked.route, tracked.queues, tracked.moved_s,
+        heard_s, rules)
+    if silent_bytes is None:
+        return None
+    return live.Flows(tracked.route.pairs,
+                      np.maximum(0.0, left_bytes - silent_bytes))
+
+
+def show(tracked: 'inflight.Tracked', strangers: Collection[str],
+         rules: endings.Rules, heard_s: silence.Heard, in_debt: bool
+         ) -> live.LiveCoflow:
+    """Return the coflow for the scheduler; see :meth:`.Tracked.shown`."""
+    pairs = tracked.route.pairs
+    left_bytes = _left_now_bytes(tracked, rules)
+    has_strangers = not pairs.hosts.isdisjoint(strangers)
+    if has_strangers:
+        left_bytes *= [src not in strangers and dst not in strangers
+                       for src, dst in pairs]
+    return live.LiveCoflow(
+        tracked.coflow_id, live.Flows(pairs, left_bytes),
+        tracked.arrival_s or 0.0, tracked.moved_s or tracked.arrival_s or 0.0,
+        tracked.counting.all_bytes, tracked.claimed_bytes, tracked.project_id,
+        tracked.priority_class, tracked.weight, len(tracked.model.matrix),
+        whole=None if has_strangers or tracked.model.is_estimated
+        else tracked.whole,
+        served=_served(tracked) if tracked.model.is_estimated or in_debt
+        or is_overrun(tracked, rules) else None,
+        compute_s=tracked.compute_s if tracked.model.is_by_intensity else 0.0,
+        workers=tracked.model.n_vms,
+        sending=_sending(tracked, left_bytes, rules, heard_s),
+        deadline_s=tracked.deadline_s, is_promised=tracked.is_promised)
