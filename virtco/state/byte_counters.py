@@ -71,6 +71,7 @@ class CoflowProgress:
     was counted is spread over the flows it can belong to, by what they have
     left (that is how MADD serves them).
 
+    :param stored: what :meth:`to_stored` returned, perhaps without its end.
     :ivar sizes_bytes: hinted bytes of each flow, shape (n_flows,).
     :ivar sent_bytes: counted bytes of each flow within its hint, shape
         (n_flows,).
@@ -80,15 +81,20 @@ class CoflowProgress:
     """
 
     def __init__(self, sizes_bytes: Sequence[float] | np.ndarray,
-                 sent_bytes: Sequence[float] = ()):
+                 stored: Sequence[float] = ()):
+        n_flows = len(sizes_bytes)
         self.sizes_bytes = np.array(sizes_bytes, np.float64)
-        self.sent_bytes = np.zeros(len(sizes_bytes))
-        known = min(len(sent_bytes), len(sizes_bytes))
-        self.sent_bytes[:known] = sent_bytes[:known]
-        self.excess_bytes = 0.0
+        self.sent_bytes = np.zeros(n_flows)
+        self.sent_bytes[:len(stored)] = stored[:n_flows]
+        self.excess_bytes = float(sum(stored[n_flows:]))
         self.span: Span | None = None
         self._moved_s = np.full(len(sizes_bytes), -np.inf)
         self._credited: list[np.ndarray] = []
+
+    def to_stored(self) -> list[float]:
+        """Return bytes of each flow and then those beyond the hint."""
+        return [*self.sent_bytes.round().tolist(),
+                float(round(self.excess_bytes))]
 
     @property
     def all_bytes(self) -> float:
@@ -173,8 +179,8 @@ class Estimated(CoflowProgress):
     """
 
     def __init__(self, receivers: np.ndarray,
-                 sent_bytes: Sequence[float] = ()):
-        super().__init__(np.zeros(len(receivers)), sent_bytes)
+                 stored: Sequence[float] = ()):
+        super().__init__(np.zeros(len(receivers)), stored)
         self._receivers = receivers
         self._is_pilot = pilots.choose(len(receivers))
         self._is_local = np.zeros(len(receivers), bool)

@@ -158,11 +158,14 @@ class Groups:
                    for other in self._coflows_of.get(tracked.group_id, ()))
 
     def in_turn(self) -> list[inflight.Tracked]:
-        """Return the coflows whose VMs run; those between two iterations last.
+        """Return the coflows whose VMs run; those between two iterations last,
+        then by arrival and id: ties of the schedule go to the first.
         """
         return sorted((tracked for tracked in self.coflows.values()
                        if tracked.state != states.CoflowState.PLANNED),
-                      key=lambda tracked: tracked.upcoming is not None)
+                      key=lambda tracked: (tracked.upcoming is not None,
+                                           tracked.arrival_s or 0.0,
+                                           tracked.coflow_id))
 
     def find(self, coflow_id: str) -> inflight.Tracked | None:
         """Return a coflow that is in flight or just ended."""

@@ -129,7 +129,7 @@ def columns(tracked: inflight.Tracked) -> dict[str, Any]:
     sent_bytes = tracked.progress.sent_bytes
     return {'id': tracked.coflow_id, 'state': tracked.state,
             'iteration': tracked.iteration, 'why': tracked.why,
-            'progress': json.dumps(sent_bytes.round().tolist()),
+            'progress': json.dumps(tracked.progress.to_stored()),
             'sent_bytes': float(sent_bytes.sum()),
             **({'size_bytes': float(tracked.progress.sizes_bytes.sum())}
                if tracked.model.is_estimated else {}),

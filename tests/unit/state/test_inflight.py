@@ -541,7 +541,7 @@ def test_the_database_learns_what_was_counted():
     send(found, 'h0', 3e6, 1.0, 2.0)
     assert summary.columns(found) == {
         'id': 'c', 'state': STATE.ACTIVE, 'iteration': 2,
-        'progress': '[2000000.0, 1000000.0, 0.0]', 'sent_bytes': 3e6,
+        'progress': '[2000000.0, 1000000.0, 0.0, 0.0]', 'sent_bytes': 3e6,
         'why': '', 'arrival': 1.0, 'ended_at': None, 'first_byte_at': 1.5,
         'last_byte_at': 1.5, 'measured_cct_s': 0.5,
         'measured_cct_error_s': 0.5}
@@ -549,6 +549,21 @@ def test_the_database_learns_what_was_counted():
     estimated = tracked(is_estimated=True)
     assert summary.columns(estimated)['size_bytes'] == float(
         estimated.progress.sizes_bytes.sum())
+
+
+@pytest.mark.parametrize('is_estimated', [False, True])
+def test_who_begins_now_knows_what_was_sent_beyond_the_hint(is_estimated):
+    found = tracked(is_estimated=is_estimated)
+    send(found, 'h0', 7e6, 1.0, 2.0)
+    send(found, 'h2', 6e5, 2.0, 3.0)  # whose VM sends nothing by the hint
+    other = tracked(is_estimated=is_estimated,
+                    progress=summary.columns(found)['progress'])
+    assert other.progress.excess_bytes == found.progress.excess_bytes == (
+        6e5 if is_estimated else 1.6e6)
+    assert (other.progress.sent_bytes == found.progress.sent_bytes).all()
+    if not is_estimated:
+        # Nothing waits, but more may come.
+        assert left(other) == left(found) and any(left(found))
 
 
 def test_who_overstates_is_told():

@@ -71,6 +71,15 @@ def test_those_that_rest_come_last(two):
             known.stored('y')]).in_turn()] == ['b', 'y', 'a']
 
 
+def test_the_turn_is_the_same_in_whatever_order_the_database_lists():
+    rows = [known.stored('b'), known.stored('late', arrival=2.0),
+            known.stored('a'), known.stored('none', arrival=None)]
+    for coflows in (rows, rows[::-1]):
+        assert [one.coflow_id for one in made(
+            known.member('g', 0, 'h0'), coflows=coflows).in_turn()] == [
+                'none', 'a', 'b', 'late']
+
+
 def test_new_addresses_are_of_a_group(two):
     tables = {name: known.seen(one).table
               for name, one in two.coflows.items()}
