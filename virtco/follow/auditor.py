@@ -3,12 +3,10 @@
 """Compares the model with Nova and repairs what no notification told."""
 
 from collections.abc import Callable
-from collections.abc import Iterable
 import dataclasses
 import itertools
 import logging
 import threading
-from typing import Protocol
 
 from oslo_config import cfg
 
@@ -38,27 +36,17 @@ class Believed:
     host: str | None
 
 
-class Source(Protocol):
-    """Calls of Nova that comparing needs; see
-    :class:`virtco.follow.nova.Nova`.
-    """
-
-    def servers(self, project_id: str) -> Iterable[nova.Server]: ...
-
-    def server(self, uuid: str) -> nova.Server | None: ...
-
-
 class Auditor:
     """A thread of its own, for which nobody waits.
 
     :param apply: makes a change in the model.
     """
 
-    def __init__(self, database: db_session.Database, nova: Source,
+    def __init__(self, database: db_session.Database, source: nova.Nova,
                  apply: Callable[[notifications.Change], bool],
                  metrics: metrics.Metrics, interval_s: float):
         self._database = database
-        self._nova = nova
+        self._nova = source
         self._apply = apply
         self._metrics = metrics
         self._interval_s = interval_s

@@ -7,10 +7,8 @@ never read as one.
 """
 
 from collections.abc import Callable
-from collections.abc import Mapping
 import logging
 import time
-from typing import Protocol
 
 import sqlalchemy as sa
 
@@ -19,6 +17,7 @@ from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
+from virtco.follow import nova
 from virtco.model import states
 
 LOG = logging.getLogger(__name__)
@@ -32,22 +31,13 @@ MOST_CHARS = 255
 IGNORED_S = 3600.0
 
 
-class Writer(Protocol):
-    def set_metadata(self, uuid: str, values: Mapping[str, str]) -> bool:
-        """Set metadata of a server.
-
-        :returns: False when it has to be tried again.
-        :raises virtco.exception.NovaUnavailable:
-        """
-
-
 class Feedback:
     """Metadata written to servers, remembered until the process ends."""
 
-    def __init__(self, database: db_session.Database, nova: Writer,
+    def __init__(self, database: db_session.Database, writer: nova.Nova,
                  clock: Callable[[], float] = time.time):
         self._database = database
-        self._nova = nova
+        self._nova = writer
         self._clock = clock
         self._written: dict[str, dict[str, str]] = {}
         self._refused: set[str] = set()
