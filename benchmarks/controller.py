@@ -145,7 +145,7 @@ class Cloud:
         self.rooms.decide.loop.publish(self._now_s)
 
     def generations(self) -> dict[str, int]:
-        return self.rooms.decide.generations()
+        return self.rooms.decide.publisher.generations()
 
 
 def median_ms(work: Callable[[], Any],
@@ -188,7 +188,7 @@ def measure(n_hosts: int, n_coflows: int, n_vms: int) -> dict[str, Any]:
             cloud.compute()
 
         found['policy_ms'] = median_ms(
-            lambda: cloud.rooms.decide.policy_of(host), move)
+            lambda: cloud.rooms.decide.publisher.get(host), move)
         cloud.rooms.database.dispose()
     return found
 

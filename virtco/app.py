@@ -194,7 +194,7 @@ class App:
     def n_hosts(self) -> int:
         """Count the hosts that have a policy."""
         return (self._upstream.n_hosts if self._epoch is None
-                else len(self.decide.generations()))
+                else len(self.decide.publisher.generations()))
 
     def policy(self, host: str) -> edge_policy.EdgePolicy | None:
         """Return the newest policy of a host, None without one.
@@ -204,7 +204,7 @@ class App:
         """
         if self._epoch is None:
             return self._upstream.policy(host, ASK_S)
-        return self.decide.policy_of(host)
+        return self.decide.publisher.get(host)
 
     def _lead(self, epoch: int) -> None:
         """Begin to lead: read the whole database and publish from it."""

@@ -308,7 +308,7 @@ class World:
         _no_port_above_capacity(found)
         assert said(found) == said(policy_documents.compute(found.snapshot))
         for host in found.of_host:
-            policy = self.app.decide.policy_of(host)
+            policy = self.app.decide.publisher.get(host)
             before = self.generations.get(host, 0)
             assert policy.generation >= before
             self.generations[host] = policy.generation
@@ -399,7 +399,7 @@ class Edge:
 
     def send(self, n_bytes):
         """By the classes that the host has."""
-        policy = self._world.app.decide.policy_of(self.host)
+        policy = self._world.app.decide.publisher.get(self.host)
         for one in policy.classes if policy is not None else ():
             for destination in one.destinations:
                 self.sent[one.coflow_id, destination.host] += n_bytes

@@ -95,7 +95,7 @@ def test_policies_of_this_process_or_of_the_one_that_leads(rooms,
     assert rooms.n_hosts() == 3 and rooms.policy('nobody') is None
     found = rooms.policy('h0')
     assert (found.host, found.generation) == (
-        'h0', rooms.decide.generations()['h0'])
+        'h0', rooms.decide.publisher.generations()['h0'])
     assert len(asked) == 1
 
 

@@ -56,7 +56,7 @@ def document(rooms: app.App) -> tuple[bool, wire.Health]:
 
 def gauge(rooms: app.App, now_s: float) -> None:
     counts = rooms.metrics
-    generations = rooms.decide.generations()
+    generations = rooms.decide.publisher.generations()
     ages_s: dict[tuple[str, ...], float] = {}
     rates_bps: dict[tuple[str, ...], float] = {}
     lags: dict[tuple[str, ...], float] = {}

@@ -3,7 +3,6 @@
 """The door of the room: policies for edge modules, and trains to send."""
 
 from collections.abc import Callable
-from collections.abc import Collection
 import time
 
 from oslo_config import cfg
@@ -18,7 +17,6 @@ from virtco.decide import waiting
 from virtco.model import live
 from virtco.objects import objects as catalogue
 from virtco.state import state as states
-from virtco.wire import edge_policy
 
 
 class Decide:
@@ -27,7 +25,7 @@ class Decide:
                  counts: metrics.Metrics,
                  clock: Callable[[], float] = time.time):
         self._live = state.live
-        self._publisher = publisher
+        self.publisher = publisher
         self.loop = loop.Loop(conf, state, objects.settings, publisher, counts,
                               clock)
         self.prober = probes.Prober(conf, state.rates, self._measurable,
@@ -81,16 +79,3 @@ class Decide:
         return probes.Measurable(
             {host: targets[host] for host in links_bps}, links_bps,
             live.awaited_hosts(), live.payload_tree(now_s))
-
-    def generations(self) -> dict[str, int]:
-        """Return the generation of each host's policy of this process."""
-        return self._publisher.generations()
-
-    @property
-    def on_publish(self) -> list[Callable[[Collection[str]], None]]:
-        """Are called with the hosts that have a new policy."""
-        return self._publisher.on_publish
-
-    def policy_of(self, host: str) -> edge_policy.EdgePolicy | None:
-        """Return the host's policy of this process."""
-        return self._publisher.get(host)

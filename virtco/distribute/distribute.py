@@ -75,7 +75,7 @@ class Distribute:
             self._server = open_server(self._conf, self._doors(),
                                        self._counts)
         if self._server is not None:
-            self._decide.on_publish.append(self._server.published)
+            self._decide.publisher.on_publish.append(self._server.published)
             self._decide.prober.on_ordered.append(
                 self._server.trains_ordered)
             self._intake.start()
@@ -142,7 +142,7 @@ class Distribute:
             epoch=lambda: self._epoch or 0, is_led=self._leads.is_current,
             elsewhere=self._elsewhere, ticket_key=self._ticket_key,
             peer_key=self._key, policy=self._policy,
-            n_hosts=lambda: len(self._decide.generations()),
+            n_hosts=lambda: len(self._decide.publisher.generations()),
             said=self._said, heard=self._intake.add_heard,
             spent_s=self._intake.take_spent_s, told=self._told,
             peers=lambda names: self._leads.peers.arrived(
@@ -162,7 +162,7 @@ class Distribute:
         return self._key() if self._asks_for_tickets else None
 
     def _policy(self, host: str) -> server.Policy | None:
-        found = self._decide.policy_of(host)
+        found = self._decide.publisher.get(host)
         return codec.Numbered(self._epoch or 0, found) if found else None
 
     def _said(self, host: str, event: session.Event, _payload: bytes) -> None:
@@ -195,7 +195,7 @@ class Distribute:
 
     def _answer(self, name: str, host: str) -> None:
         assert self._server is not None
-        found = self._decide.policy_of(host)
+        found = self._decide.publisher.get(host)
         self._server.answer(name, messages.Asked(
             host, upstream.NO_POLICY if found is None
             else codec.document(found)))

@@ -416,7 +416,7 @@ def test_gauges(own):
     own.add(stored.group('b'), stored.coflow('p-b'), stored.group('c'),
             stored.coflow('p-c', state=states.CoflowState.DONE))
     own.rooms.state.live.load_debts({'q': 7.0})
-    generations = own.rooms.decide.generations()
+    generations = own.rooms.decide.publisher.generations()
     own.rooms.state.live.intake('h1', made.report(
         applied_generation=generations['h1']), own.clock())
     found = own.send('GET', '/metrics')

@@ -6,7 +6,6 @@ import prometheus_client
 import pytest
 
 from tests.unit import stored
-from tests.unit.decide import test_publisher
 from virtco import metrics
 from virtco.decide import decide
 from virtco.decide import loop
@@ -18,19 +17,8 @@ from virtco.state import summary
 def make():
     """The door alone: its rooms are looked at in their own tests."""
     found = object.__new__(decide.Decide)
-    found._publisher = publisher.Publisher()
+    found.publisher = publisher.Publisher()
     return found
-
-
-def test_policies_of_this_process():
-    door = make()
-    heard = []
-    door.on_publish.append(heard.append)
-    assert door.generations() == {} and door.policy_of('h0') is None
-    door._publisher.publish({'h0': test_publisher.a_policy()})
-    assert heard == [['h0']]
-    assert door.generations() == {'h0': 1}
-    assert door.policy_of('h0').generation == 1
 
 
 class Part:
@@ -46,7 +34,7 @@ class Part:
 def test_what_begins_and_ends_with_the_room():
     told = []
     door = make()
-    for name in ('orders', 'checks', 'loop', 'prober', '_publisher'):
+    for name in ('orders', 'checks', 'loop', 'prober', 'publisher'):
         setattr(door, name, Part(name, told))
     door.start()
     assert told == [('loop', 'run_once'), ('loop', 'start'),

@@ -117,7 +117,7 @@ def test_who_leads_goes_on_without_the_database(controller, reads,
             patch.setattr(db_groups, 'living_coflows', _away)
             found.run_once()
             found.run_once()
-        assert controller.decide.generations().keys() == {'h0'}
+        assert controller.decide.publisher.generations().keys() == {'h0'}
         # Once is enough for the log.
         said, = (one.getMessage() for one in caplog.records
                  if one.levelname == 'WARNING')

@@ -98,9 +98,9 @@ def make(conf, listens=False):
         live=types.SimpleNamespace(
             forgive=lambda project: said.append(('forgiven', project))))
     decide = types.SimpleNamespace(
-        on_publish=[], prober=Prober(), loaded=False,
-        policy_of=lambda host: POLICY if host == 'h1' else None,
-        generations=lambda: {'h1': 1, 'h2': 2, 'h3': 1})
+        prober=Prober(), loaded=False, publisher=types.SimpleNamespace(
+            on_publish=[], get=lambda host: POLICY if host == 'h1' else None,
+            generations=lambda: {'h1': 1, 'h2': 2, 'h3': 1}))
     decide.checks = types.SimpleNamespace(takes=lambda one: decide.loaded)
     leads = Leads(said)
     found = distribute.Distribute(conf, state, decide, leads,
@@ -217,7 +217,7 @@ def test_it_listens_if_it_may_lead(conf):
     assert not found.is_alive()
     found.start()
     try:
-        assert found.decide.on_publish == [found._server.published]
+        assert found.decide.publisher.on_publish == [found._server.published]
         assert found.decide.prober.on_ordered == [
             found._server.trains_ordered]
         assert found.is_alive() and found._server.port > 0
@@ -228,7 +228,7 @@ def test_it_listens_if_it_may_lead(conf):
         other = make(conf, listens=True)
         other.start()
         assert not other.is_alive() and other.address() == ''
-        assert other.decide.on_publish == []
+        assert other.decide.publisher.on_publish == []
         other.stop()
     finally:
         found.stop()
@@ -239,7 +239,8 @@ def test_without_a_server_nothing_happens(one):
     one.start()
     one.stop()
     assert one.is_alive() and one.said == [] and one.address() == ''
-    assert one.decide.on_publish == one.decide.prober.on_ordered == []
+    assert one.decide.publisher.on_publish == []
+    assert one.decide.prober.on_ordered == []
 
 
 @pytest.mark.parametrize('host, api_host, address', [

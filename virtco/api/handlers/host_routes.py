@@ -15,7 +15,7 @@ from virtco.wire import stream_address as distributor_wire
 def find(call: Call) -> wire.Hosts:
     rooms, now_s = call.rooms, call.rooms.clock()
     return wire.Hosts([
-        views.host(seen, rooms.decide.policy_of(seen.host),
+        views.host(seen, rooms.decide.publisher.get(seen.host),
                    rooms.objects.drains.show(seen.host), now_s)
         for seen in rooms.state.live.views(now_s)])
 
@@ -25,7 +25,7 @@ def show(call: Call, host: str) -> wire.Host:
     found = rooms.state.live.view(host, now_s)
     if found is None:
         raise exception.NotFound(what='Host', id=host)
-    told = rooms.decide.policy_of(host)
+    told = rooms.decide.publisher.get(host)
     return msgspec.structs.replace(
         views.host(found, told, rooms.objects.drains.show(host), now_s),
         classes=views.classes(found, told))
