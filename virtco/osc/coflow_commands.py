@@ -17,7 +17,9 @@ from virtco.wire import group as group_wire
 from virtco.wire import plan as plan_wire
 from virtco.wire import project as project_wire
 
-STATES = ['registered', 'planned', 'active', 'done', 'retired', 'ignored']
+#: Kind of event by the state of a group without a coflow.
+UNPLANNED = {'ignored': 'hint_ignored', 'neutral': 'neutral'}
+STATES = ['registered', 'planned', 'active', 'done', 'retired', *UNPLANNED]
 
 
 def _of_project(what: str) -> base.Argument:
@@ -26,9 +28,10 @@ def _of_project(what: str) -> base.Argument:
 
 
 class ListCoflows(base.Lister):
-    """List coflows, and the hints that made none
+    """List coflows, and the groups that have none
 
-    A hint that could not be used appears with state "ignored" and the reason.
+    A group whose hint could not be used has the state "ignored", one that was
+    placed without a plan "neutral"; the reason stands in its warnings.
     """
 
     row = wire.Coflow
@@ -44,16 +47,35 @@ class ListCoflows(base.Lister):
 
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         client = self.client
-        if args.state not in (None, 'ignored'):
+        if args.state not in (None, *UNPLANNED):
             return client.coflows(args.project_id, args.state)
         found = [c for c in client.coflows(args.project_id)
                  if args.all or c.state != 'retired']
-        ignored = _ignored(client.events(args.project_id), found)
-        return ignored if args.state else [*found, *ignored]
+        unplanned = [one for one in _unplanned(
+            client.events(args.project_id), found)
+            if args.state in (None, one.state)]
+        return unplanned if args.state else [*found, *unplanned]
 
 
-class _Ignored(msgspec.Struct, frozen=True):
-    """A hint that made no coflow, by the names of a coflow's fields."""
+class ShowCoflow(base.ShowOne):
+    """Show a coflow, or why a group has none"""
+
+    asks = wire.SHOW
+    arguments = (base.argument(
+        'coflow_id', metavar='coflow',
+        help='Id or name; of a group without a coflow its name or a server'),)
+
+    def entry(self, args: Any) -> msgspec.Struct:
+        asked, coflows = args.coflow_id, self.client.coflows()
+        if any(asked in (c.id, c.name, c.group_name) for c in coflows):
+            return super().entry(args)
+        unplanned = [one for one in _unplanned(self.client.events(), coflows)
+                     if asked in (one.id, one.name)]
+        return unplanned[-1] if unplanned else super().entry(args)
+
+
+class _Unplanned(msgspec.Struct, frozen=True):
+    """A server whose group has no coflow, with a coflow's field names."""
 
     id: str | None
     name: str | None
@@ -61,21 +83,22 @@ class _Ignored(msgspec.Struct, frozen=True):
     warnings: str
     why: str
     arrival: float
-    state: str = 'ignored'
+    state: str
 
 
-def _ignored(events: list[wire.Event], coflows: list[wire.Coflow]
-             ) -> list[_Ignored]:
-    """List rows for hints that made no coflow, the oldest first."""
+def _unplanned(events: list[wire.Event], coflows: list[wire.Coflow]
+               ) -> list[_Unplanned]:
+    """Select the servers whose group has no coflow, the oldest first."""
     known = {(c.project_id, c.group_name) for c in coflows}
-    return [_Ignored(
+    return [_Unplanned(
         event.instance_uuid, event.group_name, event.project_id,
-        event.detail, event.detail, event.at) for event in reversed(events)
-        if event.kind == 'hint_ignored'
+        event.detail, event.detail, event.at, state)
+        for event in reversed(events)
+        for state, kind in UNPLANNED.items()
+        if event.kind == kind
         and (event.project_id, event.group_name) not in known]
 
 
-ShowCoflow = base.declared(base.ShowOne, wire.SHOW, base.COFLOW)
 RegisterCoflow = base.declared(
     base.ShowOne, wire.REGISTER,
     base.argument('name', help='Name of the matrix'), base.TM,

@@ -45,6 +45,8 @@ class Service:
         self.conf = stored.conf(
             database={'connection': 'sqlite://'},
             api={'auth_strategy': 'keystone'},
+            # Patient: a busy machine is no fault.
+            placement={'deadline_s': 30.0},
             monitoring={'names': True}, **groups)
         policy_opts.set_defaults(self.conf, 'policy.yaml')
         self.clock = Clock()

@@ -23,6 +23,7 @@ def _event(group, kind='hint_ignored', at=1.0, project_id='p'):
 
 EVENTS = [_event('later', at=5.0), _event('other', kind='other_host'),
           _event('a'), _event('gone'), _event('earlier'),
+          _event('late', kind='neutral', at=0.7),
           _event('a', project_id='q', at=0.5)]
 
 
@@ -34,8 +35,9 @@ def _controller(**answers):
 
 
 @pytest.mark.parametrize(('argv', 'names'), [
-    ([], ['a', 'a', 'earlier', 'gone', 'later']),
-    (['--all'], ['a', 'gone', 'a', 'earlier', 'later']),
+    ([], ['a', 'a', 'late', 'earlier', 'gone', 'later']),
+    (['--all'], ['a', 'gone', 'a', 'late', 'earlier', 'later']),
+    (['--state', 'neutral'], ['late']),
     (['--state', 'ignored'], ['a', 'earlier', 'gone', 'later'])])
 def test_hints_that_made_no_coflow_stand_behind_the_coflows(argv, names):
     found, _ = controller.rows(coflow.ListCoflows, _controller(), *argv)
@@ -50,6 +52,19 @@ def test_an_ignored_hint_has_its_reason():
         'id': 'vm-later', 'name': 'later', 'state': 'ignored',
         'project_id': 'p', 'warnings': 'bad later', 'why': 'bad later',
         'arrival': 5.0}
+
+
+@pytest.mark.parametrize('asked', ['late', 'vm-late'])
+def test_a_group_without_a_coflow_is_shown_with_its_reason(asked):
+    found, _ = controller.rows(coflow.ShowCoflow, _controller(), asked)
+    assert (found['id'], found['state'], found['why']) == (
+        'vm-late', 'neutral', 'bad late')
+
+
+def test_the_newest_reason_of_a_group_is_shown():
+    one = _controller(**{'GET /v1/events': {'events': [
+        _event('b', at=2.0) | {'detail': 'new'}, _event('b')]}})
+    assert controller.rows(coflow.ShowCoflow, one, 'b')[0]['why'] == 'new'
 
 
 def test_a_state_and_a_project_are_asked_of_the_controller():
@@ -68,7 +83,7 @@ def test_a_coflow_is_shown_ended_and_deleted_by_its_name():
     ended, _ = controller.rows(coflow.EndCoflow, one, 'a')
     assert ended['state'] == 'done'
     controller.run(coflow.DeleteCoflow, one, 'a')
-    assert [ask for ask in one.asked if ask[1] != '/v1/coflows'] == [
+    assert [ask for ask in one.asked if ask[1].startswith('/v1/coflows/')] == [
         ('GET', '/v1/coflows/i-a', None),
         ('PATCH', '/v1/coflows/i-a', {'state': 'done'}),
         ('DELETE', '/v1/coflows/i-a', None)]

@@ -13,7 +13,7 @@ from virtco.wire import coflow_bodies as wire
 from virtco.wire import fields
 
 HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs', 'rows_left',
-               'app_learned', 'app_unknown', 'wish_refused')
+               'app_learned', 'app_unknown', 'wish_refused', 'neutral')
 
 
 def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
