@@ -18,11 +18,13 @@ import pytest
 from virtco import compiled
 
 ROOT = pathlib.Path(__file__).parents[2]
-#: Every program of the package, so every extra that one of them needs.
-EXTRAS = 'cast,controller,edge,hint,osc,report,sim'
+#: Every program, so every extra that one of them needs.
+EXTRAS = 'controller,edge,osc'
+OTHERS = {'tenant': 'cast', 'lab': 'report'}
 PROGRAMS = sorted(
-    entry.name for entry in importlib.metadata.distribution(
-        'virtco').entry_points if entry.group == 'console_scripts')
+    entry.name for name in ('virtco', 'virtco-tenant', 'virtco-lab')
+    for entry in importlib.metadata.distribution(name).entry_points
+    if entry.group == 'console_scripts')
 #: The kernel that most others are made of, and those that go with it.
 BROKEN = 'virtco.scheduling.rater_kernel'
 #: Which kernels run as plain Python, by the compiler of the wheel.
@@ -104,11 +106,21 @@ class Workshop:
     def install(self, compiler):
         """Have this wheel in the environment; with the first, all it needs."""
         path, _ = self.wheel(compiler)
-        what = ([f'{path}[{EXTRAS}]'] if self._installed is None else
+        what = ([f'{path}[{EXTRAS}]', *self._others()]
+                if self._installed is None else
                 ['--no-deps', '--force-reinstall', path])
         # What has to be compiled has to do without.
         self.run('python', '-m', 'pip', 'install', *what, CC='/bin/false')
         self._installed = compiler
+
+    def _others(self):
+        """The other distributions, with no compiler and one wheel for all."""
+        out = self.directory / 'others'
+        for name, extra in OTHERS.items():
+            self.run('python', '-m', 'pip', 'wheel', '--no-deps', '-w', out,
+                     self.directory / 'source' / name, CC='/bin/false')
+            path, = out.glob(f'virtco_{name}-*-py3-none-any.whl')
+            yield f'{path}[{extra}]'
 
     def run(self, program, *arguments, **options):
         return run(self._python.with_name(program), *arguments,

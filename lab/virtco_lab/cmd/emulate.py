@@ -38,7 +38,7 @@ _MAX_RATE_BPS = 1e9
 _RATE_BPS = 50e6
 _MAX_SEED = 2 ** 32 - 1
 _DEFAULT_SLOW_HOST = 'h1'
-#: They want libtorrent, of the extra cast.
+#: They want libtorrent.
 _CASTS = ('orchestra-3', 'orchestra-9', 'orchestra-10', 'orchestra-11',
           'orchestra-12', 'orchestra-17')
 _ON_MESH = broadcast.FIGURES | mpi.FIGURES
