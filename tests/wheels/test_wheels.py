@@ -144,6 +144,24 @@ def workshop(tmp_path_factory):
     return Workshop(tmp_path_factory.mktemp('wheels'))
 
 
+def test_hints_need_neither_a_compiler_nor_20_mb(tmp_path):
+    run(sys.executable, '-m', 'venv', 'vm', cwd=tmp_path)
+    run('git', 'clone', '-q', ROOT, 'source', cwd=tmp_path)
+
+    def size_bytes():
+        return sum(path.stat().st_size for path in (tmp_path / 'vm').rglob('*')
+                   if path.is_file() and not path.is_symlink())
+
+    before = size_bytes()
+    python = tmp_path / 'vm' / 'bin' / 'python'
+    run(python, '-m', 'pip', 'install', tmp_path / 'source',
+        tmp_path / 'source' / 'tenant', cwd=tmp_path, CC='/bin/false')
+    assert size_bytes() - before < 20e6
+    assert 'VMs, 2 flows' in run(
+        python.with_name('virtco-hint'), 'check', '[[0, "5GB"], ["1GB", 0]]',
+        cwd=tmp_path)
+
+
 @pytest.mark.parametrize('compiler', PLAIN)
 def test_a_wheel_says_what_it_lacks(workshop, compiler):
     path, said = workshop.wheel(compiler)

@@ -6,16 +6,12 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
-import os
 import threading
 from typing import Any
 
-from keystoneauth1 import exceptions as ks_exceptions
-from keystoneauth1 import loading
-from keystoneauth1 import session as ks_session
-
 from virtco import exception
 from virtco.client import v1
+from virtco_tenant import session
 
 #: The coflow is announced anew with what is left, and expires when nobody
 #: does so any more.
@@ -36,7 +32,7 @@ class Group:
     """
 
     def __init__(self, group: str):
-        self._client = v1.Client(session=_session())
+        self._client = v1.Client(session=session.of_environment())
         found = self._client.clusters(group)
         self._id: str = found.group_id
         self._names = [set(filter(None, (*member.addresses,
@@ -113,20 +109,3 @@ def announced(group: Group, name: str, left: Callable[[], Left],
         thread.join(EXPIRES_S)
         for coflow_id in known:
             attempt(group.end, coflow_id)
-
-
-def _session() -> ks_session.Session | None:
-    kind = os.environ.get('OS_AUTH_TYPE') or (
-        'password' if os.environ.get('OS_AUTH_URL') else 'none')
-    if kind == 'none':
-        return None
-    try:
-        loader: Any = loading.get_plugin_loader(kind)
-        auth = loader.load_from_options(**{
-            option.dest: value for option in loader.get_options()
-            if (value := os.environ.get(f'OS_{option.dest.upper()}'))})
-    except ks_exceptions.ClientException as error:
-        raise exception.Invalid(
-            field='OS_AUTH_TYPE', value=kind,
-            limit=f'set with what it needs ({error})') from error
-    return ks_session.Session(auth=auth)

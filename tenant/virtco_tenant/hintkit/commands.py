@@ -4,11 +4,11 @@
 
 import abc
 import argparse
+import inspect
 import json
 import shlex
 from typing import Any
 
-from cliff import command
 import msgspec
 
 from virtco import exception
@@ -31,11 +31,42 @@ from virtco_tenant.hintkit import whatif
 MAX_VMS = 100_000
 
 
-class _Hint(command.Command):
+class _Command(abc.ABC):
+    """A command of ``virtco-hint``, and of ``virtco`` as cliff calls it.
+
+    :param app: has ``stdout`` and ``client_manager``.
+    """
+
+    deprecated = False
+
+    def __init__(self, app: Any, app_args: Any = None):
+        self.app = app
+
+    def get_description(self) -> str:
+        return inspect.getdoc(self) or ''
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return argparse.ArgumentParser(
+            prog=prog_name, description=self.get_description(),
+            formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    @abc.abstractmethod
+    def take_action(self, args: Any) -> None:
+        """Run with these arguments.
+
+        :raises virtco.exception.VirtcoException: in one line, why not.
+        """
+
+    def run(self, args: Any) -> int:
+        self.take_action(args)
+        return 0
+
+
+class _Hint(_Command):
     """Makes a hint, checks it, and shows what was asked for."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser = super().get_parser(prog_name)
         parser.add_argument('--name', default='coflow', metavar='<name>',
                             help='Value of virtco:coflow, default coflow')
         parser.add_argument('--vms', metavar='<n>',
@@ -77,9 +108,8 @@ class _Hint(command.Command):
             file = args.output
         plan, asked = None, ''
         if args.controller and found.hint.coflows:
-            app: Any = self.app
             plan, asked = whatif.ask(
-                app.client_manager.at(args.controller), found, slots)
+                self.app.client_manager.at(args.controller), found, slots)
         if args.format == 'text':
             text = '\n\n'.join(filter(None, (screen.report(
                 found, bounds=bounds, n_vms=vms, rate_bps=rate_bps,
@@ -186,14 +216,14 @@ class Check(_Hint):
         return found, (), file
 
 
-class Metadata(command.Command):
+class Metadata(_Command):
     """Write a hint as server metadata, in pieces that Nova takes
 
     FILE or TEXT is as for "virtco hint check".
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser = super().get_parser(prog_name)
         parser.add_argument('hint', metavar='<file-or-text>',
                             help='File (- is standard input), or JSON text')
         parser.add_argument('--name', default='coflow', metavar='<name>',
@@ -428,8 +458,7 @@ class FromObserved(_Maker):
         return parser
 
     def make(self, args: Any) -> made.Made:
-        app: Any = self.app
-        found: wire.Profile = app.client_manager.coflow.profile(
+        found: wire.Profile = self.app.client_manager.coflow.profile(
             args.group, args.project)
         if found.tm is None:
             raise exception.NotFound(what='Traffic of group', id=args.group)

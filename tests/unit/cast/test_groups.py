@@ -9,6 +9,7 @@ from tests.unit.osc import controller
 from virtco import exception
 from virtco.wire import coflow_bodies as coflow_wire
 from virtco.wire import group as wire
+from virtco_tenant import session
 from virtco_tenant.cast import groups
 
 
@@ -147,16 +148,16 @@ def test_what_was_announced_before_is_ended_though_the_controller_went(soon):
 def test_who_asks(monkeypatch):
     for name in ('OS_AUTH_TYPE', 'OS_AUTH_URL'):
         monkeypatch.delenv(name, raising=False)
-    assert groups._session() is None
+    assert session.of_environment() is None
     monkeypatch.setenv('OS_AUTH_URL', 'http://keystone')
     monkeypatch.setenv('OS_USERNAME', 'me')
-    auth = groups._session().auth
+    auth = session.of_environment().auth
     assert auth.auth_url == 'http://keystone'
     monkeypatch.setenv('OS_AUTH_TYPE', 'no-such')
     with pytest.raises(exception.Invalid, match='OS_AUTH_TYPE: no-such'):
-        groups._session()
+        session.of_environment()
     monkeypatch.setenv('OS_AUTH_TYPE', 'none')
-    assert groups._session() is None
+    assert session.of_environment() is None
 
 
 def test_how_often_it_is_announced():

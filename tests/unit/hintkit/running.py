@@ -9,15 +9,7 @@ import types
 from cliff import app as cliff_app
 from cliff import commandmanager
 
-from virtco_tenant.hintkit import commands
-
-COMMANDS = {
-    'check': commands.Check, 'metadata': commands.Metadata,
-    'from-pattern': commands.FromPattern,
-    'from-mpi': commands.FromMpi, 'from-spark-eventlog': commands.FromSpark,
-    'from-nccl': commands.FromNccl, 'from-torch': commands.FromTorch,
-    'from-aicb': commands.FromAicb,
-    'from-observed': commands.FromObserved}
+from virtco_tenant.hintkit import program
 
 
 def hint(name, *argv, client=None):
@@ -27,7 +19,7 @@ def hint(name, *argv, client=None):
                         stdout=out)
     app.client_manager = types.SimpleNamespace(
         at=lambda url: client, coflow=client)
-    command = COMMANDS[name](app, None)
+    command = program.COMMANDS[name](app, None)
     args = command.get_parser(f'virtco hint {name}').parse_args(list(argv))
     with contextlib.redirect_stdout(out):
         command.take_action(args)

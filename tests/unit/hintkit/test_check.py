@@ -22,6 +22,7 @@ from virtco.conf import limit_options as limits_conf
 from virtco.osc import shell
 from virtco.wire import host as host_wire
 from virtco.wire import plan as plan_wire
+from virtco_tenant.hintkit import program
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAIR = '[[0, "5GB"], ["1GB", 0]]'
@@ -229,11 +230,11 @@ def test_hints_need_neither_numpy_nor_openstacks_client():
     code = '''if True:
         import sys
         for name in ('numpy', 'scipy', 'osc_lib', 'openstack',
-                     'openstackclient', 'sqlalchemy', 'falcon', 'rich'):
+                     'openstackclient', 'sqlalchemy', 'falcon', 'rich',
+                     'cliff', 'oslo_config'):
             sys.modules[name] = None
-        from virtco.osc import shell
-        from virtco_tenant.hintkit import commands
-        print(commands.Check.__name__)
+        from virtco_tenant.hintkit import program
+        print(program.COMMANDS['check'].__name__)
     '''
     done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True,
                           capture_output=True)
@@ -255,12 +256,25 @@ def test_a_command_that_needs_more_says_what_to_install():
         "pip install 'virtco[osc]' does it")
 
 
+def test_the_program_of_tenants_says_what_virtco_says(capsys):
+    text = '[[0, "5GB"], ["1GB", 0]]'
+    assert program.main(['check', text, '--name', 'sort']) == 0
+    assert capsys.readouterr().out == running.hint(
+        'check', text, '--name', 'sort')
+    assert program.main(['check', '[[0']) == 1
+    assert capsys.readouterr().err.startswith('virtco-hint: Hint virtco:tm: ')
+    for words in ([], ['made-up'], ['check']):
+        with pytest.raises(SystemExit, match='2'):
+            program.main(words)
+    assert 'usage: virtco-hint' in capsys.readouterr().err
+
+
 def test_every_command_is_an_entry_point():
     project = tomllib.loads(
         (ROOT / 'tenant/pyproject.toml').read_text())['project']
     found = project['entry-points']['virtco.cli']
     assert found == {f'hint_{name}': f'{command.__module__}:{command.__name__}'
-                     for name, command in running.COMMANDS.items()}
+                     for name, command in program.COMMANDS.items()}
 
 
 @given(st.integers(2, 12), st.data())

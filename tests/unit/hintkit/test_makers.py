@@ -24,6 +24,7 @@ from virtco_tenant.hintkit import aicb
 from virtco_tenant.hintkit import collectives
 from virtco_tenant.hintkit import made
 from virtco_tenant.hintkit import parallel
+from virtco_tenant.hintkit import program
 
 SAMPLES = pathlib.Path(__file__).parents[3] / 'examples' / 'hints'
 
@@ -54,7 +55,7 @@ def test_every_line_of_the_samples_page_runs(monkeypatch):
              for line in re.findall('``virtco hint ([^`]*)``', text)]
     assert {line.split()[0] for line in lines} == (
         # The one asks a controller, the other makes no hint.
-        set(running.COMMANDS) - {'from-observed', 'metadata'})
+        set(program.COMMANDS) - {'from-observed', 'metadata'})
     for line in lines:
         screen = running.hint(*shlex.split(line))
         assert 'For openstack server create:' in screen
