@@ -3,6 +3,7 @@
 """Titles and units for people in tables; plain numbers in all else."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 import datetime
 import re
 from typing import Any
@@ -15,105 +16,71 @@ from virtco.wire import placement as placement_wire
 from virtco.wire import plan as plan_wire
 
 
-class _Cell(columns.FormattableColumn):
-    """A value of an answer; programs get it as the interface has it."""
+class Cell(columns.FormattableColumn):
+    """A value of an answer; programs get it as the interface has it.
+
+    :param tell: words for a value; None leaves an empty cell.
+    """
+
+    def __init__(self, value: Any, tell: Callable[[Any], Any]):
+        super().__init__(value)
+        self._tell = tell
+
+    def human_readable(self) -> Any:
+        return '' if self._value is None else self._tell(self._value)
 
     def machine_readable(self) -> Any:
         return msgspec.to_builtins(self._value)
 
 
-class _Told(_Cell):
-    """A value in the words of ``told``; None leaves an empty cell."""
-
-    told: Callable[[Any], str]
-
-    def human_readable(self) -> str:
-        return '' if self._value is None else type(self).told(self._value)
+def _percent(value: float) -> str:
+    return f'{100 * value:.1f} %'
 
 
-class Size(_Told):
-    told = staticmethod(units.format_size)
+def _time(value: float) -> str:
+    """Format seconds since the epoch as local time."""
+    return datetime.datetime.fromtimestamp(value).isoformat(' ', 'seconds')
 
 
-class Rate(_Told):
-    told = staticmethod(units.format_rate)
+def _names(value: Iterable[Any]) -> str:
+    """Put commas between entries; None is a row without a host."""
+    return ', '.join('-' if name is None else str(name) for name in value)
 
 
-class Seconds(_Told):
-    told = staticmethod(units.format_time)
+def _lines(value: Iterable[msgspec.Struct]) -> str:
+    """Write each object on a line."""
+    return '\n'.join(
+        ', '.join(f'{key} {cell(key, value).human_readable()}'
+                  for key, value in msgspec.structs.asdict(entry).items()
+                  if value not in (None, '')) for entry in value)
 
 
-class Percent(_Told):
-    told = staticmethod(lambda value: f'{100 * value:.1f} %')
+def _fields(value: msgspec.Struct) -> str:
+    """Write an object in one line."""
+    return ' '.join(str(part) for part in msgspec.structs.astuple(value)
+                    if part is not None)
 
 
-class Time(_Told):
-    """Seconds since the epoch, shown as local time."""
-
-    told = staticmethod(lambda value: datetime.datetime.fromtimestamp(
-        value).isoformat(' ', 'seconds'))
-
-
-class Names(_Cell):
-    """A list, shown with commas; None is a row without a host."""
-
-    def human_readable(self) -> str:
-        return ', '.join('-' if name is None else str(name)
-                         for name in self._value or ())
-
-
-class Lines(_Cell):
-    """A list of objects, one line each."""
-
-    def human_readable(self) -> str:
-        return '\n'.join(
-            ', '.join(f'{key} {cell(key, value).human_readable()}'
-                      for key, value in msgspec.structs.asdict(entry).items()
-                      if value not in (None, ''))
-            for entry in self._value or ())
-
-
-class Count(_Cell):
-    """A list, shown by the number of its entries."""
-
-    def human_readable(self) -> str:
-        return '' if self._value is None else str(len(self._value))
-
-
-class Fields(_Cell):
-    """An object, in one line."""
-
-    def human_readable(self) -> str:
-        return '' if self._value is None else ' '.join(
-            str(value) for value in msgspec.structs.astuple(self._value)
-            if value is not None)
-
-
-class Plain(_Cell):
-    """Anything else; what is not known leaves an empty cell."""
-
-    def human_readable(self) -> Any:
-        return '' if self._value is None else self._value
-
-
-#: Kinds of fields by the unit that ends their names.
-UNITS: dict[str, Any] = {'bytes': Size, 'bps': Rate, 's': Seconds}
-#: Kinds of fields whose names do not end in a unit.
-KINDS: dict[str, Any] = {
-    'max_bytes_per_hour': Size,
+#: Words for fields by the unit that ends their names.
+UNITS: dict[str, Callable[[Any], Any]] = {
+    'bytes': units.format_size, 'bps': units.format_rate,
+    's': units.format_time}
+#: Words for fields whose names do not end in a unit.
+KINDS: dict[str, Callable[[Any], Any]] = {
+    'max_bytes_per_hour': units.format_size,
     **dict.fromkeys((
         'error', 'mean_error', 'median_error', 'worst_error', 'failed',
-        'max_link_share', 'gap', 'confidence', 'loss'), Percent),
+        'max_link_share', 'gap', 'confidence', 'loss'), _percent),
     **dict.fromkeys((
         'hour', 'first_hour', 'last_hour', 'arrival', 'ended', 'at',
         'drain_since', 'expires', 'deadline', 'first_byte', 'last_byte',
-        'predicted_end', 'last_report'), Time),
+        'predicted_end', 'last_report'), _time),
     **dict.fromkeys((
         'under_way', 'addresses', 'hosts', 'waits_for', 'coflows', 'vms',
-        'destinations', 'reasons'), Names),
-    **dict.fromkeys(('bottleneck', 'planned_bottleneck'), Fields),
-    **dict.fromkeys(('launches', 'planes'), Count),
-    **dict.fromkeys(('hours', 'members', 'events', 'findings'), Lines),
+        'destinations', 'reasons'), _names),
+    **dict.fromkeys(('bottleneck', 'planned_bottleneck'), _fields),
+    **dict.fromkeys(('launches', 'planes'), lambda value: str(len(value))),
+    **dict.fromkeys(('hours', 'members', 'events', 'findings'), _lines),
 }
 
 
@@ -140,8 +107,9 @@ def title(name: str) -> str:
     return TITLES.get(name) or _UNIT.sub('', name).replace('_', ' ').title()
 
 
-def cell(name: str, value: Any) -> Any:
-    return KINDS.get(name, UNITS.get(name.rpartition('_')[2], Plain))(value)
+def cell(name: str, value: Any) -> Cell:
+    return Cell(value, KINDS.get(name) or UNITS.get(
+        name.rpartition('_')[2], lambda value: value))
 
 
 def fields(row: msgspec.Struct | type[msgspec.Struct]) -> list[str]:
