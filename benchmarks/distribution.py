@@ -326,7 +326,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             args.relays)) as bench:
         found: dict[str, Any] = {
             'hosts': args.hosts, 'changed': n_changed,
-            'policy_bytes': len(codec.policy_frame(0, policy_of('h', 1))),
+            'policy_bytes': len(codec.Numbered(
+                0, policy_of('h', 1)).frame()),
             **bench.connect()}
         rounds = [bench.round(n_changed, seed)
                   for seed in range(1, 1 + ROUNDS)]

@@ -15,10 +15,6 @@ def edge_frame(epoch: int, generation: int, document: bytes) -> bytes:
                         b'"policy":%s}' % (epoch, generation, document))
 
 
-def policy_frame(epoch: int, policy: edge_policy.EdgePolicy) -> bytes:
-    return edge_frame(epoch, policy.generation, msgspec.json.encode(policy))
-
-
 def document(policy: edge_policy.EdgePolicy) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(policy))
 
@@ -35,4 +31,5 @@ class Numbered:
         return self.policy.generation
 
     def frame(self) -> bytes:
-        return policy_frame(self.epoch, self.policy)
+        return edge_frame(self.epoch, self.generation,
+                          msgspec.json.encode(self.policy))

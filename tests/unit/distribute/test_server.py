@@ -238,7 +238,7 @@ def test_at_its_end_all_are_let_go_and_what_runs_beside_it_ends():
 
 
 def test_a_policy_comes_out_as_it_went_in():
-    (payload,) = frames.Reader().feed(codec.policy_frame(3, LARGE))
+    (payload,) = frames.Reader().feed(codec.Numbered(3, LARGE).frame())
     message = frames.unpack(payload)
     assert (message['epoch'], message['generation']) == (3, 1)
     assert edge_policy.EdgePolicy.from_dict(message['policy']) == LARGE
