@@ -12,9 +12,8 @@ import json
 import re
 from typing import Any
 
-import msgspec
-
 from virtco import startup
+from virtco.api import listeners
 from virtco.place import answer
 from virtco.wire import error
 
@@ -38,12 +37,8 @@ class Front:
                  start_response: Any) -> Iterable[bytes]:
         if self._api is not None:
             return self._api(environ, start_response)
-        status, document = self._answer(environ)
-        body = msgspec.json.encode(document)
-        start_response(status, [('Content-Type', 'application/json'),
-                                ('Content-Length', str(len(body))),
-                                ('Retry-After', '1')])
-        return [body]
+        return listeners.answer(start_response, *self._answer(environ),
+                                ('Retry-After', '1'))
 
     def _answer(self, environ: dict[str, Any]) -> tuple[str, Any]:
         path = environ.get('PATH_INFO', '')

@@ -86,7 +86,7 @@ class Listeners:
         port, path = environ['SERVER_PORT'], environ.get('PATH_INFO', '')
         method = environ['REQUEST_METHOD']
         if not self._is_served(port, method, path):
-            return _answer(start_response, '404 Not Found', error.Failure(
+            return answer(start_response, '404 Not Found', error.Failure(
                 error.Error(code='virtco.not_found', title='Not found',
                             detail=f'{path[:80]} is not served on this '
                             'port.')))
@@ -114,17 +114,18 @@ class Listeners:
             environ, lambda status, headers, *_: found.append(status)))
         is_good = found[0].startswith('200')
         told = msgspec.json.decode(body, type=_Problems).problems
-        return _answer(start_response, found[0], health.Health(
+        return answer(start_response, found[0], health.Health(
             status='ok' if is_good else 'failing',
             problems=[health.Problem(code=one.code, finding='')
                       for one in told] or msgspec.UNSET))
 
 
-def _answer(start_response: Any, status: str, document: msgspec.Struct
-            ) -> Iterable[bytes]:
+def answer(start_response: Any, status: str, document: msgspec.Struct,
+           *headers: tuple[str, str]) -> list[bytes]:
+    """Answer a WSGI request with JSON."""
     body = msgspec.json.encode(document)
     start_response(status, [('Content-Type', 'application/json'),
-                            ('Content-Length', str(len(body)))])
+                            ('Content-Length', str(len(body))), *headers])
     return [body]
 
 

@@ -8,9 +8,9 @@ import io
 from typing import Any
 
 import falcon
-import msgspec
 
 from virtco.api import errors
+from virtco.api import listeners
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -57,11 +57,7 @@ def checked(app: Wsgi) -> Wsgi:
 def _refuse(start_response: Any) -> list[bytes]:
     fields = {'field': 'body', 'value': 'deep nesting',
               'limit': f'at most {MOST_DEPTH} levels'}
-    answer = msgspec.json.encode(errors.document(
+    return listeners.answer(start_response, falcon.HTTP_400, errors.document(
         'virtco.invalid', 'Invalid input',
         'body: deep nesting is not acceptable: at most '
         f'{MOST_DEPTH} levels.', fields))
-    start_response(falcon.HTTP_400, [
-        ('Content-Type', falcon.MEDIA_JSON),
-        ('Content-Length', str(len(answer)))])
-    return [answer]
