@@ -52,6 +52,11 @@ export class Host {
   }
 
   add(values) {
+    // uPlot draws years around a single point.
+    if (!this.points[0].length) {
+      this.points.forEach((points, i) => points.push(
+        i === 0 ? nowS() - LEAST_S : null));
+    }
     [nowS(), ...values].forEach((value, i) => {
       this.points[i].push(value);
       if (this.points[i].length > KEPT_POINTS) this.points[i].shift();

@@ -29,7 +29,10 @@ async function look() {
   const asked = view;
   try {
     await asked.look();
-    if (asked === view) main.replaceChildren(asked.element);
+    // Put in once: an element that moves loses the focus.
+    if (asked === view && !asked.element.isConnected) {
+      main.replaceChildren(asked.element);
+    }
   } catch (error) {
     if (!(error instanceof Refused) && !(error instanceof TypeError)) {
       throw error;
