@@ -402,7 +402,7 @@ class Finding(Base):
     """A poor host or switch, until a later check finds it well.
 
     :ivar subject: host or switch.
-    :ivar document: JSON of :class:`virtco.measure.preflight.Finding`.
+    :ivar document: JSON of :class:`virtco.wire.check.Finding`.
     """
 
     __tablename__ = 'findings'

@@ -260,12 +260,12 @@ class Place:
         """
         if self._placer is None:
             raise exception.Starting(why=self._startup.why())
-        from virtco.place import explanation
+        from virtco.place import whatif
         group_id = placement.group
-        return explanation.answer(
+        return whatif.explain(
             placement, self._decisions.find(group_id)
             if group_id and placement.status == 'planned' else None,
-            explanation.BUDGET_S if budget_s is None else budget_s)
+            whatif.EXPLAIN_S if budget_s is None else budget_s)
 
     def free_after_bookings(self, free: Mapping[str, fields.Resources]
                             ) -> dict[str, fields.Resources]:

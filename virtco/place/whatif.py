@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What would be planned: a question without consequences."""
+"""Questions without consequences: a plan of what if, and why a plan."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 import time
+import zlib
 
+import msgspec
 from oslo_config import cfg
 
 from virtco import exception
@@ -18,15 +20,21 @@ from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.objects import new_groups
 from virtco.place import deadline_promises
+from virtco.place import decisions
 from virtco.place import problem as problem_builder
 from virtco.place import question as requests
 from virtco.place import wishes
+from virtco.solver import budget as budgets
+from virtco.solver import counterfactuals
 from virtco.solver import delays
 from virtco.solver import planner
+from virtco.wire import placement as placements
 from virtco.wire import plan as wire
 
 #: Running coflows that an answer names, of either kind.
 MOST_DELAYS = 100
+#: Seconds for all questions of an explanation, unless the caller says.
+EXPLAIN_S = 1.0
 
 
 def build(conf: cfg.ConfigOpts, request: wire.PlanRequest,
@@ -125,4 +133,38 @@ def answer(conf: cfg.ConfigOpts, request: wire.PlanRequest,
             after_s=finite(late.after_s))
             for late in delays.delays(problem, plan)[:MOST_DELAYS]],
         deadline=promise, n_hosts=len(problem.hosts),
+        seconds=time.monotonic() - started)
+
+
+def explain(placement: placements.Kept, decision: decisions.Decision | None,
+            budget_s: float) -> placements.Explanation:
+    """Answer ``GET /v1/placements/{instance_uuid}/explanation``.
+
+    :param placement: the answer that is explained.
+    :param decision: by which its group was planned, if that is known.
+    """
+    found = placements.Explanation(**{
+        name: getattr(placement, name) for name in (
+            'instance_uuid', 'status', 'why', 'host', 'group', 'group_name',
+            'row', 'cct_s', 'bottleneck', 'deadline')})
+    row = found.row
+    if decision is None or row is None or row not in decision.rows:
+        return msgspec.structs.replace(
+            found, why_not='its problem was not kept' if found.group
+            else 'there is no plan')
+    started = time.monotonic()
+    explained = counterfactuals.explain(
+        decision.problem, decision.plan, decision.rows.index(row),
+        budgets.Budget(budgets.clock_of(time.monotonic), budget_s),
+        zlib.crc32(decision.group_id.encode()))
+    return msgspec.structs.replace(
+        found, phases_s=decision.spent_s,
+        reasons=[placements.Reason(
+            kind=reason.kind, subject=reason.subject, host=reason.host,
+            cct_s=codec.finite(reason.cct_s),
+            instead_of_s=codec.finite(reason.instead_of_s),
+            saved_objective_s=codec.finite(reason.saved_objective_s),
+            limiting=reason.limiting, text=reason.text)
+            for reason in explained.reasons],
+        is_complete=explained.is_complete,
         seconds=time.monotonic() - started)

@@ -17,7 +17,7 @@ from virtco.model import live
 from virtco.model import uplinks as model_uplinks
 from virtco.place import answer as answers
 from virtco.place import deadline_promises
-from virtco.place import explanation
+from virtco.place import whatif
 from virtco.state import live_state
 from virtco.state import schedule_input
 from virtco.state import uplink_rates
@@ -93,7 +93,7 @@ def test_yes(ask):
     assert 'yes' in event['detail']
     # It is stored with the answer, so that explain tells it too.
     stored = ask.rows(models.Placement)[-1]
-    found = explanation.answer(
+    found = whatif.explain(
         answers.DECODER.decode(stored['answer']), None, 1.0)
     assert found.deadline.promised
 
