@@ -7,13 +7,15 @@ each instance and looks at their range over time. A single slow pair is no
 host's fault, so the median over the peers counts here.
 """
 
-import dataclasses
+from collections.abc import Sequence
+import math
 
 import numpy as np
 from numpy import typing as npt
 
 from virtco.measure import constant
 from virtco.measure import history
+from virtco.wire import rate as wire
 
 Matrix = npt.NDArray[np.float64]
 
@@ -25,30 +27,11 @@ VARIES = 0.5
 SLOW_RTT = 3.0
 #: Peers without which nothing is said.
 LEAST_PEERS = 2
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Performer:
-    """Rates and round trip of a host by its pairs; NaN where unknown.
-
-    :ivar egress_bps: median over the peers of the long-term rate to them.
-    :ivar range_share: median over its pairs of (max - min) by the rate.
-    :ivar rtt_s: median over the peers of the median round trip.
-    :ivar n_peers: in the direction that has fewer of them.
-    :ivar reasons: why it is poor, with the numbers; empty when it is not.
-    """
-
-    host: str
-    egress_bps: float
-    ingress_bps: float
-    range_share: float
-    rtt_s: float
-    n_peers: int
-    reasons: tuple[str, ...] = ()
+_VALUES = ('egress_bps', 'ingress_bps', 'range_share', 'rtt_s')
 
 
 def performers(table: history.Table, rates_bps: Matrix
-               ) -> tuple[Performer, ...]:
+               ) -> list[wire.Performer]:
     """Judge all hosts, in the order of the table.
 
     :param rates_bps: long-term rate of each pair, shape (n_pairs,).
@@ -67,23 +50,33 @@ def performers(table: history.Table, rates_bps: Matrix
     found = []
     for i, host in enumerate(table.hosts):
         n_peers = int(min(n_out[i], n_in[i]))
-        one = Performer(host, float(out[i]), float(into[i]),
-                        float(varies[i]), float(rtt[i]), n_peers)
-        found.append(dataclasses.replace(one, reasons=_reasons(one, usual)))
-    return tuple(found)
+        values = [float(one[i]) for one in (out, into, varies, rtt)]
+        found.append(wire.Performer(
+            host=host, n_peers=n_peers,
+            reasons=_reasons(n_peers, values, usual), **{
+                name: value if math.isfinite(value) else None
+                for name, value in zip(_VALUES, values)}))
+    return found
 
 
-def _reasons(one: Performer, usual: list[float]) -> tuple[str, ...]:
+def _reasons(n_peers: int, values: Sequence[float], usual: Sequence[float]
+             ) -> tuple[str, ...]:
+    """Say why a host is poor, with the numbers; NaN is no reason.
+
+    :param values: of the host, in the order of _VALUES.
+    :param usual: median egress, ingress and round trip of the hosts.
+    """
     found = []
-    for name, value, middle in (('egress', one.egress_bps, usual[0]),
-                                ('ingress', one.ingress_bps, usual[1])):
-        if one.n_peers >= LEAST_PEERS and value < POOR * middle:
+    egress_bps, ingress_bps, range_share, rtt_s = values
+    for name, value, middle in (('egress', egress_bps, usual[0]),
+                                ('ingress', ingress_bps, usual[1])):
+        if n_peers >= LEAST_PEERS and value < POOR * middle:
             found.append(f'{name} {value / 1e6:.4g} Mbit/s, the hosts\' '
                          f'median is {middle / 1e6:.4g}')
-    if one.n_peers >= LEAST_PEERS and one.range_share > VARIES:
-        found.append(f'rates vary by {one.range_share:.0%}')
-    if one.rtt_s > SLOW_RTT * usual[2]:
-        found.append(f'round trip {one.rtt_s * 1e3:.3g} ms, the hosts\' '
+    if n_peers >= LEAST_PEERS and range_share > VARIES:
+        found.append(f'rates vary by {range_share:.0%}')
+    if rtt_s > SLOW_RTT * usual[2]:
+        found.append(f'round trip {rtt_s * 1e3:.3g} ms, the hosts\' '
                      f'median is {usual[2] * 1e3:.3g}')
     return tuple(found)
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from virtco import exception
 from virtco.api.call import Call
-from virtco.db import codec
 from virtco.decide import checks
 from virtco.measure import constant
 from virtco.measure import history
@@ -160,16 +159,11 @@ def performers(call: Call) -> wire.Performers:
     pairs = call.rooms.state.pairs
     known = pairs.known
     component = known.component
-    found = (() if component is None else poor.performers(
+    found = ([] if component is None else poor.performers(
         known.table, component.rates))
     return wire.Performers(
         estimator=None if component is None else str(component.estimator),
         noise=None if component is None else component.noise,
         trust=None if component is None else str(component.trust),
         errors={str(one): error for one, error in pairs.errors().items()},
-        hosts=[wire.Performer(
-            host=one.host, egress_bps=codec.finite(one.egress_bps),
-            ingress_bps=codec.finite(one.ingress_bps),
-            range_share=codec.finite(one.range_share),
-            rtt_s=codec.finite(one.rtt_s), n_peers=one.n_peers,
-            reasons=one.reasons) for one in found])
+        hosts=found)

@@ -18,6 +18,7 @@ from numpy import typing as npt
 from virtco.measure import constant
 from virtco.measure import history
 from virtco.measure import performers
+from virtco.wire import rate as wire
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import samples
 
@@ -62,7 +63,7 @@ def readings(seed: int) -> tuple[Matrix, Matrix]:
     return rates, rtts
 
 
-def poor(rates: Matrix) -> tuple[performers.Performer, ...]:
+def poor(rates: Matrix) -> tuple[wire.Performer, ...]:
     """What the product says of these readings."""
     kept = history.History(RATE_ROUNDS)
     for turn, one in enumerate(rates):
