@@ -33,6 +33,7 @@ class Stage(NamedTuple):
 
 STAGES = (
     Stage('bound', proofs.bound, 0.25),
+    Stage('tiny problems', proofs.try_all, 0.5),
     Stage('quick search', annealing.quick, 0.4),
     Stage('local search', annealing.deepen, 0.5),
     Stage('set partition', proofs.solve, 0.85),

@@ -2,6 +2,11 @@
 
 """The exact placement of a small group, by exhaustive search."""
 
+from collections.abc import Callable
+import itertools
+import math
+from typing import Any
+
 import numpy as np
 
 from virtco.solver import budget as budgets
@@ -12,6 +17,29 @@ MAX_NODES = 12
 MAX_PORTS = 200
 #: Calls of numpy to try a node on a host.
 VISIT_CALLS = 25
+#: Placements judged one by one.
+MAX_JUDGED = 1000
+
+
+def try_all(inst: instances.Instance, key: Callable[[np.ndarray], Any]
+            ) -> np.ndarray | None:
+    """Find the valid placement of least key; None when there are too many.
+
+    For objectives that no dynamic programme splits: several coflows.
+    """
+    movable = inst.movable
+    hosts = [np.flatnonzero(inst.allowed[node]) for node in movable]
+    if math.prod(len(row) for row in hosts) > MAX_JUDGED:
+        return None
+    best, best_key = None, None
+    for choice in itertools.product(*hosts):
+        assign = inst.fixed.copy()
+        assign[movable] = choice
+        if inst.fits(assign):
+            value = key(assign)
+            if best_key is None or value < best_key:
+                best, best_key = assign, value
+    return best
 
 
 def enumerable(inst: instances.Instance) -> bool:

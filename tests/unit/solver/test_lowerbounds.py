@@ -203,3 +203,20 @@ def test_what_the_kernel_starts_from():
     assert rows['demand'] == [pytest.approx([0, 1, 1]),
                               pytest.approx([0, 0.5, 0.5])]
     assert rows['unit'] == [[1, 1], [1, 1]]
+
+
+def test_few_placements_are_judged_one_by_one(monkeypatch):
+    inst = build()
+    seen = []
+
+    def key(assign):
+        seen.append(tuple(assign))
+        return -sum(10 ** -j * host for j, host in enumerate(assign))
+
+    assert smallgroup.try_all(inst, key).tolist() == [2, 2, 1]
+    # All but those with three on one host.
+    assert len(seen) == len(set(seen)) == 24
+    monkeypatch.setattr(smallgroup, 'MAX_JUDGED', 26)
+    assert smallgroup.try_all(inst, key) is None
+    monkeypatch.setattr(smallgroup, 'MAX_JUDGED', 27)
+    assert smallgroup.try_all(inst, key) is not None

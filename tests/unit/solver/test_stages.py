@@ -167,8 +167,14 @@ def test_annealing_stops_at_the_bound():
 
 
 def test_a_stage_for_one_coflow_leaves_several_alone_and_back():
-    one = begin()
-    one.offer(SPREAD, APART)
+    several, one = begin(ONLINE), begin()
+    for state in (several, one):
+        state.offer(SPREAD, APART)
+    proofs.try_all(one, one.budget)
+    assert one.answer.method == SPREAD
+    proofs.try_all(several, several.budget)
+    assert several.answer.method == snapshot.Method.EXHAUSTIVE
+    assert several.floor_s == several.answer.value.objective_s
     untouched = begin(ONLINE)
     untouched.offer(SPREAD, APART)
     proofs.solve(untouched, untouched.budget)

@@ -39,10 +39,11 @@ ZERO_RATE_PENALTY = 1e6
 
 
 @dataclasses.dataclass(frozen=True)
-class Instance:
-    """Arrays of one problem; n nodes, M hosts, P ports, R resources.
+class Arrays:
+    """Arrays of all hosts of a problem, or of the kept ones.
 
-    :ivar host_index: index in ``problem.hosts`` of every kept host.
+    There are n nodes, M hosts, P ports and R resources.
+
     :ivar node_vms: VM indices of every node.
     :ivar node_of_vm: node of every VM.
     :ivar fixed: host of a pinned node, else -1; shape (n,).
@@ -52,22 +53,12 @@ class Instance:
     :ivar sharing: the hosts that share the last K resources have one number,
         shape (K, M): a switch's share of VMs that are spread.
     :ivar together: nodes that have to be below one switch.
-    :ivar arcs: per coflow (src nodes, dst nodes, bytes), merged.
-    :ivar s_per_byte: shape (P,); inf for a port of no bandwidth.
-    :ivar uplinks: of the subtrees above the hosts, those that can decide.
-    :ivar port_out: the port out that every host's bytes pass when they leave
-        its host (row 0) and its subtree per tier, from the core down; -1 for
-        none; shape (1 + L, M).
-    :ivar pipe: whether the pair ports exist.
     :ivar running: the running coflows in order of rising isolated CCT.
     :ivar running_order: index in ``problem.active`` of each, shape (A,).
-    :ivar active_cct_s: their isolated CCTs, shape (A,).
-    :ivar floor_s: shape (A + 1,), the prefix CCT of the first i active
-        coflows on the dropped hosts.
+    :ivar uplinks: of the subtrees above the hosts, those that can decide.
     """
 
     problem: snapshot.PlacementProblem
-    host_index: np.ndarray
     node_vms: tuple[tuple[int, ...], ...]
     node_of_vm: np.ndarray
     fixed: np.ndarray
@@ -76,13 +67,32 @@ class Instance:
     allowed: np.ndarray
     sharing: np.ndarray
     together: tuple[switches.Together, ...]
-    arcs: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
-    s_per_byte: np.ndarray
-    uplinks: trees.Uplinks
-    port_out: np.ndarray
-    pipe: bool
     running: loads.Loads
     running_order: np.ndarray
+    uplinks: trees.Uplinks
+
+
+@dataclasses.dataclass(frozen=True)
+class Instance(Arrays):
+    """Arrays of one problem with the hosts that are kept.
+
+    :ivar host_index: index in ``problem.hosts`` of every kept host.
+    :ivar arcs: per coflow (src nodes, dst nodes, bytes), merged.
+    :ivar s_per_byte: shape (P,); inf for a port of no bandwidth.
+    :ivar port_out: the port out that every host's bytes pass when they leave
+        its host (row 0) and its subtree per tier, from the core down; -1 for
+        none; shape (1 + L, M).
+    :ivar pipe: whether the pair ports exist.
+    :ivar active_cct_s: the running coflows' isolated CCTs, shape (A,).
+    :ivar floor_s: shape (A + 1,), the prefix CCT of the first i active
+        coflows on the dropped hosts.
+    """
+
+    host_index: np.ndarray
+    arcs: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+    s_per_byte: np.ndarray
+    port_out: np.ndarray
+    pipe: bool
     active_cct_s: np.ndarray
     floor_s: np.ndarray
 
@@ -236,7 +246,7 @@ class Instance:
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared:
+class Prepared(Arrays):
     """The arrays of a problem with all of its hosts.
 
     :ivar fabric: seconds per byte of all hosts' ports and of the uplinks,
@@ -244,19 +254,7 @@ class Prepared:
     :ivar above: subtree of every host per tier, shape (L, M).
     """
 
-    problem: snapshot.PlacementProblem
-    node_vms: tuple[tuple[int, ...], ...]
-    node_of_vm: np.ndarray
-    fixed: np.ndarray
-    demand: np.ndarray
-    free: np.ndarray
-    allowed: np.ndarray
-    sharing: np.ndarray
-    together: tuple[switches.Together, ...]
-    running: loads.Loads
-    order: np.ndarray
     fabric: np.ndarray
-    uplinks: trees.Uplinks
     above: np.ndarray
 
     def below(self, choice: tuple[int, ...]) -> 'Prepared':
@@ -322,8 +320,8 @@ def prepare(problem: snapshot.PlacementProblem) -> Prepared:
     order = np.argsort(running.isolated_s(fabric), kind='stable')
     return Prepared(
         problem, node_vms, node_of_vm, fixed, demand, free, allowed,
-        shares.switch, together, running.ordered(order), order, fabric,
-        uplinks, uplinks.above(index))
+        shares.switch, together, running.ordered(order), order,
+        uplinks, fabric, uplinks.above(index))
 
 
 def _seconds(rates_bps: list[float]) -> np.ndarray:
@@ -393,7 +391,7 @@ def _assemble(whole: Prepared, keep: np.ndarray) -> Instance:
             np.arange(m), np.where(above >= 0, 2 * m + above, -1)])),
         pipe=problem.pair_rate_bps is not None,
         running=running.moved(port_position, len(ports)),
-        running_order=whole.order,
+        running_order=whole.running_order,
         active_cct_s=running.isolated_s(fabric),
         floor_s=floor_s)
 

@@ -35,6 +35,17 @@ def bound(state: states.State, budget: budgets.Budget) -> None:
         state.raise_floor(lowerbounds.objective(state.inst, budget))
 
 
+def try_all(state: states.State, budget: budgets.Budget) -> None:
+    """Judge all placements of several coflows where they are few."""
+    if state.local.is_single():
+        return
+    assign = smallgroup.try_all(
+        state.inst, lambda trial: states.key(state.evaluate(trial)))
+    if assign is not None:
+        state.offer(states.Method.EXHAUSTIVE, assign)
+        state.raise_floor(state.answer.value.objective_s)
+
+
 def exhaust(state: states.State, budget: budgets.Budget) -> None:
     """A small group where trees or pipes tie the hosts together.
 
