@@ -65,6 +65,8 @@ class Nova:
         self.counts = collections.Counter()
         self.slowest_s = 0.0
         self.claims = {}
+        # Where the controller knows VMs to be: planned, or told.
+        self._known = {}
         self._seed = seed
         self._used = dict.fromkeys(capacities, 0)
         # What each compute service counts, and what of it may be read.
@@ -72,7 +74,7 @@ class Nova:
         self._shown = dict.fromkeys(capacities, (0, 0))
         self._lock = threading.Lock()
         self._later = Later()
-        self._bus = Bus(url, seed)
+        self._bus = Bus(url, seed, self._told)
         self._numbers = itertools.count(1)
 
     # Placement.
@@ -91,6 +93,20 @@ class Nova:
             host = self.claims.pop(vm)
             self._used[host] -= self.vcpus[vm]
         return host
+
+    def _told(self, event_type, vm, host):
+        with self._lock:
+            if event_type == 'instance.create.end':
+                self._known[vm] = host
+            else:
+                self._known.pop(vm, None)
+
+    def _is_full_of_known(self, host, vcpus):
+        """Whether VMs leave no room there that the controller knows of."""
+        with self._lock:
+            return vcpus + sum(
+                self.vcpus[vm] for vm, at in self.claims.items()
+                if at == host == self._known.get(vm)) > self.capacities[host]
 
     def candidates(self, vcpus):
         """Hosts with room for a VM, and what compute services' numbers say.
@@ -184,7 +200,12 @@ class Nova:
         if answer['status'] != 'planned':
             order = sorted(free)
             rng.shuffle(order)
+        else:
+            self._known[vm] = answer['host']
         first = next((host for host in order if self.claim(vm, host)), None)
+        if answer['status'] == 'planned' and first != answer['host']:
+            self.counts['refused though known'] += self._is_full_of_known(
+                answer['host'], vcpus)
         if first is None:
             return []
         if answer['status'] == 'planned':
@@ -257,10 +278,14 @@ class Nova:
 
 
 class Bus:
-    """Delivers each notification at least once, in any order."""
+    """Delivers each notification at least once, in any order.
 
-    def __init__(self, url, seed, n_workers=2, twice=0.05):
+    :param told: is called with type, VM and host of one that was taken.
+    """
+
+    def __init__(self, url, seed, told, n_workers=2, twice=0.05):
         self._url = url
+        self._told = told
         self._twice = twice
         self._queue = queue.SimpleQueue()
         self._left = 0
@@ -305,6 +330,8 @@ class Bus:
                 time.sleep(0.05)
                 self._queue.put(body)
                 continue
+            data = body['payload']['nova_object.data']
+            self._told(body['event_type'], data['uuid'], data['host'])
             if rng.random() < self._twice:
                 self.send(body)
             with self._changed:

@@ -26,11 +26,17 @@ def test_no_host_is_booked_twice(kind, databases, tmp_path):
     assert outcome.overbooked == []
     assert outcome.wrong == {}
     assert outcome.n_living_groups_without_members == 0
-    # Something was tested.
-    assert outcome.counts['planned'] > 0.9 * (2000 if FULL else 60)
+    # Something was tested. Where notifications lag behind, what left its
+    # host still holds room, and VMs are refused rather than booked above it.
+    n_without_room = sum(
+        count for what, count in outcome.counts.items()
+        if what.startswith('neutral: no valid placement'))
+    assert outcome.counts['neutral'] == n_without_room
+    assert n_without_room < 0.3 * outcome.counts['planned']
     assert outcome.counts['failed builds'] > 0
-    # A VM went to an alternate there, and Nova has not told yet.
-    assert outcome.counts['refused by placement'] <= 2 + (
+    # Others are VMs' that went to an alternate there, or where Nova alone
+    # chose, and of which it has not told yet.
+    assert outcome.counts['refused though known'] <= (
         0.01 * outcome.counts['planned'])
 
 
