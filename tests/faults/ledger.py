@@ -328,11 +328,14 @@ class Launches(stateful.RuleBasedStateMachine):
         """Host -> what rows, VMs on their way and VMs of others take."""
         found = dict.fromkeys(HOSTS, (0.0,) * 3)
         with self.database.reader() as session:
+            rows = [row for row in session.query(models.Member)
+                    if row.host is not None]
             taken = [(row.host, row.vcpus, row.memory_mb, row.disk_gb)
-                     for row in session.query(models.Member)
-                     if row.host is not None]
+                     for row in rows]
+            of_rows = {row.instance_uuid: row.host for row in rows}
+        # Asked for again, it may go back to the host of its row.
         taken += [(vm.target, *vm.demand) for vm in self.vms.values()
-                  if vm.target is not None]
+                  if vm.target not in (None, of_rows.get(vm.uuid))]
         taken += [(host, *demand) for vm in self.vms.values()
                   if vm.group is None and vm.is_told
                   for host, demand in vm.hosts.items()]
