@@ -13,9 +13,17 @@ import numpy as np
 from virtco.scheduling import policies
 
 if cython.compiled:
+    from cython.cimports.virtco.scheduling.rater_kernel import end_in_row
+    from cython.cimports.virtco.scheduling.rater_kernel import enter_port
+    from cython.cimports.virtco.scheduling.rater_kernel import leave_port
     from cython.cimports.virtco.scheduling.rater_kernel import Rater
+    from cython.cimports.virtco.scheduling.rater_kernel import start_in_row
 else:
+    from virtco.scheduling.rater_kernel import end_in_row
+    from virtco.scheduling.rater_kernel import enter_port
+    from virtco.scheduling.rater_kernel import leave_port
     from virtco.scheduling.rater_kernel import Rater
+    from virtco.scheduling.rater_kernel import start_in_row
 
 INF = cython.declare(cython.double, float('inf'))
 NAN = cython.declare(cython.double, float('nan'))
@@ -86,9 +94,11 @@ def release(rater: Rater, run: Run, c: cython.Py_ssize_t,
     for f in range(rater.flow_ptr[c], rater.flow_ptr[c + 1]):
         rater.base[f] = base[f]
         rater.skip[f] = f
+        start_in_row(rater, f)
     for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
         rater.load[e] = load[e]
         rater.alive[e] = alive[e]
+        enter_port(rater, c, rater.port[e])
     rater.scale[c] = 1.0
     rater.pace[c] = 0.0
     run.left[c] = rater.flow_ptr[c + 1] - rater.flow_ptr[c]
@@ -185,6 +195,7 @@ def end_flow(rater: Rater, run: Run, c: cython.Py_ssize_t,
         end_at(rater, run, c, rater.up[k], rater.base[f])
     rater.base[f] = 0.0
     rater.skip[f] = f + 1
+    end_in_row(rater, f)
     run.left[c] -= 1
 
 
@@ -199,6 +210,7 @@ def end_at(rater: Rater, run: Run, c: cython.Py_ssize_t,
     rater.alive[e] -= 1
     if rater.alive[e] == 0:
         rater.load[e] = 0.0
+        leave_port(rater, c, rater.port[e])
     elif rater.load[e] < 0.0:
         rater.load[e] = 0.0
 
@@ -213,6 +225,7 @@ def end_coflow(rater: Rater, run: Run, c: cython.Py_ssize_t) -> cython.void:
     for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
         rater.load[e] = 0.0
         rater.alive[e] = 0
+        leave_port(rater, c, rater.port[e])
     run.left[c] = 0
     run.bound[c] = 0.0
     rater.pace[c] = 0.0

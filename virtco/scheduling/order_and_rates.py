@@ -66,7 +66,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     n_coflows = len(coflows)
     alone_s = np.zeros(n_coflows)
     rates = fabric_model.no_rates(fabric)
-    rater = rater_kernel.Rater(fabric, rates)
+    # The controller hands nothing over greedily, and rates a fabric once.
+    rater = rater_kernel.Rater(fabric, rates, False)
     order_kernel.bottlenecks(rater, alone_s)
     lifted = np.zeros(n_coflows, bool)
     if theta_s < math.inf:
@@ -79,7 +80,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     if any(coflow.sending is not None for coflow in coflows):
         fabric = fabric_model.resized(fabric, _sending_bits(
             coflows, fabric, flows, size_factor))
-        rater = rater_kernel.Rater(fabric, rates)
+        rater = rater_kernel.Rater(fabric, rates, False)
         rated_s = np.zeros(n_coflows)
         order_kernel.bottlenecks(rater, rated_s)
     if floors:

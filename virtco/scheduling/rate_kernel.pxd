@@ -2,6 +2,10 @@
 
 from virtco.scheduling.rater_kernel cimport Rater
 
+cdef extern from *:
+    int popcount "__builtin_popcountll" (unsigned long long) nogil
+    int lowest "__builtin_ctzll" (unsigned long long) nogil
+
 cdef Py_ssize_t next_alive(Rater rater, Py_ssize_t f) noexcept nogil
 cpdef void allocate(Rater rater, long long[::1] order, Py_ssize_t n_lifted,
                     int sharing, int backfill, double horizon_s,

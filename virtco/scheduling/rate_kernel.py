@@ -20,7 +20,11 @@ if cython.compiled:
     from cython.cimports.virtco.scheduling.rater_kernel import Rater
 else:
     from virtco.scheduling.rater_kernel import clear
+    from virtco.scheduling.rater_kernel import popcount
     from virtco.scheduling.rater_kernel import Rater
+
+    def lowest(word: int) -> int:
+        return (word & -word).bit_length() - 1
 
 #: A port with less than this fraction of its rate left counts as full.
 FULL = cython.declare(cython.double, 1e-9)
@@ -57,8 +61,7 @@ def allocate(rater: Rater, order: cython.longlong[::1],
     :param alone_s: each coflow's remaining time alone on the fabric.
     """
     n = order.shape[0]
-    for p in range(rater.cap.shape[0]):
-        rater.residual[p] = rater.cap[p]
+    open_all(rater)
     for c in range(rater.pace.shape[0]):
         rater.pace[c] = 0.0
     rater.n_extra = 0
@@ -92,6 +95,29 @@ def allocate(rater: Rater, order: cython.longlong[::1],
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def open_all(rater: Rater) -> cython.void:
+    """Every port has its rate left."""
+    for w in range(rater.all_words):
+        rater.open_ports[w] = rater.all_open[w]
+    for p in range(rater.cap.shape[0]):
+        rater.residual[p] = rater.cap[p]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def set_left(rater: Rater, p: cython.Py_ssize_t, left_bps: cython.double
+             ) -> cython.void:
+    """Port p has left_bps left."""
+    rater.residual[p] = left_bps
+    if left_bps <= FULL * rater.cap[p]:
+        rater.open_ports[rater.word[p]] &= ~rater.bit[p]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 @cython.inline
 def is_full(rater: Rater, p: cython.Py_ssize_t) -> cython.bint:
     return rater.residual[p] <= FULL * rater.cap[p]
@@ -101,10 +127,25 @@ def is_full(rater: Rater, p: cython.Py_ssize_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 @cython.inline
+def is_open(rater: Rater, p: cython.Py_ssize_t) -> cython.bint:
+    """Whether port p has a rate and is not full."""
+    return rater.open_ports[rater.word[p]] & rater.bit[p] != 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
 def is_blocked(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
-    """Tell whether a port that coflow c uses is full."""
-    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-        if rater.alive[e] > 0 and is_full(rater, rater.port[e]):
+    """Whether a port that coflow c uses is full."""
+    if not rater.has_sets:
+        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+            if rater.alive[e] > 0 and not is_open(rater, rater.port[e]):
+                return True
+        return False
+    at = c * rater.all_words
+    for w in range(rater.all_words):
+        if rater.used_ports[at + w] & ~rater.open_ports[w] != 0:
             return True
     return False
 
@@ -114,9 +155,15 @@ def is_blocked(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
 @cython.exceptval(check=False)
 @cython.inline
 def can_receive(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
-    """Tell whether coflow c uses an ingress or uplink that is not full."""
-    for e in range(rater.split[c], rater.entry_ptr[c + 1]):
-        if rater.alive[e] > 0 and not is_full(rater, rater.port[e]):
+    """Whether coflow c uses an ingress that is not full."""
+    if not rater.has_sets:
+        for e in range(rater.split[c], rater.entry_ptr[c + 1]):
+            if rater.alive[e] > 0 and is_open(rater, rater.port[e]):
+                return True
+        return False
+    at = c * rater.all_words
+    for w in range(rater.n_words, 2 * rater.n_words):
+        if rater.used_ports[at + w] & rater.open_ports[w] != 0:
             return True
     return False
 
@@ -181,8 +228,8 @@ def take(rater: Rater, c: cython.Py_ssize_t, rate: cython.double
     rater.pace[c] += rate
     for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
         p = rater.port[e]
-        rater.residual[p] = max(
-            0.0, rater.residual[p] - rater.load[e] * rate)
+        set_left(rater, p, max(
+            0.0, rater.residual[p] - rater.load[e] * rate))
 
 
 @cython.cfunc
@@ -295,14 +342,44 @@ def backfill_greedy(rater: Rater, order: cython.longlong[::1]) -> cython.void:
 
     Each flow that gets some fills a port, so there are at most P of them.
     """
+    usable: cython.ulonglong
+    bit: cython.ulonglong
     for i in range(order.shape[0]):
         c = order[i]
-        for e in range(rater.entry_ptr[c], rater.split[c]):
-            if rater.alive[e] == 0 or is_full(rater, rater.port[e]):
-                continue
-            if not can_receive(rater, c):
-                break
-            fill_row(rater, e)
+        at = c * rater.all_words
+        for w in range(rater.n_words):
+            usable = rater.used_ports[at + w] & rater.open_ports[w]
+            while usable != 0 and can_receive(rater, c):
+                bit = usable & -usable
+                usable ^= bit
+                p = 64 * w + lowest(bit)
+                e = (rater.entry_ptr[c] + rater.ports_before[at + w]
+                     + popcount(rater.had_ports[at + w] & (bit - 1)))
+                if rater.row_at[e] >= 0:
+                    fill_set(rater, e, p)
+                else:
+                    fill_row(rater, e)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def fill_set(rater: Rater, e: cython.Py_ssize_t, p: cython.Py_ssize_t
+             ) -> cython.void:
+    """Hand what entry e at port p has left to its flows to open ingresses."""
+    usable: cython.ulonglong
+    bit: cython.ulonglong
+    row = rater.row_at[e]
+    for w in range(rater.n_words):
+        usable = rater.row_alive[row + w] & rater.open_ports[rater.n_words + w]
+        while usable != 0:
+            bit = usable & -usable
+            usable ^= bit
+            add_extra(rater, (rater.first[e] + rater.row_before[row + w]
+                              + popcount(rater.row_had[row + w] & (bit - 1))),
+                      p, rater.n_hosts + 64 * w + lowest(bit))
+            if is_full(rater, p):
+                return
 
 
 @cython.cfunc
@@ -333,11 +410,11 @@ def add_extra(rater: Rater, f: cython.Py_ssize_t, p: cython.Py_ssize_t,
     # Uplinks are not looked at before: one may be full.
     if rate <= 0.0:
         return
-    rater.residual[p] -= rate
-    rater.residual[q] -= rate
+    set_left(rater, p, rater.residual[p] - rate)
+    set_left(rater, q, rater.residual[q] - rate)
     for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
         p = rater.port[rater.up[k]]
-        rater.residual[p] -= rate
+        set_left(rater, p, rater.residual[p] - rate)
     rater.extra_flow[rater.n_extra] = f
     rater.extra_rate[rater.n_extra] = rate
     rater.n_extra += 1
@@ -444,8 +521,8 @@ def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t,
             level = most
         for i in range(n_rising):
             p = rater.rising[i]
-            rater.residual[p] = max(
-                0.0, rater.residual[p] - step * rater.demand[p])
+            set_left(rater, p, max(
+                0.0, rater.residual[p] - step * rater.demand[p]))
         for i in range(n_rising):
             p = rater.rising[i]
             if is_full(rater, p) or level >= most:

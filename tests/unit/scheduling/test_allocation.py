@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests import examples
+from virtco.fluid import run_kernels
 from virtco.model import uplinks as uplinks_model
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
@@ -18,6 +19,7 @@ from virtco.scheduling import policies
 from virtco.scheduling import rate_kernel
 from virtco.scheduling import rater_kernel
 from virtco_lab.sim import demands as demand_model
+from virtco_lab.sim import simulation
 
 FULL = 1e-9
 HEAD_SHARE = 0.5
@@ -194,7 +196,7 @@ def situations(draw, hosts=(0, 1, 2, 3), n_hosts=4, sizes=(1, 2, 3, 5, 8)):
     return cap, above, cap_bps, flows, ended, list(order)
 
 
-def agree(situation, n_lifted, sharing, backfill, horizon_s=0.0,
+def agree(situation, has_sets, n_lifted, sharing, backfill, horizon_s=0.0,
           trickle=0.0, scale=1.0, weights=None, floors=None):
     """Rate the situation both ways."""
     cap, above, cap_bps, flows, ended, order = situation
@@ -210,7 +212,7 @@ def agree(situation, n_lifted, sharing, backfill, horizon_s=0.0,
         ended, 0.0, fabric.base))._replace(scale=np.full(n, scale))
     rates = fabric_model.no_rates(fabric)
     rates.floor[:] = floors
-    rater = rater_kernel.Rater(fabric, rates)
+    rater = rater_kernel.Rater(fabric, rates, has_sets)
     alone_s = np.zeros(n)
     order_kernel.bottlenecks(rater, alone_s)
     rate_kernel.allocate(rater, np.array(order), n_lifted, sharing, backfill,
@@ -244,16 +246,17 @@ def by_hand(*rows, cap=(1, 1, 1, 1, 1, 1, 1, 1)):
         list(range(1 + rows[-1][0])))
 
 
-def test_starving_coflows_share_the_ports_at_which_they_meet():
+@pytest.mark.parametrize('has_sets', [False, True])
+def test_starving_coflows_share_the_ports_at_which_they_meet(has_sets):
     """They meet at host 1; what has ended is at no port, not at a dead one."""
     agree(by_hand((0, 0, 1, 8, False), (0, 2, 3, 1, True),
                   (1, 2, 0, 4, True), (1, 2, 1, 1, False),
                   (1, 2, 3, 8, False), cap=(1, 1, 1, 1, 0, 1, 1, 1)),
-          2, policies.SHARE_MADD, policies.BACKFILL_NONE)
+          has_sets, 2, policies.SHARE_MADD, policies.BACKFILL_NONE)
 
 
 def test_a_coflow_rises_on_where_another_has_reached_its_port():
-    agree(by_hand((0, 0, 1, 5, False), (1, 2, 3, 5, False)), 0,
+    agree(by_hand((0, 0, 1, 5, False), (1, 2, 3, 5, False)), False, 0,
           policies.SHARE_COFLOWS, policies.BACKFILL_NONE, weights=[1.0, 3.0])
 
 
@@ -261,7 +264,7 @@ def test_a_sender_fills_one_receiver_after_the_other():
     agree(by_hand((0, 3, 3, 8, False), (1, 0, 1, 1, False),
                   (1, 0, 2, 1, False), (1, 3, 1, 1, False),
                   cap=(4, 1, 1, 1, 1, 1, 2, 1)),
-          0, policies.SHARE_MADD, policies.BACKFILL_GREEDY)
+          True, 0, policies.SHARE_MADD, policies.BACKFILL_GREEDY)
 
 
 WEIGHTS = st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=5, max_size=5)
@@ -275,6 +278,7 @@ def test_rates_are_those_of_the_plain_rules(situation, data):
     n = len(situation[-1])
     backfill = data.draw(st.integers(0, 3))
     agree(situation,
+          backfill == policies.BACKFILL_GREEDY or data.draw(st.booleans()),
           data.draw(st.integers(0, n)),
           data.draw(st.sampled_from([0, 0, 1, 2, 3])), backfill,
           data.draw(st.sampled_from([0.0, 0.3, 1.0, 2.0, 8.0])),
@@ -285,13 +289,53 @@ def test_rates_are_those_of_the_plain_rules(situation, data):
 @hypothesis.settings(deadline=None, max_examples=examples.count(60))
 @hypothesis.given(situations(), WEIGHTS)
 def test_what_was_sent_in_proportion_is_in_the_scale(situation, weights):
-    agree(situation, 0, policies.SHARE_COFLOWS,
+    agree(situation, False, 0, policies.SHARE_COFLOWS,
           policies.BACKFILL_NONE, scale=0.25,
           weights=weights[:len(situation[-1])])
 
 
 @hypothesis.settings(deadline=None, max_examples=examples.count(150))
 @hypothesis.given(situations((0, 1, 63, 64, 65), 66), st.integers(0, 3))
-def test_rates_agree_on_many_hosts(situation, n_lifted):
-    agree(situation, min(n_lifted, len(situation[-1])),
+def test_sets_of_ports_have_words_of_64(situation, n_lifted):
+    agree(situation, True, min(n_lifted, len(situation[-1])),
           policies.SHARE_MADD, policies.BACKFILL_GREEDY)
+
+
+@hypothesis.settings(deadline=None, max_examples=examples.count(80))
+@hypothesis.given(situations((0, 1, 64, 65), 66), st.floats(0.5, 4.0))
+def test_sets_of_ports_follow_flows_that_end_and_come_back(situation, step_s):
+    """As a simulation goes on they are those of a fabric laid out anew."""
+    cap, _, _, flows, _, order = situation
+    sim = simulation.Simulation(
+        np.maximum(cap, 0.5), simulation.Config(),
+        [fabric_model.Demand(*(np.array(column) for column in (
+            [one.path[0][1] for one in some], [one.path[1][1] for one in some],
+            [float(one.bits) for one in some], [1.0] * len(some))))
+            for some in ([one for one in flows if one.coflow == c]
+                         for c in order)])
+    fabric = sim.fabric
+    first = fabric.base.copy(), fabric.load.copy(), fabric.alive.copy()
+
+    def agrees():
+        rates = fabric_model.no_rates(fabric)
+        for rater in (sim.rater, rater_kernel.Rater(fabric, rates)):
+            rate_kernel.allocate(
+                rater, np.array(order), 0, policies.SHARE_MADD,
+                policies.BACKFILL_GREEDY, 0.0, 0.0, np.ones(len(order)),
+                np.ones(len(order)))
+        return all(np.array_equal(getattr(sim.rates, name),
+                                  getattr(rates, name))
+                   for name in ('residual', 'pace', 'extra_flow',
+                                'extra_rate'))
+
+    for c in order:
+        sim.start(c)
+    for _ in range(4):
+        sim.run(sim.now_s + step_s)
+        sim.rates.extra_flow[:], sim.rates.extra_rate[:] = 0, 0.0
+        assert agrees()
+    sim.run()
+    for c in order:
+        run_kernels.release(sim.rater, sim.run_of, c, *first)
+        sim.rates.extra_flow[:], sim.rates.extra_rate[:] = 0, 0.0
+        assert agrees()

@@ -63,7 +63,7 @@ def laid_out(situation, scale):
                else math.inf for port, load in plain.loads[c].items()}
               for c in range(len(order))]
     return rater_kernel.Rater(
-        fabric, fabric_model.no_rates(fabric)), busy_s
+        fabric, fabric_model.no_rates(fabric), False), busy_s
 
 
 def ends_s(busy_s, order):
