@@ -288,7 +288,6 @@ ATTACKS: dict[str, Attack | None] = {
         'control packets have a class with a limit'),
     "the coflow's addresses from another port": Attack(
         _broadcast(_spoofed), 'a packet is told by its port'),
-    'fragments': Attack(_broadcast(_fragments)),
     'fragments at twice the link': Attack(_raw(_fragments)),
     'ARP requests': Attack(_broadcast(_arp)),
     'udp over IPv6': Attack(_raw(_large6)),

@@ -133,15 +133,21 @@ ATTACKS = [
 DEFENCE = 'limits at the hypervisors that send'
 
 
-def measure(cloud: clouds.Cloud, attack: Attack) -> Row:
-    """A coflow that begins to send where others flood already."""
+def measure(cloud: clouds.Cloud, attack: Attack,
+            promised_bps: float | None = None) -> tuple[Row, float]:
+    """Measure a coflow that begins to send where others flood already.
+
+    :param promised_bps: of which the row tells the coflow's share; None: what
+        it is promised now, which comes back with the row.
+    """
     with contextlib.ExitStack() as stack:
         stack.enter_context(attack.begin(cloud))
         time.sleep(2)
         flow = beds.Flow(cloud.member, cloud.sink).start()
         stack.callback(flow.close)
         time.sleep(4)
-        wanted_bps = GOODPUT * cloud.promised_bps()
+        promised_bps = promised_bps or cloud.promised_bps()
+        wanted_bps = GOODPUT * promised_bps
         requests = stack.enter_context(floods.Requests(
             cloud.bed, 'h1', 'h2', '192.168.9.1'))
         from_s, arrived = flow.now_s(), cloud.arrived_bytes()
@@ -152,12 +158,12 @@ def measure(cloud: clouds.Cloud, attack: Attack) -> Row:
         rate_bps = flow.rate_bps(from_s, from_s + took_s)
     late_s = next((at / 10 for at in range(100) if flow.rate_bps(
         at / 10, at / 10 + 0.5) >= 0.95 * wanted_bps), 10.0)
-    left_bps = (1 - MARGIN) * LINK_BPS - wanted_bps / GOODPUT
+    left_bps = (1 - MARGIN) * LINK_BPS - promised_bps
     return Row(attack.name, round(floods.percentile(ping_ms, 0.99), 2),
                round(requests.ok_share(), 3), round(rate_bps / wanted_bps, 3),
                round((arrived_bps - rate_bps / GOODPUT) / left_bps, 3),
                sum(item == float('inf') for item in ping_ms),
-               round(late_s, 2))
+               round(late_s, 2)), promised_bps
 
 
 def rows(only: str = '') -> Iterator[Row]:
@@ -174,9 +180,11 @@ def rows(only: str = '') -> Iterator[Row]:
             for edge in cloud.edges[2:]:
                 edge.stop()
                 edge.once('--cleanup')
-            for attack, row in zip(chosen, found, strict=True):
+            for attack, (row, promised_bps) in zip(chosen, found,
+                                                   strict=True):
+                bare, _ = measure(cloud, attack, promised_bps)
                 yield dataclasses.replace(
-                    row, defence=DEFENCE, coflow_share_undefended=measure(
-                        cloud, attack).coflow_share)
+                    row, defence=DEFENCE,
+                    coflow_share_undefended=bare.coflow_share)
         finally:
             cloud.close()

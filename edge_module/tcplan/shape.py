@@ -10,6 +10,7 @@ import types
 
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
+from edge_module.tcplan import turns as turns_of_ports
 from virtco import units
 from virtco.wire import edge_policy
 
@@ -107,6 +108,20 @@ def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
         rate_bps=model.IDLE_RATE_BPS, prio=model.LOWEST_PRIO, burst_bytes=0)
 
 
+def _with_turn(item: model.HtbClass, turn: float,
+               settings: model.TreeSettings) -> model.HtbClass:
+    """Shorten the turn of a port's class.
+
+    A packet may be no longer than the turn: the kernel sends one in each.
+    """
+    quantum_bytes = int(item.quantum_bytes * turn)
+    packet_bytes = item.packet_bytes
+    if turn <= turns_of_ports.FLOOD_TURN and settings.frame_bytes is not None:
+        packet_bytes = settings.frame_bytes
+    return dataclasses.replace(item, quantum_bytes=quantum_bytes,
+                               packet_bytes=packet_bytes)
+
+
 def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
                    default_bps: float, base: model.Tree,
                    settings: model.TreeSettings, seats: Iterable[int]
@@ -194,8 +209,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                 base, settings, minors.seats(ports).values()):
             tree[item.minor] = item
     for minor in turns.keys() & tree.keys():
-        tree[minor] = dataclasses.replace(tree[minor], quantum_bytes=int(
-            tree[minor].quantum_bytes * turns[minor]))
+        tree[minor] = _with_turn(tree[minor], turns[minor], settings)
     classes = (_shared(policy.classes, link_bps) if n_past
                else policy.classes)
     scale = _scale(classes, link_bps - model.kept_bps(base), settings)

@@ -13,7 +13,7 @@ import dataclasses
 from typing import NamedTuple
 
 #: Length of a flooding port's turns, as part of the others'.
-FLOOD_TURN = 0.75
+FLOOD_TURN = 1 / 16
 #: Who loses a larger part than this does not slow down for losses.
 _FLOOD_LOSS = 0.25
 # A sender that starts may lose as much for a moment.

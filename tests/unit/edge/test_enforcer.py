@@ -358,7 +358,7 @@ def test_a_port_that_floods_has_shorter_turns():
     found.observe({port: wire.ClassStats(1500, 1)}, 101.0)
     assert len(found.uplink.asked) == calls
     found.observe(seen, 102.0)
-    assert found.uplink.tree[port].quantum_bytes == 0.75 * whole
+    assert found.uplink.tree[port].quantum_bytes == whole / 16
     assert found.uplink.tree == found.desired_tree()
     empty = make()
     empty.observe(seen, 102.0)

@@ -135,7 +135,7 @@ def test_floods_are_noticed_by_readings(clock, enforcer):
     before = enforcer.uplink.tree[port].quantum_bytes
     enforcer.uplink.seen = {port: wire.ClassStats(150_000, 100, 0, 400)}
     make(enforcer).read(100.0)
-    assert enforcer.uplink.tree[port].quantum_bytes == 0.75 * before
+    assert enforcer.uplink.tree[port].quantum_bytes == before / 16
 
 
 def test_the_lock_is_given_back(clock, enforcer):

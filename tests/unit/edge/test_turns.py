@@ -47,7 +47,7 @@ def test_short_frames_have_turns_as_long_on_the_wire():
     port.update({PORT: _sent(60, 1000), OTHER: _sent(1514, 1000)}, 0)
     assert port.turns == {PORT: 11 / 16}
     port.update({PORT: _sent(60, 2000, 2000), OTHER: _sent(1514, 2000)}, 1)
-    assert port.turns == {PORT: 9 / 16}
+    assert port.turns == {PORT: 1 / 16}
 
 
 def test_a_class_that_was_made_anew_begins_anew():
@@ -75,6 +75,16 @@ def test_no_turn_is_nothing_or_more_than_a_whole_one(steps):
         assert all(1 / 16 <= turn < 1 for turn in port.turns.values())
 
 
+@pytest.mark.parametrize(('turn', 'packet_bytes'), [
+    (turns.FLOOD_TURN, 1514), (turns.FLOOD_TURN + 1 / 16, model.WHOLE_BYTES)])
+def test_a_flooding_port_sends_a_frame_at_a_time(turn, packet_bytes):
+    tree = shape.build_tree(
+        test_tcplan.policy([]), 1e11, model.TreeSettings(frame_bytes=1514),
+        ports=(4, 5), turns={PORT: turn})
+    assert tree[OTHER].packet_bytes == model.WHOLE_BYTES
+    assert tree[PORT].packet_bytes == packet_bytes
+
+
 def test_the_tree_has_them():
     wanted = test_tcplan.policy([test_tcplan.coflow(0x10, 1e6)])
     tree = shape.build_tree(wanted, test_tcplan.LINK_BPS, ports=(4, 5),
@@ -85,8 +95,8 @@ def test_the_tree_has_them():
 
 
 @pytest.mark.parametrize(('packets', 'drops', 'turn'), [
-    (150, 49, None), (150, 50, None), (149, 51, 0.75), (300, 100, None),
-    (300, 101, 0.75)])
+    (150, 49, None), (150, 50, None), (149, 51, 1 / 16), (300, 100, None),
+    (300, 101, 1 / 16)])
 def test_more_than_a_quarter_of_two_hundred_packets_is_a_flood(packets, drops,
                                                                turn):
     port = turns.PortTurns(0, 0)
@@ -100,7 +110,7 @@ def test_a_flood_is_over_ten_seconds_later():
     port.update({PORT: _sent(1514, 200, 200)}, 5.0)
     assert port._floods_until_s == {PORT: 15.0}
     port.update({PORT: _sent(1514, 400, 200)}, 14.9)
-    assert port.turns == {PORT: turns.FLOOD_TURN} == {PORT: 0.75}
+    assert port.turns == {PORT: turns.FLOOD_TURN} == {PORT: 1 / 16}
     port.update({PORT: _sent(1514, 600, 200)}, 15.0)
     assert port.turns == {} == port._floods_until_s
 
