@@ -78,6 +78,7 @@ class Viewers:
         self._wait = wait or threading.Event().wait
         self._lock = threading.Lock()
         self._viewers: list[Viewer] = []
+        self._runs = False
         self._is_changed = False
         self._silent_turns = 0
 
@@ -91,7 +92,8 @@ class Viewers:
             if len(self._viewers) >= MOST_VIEWERS:
                 return False
             self._viewers.append(viewer)
-            if len(self._viewers) == 1:
+            if not self._runs:
+                self._runs = True
                 threading.Thread(target=self._run, name='viewers',
                                  daemon=True).start()
         return True
@@ -103,6 +105,7 @@ class Viewers:
             self.turn()
             with self._lock:
                 if not self._viewers:
+                    self._runs = False
                     return
 
     def turn(self) -> None:

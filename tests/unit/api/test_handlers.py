@@ -43,7 +43,8 @@ def test_a_tenant_hears_of_no_hypervisor(own):
             stored.member('p-b', 0, 'h2', planned_host='h1'),
             *(models.Event(project_id='p', group_name='b', kind=kind,
                            detail=kind, created_at=1.0, instance_uuid='')
-              for kind in ('hint_ignored', 'h1_away', 'wish_refused')))
+              for kind in ('hint_ignored', 'h1_away', 'neutral',
+                           'wish_refused')))
     for path in ('/v1/coflows/c-p-b', '/v1/coflows/c-p-a', '/v1/coflows',
                  '/v1/events', '/v1/groups/a/tree'):
         assert service.hosts_in(own.get(path)), path
@@ -58,11 +59,13 @@ def test_a_tenant_hears_of_no_hypervisor(own):
     assert member == all_of['members'][0] | {'host': None,
                                              'planned_host': None}
     assert all_of['planned_bottleneck']['port'] == 'h2'
-    kinds = ['hint_ignored', 'wish_refused']
+    kinds = ['hint_ignored', 'neutral', 'wish_refused']
     for events in (mine['events'], own.get('/v1/events', **TENANT)['events']):
         assert sorted(event['kind'] for event in events) == kinds
+        assert 'neutral' not in [event['detail'] for event in events]
     for events in (all_of['events'], own.get('/v1/events')['events']):
-        assert len(events) == 3
+        assert len(events) == 4
+        assert 'neutral' in [event['detail'] for event in events]
     assert mine | {name: all_of[name] for name in (
         *hidden, 'members', 'events') if name in all_of} == all_of
 

@@ -3,11 +3,13 @@
 """The live page: who is served its files and events, and how they are told."""
 
 import re
+import threading
 
 import falcon
 from falcon import testing
 import pytest
 
+from tests import patience
 from tests.unit.api import service
 from virtco import exception
 from virtco.api import errors
@@ -165,3 +167,24 @@ def test_too_many_viewers_are_not_kept(told, monkeypatch):
     assert told.add(Viewer())
     assert not told.add(Viewer())
     assert len(told._viewers) == 1
+
+
+def test_who_comes_as_the_last_viewer_goes_shares_its_thread():
+    turns, came = threading.Semaphore(0), threading.Event()
+    every = viewers.Viewers(lambda _: turns.acquire(timeout=60))
+
+    def turn():
+        every._viewers.clear()
+        if not came.is_set():
+            every.add('second')
+            came.set()
+
+    every.turn = turn
+    n_before = threading.active_count()
+    every.add('first')
+    turns.release()
+    assert came.wait(60)
+    assert threading.active_count() == n_before + 1
+    turns.release()
+    assert patience.wait_for(
+        lambda: threading.active_count() == n_before, 'its end') is not None

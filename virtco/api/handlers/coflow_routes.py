@@ -9,11 +9,15 @@ from virtco.api import media
 from virtco.api import policies
 from virtco.api import views
 from virtco.api.call import Call
+from virtco.place import journal
 from virtco.wire import coflow_bodies as wire
 from virtco.wire import fields
 
 HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs', 'rows_left',
-               'app_learned', 'app_unknown', 'wish_refused', 'neutral')
+               'app_learned', 'app_unknown', 'wish_refused')
+
+#: A tenant's reason for a VM that was placed without a plan.
+NO_PLAN = 'placed without a plan; the operator sees the reason'
 
 
 def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
@@ -101,5 +105,11 @@ def _seen(call: Call, coflow: wire.Coflow) -> wire.Coflow:
 
 
 def _about_hints(events: list[wire.Event]) -> list[wire.Event]:
-    """Leave out the others, which name hypervisors."""
-    return [event for event in events if event.kind in HINT_EVENTS]
+    """Leave out the others, which name hypervisors.
+
+    Why there was no plan may name a database or its host.
+    """
+    return [event if event.kind in HINT_EVENTS
+            else msgspec.structs.replace(event, detail=NO_PLAN)
+            for event in events
+            if event.kind in HINT_EVENTS or event.kind == journal.NEUTRAL]
