@@ -44,7 +44,7 @@ Where OpenStack's placement listens, where the service catalogue does not say.
 Placement tells what is free on the hosts when an operator asks what would be
 planned, with the account of ``[nova] auth_type``.
 """),
-    cfg.FloatOpt('feedback_interval_s', default=10, min=0, max=86400, help="""
+    cfg.FloatOpt('feedback_interval_s', default=60, min=0, max=86400, help="""
 Time between two rounds in which tenants are told on their servers what
 became of their hints, in seconds; 0 tells nothing.
 
