@@ -58,14 +58,19 @@ def area(path: str) -> str:
     return parts[0] if parts[0] != 'virtco' else '/'.join(parts[:2])
 
 
+def module_name(path: str) -> str:
+    """Name a module as its importers do."""
+    return path.removesuffix('.py').removesuffix('/__init__').removeprefix(
+        'lab/').removeprefix('tenant/').replace('/', '.')
+
+
 def tests(path: str) -> list[str]:
     """List the files of unit tests of a module's area, nearest first.
 
     Nearest are those that import the module, of these those with its name,
     then those with the name of its package; then come all others of the area.
     """
-    name = path.removesuffix('.py').removesuffix('/__init__').removeprefix(
-        'lab/').removeprefix('tenant/').replace('/', '.')
+    name = module_name(path)
     own = area(path)
     folders = _ELSEWHERE.get(own, (own.partition('/')[2],))
     found = {file for folder in folders

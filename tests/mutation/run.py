@@ -65,8 +65,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self, path: str, tree: ast.Module):
         self._path = areas.ROOT / path
-        self._name = path.removesuffix('.py').removesuffix(
-            '/__init__').replace('/', '.')
+        self._name = areas.module_name(path)
         self._tree = tree
 
     def find_spec(self, name, path=None, target=None):
@@ -94,7 +93,7 @@ class _Plain(importlib.abc.MetaPathFinder):
 
 
 def is_kernel(path: str) -> bool:
-    return path.removesuffix('.py').replace('/', '.') in compiled.KERNELS
+    return areas.module_name(path) in compiled.KERNELS
 
 
 def load_libraries() -> None:

@@ -83,6 +83,30 @@ def test_a_module_of_each_area_has_tests():
         assert areas.tests(path)
 
 
+def test_a_mutant_replaces_a_module_below_a_folder_of_tools(tmp_path):
+    """In a process of its own: this one has loaded the product."""
+    test = tmp_path / 'test_constant.py'
+    test.write_text('''
+from virtco_tenant.cast import peers
+def test_it():
+    assert peers.MAX_GATES == 32
+''')
+    done = subprocess.run([sys.executable, '-c', f'''
+import hypothesis
+from tests.mutation import areas
+from tests.mutation import mutants
+from tests.mutation import run
+areas.tests = lambda path: [{str(test)!r}]
+hypothesis.settings.register_profile('virtco')
+path = 'tenant/virtco_tenant/cast/peers.py'
+mutant, = [one for one in mutants.find(path, (areas.ROOT / path).read_text())
+           if one.before == '32']
+outcome, = run.judge([run.Task(path, mutant)], 20, 20, 1)
+assert outcome.verdict is run.Verdict.KILLED, outcome
+'''], cwd=areas.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_tests_that_sleep_are_ended(tmp_path):
     """In a process of its own: this one has loaded the product."""
     sleeping = tmp_path / 'test_sleeping.py'
