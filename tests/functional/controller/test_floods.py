@@ -16,8 +16,11 @@ from virtco.wire import frames
 from virtco.wire import reports
 
 N_ANSWERS = 9
+#: So much that the seconds of a full bucket are still more than what a clock's
+#: reading of many days is rounded by.
 UNLIMITED = {f'virtco.distribute.token_bucket.{name}': 1e12
-             for name in ('BYTES_PER_S', 'CPU_PER_S')}
+             for name in ('BYTES_PER_S', 'BURST_BYTES', 'CPU_PER_S',
+                          'BURST_CPU_S')}
 
 
 def frame_of(*coflows, generation=0):
