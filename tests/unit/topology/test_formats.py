@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 import pytest
+import yaml
 
 from tests.unit.topology import made
 from virtco import exception
@@ -240,6 +241,26 @@ def test_levels_can_be_named_and_one_plane_renamed():
     assert named.planes[0].level_names() == ('leaf', 'core')
     with pytest.raises(exception.TopologyInvalid, match='no other level'):
         formats.renamed(topology, ('leaf', 'leaf'))
+
+
+def chain(n):
+    """Write so many switches, each below the one before."""
+    return ''.join(f'SwitchName=s{i} Switches=s{i + 1}\n'
+                   for i in range(n - 1)) + f'SwitchName=s{n - 1} Nodes=h\n'
+
+
+def test_switches_that_name_their_children_are_bounded():
+    assert formats.read(chain(16), 'f').topology.planes[0].depth() == 16
+    with pytest.raises(exception.InputInvalid,
+                       match='line 17: .*node s16.*at most 16 levels'):
+        formats.read(chain(17), 'f')
+
+
+def test_the_first_topology_of_slurm_is_the_cluster_default():
+    text = formats.write(tree.Topology(tuple(
+        tree.Plane(name) for name in 'abc')), formats.SLURM_YAML).text
+    assert [found['cluster_default'] for found in yaml.safe_load(text)] == [
+        True, False, False]
 
 
 def test_files_are_bounded():
