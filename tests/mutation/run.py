@@ -243,4 +243,6 @@ def _fails(files: list[str], home: str, watch: _Watch) -> bool:
         '-x', '-q', '--no-header', '-p', 'no:cacheprovider',
         '-p', 'no:rerunfailures', '-o', 'addopts=',
         f'--basetemp={home}/t', *files], plugins=[watch])
-    return watch.has_failed or code == pytest.ExitCode.INTERNAL_ERROR
+    # A conftest that does not load is an error of usage.
+    return watch.has_failed or code in (
+        pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)

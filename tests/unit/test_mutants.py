@@ -107,6 +107,26 @@ assert outcome.verdict is run.Verdict.KILLED, outcome
     assert done.returncode == 0, done.stderr
 
 
+def test_a_mutant_that_conftest_cannot_load_is_noticed(tmp_path):
+    """In a process of its own, as above."""
+    (tmp_path / 'conftest.py').write_text('raise ValueError\n')
+    test = tmp_path / 'test_nothing.py'
+    test.write_text('def test_it():\n    pass\n')
+    done = subprocess.run([sys.executable, '-c', f'''
+import hypothesis
+from tests.mutation import areas
+from tests.mutation import mutants
+from tests.mutation import run
+areas.tests = lambda path: [{str(test)!r}]
+hypothesis.settings.register_profile('virtco')
+path = 'virtco/units.py'
+mutant, *_ = mutants.find(path, (areas.ROOT / path).read_text())
+outcome, = run.judge([run.Task(path, mutant)], 20, 20, 1)
+assert outcome.verdict is run.Verdict.KILLED, outcome
+'''], cwd=areas.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_tests_that_sleep_are_ended(tmp_path):
     """In a process of its own: this one has loaded the product."""
     sleeping = tmp_path / 'test_sleeping.py'
