@@ -246,6 +246,16 @@ def test_one_rack_is_no_cluster():
     assert clusters.infer({}) == {}
 
 
+@pytest.mark.parametrize(('step', 'n_racks'), [(1.08, 1), (1.2, 2)])
+def test_racks_that_differ_by_less_than_a_tenth_are_one(step, n_racks):
+    names = [f'v{place}' for place in range(8)]
+    found = clusters.infer({
+        (src, dst): 1e6 * (step if one % 2 == other % 2 else 1)
+        for one, src in enumerate(names) for other, dst in enumerate(names)
+        if src != dst})
+    assert len(set(found.values()) or {'one'}) == n_racks
+
+
 @pytest.mark.parametrize('step, n_racks', [(1.0, 1), (4.0, 2)])
 @pytest.mark.parametrize('of', ['src', 'dst'])
 def test_fast_and_slow_members_are_no_racks(of, step, n_racks):

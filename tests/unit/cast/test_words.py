@@ -6,6 +6,7 @@ import json
 
 import pytest
 from rich import console
+import tenacity
 import urllib3
 
 from virtco import exception
@@ -152,6 +153,15 @@ def test_a_tracker_that_is_away(monkeypatch):
     with pytest.raises(receiving.NotReached,
                        match='h:1 did not answer for 0 s: ProtocolError'):
         receiving._ask(Http(200, n_failures=1), 'GET', URL)
+
+
+def test_a_tracker_that_is_away_is_asked_less_and_less_often(monkeypatch):
+    waits_s = []
+    monkeypatch.setattr(tenacity.nap.time, 'sleep', waits_s.append)
+    monkeypatch.setattr(tenacity.wait.random, 'uniform',
+                        lambda _least_s, most_s: most_s)
+    assert receiving._ask(Http(200, n_failures=7), 'GET', URL) == b'found'
+    assert waits_s == [0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
 
 
 def test_clusters_from_a_file(tmp_path):
