@@ -20,6 +20,7 @@ _ELSEWHERE = {
     'lab/virtco_lab/sim': ('lab/sim',),
     'lab/virtco_lab/emulation': ('lab/emulation',),
     'lab/virtco_lab/cloud': ('lab/cloud',),
+    'lab/virtco_lab/services': ('lab/services',),
     'virtco/model': ('scheduling', 'solver', 'topology', 'hints', 'place'),
     'lab/virtco_lab/cmd': ('lab',),
     'lab/virtco_lab': ('lab',),

@@ -40,7 +40,7 @@ class Etcd(service.Service):
         try:
             with urllib.request.urlopen(
                     f'http://{service.ADDRESS}:{self.port}/health',
-                    timeout=2) as answer:
+                    timeout=service.ANSWER_S) as answer:
                 return b'"true"' in answer.read()
         except OSError:
             return False

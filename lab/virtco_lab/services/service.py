@@ -26,6 +26,8 @@ from virtco_lab.emulation import patience
 ADDRESS = '127.0.0.1'
 #: Seconds of a start in which nothing of the service had work to do.
 START_S = 60.0
+#: Seconds of silence after which a service does not answer.
+ANSWER_S = 2.0
 _STOP_S = 20.0
 _POLL_S = 0.05
 _TAIL_LINES = 20
@@ -46,7 +48,6 @@ class Service(abc.ABC):
     :cvar package: of Debian.
     :cvar command: path or name of the server's program.
     :cvar user: who runs it when we are root, None = ourselves.
-    :ivar url: where clients reach it.
     """
 
     package: str
@@ -66,7 +67,7 @@ class Service(abc.ABC):
         self.home = pathlib.Path(
             tempfile.mkdtemp(prefix='virtco-') if home is None else home)
         self.home.mkdir(parents=True, exist_ok=True)
-        self.port = port or free_ports(1)[0]
+        self.port, = [port] if port else free_ports(1)
         self.name = type(self).__name__
         self.log = self.home / 'output'
         self.process: subprocess.Popen[bytes] | None = None
@@ -75,17 +76,15 @@ class Service(abc.ABC):
     @property
     @abc.abstractmethod
     def url(self) -> str:
-        raise NotImplementedError
+        """Where clients reach it."""
 
     @abc.abstractmethod
     def arguments(self) -> Sequence[str]:
         """Of the server's command line."""
-        raise NotImplementedError
 
     @abc.abstractmethod
     def is_up(self) -> bool:
         """Whether it answers its protocol, not only the connection."""
-        raise NotImplementedError
 
     def prepare(self) -> None:
         """Make what it needs before its first start."""
@@ -130,8 +129,7 @@ class Service(abc.ABC):
         process = self.process
         assert process is not None
         clock = patience.IdleClock(
-            lambda: [process.pid, *(child.pid for child in self._children())],
-            is_work_idle=True)
+            lambda: [one.pid for one in self._family()], is_work_idle=True)
         while not self.is_up():
             if process.poll() is not None:
                 raise self._error(f'ended with status {process.returncode}')
@@ -143,25 +141,26 @@ class Service(abc.ABC):
 
     def stop(self) -> None:
         """End it, gently where its data stay; none of its processes does."""
-        if (self.process is not None and self.process.poll() is None
-                and not self._own_home):
+        family = self._family()
+        if family and not self._own_home:
+            assert self.process is not None
             self.process.send_signal(self.stop_signal)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(_STOP_S)
-        self.kill()
+        self._kill(family)
         if self._own_home:
             shutil.rmtree(self.home, ignore_errors=True)
 
     def kill(self) -> None:
         """SIGKILL it and all its children; :meth:`start` starts it again."""
-        if self.process is None or self.process.poll() is not None:
-            # Another process may have its number by now.
-            return
-        family = [*self._children(), psutil.Process(self.process.pid)]
+        self._kill(self._family())
+
+    def _kill(self, family: Sequence[psutil.Process]) -> None:
         for one in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
-        self.process.wait()
+        if self.process is not None:
+            self.process.wait()
         psutil.wait_procs(family, _STOP_S)
 
     def run(self, *argv: str) -> str:
@@ -191,15 +190,14 @@ class Service(abc.ABC):
             entry = pwd.getpwnam(self.user)
             os.chown(path, entry.pw_uid, entry.pw_gid)
 
-    def _children(self) -> list[psutil.Process]:
-        if self.process is None:
+    def _family(self) -> list[psutil.Process]:
+        """It and its children; none once it has ended, since another process
+        may have its number then.
+        """
+        if self.process is None or self.process.poll() is not None:
             return []
-        try:
-            found: list[psutil.Process] = psutil.Process(
-                self.process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-        return found
+        one = psutil.Process(self.process.pid)
+        return [*one.children(recursive=True), one]
 
     def _error(self, why: str) -> ServiceFailed:
         log = next((log for log in self.logs()
@@ -220,7 +218,6 @@ class SqlService(Service):
     @abc.abstractmethod
     def create_database(self, name: str) -> str:
         """Its URL for SQLAlchemy; an older one of that name is dropped."""
-        raise NotImplementedError
 
 
 def free_ports(count: int) -> list[int]:
@@ -241,8 +238,7 @@ def free_ports(count: int) -> list[int]:
 def exchange(port: int, question: bytes, n_bytes: int = 1) -> bytes:
     """The first bytes of an answer; none when there is no answer."""
     try:
-        with socket.create_connection((ADDRESS, port), 1) as one:
-            one.settimeout(2)
+        with socket.create_connection((ADDRESS, port), ANSWER_S) as one:
             one.sendall(question)
             return one.recv(n_bytes)
     except OSError:
