@@ -100,6 +100,14 @@ def test_who_is_done_waits_for_other_clusters_for_a_while(member):
     assert member.wants(FIRST) - OF_HALF
 
 
+def test_who_takes_nothing_from_the_source_may_help_with_nothing_here(member):
+    of_others = peers.Share(1, 2)
+    assert member.take(of_others)
+    assert not member.wants(FIRST)
+    assert member.take(of_others)
+    assert member.wants(FIRST)
+
+
 def test_nobody_waits_for_blocks_that_are_here(member):
     done(member)
     member.fetch(sorted(OF_HALF))
