@@ -27,10 +27,8 @@ from virtco_lab.sim.figures import record
 _SHORT_S, _ERRATA_S, _REPORT_S, _PDF_S = 60.0, 2.0, 3.0, 20.0
 #: Of the emulated figures by the beginnings of their names: the short form,
 #: and the recorded one for each seed.
-_EMULATED_S = {'virtco-case': (60.0, 300.0), 'wrong-hints': (90.0, 90.0),
-               'late-hints': (100.0, 130.0), 'unknown-sizes': (100.0, 110.0),
-               'liars': (100.0, 75.0), 'orchestra': (120.0, 600.0),
-               '': (60.0, 120.0)}
+_EMULATED_S = {'virtco-case': (60.0, 300.0), 'orchestra': (120.0, 600.0),
+               '': (100.0, 120.0)}
 _EMULATED = 'emulated-'
 #: Numbers are compared to so many digits: libraries round differently.
 _DIGITS = 6

@@ -2,6 +2,7 @@
 
 """The steps of the artifact are commands that there are."""
 
+import io
 import json
 import pathlib
 import tomllib
@@ -43,6 +44,52 @@ def test_every_recorded_figure_is_a_step():
     assert len(recorded) > 10 and recorded <= STEPS.keys()
     emulated = {path.stem for path in record.DIRECTORY.glob('emulated-*.json')}
     assert len(emulated) > 10 and emulated <= STEPS.keys()
+    assert STEPS.keys() - emulated - recorded == {
+        'errata', 'tables', 'simulated', 'pdf'}
+    # Of those alone real packets want root.
+    assert emulated == {step.name for step in STEPS.values()
+                        if step.needs_root}
+
+
+def test_a_figure_whose_trace_is_not_here_is_no_step(tmp_path, monkeypatch):
+    name = next(name for name, figure in figures.FIGURES.items()
+                if figure.needs_trace)
+    known = json.loads((record.DIRECTORY / 'virtco-case1.json').read_text())
+    (tmp_path / f'{name}.json').write_text(json.dumps(known))
+    (tmp_path / 'virtco-case1.json').write_text(json.dumps(known))
+    monkeypatch.setattr(record, 'DIRECTORY', tmp_path)
+    assert [step.name for step in artifact.steps(OUTPUT, False)] == [
+        'errata', 'tables', 'virtco-case1', 'pdf']
+
+
+def test_a_simulated_figure_has_the_seeds_of_its_record():
+    known = json.loads((record.DIRECTORY / 'virtco-case1.json').read_text())
+    assert len(known['seeds']) > 2
+    step, = (step for step in artifact.steps(OUTPUT, False)
+             if step.name == 'virtco-case1')
+    assert step.argv == (
+        'virtco-sim', 'reproduce', 'virtco-case1', '--seeds',
+        f'{known["seeds"][0]}-{known["seeds"][-1]}', '--output', 'out')
+    assert step.expected_s == known['made']['cpu_s']
+
+
+@pytest.mark.parametrize(('name', 'check_s', 'seed_s'), [
+    ('virtco-case1', 60, 300), ('orchestra-12', 120, 600),
+    ('liars', 100, 120)])
+def test_an_emulated_figure_is_run_by_the_command_that_made_it(
+        name, check_s, seed_s):
+    known = json.loads((record.DIRECTORY / f'emulated-{name}.json'
+                        ).read_text(encoding='utf-8'))['command'].split()
+    n_seeds = int(known[known.index('--seeds') + 1])
+    assert n_seeds > 1
+    short, full = (
+        next(step for step in artifact.steps(OUTPUT, is_short)
+             if step.name == f'emulated-{name}')
+        for is_short in (True, False))
+    assert short.argv == ('virtco-emulate', 'reproduce', name, '--check',
+                          '--output', 'out/emulated')
+    assert full.argv == (*known, '--output', 'out/emulated')
+    assert (short.expected_s, full.expected_s) == (check_s, n_seeds * seed_s)
 
 
 def test_a_checksum_is_of_the_numbers_and_of_nothing_else():
@@ -56,6 +103,21 @@ def test_a_checksum_is_of_the_numbers_and_of_nothing_else():
     assert artifact.digest(known) == usual
     known['samples'][shape]['counted_s'][0][0] *= 1.001
     assert artifact.digest(known) != usual
+
+
+def test_a_checksum_is_of_six_digits_in_any_order():
+    known = json.loads((record.DIRECTORY / 'virtco-case3.json').read_text(
+        encoding='utf-8'))
+    series = next(iter(known['samples'].values()))['counted_s']
+    found = set()
+    for value in (1.234568, 1.234572):
+        series[0][0] = value
+        found.add(artifact.digest(known))
+    assert len(found) == 1
+    known['samples'] = dict(reversed(known['samples'].items()))
+    assert artifact.digest(known) in found
+    series[0][0] = 1.23458
+    assert artifact.digest(known) not in found
 
 
 @pytest.fixture
@@ -78,20 +140,91 @@ def runs(monkeypatch):
     return made
 
 
-def test_numbers_as_recorded_pass(runs, tmp_path):
-    arguments = ['--only', 'orchestra-table3', '--output', str(tmp_path)]
-    assert artifact.main(arguments) == 0
-    assert runs.argv[0][:3] == ['virtco-sim', 'reproduce',
-                                'orchestra-table3']
+def test_numbers_as_recorded_pass(runs, tmp_path, capsys):
+    directory = tmp_path / 'of' / 'two'
+    arguments = ['--only', 'orchestra-table3', '--output', str(directory)]
+    for _ in range(2):
+        assert artifact.main(arguments) == 0
+        assert 'orchestra-table3: as recorded, 0 s' in capsys.readouterr().out
+    assert runs.argv == 2 * [[
+        'virtco-sim', 'reproduce', 'orchestra-table3', '--seeds', '0-0',
+        '--output', str(directory)]]
     runs.factor = 1.01
     assert artifact.main(arguments) == 1
+    assert 'checksum' in capsys.readouterr().err
 
 
 def test_a_step_that_fails_is_told_of(runs, tmp_path, capsys):
     runs.status = 3
-    assert artifact.main(['--only', 'errata', '--output',
+    assert artifact.main(['--only', 'errata,tables', '--output',
                           str(tmp_path)]) == 1
-    assert 'errata: status 3' in capsys.readouterr().err
+    said = capsys.readouterr()
+    log = tmp_path / 'errata.log'
+    assert said.err.splitlines()[0] == (
+        f'tools/artifact: errata: status 3, see {log}')
+    assert log.exists()
+    # Those behind it run, too.
+    assert runs.argv == [['virtco-sim', 'errata'], ['virtco-report']]
+    assert f'errata: errata: status 3, see {log}, 0 s' in said.out
+
+
+def test_a_program_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(artifact.sys, 'executable', str(tmp_path / 'python'))
+    assert artifact.run([STEPS['errata']], tmp_path) == [
+        f'errata: {tmp_path}/virtco-sim: No such file or directory']
+
+
+@pytest.mark.parametrize(('uid', 'n_run'), [(0, 2), (1, 1), (1000, 1)])
+def test_real_packets_are_left_to_root(uid, n_run, runs, tmp_path,
+                                       monkeypatch, capsys):
+    monkeypatch.setattr(artifact.os, 'geteuid', lambda: uid)
+    assert artifact.run([STEPS['emulated-liars'], STEPS['errata']],
+                        tmp_path) == []
+    assert len(runs.argv) == n_run
+    assert ('emulated-liars: left out, it needs root'
+            in capsys.readouterr().out) is (uid != 0)
+
+
+def test_each_line_is_seen_as_soon_as_it_is_said(runs, tmp_path,
+                                                 monkeypatch):
+    """A pipe is written to in blocks unless it is told otherwise."""
+    pipe = io.BytesIO()
+    seen = []
+
+    def fails(step, output):
+        seen.append(pipe.getvalue().decode().splitlines()[-1])
+        return ''
+
+    monkeypatch.setattr(artifact, '_fails', fails)
+    with monkeypatch.context() as patched:
+        patched.setattr(artifact.sys, 'stdout', io.TextIOWrapper(pipe))
+        artifact.run([STEPS['errata']], tmp_path)
+        seen.append(pipe.getvalue().decode().splitlines()[-1])
+    assert seen == ['errata: virtco-sim errata (about 2 s)',
+                    'errata: as recorded, 0 s']
+
+
+def test_a_list_shows_seconds_checksums_and_commands(runs, capsys):
+    assert artifact.main(['--list', '--only',
+                          'errata,tables,orchestra-table3,pdf']) == 0
+    known = json.loads((record.DIRECTORY / 'orchestra-table3.json'
+                        ).read_text())
+    none = ' ' * 16
+    assert capsys.readouterr().out.splitlines() == [
+        f'errata                        2 s  {none}  virtco-sim errata',
+        f'tables                        3 s  {none}  virtco-report',
+        f'orchestra-table3              1 s  {artifact.digest(known)[:16]}  '
+        'virtco-sim reproduce orchestra-table3 --seeds 0-0 --output '
+        'virtco-artifact',
+        f'pdf                          20 s  {none}  virtco-report --pdf '
+        'virtco-artifact/evaluation.pdf']
+    assert artifact.main(['--list', '--check', '--only', 'simulated']) == 0
+    assert capsys.readouterr().out.split() == [
+        'simulated', '60', 's', 'virtco-sim', 'reproduce', 'all', '--check',
+        '--short']
+    assert artifact.main(['--list']) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(STEPS) - 1
+    assert not runs.argv
 
 
 def test_an_unknown_step_is_named(capsys):
