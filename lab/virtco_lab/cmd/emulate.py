@@ -36,7 +36,6 @@ _MAX_HOSTS = 64
 _MIN_RATE_BPS = 5e6
 _MAX_RATE_BPS = 1e9
 _RATE_BPS = 50e6
-_MAX_SEED = 2 ** 32 - 1
 _DEFAULT_SLOW_HOST = 'h1'
 #: They want libtorrent.
 _CASTS = ('orchestra-3', 'orchestra-9', 'orchestra-10', 'orchestra-11',
@@ -106,7 +105,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--simulate', action='store_true',
         help='no root, no traffic: planner, scheduler and simulator')
-    parser.add_argument('--seed', type=types.between(0, _MAX_SEED), default=0,
+    parser.add_argument('--seed', type=types.seed, default=0,
                         help='of the generated workload (default 0)')
     parser.add_argument('--only', choices=demo.ONLY,
                         help='run one of the workloads')

@@ -182,8 +182,9 @@ def _run_trace(args: argparse.Namespace) -> int:
                 ('as deployed', deployed.run, args.as_deployed),
                 ('sizes unknown', unknown.run, args.unknown_sizes))
             if is_asked}
-    answer = {**replay.summary(found.cct_s), 'events': found.events,
-              'alone': replay.summary(found.alone_s)}
+    answer: dict[str, Any] = {
+        **replay.summary(found.cct_s), 'events': found.events,
+        'alone': replay.summary(found.alone_s)}
     rows = [('CCT', *replay.summary(found.cct_s).values()),
             ('alone', *replay.summary(found.alone_s).values())]
     for name, run in late.items():
@@ -191,7 +192,7 @@ def _run_trace(args: argparse.Namespace) -> int:
         answer[name.replace(' ', '_')] = summary
         rows.insert(-1, (name, *summary.values()))
     if args.bound:
-        bound = _gap(float(found.cct_s.mean()),
+        bound = _gap(answer['mean_s'],
                      replay.least_mean_cct_s(trace, args.rate))
         answer['bound'] = bound
         rows.append(('bound of any schedule', bound['mean_s'], '', ''))
@@ -205,8 +206,9 @@ def _run_trace(args: argparse.Namespace) -> int:
         rows)
     if args.bound:
         _print_gap(bound, 'The')
-    for name, run in late.items():
-        price = run.cct_s.mean() / found.cct_s.mean() - 1
+    for name in late:
+        price = _gap(answer[name.replace(' ', '_')]['mean_s'],
+                     answer['mean_s'])['gap']
         print(f'Reports every {args.report:g} s, rates {args.delay:g} s '
               f'later and least rates, {name}, cost {price:.1%} of the mean '
               'CCT.')

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What ``virtco-sim`` takes and prints, on workloads of a few flows."""
+
+import json
+import math
+import pathlib
+
+import pytest
+
+from virtco_lab.cmd import sim as command
+from virtco_lab.sim import errata
+from virtco_lab.sim import traces
+from virtco_lab.sim import workloads
+
+#: Two coflows on one pair of ports, 1 and 3 s alone at 8 Mbit/s.
+TRACE = '4 2\nc1 0 1 0 1 1:1.0\nc2 0 1 0 1 1:3.0\n'
+
+
+@pytest.fixture(name='run')
+def _run(capsys):
+    def run(*words):
+        code = command.main([str(word) for word in words])
+        found = capsys.readouterr()
+        assert code == 0, found.err
+        run.err = found.err
+        return found.out
+    return run
+
+
+@pytest.fixture(name='trace')
+def _trace(tmp_path):
+    path = tmp_path / 'trace'
+    path.write_text(TRACE)
+    return path
+
+
+def parse(*words):
+    found = vars(command.make_parser().parse_args(words))
+    found.pop('run')
+    return found
+
+
+def test_what_runs_by_default():
+    assert parse('run', '--table2', 'sparse') == {
+        'trace': None, 'groups': None, 'table2': 'sparse', 'policy': None,
+        'scheme': 'virtco', 'rate': 1e9, 'theta': math.inf,
+        'as_deployed': False, 'unknown_sizes': False, 'report': 1.0,
+        'delay': 0.1, 'bound': False, 'seed': 0, 'json': False}
+    assert parse('generate', 'table2', 'x') == {
+        'kind': 'table2', 'output': pathlib.Path('x'), 'seed': 0,
+        'ports': 150, 'coflows': 526, 'duration': 3600.0, 'shape': 'medium'}
+    assert parse('errata') == {'json': False}
+
+
+@pytest.mark.parametrize('argv', [
+    [], ['run', '--trace', 'a', '--table2', 'sparse'],
+    ['run', '--table2', 'sparse', '--seed', '-1']])
+def test_wrong_usage_is_told_in_one_line(argv, capsys):
+    with pytest.raises(SystemExit) as caught:
+        command.main(argv)
+    assert caught.value.code == 2
+    said, = capsys.readouterr().err.splitlines()
+    assert said.startswith('virtco-sim')
+
+
+def test_how_it_ends(monkeypatch, capsys):
+    assert command.main(['run', '--trace', '/nowhere']) == 2
+    assert capsys.readouterr().err.startswith('virtco-sim: trace: /nowhere')
+
+    def end():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(errata, 'check', end)
+    assert command.main(['errata']) == 130
+
+
+def _erratum(holds):
+    return errata.Erratum('§1', 'it is', 'one', '2 s', holds)
+
+
+@pytest.mark.parametrize(('holding', 'code'), [
+    ((True, True), 0), ((True, False), 1), ((False, False), 1)])
+def test_each_erratum_must_hold(holding, code, monkeypatch, capsys):
+    monkeypatch.setattr(errata, 'check', lambda: list(map(_erratum, holding)))
+    assert command.main(['errata']) == code
+    said = capsys.readouterr().out
+    for word in ('Errata', 'where', 'printed', 'counterexample',
+                 'a run finds', '§1', 'it is', '2 s'):
+        assert word in said
+    assert command.main(['errata', '--json']) == code
+    assert json.loads(capsys.readouterr().out) == [
+        {'where': '§1', 'printed': 'it is', 'example': 'one', 'found': '2 s',
+         'holds': holds} for holds in holding]
+
+
+# Traces.
+
+def test_a_trace_at_a_rate_and_with_a_policy(run, trace):
+    found = json.loads(run('run', '--trace', trace, '--rate', '8Mbit/s',
+                           '--json', '--bound'))
+    assert found['cct_s'] == pytest.approx([1.0, 4.0])
+    assert found['mean_s'] == pytest.approx(2.5)
+    assert found['alone']['mean_s'] == pytest.approx(2.0)
+    assert found['bound'] == pytest.approx({'mean_s': 2.5, 'gap': 0.0})
+    assert 'bound' not in json.loads(run('run', '--trace', trace, '--json'))
+    # The second is the first of another policy.
+    trace.write_text(TRACE.replace('c2 0', 'c2 1'))
+    for policy, cct_s in (('mrtf', [1.0, 3.999]), ('fair', [1.999, 3.999])):
+        found = json.loads(run('run', '--trace', trace, '--rate', '8Mbit/s',
+                               '--json', '--policy', policy))
+        assert found['cct_s'] == pytest.approx(cct_s, rel=1e-2)
+
+
+def test_the_table_of_a_trace(run, trace):
+    said = run('run', '--trace', trace, '--rate', '8Mbit/s', '--bound')
+    assert '2 coflows, ' in said
+    rows = [[cell.strip() for cell in line.split('│')[1:-1]]
+            for line in said.splitlines() if '│' in line]
+    assert rows == [['CCT', '2.5', '4', '4'],
+                    ['alone', '2', '3', '3'],
+                    ['bound of any schedule', '2.5', '', '']]
+    assert said.splitlines()[-1] == (
+        'The best schedule\'s mean CCT is at least 2.5 s; this one is 0.0% '
+        'above that.')
+    assert 'bound' not in run('run', '--trace', trace)
+
+
+def test_enforcement_costs_what_it_takes_longer(run, trace):
+    words = ('run', '--trace', trace, '--rate', '8Mbit/s', '--as-deployed',
+             '--unknown-sizes', '--report', '0.5', '--delay', '0.25')
+    found = json.loads(run(*words, '--json'))
+    late_s = {name: found[name]['mean_s']
+              for name in ('as_deployed', 'sizes_unknown')}
+    assert min(late_s.values()) > found['mean_s']
+    said = run(*words)
+    first = [line.split('│')[1].strip() for line in said.splitlines()
+             if '│' in line]
+    assert first == ['CCT', 'as deployed', 'sizes unknown', 'alone']
+    for name, mean_s in late_s.items():
+        cost = mean_s / found['mean_s'] - 1
+        assert (f'Reports every 0.5 s, rates 0.25 s later and least rates, '
+                f'{name.replace("_", " ")}, cost {cost:.1%} of the mean CCT.'
+                ) in said
+    # Fifo serves the long one first.
+    trace.write_text(TRACE.replace('c1 0', 'c1 1'))
+    means_s = {policy: json.loads(run(
+        'run', '--trace', trace, '--rate', '8Mbit/s', '--as-deployed',
+        '--json', '--policy', policy))['as_deployed']['mean_s']
+        for policy in ('mrtf', 'fifo')}
+    assert means_s['fifo'] > means_s['mrtf']
+
+
+def test_progress_runs_to_the_last_arrival(run, trace, monkeypatch):
+    shown = []
+
+    class Bar:
+        def __init__(self, *columns, console, transient):
+            assert console.stderr and transient
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        def add_task(self, name, total, events):
+            shown.append(total)
+            assert events == 0
+            return 'task'
+
+        def update(self, task, completed, events):
+            shown.append(completed)
+
+    class Progress(Bar):
+        get_default_columns = staticmethod(list)
+
+    monkeypatch.setattr(command.rich_progress, 'Progress', Progress)
+    trace.write_text('4 3\nc1 0 1 0 1 1:1\nc3 500 1 2 1 3:9\n'
+                     'c2 2000 1 0 1 1:3\n')
+    for words in ((), ('--as-deployed',)):
+        del shown[:]
+        run('run', '--trace', trace, '--rate', '8Mbit/s', *words)
+        assert shown[0] == 2.0
+        assert max(shown) == 2.0
+        assert shown[1:] and min(shown) < 2.0
+
+
+def test_a_trace_without_coflows_takes_no_time(run, tmp_path):
+    path = tmp_path / 'none'
+    path.write_text('4 0\n')
+    words = ('run', '--trace', path, '--bound', '--as-deployed')
+    said = run(*words)
+    assert 'this one is 0.0% above that.' in said
+    assert 'as deployed, cost 0.0% of the mean CCT.' in said
+    found = json.loads(run(*words, '--json'))
+    assert found['mean_s'] == found['as_deployed']['mean_s'] == 0
+    assert found['cct_s'] == []
+
+
+def test_a_bound_of_nothing_is_not_exceeded():
+    assert command._gap(0.0, 0.0) == {'mean_s': 0.0, 'gap': 0.0}
+    assert command._gap(3.0, 2.0) == {'mean_s': 2.0, 'gap': 0.5}
+    assert command._gap(0.75, 0.5) == {'mean_s': 0.5, 'gap': 0.5}
+
+
+# Groups.
+
+@pytest.fixture(name='groups')
+def _groups(tmp_path):
+    path = tmp_path / 'groups.json'
+    path.write_text(json.dumps({
+        'hosts': {'count': 2, 'slots': 1, 'rate': '8Mbit'},
+        'groups': [{'name': 'one', 'tm': {
+            'n': 2, 'flows': [[0, 1, 2_000_000]]}}]}))
+    return path
+
+
+def test_groups_are_placed_and_run(run, groups):
+    found = json.loads(run('run', '--groups', groups, '--json'))
+    assert found['mean_cct_s'] == pytest.approx(2.0)
+    assert found['scheme'] == 'virtco' and 'bound' not in found
+    assert sorted(found['hosts']['one']) == ['h0', 'h1']
+    row, = found['coflows']
+    assert row['group'] == 'one' and row['cct_s'] == pytest.approx(2.0)
+    bounded = json.loads(run('run', '--groups', groups, '--json', '--bound'))
+    assert bounded['bound'] == pytest.approx({'mean_s': 2.0, 'gap': 0.0})
+    said = run('run', '--groups', groups)
+    assert 'mean CCT 2 s' in said and 'best schedule' not in said
+    row, = ([cell.strip() for cell in line.split('│')[1:-1]]
+            for line in said.splitlines() if '│ one' in line)
+    assert row[0] == 'one' and row[2:] == ['2 MB', '0', '2', '2']
+    assert run('run', '--groups', groups, '--bound').splitlines()[-1] == (
+        'At these placements the best schedule\'s mean CCT is at least 2 s; '
+        'this one is 0.0% above that.')
+
+
+def test_table_2_runs_on_its_hosts_with_the_policy_asked_for(
+        run, monkeypatch):
+    asked = []
+
+    def simulate(hosts, its_groups, scheme, seed, config):
+        asked.append((hosts, its_groups, scheme.name, seed, config))
+        raise command.exception.Invalid(field='a', value=1, limit='2')
+
+    monkeypatch.setattr(command.cloud, 'simulate', simulate)
+    usual = command.schemes.get('virtco').policy
+    for words in ((), ('--policy', 'fifo', '--theta', '7', '--seed', '5')):
+        assert command.main(['run', '--table2', 'dense', *words]) == 2
+    hosts, its_groups, name, seed, config = asked[0]
+    assert hosts == command.groups.equal_hosts(18, 12.0, 1e9)
+    assert its_groups == command.groups.of_apps(
+        workloads.table2(seed=0, shape='dense'))
+    assert (name, seed, config.policy, config.theta_s) == (
+        'virtco', 0, usual, math.inf)
+    _hosts, its_groups, _name, seed, config = asked[1]
+    assert its_groups == command.groups.of_apps(
+        workloads.table2(seed=5, shape='dense'))
+    assert (seed, config.policy, config.theta_s) == (5, 'fifo', 7)
+
+
+# Workloads.
+
+def test_a_generated_trace_is_that_of_its_words(run, tmp_path):
+    path = tmp_path / 'trace'
+    run('generate', 'facebook-like', path, '--ports', '20', '--coflows', '7',
+        '--duration', '60', '--seed', '3')
+    expected = tmp_path / 'expected'
+    traces.write(expected, workloads.facebook_like(
+        seed=3, n_ports=20, n_coflows=7, duration_s=60.0))
+    assert path.read_text() == expected.read_text()
+
+
+def test_generated_groups_are_those_of_table_2(run, tmp_path):
+    path = tmp_path / 'groups'
+    run('generate', 'table2', path, '--shape', 'sparse', '--seed', '3')
+    text = path.read_text()
+    assert text.startswith('{\n "hosts": {\n  "count": 18')
+    found = json.loads(text)
+    assert found['hosts'] == {'count': 18, 'slots': 12, 'rate': '1Gbit'}
+    apps = workloads.table2(seed=3, shape='sparse')
+    assert [group['name'] for group in found['groups']] == [
+        app.application.name for app in apps]
+    tm = found['groups'][0]['tm']
+    assert tm['n'] == apps[0].coflow.n_vms
+    assert tm['flows'] == [[flow.src, flow.dst, round(flow.size_bytes)]
+                           for flow in apps[0].coflow.flows]
