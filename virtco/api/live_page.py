@@ -6,6 +6,7 @@ The page asks the API as any client does, with the viewer's token, so it shows
 no more than the API. Events hold no data, only that something changed.
 """
 
+import functools
 from importlib import resources
 import mimetypes
 from typing import Any
@@ -105,9 +106,11 @@ class Events:
 
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
-        call.Call(self._rooms, self._authorizer, request).project(
-            fields.ProjectQuery(), policies.LIST_COFLOWS)
+        asked = call.Call(self._rooms, self._authorizer, request)
+        asked.project(fields.ProjectQuery(), policies.LIST_COFLOWS)
         response.content_type = 'text/event-stream'
         response.set_headers({**HEADERS, 'X-Accel-Buffering': 'no'})
         response.stream = iter([viewers.CHANGED])
-        request.env[viewers.KEEP] = self._watchers.add
+        request.env[viewers.KEEP] = functools.partial(
+            self._watchers.add,
+            asked.authorizer.project(request) or '')

@@ -7,8 +7,8 @@ the connection open where the application asked for that, and gives its thread
 back; one thread writes to all viewers, and runs only while there are some.
 """
 
+import collections
 from collections.abc import Callable
-import contextlib
 import logging
 import threading
 from typing import Any
@@ -21,8 +21,10 @@ LOG = logging.getLogger(__name__)
 
 #: Key of the environment: a function that takes the task to keep.
 KEEP = 'virtco.keep'
-#: Viewers at the same time; others look again by themselves.
+#: Viewers at the same time, of all projects and of one; others look again by
+#: themselves.
 MOST_VIEWERS = 256
+MOST_OF_PROJECT = 32
 #: Time between two looks whether something changed.
 TURN_S = 1.0
 #: Turns without a change after which viewers hear that the server is there.
@@ -40,6 +42,9 @@ class Viewer(Protocol):
 
     def write(self, data: bytes) -> None:
         """:raises OSError: it is gone."""
+
+    def close(self) -> None:
+        """End the connection."""
 
 
 class Task(task.WSGITask):  # type: ignore[misc]
@@ -61,6 +66,10 @@ class Task(task.WSGITask):  # type: ignore[misc]
         except channel.ClientDisconnected as error:
             raise ConnectionResetError from error
 
+    def close(self) -> None:
+        self.channel.close_when_flushed = True
+        self.channel.server.pull_trigger()
+
 
 class Channel(channel.HTTPChannel):  # type: ignore[misc]
     """A connection of waitress with such requests."""
@@ -77,7 +86,8 @@ class Viewers:
     def __init__(self, wait: Callable[[float], Any] | None = None):
         self._wait = wait or threading.Event().wait
         self._lock = threading.Lock()
-        self._viewers: list[Viewer] = []
+        # Each with its project.
+        self._viewers: dict[Viewer, str] = {}
         self._runs = False
         self._is_changed = False
         self._silent_turns = 0
@@ -86,12 +96,14 @@ class Viewers:
         """Tell all viewers with the next turn to look again."""
         self._is_changed = True
 
-    def add(self, viewer: Viewer) -> bool:
-        """Keep a viewer; False: there are too many."""
+    def add(self, project_id: str, viewer: Viewer) -> bool:
+        """Keep a viewer; False: there are too many, or of its project."""
         with self._lock:
-            if len(self._viewers) >= MOST_VIEWERS:
+            n_of = collections.Counter(self._viewers.values())
+            if (n_of.total() >= MOST_VIEWERS
+                    or n_of[project_id] >= MOST_OF_PROJECT):
                 return False
-            self._viewers.append(viewer)
+            self._viewers[viewer] = project_id
             if not self._runs:
                 self._runs = True
                 threading.Thread(target=self._run, name='viewers',
@@ -129,5 +141,6 @@ class Viewers:
                 pass
             except Exception:
                 LOG.exception('A viewer is let go.')
-            with self._lock, contextlib.suppress(ValueError):
-                self._viewers.remove(viewer)
+                viewer.close()
+            with self._lock:
+                self._viewers.pop(viewer, None)

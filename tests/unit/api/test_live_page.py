@@ -20,6 +20,7 @@ from virtco.api import viewers
 class Viewer:
     def __init__(self, is_ready=True, error=None):
         self.ready, self.error, self.seen = is_ready, error, []
+        self.is_closed = False
 
     def is_ready(self):
         return self.ready
@@ -28,6 +29,9 @@ class Viewer:
         if self.error is not None:
             raise self.error
         self.seen.append(data)
+
+    def close(self):
+        self.is_closed = True
 
 
 @pytest.fixture
@@ -127,7 +131,7 @@ def told(watchers, monkeypatch):
 
 def test_viewers_hear_of_changes_once(told):
     viewer = Viewer()
-    assert told.add(viewer)
+    assert told.add('p', viewer)
     told.turn()
     assert viewer.seen == []
     told.changed()
@@ -138,7 +142,7 @@ def test_viewers_hear_of_changes_once(told):
 
 def test_silent_viewers_hear_that_the_server_is_there(told):
     viewer = Viewer()
-    told.add(viewer)
+    told.add('p', viewer)
     for _ in range(viewers.SILENT_TURNS - 1):
         told.turn()
     assert viewer.seen == []
@@ -155,18 +159,22 @@ def test_a_viewer_that_does_not_read_misses_events(told):
         Viewer(is_ready=False), Viewer(error=ConnectionResetError()),
         Viewer(error=ValueError()), Viewer())
     for viewer in (slow, gone, broken, last):
-        told.add(viewer)
+        told.add('p', viewer)
     told.changed()
     told.turn()
     assert (slow.seen, last.seen) == ([], [viewers.CHANGED])
-    assert told._viewers == [slow, last]
+    assert list(told._viewers) == [slow, last]
+    assert [one.is_closed for one in (slow, gone, broken, last)] == [
+        False, False, True, False]
 
 
 def test_too_many_viewers_are_not_kept(told, monkeypatch):
-    monkeypatch.setattr(viewers, 'MOST_VIEWERS', 1)
-    assert told.add(Viewer())
-    assert not told.add(Viewer())
-    assert len(told._viewers) == 1
+    monkeypatch.setattr(viewers, 'MOST_VIEWERS', 3)
+    monkeypatch.setattr(viewers, 'MOST_OF_PROJECT', 2)
+    assert [told.add(project, Viewer()) for project in 'ppp'] == [
+        True, True, False]
+    assert [told.add(project, Viewer()) for project in 'qq'] == [True, False]
+    assert list(told._viewers.values()) == list('ppq')
 
 
 def test_who_comes_as_the_last_viewer_goes_shares_its_thread():
@@ -176,12 +184,12 @@ def test_who_comes_as_the_last_viewer_goes_shares_its_thread():
     def turn():
         every._viewers.clear()
         if not came.is_set():
-            every.add('second')
+            every.add('p', 'second')
             came.set()
 
     every.turn = turn
     n_before = threading.active_count()
-    every.add('first')
+    every.add('p', 'first')
     turns.release()
     assert came.wait(60)
     assert threading.active_count() == n_before + 1
