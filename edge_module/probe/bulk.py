@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sends as much as one TCP connection can, and asks the peer what arrived."""
+"""Bulk TCP connection to a peer, which counts the bytes that arrive."""
 
 import contextlib
 import dataclasses
@@ -16,11 +16,12 @@ from virtco.wire import reports
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flow:
-    """What one bulk TCP connection got.
+    """Throughput of one bulk TCP connection, measured at the receiver.
 
-    :ivar windows_bytes: payload at the receiver, in each window from its
-        first byte, or from the common start, on.
-    :ivar overhead: of a full frame to its payload.
+    :ivar rate_bps: steady rate of payload, without the first quarter.
+    :ivar windows_bytes: payload received in each window; the first window
+        starts at the first byte, or at the common start of a round.
+    :ivar overhead: ratio of a full frame's bytes to its payload.
     """
 
     rate_bps: float
@@ -32,7 +33,10 @@ class Flow:
         return sum(self.windows_bytes)
 
     def in_frames(self, window_s: float) -> 'Flow':
-        """With the bytes of whole frames, and the rate over all windows."""
+        """Return the flow in bytes of whole frames, with the mean rate.
+
+        :param window_s: length of a window.
+        """
         windows = tuple(round(one * self.overhead)
                         for one in self.windows_bytes)
         return Flow(units.bytes_per_s_to_bps(
@@ -45,8 +49,8 @@ def transfer(address: str, port: int, asked: protocol.Bulk,
     """Send as much as one TCP connection can, within bounds.
 
     :param start_s: when to begin, on the clock of time.monotonic; None for at
-        once. Such a connection is one of a round that is to fill a link: it
-        passes the uplink's classes as trains do.
+        once. A connection with a start belongs to a round that is to fill a
+        link, so it bypasses the uplink's classes as trains do.
     :raises protocol.ProbeError: when there is no result, with the reason.
     """
     begin_s = max(time.monotonic(), start_s or 0.0)
@@ -68,8 +72,8 @@ def transfer(address: str, port: int, asked: protocol.Bulk,
 
 
 def _prepare(sock: socket.socket, settings: sender.Settings) -> None:
-    """Take the link past the classes, by a congestion control that fills
-    queues.
+    """Set a socket to bypass the uplink's classes, and to use CUBIC, which
+    fills queues.
     """
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
@@ -101,8 +105,10 @@ def _read_flow(answer: dict[str, Any], overhead: float) -> Flow:
 
 
 def _steady_bps(windows_bytes: list[int]) -> float:
-    """Rate of a connection without its first quarter: slow start, and what a
-    token bucket lets through; and without its last window, which ends early.
+    """Return the rate of a connection over its steady windows.
+
+    The first quarter is left out for slow start and the burst of a token
+    bucket, the last window because the stream ends within it.
     """
     steady = windows_bytes[len(windows_bytes) // 4:-1]
     if not steady:

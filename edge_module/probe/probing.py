@@ -22,19 +22,19 @@ LOG = logging.getLogger(__name__)
 
 _WAIT_S = 20.0
 _BACKOFF_S = (0.5, 5.0)
-#: The address from which the documentation network is reached is that of the
-#: default route.
+#: An address of the documentation network: packets to it take the default
+#: route, whose local address is then known.
 _ANYWHERE = '192.0.2.1'
 
 
 class Link(Protocol):
-    """What the service needs of the edge's connection to the controller."""
+    """Connection to the controller, as the probe service uses it."""
 
     def wait_train(self, wait_s: float) -> dict[str, Any] | None:
-        """The next train to send, None when there is none in time."""
+        """Wait for the next train to send; None when there is none in time."""
 
     def say_measurement(self, measurement: dict[str, Any]) -> None:
-        """Report what a train said."""
+        """Send the result of a measurement to the controller."""
 
 
 class ProbeService:
@@ -75,7 +75,7 @@ class ProbeService:
                  self.port)
 
     def stop(self) -> None:
-        """Stop; who waits for a train may outlive the call."""
+        """Stop; the thread that waits for a train may outlive the call."""
         self._stop.set()
         self._responder.stop()
         self._worker.join(0.2)

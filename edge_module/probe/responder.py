@@ -29,7 +29,7 @@ _BUFFER_BYTES = 16 * 2 ** 20
 _QUIET_S = 0.05
 _MAX_QUIET_S = 0.5
 _ACCEPT_S = 0.2  # for a connection that went again
-#: A stranger may hold the responder up for so long.
+#: Seconds for which an unauthenticated peer may occupy the responder.
 _HELLO_S = 1.0
 _MOST_EXPECTED = 64
 _MOST_WINDOWS = 1500
@@ -37,11 +37,13 @@ _MOST_WINDOWS = 1500
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """What a responder accepts.
+    """Address and limits of a responder.
 
     :ivar timeout_s: after which a train is given up, as by the controller.
-    :ivar max_bytes: of one train, with the repetition by longer bursts that
-        follows when a token bucket bent the first one.
+    :ivar max_bytes: payload of one connection's trains: the first, and a
+        second one with longer bursts if a token bucket bent the first.
+    :ivar max_bulk_bytes: payload of one bulk TCP connection.
+    :ivar uplink_dev: device whose other traffic is measured; None for none.
     """
 
     address: str
@@ -54,11 +56,11 @@ class Settings:
 
 
 class Responder:
-    """One thread that receives one train at a time.
+    """Receiver of packet trains and bulk connections, one at a time.
 
-    It answers only who has the key of a measurement that the controller
-    announced; every other connection is closed without a word. It never sends
-    UDP, and over TCP a few hundred bytes per burst.
+    Its thread answers only peers with the key of a measurement that the
+    controller announced; it closes every other connection without an answer.
+    It never sends UDP, and over TCP a few hundred bytes per burst.
 
     :ivar port: the port in use, also when a free one was asked for.
     """
@@ -89,7 +91,7 @@ class Responder:
 
     def expect(self, key: protocol.Key, lasts_s: float,
                start_s: float | None = None) -> None:
-        """Answer who has this key, for so long.
+        """Accept a measurement with this key for ``lasts_s`` seconds.
 
         :param start_s: when its bulk connection is to begin, on the clock of
             time.monotonic; None for no certain time.
@@ -175,7 +177,12 @@ class Responder:
 
     def _authenticate(self, control: protocol.Control
                       ) -> tuple['_Expected', tuple[str, str]]:
-        """Who has the key; nothing is said to who is not expected."""
+        """Have the peer prove the key of a measurement that is expected.
+
+        Nothing is sent to a peer that names no expected measurement.
+
+        :returns: the measurement, and the nonces of sender and receiver.
+        """
         hello = control.receive('hello')
         expected = self._who(hello.get('probe_id'))
         key = expected.key
@@ -189,7 +196,7 @@ class Responder:
     def _receive_bulk(self, control: protocol.Control,
                       message: dict[str, Any], start_s: float | None
                       ) -> None:
-        """Count what a TCP connection brings in each window."""
+        """Count the bytes of a TCP connection by window, and send them."""
         try:
             bulk = protocol.Bulk.from_dict(message)
             self._pace.admit()
@@ -205,7 +212,10 @@ class Responder:
 
     def _receive(self, control: protocol.Control, train: protocol.Train,
                  cookie: bytes) -> int:
-        """Receive a train, send its result, return the bytes of it."""
+        """Receive a train and send its result.
+
+        :returns: payload bytes that the sender sent.
+        """
         frame_bytes = protocol.frame_bytes(control.sock.family,
                                            train.packet_bytes)
         dev = self._settings.uplink_dev
@@ -233,7 +243,7 @@ class Responder:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Expected:
-    """See :meth:`Responder.expect`."""
+    """A measurement that is accepted; see :meth:`Responder.expect`."""
 
     key: protocol.Key
     until_s: float
@@ -242,11 +252,11 @@ class _Expected:
 
 def _count(control: protocol.Control, most_bytes: int, window_s: float,
            start_s: float | None) -> list[int]:
-    """Bytes of each window until the stream ends.
+    """Count the bytes of each window until the stream ends.
 
-    :param start_s: of the first window; None for that of the first byte.
-        What comes earlier counts in the first window. Windows beyond the last
-        one that can be told count no more.
+    :param start_s: start of the first window; None to start it at the first
+        byte. Earlier bytes count in the first window; with a start, windows
+        beyond _MOST_WINDOWS are not counted.
     """
     buffer = bytearray(2 ** 18)
     windows: list[int] = []
@@ -279,7 +289,7 @@ class _BurstReceiver:
         self._origin_s = int(time.time())
 
     def next(self, index: int) -> trains.Burst | None:
-        """The next burst, None when the sender says that it was the last."""
+        """Receive the next burst; None when the sender ends the train."""
         arrivals: dict[int, float] = {}
         told: dict[str, Any] | None = None
         quiet_s = _QUIET_S
@@ -318,7 +328,11 @@ class _BurstReceiver:
 
     def _checked(self, message: dict[str, Any],
                  index: int) -> dict[str, Any]:
-        """What the sender says about the burst it has just sent."""
+        """Check the sender's message about the burst that it just sent.
+
+        :returns: the message.
+        :raises protocol.ProbeError: for invalid fields.
+        """
         sent, sending_s = message.get('sent'), message.get('sending_s')
         if (message.get('index') != index or index >= self._train.bursts
                 or type(sent) is not int
@@ -358,7 +372,7 @@ def _enlarge(setsockopt: Callable[[int, int, int], None]) -> None:
 
 def _arrived(sock: socket.socket) -> Iterator[tuple[bytes, int, int, int,
                                                     int]]:
-    """Yield the header and the (s, ns) timestamp of packets that are there."""
+    """Yield header fields and (s, ns) timestamp of each waiting packet."""
     buffer = bytearray(protocol.HEADER.size)
     ancillary_bytes = socket.CMSG_SPACE(_TIMESPEC.size)
     while True:

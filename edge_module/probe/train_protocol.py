@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What sender and responder of a train say to each other.
+"""Protocol between the sender and the responder of a packet train.
 
 Packets of a train are UDP, everything else is JSON lines over one TCP
 connection, so that a forged source address can make nobody send anything::
@@ -17,15 +17,15 @@ connection, so that a forged source address can make nobody send anything::
 
 The next burst waits for ``got``: at most one burst is ever in flight.
 
-The connections of a round begin at a common time: each end's order says in how
-many seconds from its arrival. The sender waits for it after ``go``, and the
-receiver counts its windows from it, so windows of different receivers are the
-same time but for what the orders' delivery differs by.
+The connections of a round begin at a common time, which the controller's order
+gives in seconds from its arrival at each end. The sender waits for that time
+after ``go``, and the receiver counts its windows from it, so windows of
+different receivers differ only by the delay of the orders.
 
 The controller gives both ends a key of its own for each measurement. Each end
 proves that it has the key (HMAC-SHA256 over both nonces) before the other one
-does anything for it: the receiver answers no stranger, and the sender sends no
-packet to an address that did not prove to be the receiver. The packets' cookie
+does anything for it: the receiver answers no other peer, and the sender sends
+no packet to an address that did not prove to be the receiver. The cookie
 is derived from the key and never sent over TCP.
 """
 
@@ -62,7 +62,7 @@ ETHERNET_BYTES = 14
 _UDP_BYTES = 8
 _IP_BYTES = {socket.AF_INET: 20, socket.AF_INET6: 40}
 _MAX_LINE_BYTES = 16384
-#: How long the peer may not yet know of the measurement.
+#: How much later than this end the peer may hear of the measurement.
 _UNEXPECTED_S, _RETRY_S = 3.0, 0.2
 # Of <bits/in.h>, <linux/in6.h>: not in the socket module.
 _IP_MTU, _IPV6_MTU = 14, 24
@@ -74,7 +74,7 @@ class ProbeError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class Key:
-    """What only the controller and the two ends of one measurement know."""
+    """Secret of one measurement, shared by the controller and both ends."""
 
     probe_id: str
     secret: bytes
@@ -91,32 +91,48 @@ class Key:
         return found
 
     def sign(self, what: str, *nonces: str) -> str:
-        """:param what: for what the signature is good, and nothing else."""
+        """Return the HMAC-SHA256 of purpose, measurement and nonces, in hex.
+
+        :param what: purpose; the signature is valid for no other.
+        """
         text = json.dumps([VERSION, what, self.probe_id, *nonces])
         return hmac.digest(self.secret, text.encode(),
                            hashlib.sha256).hex()
 
     def check(self, proof: object, what: str, *nonces: str) -> None:
-        """:raises ProbeError: for a proof by somebody without the key."""
+        """Check a signature of the peer.
+
+        :param what: purpose; see :meth:`sign`.
+        :raises ProbeError: when the peer does not have the key.
+        """
         if not isinstance(proof, str) or not hmac.compare_digest(
                 proof.encode(), self.sign(what, *nonces).encode()):
             raise ProbeError('the peer does not have the key')
 
     def cookie(self, index: int, *nonces: str) -> bytes:
-        """Of the packets of a connection's train."""
+        """Return the cookie in the packets of a train, 8 bytes.
+
+        :param index: number of the train within its connection, from 0.
+        """
         return bytes.fromhex(self.sign(f'train {index}', *nonces)
                              )[:COOKIE_BYTES]
 
 
 class Pace:
-    """At most so many trains within a minute."""
+    """Rate limit on trains.
+
+    :param most: trains per minute.
+    """
 
     def __init__(self, most: int):
         self._most = most
         self._begun_s: collections.deque[float] = collections.deque()
 
     def admit(self) -> None:
-        """:raises ProbeError: for one too many."""
+        """Count a train.
+
+        :raises ProbeError: when the limit is exceeded.
+        """
         now_s = time.monotonic()
         while self._begun_s and self._begun_s[0] < now_s - 60.0:
             self._begun_s.popleft()
@@ -133,18 +149,19 @@ def nonce_of(message: dict[str, Any]) -> str:
 
 
 def header_bytes(family: int) -> int:
-    """IP and UDP header of a packet."""
+    """Return the length of a packet's IP and UDP headers."""
     return _IP_BYTES[socket.AddressFamily(family)] + _UDP_BYTES
 
 
 def frame_bytes(family: int, packet_bytes: int) -> int:
-    """Size of a packet as tc counts it."""
+    """Return the size of a packet as tc counts it, with Ethernet header."""
     return packet_bytes + header_bytes(family) + ETHERNET_BYTES
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Train:
-    """A train that is asked for.
+    """Size of a requested train: bursts, packets per burst, payload bytes
+    per packet.
 
     :raises ProbeError: for a value out of bounds, naming field and limit.
     """
@@ -213,10 +230,10 @@ class Bulk:
 
 
 def start_of(order: dict[str, Any]) -> float | None:
-    """When the connections of an order's round begin.
+    """Return when the connections of an order's round begin.
 
-    :returns: on the clock of time.monotonic; None where the order says
-        nothing of it.
+    :returns: on the clock of time.monotonic; None where the order gives no
+        start.
     :raises ProbeError: for a time out of bounds.
     """
     start_in_s = order.get('start_in_s')
@@ -230,7 +247,7 @@ def start_of(order: dict[str, Any]) -> float | None:
 
 
 class PeerGone(ProbeError):
-    """The connection ended."""
+    """The peer ended the connection."""
 
 
 class Control:
@@ -260,7 +277,11 @@ class Control:
             select.select([self.sock], [], [], 0)[0])
 
     def receive(self, *wanted: str) -> dict[str, Any]:
-        """The next message, which has to be one of the wanted ones."""
+        """Receive the next message.
+
+        :param wanted: values of ``op`` that are accepted.
+        :raises ProbeError: for another message, or none in time.
+        """
         while b'\n' not in self._buffer:
             self.sock.settimeout(self._left_s())
             try:
@@ -278,7 +299,7 @@ class Control:
         return self._check(line, wanted)
 
     def receive_into(self, buffer: bytearray) -> int:
-        """Bytes that are no message; 0 at the end of the stream."""
+        """Read bulk data; return its bytes, 0 at the end of the stream."""
         self.sock.settimeout(self._left_s())
         try:
             return self.sock.recv_into(buffer)
@@ -311,9 +332,12 @@ class Control:
 
 def connect(address: str, port: int, deadline_s: float, key: Key
             ) -> tuple[Control, tuple[str, str]]:
-    """A connection to a peer that has the key.
+    """Connect to a peer that has the key.
 
-    The peer may hear of it from the controller a little later than this end.
+    It is retried for a while: the peer may hear of the measurement from the
+    controller a little later than this end.
+
+    :returns: the connection, and the nonces of sender and receiver.
     """
     stop_s = min(deadline_s, time.monotonic() + _UNEXPECTED_S)
     while True:
@@ -349,7 +373,7 @@ def _authenticate(control: Control, key: Key
 
 
 def mtu(sock: socket.socket) -> int:
-    """Of the path of a connected socket."""
+    """Return the MTU of the path of a connected socket, in bytes."""
     if sock.family == socket.AF_INET6:
         return sock.getsockopt(socket.IPPROTO_IPV6, _IPV6_MTU)
     return sock.getsockopt(socket.IPPROTO_IP, _IP_MTU)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sends one packet train and asks the peer what arrived."""
+"""Sender of a packet train, which gets the result from the peer."""
 
 import dataclasses
 import errno
@@ -22,8 +22,8 @@ _UDP_SEGMENT = 103
 HTB_DIRECT = 0x10000
 _MAX_SEGMENTS = 44
 _MAX_SUPER_PACKET_BYTES = 65000
-#: A burst goes out in at least so many super-packets: the receiver sees one
-#: time for each of them.
+#: Least number of super-packets per burst: the receiver sees one arrival time
+#: for each of them.
 _MIN_SUPER_PACKETS = 12
 #: Round trips per measurement, and the longest that they may take.
 _PINGS = 100
@@ -35,16 +35,16 @@ _PAUSE_S = 0.001
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """How a measurement is made.
+    """Limits and options of a measurement.
 
     :ivar timeout_s: after which it is given up.
     :ivar max_sending_s: no burst begins later; slow paths get fewer.
     :ivar max_bytes: of all trains, longer second ones included.
     :ivar bypass_classes: send trains past the classes of the uplink's HTB, so
-        that they see what the link can do and not what the policy allows;
-        without CAP_NET_ADMIN they are sent in the default class.
-    :ivar foreign_share: where other traffic took more of what went over the
-        uplink, at either end, the rate is a lower bound.
+        that they measure the link and not the policy; without CAP_NET_ADMIN
+        they are sent in the default class.
+    :ivar foreign_share: share of other traffic in the uplink's bytes, at
+        either end, above which the rate is only a lower bound.
     :ivar repeats: False to take the train as it is, whether its bursts are
         long enough or not: for calibration.
     """
@@ -61,11 +61,12 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a train said about the path to the peer.
+    """Result of a train about the path to the peer.
 
-    :ivar throughput_bps: what a bulk TCP connection would get.
+    :ivar rate_bps: see :class:`edge_module.probe.trains.TrainRate`.
+    :ivar throughput_bps: expected throughput of a bulk TCP connection.
     :ivar rtt: round trips between the two processes before the train.
-    :ivar lower_bound: the path is at least that fast.
+    :ivar lower_bound: whether the path may be faster than measured.
     :ivar sent_bytes: payload of all packets, also of a longer second train.
     :ivar agrees: see :class:`edge_module.probe.trains.TrainRate`; always True
         in the result of :func:`measure` unless it is a lower bound.
@@ -145,7 +146,7 @@ class _Session:
         return sock
 
     def _fitting(self, train: protocol.Train, mtu: int) -> protocol.Train:
-        """The train within the path's MTU and the budget of bytes."""
+        """Return the train, reduced to the path's MTU and bytes left."""
         packet_bytes = min(train.packet_bytes, mtu - protocol.header_bytes(
             self._control.sock.family))
         packets = min(train.packets, self._left_bytes // packet_bytes)
@@ -202,7 +203,7 @@ class _Session:
         return n_sent
 
     def _round_trips(self) -> trains.RoundTrips:
-        """Nothing else is in flight, so no train's queue is counted."""
+        """Measure round trips, before any packet of a train is in flight."""
         stop_s = time.monotonic() + _PINGING_S
         found = [self._ping_s()]
         while len(found) < _PINGS and time.monotonic() < stop_s:
@@ -282,7 +283,10 @@ class BurstSender:
         return time.perf_counter() - begin_s
 
     def _can_go_on(self, error: OSError) -> bool:
-        """Give super-packets up where the device cannot cut them."""
+        """Return whether to go on, in single packets, after an error.
+
+        True if the device could not cut super-packets.
+        """
         if self._segments > 1 and error.errno in (errno.EIO, errno.EINVAL,
                                                   errno.EMSGSIZE):
             self._sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, 0)
@@ -293,7 +297,7 @@ class BurstSender:
 
 def _read_result(result: dict[str, Any], rtt: trains.RoundTrips
                  ) -> tuple[Measurement, float]:
-    """The measurement and the share of foreign traffic at the receiver."""
+    """Read the measurement and the receiver's share of other traffic."""
     try:
         return Measurement(
             rate_bps=float(result['rate_bps']), rtt=rtt,

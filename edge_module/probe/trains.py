@@ -39,7 +39,7 @@ _SEGMENTS = 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Burst:
-    """What became of one burst.
+    """Arrival times of the packets of a burst.
 
     :ivar sent: number of packets sent, B.
     :ivar arrivals: (sequence number from 0, kernel timestamp in seconds) in
@@ -55,7 +55,7 @@ class Burst:
 
     @property
     def span_s(self) -> float:
-        """From the first arrival to the last, 0 without arrivals."""
+        """Seconds from the first arrival to the last, 0 without arrivals."""
         if not self.arrivals:
             return 0.0
         return self.arrivals[-1][1] - self.arrivals[0][1]
@@ -81,9 +81,10 @@ class TrainRate:
         tc counts them.
     :ivar throughput_bps: Choreo's estimate of TCP's throughput, payload.
     :ivar loss: fraction of the packets that did not arrive.
-    :ivar lower_bound: the sender, not the path, was the limit.
-    :ivar agrees: successive segments of the bursts had the same rate. If not,
-        a token bucket or other traffic bent it: send longer bursts.
+    :ivar lower_bound: whether the sender, not the path, was the limit.
+    :ivar agrees: whether successive segments of the bursts had the same rate.
+        If not, a token bucket or other traffic distorted the rate, and longer
+        bursts should be sent.
     :ivar bursts: number of bursts that were used.
     """
 
@@ -126,9 +127,10 @@ def estimate(bursts: Sequence[Burst], *, frame_bytes: int, packet_bytes: int,
 
 def segment_rates_bps(burst: Burst,
                       frame_bytes: int) -> tuple[SegmentRate, ...]:
-    """Rates of three successive parts of what follows the first quarter.
+    """Return the rates of three successive parts of a burst, after its first
+    quarter.
 
-    Empty when the burst is too short, or arrived in too few pieces, to tell.
+    Empty when the burst has too few packets or arrival times.
     """
     times = _times(burst)
     start = _start(len(times))
@@ -145,11 +147,11 @@ def segment_rates_bps(burst: Burst,
 def throughput_bps(bursts: Sequence[Burst], packet_bytes: int, *,
                    rtt_s: float | None = None,
                    mss_bytes: int = 1460) -> float:
-    """Choreo's estimate: min{P(N-1)(1-l)/T, MSS C / (RTT sqrt(l))}.
+    """Return Choreo's estimate of TCP throughput, in payload bit/s.
 
-    T is stretched by the average time per packet for each packet that is
-    missing at either end of a burst. Without a round-trip time or a loss the
-    second term, an upper bound, does not count.
+    It is min{P(N-1)(1-l)/T, MSS C / (RTT sqrt(l))}. T is extended by the
+    average time per packet for each packet missing at either end of a burst.
+    The second term applies only with a round-trip time and losses.
     """
     packets = 0.0
     total_s = 0.0
@@ -173,7 +175,7 @@ def throughput_bps(bursts: Sequence[Burst], packet_bytes: int, *,
 
 
 def _time_per_packet_s(burst: Burst) -> float:
-    """Average time from one packet to the next, lost ones counted.
+    """Return the mean time from one packet sent to the next, lost or not.
 
     Packets that share the first timestamp took no measurable time, so the
     count begins with the last of them.
@@ -202,7 +204,7 @@ def _last_part_bps(burst: Burst, frame_bytes: int) -> float:
 
 def _rate_between(burst: Burst, begin_s: float, end_s: float,
                   frame_bytes: int) -> SegmentRate:
-    """Rate of what arrived after begin_s and not later than end_s."""
+    """Return the rate of the packets that arrived in (begin_s, end_s]."""
     times = _times(burst)
     begin = bisect.bisect_right(times, begin_s) - 1
     end = bisect.bisect_right(times, end_s) - 1
@@ -213,10 +215,11 @@ def _rate_between(burst: Burst, begin_s: float, end_s: float,
 
 
 def _agree(bursts: Sequence[tuple[SegmentRate, ...]]) -> bool:
-    """Whether the segments of the typical burst have the same rate.
+    """Return whether the segments of the typical burst have the same rate.
 
-    A queue that overflows loses more of the late segments and losses on the
-    way some of any segment; a token bucket bends both rates.
+    Either rate, of arrived or of sent packets, may agree: an overflowing queue
+    drops more of the late segments, losses on the way hit any segment, but a
+    token bucket distorts both rates.
     """
     return any(
         max(typical) <= min(typical) * (1 + AGREEMENT)
@@ -229,9 +232,10 @@ def _agree(bursts: Sequence[tuple[SegmentRate, ...]]) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """Of a path, measured while nothing else of the prober is in flight.
+    """Round-trip times of a path, without other probe traffic in flight.
 
-    :ivar p99_s: nearest rank: the longest of less than a hundred.
+    :ivar p99_s: 99th percentile by nearest rank: the maximum of fewer than
+        100 round trips.
     """
 
     min_s: float
@@ -241,7 +245,7 @@ class RoundTrips:
 
 
 def round_trips(round_trips_s: Sequence[float]) -> RoundTrips:
-    """Summarise at least one round trip."""
+    """Summarise one or more round-trip times."""
     ordered = sorted(round_trips_s)
     return RoundTrips(ordered[0], statistics.median(ordered),
                       ordered[math.ceil(0.99 * len(ordered)) - 1],
