@@ -32,15 +32,18 @@ LOG = logging.getLogger(__name__)
 
 TICK_S, _IDLE_S = 0.25, 0.5
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.2, 5.0
-# Between two looks whether somebody else still shapes the uplink.
+# Seconds between checks whether another program still shapes the uplink.
 _CONFLICT_S = 1.0
 _SAVE_INTERVAL_S = 5.0
 
 
 class Agent:
-    """One hypervisor's agent; :meth:`run` returns after :meth:`stop`.
+    """The edge agent of one hypervisor: its threads, and their main loop.
 
-    :ivar is_failing: whether the kernel is not as it should be.
+    :meth:`run` is the loop, and returns after :meth:`stop`.
+
+    :ivar is_failing: whether the kernel differs from the policy because the
+        last sync failed.
     """
 
     def __init__(self, conf: cfg.ConfigOpts,

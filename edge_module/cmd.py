@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``virtco-edge``: the agent, and what an operator does around it."""
+"""``virtco-edge``: runs the agent; ``--show``, ``--check``, ``--cleanup``."""
 
 import signal
 import sys

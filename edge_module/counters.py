@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Cumulative counters out of the kernel's, which restart with their class.
+"""Cumulative counters from the kernel's, which restart with their class.
 
-Pure: fed with what was read, asked for totals. Bytes are those on the wire,
-as the qdisc counts them; those of VM pairs are counted at the VM's port.
+Pure: takes readings, returns totals. Bytes are on the wire, as the qdisc
+counts them; bytes of VM pairs are counted at the VM's port.
 """
 
 from collections.abc import Iterable
@@ -45,12 +45,12 @@ _OF_COFLOWS = {Kind.COFLOW: 'sent_bytes', Kind.PACKETS: 'sent_packets',
 
 
 _KINDS = frozenset(Kind)
-#: Of one report, those with the most bytes.
+#: Most peers in one report; those with the most bytes are kept.
 MOST_PEERS = 1000
 
 
 class Part(enum.StrEnum):
-    """What is on the uplink beside the coflows' data."""
+    """A part of the uplink's traffic other than the data of coflows."""
 
     HOST = 'host'
     UNMANAGED = 'unmanaged'
@@ -62,7 +62,7 @@ _PARTS = {minors.HOST: Part.HOST, minors.UNMANAGED: Part.UNMANAGED,
 
 
 def _part_of(minor: int) -> Part | None:
-    """Of a leaf."""
+    """Return the part of a leaf class by its minor; None for other classes."""
     if minor == minors.HOST:
         return Part.HOST
     if minors.is_port(minor) or minors.is_limited_port(minor):
@@ -72,11 +72,12 @@ def _part_of(minor: int) -> Part | None:
 
 
 class Name(NamedTuple):
-    """Whose counter it is.
+    """Key of a counter.
 
-    ``subject`` is the coflow, the part or the source address, ``target`` the
-    host or the destination address, ``where`` the class's minor or the port's
-    device: it keeps two lives of one subject apart.
+    :ivar subject: coflow, part of the uplink's traffic or source address.
+    :ivar target: host or destination address.
+    :ivar where: minor of the class or device of the port; it distinguishes
+        successive classes or ports of one subject.
     """
 
     kind: Kind
@@ -87,13 +88,13 @@ class Name(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class Total:
-    """A sum over the lives of a kernel counter."""
+    """Sum of a kernel counter over its restarts."""
 
     base: int = 0
     last: int = 0
 
     def update(self, raw: int) -> None:
-        if raw < self.last:  # the counter began anew
+        if raw < self.last:  # the counter restarted
             self.base += self.last
         self.last = raw
 
@@ -125,19 +126,23 @@ class Counters:
                 int(base), int(last))
 
     def to_rows(self) -> list[list[Any]]:
-        """For JSON; the constructor reads it back."""
+        """Return all totals as JSON rows, for the constructor to read."""
         return [[*name, total.base, total.last]
                 for name, total in self.totals.items()]
 
     def name_limits(self, unmanaged: edge_policy.Unmanaged | None) -> None:
-        """Learn which host has which slot; see :meth:`limited`."""
+        """Set the limited host of each slot; see :meth:`limited`."""
         limits = unmanaged.limits if unmanaged is not None else ()
         self._limits = {limit.slot: limit.host for limit in limits}
         self._of_class = None
 
     def name_classes(self, classes: Iterable[edge_policy.CoflowClass]
                      ) -> None:
-        """Learn whose the minors are; those that left keep their names."""
+        """Set the coflow and host of each minor.
+
+        Classes that left the policy keep their names while the kernel has
+        them.
+        """
         self._in_policy = set()
         self._of_class = None
         for coflow in classes:
@@ -183,7 +188,11 @@ class Counters:
 
     def _follow(self, classes: Set[int]
                 ) -> dict[int, tuple[Total, Total | None, Total]]:
-        """Find the totals of the classes that are in the kernel now."""
+        """Return the (bytes, packets, drops) totals of the kernel's classes.
+
+        Totals of coflows that are neither in the policy nor in the kernel are
+        deleted.
+        """
         for minor in [minor for minor in self._classes
                       if minor not in classes
                       and minor not in self._in_policy]:
@@ -203,7 +212,7 @@ class Counters:
         return {minor: self._totals_of(minor) for minor in classes}
 
     def _fold(self, classes: Set[int]) -> None:
-        """Add what leaves dropped that are gone to their part's own."""
+        """Add the drops of deleted leaves to the total of their part."""
         here = {str(minor) for minor in classes}
         for name in [name for name in self.totals
                      if name.kind is Kind.SHARED_DROPS and name.where
@@ -252,9 +261,10 @@ class Counters:
 
     def add_peers(self, counted: Mapping[tuple[str, str], classify.Counted],
                   is_part: bool = False) -> None:
-        """Take in one reading of what no entry matches.
+        """Take in one reading of packets that matched no entry.
 
-        :param is_part: of some ports only.
+        :param counted: counters by (device, destination address).
+        :param is_part: whether the reading covers some ports only.
         """
         self._count(Kind.PEER, Kind.PEER_PACKETS, {
             ('', dst_ip, dev): seen
@@ -263,9 +273,10 @@ class Counters:
     def _count(self, kind: Kind, packets: Kind,
                counted: Mapping[tuple[str, str, str], classify.Counted],
                is_part: bool = False) -> None:
-        """Bring the totals of two kinds up to those that are counted now.
+        """Update the totals of two kinds, of bytes and of packets.
 
-        :param is_part: what is not counted now is left as it was.
+        :param is_part: keep totals that are not in ``counted``; otherwise
+            they are deleted.
         """
         live = set()
         for rest, seen in counted.items():
@@ -281,7 +292,7 @@ class Counters:
             del self.totals[name]
 
     def peers(self) -> tuple[reports.PeerCounter, ...]:
-        """The ``peers`` of a report."""
+        """Return the ``peers`` of a report."""
         shown = [reports.PeerCounter(
             dev=name.where, dst_ip=name.target, sent_bytes=total.value,
             sent_packets=self._value(name._replace(kind=Kind.PEER_PACKETS)))
@@ -297,7 +308,7 @@ class Counters:
         return total.value if total is not None else 0
 
     def shared(self) -> dict[str, reports.PartCounters]:
-        """The ``shared`` of a report: all but the coflows' data."""
+        """Return the ``shared`` of a report: all but the coflows' data."""
         drops = dict.fromkeys(map(str, Part), 0)
         for name, total in self.totals.items():
             if name.kind is Kind.SHARED_DROPS:
@@ -309,7 +320,10 @@ class Counters:
             for part in map(Part, drops)}
 
     def limited(self) -> tuple[reports.LimitCounter, ...]:
-        """What went to limited destinations; None is all others."""
+        """Return the counters of unmanaged traffic by limited host.
+
+        The host is None for the class of all other destinations.
+        """
         return tuple(reports.LimitCounter(
             host=name.target or None, sent_bytes=total.value,
             backlog_bytes=self.limited_backlog_bytes.get(
@@ -318,7 +332,10 @@ class Counters:
             if name.kind is Kind.LIMITED)
 
     def limited_drops(self) -> dict[str, int]:
-        """By limited host, of the ports that send there now."""
+        """Return packets dropped by limited host, summed over present ports.
+
+        The key is empty for the class of all other destinations.
+        """
         found: dict[str, int] = {}
         # The metrics' thread asks while another one counts.
         for name, total in list(self.totals.items()):
@@ -330,7 +347,7 @@ class Counters:
         return found
 
     def coflows(self) -> tuple[reports.CoflowCounters, ...]:
-        """The ``coflows`` of a report."""
+        """Return the ``coflows`` of a report."""
         sums: dict[str, dict[str, int]] = {}
         children: dict[str, list[reports.DestinationCounter]] = {}
         for (kind, coflow_id, host, where), total in self.totals.items():
@@ -352,9 +369,10 @@ class Counters:
             for coflow_id, found in sums.items())
 
     def pairs(self) -> tuple[reports.PairCounter, ...]:
-        """The ``pairs`` of a report, one per entry of the classification.
+        """Return the ``pairs`` of a report, one per flow entry.
 
-        A classifier that sees no port, at the uplink's egress, tells none.
+        ``dev`` is None for a classifier at the uplink's egress, which does
+        not see the port.
         """
         shown = []
         for name, total in self.totals.items():

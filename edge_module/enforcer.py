@@ -31,33 +31,39 @@ from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 
-#: For which the class of a coflow that ended is kept for its last packets.
+#: Seconds for which the class of an ended coflow stays for its last packets.
 GRACE_S = 5.0
 
 
 class Guard(Protocol):
-    """Peace with whoever else may look after the uplink's qdisc."""
+    """Guard that keeps another program, such as Open vSwitch, from shaping
+    the uplink.
+    """
 
     def ensure(self) -> None:
-        """:raises virtco.exception.QdiscConflict: when it shapes the uplink.
+        """Make the other program leave the uplink's qdisc alone.
+
+        :raises virtco.exception.QdiscConflict: when it shapes the uplink.
         """
 
     def was_lost(self) -> bool:
-        """Whether it is not as :meth:`ensure` last saw it; cheap."""
+        """Return whether the state set by :meth:`ensure` changed; cheap."""
 
     def remove(self) -> bool:
-        """Undo what :meth:`ensure` did; False when there was nothing."""
+        """Undo the changes of :meth:`ensure`; False when there were none."""
 
 
 class Enforcer:
     """Applies policies to one uplink and its VM ports.
 
     :param guard: keeps Open vSwitch, if there is one, from the uplink's qdisc.
-    :param speed_bps: what ``link_bps`` is now, for a link that changes.
+    :param speed_bps: returns the present ``link_bps``, for a link whose speed
+        changes.
     :param step: called with the name of each step before it is made; tests
         break off there.
-    :ivar conflict: who else shapes the uplink. Meanwhile there are no classes
-        of this module there; counters and the receiver's side go on.
+    :ivar conflict: message that names the other program that shapes the
+        uplink, None without one. During a conflict the uplink has no classes
+        of this module; counters and the receiver's side go on.
     """
 
     def __init__(self, uplink: htb.Uplink, classifier: nft.NftClassifier,
@@ -108,10 +114,10 @@ class Enforcer:
                                    frame_bytes=self._frame_bytes())
 
     def _frame_bytes(self) -> int:
-        """The longest frame that may come.
+        """Return the longest frame that the uplink or a VM's port may send.
 
-        A VM's port may be ahead of the uplink when their MTUs grow; what a
-        leaf cannot cut, it would drop.
+        When MTUs grow, a VM's port may change before the uplink does; a leaf
+        drops frames that it cannot cut.
         """
         return max(self.uplink.frame_bytes(), *(
             htb.frame_bytes(port.dev) or 0 for port in self.ports or ()
@@ -132,15 +138,15 @@ class Enforcer:
 
     def sync(self, policy: edge_policy.EdgePolicy | None, n_past: int,
              ports: tuple[classify.VmPort, ...] | None, now_s: float) -> bool:
-        """Bring the kernel to what a policy and ports ask for.
+        """Make the kernel's classes and classification match a policy.
 
-        Call it whenever one of them may be another one, after
+        Call it whenever policy or ports may have changed, after
         :meth:`forget`, and a few times a second while :attr:`is_waiting`.
-        What is not known yet after a start is left as it was: all that stands
-        while there is no policy, the classification while there are no ports.
+        After a start nothing that stands is removed while the policy is
+        unknown, and the classification stays while the ports are unknown.
 
         :param policy: None: not known yet.
-        :param n_past: how often its time to live passed.
+        :param n_past: number of times that its time to live passed.
         :param ports: None: not known yet.
         :param now_s: any monotonic clock, always the same.
         :returns: whether there was something to compare.
@@ -165,7 +171,8 @@ class Enforcer:
         except exception.KernelRefused:
             if not is_known:
                 raise
-            # Others may have changed it, and it was not heard of yet.
+            # Another program may have changed the tree, and its announcement
+            # was not read yet.
             self.tree.forget()
             self._make_so(now_s)
 
@@ -180,7 +187,11 @@ class Enforcer:
         self.tree.let_leave(leave, now_s + self.grace_s)
 
     def _shape_unless_others_do(self) -> tuple[int, ...]:
-        """Set :attr:`conflict`, and return the classes that leave."""
+        """Shape the uplink unless another program does; set
+        :attr:`conflict`.
+
+        :returns: minors of the classes that leave.
+        """
         conflict: str | None = None
         leave: tuple[int, ...] = ()
         try:
@@ -196,16 +207,19 @@ class Enforcer:
         return leave
 
     def _shape(self) -> tuple[int, ...]:
-        """Which classes leave."""
+        """Change the tree to the desired one.
+
+        :returns: minors of the classes that leave.
+        """
         wanted = self.desired_tree()
         if self.policy is None:
             return self.tree.add(wanted).leave
         return self.tree.change(wanted, self._settings_now()).leave
 
     def was_lost(self, changes: kernel_events.Changes) -> bool:
-        """Whether somebody took away what this module relies on; cheap.
+        """Return whether others may have changed this module's state; cheap.
 
-        :param changes: what others did since the last call.
+        :param changes: kernel changes of others since the last call.
         """
         with self.lock:
             devices = changes.devices
@@ -216,7 +230,10 @@ class Enforcer:
                     or self.guard is not None and self.guard.was_lost())
 
     def _link(self) -> tuple[object, ...]:
-        """What says whether tree and limits still fit the devices."""
+        """Return the uplink's (ifindex, frame bytes, bit/s); () without one.
+
+        Tree and limits have to be read and built again when it changes.
+        """
         try:
             return (self.uplink.ifindex(), self._frame_bytes(),
                     self.speed_bps())
@@ -224,7 +241,7 @@ class Enforcer:
             return ()
 
     def forget(self) -> None:
-        """Trust nothing remembered: the next sync reads it all."""
+        """Discard all remembered kernel state: the next sync reads it."""
         with self.lock:
             self._is_stale = True
             self.classifier.forget()
@@ -239,7 +256,7 @@ class Enforcer:
                 self.link_bps = link_bps
 
     def noted_ports(self) -> tuple[classify.VmPort, ...]:
-        """The ports, with a note where one could not be attached."""
+        """Return the ports, with a note where one could not be attached."""
         refused = self.classifier.refused
         return tuple(
             port if (why := refused.get((port.dev, port.ifindex))) is None
@@ -248,8 +265,9 @@ class Enforcer:
 
     def observe(self, stats: Mapping[int, wire.ClassStats], now_s: float
                 ) -> None:
-        """Give ports that flood shorter turns; call it with each reading.
+        """Shorten the turns of ports that flood; call it with each reading.
 
+        :param stats: counters of the classes, by minor.
         :raises virtco.exception.VirtcoException: when the kernel refuses.
         """
         counted = {minor: turns.Sent(seen.sent_bytes, seen.sent_packets,
@@ -266,10 +284,10 @@ class Enforcer:
         return self.conflict is None and self.tree.is_waiting
 
     def _collect(self, now_s: float) -> None:
-        """Do what had to wait.
+        """Make the steps that had to wait and are due now.
 
-        Classes whose time of grace is over are deleted, those that were held
-        up until their queue was sent get their rate.
+        Classes whose grace period is over are deleted; classes whose old rate
+        was held until their queue was sent get their new rate.
         """
         if self.conflict is not None:
             return
@@ -282,7 +300,10 @@ class Enforcer:
                 self._make_so(now_s)
 
     def cleanup(self) -> list[str]:
-        """Remove all that this module made; what was removed."""
+        """Remove all that this module made in the kernel.
+
+        :returns: a description of each thing removed.
+        """
         removed = []
         with self.lock:
             # Classification first: a packet whose class is gone would still

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hears when somebody else changes what this module relies on.
+"""Notices changes of the kernel's state by other programs, over netlink.
 
 The kernel announces changes of qdiscs, classes and filters, of devices, and of
-nftables, also what this module changes itself: its netlink sockets have ports
-of their own range, by which the kernel filters these announcements out, and
-nftables names the process. So ovs-vswitchd is heard that takes a port's
-ingress qdisc or the root qdisc, ``nft flush ruleset``, ``tc class change``,
-and a device that goes, comes back or has another MTU.
+nftables, including changes by this module. A socket filter drops the latter:
+this module's netlink sockets have ports of their own range, and nftables names
+the process. Noticed are, for example, ovs-vswitchd replacing a port's ingress
+qdisc or the root qdisc, ``nft flush ruleset``, ``tc class change``, and a
+device that goes, comes back or has another MTU.
 """
 
 import ctypes
@@ -43,10 +43,10 @@ _PORT_TOP_BYTE = 15 if struct.pack('=H', 1)[0] else 12
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changes:
-    """What others changed since the last look.
+    """Changes by other programs since the last call of ``changes``.
 
-    :ivar devices: indexes of those with another qdisc, class or filter; None
-        when there were more announcements than the kernel keeps.
+    :ivar devices: ifindexes of devices with a changed qdisc, class or filter;
+        None when announcements were lost.
     :ivar links: whether any device came, went or was changed.
     :ivar tables: whether any table of nftables was changed.
     """
@@ -60,11 +60,11 @@ class Changes:
 
 
 class KernelWatch:
-    """Announcements in the caller's network namespace.
+    """Listener to announcements in the caller's network namespace.
 
-    Make it before privileges are given up: nftables announces to
-    CAP_NET_ADMIN only. Without it, what others do there is found by the next
-    comparison of everything.
+    Create it before privileges are given up: nftables announces to
+    CAP_NET_ADMIN only. Without that capability, changes of nftables are found
+    by the next audit.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class KernelWatch:
         os.eventfd_write(self._wake, 1)
 
     def changes(self) -> Changes:
-        """What was announced since the last call."""
+        """Read the announcements since the last call, without waiting."""
         devices: set[int] | None = set()
         links = False
         try:
@@ -137,7 +137,7 @@ class KernelWatch:
 
 
 def _messages(sock: socket.socket) -> list[tuple[int, bytes]]:
-    """(type, body) of all that waits.
+    """Read (type, body) of all messages that wait on a socket.
 
     :raises OSError: when announcements were lost.
     """
@@ -168,12 +168,12 @@ def _listen_to_tables() -> socket.socket | None:
 
 
 def _is_of_our_table(body: bytes) -> bool:
-    """All objects of nftables begin with the name of their table."""
+    """Return whether a message is about an object of virtco's table."""
     return (_TABLE_NAME, b'virtco\0') in wire.attrs(body, _GENMSG_BYTES)
 
 
 def _is_own(body: bytes) -> bool:
-    """Whether this process, or one that it started, made a transaction."""
+    """Return whether this process or a child of it made a transaction."""
     thread = dict(wire.attrs(body, _GENMSG_BYTES)).get(_GEN_PROC_PID, b'')
     try:
         status = pathlib.Path(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is classified: ports, entries and their counters."""
+"""Classification as values: VM ports, the table of entries, counters."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -62,18 +62,20 @@ class Counted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Table:
-    """A whole classification: every port, and the entries that hit.
+    """A whole classification: every port, and a class for each flow entry.
 
-    A packet of a port without a matching entry goes to the port's own class.
-    One of a TCP flow that carries no data (SYN, FIN, RST, acknowledgement)
-    goes to the class of control packets of its coflow or port: it never waits
-    behind data. Other unmanaged packets are moved to a class of ``limits`` by
-    the Ethernet address they go to.
+    A packet that matches no entry goes to its port's own class. A TCP packet
+    without data (SYN, FIN, RST, acknowledgement) goes to the class of control
+    packets of its coflow or port, so it never waits behind data. Other
+    unmanaged packets go to a class of ``limits``, chosen by their destination
+    Ethernet address.
 
     :ivar hooks: (device, ifindex) of each port.
-    :ivar control: for classes of data those of their control packets.
-    :ivar limits: (device, Ethernet address) with the class.
-    :ivar others: by device the class of broadcasts, and of what goes to more
+    :ivar entries: minor of the class of each key.
+    :ivar control: minor of the class of control packets, by minor of the
+        class of data.
+    :ivar limits: minor by (device, destination Ethernet address).
+    :ivar others: by device, the minor for broadcasts and for packets to more
         addresses than can be followed. Empty: no address is followed.
     """
 
@@ -86,7 +88,7 @@ class Table:
 
 
 def limited(table: Table, unmanaged: edge_policy.Unmanaged | None) -> Table:
-    """The same table with the limits of a policy, at all of its ports."""
+    """Return the table with the limits of a policy added at each port."""
     if unmanaged is None:
         return table
     slots = dict.fromkeys(unmanaged.others_macs, 0) | {
@@ -101,7 +103,7 @@ def limited(table: Table, unmanaged: edge_policy.Unmanaged | None) -> Table:
 
 
 def control_of(policy: edge_policy.EdgePolicy) -> dict[int, int]:
-    """For each class of data the one of its coflow's control packets."""
+    """Map the minor of each class of data to that of its control packets."""
     return {minor: minors.of_control(coflow.minor)
             for coflow in policy.classes
             for minor in (coflow.minor, *(child.minor for child
@@ -116,8 +118,8 @@ def build_table(flows: Iterable[edge_policy.FlowEntry],
     A flow of a VM with several ports belongs to the one that has the source
     address; ports whose addresses are not known may all send it. Flows of VMs
     that are not here (yet) are left out. Of two flows with the same key the
-    first wins: the policy lists the coflow that is served first before. A flow
-    that is only counted stays in its port's class.
+    first wins: the policy lists coflows in the order of service. A flow that
+    is only counted stays in its port's class.
     """
     by_vm: dict[str, list[VmPort]] = {}
     hooks = set()
@@ -143,11 +145,14 @@ def build_table(flows: Iterable[edge_policy.FlowEntry],
 
 def used(control: Mapping[int, int] | None, entries: Mapping[Key, int]
          ) -> dict[int, int]:
-    """What entries need of :attr:`Table.control`."""
+    """Return the part of ``control`` whose classes have an entry.
+
+    :param control: see :attr:`Table.control`; None counts as empty.
+    """
     return {minor: control[minor] for minor in set(entries.values())
             if minor in control} if control else {}
 
 
 def address(text: str) -> str:
-    """An address in the one form in which addresses are compared."""
+    """Return an IP address in canonical form, for comparison."""
     return str(ipaddress.ip_address(text)) if ':' in text else text

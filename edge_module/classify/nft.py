@@ -33,7 +33,15 @@ _SmallMap = Literal['control', 'to', 'others']
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Standing:
-    """What the table holds."""
+    """Contents of virtco's nftables table, as read or as last written.
+
+    :ivar hooks: (device, ifindex) of each attached port.
+    :ivar entries: minor of the class of each flow entry.
+    :ivar maps: minors by key, for each of the small maps.
+    :ivar rules: names of the rules of the chain ``classify``.
+    :ivar follows: whether destinations of unmanaged packets are followed.
+    :ivar strays: names of sets that belong to no attached port.
+    """
 
     hooks: frozenset[tuple[str, int]] = frozenset()
     entries: Mapping[nft_text.Entry, int] = dataclasses.field(
@@ -47,7 +55,7 @@ class _Standing:
 
 def _maps(table: base.Table
           ) -> dict[_SmallMap, dict[nft_text.MapKey, int]]:
-    """Contents of the small maps."""
+    """Return the contents that the small maps should have for a table."""
     ifindexes = dict(table.hooks)
     return {
         'control': {nft_text.MapKey(minor): control
@@ -74,7 +82,10 @@ def _from_maps(maps: Mapping[_SmallMap, Mapping[nft_text.MapKey, int]],
 
 
 def _names() -> dict[int, str]:
-    """Of devices by index; 0 where a key names no port."""
+    """Return the device name of each ifindex.
+
+    Index 0, of entries that name no port, maps to an empty name.
+    """
     return {0: '', **dict(socket.if_nameindex())}
 
 
@@ -85,11 +96,14 @@ def _key(entry: nft_text.Entry, names: Mapping[int, str]) -> base.Key:
 
 
 class NftClassifier:
-    """See the module. ``replace`` works from what it last knew or read.
+    """Keeps virtco's nftables table equal to a classification.
+
+    :meth:`replace` changes only the differences from the contents that it
+    last wrote or read.
 
     :cvar limits: whether :attr:`Table.limits` have an effect.
-    :ivar refused: ports, as (device, ifindex), that the kernel or the helper
-        did not let attach, and why; tried again after :meth:`forget`.
+    :ivar refused: reason by port, as (device, ifindex), that the kernel or
+        the helper refused to attach; tried again after :meth:`forget`.
     """
 
     name = 'nft'
@@ -106,7 +120,7 @@ class NftClassifier:
     def build_table(self, flows: Iterable[edge_policy.FlowEntry],
                     ports: Iterable[base.VmPort],
                     control: Mapping[int, int] | None = None) -> base.Table:
-        """What :meth:`replace` is to be given for a policy and ports.
+        """Build the table for :meth:`replace` from flows and ports.
 
         :param control: see :class:`base.Table`.
         """
@@ -193,12 +207,15 @@ class NftClassifier:
                 self.refused[port] = str(error)
 
     def forget(self) -> None:
-        """Read what is there before the next replace; try all ports again."""
+        """Have the next replace read the kernel and try all ports again."""
         self.known = None
         self.refused = {}
 
     def _new_table(self) -> list[operations.NftOperation]:
-        """In place of one that is damaged or of another make, if any."""
+        """Return operations that create the table.
+
+        A table that stands, damaged or of another version, is deleted first.
+        """
         return [*([operations.DeleteTable()] if self.has_table else ()),
                 operations.AddTable()]
 
@@ -228,7 +245,11 @@ class NftClassifier:
             _key(entry, names): seen for entry, seen in counted.items()}
 
     def counted(self) -> dict[base.Key, base.Counted]:
-        """From the maps alone: nftables 1.0.6 complains about our rules."""
+        """Read the counters of the entries; empty if the table was lost.
+
+        Only the maps are listed: nftables 1.0.6 cannot list our rules without
+        complaint.
+        """
         if self.known is None:
             return self.dump()[1]
         objects: list[Any] = []
@@ -243,9 +264,7 @@ class NftClassifier:
                 in nft_listing.Reader(self.hook, objects).counted.items()}
 
     def destinations(self) -> frozenset[tuple[str, str]]:
-        """Ports and the Ethernet addresses to which unmanaged packets went
-        of late.
-        """
+        """Read (device, Ethernet address) of recent unmanaged packets."""
         if self.known is None or not self.known.follows:
             return frozenset()
         output, = self.kernel.nft_read(
@@ -254,16 +273,17 @@ class NftClassifier:
                 else nft_listing.elements(output))
 
     def ports(self) -> Collection[int]:
-        """Indexes of the ports whose packets are told apart."""
+        """Return the ifindex of each attached port; none at the uplink."""
         if self.known is None or not self.hook.with_dev:
             return ()
         return [ifindex for _, ifindex in self.known.hooks]
 
     def peers(self, ifindexes: Collection[int] | None = None
               ) -> dict[tuple[str, str], base.Counted]:
-        """What no entry matches: by device and the address it went to.
+        """Read the counters of packets that matched no entry.
 
-        :param ifindexes: of some of :meth:`ports`; None: of all.
+        :param ifindexes: ports to read, of :meth:`ports`; None: all of them.
+        :returns: counters by (device, destination IP address).
         """
         if self.known is None or not self.hook.with_dev:
             return {}
@@ -283,7 +303,7 @@ class NftClassifier:
                 if name in devices for address, seen in found.items()}
 
     def remove(self) -> bool:
-        """Take away every trace; False when there was none."""
+        """Delete the table; False when there was none."""
         errors = self.kernel.nft_change(self.hook.name,
                                         [operations.DeleteTable()])
         self.known = None
@@ -299,10 +319,10 @@ class NftClassifier:
 
 
 class NftEgressClassifier(NftClassifier):
-    """At the uplink, for Open vSwitch's userspace datapath.
+    """Classifier at the uplink, for Open vSwitch's userspace datapath.
 
-    Sees the outermost addresses: for networks without encapsulation, and for
-    tenants whose addresses differ.
+    It sees the outermost addresses only, so it serves networks without
+    encapsulation whose tenants have different addresses.
     """
 
     name = 'nft-egress'

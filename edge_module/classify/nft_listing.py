@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads the JSON listing of the table."""
+"""Parsing of nft's JSON listings of virtco's table and of its sets."""
 
 import json
 import socket
@@ -11,7 +11,7 @@ from edge_module.classify import nft_text
 
 
 def elements(listing: str) -> frozenset[tuple[str, str]]:
-    """Of a listed set of pairs whose elements have a timeout."""
+    """Return (device, Ethernet address) of each element of a listed set."""
     pairs = (item['elem']['val']['concat']
              for shown in json.loads(listing)['nftables']
              for item in shown.get('set', {}).get('elem', ()))
@@ -19,7 +19,7 @@ def elements(listing: str) -> frozenset[tuple[str, str]]:
 
 
 def counted_sets(listing: str) -> dict[str, dict[str, base.Counted]]:
-    """Elements that count, by set."""
+    """Return counters by element, by name of the set that was listed."""
     return {shown['set']['name']: {
         item['elem']['val']: base.Counted(
             item['elem']['counter']['bytes'],
@@ -30,7 +30,15 @@ def counted_sets(listing: str) -> dict[str, dict[str, base.Counted]]:
 
 
 class Reader:
-    """Reads the JSON listing of the table."""
+    """Contents of virtco's table, parsed from its JSON listing.
+
+    :ivar hooks: (device, ifindex) of each port chain.
+    :ivar towards: the same of each chain of packets to a port.
+    :ivar entries: minor of the class of each flow entry.
+    :ivar counted: counters of each flow entry.
+    :ivar maps: key types by name of the map.
+    :ivar values: elements of the small maps, by kind.
+    """
 
     def __init__(self, hook: nft_text.Hook, objects: list[dict[str, Any]]):
         self._hook = hook
@@ -99,17 +107,23 @@ class Reader:
                     name: [name] for name in self._hook.fixed()})
 
     def _own_sets(self) -> set[str]:
-        """Of the ports that are hooked."""
+        """Return the names of the sets of attached ports."""
         return {name for _, ifindex in self.hooks if self._hook.with_dev
                 for name in nft_text.set_names(ifindex)}
 
     def stray_sets(self) -> list[str]:
-        """Of ports that are gone; the kernel took their chains with them."""
+        """Return the names of sets whose port has no chain any more.
+
+        The kernel deletes the chains of a device that goes, not the sets.
+        """
         return sorted({name for name in self.sets if _is_of_port(name)}
                       - self._own_sets())
 
     def _ifindex(self, dev: str) -> int:
-        """Of a device, or the number that stands for one that is gone."""
+        """Return the ifindex of a device, -1 for an unknown name.
+
+        A device that is gone is listed by its ifindex instead of its name.
+        """
         return self._ifindexes.get(dev) or int(
             dev if dev.isdecimal() else -1)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The table of nftables as text: hooks, maps, rules and elements. Pure."""
+"""Commands of nft that build virtco's table: maps, rules, elements. Pure."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -17,39 +17,44 @@ from edge_module.tcplan import minors
 TABLE = 'netdev virtco'
 PORT_CHAIN, TOWARDS_CHAIN = 'dev_', 'towards_'
 
-# The four kinds of entry, (IP version, with a destination port), in the order
-# in which they are asked.
+# Kinds of entry, (is IPv6, has a destination port), in the order in which
+# their maps are looked up.
 RuleName = Literal['port4', 'pair4', 'port6', 'pair6', 'later4', 'first4',
                    'later6', 'first6']
 _KINDS: dict[tuple[bool, bool], RuleName] = {
     (False, True): 'port4', (False, False): 'pair4',
     (True, True): 'port6', (True, False): 'pair6'}
 _PROTOCOLS = ('tcp', 'udp')
-# Chains with one rule each, commented alike, that tells control packets.
+# Chains with one rule each, which matches control packets; the rule's comment
+# is the chain's name.
 CONTROL = ('control4', 'control6')
 # Rules of the chain of unmanaged packets, without and with limits by
 # destination. Control packets to a limited host share its limit.
 UNMANAGED = {False: CONTROL, True: ('to', *CONTROL, 'seen', 'others')}
-# Chain with one rule, commented alike, for packets to everybody, and to an
-# address that has sent the VM nothing: switches may send these everywhere, and
-# the controller cannot know whom they reach.
+# Chain with one rule, commented alike, for broadcasts, and for packets to an
+# address that has sent the VM nothing: switches may flood these, and the
+# controller cannot know which hosts they reach.
 STRANGERS = 'strangers'
-# A port fills a sixteenth of the set at most: only near addresses get there.
+# One port fills at most a sixteenth of the set: it holds only addresses that
+# have sent the VM something (NEAR).
 _MOST_SEEN, _SEEN_S = 16384, 4
 # Datagrams whose later fragments are awaited.
 FRAGMENTS = ('frag4', 'frag6')
 _MOST_FRAGMENTED, _FRAGMENTED_S = 4096, 2
-# Sets of each port: the addresses to which went what no entry matches, by IP
-# version. A VM that sends to more has the rest uncounted, and nobody else.
+# Sets of each port, by IP version: destination addresses of packets that
+# match no entry. Packets of a VM to further addresses are not counted; other
+# VMs have sets of their own.
 PEERS = {'peers4': ('ipv4_addr', 'ip'), 'peers6': ('ipv6_addr', 'ip6')}
 MOST_PEERS, _PEERS_S = 256, 300
-# Set of each port: the Ethernet addresses that sent the VM something of late.
+# Set of each port: Ethernet addresses that sent the VM something recently.
 NEAR, _MOST_NEAR, _NEAR_S = 'near', 1024, 300
-# Set of each port: those that sent it TCP data, which it may acknowledge.
+# Set of each port: Ethernet addresses that sent the VM TCP data, which it may
+# acknowledge.
 OWED, _OWED_S = 'owed', 4
 _IS_UNICAST = 'ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00'
-# Of a TCP packet without data, with all options and a frame's header. Who
-# writes a short length into a long packet gets no long packet past the data.
+# Longest TCP packet without data, with all options and the frame's header. A
+# long packet whose header claims a short length is longer than this, so it
+# gets no priority over data.
 _CONTROL_BYTES = 140
 
 
@@ -66,7 +71,11 @@ class MapKey(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What is classified; at the uplink ``ifindex`` is 0."""
+    """Key of a flow entry: port, addresses and destination port.
+
+    :ivar ifindex: of the VM's port; 0 at the uplink.
+    :ivar dst_port: 0 matches every port and protocol.
+    """
 
     ifindex: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)]
     src_ip: str
@@ -82,7 +91,7 @@ class Entry(NamedTuple):
         return _KINDS[self.is_ipv6, bool(self.dst_port)]
 
     def element(self, protocol_name: str) -> str:
-        """As the key of a map's element."""
+        """Return the entry as the key of a map element, in nft's syntax."""
         dev = f'{self.ifindex} . ' if self.ifindex else ''
         port = f' . {protocol_name} . {self.dst_port}' if self.dst_port else ''
         return f'{dev}{self.src_ip} . {self.dst_ip}{port}'
@@ -90,7 +99,10 @@ class Entry(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hook:
-    """Where the chains stand, and whether a key names the port."""
+    """Hook of the chains: ingress of VM ports, or egress of the uplink.
+
+    :ivar with_dev: whether keys of entries contain the port.
+    """
 
     name: Literal['ingress', 'egress']
     with_dev: bool
@@ -99,7 +111,7 @@ class Hook:
         return f'{self.name}_{kind}'
 
     def maps(self) -> dict[str, tuple[str, ...]]:
-        """Types of the key of every map."""
+        """Return the types of the fields of the key, by name of the map."""
         dev = ('iface_index',) if self.with_dev else ()
         return {self.map_name(kind): (
             *dev, *(('ipv6_addr',) if is_ipv6 else ('ipv4_addr',)) * 2,
@@ -113,10 +125,10 @@ class Hook:
                         for kind in FRAGMENTS}
 
     def _fragment(self, kind: str) -> tuple[str, tuple[str, ...]]:
-        """What tells one datagram's fragments from others, with types.
+        """Return the key that identifies a fragmented datagram, with types.
 
-        All of it fits into four registers: nftables 1.0.6 knows no longer
-        keys that a rule may add. So of an IPv6 address it is the last half.
+        The key fits into four registers, the most that nftables 1.0.6 lets a
+        rule add. Of an IPv6 address it therefore holds the last half only.
         """
         dev = 'iif . ' if self.with_dev else ''
         if kind == 'frag4':
@@ -126,13 +138,15 @@ class Hook:
 
     @property
     def seen(self) -> str | None:
-        """Name of the set of ports and the addresses that their unmanaged
-        packets go to.
+        """Name of the set of (port, destination Ethernet address) of
+        unmanaged packets; None at the uplink.
         """
         return self.map_name('reached') if self.with_dev else None
 
     def skeleton(self) -> str:
-        """The table without ports, rules and entries."""
+        """Return the commands that create the table, without ports,
+        rules and entries.
+        """
         # Without a size the kernel takes a hash table that grows; for a
         # million entries it would walk two million buckets per map and
         # reading.
@@ -164,26 +178,34 @@ class Hook:
               if self.with_dev else [])]) + '\n'
 
     def fixed(self) -> tuple[str, ...]:
-        """Chains that have one rule each."""
+        """Return the names of the chains that have one fixed rule each."""
         return (*CONTROL, STRANGERS) if self.with_dev else CONTROL
 
     def rules(self, entries: Iterable[Entry]) -> tuple[RuleName, ...]:
-        """Names of the rules: only maps that hold something are asked."""
+        """Return the names of the rules that the entries need, in order.
+
+        Maps without an entry have no rule, so no packet is looked up there.
+        """
         used = {entry.kind for entry in entries}
         return tuple(name for kind in _KINDS.values() if kind in used
                      for name in (*_FRAGMENT_RULES.get(kind, ()), kind))
 
     def set_rules(self, names: Iterable[str]) -> str:
-        """Replace the rules; a packet that hits meets no other of them."""
+        """Return the commands that replace the rules of chain ``classify``.
+
+        The first rule that matches a packet is the last one it meets.
+        """
         return '\n'.join([f'flush chain {TABLE} classify', *(
             f'add rule {TABLE} classify {self._rule(name)} comment "{name}"'
             for name in names)]) + '\n'
 
     def set_unmanaged(self, follows: bool) -> str:
-        """Replace the rules for packets that no coflow has.
+        """Return the commands that replace the rules of unmanaged packets.
 
-        One that goes to a limited destination is known by its class's bytes,
-        others by the set; where this is full, nothing may pass by.
+        :param follows: whether to limit by destination. Packets to a limited
+            destination are counted by its class, other destinations are kept
+            in the set; when the set is full, packets get the class of
+            ``others``.
         """
         seen = f'@{self.seen}'
         rules = {
@@ -232,10 +254,10 @@ _FRAGMENT_RULES: dict[str, tuple[RuleName, ...]] = {
 
 
 def _without_data4() -> str:
-    """Matches TCP over IPv4 whose headers are all there is.
+    """Return the condition that matches TCP packets without data over IPv4.
 
-    nftables does not calculate: every length of both headers is listed. The
-    header length of TCP shares its byte with a flag.
+    nftables cannot add lengths, so every combination of both header lengths
+    is listed. TCP's header length shares its byte with a flag.
     """
     lengths = ', '.join(
         f'{0x40 | words:#x} . {4 * (words + tcp)} . {tcp << 4 | flag:#x}'
@@ -246,14 +268,14 @@ def _without_data4() -> str:
 
 
 def _without_data6() -> str:
-    """The same over IPv6, without extension headers."""
+    """Return the condition for IPv6 packets without extension headers."""
     lengths = ', '.join(f'{4 * tcp} . {tcp << 4 | flag:#x}'
                         for tcp in range(5, 16) for flag in (0, 1))
     return f'ip6 nexthdr tcp ip6 length . @th,96,8 {{ {lengths} }}'
 
 
 def kinds(rules: Iterable[str]) -> list[str]:
-    """Of the maps that some rules ask."""
+    """Return the kinds of entry whose maps the rules look up."""
     return [name for name in rules if name in _KINDS.values()]
 
 
@@ -267,7 +289,7 @@ def classid(minor: int) -> str:
 
 
 def minor(text: str) -> int:
-    """The reverse of :func:`classid`."""
+    """Parse the minor of a classid, the inverse of :func:`classid`."""
     return int(text.partition(':')[2], 16)
 
 
@@ -279,7 +301,7 @@ def _map_key(kind: str, key: MapKey) -> str:
 
 def map_commands(hook: Hook, kind: str, stale: Iterable[MapKey],
                  fresh: Iterable[tuple[MapKey, int]]) -> str:
-    """Delete and add elements of a map to a class."""
+    """Return the commands that delete and add elements of a small map."""
     name = f'{TABLE} {hook.map_name(kind)}'
     text = ''
     for verb, elements in (
@@ -294,7 +316,11 @@ def map_commands(hook: Hook, kind: str, stale: Iterable[MapKey],
 def element_commands(hook: Hook, verb: str,
                      items: Iterable[tuple[Entry, int | None]]
                      ) -> Iterator[str]:
-    """One add or delete command per map that is concerned."""
+    """Yield one command per map that adds or deletes its elements.
+
+    :param verb: ``add`` or ``delete``.
+    :param items: entries with the minor of their class; None to delete.
+    """
     by_map: dict[str, list[str]] = {}
     for entry, minor in items:
         value = '' if minor is None else f' : {classid(minor)}'
@@ -313,12 +339,12 @@ def _chain_name(dev: str, ifindex: int, prefix: str = PORT_CHAIN) -> str:
 
 
 def peers_names(ifindex: int) -> tuple[str, ...]:
-    """Of the sets of a port that count."""
+    """Return the names of a port's counting sets, in the order of PEERS."""
     return tuple(f'{name}_{ifindex}' for name in PEERS)
 
 
 def set_names(ifindex: int) -> tuple[str, ...]:
-    """Of all sets of a port."""
+    """Return the names of all sets of a port."""
     return (*peers_names(ifindex), f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}')
 
 

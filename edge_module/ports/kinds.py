@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ports whose traffic is not, or not all, managed here; why, in words."""
+"""Notes on VM ports whose traffic is not, or not all, managed here."""
 
 from edge_module.privileged import devices
 
@@ -21,9 +21,9 @@ _DIRECT = ('direct', 'direct-physical', 'accelerator-direct',
 
 
 def of_device(dev: str, is_switched: bool) -> tuple[str, ...]:
-    """What the device tells; nothing without one.
+    """Return the notes that follow from a port's device; none if absent.
 
-    :param is_switched: whether a switch is known to have it.
+    :param is_switched: whether the device is known to be a switch's port.
     """
     found = devices.look(dev)
     return () if found is None else read(found, is_switched)
@@ -41,7 +41,7 @@ def read(found: devices.Device, is_switched: bool) -> tuple[str, ...]:
 
 
 def of_vnic_type(vnic_type: str) -> tuple[str, ...]:
-    """What Neutron's type of a port tells."""
+    """Return the notes that follow from Neutron's vNIC type of a port."""
     if vnic_type in _DIRECT:
         return PASSED_THROUGH,
     return (MACVTAP,) if vnic_type == 'macvtap' else ()
@@ -49,10 +49,10 @@ def of_vnic_type(vnic_type: str) -> tuple[str, ...]:
 
 def of_switch(interface_type: str, offloads: bool, routes: bool,
               is_tagged: bool) -> tuple[str, ...]:
-    """What Open vSwitch's database tells.
+    """Return the notes that follow from Open vSwitch's database.
 
     :param offloads: whether ``other_config:hw-offload`` is set.
-    :param routes: whether it has a distributed router's ports.
+    :param routes: whether the switch has a distributed router's ports.
     :param is_tagged: see :func:`is_tagged`.
     """
     is_vhost = interface_type.startswith('dpdkvhostuser')
@@ -63,8 +63,8 @@ def of_switch(interface_type: str, offloads: bool, routes: bool,
 
 def is_tagged(datapath: str, network_type: str, has_tag: bool,
               has_tunnels: bool) -> bool:
-    """Whether the uplink sees a port's packets in a form nft-egress cannot
-    read.
+    """Return whether packets reach the uplink tagged or encapsulated, which
+    nft-egress cannot classify.
 
     :param datapath: of the bridge; only ``netdev`` is classified there.
     :param network_type: as Neutron's agent writes it; '' without that agent,

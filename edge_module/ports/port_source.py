@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a source of ports offers, and its ports with their devices."""
+"""Interface of sources of VM ports, and their ports with devices."""
 
 import abc
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from virtco import exception
 
 LOG = logging.getLogger(__name__)
 
-# Devices are announced; this is for what nobody has thought of.
+# Seconds between checks of all devices, in case an announcement was missed.
 _LOOK_S = 5.0
 
 
 class PortSource(abc.ABC):
-    """A source of ports; devices may be named that are not here (yet)."""
+    """Source of VM ports, some of whose devices may not exist (yet)."""
 
     #: Whether all its ports are known to be a switch's.
     is_switched = False
@@ -31,20 +31,20 @@ class PortSource(abc.ABC):
 
     @abc.abstractmethod
     def read(self) -> tuple[classify.VmPort, ...]:
-        """The ports as they stand; ``ifindex`` is filled in by the caller.
+        """Read the present ports; ``ifindex`` is filled in by the caller.
 
-        :raises virtco.exception.VirtcoException: when there is no sense in
-            what is there, or no way to it.
+        :raises virtco.exception.VirtcoException: when the source cannot be
+            reached or its content is invalid.
         """
 
     @abc.abstractmethod
     def token(self) -> object:
-        """Something that changes when :meth:`read` would say otherwise."""
+        """Return a value that changes when :meth:`read` would differ."""
 
     def notify(self, callback: Callable[[], None]) -> None:
-        """Have the callback called when the token may have changed.
+        """Set a callback for when the token may have changed.
 
-        A source that cannot tell is looked at twice a second.
+        The token of a source that ignores it is polled twice a second.
         """
 
     def close(self) -> None:
@@ -60,7 +60,9 @@ def _ifindex(dev: str) -> int:
 
 def with_devices(ports: Iterable[classify.VmPort], is_switched: bool = False
                  ) -> tuple[classify.VmPort, ...]:
-    """Fill in which devices are here, and what they tell."""
+    """Return the ports with their present ifindex, 0 without a device, and
+    with notes that follow from the device.
+    """
     return tuple(dataclasses.replace(
         port, ifindex=_ifindex(port.dev), notes=tuple(dict.fromkeys((
             *port.notes, *kinds.of_device(port.dev, is_switched)))))
@@ -71,7 +73,7 @@ class Ports:
     """The ports of a source, with their devices.
 
     :param changed: called, by any thread, when :meth:`read` may find others.
-    :ivar ports: None while they are not known, which is not "none".
+    :ivar ports: None while the ports are unknown; () when there are none.
     :ivar error: why the source, or a part of it, cannot be read; the ports
         that are right go on being classified.
     """
@@ -92,7 +94,7 @@ class Ports:
     def read(self, look: bool = True) -> None:
         """Read the source if it changed, and look the devices up.
 
-        :param look: also look whether devices have come or gone.
+        :param look: look the devices up although the source did not change.
         """
         token = self.source.token()
         if token != self._token or self._named is None or self.error:

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What needs privileges, and nothing else."""
+"""Code that needs privileges: changes and readings of the kernel."""

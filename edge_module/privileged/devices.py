@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What kind of thing a network device is, as the kernel says it."""
+"""Kinds of network devices, read from the kernel by netlink."""
 
 import re
 import socket
@@ -23,12 +23,13 @@ _SWITCHES = ('openvswitch', 'bridge')
 
 
 class Device(NamedTuple):
-    """What the kernel says of a network device.
+    """Attributes of a network device.
 
-    :ivar kind: of a virtual device, such as ``tun``; '' of others.
-    :ivar port_name: of a port of a card that switches, such as ``pf0vf3``.
+    :ivar kind: kind of a virtual device, such as ``tun``; '' for others.
+    :ivar port_name: name of the port of a switching network card, such as
+        ``pf0vf3``; '' for others.
     :ivar has_master: whether it is a port of a bridge or another switch.
-    :ivar master_kind: of its master, such as ``bridge``; '' without.
+    :ivar master_kind: kind of its master, such as ``bridge``; '' without.
     :ivar is_tap: whether it is a tap rather than a point-to-point tunnel.
     """
 
@@ -57,7 +58,7 @@ class Device(NamedTuple):
 
 
 def look(dev: str) -> Device | None:
-    """None when it is not there."""
+    """Read a device from the kernel; None when it does not exist."""
     try:
         answer = kernel.ask((_RTM_GETLINK, 0, _IFINFOMSG.pack(
             0, 0, socket.if_nametoindex(dev), 0, 0)))
@@ -79,6 +80,6 @@ def read(answer: bytes) -> Device:
 
 
 def may_be_port(dev: str) -> bool:
-    """Whether a device is here that a VM can be behind."""
+    """Return whether a device exists and can be a VM's port."""
     found = look(dev)
     return found is not None and found.is_port

@@ -34,7 +34,7 @@ HookName = Literal['ingress', 'egress']
 
 
 class Refused(PermissionError):
-    """The helper does not do that for anybody."""
+    """The helper refused an operation that no caller may ask for."""
 
 
 class _Operation(msgspec.Struct, frozen=True, tag=True, array_like=True,
@@ -221,8 +221,9 @@ NftOperation = (DeleteTable | AddTable | ChangeMap | ChangeEntries | SetRules
 
 
 class Listing(_Operation, frozen=True):
-    """What to read of virtco's own table.
+    """Request to list virtco's table or a part of it.
 
+    :ivar what: kind of object to list.
     :ivar name: of one map or set; empty for the whole table or all sets.
     """
 
@@ -235,7 +236,9 @@ class Listing(_Operation, frozen=True):
 
 
 def _check_addresses(entries: Iterable[nft_text.Entry]) -> None:
-    """Raise for what nft would look up as the name of a host.
+    """Check that entries hold addresses, not host names.
+
+    nft would look host names up.
 
     :raises Refused: for text that is no address of the entry's family.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which devices and qdiscs the helper may change.
+"""Checks that operations change only devices and qdiscs of virtco.
 
-The agent may be in somebody else's hands. The helper finds the uplink by its
-own configuration, and leaves a root qdisc alone that virtco did not make.
+The agent may be compromised. The helper finds the uplink by its own
+configuration, and changes no root qdisc that virtco did not make.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,8 @@ from edge_module.privileged import operations
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 
-# Without it older kernels answer all who listen, but not who asks.
+# Without this flag older kernels send the answer to all listeners, but not to
+# the requesting socket.
 _NLM_F_ECHO = 8
 _IN_OUR_TREE = (operations.SetClass, operations.SetLeaf,
                 operations.DeleteClass, operations.MatchPair,
@@ -26,16 +27,16 @@ _IN_OUR_TREE = (operations.SetClass, operations.SetLeaf,
 
 
 class Owned:
-    """Devices that belong to the edge module.
+    """Checks of operations against the devices of the edge module.
 
-    :param uplink_dev: as the helper itself read the configuration.
+    :param uplink_dev: the uplink by the helper's own configuration.
     """
 
     def __init__(self, uplink_dev: str):
         self.uplink_dev = uplink_dev
 
     def check_tc(self, changes: Sequence[operations.TcOperation]) -> None:
-        """Hold changes of queues against the devices of virtco.
+        """Check that changes of queues concern devices of virtco only.
 
         :raises operations.Refused: for another device, or for a tree whose
             root qdisc is another's.
@@ -69,7 +70,7 @@ class Owned:
 
     def check_nft(self, hook: operations.HookName,
                   changes: Sequence[operations.NftOperation]) -> None:
-        """Hold the ports of changes against the devices of virtco.
+        """Check that changes attach VM ports or the uplink only.
 
         :raises operations.Refused: for a device that is neither a port of a
             VM, at ingress, nor the uplink, at egress.
@@ -88,7 +89,7 @@ class Owned:
 
 
 def has_our_root(ifindex: int) -> bool:
-    """Whether the device's root qdisc is the HTB of this module."""
+    """Return whether a device's root qdisc is this module's HTB."""
     try:
         return wire.read_qdisc(kernel.ask((
             wire.RTM_GETQDISC, _NLM_F_ECHO,
@@ -105,7 +106,7 @@ def _ifindex(dev: str) -> int | None:
 
 
 def _ifb() -> int | None:
-    """Index of our intermediate device; None where the name is another's."""
+    """Return the ifindex of our IFB device; None if absent or no IFB."""
     found = devices.look(redirect.IFB_DEV)
     return (_ifindex(redirect.IFB_DEV)
             if found is not None and found.kind == 'ifb' else None)
@@ -113,7 +114,7 @@ def _ifb() -> int | None:
 
 @functools.cache
 def configured() -> Owned:
-    """Devices as the helper itself reads the configuration."""
+    """Return the checks for the uplink of the helper's own configuration."""
     from edge_module import edge_options as conf
     conf.register_opts(cfg.CONF)
     return Owned(cfg.CONF.edge.uplink_dev or '')
