@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which VMs' ports send much that belongs to no coflow. Pure.
+"""The VM ports that send most traffic outside coflows. Pure.
 
-The addresses to which all ports send are read every half minute, for
-profiles. Of the few ports that fill the link they are read with each report:
-a hint that comes late has to find what was sent before it.
+Destination addresses of all ports are read every half minute, for profiles.
+Those of the few ports that fill the link are read with each report: a hint
+that comes late needs the bytes sent before it.
 """
 
 from collections.abc import Collection
@@ -15,26 +15,28 @@ from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from virtco import units
 
-#: Of the link, between two looks.
+#: Least traffic of a heavy port between two calls, as time of the full link.
 LEAST_S = 0.01
-#: Those that send most.
+#: Most ports that are heavy at once.
 MOST = 8
 _NOTHING = wire.ClassStats()
 
 
 class HeavyPorts:
-    """The last counters of the ports' classes."""
+    """Finder of heavy ports, with the last counters of their classes."""
 
     def __init__(self) -> None:
         self._stats: Mapping[int, wire.ClassStats] = {}
 
     def find(self, stats: Mapping[int, wire.ClassStats],
              ifindexes: Collection[int], link_bps: float) -> list[int]:
-        """The ports, by index, that sent so much since the last call, or
-        have something waiting; those that sent most first.
+        """Return the ifindexes of heavy ports, most unmanaged bytes first.
 
-        :param stats: of all classes, by minor.
-        :param link_bps: of the uplink.
+        A port is heavy if it sent at least LEAST_S of the link's capacity
+        since the last call, or has packets queued.
+
+        :param stats: counters of all classes, by minor.
+        :param link_bps: speed of the uplink.
         """
         before, self._stats = self._stats, stats
         slots = {minors.limit_of(minor) for minor in stats
@@ -48,7 +50,7 @@ class HeavyPorts:
                     for slot in slots if slot is not None)):
                 seen = stats.get(minor, _NOTHING)
                 last = before.get(minor, _NOTHING).sent_bytes
-                # A class that began anew counts from 0.
+                # The counter of a new class starts from 0.
                 new_bytes += seen.sent_bytes - (
                     last if last <= seen.sent_bytes else 0)
                 backlog_bytes += seen.backlog_bytes

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What outlives a restart: the last policy and the counters' bases."""
+"""State kept on disk over restarts, such as the last policy, as JSON."""
 
 import contextlib
 import json

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an edge module has to say to the distributor, and when."""
+"""Messages that wait to be sent from the edge module to the distributor."""
 
 import contextlib
 import socket
@@ -21,7 +21,14 @@ HEARTBEAT = frames.pack('heartbeat')
 
 
 class Outbox:
-    """The newest of what is to be said; nothing queues up behind it."""
+    """Unsent messages: the newest report and acknowledgement, measurements.
+
+    A newer report or acknowledgement replaces an unsent one, so none queue up
+    behind a slow connection. At most 64 measurements are kept.
+
+    :ivar heartbeat_s: seconds between heartbeats.
+    :ivar wake_end: socket that becomes readable when there is a message.
+    """
 
     def __init__(self) -> None:
         self.heartbeat_s = 1.0
@@ -48,7 +55,7 @@ class Outbox:
             self._beat_s = time.monotonic()
 
     def resend(self) -> None:
-        """The next report is to be whole."""
+        """Send the next report in full rather than its changes."""
         with self._lock:
             self._told = None
 
@@ -59,7 +66,10 @@ class Outbox:
 
     def put_ack(self, epoch: int, generation: int,
                 error: str | None = None) -> None:
-        """:param error: why the policy is refused."""
+        """Acknowledge or refuse a policy.
+
+        :param error: why the policy is refused; None to acknowledge it.
+        """
         with self._lock:
             self._ack = {'epoch': epoch, 'generation': generation}
             if error is not None:
@@ -77,12 +87,15 @@ class Outbox:
             self._wake.send(b'.')
 
     def pause_s(self) -> float:
-        """Until there is something to say in any case."""
+        """Return seconds until the next heartbeat is due, 1 at most."""
         due_s = self._beat_s + self.heartbeat_s - time.monotonic()
         return max(0.0, min(1.0, due_s))
 
     def take(self) -> list[bytes]:
-        """The frames to send now."""
+        """Return the frames to send now.
+
+        :raises virtco.exception.Invalid: for a frame that is too long.
+        """
         now_s = time.monotonic()
         found = []
         with self._lock:
@@ -108,7 +121,14 @@ class Outbox:
         return found
 
     def _news(self, is_due: bool, now_s: float) -> bytes | None:
-        """What the controller does not know of the report."""
+        """Return the frame that brings the controller's report up to date.
+
+        The first report is sent in full, later ones as changes from the last.
+        None when there is nothing to send yet: changes that are not urgent
+        wait for the next heartbeat.
+
+        :param is_due: whether a heartbeat is due.
+        """
         report, told = self._report, self._told
         if report is None:
             return None
@@ -119,7 +139,7 @@ class Outbox:
         delta = deltas.diff(told, report)
         is_moving = bool(delta) and deltas.is_urgent(
             told, delta, now_s - self._told_s)
-        # That it moves no more is told at once as well.
+        # The end of urgent changes is sent at once as well.
         if report is self._seen or not (
                 is_due or is_moving or self._was_moving):
             return None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is counted here, and the reports that tell the controller of it."""
+"""Reports to the controller, and the counters of the kernel in them."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ _PAIRS_COST = 100
 #: Reports between two readings of the counters of VM pairs; each reading
 #: takes 30 microseconds of processor time per pair.
 PAIRS_PERIODS = 5
-#: Profiles are of hours; so often their bytes are read.
+#: Seconds between readings of peers' bytes for profiles, which are hourly.
 _PEERS_S = 30.0
 
 _BOOT_ID = pathlib.Path('/proc/sys/kernel/random/boot_id')
@@ -36,9 +36,11 @@ _BOOT_ID = pathlib.Path('/proc/sys/kernel/random/boot_id')
 
 def _addresses(destinations: Iterable[tuple[str, str]], most: int
                ) -> tuple[str, ...]:
-    """Choose Ethernet addresses, each port one after the other in turns.
+    """Choose at most ``most`` Ethernet addresses, one port after the other.
 
-    A port that sends to many leaves the others their places.
+    A port that sends to many addresses leaves the other ports their places.
+
+    :param destinations: (device, Ethernet address).
     """
     chosen: dict[str, list[str]] = {}
     for dev, mac in sorted(destinations):
@@ -50,14 +52,15 @@ def _addresses(destinations: Iterable[tuple[str, str]], most: int
 
 
 class Readings:
-    """Counters of the kernel, and whose they are; for several threads.
+    """Readings of the kernel's counters, usable from several threads.
 
-    :param interval_s: between reports.
-    :param pairs_interval_s: between readings of the pairs, at least.
-    :param rows: of :meth:`to_rows` of an earlier life.
-    :ivar pairs: as a report has them.
-    :ivar destinations: ports and the Ethernet addresses that their unmanaged
-        packets went to.
+    :param interval_s: seconds between reports.
+    :param pairs_interval_s: least seconds between readings of the pairs.
+    :param rows: result of :meth:`to_rows` before a restart.
+    :ivar pairs: counters of VM pairs, as a report has them.
+    :ivar peers: counters of unmanaged traffic by destination, likewise.
+    :ivar destinations: (device, Ethernet address) of recent unmanaged
+        packets.
     """
 
     def __init__(self, enforcer: edge_enforcer.Enforcer, interval_s: float,
@@ -77,14 +80,16 @@ class Readings:
         self._counting = threading.Lock()
 
     def name(self, policy: edge_policy.EdgePolicy) -> None:
-        """Learn whose the classes of a policy are."""
+        """Set the coflows and limited hosts of classes from a policy."""
         with self._counting:
             self.counters.name_classes(policy.classes)
             self.counters.name_limits(policy.unmanaged)
 
     def read(self, now_s: float) -> None:
-        """Read the counters; those of the classification not while it is
-        changed for so long that the report would be late.
+        """Read the counters.
+
+        Counters of the classification are left out when it is being changed
+        for longer than half an interval, so that the report is not late.
 
         :raises virtco.exception.VirtcoException: when the kernel refuses.
         """
@@ -107,7 +112,10 @@ class Readings:
             lock.release()
 
     def _read_pairs(self, now_s: float) -> None:
-        """Many pairs are read less often: a percent of the time at most."""
+        """Read the counters of pairs, taking at most 1 % of the time.
+
+        The interval grows with the cost of a reading.
+        """
         start_s = time.thread_time()
         counted = self.enforcer.classifier.counted()
         with self._counting:
@@ -130,7 +138,8 @@ class Readings:
 
     def _read_heavy(self, stats: Mapping[int, wire.ClassStats],
                     now_s: float) -> None:
-        """Where the few ports send that send most of what has no class."""
+        """Read the destinations of the ports that send most unmanaged bytes.
+        """
         start_s = time.thread_time()
         classifier = self.enforcer.classifier
         some = self._heavy.find(stats, classifier.ports(),
@@ -144,7 +153,7 @@ class Readings:
             time.thread_time() - start_s)
 
     def counted(self) -> dict[str, Any]:
-        """The fields of a report that come from here."""
+        """Return the fields of a report that are counters."""
         with self._counting:
             shared = self.counters.shared()
             return {
@@ -162,7 +171,7 @@ class Readings:
                 'cpu_s': round(time.process_time() + self.helper_cpu_s, 3)}
 
     def limited_drops(self) -> dict[str, int]:
-        """See :meth:`edge_module.counters.Counters.limited_drops`."""
+        """Return :meth:`edge_module.counters.Counters.limited_drops`."""
         with self._counting:
             return self.counters.limited_drops()
 
@@ -172,12 +181,12 @@ class Readings:
 
 
 class Reporter:
-    """Makes reports.
+    """Makes a report each interval and hands it over for delivery.
 
-    :param about: the other fields of a report: what is applied, and how it
-        is.
-    :param failed: takes an error of reading the kernel.
-    :param deliver: takes a report to the controller.
+    :param about: returns the fields of a report that are not counters: the
+        applied policy and the agent's state.
+    :param failed: called with an error of reading the kernel.
+    :param deliver: called with each report.
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
@@ -196,7 +205,7 @@ class Reporter:
         self._failed = failed
         self._deliver = deliver
         saved = files.load('counters') or {}
-        # Counters go on where they stood, but for those of another boot.
+        # Counters go on from their saved values, unless the host rebooted.
         if saved.get('boot_id') != self.boot_id:
             saved = {}
         self.epoch: str = saved.get('epoch') or uuid.uuid4().hex
@@ -206,7 +215,7 @@ class Reporter:
         self._now = threading.Event()
 
     def wake(self) -> None:
-        """Whatever happens, the controller is to hear of it at once."""
+        """Make the next report at once."""
         self._now.set()
 
     def report(self) -> None:
@@ -221,13 +230,12 @@ class Reporter:
                 self._failed(error)
             left_s = (started_s + self.conf.edge.report_interval_s
                       - time.monotonic())
-            # Whatever happens, the controller hears of it at once, but not
-            # more often than it can bear.
+            # wake() ends the second wait, but reports stay 20 ms apart.
             self._stop.wait(min(0.02, max(0.0, left_s)))
             self._now.wait(max(0.0, left_s))
 
     def make(self, now_s: float) -> reports.Report:
-        """The report as the controller wants it; reads the kernel."""
+        """Read the kernel and return a report."""
         try:
             self.readings.read(now_s)
         except (exception.VirtcoException, OSError) as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an operator sees: classes by ``--show``, differences by ``--check``."""
+"""Output of ``--show``, a table of classes, and ``--check``, differences."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from virtco.wire import edge_policy
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """One class; rates in bits per second."""
+    """Line of ``--show`` about a class; rates in bits per second."""
 
     classid: str
     name: str
@@ -33,7 +33,12 @@ class Row:
 def rows(policy: edge_policy.EdgePolicy | None,
          ports: Iterable[classify.VmPort], before: htb.Snapshot,
          after: htb.Snapshot, elapsed_s: float) -> Iterator[Row]:
-    """Rows of two readings of the kernel, in the order of the policy."""
+    """Yield a row per class from two readings of the kernel.
+
+    The order is the policy's; classes of no policy come last.
+
+    :param elapsed_s: seconds between the readings.
+    """
     names = {minors.LINK: 'link', minors.HOST: 'host (default)',
              minors.SHARED: 'shared', minors.UNMANAGED: '  unmanaged'}
     here = [port for port in ports if port.is_here]
@@ -58,7 +63,7 @@ def rows(policy: edge_policy.EdgePolicy | None,
         names[coflow.minor] = coflow.name or coflow.coflow_id
         names.update((child.minor, f'  to {child.host}')
                      for child in coflow.destinations)
-    # Those that are in no policy any more come last.
+    # Classes that left the policy come last.
     for minor in [*names, *sorted(set(after.tree) - set(names))]:
         if minor not in after.tree:
             continue
@@ -72,7 +77,7 @@ def rows(policy: edge_policy.EdgePolicy | None,
 
 
 def table(shown: Iterable[Row]) -> str:
-    """Aligned text."""
+    """Return rows as an aligned text table with a header."""
     lines = [('CLASS', 'COFLOW', 'PRIO', 'RATE', 'CEIL', 'OBSERVED',
               'BACKLOG', 'DROPS')]
     for row in shown:
@@ -99,7 +104,10 @@ def policy_lines(enforcer: edge_enforcer.Enforcer) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Drift:
-    """A line per difference."""
+    """Differences of the kernel from the desired state, a line each.
+
+    :ivar conflict: another root qdisc of the uplink, None without one.
+    """
 
     classes: tuple[str, ...] = ()
     entries: tuple[str, ...] = ()
@@ -110,11 +118,11 @@ class Drift:
 
 
 def drift(enforcer: edge_enforcer.Enforcer) -> Drift:
-    """How the kernel differs from what it should hold; changes nothing."""
+    """Return the differences of the kernel from the policy; read-only."""
     snapshot = enforcer.uplink.snapshot()
     if snapshot.foreign is not None:
         return Drift(conflict=f'{enforcer.uplink.dev} has {snapshot.foreign}')
-    # How long turns are follows from counters, not from the policy.
+    # The length of turns depends on counters, not on the policy.
     desired = {minor: dataclasses.replace(
         item, quantum_bytes=snapshot.tree[minor].quantum_bytes)
         if minors.has_turns(minor) and minor in snapshot.tree else item
@@ -125,7 +133,7 @@ def drift(enforcer: edge_enforcer.Enforcer) -> Drift:
 
 def between(tree: model.Tree, wanted_tree: model.Tree,
             table: classify.Table, wanted_table: classify.Table) -> Drift:
-    """What stands, each time, and what should."""
+    """Return the differences of tree and table from the wanted ones."""
     return Drift(tuple(_classes(tree, wanted_tree)),
                  tuple(_entries(table, wanted_table)))
 

@@ -2,8 +2,8 @@
 
 """The connection to the controller's distributor.
 
-One thread holds it. The others hand it what they have to say, and take what it
-was told.
+One thread holds it. Other threads hand it messages to send, and take the
+messages that it received.
 """
 
 from collections.abc import Callable
@@ -28,12 +28,12 @@ from virtco.wire import reports
 LOG = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_S = 0.2
-#: Also how long a connection lasts before its end is no failure: one that is
-#: refused for what it reports succeeds at first, each time.
+#: Also the duration from which a connection counts as a success: one whose
+#: report is refused succeeds at first, each time.
 _LAST_BACKOFF_S = 10.0
-#: Times of failure after which the address is asked for again.
+#: Number of failures after which the address is looked up again.
 _LOOK_AGAIN = 3
-#: Times its interval that the controller may be silent.
+#: Intervals of its sign of life for which the controller may be silent.
 _SILENT = 2
 _EPOCH = 'epoch'
 
@@ -46,12 +46,12 @@ class Offer(NamedTuple):
 
 
 class Epochs:
-    """Which scheduler this host listens to: the newest that it heard of.
+    """Newest epoch of a leading scheduler that this host heard of.
 
-    It is remembered on disk, so that a start forgets nothing.
+    Older schedulers are refused. The epoch is kept on disk over restarts.
 
-    :param files: None remembers until the end of the process.
-    :ivar newest: 0 until a scheduler said which one it is.
+    :param files: None keeps the epoch until the end of the process only.
+    :ivar newest: 0 until a scheduler sent its epoch.
     """
 
     def __init__(self, files: state.StateDir | None = None):
@@ -61,7 +61,10 @@ class Epochs:
         self.newest = saved if type(saved) is int and saved > 0 else 0
 
     def hear(self, epoch: int) -> None:
-        """:raises virtco.exception.PolicyInvalid: when its time is over."""
+        """Check a scheduler's epoch, and remember it if it is newer.
+
+        :raises virtco.exception.PolicyInvalid: for an older epoch.
+        """
         with self._lock:
             if epoch < self.newest:
                 raise exception.PolicyInvalid(
@@ -74,13 +77,13 @@ class Epochs:
 
 
 class Outage:
-    """One line when the controller goes, and one when it is back."""
+    """Logs an outage of the controller once, at its start and at its end."""
 
     def __init__(self) -> None:
         self._began_s: float | None = None
 
     def begin(self, why: str) -> None:
-        """Say why, unless it was said before.
+        """Log the reason, as a warning at the start of the outage only.
 
         :param why: a sentence.
         """
@@ -90,7 +93,7 @@ class Outage:
         LOG.log(level, '%s The last policy holds.', why)
 
     def end(self) -> None:
-        """Say how long it lasted, if there was one."""
+        """Log how long the outage lasted, if there was one."""
         if self._began_s is None:
             return
         lasted_s = time.monotonic() - self._began_s
@@ -99,14 +102,15 @@ class Outage:
 
 
 class Link:
-    """
-    :param generation: of the policy that is here, 0 without one.
+    """Connection to the distributor, with the messages of both directions.
+
+    :param generation: returns that of the present policy, 0 without one.
     :param stop: ends :meth:`run`.
-    :param files: where the newest scheduler is remembered.
-    :param offered: called when there is something for :meth:`take_policy`.
+    :param files: where the newest epoch is kept.
+    :param offered: called when there is a policy for :meth:`take_policy`.
     :ivar is_up: whether there is a connection.
-    :ivar renewed_s: when a process that leads was last known to be there, by
-        the monotonic clock; long ago before it ever was.
+    :ivar renewed_s: time of the last message of a leading scheduler, by the
+        monotonic clock; -inf before the first.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, generation: Callable[[], int],
@@ -131,7 +135,7 @@ class Link:
     # The thread of the connection.
 
     def run(self) -> None:
-        """Connect, and again, until told to stop."""
+        """Keep a connection, reconnecting until told to stop."""
         rest = talk.EdgeClient(self._conf)
         n_failures = 0
         while not self._stop.is_set():
@@ -151,7 +155,7 @@ class Link:
                     n_failures += 1
                     spread_s = max(spread_s, _backoff_s(n_failures))
             except talk.Moved as moved:
-                # It is asked again where that one is gone meanwhile.
+                # If that address fails, the leader is looked up again.
                 n_failures += 1
                 self._addresses = [moved.address]
                 spread_s = _backoff_s(n_failures - 1)
@@ -159,17 +163,18 @@ class Link:
                 self._outage.begin('No connection to the distributor: '
                                    f'{exception.reason(error)}.')
                 n_failures += 1
-                # The next one, and after the last one what is said then.
+                # Try the next address; after the last, look them up again.
                 self._addresses = (self._addresses[1:] if n_failures
                                    % _LOOK_AGAIN else [])
                 spread_s = _backoff_s(n_failures)
-            # All that lost the same controller come back one by one.
+            # Hosts that lost the same controller return spread over time.
             self._stop.wait(random.uniform(0, spread_s))
 
     def _converse(self, sock: socket.socket, address: talk.Address) -> float:
-        """Until the connection breaks; how long to spread the return over.
+        """Exchange messages until the connection breaks.
 
-        :raises OSError: when it never was one.
+        :returns: seconds over which hosts spread their return.
+        :raises OSError: when the distributor does not welcome us.
         """
         ends = talk.Talk(sock, talk.TIMEOUT_S)
         welcome = ends.greet(self._conf.edge.host, self._epochs.newest,
@@ -186,7 +191,7 @@ class Link:
                                          self._outbox.pause_s()):
                     self._hear(message)
                 if self._is_silent():
-                    # It may stand still and take connections all the same.
+                    # A hung controller may still accept connections.
                     self._addresses = self._addresses[1:]
                     raise TimeoutError('the controller is silent')
                 for frame in self._outbox.take():
@@ -209,7 +214,7 @@ class Link:
 
     def _hear(self, message: dict[str, Any]) -> None:
         kind = message['type']
-        # A relay is there while nobody leads, too.
+        # A relay sends signs of life also while nobody leads.
         self._heard(kind != 'alive' or bool(message.get('epoch')))
         if kind == 'resend':
             self._outbox.resend()
@@ -217,7 +222,7 @@ class Link:
             raise exception.ControllerUnavailable(
                 url=self._conf.edge.controller_url, why=message.get('why'))
         elif kind == 'policy':
-            # One of a scheduler that led before is refused.
+            # A policy of an earlier leader is refused.
             self._epochs.hear(message.get('epoch', 0))
             with self._changed:
                 self._offer = Offer(message['generation'],
@@ -238,13 +243,13 @@ class Link:
             self._changed.notify_all()
 
     def take_policy(self) -> Offer | None:
-        """The newest policy that was not taken yet."""
+        """Return the newest policy that was not taken yet, else None."""
         with self._changed:
             offer, self._offer = self._offer, None
         return offer
 
     def wait_train(self, wait_s: float) -> dict[str, Any] | None:
-        """The next packet train to send."""
+        """Wait for the next packet train to send; None if none in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._train is not None, wait_s)
             train, self._train = self._train, None

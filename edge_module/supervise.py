@@ -16,10 +16,10 @@ _LAST_PAUSE_S = 5.0
 
 
 class Supervised:
-    """A thread whose work is begun anew when it ends by an exception.
+    """Thread that restarts its work when it ends by an exception.
 
-    :ivar problem: why it is not at work, None while it is; it stays until the
-        work has lasted for as long as the longest pause.
+    :ivar problem: error that ended the work, None without one; it stays until
+        the work has lasted for as long as the longest pause.
     """
 
     def __init__(self, name: str, work: Callable[[], None],
@@ -61,7 +61,7 @@ class Supervised:
 
 
 def describe(error: Exception) -> str:
-    """An error as a line that says what to look at."""
+    """Return an error as a line of text, with a hint for full limits."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE,
                                                       errno.ENFILE):
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -118,7 +118,10 @@ def find(conf: cfg.ConfigOpts, rest: EdgeClient
 
 
 def connect(conf: cfg.ConfigOpts, address: Address) -> socket.socket:
-    """:raises OSError: when there is nobody, or nobody to trust."""
+    """Connect to a distributor, with TLS if its address asks for it.
+
+    :raises OSError: when nobody answers, or TLS does not trust the peer.
+    """
     sock = socket.create_connection(
         (address.host, address.port), timeout=TIMEOUT_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -145,8 +148,10 @@ def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext:
 
 
 def _moved(leader: str, address: Address) -> Address:
-    """
-    :raises OSError: for what is no address.
+    """Return the address with host and port of the leader.
+
+    :param leader: ``host:port``.
+    :raises OSError: for an invalid address.
     """
     found = urllib.parse.urlsplit(f'//{leader}')
     try:
@@ -167,8 +172,9 @@ class Talk:
 
     def greet(self, host: str, epoch: int, generation: int,
               address: Address) -> dict[str, Any]:
-        """What the distributor says to a hello.
+        """Send a hello and return the distributor's welcome.
 
+        :raises Moved: when another address leads.
         :raises OSError: when it does not welcome us.
         """
         self._sock.sendall(frames.pack(
@@ -188,8 +194,10 @@ class Talk:
 
     def read(self, wake: socket.socket | None, wait_s: float
              ) -> list[dict[str, Any]]:
-        """What arrives, once something has; nothing when it is time to go on.
+        """Wait for messages and return them.
 
+        :param wake: socket that ends the wait when it is readable.
+        :returns: messages; empty after the wait.
         :raises OSError: when the other end is gone.
         """
         if self._early:

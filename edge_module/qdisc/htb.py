@@ -107,7 +107,8 @@ class Uplink:
         return Snapshot(True, None, tree, _with_drops(stats, bodies))
 
     def stats(self) -> dict[int, wire.ClassStats]:
-        """Counters of the classes; none while our qdisc is not there."""
+        """Read the counters of the classes; empty while our qdisc is absent.
+        """
         ifindex = self.ifindex()
         bodies = [body for body in self._dump_qdiscs(ifindex)
                   if wire.is_of(body, ifindex)]
@@ -118,10 +119,10 @@ class Uplink:
         return _with_drops(self.class_stats(), bodies)
 
     def class_stats(self) -> dict[int, wire.ClassStats]:
-        """Counters of the classes, but for what their leaves dropped.
+        """Read the counters of all classes, without drops of their leaves.
 
-        The kernel offers no list of some classes, and it answers a question
-        for one to all who listen to changes: so all are dumped.
+        All classes are dumped: the kernel cannot list a selection, and it
+        sends the answer about a single class to all listeners to changes.
         """
         # Without a parent, each leaf's own class comes as well.
         return dict(filter(None, map(wire.read_stats, self.kernel.tc_dump(
@@ -135,7 +136,7 @@ class Uplink:
 
     def set_classes(self, classes: Iterable[model.HtbClass],
                     current: model.Tree) -> None:
-        """Create or change classes in place, sending what differs only."""
+        """Create or change classes in place, sending only differences."""
         ifindex = self.ifindex()
         changes: list[operations.TcOperation] = []
         leaves: list[operations.TcOperation] = []
@@ -158,9 +159,9 @@ class Uplink:
                f'delete classes of {self.dev}', (errno.ENOENT,))
 
     def delete_root(self) -> bool:
-        """Remove our qdisc, and nothing when another one is there.
+        """Remove our qdisc; return False when another one is there.
 
-        For root alone: the helper offers no deletion of the root.
+        It needs root: the privileged helper cannot delete the root qdisc.
         """
         if not self.snapshot().present:
             return False

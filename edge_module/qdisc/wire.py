@@ -243,7 +243,7 @@ def read_qdisc(body: bytes) -> Qdisc:
 
 
 def read_class(body: bytes) -> ShownClass | None:
-    """A class of ours, None for one of another qdisc."""
+    """Parse a class of ours; None for a class of another qdisc."""
     _, _, handle, parent, info = TCMSG.unpack_from(body)
     attributes = dict(attrs(body, TCMSG.size))
     if handle >> 16 != ROOT_MAJOR or attributes.get(KIND) != b'htb\0':
@@ -262,7 +262,7 @@ def read_class(body: bytes) -> ShownClass | None:
 
 
 def read_stats(body: bytes) -> tuple[int, ClassStats] | None:
-    """(minor, counters) of a class of ours; the rest is not looked at."""
+    """Parse only (minor, counters) of a class; None unless it is ours."""
     handle, = _U32.unpack_from(body, _HANDLE_AT)
     if handle >> 16 != ROOT_MAJOR:
         return None
@@ -273,9 +273,9 @@ def read_stats(body: bytes) -> tuple[int, ClassStats] | None:
 
 
 def read_leaf_drops(body: bytes) -> tuple[int, int] | None:
-    """(minor, packets its leaf dropped); None for what is no leaf of ours.
+    """Parse (minor, dropped packets) of a leaf's qdisc; None unless ours.
 
-    The class itself does not count frames of a super-packet that is cut.
+    The class's own drops leave out frames of a super-packet that is cut.
     """
     _, _, handle, parent, _ = TCMSG.unpack_from(body)
     if parent >> 16 != ROOT_MAJOR or handle >> 16 != parent & 0xffff:

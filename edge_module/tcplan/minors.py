@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which class has which minor.
+"""Minor numbers of the HTB classes.
 
-Pure. The controller gives out those of coflows and their destinations
-(``edge_policy.FIRST_MINOR`` to ``LAST_MINOR``); the module derives its own
+Pure. The controller assigns the minors of coflows and their destinations
+(``edge_policy.FIRST_MINOR`` to ``LAST_MINOR``); this module derives the others
 from them and from the ports, so that a restart finds every class where it was.
 """
 
@@ -13,7 +13,7 @@ from virtco.wire import edge_policy
 
 ROOT = 0
 LINK = edge_policy.ROOT_MINOR
-# What nobody classifies: the host itself.
+# Traffic that is not classified, which is the host's own.
 HOST = edge_policy.DEFAULT_MINOR
 # Parent of the classes of VM ports, for their unmanaged traffic.
 UNMANAGED = 3
@@ -31,17 +31,17 @@ _CONTROL_BIT = 0x8000
 # others share: the kernel looks at every class when one is made.
 _OWN_CONTROL, _SHARED_CONTROL = 1024, 15
 _FIRST_PORT_CONTROL = 0x9000
-# Of unmanaged traffic by destination host: 64 classes with a child per port.
-# The last child's number is none of the kernel's own.
+# Classes of unmanaged traffic by destination host: 64, with a child per port.
+# The kernel reserves the minor 0xffff, which no child has.
 _FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xc000, 8, 254
 
-# Class of what is counted and not shaped: no device has the index 0, and no
-# queue of Open vSwitch has this number.
+# Class of traffic that is counted and not shaped: no device has the index 0,
+# and no queue of Open vSwitch has this number.
 NOBODY = FIRST_PORT
 
 
 def of_port(ifindex: int) -> int:
-    """Class of what a VM's port sends unmanaged.
+    """Return the minor of a VM port's unmanaged traffic.
 
     Ports whose indexes differ by a multiple of 4096 share one.
     """
@@ -53,8 +53,9 @@ def is_port(minor: int) -> bool:
 
 
 def of_port_control(ifindex: int) -> int:
-    """Class of the control packets that a VM's port sends unmanaged, and of
-    those that acknowledge what a coflow sent to it.
+    """Return the minor of a VM port's control packets outside coflows.
+
+    They include acknowledgements of data that a coflow sent to the VM.
     """
     return _FIRST_PORT_CONTROL + ifindex % N_PORTS
 
@@ -64,10 +65,12 @@ def is_port_control(minor: int) -> bool:
 
 
 def of_control(coflow_minor: int) -> int:
-    """Class of a coflow's control packets, from the minor of its class.
+    """Return the minor of a coflow's control packets.
 
-    The controller gives out the lowest minors first: coflows share one only
-    where more than a thousand minors are in use.
+    The controller assigns the lowest minors first, so coflows share a class
+    only where more than a thousand minors are in use.
+
+    :param coflow_minor: of the coflow's class of data.
     """
     if coflow_minor >= edge_policy.FIRST_MINOR + _OWN_CONTROL:
         return _CONTROL_BIT | 1 + coflow_minor % _SHARED_CONTROL
@@ -75,9 +78,10 @@ def of_control(coflow_minor: int) -> int:
 
 
 def controlled_by(minor: int) -> int | None:
-    """The coflow's minor for that of its control packets; None for others.
+    """Return the minor of the coflow whose control packets a class holds.
 
-    That of a class that coflows share is no coflow's.
+    None for other classes. For a class that several coflows share, the result
+    is no coflow's minor.
     """
     if _CONTROL_BIT <= minor < _FIRST_PORT_CONTROL:
         return minor ^ _CONTROL_BIT
@@ -85,7 +89,10 @@ def controlled_by(minor: int) -> int | None:
 
 
 def of_limit(slot: int) -> int:
-    """Class of all unmanaged traffic to one host; slot 0 is of the others."""
+    """Return the minor of all unmanaged traffic to one limited host.
+
+    :param slot: of the host; 0 stands for all hosts without a limit.
+    """
     return _FIRST_LIMIT | slot << _LIMIT_BITS
 
 
@@ -108,15 +115,16 @@ def seats(ifindexes: Iterable[int]) -> dict[int, int]:
 
 
 def of_limited(slot: int, seat: int) -> int:
-    """Class of what a VM's port sends to it.
+    """Return the minor of a VM port's unmanaged traffic to one limited host.
 
-    :param seat: see :func:`seats`.
+    :param slot: of the host; see :func:`of_limit`.
+    :param seat: of the port; see :func:`seats`.
     """
     return of_limit(slot) | seat
 
 
 def limit_of(minor: int) -> int | None:
-    """The slot to which a class belongs, None for others."""
+    """Return the slot of a class of limited traffic; None for others."""
     if minor < _FIRST_LIMIT:
         return None
     return (minor - _FIRST_LIMIT) >> _LIMIT_BITS
@@ -127,5 +135,5 @@ def is_limited_port(minor: int) -> bool:
 
 
 def has_turns(minor: int) -> bool:
-    """Whether a VM's port sends through it, in turn with other ports."""
+    """Return whether a class is a VM port's, which takes turns with others."""
     return is_port(minor) or is_limited_port(minor)

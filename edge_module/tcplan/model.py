@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The classes of an HTB tree, and what they guarantee together.
+"""The classes of an HTB tree, their parameters, and sums of their rates.
 
 Pure: no I/O, no clock. ``shape`` says what the tree should be, ``steps`` how
 the kernel's tree becomes that one without an instant at which a managed flow
@@ -19,14 +19,14 @@ from edge_module.tcplan import minors
 from virtco import units
 from virtco.wire import edge_policy
 
-# Of what unmanaged VMs send; coflows beyond the seventh and the host come
-# before them.
+# Priority of unmanaged VM traffic; coflows and the host come before it.
 LOWEST_PRIO = edge_policy.PRIOS - 1
-# What a class is guaranteed before its turn comes and after its time: HTB
-# wants a positive rate, a whole number of bytes per second. Whatever it sends
-# then, it owes for a minute, also at another rate: HTB keeps debts as times.
+# Guaranteed rate of a class that is not served yet or any more: HTB wants a
+# positive rate, a whole number of bytes per second. Bytes sent at this rate
+# leave a debt of up to a minute, which stays when the rate rises: HTB keeps
+# debts as times.
 IDLE_RATE_BPS = units.BITS_PER_BYTE
-# Of GSO over IPv4; with IPv6 there may be longer ones, up to 512 KB.
+# Longest GSO super-packet over IPv4; with IPv6 it may have up to 512 KB.
 SUPER_PACKET_BYTES = 64 * 1024
 WHOLE_BYTES = 1024 * 1024
 
@@ -39,7 +39,7 @@ _FrameBytes = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 16)]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HtbClass:
-    """One class of the tree.
+    """Parameters of a class of the tree, with its leaf's queue.
 
     :ivar parent: minor of the parent, ``minors.ROOT`` for the qdisc itself.
     :ivar rate_bps: guaranteed, a multiple of 8.
@@ -47,9 +47,9 @@ class HtbClass:
     :ivar limit_bytes: length of the leaf's queue; None for an inner class.
     :ivar packet_bytes: the largest packet that a leaf passes whole; longer
         super-packets are cut into frames. None for an inner class.
-    :ivar overhead_bytes: what the wire adds to each frame.
-    :ivar frame_min_bytes: what the shortest frame takes on the wire.
-    :ivar burst_bytes: what a class may save up at least; not read back.
+    :ivar overhead_bytes: bytes that the wire adds to each frame.
+    :ivar frame_min_bytes: size of the shortest frame on the wire.
+    :ivar burst_bytes: least size of the class's token bucket; not read back.
     """
 
     minor: Minor
@@ -65,9 +65,10 @@ class HtbClass:
     burst_bytes: _Bytes = dataclasses.field(default=0, compare=False)
 
     def same_parameters(self, other: 'HtbClass') -> bool:
-        """Whether the class itself, without its leaf, is the same.
+        """Return whether the class's own parameters, not its leaf's, agree.
 
-        The kernel changes neither turns nor priority of an inner class.
+        Turns and priority of an inner class are ignored: the kernel does not
+        change them.
         """
         turns = ((other.quantum_bytes, other.prio)
                  if self.limit_bytes is None
@@ -78,7 +79,7 @@ class HtbClass:
             prio=turns[1]) == other
 
     def stands_as(self, have: 'HtbClass') -> bool:
-        """Whether there is nothing to change."""
+        """Return whether the kernel's class needs no change to be this one."""
         return self is have or self == have or (
             self.same_leaf(have)
             and self.same_parameters(have))
@@ -93,22 +94,28 @@ Tree = dict[int, HtbClass]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """What the operator decides about the shape of the tree.
+    """Operator's settings for the rates, queues and turns of the tree.
 
-    :ivar leaf_s: length of a leaf's queue in time at its ceil.
-    :ivar floor_bps: a class with less would not be heard of again for long.
-    :ivar super_packet_s: a leaf at whose ceil a super-packet takes longer
-        cuts it up. HTB charges a packet in whole to its class, and what the
-        class then owes is a time, which stays when its rate rises: one
-        super-packet at 0.2 Mbit/s holds it for 2.6 s.
-    :ivar owed_s: so does one at whose guaranteed rate it takes this long: it
-        may borrow, but has no guarantee until that time is over.
-    :ivar link_packet_s: so does every leaf of a link on which it takes longer:
-        the host's packets would wait for it there. 0: none does.
+    A super-packet is charged to its class in one piece, as a time at the
+    class's rate, which stays when the rate rises: at 0.2 Mbit/s one
+    super-packet holds its class for 2.6 s. Leaves of slow classes therefore
+    cut super-packets into frames.
+
+    :ivar leaf_s: length of a leaf's queue, as time at its ceil.
+    :ivar floor_bps: least guaranteed rate of a coflow's class; at a lower one
+        it would not send again for long.
+    :ivar super_packet_s: a leaf cuts super-packets that take longer than this
+        at its ceil.
+    :ivar owed_s: a leaf also cuts super-packets that take longer than this at
+        its guaranteed rate: until then it may borrow, but has no guarantee.
+    :ivar link_packet_s: all leaves cut where a super-packet takes longer than
+        this at the speed of the link: the host's packets would wait for it.
+        0: never for that reason.
     :ivar turn_s: turn of the first coflow of the host's order, as a time
         at the speed of the link.
     :ivar frame_bytes: longest frame of the uplink; None never cuts.
-    :ivar overhead_bytes: see :class:`HtbClass`, as the next one.
+    :ivar overhead_bytes: see :class:`HtbClass`.
+    :ivar frame_min_bytes: see :class:`HtbClass`.
     """
 
     leaf_s: float = 0.025
@@ -127,7 +134,7 @@ class TreeSettings:
     frame_min_bytes: int = 0
 
     def on_link(self, link_bps: float) -> 'TreeSettings':
-        """The same, where all leaves cut if the link is too slow."""
+        """Return the settings for a link; on a slow one all leaves cut."""
         takes_s = SUPER_PACKET_BYTES * units.BITS_PER_BYTE / link_bps
         if not 0 < self.link_packet_s < takes_s:
             return self
@@ -135,25 +142,28 @@ class TreeSettings:
 
     @property
     def whole_ceil_bps(self) -> int:
-        """The least ceil at which a leaf passes super-packets whole."""
+        """Least ceil, in bit/s, at which a leaf passes super-packets whole."""
         return math.ceil(SUPER_PACKET_BYTES * units.BITS_PER_BYTE
                          / self.super_packet_s)
 
     @property
     def whole_rate_bps(self) -> int:
-        """The least guarantee at which a leaf passes them whole."""
+        """Least guaranteed rate, in bit/s, at which a leaf passes
+        super-packets whole.
+        """
         return math.ceil(SUPER_PACKET_BYTES * units.BITS_PER_BYTE
                          / self.owed_s)
 
 
 def whole_bps(rate_bps: float) -> int:
-    """Round down to what the kernel can hold: whole bytes per second."""
+    """Round a rate down to whole bytes per second, at least 1 byte/s."""
     return max(IDLE_RATE_BPS, int(rate_bps // units.BITS_PER_BYTE)
                * units.BITS_PER_BYTE)
 
 
 def leaf_limit_bytes(ceil_bps: float, settings: TreeSettings) -> int:
-    """Length of a leaf: leaf_s at ceil, to the next power of two.
+    """Return the length of a leaf's queue: leaf_s at its ceil, rounded up to
+    a power of two.
 
     The power of two keeps the queue as it is while rates change a little.
     """
@@ -166,7 +176,7 @@ def leaf_limit_bytes(ceil_bps: float, settings: TreeSettings) -> int:
 
 def leaf_packet_bytes(rate_bps: float, ceil_bps: float,
                       settings: TreeSettings) -> int:
-    """The largest packet that a leaf passes whole."""
+    """Return the size of the largest packet that a leaf passes whole."""
     if settings.frame_bytes is None or (
             ceil_bps >= settings.whole_ceil_bps
             and rate_bps >= settings.whole_rate_bps):
@@ -175,19 +185,19 @@ def leaf_packet_bytes(rate_bps: float, ceil_bps: float,
 
 
 def kept_bps(tree: Mapping[int, HtbClass]) -> int:
-    """What is guaranteed to all but the coflows' data."""
+    """Return the guaranteed rate of all traffic but the coflows' data."""
     return sum(tree[minor].rate_bps for minor in (minors.SHARED,
                                                   minors.HOST)
                if minor in tree)
 
 
 def is_data(minor: int) -> bool:
-    """Whether it is a coflow's or a destination's class."""
+    """Return whether a class is a coflow's or one of its destinations'."""
     return edge_policy.FIRST_MINOR <= minor <= edge_policy.LAST_MINOR
 
 
 def children_bps(tree: Mapping[int, HtbClass]) -> dict[int, int]:
-    """Sum of the children's rates, by parent."""
+    """Return the sum of the children's guaranteed rates, by parent."""
     found: dict[int, int] = {}
     for item in tree.values():
         found[item.parent] = found.get(item.parent, 0) + item.rate_bps
@@ -195,10 +205,10 @@ def children_bps(tree: Mapping[int, HtbClass]) -> dict[int, int]:
 
 
 def guaranteed_bps(tree: Mapping[int, HtbClass]) -> int:
-    """Sum of the guaranteed rates that compete for the link.
+    """Return the sum of the guaranteed rates that compete for the link.
 
-    Per child of the link class the larger of its own rate and its
-    children's: the kernel grants both.
+    Each child of the link class counts with the larger of its own rate and
+    the sum of its children's: the kernel grants both.
     """
     children = children_bps(tree)
     return sum(max(htb_class.rate_bps, children.get(htb_class.minor, 0))

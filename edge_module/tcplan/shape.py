@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What tree a policy asks for. Pure."""
+"""The HTB tree that enforces a policy on a link. Pure."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -14,31 +14,35 @@ from edge_module.tcplan import turns as turns_of_ports
 from virtco import units
 from virtco.wire import edge_policy
 
-# The kernel looks at a class's priority only when its queue begins: all
-# coflows have the same one, and turns keep their order.
+# The kernel reads a class's priority only when its queue stops being empty:
+# all coflows have the same priority, and the length of turns orders them.
 COFLOW_PRIO, HOST_PRIO = 0, model.LOWEST_PRIO - 1
-# Of the turn of the coflow before it.
+# Ratio of a coflow's turn to that of the next one in the host's order.
 TURN_PART = 8
-# Parts of what a policy guarantees to all that is not a coflow's data.
+# Parts of the rate that a policy guarantees to all but the coflows' data.
 HOST_PART, CONTROL_PART = 0.25, 0.5
-# Of the link at most, for all control packets together. A receiver of full
-# frames that acknowledges each second one sends 2.9 % of their bytes back.
+# Largest share of the link for all control packets together. A receiver of
+# full frames that acknowledges each second one sends 2.9 % of their bytes
+# back.
 CONTROL_CEIL_SHARE = 0.06
 # A host's request or answer goes at once, although its guarantee is small.
 HOST_BURST_BYTES = 64 * 1024
-# Acknowledgements are cumulative: rather lose some than let all wait.
+# Acknowledgements are cumulative: dropping some is better than delaying all.
 CONTROL_LEAF_BYTES = 4096
-# Of one coflow, before another one's control packets have their turn.
+# Turn of one coflow's control packets.
 CONTROL_QUANTUM_BYTES = 256
 
 
 def base_tree(link_bps: float, default_rate_bps: float,
               settings: model.TreeSettings) -> model.Tree:
-    """What stands without any policy and port.
+    """Return the tree without any policy or port.
 
-    The host has a leaf of its own, the default class. What VMs send unmanaged
-    and control packets share the rest of ``default_rate_bps``;
-    their leaves come with ports and coflows.
+    The host has a leaf of its own, the default class. Unmanaged VM traffic and
+    control packets share the rest of ``default_rate_bps``; their leaves come
+    with ports and coflows.
+
+    :param link_bps: speed of the uplink.
+    :param default_rate_bps: guaranteed to all traffic but the coflows' data.
     """
     link = model.whole_bps(link_bps)
     settings = settings.on_link(link_bps)
@@ -69,7 +73,11 @@ def base_tree(link_bps: float, default_rate_bps: float,
 
 def receiver_tree(link_bps: float, default_rate_bps: float, minor: int,
                   settings: model.TreeSettings) -> model.Tree:
-    """Link, default, and one class ``minor`` for all coflows together."""
+    """Return a tree of the link, a default class and one class for all
+    coflows.
+
+    :param minor: of the class of coflows.
+    """
     base = base_tree(link_bps, default_rate_bps, settings)
     link = base[minors.LINK]
     leaf = _shared_leaf(link_bps, link_bps, settings)
@@ -91,16 +99,20 @@ def _on_wire(item: model.HtbClass, settings: model.TreeSettings
 
 def _shared_leaf(link_bps: float, default_rate_bps: float,
                  settings: model.TreeSettings) -> tuple[int, int]:
-    """Length by what is guaranteed, for that may be all it drains at."""
+    """Return (queue bytes, largest packet) of a leaf of other traffic.
+
+    The queue is sized by ``default_rate_bps``, the least rate at which it may
+    drain.
+    """
     return (model.leaf_limit_bytes(default_rate_bps, settings),
             model.leaf_packet_bytes(default_rate_bps, link_bps, settings))
 
 
 def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
-    """Unmanaged traffic of a VM's port: all ports take turns.
+    """Return the class of a VM port's unmanaged traffic.
 
-    Without a guarantee of its own a leaf can only borrow, from its parent
-    first: so the parent's is shared, however many there are.
+    It has no guarantee of its own, so it borrows from its parent, and all
+    ports share the parent's guarantee in turns.
     """
     host = base[minors.HOST]
     return dataclasses.replace(
@@ -110,9 +122,12 @@ def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
 
 def _with_turn(item: model.HtbClass, turn: float,
                settings: model.TreeSettings) -> model.HtbClass:
-    """Shorten the turn of a port's class.
+    """Return a port's class with a shorter turn.
 
-    A packet may be no longer than the turn: the kernel sends one in each.
+    A flooding port's super-packets are cut into frames, because the kernel
+    sends at least one packet per turn, whatever its length.
+
+    :param turn: part of a whole turn, at most 1.
     """
     quantum_bytes = int(item.quantum_bytes * turn)
     packet_bytes = item.packet_bytes
@@ -126,7 +141,10 @@ def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
                    default_bps: float, base: model.Tree,
                    settings: model.TreeSettings, seats: Iterable[int]
                    ) -> Iterable[model.HtbClass]:
-    """A class per limited destination, in which all ports take turns."""
+    """Yield a class per limited destination, and its child of each port.
+
+    :param factor: by which the limits are multiplied.
+    """
     parent = base[minors.UNMANAGED]
     slots = {0: unmanaged.others_bps,
              **{limit.slot: limit.rate_bps for limit in unmanaged.limits}}
@@ -148,7 +166,10 @@ def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
 
 def _control_class(minor: int, base: model.Tree,
                    settings: model.TreeSettings) -> model.HtbClass:
-    """Control packets of a coflow or port: before all else, never many."""
+    """Return the class of a coflow's or port's control packets.
+
+    It has the first priority and a short queue.
+    """
     parent = base[minors.CONTROL]
     return dataclasses.replace(
         parent, minor=minor, parent=minors.CONTROL,
@@ -161,9 +182,12 @@ def _control_class(minor: int, base: model.Tree,
 
 @dataclasses.dataclass(slots=True)
 class Made:
-    """What the last tree was made of: the same coflow has the same classes.
+    """Cache of the classes of each coflow, for :func:`build_tree`.
 
-    Of ten thousand most are what they were; see :func:`build_tree`.
+    Of ten thousand coflows, most are unchanged from one policy to the next.
+
+    :ivar within: link, scale and settings for which the classes were made.
+    :ivar classes: by minor, the coflow and its classes.
     """
 
     within: object = None
@@ -177,20 +201,21 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                n_past: int = 0, ports: Iterable[int] = (),
                turns: Mapping[int, float] = types.MappingProxyType({}),
                made: Made | None = None) -> model.Tree:
-    """The tree a policy asks for on a link.
+    """Return the tree that enforces a policy on a link.
 
-    Guaranteed rates that do not fit beside what is kept for all else are
-    scaled down together; a ceil never exceeds the link.
+    Guaranteed rates of coflows are scaled down together until they fit with
+    the rate kept for other traffic; a ceil never exceeds the link.
 
     :param link_bps: speed of the uplink; the policy's egress_bps if less.
-    :param n_past: how often the policy's time to live passed. From the first
-        time on there is no order, every coflow may borrow the whole link, and
-        is guaranteed half of it by its last rate and half as all others are.
-        Limits of unmanaged traffic double each time.
-    :param ports: indexes of the VM ports' devices.
-    :param turns: by minor of a port's class the part of a whole turn that it
-        has; see :mod:`edge_module.tcplan.turns`.
-    :param made: of the tree before; it is brought up to this one.
+    :param n_past: number of times that the policy's time to live passed. From
+        the first time on there is no order, and every coflow may borrow the
+        whole link. Half of the link is guaranteed in proportion to the last
+        rates, the other half in equal parts. Limits of unmanaged traffic
+        double each time.
+    :param ports: ifindexes of the VM ports.
+    :param turns: part of a whole turn, by minor of a port's class; see
+        :mod:`edge_module.tcplan.turns`.
+    :param made: cache of the tree before; it is updated.
     """
     link_bps = min(link_bps, policy.egress_bps)
     settings = settings.on_link(link_bps)
@@ -232,11 +257,12 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
 
 def _turn_bytes(place: int, link_bps: float, settings: model.TreeSettings
                 ) -> int:
-    """What a coflow may send of the link's unused rate in one turn.
+    """Return the bytes that a coflow may borrow from the link in one turn.
 
-    The first of them that has something to send gets most of what is left.
+    Each coflow's turn is 8 times the next one's, so the first coflow with
+    queued data gets most of the unused rate.
 
-    :param place: in the host's order.
+    :param place: in the host's order, from 0.
     """
     longest = min(settings.max_turn_bytes,
                   units.bps_to_bytes_per_s(link_bps) * settings.turn_s)
@@ -245,8 +271,10 @@ def _turn_bytes(place: int, link_bps: float, settings: model.TreeSettings
 
 def _shared(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
             ) -> tuple[edge_policy.CoflowClass, ...]:
-    """Give each its share of the link; rates of which nobody knows any more
-    whether they fit are none.
+    """Return the coflows of an expired policy with shares of the whole link.
+
+    Half of the link is divided by their last rates, half equally: nobody
+    knows any more whether the rates themselves fit.
     """
     equal_bps = link_bps / max(1, len(classes))
     total_bps = sum(coflow.rate_bps for coflow in classes)
@@ -273,7 +301,10 @@ def _coflow_rate(coflow: edge_policy.CoflowClass, settings: model.TreeSettings
 
 def _scale(classes: Iterable[edge_policy.CoflowClass], room_bps: float,
            settings: model.TreeSettings) -> float:
-    """Factor that makes the guaranteed rates fit into room_bps."""
+    """Return the factor, at most 1, that makes the guaranteed rates fit.
+
+    :param room_bps: rate left for the coflows' data.
+    """
     total = sum(_coflow_rate(coflow, settings) for coflow in classes)
     return 1.0 if total <= room_bps else room_bps / total
 
@@ -285,7 +316,7 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
     child_rates = [
         model.whole_bps(max(settings.floor_bps, child.rate_bps) * scale)
         for child in coflow.destinations]
-    # No child is without a rate: the least ones may be more than their part.
+    # Every child has at least floor_bps, so the sum may exceed the coflow's.
     rate = max(sum(child_rates),
                model.whole_bps(_coflow_rate(coflow, settings) * scale))
     ceil = max(rate, model.whole_bps(min(coflow.ceil_bps, link_bps)))
@@ -318,7 +349,13 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
 
 def _quantum(turn_bytes: int, packet_bytes: int | None,
              settings: model.TreeSettings) -> int:
-    """Of a leaf with this turn; no less than a packet."""
+    """Return the HTB quantum of a leaf, in bytes.
+
+    It is the turn, but at least min_quantum_bytes, or the largest packet of
+    the leaf if that is less.
+
+    :param packet_bytes: largest packet of the leaf; None for an inner class.
+    """
     least = settings.min_quantum_bytes
     if packet_bytes is not None:
         least = min(least, packet_bytes)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""From the tree in the kernel to the one that is wanted, also while leaves
-still send what they have queued. Pure.
+"""Steps from the tree in the kernel to the desired tree. Pure.
+
+While leaves still send their queue, their old rates are held.
 """
 
 from collections.abc import Container
@@ -17,7 +18,7 @@ from edge_module.tcplan import model
 class Update:
     """Steps in the order in which they are sent to the kernel.
 
-    ``leave`` lists classes that nothing is sent to any more once the
+    ``leave`` lists classes that get no packets any more once the
     classification is replaced; they are deleted after a grace period,
     children first.
     """
@@ -33,7 +34,8 @@ class Update:
 
 def _all_fit(current: Mapping[int, model.HtbClass],
              desired: Mapping[int, model.HtbClass]) -> bool:
-    """Whether all that is missing may get its rate beside what stands."""
+    """Return whether missing classes fit at full rate with those that stand.
+    """
     return model.guaranteed_bps({**desired, **current}) <= max(
         model.guaranteed_bps(current), model.guaranteed_bps(desired))
 
@@ -60,14 +62,14 @@ def _leaving(current: Mapping[int, model.HtbClass],
 
 def plan_update(current: Mapping[int, model.HtbClass],
                 desired: Mapping[int, model.HtbClass]) -> Update:
-    """Steps from the kernel's tree to the desired one.
+    """Return the steps from the kernel's tree to the desired one.
 
-    A new class starts idle where its rate would over-commit the link in front
-    of ``raise_``. What stands without a policy never does: it carries traffic
-    from the first moment, as all classes may when the tree was lost. One that
-    leaves keeps its place, idle and last, until nothing can be sent to it any
-    more. A class that stands under another parent cannot be moved: it leaves
-    with all below it, and the next update creates them.
+    A new class starts idle where its rate would over-commit the link before
+    the ``raise_`` steps. Classes that exist without a policy never start idle:
+    they carry traffic from the first moment. A class that leaves keeps its
+    place, idle and with the lowest priority, until no packet can reach it. A
+    class under another parent cannot be moved: it leaves with its descendants,
+    and the next update creates them.
     """
     leaving = _leaving(current, desired)
     fits = _all_fit(current, desired)
@@ -100,14 +102,17 @@ def plan_update(current: Mapping[int, model.HtbClass],
 
 def hold(tree: model.Tree, current: Mapping[int, model.HtbClass],
          leaves: Iterable[int], settings: model.TreeSettings) -> model.Tree:
-    """The tree in which some leaves still send what they have queued.
+    """Return the tree to use while some leaves still send their queue.
 
-    Without it they would owe for that what it takes at their new rate. They
-    keep of their guarantee what a super-packet asks for, those that stay may
-    borrow as much as it asks for, and those that leave stay. The guarantees of
-    others shrink in proportion where that would over-commit the link.
+    HTB charges queued bytes as time at the new rate, so a slower leaf would be
+    blocked for long. Until its queue is sent, a leaf keeps its guarantee, up
+    to ``whole_rate_bps``; a leaf that stays in the tree may borrow up to
+    ``whole_ceil_bps``, and a leaf that leaves is kept. Other guarantees shrink
+    in proportion where that would over-commit the link.
 
-    :param current: the classes as they are, with ``leaves`` among them.
+    :param tree: the desired tree.
+    :param current: the kernel's classes, with ``leaves`` among them.
+    :param leaves: minors of the leaves that still send.
     """
     leaves = set(leaves)
     if not leaves:
@@ -148,10 +153,11 @@ def _let_borrow(held: model.Tree, minor: int,
 
 def _shrink(tree: model.Tree, kept: Container[int], most_bps: int
             ) -> model.Tree:
-    """Scale guarantees so that they fit, but for what is no coflow's data.
+    """Return the tree with guarantees of coflows' data scaled down to fit.
 
-    :param most_bps: the link; a few bytes more where the least rates of many
-        classes exceed it.
+    :param kept: minors of classes whose guarantee is not scaled.
+    :param most_bps: the link's rate, or slightly more where the least rates
+        of many classes exceed it.
     """
     kept_bps = {minor: item.rate_bps for minor, item in tree.items()
                 if minor in kept}

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long the turns of VM ports are for what they send unmanaged. Pure.
+"""Length of the turns of VM ports for their unmanaged traffic. Pure.
 
 The kernel gives every port a turn of equal bytes. Two things make that unfair
-to a port that sends as TCP does: frames are longer on the wire than the kernel
-counts in a turn, most of all the shortest ones; and a port that floods always
-has something queued, where one that slows down for losses sometimes has not.
+to a port that sends TCP. Frames are longer on the wire than the kernel counts
+in a turn, most of all short frames of other ports. And the queue of a port
+that floods never runs empty, while that of a port that slows down for losses
+does.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 #: Length of a flooding port's turns, as part of the others'.
 FLOOD_TURN = 1 / 16
-#: Who loses a larger part than this does not slow down for losses.
+#: A port that loses a larger part than this does not slow down for losses.
 _FLOOD_LOSS = 0.25
 # A sender that starts may lose as much for a moment.
 _LEAST_PACKETS = 200
@@ -33,11 +34,11 @@ class Sent(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class PortTurns:
-    """Follows the counters of the ports' classes.
+    """Lengths of the turns of the ports' classes, from their counters.
 
-    :param overhead_bytes: what the wire adds to each frame.
-    :param frame_min_bytes: what the shortest frame takes on the wire.
-    :ivar turns: by minor, the part of a whole turn; 1 where nothing is named.
+    :param overhead_bytes: bytes that the wire adds to each frame.
+    :param frame_min_bytes: size of the shortest frame on the wire.
+    :ivar turns: part of a whole turn, by minor; 1 for minors not in it.
     """
 
     overhead_bytes: int
@@ -48,9 +49,11 @@ class PortTurns:
         default_factory=dict)
 
     def update(self, counted: Mapping[int, Sent], now_s: float) -> bool:
-        """Take in counters by minor; whether a turn changed.
+        """Update the turns from the classes' counters.
 
+        :param counted: cumulative counters, by minor.
         :param now_s: any monotonic clock.
+        :returns: whether a turn changed.
         """
         turns, before = {}, {}
         for minor, now in counted.items():
