@@ -82,6 +82,27 @@ def test_the_hints_mean_what_the_tests_want(conf):
     assert not request.requires_a_place(test_request.make_spec(), conf)
 
 
+def test_a_place_may_be_required_by_metadata(conf, monkeypatch):
+    """Unless the hints have a matrix: then the server is not even read."""
+    conf.set_override('read_metadata', True, 'virtco')
+    reads = []
+
+    def read(wanted):
+        reads.append(wanted)
+        return test_request.Object(metadata={
+            'virtco:coflow': 'g', 'virtco:index': '0',
+            'virtco:within': 'rack:required'})
+
+    monkeypatch.setattr(request, '_read_instance', read)
+    monkeypatch.setattr(request, '_may_have_metadata', lambda wanted: True)
+    assert request.requires_a_place(
+        test_request.make_spec(scheduler_hints={}), conf)
+    assert request.requires_a_place(spec(), conf)
+    assert len(reads) == 2
+    assert not request.requires_a_place(spec(tm='[[0, 1], [0, 0]]'), conf)
+    assert len(reads) == 2
+
+
 def test_who_requires_no_place_is_asked_about_by_the_weigher(controller):
     assert passed(spec(), hosts()) == ['a', 'b', 'c']
     assert controller.asked == []
