@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import http.client
 import os
 import pathlib
@@ -57,15 +58,13 @@ class Http(Daemon):
         self._path = path
 
     def is_up(self) -> bool:
-        connection = http.client.HTTPConnection(self._address, self.port,
-                                                timeout=5)
-        try:
-            connection.request('GET', self._path)
-            return connection.getresponse().status < 500
-        except OSError:
-            return False
-        finally:
-            connection.close()
+        with contextlib.closing(http.client.HTTPConnection(
+                self._address, self.port, timeout=5)) as one:
+            try:
+                one.request('GET', self._path)
+                return one.getresponse().status < 500
+            except OSError:
+                return False
 
 
 def wsgi(layout: layouts.Layout, name: str, module: str,

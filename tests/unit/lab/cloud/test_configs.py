@@ -7,6 +7,7 @@ from importlib import metadata
 import json
 import os
 import pathlib
+import sys
 
 import pytest
 
@@ -59,6 +60,102 @@ def test_neutron_finds_the_drivers_it_is_configured_with(tmp_path):
     assert (ROOT / f'lab/{driver.module.replace(".", "/")}.py').exists()
     assert 'neutron' not in (ROOT / 'setup.cfg').read_text().partition(
         '[entry_points]')[2]
+
+
+def _values(groups, *names):
+    found = _read(groups)
+    return [found[group][option]
+            for group, option in (name.split('.') for name in names)]
+
+
+def test_a_cloud_of_one_machine_starts_few_workers():
+    nova = configs.nova(LAYOUT, 'db', 'api', 'rabbit')
+    assert _values(nova, 'DEFAULT.osapi_compute_workers', 'conductor.workers',
+                   'scheduler.workers') == ['1', '1', '2']
+    assert _values(configs.glance(LAYOUT, 'db'), 'DEFAULT.workers') == ['1']
+    # The fewest rounds that bcrypt takes.
+    assert _values(configs.keystone(LAYOUT, 'db'),
+                   'security_compliance.password_hash_rounds',
+                   'identity.password_hash_rounds') == ['4', '4']
+
+
+def test_a_slot_is_a_vm_and_nothing_else_limits_tenants():
+    nova = configs.nova(LAYOUT, 'db', 'api', 'rabbit')
+    assert _values(nova, 'DEFAULT.cpu_allocation_ratio', 'quota.instances',
+                   'quota.cores', 'quota.ram') == ['1.0', *3 * ['100000']]
+    # Neutron takes it for no limit.
+    assert _values(configs.neutron(LAYOUT, 'db', 'rabbit'),
+                   'quotas.quota_port') == ['-1']
+
+
+def test_a_token_lasts_for_a_day_and_a_launch_has_its_time():
+    assert _values(configs.keystone(LAYOUT, 'db'), 'token.expiration') == [
+        str(24 * 60 * 60)]
+    controller = configs.controller(LAYOUT, 0, 'db', 'rabbit')
+    plan_s, deadline_s = map(float, _values(
+        controller, 'placement.budget_s', 'placement.deadline_s'))
+    request_ms, all_ms = map(float, _values(
+        configs.nova(LAYOUT, 'db', 'api', 'rabbit'), 'virtco.timeout_ms',
+        'virtco.request_budget_ms'))
+    assert (plan_s, deadline_s, request_ms, all_ms) == (1, 8, 10_000, 30_000)
+
+
+def test_controllers_share_no_port_and_no_directory():
+    made = [_read(configs.controller(LAYOUT, number, 'db', 'rabbit'))
+            for number in range(2)]
+    assert [(int(one['api']['port']), int(one['distributor']['port']))
+            for one in made] == [(9791, 9792), (10791, 10792)]
+    assert [one['controller']['state_dir'] for one in made] == [
+        '/run/virtco-cloud/controller0', '/run/virtco-cloud/controller1']
+    assert [one['DEFAULT']['log_file'] for one in made] == [
+        '/run/virtco-cloud/controller0.log',
+        '/run/virtco-cloud/controller1.log']
+    assert [configs.controller_port(number) for number in range(2)] == [
+        9791, 10791]
+
+
+@pytest.mark.parametrize(('groups', 'names', 'paths'), [
+    (configs.keystone(LAYOUT, 'db'),
+     ('DEFAULT.log_file', 'fernet_tokens.key_repository',
+      'credential.key_repository'),
+     ('keystone.log', 'keystone/fernet', 'keystone/credential')),
+    (configs.placement(LAYOUT, 'db'),
+     ('DEFAULT.state_path', 'DEFAULT.log_file'),
+     ('placement', 'placement.log')),
+    (configs.glance(LAYOUT, 'db'),
+     ('DEFAULT.log_file', 'f.filesystem_store_datadir',
+      'oslo_concurrency.lock_path'), ('glance.log', 'glance', 'glance/lock')),
+    (configs.edge(LAYOUT, 'h0', '10.0.0.1'),
+     ('DEFAULT.log_file', 'edge.ports_file', 'edge.state_dir'),
+     ('edge-h0.log', 'ports-h0.json', 'edge-h0'))])
+def test_everything_is_below_the_clouds_directory(groups, names, paths):
+    assert _values(groups, *names) == [f'/run/virtco-cloud/{path}'
+                                       for path in paths]
+
+
+def test_an_edge_limits_its_uplink_to_its_rate():
+    edge = configs.edge(layouts.Layout('a', '172.30.0.1', ('h0',), 2,
+                                       12345678.9, 42), 'h0', '10.0.0.7')
+    assert _values(edge, 'edge.host', 'edge.link_egress_bps',
+                   'edge.link_ingress_bps', 'edge.wire_overhead_bytes',
+                   'probe.address', 'controller_auth.username') == [
+                       'h0', '12345679', '12345679', '0', '10.0.0.7', 'h0']
+
+
+def test_names_of_a_cloud_are_told_by_its_run():
+    assert LAYOUT.control == 'virtco-emu-abc123-control'
+    assert LAYOUT.namespace('compute1') == 'virtco-emu-abc123-compute1'
+    # Namespaces and devices have short names.
+    assert LAYOUT.vm_namespace('01234567-89ab-cdef-0123-456789abcdef') == (
+        'virtco-emu-abc123-vm0123456789ab')
+    assert LAYOUT.url('nova') == 'http://172.30.0.1:8774/v2.1'
+    assert LAYOUT.url('glance') == 'http://172.30.0.1:9292'
+    assert str(LAYOUT.config('nova')) == '/run/virtco-cloud/etc/nova/nova.conf'
+    said = LAYOUT.environment('demo')
+    assert (said['OS_USERNAME'], said['OS_CACERT']) == (
+        'demo', '/run/virtco-cloud/tls/ca.pem')
+    assert layouts.script('pip') == str(
+        pathlib.Path(sys.executable).with_name('pip'))
 
 
 def test_haproxy_knows_every_controller():
