@@ -339,16 +339,23 @@ def test_so_many_are_read_at_once(make, monkeypatch):
         ('read_piece', block) for block in range(N)]
 
 
-def test_who_helps_asks_whom_it_sees(make):
+@pytest.mark.parametrize(('seen', 'taken'), [
+    ([0, 1, 0], [{2}]), ([0, 0, 3], [{1}]), ([0, 1, 1], [set()]),
+    # Nobody is there.
+    ([], [{1}, {2}])])
+def test_who_helps_takes_what_no_neighbour_has(make, seen, taken):
     transfer = make()
+    transfer._all.state.pieces = []
     first, between, within = ready(transfer)
-    transfer._all.seen = between.seen = []  # nobody is there
-    half = peers.Share(1, 2, (0.0, 1.0))
-    transfer.follow([[], [], []], half)
-    wanted = [block for block, one in enumerate(first.priorities) if one]
-    run(transfer, [finished(first, block) for block in wanted])
-    transfer.follow([[], [], []], half)
-    assert sum(map(bool, first.priorities)) >= 1
+    of_two = peers.Share(0, 2, (0.0, 1.0))
+    transfer.follow([[], [], []], of_two)
+    assert first.priorities == [4, 0, 0]
+    run(transfer, [finished(within, 0)])
+    first.priorities = [0, 0, 0]
+    within.seen, between.seen = seen, []
+    transfer.follow([[], [], []], of_two)
+    assert {block for block, one in enumerate(first.priorities)
+            if one} in taken
 
 
 def test_what_the_system_said_of_files(make):
