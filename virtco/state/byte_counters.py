@@ -96,6 +96,13 @@ class CoflowProgress:
         return [*self.sent_bytes.round().tolist(),
                 float(round(self.excess_bytes))]
 
+    def next(self, stored: Sequence[float] = ()) -> 'CoflowProgress':
+        """Return the progress of the next iteration.
+
+        :param stored: of it, as of this one.
+        """
+        return CoflowProgress(self.sizes_bytes, stored)
+
     @property
     def all_bytes(self) -> float:
         return float(self.sent_bytes.sum()) + self.excess_bytes
@@ -204,9 +211,8 @@ class Estimated(CoflowProgress):
                 self._receivers[sends], self.sent_bytes[sends],
                 has_ended[sends], self._is_pilot[sends])
 
-    def anew(self) -> 'Estimated':
-        """Return the empty progress of the next iteration."""
-        return Estimated(self._receivers)
+    def next(self, stored: Sequence[float] = ()) -> 'Estimated':
+        return Estimated(self._receivers, stored)
 
     def credit(self, flows: np.ndarray, payload_bytes: float,
                shares: np.ndarray | None = None) -> None:

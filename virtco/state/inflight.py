@@ -5,6 +5,7 @@
 import collections
 from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -382,12 +383,12 @@ class Tracked:
         self.is_dirty = True
         self.touch()
 
-    def rest(self) -> None:
-        """Wait for the next iteration, of which nothing was seen so far."""
-        self.upcoming = (
-            self.progress.anew() if isinstance(
-                self.progress, byte_counters.Estimated)
-            else byte_counters.CoflowProgress(self.progress.sizes_bytes))
+    def rest(self, stored: Sequence[float] = ()) -> None:
+        """Wait for the next iteration.
+
+        :param stored: bytes of it that were seen so far.
+        """
+        self.upcoming = self.progress.next(stored)
         self.touch()
 
     def begins(self, now_s: float, rules: endings.Rules) -> bool:
@@ -395,9 +396,12 @@ class Tracked:
             return any(member.running for member in self.members.values())
         if self.upcoming is None:
             return False
+        if self.moved_s is None and self.watched_since_s is None:
+            self.watched_since_s = now_s
         if (self.upcoming.all_bytes
-                and now_s - (self.moved_s or 0.0) >= rules.pause_s):
+                and now_s - self.idle_since_s >= rules.pause_s):
             self.rest()
+            self.is_dirty = True
         return self.begins_anew(now_s, rules)
 
     def begins_anew(self, now_s: float, rules: endings.Rules) -> bool:

@@ -129,7 +129,9 @@ def columns(tracked: inflight.Tracked) -> dict[str, Any]:
     sent_bytes = tracked.progress.sent_bytes
     return {'id': tracked.coflow_id, 'state': tracked.state,
             'iteration': tracked.iteration, 'why': tracked.why,
-            'progress': json.dumps(tracked.progress.to_stored()),
+            'progress': json.dumps([
+                size_bytes for one in (tracked.progress, tracked.upcoming)
+                if one is not None for size_bytes in one.to_stored()]),
             'sent_bytes': float(sent_bytes.sum()),
             **({'size_bytes': float(tracked.progress.sizes_bytes.sum())}
                if tracked.model.is_estimated else {}),
@@ -150,14 +152,16 @@ def load(stored: 'models.Coflow') -> inflight.Tracked:
     """Make a coflow in flight of its row in the database."""
     model = codec.decode_coflow(stored)
     sent_bytes = json.loads(stored.progress)
+    # The next iteration's bytes follow those of this one.
+    n_own = len(model.matrix.src) + 1
     tracked = inflight.Tracked(
         coflow_id=stored.id, group_id=stored.group_id or '',
         project_id=stored.project_id, name=stored.name, state=stored.state,
         model=model,
         progress=byte_counters.Estimated(
-            np.array(model.matrix.dst), sent_bytes)
+            np.array(model.matrix.dst), sent_bytes[:n_own])
         if model.is_estimated else byte_counters.CoflowProgress(
-            np.asarray(model.matrix.size_bytes), sent_bytes),
+            np.asarray(model.matrix.size_bytes), sent_bytes[:n_own]),
         iteration=stored.iteration, priority_class=stored.priority_class,
         weight=stored.weight, arrival_s=stored.arrival,
         planned_cct_s=stored.cct_s, ended_s=stored.ended_at,
@@ -171,5 +175,5 @@ def load(stored: 'models.Coflow') -> inflight.Tracked:
             stored.first_byte_at, stored.last_byte_at,
             stored.measured_cct_error_s)
     if tracked.state == states.CoflowState.DONE:
-        tracked.rest()
+        tracked.rest(sent_bytes[n_own:])
     return tracked

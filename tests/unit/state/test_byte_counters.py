@@ -173,7 +173,7 @@ def test_nothing_is_beyond_an_unknown_size_and_late_flows_count():
     progress.credit(np.array([5]), 1e6)
     progress.moved((9.1, 9.2), False)
     assert progress.remaining_bytes()[5] > 0
-    assert progress.anew().all_bytes == 0
+    assert progress.next().all_bytes == 0
 
 
 @pytest.mark.parametrize(('now_s', 'is_young'), [

@@ -382,6 +382,31 @@ def test_a_few_bytes_and_a_pause_are_no_iteration():
     assert found.upcoming.all_bytes == 0
 
 
+@pytest.mark.parametrize('is_estimated', [False, True])
+def test_who_begins_now_knows_the_beginning_of_the_next_iteration(
+        is_estimated):
+    found = tracked(iterations=0, is_estimated=is_estimated)
+    send(found, 'h0', 6e6, 1.0, 2.0)
+    send(found, 'h1', 4e5, 2.0, 3.0)
+    found.end(10.0)
+    found.rest()
+    send(found, 'h0', 600, 19.0, 20.0)
+    row = summary.columns(found)
+    assert row['sent_bytes'] == found.progress.sent_bytes.sum()
+    other = tracked(iterations=0, is_estimated=is_estimated,
+                    **{name: row[name] for name in ('state', 'progress')})
+    for mine, theirs in ((found.progress, other.progress),
+                         (found.upcoming, other.upcoming)):
+        assert theirs.all_bytes == mine.all_bytes > 0
+        assert theirs.sent_bytes.tolist() == mine.sent_bytes.round().tolist()
+    # It waits as long for the rest as who began, and tells that it gave up.
+    assert not other.begins(50.0, RULES) and other.upcoming.all_bytes == 600
+    assert not other.begins(50.0 + RULES.pause_s - 0.1, RULES)
+    assert other.upcoming.all_bytes == 600 and not other.is_dirty
+    assert not other.begins(50.0 + RULES.pause_s, RULES)
+    assert other.upcoming.all_bytes == 0 and other.is_dirty
+
+
 def test_an_estimated_coflow_rests_with_what_it_is():
     found = tracked(iterations=0, is_estimated=True)
     found.rest()
