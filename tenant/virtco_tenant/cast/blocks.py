@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which blocks a member has, fetches, and hands from swarm to swarm. Pure."""
+"""Blocks of one member: had, wanted, and passed between swarms. Pure."""
 
 import collections
 from collections.abc import Callable
@@ -11,21 +11,25 @@ import random
 
 from virtco_tenant.cast import peers
 
-#: So long one waits for blocks that another cluster has or should have. A slow
-#: one would hold up all others, while the source has time.
+#: Seconds that a member waits for blocks that another cluster has or should
+#: have, before it takes them from the source. Otherwise one slow cluster would
+#: hold up all others.
 PATIENCE_S = 1.5
-#: One that is done takes its part of what others lack in so many steps, first.
+#: A gate that has its share fetches 1 / (HELP * gates) of the blocks that its
+#: cluster lacks, as a first step.
 HELP = 2
 
-#: How many neighbours have each block, by level.
+#: Returns, for a level, the number of neighbours that have each block.
 Availability = Callable[[int], Sequence[int]]
 
 
 class Blocks:
-    """The same blocks are in a swarm for each of ``peers.LEVELS``.
+    """State of a member's blocks in its swarms, one per ``peers.LEVELS``.
 
-    :param draw: so many of these, at random.
-    :ivar to_pass: that came by one swarm and may be lacking in others.
+    All swarms hold the same blocks.
+
+    :param draw: returns a random sample of a sequence, of a given length.
+    :ivar to_pass: blocks that came by one swarm and may be lacking in others.
     """
 
     def __init__(self, n_blocks: int, clock: Callable[[], float],
@@ -36,22 +40,23 @@ class Blocks:
         self._draw = draw
         self.to_pass: collections.deque[int] = collections.deque()
         self._share: peers.Share | None = None
-        #: How often it helped since the share is this one.
+        #: Number of helping steps since the share was given.
         self._helped = 0
         self._have: list[set[int]] = [set() for _ in peers.LEVELS]
         self._wanted: list[set[int]] = [set() for _ in peers.LEVELS]
-        #: Since when it waits for other clusters.
+        #: Time from which it waits for other clusters; None while it does not.
         self._waits_s: float | None = None
 
     def found(self, blocks: Iterable[int]) -> None:
-        """Take over what was here before, in each swarm."""
+        """Mark blocks that were here before as had, in each swarm."""
         for got in self._have:
             got.update(blocks)
 
     def take(self, share: peers.Share | None, available: Availability
              ) -> bool:
-        """Fetch the share; when it is here, help with what others lack.
+        """Fetch the share; once it is here, help to fetch missing blocks.
 
+        :param share: of the member; None for no gate.
         :returns: whether priorities change.
         """
         got = self._have[peers.WITHIN]
@@ -72,12 +77,19 @@ class Blocks:
         return True
 
     def priorities(self, level: int) -> list[int]:
-        """What a swarm is to fetch: 4 for yes, as libtorrent counts."""
+        """Return libtorrent's priority of each block in a swarm.
+
+        It is 4 for a block to fetch, else 0.
+        """
         return [4 if block in self._wanted[level] else 0
                 for block in range(self._n_blocks)]
 
     def _help(self, share: peers.Share, available: Availability) -> bool:
-        """Fetch some of what others should; False while others give."""
+        """Want some blocks that other gates of the cluster should fetch.
+
+        :returns: whether any are wanted; False while other clusters still
+            send the member's own share, or if no block is missing.
+        """
         got = self._have[peers.WITHIN]
         within, between = map(available, (peers.WITHIN, peers.BETWEEN))
         now_s = self._clock()
@@ -90,9 +102,9 @@ class Blocks:
         lacking = [block for block in range(self._n_blocks)
                    if block not in got and not within[block]]
         ways = (
-            # Another cluster has it, which costs the source nothing; it would
-            # be for this cluster to take it from the source; another cluster
-            # should, and did not.
+            # In order: blocks that another cluster has, which costs the source
+            # nothing; blocks that this cluster should take from the source;
+            # blocks that another cluster should have taken and did not.
             (peers.BETWEEN, [one for one in lacking
                              if between[one] and is_patient]),
             (peers.FIRST, [one for one in lacking
@@ -101,8 +113,8 @@ class Blocks:
             (peers.FIRST, lacking))
         for level, blocks in ways:
             if blocks:
-                # Drawn, so that two that help seldom take the same; more each
-                # time, as those who should do it may be gone.
+                # At random, so that two helpers seldom take the same blocks;
+                # more each time, as the responsible gates may be gone.
                 part = min(1, 2 ** self._helped / (HELP * share.gates))
                 self._helped += 1
                 self._wanted[level].update(self._draw(
@@ -113,7 +125,7 @@ class Blocks:
     def finished(self, level: int, block: int) -> list[int]:
         """Note a block that came by one swarm.
 
-        :returns: other swarms that were to fetch it and need not any more.
+        :returns: other swarms that wanted it and need not fetch it any more.
         """
         self._have[level].add(block)
         self.to_pass.append(block)
@@ -124,7 +136,7 @@ class Blocks:
         return [other for other in spared if block not in self._have[other]]
 
     def lacking(self, block: int) -> list[int]:
-        """Swarms that should have a block and do not."""
+        """Return the swarms that should have a block and do not."""
         share = self._share
         return [level for level in (peers.BETWEEN, peers.WITHIN)
                 if block not in self._have[level] and (
@@ -133,7 +145,10 @@ class Blocks:
                     or block in self._have[peers.FIRST])]
 
     def source(self, block: int) -> int | None:
-        """The swarm to read a block from that another one lacks."""
+        """Return the swarm from which to copy a block to swarms without it.
+
+        None if no swarm lacks it, or none has it.
+        """
         if not self.lacking(block):
             return None
         return next((level for level in peers.LEVELS

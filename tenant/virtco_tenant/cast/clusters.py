@@ -4,10 +4,10 @@
 
 As in the paper, members are placed by multidimensional scaling of a matrix of
 rates and clustered. The paper completes the matrix first and fits Gaussians.
-Here the model is that of a two-way layout: the logarithm of a rate is what its
-sender and its receiver always add, and a step where both are in one cluster.
-Pairs that exchanged nothing count for nothing. The number of clusters is the
-one with the shortest description (BIC), 1 among them.
+Here the model is a two-way layout: the logarithm of a rate is the sum of a
+term of its sender, a term of its receiver, and a step where both are in one
+cluster. Pairs that exchanged nothing are ignored. The number of clusters, 1
+or more, is the one with the least Bayesian information criterion (BIC).
 """
 
 from collections.abc import Mapping
@@ -20,20 +20,20 @@ _Matrix = npt.NDArray[np.float64]
 _Labels = npt.NDArray[np.int64]
 
 MAX_CLUSTERS = 64
-#: Differences of rates below are none (0.1 is a tenth).
+#: Relative difference of rates from which it counts (0.1 is a tenth).
 LEAST_STEP = 0.1
-#: Rates are never read more exactly than this.
+#: Least relative error of a rate.
 _NOISE = 0.03
 _ROUNDS = 20
-#: Share of rates that were seen in both directions, below which what senders
-#: add cannot be told from what receivers add.
+#: Share of rates measured in both directions, below which the terms of senders
+#: cannot be separated from those of receivers.
 _MUTUAL = 0.3
 
 
 def infer(rates_bps: Mapping[tuple[str, str], float]) -> dict[str, str]:
-    """A cluster for each member; empty where all are alike.
+    """Infer the cluster of each member; empty for a single cluster.
 
-    :param rates_bps: from whom to whom, medians.
+    :param rates_bps: median rate by (sender, receiver).
     """
     told = {pair: rate_bps for pair, rate_bps in rates_bps.items()
             if rate_bps > 0 and pair[0] != pair[1]}
@@ -57,7 +57,12 @@ def infer(rates_bps: Mapping[tuple[str, str], float]) -> dict[str, str]:
 
 
 def _centred(values: _Matrix, seen: npt.NDArray[np.bool_]) -> _Matrix:
-    """Without what each sender and each receiver always adds."""
+    """Subtract the means of senders and receivers from the seen values.
+
+    :param values: shape (n_members, n_members), senders in rows.
+    :param seen: whether a value was measured, same shape.
+    :returns: residuals, 0 where nothing was measured.
+    """
     left = np.where(seen, values, 0.0)
     for _ in range(_ROUNDS):
         for axis in (0, 1):
@@ -69,7 +74,11 @@ def _centred(values: _Matrix, seen: npt.NDArray[np.bool_]) -> _Matrix:
 
 def _clustered(left: _Matrix, seen: npt.NDArray[np.bool_], n_told: int
                ) -> _Labels | None:
-    """The labels whose description is shortest; None for one cluster."""
+    """Return the labels with the least BIC; None for a single cluster.
+
+    :param left: residuals of :func:`_centred`.
+    :returns: cluster of each member, shape (n_members,).
+    """
     n_members = len(left)
     both = left + left.T
     count = np.maximum(seen.astype(float) + seen.T, 1.0)
@@ -77,7 +86,7 @@ def _clustered(left: _Matrix, seen: npt.NDArray[np.bool_], n_told: int
     best, least = None, _cost(
         left, seen, np.zeros(n_members, np.int64), n_told)
     for n_clusters in range(2, min(n_members // 2, MAX_CLUSTERS) + 1):
-        # So many clusters are that many points in one dimension less.
+        # n clusters span n - 1 dimensions, so n - 1 eigenvectors are kept.
         placed = (vectors[:, 1 - n_clusters:]
                   * np.sqrt(np.maximum(values[1 - n_clusters:], 0)))
         labels = hierarchy.fcluster(hierarchy.ward(placed), n_clusters,
@@ -91,12 +100,17 @@ def _clustered(left: _Matrix, seen: npt.NDArray[np.bool_], n_told: int
 
 def _settled(both: _Matrix, seen: npt.NDArray[np.bool_], labels: _Labels
              ) -> _Labels:
-    """Each goes where its rates are best, until none does."""
+    """Move each member to the cluster of its best mean rate, repeatedly.
+
+    It ends when no member moves, or after _ROUNDS rounds.
+
+    :param both: sum of the residuals of both directions.
+    """
     count = seen.astype(float) + seen.T
     for _ in range(_ROUNDS):
         member = np.eye(labels.max() + 1)[labels]
         mean = both @ member / np.maximum(count @ member, 1.0)
-        # Who was never seen with a cluster's members is not drawn to it.
+        # A member does not move to a cluster it has no measurement with.
         mean[count @ member == 0] = -np.inf
         new = mean.argmax(axis=1).astype(np.int64)
         if (new == labels).all():
@@ -107,8 +121,9 @@ def _settled(both: _Matrix, seen: npt.NDArray[np.bool_], labels: _Labels
 
 def _cost(left: _Matrix, seen: npt.NDArray[np.bool_], labels: _Labels,
           n_told: int) -> float:
-    """BIC, with a label for each member; infinite where there is no step."""
-    # What is left when each sender and each receiver has its mean.
+    """Return the BIC of labels; infinite below LEAST_STEP between clusters.
+    """
+    # Parameters of the means of senders and receivers.
     fitted = 2 * len(labels) - 1
     n_seen, n_free = (max(1, number - fitted)
                       for number in (int(seen.sum()), n_told))

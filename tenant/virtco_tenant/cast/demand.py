@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a cast sends between each two members: its coflow. Pure.
+"""Bytes that a cast sends between each pair of members: its coflow. Pure.
 
 Blocks fall into classes by the gates that fetch them (:class:`.peers.Share`).
 A class enters each cluster once and spreads there from its gate. A member
-takes a class in equal parts from those neighbours that are not farther from
-where it enters than itself. What enters a cluster and what a member receives
-is exact; who gives what within a swarm is decided as it runs, here estimated.
+takes a class in equal parts from the neighbours that are not farther from the
+gate than itself. The bytes that enter a cluster and that a member receives are
+exact. Their division among the neighbours of a member is an estimate: a swarm
+decides it while it runs.
 """
 
 import collections
@@ -17,7 +18,8 @@ import itertools
 
 from virtco_tenant.cast import peers
 
-#: Shares divide so many blocks as they divide all, within a few in a hundred.
+#: Number of blocks in the sample from which the sizes of classes are
+#: estimated, within a few percent.
 _SAMPLE = 512
 
 Demand = dict[tuple[str, str], float]
@@ -25,9 +27,10 @@ Demand = dict[tuple[str, str], float]
 
 def demand(source: str, parts: Mapping[str, peers.Part],
            size_bytes: float) -> Demand:
-    """Bytes from member to member; each other than the source takes all once.
+    """Return the bytes by (sender, receiver); each receiver gets all once.
 
-    :param parts: of :func:`.peers.plan` or another plan.
+    :param parts: result of :func:`.peers.plan` or another plan.
+    :param size_bytes: size of all files.
     """
     shares = {name: part.share for name, part in parts.items()
               if part.share is not None}
@@ -49,8 +52,10 @@ def demand(source: str, parts: Mapping[str, peers.Part],
 
 def _classes(shares: Mapping[str, peers.Share]
              ) -> collections.Counter[tuple[frozenset[str], str]]:
-    """How many blocks of the sample have these gates, and which of them takes
-    them from the source.
+    """Count the blocks of the sample by their class.
+
+    A class is the set of gates that fetch the block, and the one of them that
+    takes it from the source.
     """
     return collections.Counter(
         (frozenset(gates), next(name for name in gates
@@ -62,7 +67,12 @@ def _classes(shares: Mapping[str, peers.Share]
 
 def _spread(found: Demand, parts: Mapping[str, peers.Part], level: int,
             origin: str, among: Iterable[str], size_bytes: float) -> None:
-    """From one member to all that its links reach."""
+    """Add the bytes of a class that spreads from one member in a swarm.
+
+    :param found: the result, changed in place.
+    :param origin: member from which the class spreads.
+    :param among: members that take it.
+    """
     among = set(among)
 
     def neighbours(name: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a cast asks the controller, and tells it."""
+"""A cast's calls to the controller: clusters, and coflow to announce."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -13,22 +13,22 @@ from virtco import exception
 from virtco.client import v1
 from virtco_tenant import session
 
-#: The coflow is announced anew with what is left, and expires when nobody
-#: does so any more.
+#: Seconds between announcements of the bytes left, and after the last one
+#: until the controller drops the coflow.
 RENEW_S, EXPIRES_S = 60.0, 180.0
 _LOOK_S = 0.5
 
-#: Bytes from member to member, each by all its names; None: not known yet.
+#: Bytes by (names of sender, names of receiver); None: not known yet.
 Left = Mapping[tuple[frozenset[str], frozenset[str]], float] | None
 
 
 class Group:
     """A group of VMs at the controller of ``VIRTCO_URL``.
 
-    ``OS_…`` of the environment say who asks.
+    Credentials are the variables ``OS_…`` of the environment.
 
     :param group: id or name.
-    :raises virtco.exception.VirtcoException: what the controller refused.
+    :raises virtco.exception.VirtcoException: when the controller refuses.
     """
 
     def __init__(self, group: str):
@@ -42,14 +42,16 @@ class Group:
         self._clusters = [member.cluster for member in found.members]
 
     def clusters(self) -> dict[str, str]:
-        """A cluster by each name, id and address of a member."""
+        """Return the cluster by name, id and address of each member."""
         return {name: cluster for names, cluster in zip(
             self._names, self._clusters) if cluster for name in names}
 
     def announce(self, name: str, left: Left) -> list[str]:
-        """The ids of the coflow in which so many bytes are left to send.
+        """Announce the bytes left to send; return the ids of the coflow.
 
-        Members that are not of the group are left out.
+        Flows of members outside the group are left out.
+
+        :param name: of the coflow.
         """
         rows = {name: row for row, names in enumerate(self._names)
                 for name in names}
@@ -72,12 +74,13 @@ class Group:
 @contextlib.contextmanager
 def announced(group: Group, name: str, left: Callable[[], Left],
               tell: Callable[[str], None]) -> Iterator[None]:
-    """Meanwhile the controller knows the cast's coflow.
+    """Keep the cast's coflow announced to the controller within a context.
 
-    The cast does not wait for the controller, nor end with it.
+    A thread does so: the cast neither waits for the controller nor fails with
+    it.
 
-    :param left: what is left to send now.
-    :param tell: is called once with what went wrong.
+    :param left: returns the bytes left to send now.
+    :param tell: called with the first error, once.
     """
     stop = threading.Event()
     known: list[str] = []

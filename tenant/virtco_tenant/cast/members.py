@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What senders and receivers of a cast have in common."""
+"""Functions shared by the sender and the receivers of a cast."""
 
 from collections.abc import Iterator
 import contextlib
@@ -19,14 +19,20 @@ class GivesUp(exception.VirtcoException):
 
 
 def check(own: swarm.Transfer) -> None:
-    """:raises GivesUp: files could not be written or read."""
+    """Check that a transfer had no file error.
+
+    :raises GivesUp: for files that could not be written or read.
+    """
     if own.error is not None:
         raise GivesUp(why=own.error)
 
 
 def part(answer: dict[str, Any]
          ) -> tuple[list[list[swarm.Peer]], peers.Share | None]:
-    """What the tracker told, as a transfer takes it."""
+    """Convert the tracker's answer to the arguments of ``Transfer.follow``.
+
+    :returns: neighbours by level, and the member's share.
+    """
     told = answer['share']
     return ([[swarm.Peer(**one) for one in level]
              for level in answer['swarms']],
@@ -47,5 +53,5 @@ def bar(out: console.Console, total_bytes: float) -> Iterator[Any]:
 
 
 def printable(text: str) -> str:
-    """What others told, without what a terminal would obey."""
+    """Replace unprintable characters by ``?``, such as terminal escapes."""
     return ''.join(one if one.isprintable() else '?' for one in text)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who exchanges blocks with whom (Orchestra §5.2 and §5.3). Pure.
+"""Neighbours and shares of the members (Orchestra §5.2 and §5.3). Pure.
 
 Topology-aware Cornet makes each cluster, a host or a rack, a swarm of its own.
-Three swarms of the same blocks see to it that a block crosses each link about
-once:
+With three swarms of the same blocks, a block crosses each link about once:
 
 - ``FIRST``: the source gives each block to one member, whose share it is;
 - ``BETWEEN``: each cluster takes each block once from others, through the
@@ -12,8 +11,8 @@ once:
 - ``WITHIN``: the members of a cluster give each other everything.
 
 Mutualcast (Li, Chou, Zhang 2005) shows that such shares fill the upload of all
-members; here each share is fetched by rarest first, and whoever has its own
-helps with the others'.
+members; here each share is fetched rarest block first, and a gate that has its
+own share helps with the others.
 """
 
 from collections.abc import Iterable
@@ -24,22 +23,26 @@ import random
 
 FIRST, BETWEEN, WITHIN = LEVELS = range(3)
 
-#: Neighbours of a member in one swarm: beyond, connections share the link
-#: without being faster (Orchestra §5.2, the cap on connections).
+#: Most neighbours of a member in one swarm: further connections share the link
+#: and add no speed (Orchestra §5.2, the cap on connections).
 MAX_NEIGHBOURS = 12
 #: Members of a cluster that fetch shares from outside, at most. Others have
 #: nothing of their own to give, so their uploads are used less.
 MAX_GATES = 32
 #: Clusters that take from the source itself, at most.
 MAX_FIRST_CLUSTERS = 4
-#: Multiples of them, modulo 1, fill a square evenly at each length (Roberts'
-#: R2 sequence): who has a block within its cluster, which cluster is first.
+#: Steps of Roberts' R2 sequence: multiples modulo 1 fill a square evenly. The
+#: first assigns a block to a gate of each cluster, the second to the cluster
+#: that takes it from the source.
 _GATE_STEP, _FIRST_STEP = 0.7548776662466927, 0.5698402909980532
 
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """:ivar cluster: opaque; None where nothing is known."""
+    """A member of a cast.
+
+    :ivar cluster: name of its cluster; None where nothing is known.
+    """
 
     name: str
     cluster: str | None = None
@@ -49,9 +52,10 @@ class Member:
 class Share:
     """Blocks that a gate fetches for its cluster.
 
-    :ivar gate: number of this one, from 0.
-    :ivar gates: of the cluster.
-    :ivar first: part of 0 … 1 that the cluster takes from the source itself.
+    :ivar gate: number of this gate, from 0.
+    :ivar gates: number of gates of the cluster.
+    :ivar first: interval of 0 … 1 of the blocks that the cluster takes from
+        the source itself.
     """
 
     gate: int
@@ -65,22 +69,24 @@ class Share:
         return self.has(block) and self.is_clusters_first(block)
 
     def is_clusters_first(self, block: int) -> bool:
-        """Whether some gate of the cluster takes it from the source."""
+        """Return whether a gate of the cluster takes a block from the source.
+        """
         low, high = self.first
         return low <= block * _FIRST_STEP % 1 < high
 
     def overlaps(self, other: 'Share') -> bool:
-        """Whether there are blocks in both."""
+        """Return whether two shares have blocks in common."""
         return (self.gate * other.gates < (other.gate + 1) * self.gates
                 and other.gate * self.gates < (self.gate + 1) * other.gates)
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What one member does.
+    """Role of one member in a plan.
 
-    :ivar links: to whom it may connect, for each of ``LEVELS``.
-    :ivar share: None for the source and those that are no gates.
+    :ivar links: names of the neighbours it may connect to, for each of
+        ``LEVELS``.
+    :ivar share: None for the source and for members that are no gates.
     """
 
     links: tuple[frozenset[str], ...]
@@ -88,12 +94,14 @@ class Part:
 
 
 def plan(source: str, members: Sequence[Member], seed: int) -> dict[str, Part]:
-    """Symmetric: what each may connect to, and what it fetches.
+    """Return the links and the share of each member, with topology.
+
+    Links are symmetric.
 
     :param source: name of the member that has all blocks at first.
-    :param members: in the order in which they came, which does not change, so
-        that newcomers change little of what was there.
-    :param seed: of the choice among equals.
+    :param members: in the order of their arrival, so that a new member changes
+        few existing links.
+    :param seed: of random choices.
     """
     clusters: dict[str | None, list[str]] = {}
     for member in members:
@@ -117,7 +125,7 @@ def plan(source: str, members: Sequence[Member], seed: int) -> dict[str, Part]:
 
 def plan_plain(source: str, members: Sequence[Member],
                seed: int) -> dict[str, Part]:
-    """Cornet without topology: one swarm of random neighbours."""
+    """Return a plan of Cornet without topology: one swarm, random links."""
     names = _source_first(source, members)
     links = _Links(names)
     links.join(names, str(seed))
@@ -126,19 +134,22 @@ def plan_plain(source: str, members: Sequence[Member],
 
 def plan_star(source: str, members: Sequence[Member],
               seed: int) -> dict[str, Part]:
-    """The source gives all to each."""
+    """Return a plan in which the source sends to every member directly."""
     return plan_tree(source, members, seed, len(members))
 
 
 def plan_chain(source: str, members: Sequence[Member],
                seed: int) -> dict[str, Part]:
-    """Each gives all to the next, in the order in which they came."""
+    """Return a plan in which each member sends to the next one to arrive."""
     return plan_tree(source, members, seed, 1)
 
 
 def plan_tree(source: str, members: Sequence[Member], seed: int,
               children: int = 2) -> dict[str, Part]:
-    """Each gives all to so many others."""
+    """Return a plan of a tree in which each member sends to its children.
+
+    :param children: most children of a member.
+    """
     names = _source_first(source, members)
     links = _Links(names)
     for place, name in enumerate(names[1:]):
@@ -158,7 +169,7 @@ def _one_swarm(links: '_Links', names: Iterable[str]) -> dict[str, Part]:
 
 def _pairs(clusters: Sequence[list[str]], seed: int
            ) -> Iterable[tuple[list[str], list[str]]]:
-    """Clusters that exchange blocks."""
+    """Yield pairs of clusters that exchange blocks, as lists of members."""
     first = {names[0]: names for names in clusters}
     links = _Links(first)
     links.join(list(first), str(seed))
@@ -168,7 +179,11 @@ def _pairs(clusters: Sequence[list[str]], seed: int
 
 
 def _shares(clusters: Sequence[Sequence[str]]) -> dict[str, Share]:
-    """The source's blocks are divided among clusters by their sizes."""
+    """Return the share of each gate.
+
+    The first MAX_FIRST_CLUSTERS clusters take the source's blocks, in
+    proportion to their numbers of members.
+    """
     first = clusters[:MAX_FIRST_CLUSTERS]
     ends = list(itertools.accumulate(map(len, first), initial=0))
     parts = [(low / ends[-1], high / ends[-1])
@@ -196,7 +211,7 @@ class _Links:
             self._links[other].add(one)
 
     def join(self, names: Sequence[str], seed: str) -> None:
-        """A chain, which keeps it connected, and random links beside it."""
+        """Link members in a chain, which connects them, and at random."""
         half = MAX_NEIGHBOURS // 2
         for place, name in enumerate(names):
             before = names[:place]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``virtco-cast send``: the tracker and the first that has the files."""
+"""``virtco-cast send``: the tracker, and the member with the files."""
 
 import argparse
 import contextlib
@@ -95,8 +95,9 @@ def send(args: argparse.Namespace, out: console.Console) -> int:
 
 
 def _check(own: swarm.Transfer, stamps: torrents.Stamps) -> None:
-    """:raises virtco_tenant.cast.members.GivesUp: files cannot be sent as
-        they were described.
+    """Check that the files can be read and have not changed.
+
+    :raises virtco_tenant.cast.members.GivesUp: otherwise.
     """
     members.check(own)
     if (name := torrents.changed(stamps)) is not None:
@@ -104,12 +105,12 @@ def _check(own: swarm.Transfer, stamps: torrents.Stamps) -> None:
 
 
 def _tell() -> None:
-    """Until everybody has asked again."""
+    """Wait until every member has asked the tracker once more."""
     time.sleep(2 * trackers.POLL_S)
 
 
 def _own_address() -> str:
-    """Where others reach this VM: its address on the default route."""
+    """Return this VM's address on the default route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(('192.0.2.1', 9))
@@ -122,7 +123,10 @@ def _own_address() -> str:
 
 
 def _from_file(path: str | None) -> dict[str, str]:
-    """:raises virtco.exception.Invalid: unless an object of strings."""
+    """Read the cluster of each member from a JSON file; empty without one.
+
+    :raises virtco.exception.Invalid: unless it holds an object of strings.
+    """
     if path is None:
         return {}
     try:
@@ -138,10 +142,10 @@ def _from_file(path: str | None) -> dict[str, str]:
 
 
 def _group(name: str | None, out: console.Console) -> 'groups.Group | None':
-    """None where nobody is to be asked, or the controller cannot be."""
+    """Return the controller's group; None without a name or a controller."""
     if name is None:
         return None
-    # Only who asks a controller needs its client.
+    # The client is imported only where it is needed.
     from virtco_tenant.cast import groups
     try:
         return groups.Group(name)
@@ -154,7 +158,10 @@ def _announced(group: 'groups.Group | None', source: str,
                tracker: trackers.Tracker, size_bytes: float,
                out: console.Console
                ) -> contextlib.AbstractContextManager[None]:
-    """Meanwhile the controller knows what this cast has to send."""
+    """Return a context in which this cast is announced to the controller.
+
+    Without a group, the context does nothing.
+    """
     if group is None:
         return contextlib.nullcontext()
     from virtco_tenant.cast import groups
@@ -165,7 +172,7 @@ def _announced(group: 'groups.Group | None', source: str,
 
 def _left(source: str, tracker: trackers.Tracker,
           size_bytes: float) -> 'groups.Left':
-    """What each has to send to each other; None before blocks are given."""
+    """Return the bytes left to send by pair; None before the cast begins."""
     parts = tracker.parts()
     shares, names = tracker.shares(), tracker.names()
     return {(names[src], names[dst]): sent * (1 - shares[dst])
@@ -177,7 +184,7 @@ def _left(source: str, tracker: trackers.Tracker,
 def _from_history(path: str | None) -> dict[str, str]:
     if path is None or not pathlib.Path(path).exists():
         return {}
-    # Only who infers loads scipy, which takes a second.
+    # scipy takes a second to import, and only inference needs it.
     from virtco_tenant.cast import clusters
     try:
         told = {(str(src), str(dst)): float(rate_bps) for src, dst, rate_bps

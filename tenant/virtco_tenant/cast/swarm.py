@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""libtorrent, set up as Cornet (Orchestra §5.2).
+"""Transfer of files by libtorrent, set up as Cornet (Orchestra §5.2).
 
-Large blocks, no cap on uploads, no tit-for-tat: whoever needs blocks is
-served, and each member goes on serving until all are done. Only the neighbours
-that the tracker names may connect.
+Blocks are large, uploads have no cap, and there is no tit-for-tat: every
+neighbour that needs blocks is served, and each member goes on serving until
+all are done. Only the neighbours that the tracker names may connect.
 """
 
 from collections.abc import Mapping
@@ -22,21 +22,21 @@ from virtco_tenant.cast import blocks
 from virtco_tenant.cast import peers
 from virtco_tenant.cast import torrents
 
-#: Blocks that are read at once to be given to another swarm.
+#: Most blocks that are read at the same time, to copy to another swarm.
 _MAX_READS = 8
 
 _SETTINGS: dict[str, Any] = {
     'enable_dht': False, 'enable_lsd': False, 'enable_upnp': False,
     'enable_natpmp': False, 'enable_outgoing_utp': False,
     'enable_incoming_utp': False,
-    # What comes by one swarm is told by alerts and given to the others.
+    # Alerts tell the blocks that one swarm received, to copy to the others.
     'alert_mask': int(
         libtorrent.alert.category_t.piece_progress_notification
         | libtorrent.alert.category_t.storage_notification),
     'alert_queue_size': 100_000,
-    # Who wants nothing more of a swarm still gives.
+    # A member that needs nothing more of a swarm still sends.
     'close_redundant_connections': False,
-    # Peers may share an address; who may connect is up to the tracker.
+    # Peers may share an address; the tracker decides which may connect.
     'allow_multiple_connections_per_ip': True, 'allow_idna': False,
     # Everybody is unchoked: no tit-for-tat.
     'choking_algorithm': 0, 'unchoke_slots_limit': -1,
@@ -55,7 +55,7 @@ _SETTINGS: dict[str, Any] = {
 class Peer:
     """A neighbour.
 
-    :ivar calls: whether it is up to this member to connect.
+    :ivar calls: whether this member opens the connection, not the neighbour.
     """
 
     name: str
@@ -65,16 +65,16 @@ class Peer:
 
 
 class Transfer:
-    """One member's part of a cast.
+    """Sends and receives the files of a cast at one member.
 
     The same blocks are in a swarm for each of ``peers.LEVELS``; all write to
     the same files.
 
-    :param torrent: as ``describe`` made it.
-    :param directory: where the files are or will be.
-    :param rate_bps: cap of what this member sends; 0 is none.
+    :param torrent: description of the files, as ``describe`` made it.
+    :param directory: directory of the files.
+    :param rate_bps: cap on the member's upload; 0 is none.
     :param others: settings of libtorrent in place of Cornet's.
-    :raises virtco.exception.Invalid: a description that is none.
+    :raises virtco.exception.Invalid: for an invalid description.
     """
 
     def __init__(self, torrent: bytes, directory: pathlib.Path, *,
@@ -96,15 +96,15 @@ class Transfer:
                         1 << libtorrent.session.global_peer_class_id)
         self._session.set_peer_class_filter(capped)
         self._directory = directory
-        #: What the operating system said when files could not be written or
-        #: read, as a full disk.
+        #: Error of the operating system when files could not be written or
+        #: read, such as a full disk; None without one.
         self.error: str | None = None
         self._links: Sequence[Sequence[Peer]] | None = None
         self._blocks = blocks.Blocks(self._n_blocks, time.monotonic)
         self._lock = threading.Lock()
         self._swarms: list[Any] = []
         self._ends = threading.Event()
-        # What a killed receiver left is checked and kept.
+        # Blocks that a killed receiver left are checked and kept.
         self._all = self._add(peers.WITHIN, is_source)
         if is_source:
             self._swarms = [self._add(peers.FIRST, True),
@@ -135,12 +135,12 @@ class Transfer:
 
     @property
     def ready(self) -> bool:
-        """What was here before is checked."""
+        """Whether the blocks that were here before have been checked."""
         return bool(self._swarms)
 
     @property
     def share(self) -> float:
-        """Of the bytes that are here and checked."""
+        """Part of the bytes that are here and checked, 0 to 1."""
         status = self._all.status()
         if status.is_seeding:
             return 1.0
@@ -158,7 +158,11 @@ class Transfer:
 
     def follow(self, links: Sequence[Sequence[Peer]],
                share: peers.Share | None) -> None:
-        """Talk to these in each swarm and nobody else; fetch this share."""
+        """Connect to these neighbours only, and fetch this share.
+
+        :param links: neighbours for each of ``peers.LEVELS``.
+        :param share: None for no gate.
+        """
         if links != self._links:
             self._links = links
             block = libtorrent.ip_filter()
@@ -186,11 +190,11 @@ class Transfer:
         return found or [0] * self._n_blocks
 
     def rates_bps(self) -> dict[str, float]:
-        """At which bytes come from each neighbour now."""
+        """Return the present receive rate by name of neighbour, in bit/s."""
         rates_bps: dict[str, float] = {}
         for swarm, level in zip(self._swarms, self._links or ()):
             names = {(one.host, one.port): one.name for one in level}
-            # Who connected from there shows another port.
+            # A peer that opened the connection shows another port.
             hosts = {one.host: one.name for one in level}
             if len(hosts) < len(level):
                 hosts = {}
@@ -208,7 +212,7 @@ class Transfer:
         del self._session
 
     def _run(self) -> None:
-        """Give what comes by one swarm to the others."""
+        """Copy the blocks that one swarm received to the others."""
         reads = 0
         while not self._ends.is_set():
             if not self._swarms:

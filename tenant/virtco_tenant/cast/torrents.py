@@ -14,15 +14,15 @@ from virtco import exception
 
 BLOCK_BYTES = 4 * 1024 * 1024
 LEAST_BLOCK_BYTES = 16 * 1024
-#: A block is announced to each neighbour, about 1 kB in all, and each hop of
-#: the way delays all by a few dozen blocks, as neighbours share links. Both
-#: together cost least where a block is about the root of the file's size times
-#: this.
+#: Announcing a block to all neighbours costs about 1 kB, and each hop delays
+#: the cast by a few dozen blocks, as neighbours share links. The sum of both
+#: costs is least where the square of a block's size is about the file's size
+#: times this.
 _OVERHEAD_BYTES = 16
 
 
 def describe(path: pathlib.Path) -> bytes:
-    """What receivers need to know of a file or directory.
+    """Return the description of a file or directory: a bencoded torrent.
 
     :raises virtco.exception.Invalid: when there is nothing to send.
     """
@@ -47,7 +47,10 @@ def describe(path: pathlib.Path) -> bytes:
 
 
 def block_bytes(size_bytes: int) -> int:
-    """A power of two: 16 KiB up to 16 MiB, 128 KiB for 1 GiB."""
+    """Return the size of blocks of a file, a power of two.
+
+    It is 16 KiB for files up to 16 MiB, 128 KiB for 1 GiB, 4 MiB at most.
+    """
     block = LEAST_BLOCK_BYTES
     while block < BLOCK_BYTES and block ** 2 < _OVERHEAD_BYTES * size_bytes:
         block *= 2
@@ -58,7 +61,7 @@ Stamps = dict[str, tuple[int, int]]
 
 
 def stamps(path: pathlib.Path) -> Stamps:
-    """Size and time of change of each file, to see what changes later."""
+    """Return (bytes, modification time in ns) of each file, by path."""
     names = [str(path)] if path.is_file() else [
         os.path.join(directory, name)
         for directory, _, files in os.walk(path, followlinks=True)
@@ -68,8 +71,9 @@ def stamps(path: pathlib.Path) -> Stamps:
 
 
 def changed(before: Mapping[str, tuple[int, int]]) -> str | None:
-    """A file that is not any more as it was; those that are gone are left out,
-    as who has one open still reads it.
+    """Return a file that changed since its stamp; None without one.
+
+    Deleted files are ignored: a process that has one open still reads it.
     """
     return next((name for name, stamp in before.items()
                  if _stamp(name) not in (None, stamp)), None)
@@ -84,7 +88,12 @@ def _stamp(name: str) -> tuple[int, int] | None:
 
 
 def infos(torrent: bytes) -> list[Any]:
-    """Descriptions of the same files that differ in their hashes only."""
+    """Return a description for each of ``peers.LEVELS``.
+
+    They describe the same files and differ in their info hash only.
+
+    :raises virtco.exception.Invalid: for an invalid description.
+    """
     try:
         read = typing.cast(dict[bytes, Any], libtorrent.bdecode(torrent))
         return [libtorrent.torrent_info(typing.cast(Any, {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tracker of a cast: who takes part, who has all, who may talk to whom.
+"""The tracker of a cast: its members, their progress and their neighbours.
 
-Each member asks once per second (Orchestra §5.2), saying where it listens and
-what it has; the answer names its neighbours. The key in the path keeps others
-out. Bodies, members and names are bounded.
+Each member asks once per second (Orchestra §5.2) with its address and the part
+of the bytes that it has; the answer names its neighbours. The key in the path
+keeps others out. Sizes of bodies, members and names are bounded.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,15 @@ from typing import Any
 from virtco_tenant.cast import peers
 
 POLL_S = 1.0
-#: A member that did not ask for this long is gone; it may come back.
+#: Seconds without a request after which a member is gone; it may come back.
 LOST_S = 10.0
-#: Longer than a virtual machine needs to boot again.
+#: Seconds after which a gone member is not waited for; longer than a VM needs
+#: to boot again.
 MISSED_S = 60.0
-#: Somebody may have to start each receiver by hand.
+#: Seconds after which receivers that never came are not waited for; somebody
+#: may have to start each by hand.
 ABSENT_S = 600.0
-#: So long after the first receiver the cast begins without the others.
+#: Seconds after the first receiver at which the cast begins without the rest.
 GATHER_S = 15.0
 MAX_MEMBERS = 4096
 _MAX_BODY_BYTES = 256 * 1024
@@ -46,15 +48,14 @@ class _Seen:
 class Tracker:
     """State of one cast; safe for threads.
 
-    :param expected: receivers that have to be done before all is. Blocks are
-        given when all are here, or GATHER_S after the first.
-    :param clusters: of members by name or address, for those that name
-        none.
-    :param plan: who talks to whom.
-    :param missed_s: one that is gone for this long is not waited for when all
-        others are done.
-    :param absent_s: those that never came are not waited for when this long
-        nobody came and nobody has anything to do.
+    :param expected: number of receivers. The cast begins when all are here,
+        or GATHER_S after the first.
+    :param clusters: cluster by name or address, for members that name none.
+    :param plan: returns the part of each member, such as ``peers.plan``.
+    :param missed_s: seconds after which a gone receiver is not waited for,
+        when all others are done.
+    :param absent_s: seconds after which receivers that never came are not
+        waited for, when meanwhile no receiver came or was still receiving.
     """
 
     def __init__(self, source: str, expected: int, clock: Callable[[], float],
@@ -76,10 +77,10 @@ class Tracker:
         self._first_s: float | None = None
         self._began_s: float | None = None
         self._ended_s: float | None = None
-        #: When somebody last came, was here or got all.
+        #: Time of the last request of a receiver that came or lacked blocks.
         self._moved_s = 0.0
         self._failed: str | None = None
-        #: Median matters, so all rates that were told are kept, boundedly.
+        #: The last 100 rates by (sender, receiver), for their median.
         self._rates_bps: dict[tuple[str, str], list[float]] = {}
         self._lock = threading.Lock()
 
@@ -87,11 +88,14 @@ class Tracker:
             cluster: str | None = None, share: float = 0.0,
             rates_bps: Mapping[str, float] | None = None,
             failed: str | None = None) -> dict[str, Any]:
-        """What a member says and gets.
+        """Update a member's state and return the answer to its request.
 
-        :param share: of the bytes that it has, 1 when it has all.
-        :param rates_bps: at which it received from others since it last asked.
+        :param address: (host, port) at which the member listens.
+        :param share: part of the bytes that it has, 1 when it has all.
+        :param rates_bps: rate of reception by sender since its last request.
         :param failed: why it gives up.
+        :returns: neighbours and share, whether the cast is done, and why the
+            source gave up, if it did.
         :raises OverflowError: beyond MAX_MEMBERS.
         """
         with self._lock:
@@ -123,47 +127,47 @@ class Tracker:
                     'failed': self._failed}
 
     def fail(self, why: str) -> None:
-        """From now on tell all members that the source gives up."""
+        """Tell all members from now on that the source gives up."""
         with self._lock:
             self._failed = why
 
     def shares(self) -> dict[str, float]:
-        """What each receiver has."""
+        """Return the part of the bytes, 0 to 1, that each receiver has."""
         with self._lock:
             return {name: seen.share for name, seen in self._members.items()
                     if name != self._source}
 
     def parts(self) -> dict[str, peers.Part]:
-        """Who does what; nobody before blocks are given."""
+        """Return the part of each member; empty before the cast begins."""
         with self._lock:
             return dict(self._planned[1])
 
     def names(self) -> dict[str, frozenset[str]]:
-        """How each member may be called: its name and its address."""
+        """Return the aliases of each member: its name and its address."""
         with self._lock:
             return {name: frozenset((name, seen.address[0]))
                     for name, seen in self._members.items()}
 
     def rates_bps(self) -> dict[tuple[str, str], list[float]]:
-        """From whom to whom, as told by the receivers."""
+        """Return rates by (sender, receiver), as told by the receivers."""
         with self._lock:
             return {pair: list(told) for pair, told in
                     self._rates_bps.items()}
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody is waited for any more."""
+        """Whether no receiver is waited for any more."""
         with self._lock:
             return self._is_over()
 
     def missing(self) -> dict[str, str]:
-        """Receivers that are known not to get all, and why."""
+        """Return the reason for each receiver that will not get all."""
         with self._lock:
             return self._missing()
 
     @property
     def n_lacking(self) -> int:
-        """Receivers that do not have all."""
+        """Number of receivers that do not have all."""
         with self._lock:
             return self._expected - self._n_done()
 
@@ -181,7 +185,10 @@ class Tracker:
                     or now_s - seen.seen_s > self._missed_s)}
 
     def _n_absent(self, gone: Mapping[str, str]) -> int:
-        """Those that are not waited for any more, though nobody knows them."""
+        """Return the number of receivers given up that never came.
+
+        :param gone: receivers that came and are given up.
+        """
         if self._first_s is None or (
                 self._clock() <= self._moved_s + self._absent_s):
             return 0
@@ -198,7 +205,9 @@ class Tracker:
 
     @property
     def taken_s(self) -> float | None:
-        """From when all were here until all had everything."""
+        """Seconds from the beginning of the cast until it was over; None
+        before.
+        """
         with self._lock:
             if self._began_s is None or self._ended_s is None:
                 return None
@@ -236,7 +245,7 @@ class Tracker:
 
 
 def digest(torrent: bytes) -> str:
-    """What tells one description from another."""
+    """Return the SHA-256 of a description, in hex."""
     return hashlib.sha256(torrent).hexdigest()
 
 
@@ -244,8 +253,9 @@ def serve(tracker: Tracker, key: str, torrent: bytes,
           address: tuple[str, int]) -> http.server.ThreadingHTTPServer:
     """Answer on an address until ``shutdown``.
 
-    ``GET /KEY/torrent`` is the description of the files, ``POST /KEY/peers``
-    a member's question, which is refused when it has another description.
+    ``GET /KEY/torrent`` returns the description of the files. ``POST
+    /KEY/peers`` is a member's request, which is refused if the member has
+    another description.
     """
     here = digest(torrent)
 
@@ -286,7 +296,7 @@ def serve(tracker: Tracker, key: str, torrent: bytes,
             self._answer(200, json.dumps(found).encode(), 'application/json')
 
         def _refuse(self, status: int, why: str) -> None:
-            # What was not read of a body is not the next request.
+            # The unread rest of a body must not be read as a request.
             self.close_connection = True
             self._answer(status, json.dumps({'error': why}).encode(),
                          'application/json')
@@ -308,7 +318,10 @@ def serve(tracker: Tracker, key: str, torrent: bytes,
 
 
 def _checked(said: Any) -> dict[str, Any]:
-    """:raises ValueError: names field, value and limit."""
+    """Check the fields of a member's request.
+
+    :raises ValueError: with field, value and limit.
+    """
     if not isinstance(said, dict):
         raise ValueError('body: an object is needed')
     name, port = said.get('name'), said.get('port')
