@@ -27,7 +27,7 @@ WAY = 'additional'
 ELAPSED = '_elapsed_time'
 SAME_AS = {'all_gather_into_tensor': 'all_gather',
            'reduce_scatter_tensor': 'reduce_scatter'}
-#: They send nothing, or (irecv) what another rank's isend sends.
+#: Operations that send nothing; irecv receives the bytes of an isend.
 SILENT = ('barrier', 'irecv')
 
 _RANK = re.compile(r'rank\s*([0-9]{1,6})')
@@ -35,11 +35,12 @@ _RANK = re.compile(r'rank\s*([0-9]{1,6})')
 
 @dataclasses.dataclass(slots=True)
 class _Epoch:
-    """One iteration, or the set-up.
+    """Sums over an epoch: an iteration, or the set-up.
 
-    :ivar computed_s: logged of computations.
-    :ivar sent_s: logged of what was sent.
-    :ivar lasted_s: logged of all.
+    :ivar sums: bytes by operation, group and direction.
+    :ivar computed_s: logged time of computations.
+    :ivar sent_s: logged time of communication.
+    :ivar lasted_s: logged time of the whole epoch.
     """
 
     sums: parallel.Sums = dataclasses.field(default_factory=dict)
@@ -55,8 +56,8 @@ class _Epoch:
 class _Section:
     """Operations of one stage.
 
-    :ivar column: of each name, counted from the left, or from the right
-        where the shapes of a computation, with their commas, come before.
+    :ivar column: index by name of the column, negative (from the right) for
+        columns after the shapes of a computation, which contain commas.
     :ivar ranks: of the stage; None is all.
     :ivar epochs: the set-up first.
     """
@@ -68,7 +69,7 @@ class _Section:
         default_factory=lambda: [_Epoch()])
 
     def iterations(self) -> list[_Epoch]:
-        """Epochs after the set-up that sent anything."""
+        """Return the epochs after the set-up that sent anything."""
         epochs = [epoch for epoch in self.epochs[1:] if epoch.sums]
         if not epochs:
             inputs.refuse(self.where, 'CommType.epoch_end',
@@ -85,7 +86,7 @@ class _File:
 
 
 def read(path: str, lines: Iterable[tuple[str, str]]) -> parallel.Workload:
-    """The mean of the iterations of a file.
+    """Read the mean iteration of a file.
 
     :raises virtco.exception.InputInvalid:
     """
@@ -202,7 +203,7 @@ def _operation(where: str, text: str, file: _File) -> None:
 
 def _note_size(where: str, kind: str, group: str, cells: list[str],
                file: _File) -> None:
-    """Keep how many ranks a group has, where the line tells it."""
+    """Store the number of ranks of a group if the line has it."""
     file.used.add(group)
     column = file.sections[-1].column.get(SIZE)
     if column is None or cells[column] == 'None':

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""AICB's text for SimAI: what one rank computes and sends, layer by layer.
+"""AICB's text for SimAI: times and bytes of one rank, layer by layer.
 
 The first line has the strategy and ``key: value`` for the groups, the second
 the number of lines that follow. Each of these has twelve fields: a name, -1,
@@ -39,7 +39,7 @@ def begins(line: str) -> bool:
 
 
 def read(path: str, lines: Iterable[tuple[str, str]]) -> parallel.Workload:
-    """One iteration.
+    """Read the iteration of a file.
 
     :raises virtco.exception.InputInvalid:
     """
@@ -82,7 +82,10 @@ def _sizes(where: str, told: dict[str, int]) -> dict[str, int]:
 
 
 def _told(where: str, first: Sequence[str]) -> dict[str, int]:
-    """The numbers of the first line; what is absent is 1, or 0."""
+    """Read the numbers of the first line; absent ones are 1.
+
+    The world size and the bytes between stages are 0 if absent.
+    """
     told = {'tp': 1, 'ep': 1, 'pp': 1, 'ga': 1, 'world': 0, 'pp_comm': 0}
     for name, value in itertools.pairwise(first[1:]):
         key = KEYS.get(name.removesuffix(':'))
@@ -96,7 +99,10 @@ def _told(where: str, first: Sequence[str]) -> dict[str, int]:
 
 
 def _layer(where: str, fields: Sequence[str], sums: parallel.Sums) -> int:
-    """Add what a line sends; its nanoseconds of computing."""
+    """Add the bytes of a line to the sums.
+
+    :returns: nanoseconds of computing.
+    """
     if len(fields) != FIELDS:
         inputs.refuse(where, 'fields', len(fields), str(FIELDS))
     computed_ns = 0

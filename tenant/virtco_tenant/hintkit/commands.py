@@ -63,7 +63,7 @@ class _Command(abc.ABC):
 
 
 class _Hint(_Command):
-    """Makes a hint, checks it, and shows what was asked for."""
+    """Base of the commands that make a hint, check it and show it."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -93,7 +93,7 @@ class _Hint(_Command):
     @abc.abstractmethod
     def hint(self, args: Any) -> tuple[figures.Figures, tuple[str, ...],
                                        str | None]:
-        """The hint, what was assumed, and the file that holds its text."""
+        """Return the hint, the assumptions, and the file of its text."""
 
     def take_action(self, args: Any) -> None:
         bounds = hint_matrix.Limits()
@@ -267,7 +267,7 @@ class _Maker(_Hint):
 
     @abc.abstractmethod
     def make(self, args: Any) -> made.Made:
-        """Make the matrix and what goes with it."""
+        """Make the matrix, with its assumptions and time of computing."""
 
     def hint(self, args: Any) -> tuple[figures.Figures, tuple[str, ...],
                                        str | None]:
@@ -444,7 +444,7 @@ class FromAicb(_Maker):
 
 
 class FromObserved(_Maker):
-    """Make a hint from what a group of your project was seen to send
+    """Make a hint from the observed traffic of a group of your project
 
     The bytes are those of its whole life, or of the last [profiles] keep_days.
     """

@@ -13,7 +13,7 @@ from virtco.model import coflow as coflow_model
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VmSums:
-    """What one VM sends and receives in all coflows of the hint."""
+    """Bytes and peers of one VM, summed over all coflows of the hint."""
 
     vm: int
     out_bytes: float
@@ -24,9 +24,10 @@ class VmSums:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figures:
-    """A hint that was read, and what it adds up to.
+    """A hint with its sums.
 
-    :ivar text: of ``virtco:tm``, as short as it gets.
+    :ivar text: shortest value of ``virtco:tm``.
+    :ivar vms: sums of each VM.
     :ivar dropped_bytes: sizes on the diagonal, which a dense matrix may hold
         and the controller ignores.
     """
@@ -50,7 +51,7 @@ class Figures:
                     for flow in coflow.flows), default=0.0)
 
     def busiest(self) -> tuple[float, int, str]:
-        """Most bytes through one port, its VM, and in which direction."""
+        """Return the bytes, VM and direction of the busiest port."""
         return max(((size, vm.vm, way) for vm in self.vms for size, way in (
             (vm.out_bytes, 'sends'), (vm.in_bytes, 'receives'))),
             key=lambda port: (port[0], -port[1]), default=(0.0, 0, 'sends'))
@@ -73,7 +74,7 @@ def sums(coflows: Sequence[coflow_model.Coflow]) -> tuple[VmSums, ...]:
 
 def limits(found: Figures, bounds: hint_matrix.Limits
            ) -> list[tuple[str, str, str]]:
-    """What the hint takes of each limit: name, used, at most."""
+    """Return (name, used, most) of each limit on hints, as text."""
     size = units.format_size
     return [
         ('VMs', str(len(found.vms)), str(bounds.max_vms)),
@@ -88,9 +89,9 @@ def limits(found: Figures, bounds: hint_matrix.Limits
 
 
 def warnings(found: Figures, n_vms: int | None) -> list[str]:
-    """What is accepted, but hardly meant.
+    """Return warnings about parts of a valid hint that look unintended.
 
-    :param n_vms: servers that will be created, if that was said.
+    :param n_vms: number of servers that will be created; None if unknown.
     """
     rows = len(found.vms)
     result = []
@@ -133,7 +134,7 @@ def _vms(vms: list[int]) -> str:
 
 
 def _shared_pairs(coflows: Sequence[coflow_model.Coflow]) -> list[str]:
-    """Coflows over the same pair, which only a port tells apart."""
+    """Warn of coflows over the same pair of VMs without different ports."""
     seen: dict[tuple[int, int], coflow_model.Coflow] = {}
     told = set()
     for coflow in coflows:

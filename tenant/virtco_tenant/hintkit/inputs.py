@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads what a tenant gives, and names file, line and field where it is wrong.
-"""
+"""Reading of a tenant's input; errors name its file, line and field."""
 
 from collections.abc import Iterator
 import gzip
@@ -37,7 +36,7 @@ def refuse(where: str, field: str, value: Any, limit: str) -> NoReturn:
 
 
 def lines(path: str) -> Iterator[tuple[str, str]]:
-    """Each line of a file, after the place it stands at.
+    """Yield (place, line) of each line of a file.
 
     ``-`` is standard input; a name that ends in .gz is decompressed.
 
@@ -70,7 +69,10 @@ def _open(path: str) -> Any:
 
 
 def text_of(given: str, limit_bytes: int) -> tuple[str, str | None]:
-    """What was given as JSON text or as the name of a file; (text, file)."""
+    """Read JSON text that is given directly or as the name of a file.
+
+    :returns: the text, and the name of the file or None.
+    """
     if given.lstrip()[:1] in ('[', '{'):
         return given, None
     path = given.removeprefix('@')
@@ -78,7 +80,7 @@ def text_of(given: str, limit_bytes: int) -> tuple[str, str | None]:
         refuse(OPTIONS, 'FILE or TEXT', given,
                'a file that exists, or JSON that begins with [ or {')
     found = []
-    left = 2 * limit_bytes  # room for what a compact form leaves out
+    left = 2 * limit_bytes  # room for spaces, which the compact form lacks
     for _where, line in lines(path):
         found.append(line)
         left -= len(line)
@@ -102,7 +104,7 @@ def count(where: str, field: str, value: str, least: int, most: int) -> int:
 
 
 def size_bytes(where: str, field: str, value: str) -> float:
-    """A size with or without a unit, as in a hint."""
+    """Parse a size with or without a unit, as in a hint."""
     try:
         found = units.parse_size_bytes(value)
     except units.AmbiguousUnit as error:
@@ -130,7 +132,7 @@ def rate_bps(where: str, field: str, value: str) -> float:
 
 
 def amount(where: str, field: str, value: str) -> float:
-    """A number such as ``25.6M`` or ``7B`` (10⁹)."""
+    """Parse a number such as ``25.6M`` or ``7B`` (10⁹)."""
     match = _AMOUNT.fullmatch(value)
     found = (float(match[1]) * _AMOUNTS[match[2].upper()] if match
              else math.nan)

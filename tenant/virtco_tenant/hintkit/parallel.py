@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parallel groups of a training job's ranks, and what goes between them.
+"""The parallel groups of a training job's ranks, and their traffic.
 
 Pure. Ranks are in Megatron's order: TP varies fastest, then EP, DP, PP.
 """
@@ -24,15 +24,16 @@ Sums = dict[tuple[str, str, str], float]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
-    """One iteration of a training job.
+    """Operations of an iteration of a training job, as a file tells them.
 
     :ivar path: of the file, for messages.
-    :ivar stages: of the pipeline: their ranks, None for all, and what each
-        of these sends.
-    :ivar sizes: ranks of each group that the file tells.
-    :ivar world_size: least number of ranks, that the file tells.
-    :ivar compute_s: in which nothing is sent, None where the file is silent.
-    :ivar notes: what was assumed; one sentence each.
+    :ivar stages: of the pipeline: (ranks, None for all; bytes that each rank
+        gives to each operation).
+    :ivar sizes: number of ranks by group, where the file tells it.
+    :ivar world_size: least number of ranks; None if the file tells none.
+    :ivar compute_s: time in which nothing is sent; None if the file tells
+        none.
+    :ivar notes: assumptions, a sentence each.
     """
 
     path: str
@@ -43,20 +44,20 @@ class Workload:
     notes: tuple[str, ...] = ()
 
     def tells_world(self) -> bool:
-        """Whether the file tells how many ranks there are."""
+        """Return whether the file tells the number of ranks."""
         return (self.world_size is not None
                 or not self.sizes.keys().isdisjoint(('dp_group',
                                                      'all_nodes')))
 
     def block(self) -> int:
-        """Ranks of the smallest job: DP no larger than EP needs."""
+        """Return the number of ranks of the smallest job: DP equal to EP."""
         size = self._sizes()
         return size['tp_group'] * size['pp_group'] * size['ep_group']
 
     def layout(self, world_size: int | None = None) -> 'Layout':
-        """The groups of all ranks.
+        """Return the groups of all ranks.
 
-        :param world_size: instead of what the file tells.
+        :param world_size: number of ranks; None takes the file's.
         :raises virtco.exception.InputInvalid: for ranks that form no groups.
         """
         size = self._sizes()
@@ -80,7 +81,7 @@ class Workload:
         return size
 
     def scaled(self, world_size: int) -> 'Workload':
-        """The same job on another number of ranks, by its DP.
+        """Return the job on another number of ranks, by changing its DP.
 
         :raises virtco.exception.InputInvalid: for ranks that form no groups.
         """
@@ -97,7 +98,7 @@ class Workload:
 
     def flows(self, layout: 'Layout', ranks_per_vm: int
               ) -> tuple[made.Flows, float, dict[str, float]]:
-        """Bytes between VMs, inside of VMs, and by group."""
+        """Return the bytes by pair of VMs, within VMs, and by group."""
         by_group: dict[str, float] = {}
         flows: made.Flows = {}
         inside_bytes = 0.0
@@ -122,7 +123,10 @@ def _counted(sends: Iterator[tuple[int, int, float]],
 
 
 class Layout:
-    """Which ranks form each group."""
+    """Division of a job's ranks into parallel groups.
+
+    :param size: ranks per group, for each of GROUPS.
+    """
 
     def __init__(self, size: dict[str, int], world_size: int):
         self.size = size
@@ -130,7 +134,7 @@ class Layout:
         self.per_stage = world_size // size['pp_group']
 
     def group_of(self, rank: int, group: str) -> Sequence[int]:
-        """The ranks of the group that holds ``rank``, in order."""
+        """Return the ranks of the group that holds ``rank``, in order."""
         tp, ep = self.size['tp_group'], self.size['ep_group']
         start = rank - rank % self.per_stage
         stage = range(start, start + self.per_stage)
@@ -153,7 +157,13 @@ class Layout:
 
     def sends(self, ranks: Sequence[int], kind: str, group: str, way: str,
               size_bytes: float) -> Iterator[tuple[int, int, float]]:
-        """What each of ``ranks`` sends in one operation of its group."""
+        """Yield (sender, receiver, bytes) of an operation in the groups.
+
+        Only flows that ``ranks`` send are included.
+
+        :param kind: collective, or ``isend``.
+        :param way: ``send_next`` or ``send_prev`` of an ``isend``.
+        """
         mine = set(ranks)
         groups = {self.group_of(rank, group) for rank in mine}
         for members in sorted(groups, key=lambda members: members[0]):
@@ -168,7 +178,7 @@ class Layout:
                 found = _to_neighbour(members, way, size_bytes)
             else:
                 found = ring_and_tree.RING[kind](members, size_bytes)
-            # Other stages tell of their own ranks.
+            # Other stages have lines of their own for their ranks.
             yield from (sent for sent in found if sent[0] in mine)
 
 

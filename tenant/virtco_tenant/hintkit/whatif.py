@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a controller would make of a hint: asks, reserves nothing."""
+"""A controller's plan for a hint, without reserving anything."""
 
 from collections import Counter
 from typing import Any
@@ -13,12 +13,13 @@ from virtco.wire import plan as plan_wire
 from virtco_tenant.hintkit import figures
 from virtco_tenant.hintkit import screen
 
-#: A host's share of this demand is a slot; Nova alone knows what is free.
+#: Demand of a VM in a what-if: room is counted in slots per host, because only
+#: Nova knows the free resources.
 SLOT = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}
 
 
 class Controller(Protocol):
-    """The part of :class:`virtco.client.v1.Client` that is asked."""
+    """The methods of :class:`virtco.client.v1.Client` that are used."""
 
     def hosts(self) -> list[host_wire.Host]:
         ...
@@ -29,7 +30,9 @@ class Controller(Protocol):
 
 def ask(client: Controller, found: figures.Figures,
         slots: int) -> tuple[plan_wire.Plan | None, str]:
-    """The plan, and what to show; without a plan, why there is none.
+    """Ask the controller for a plan; return it and the text to show.
+
+    Without a plan, the text says why there is none.
 
     :param slots: VMs that each of the controller's hosts has room for.
     """
