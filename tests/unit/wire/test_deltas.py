@@ -100,10 +100,11 @@ def test_a_counter_that_began_anew_is_told_at_once():
     assert deltas.is_urgent(before, delta, 1.0)
 
 
-def test_where_the_link_is_unknown_every_byte_is_told():
+@pytest.mark.parametrize('elapsed_s', [1.0, 3600.0])
+def test_where_the_link_is_unknown_every_byte_is_told(elapsed_s):
     before = made.report(link={'egress_bps': None, 'ingress_bps': None})
     delta = deltas.diff(before, made.replaced(before, uplink_sent_bytes=1))
-    assert deltas.is_urgent(before, delta, 1.0)
+    assert deltas.is_urgent(before, delta, elapsed_s)
 
 
 def test_nothing_changed_is_no_delta():

@@ -57,6 +57,10 @@ def test_what_is_no_message_is_refused(payload):
         frames.unpack(payload)
 
 
+def test_the_protocol_has_the_number_that_edge_modules_know():
+    assert frames.VERSION == 1
+
+
 def test_nesting_is_bounded():
     def nested(levels):
         text = '[' * (levels - 1) + ']' * (levels - 1)
