@@ -39,6 +39,7 @@ def test_a_size_that_may_be_bits_is_refused(text, instead):
     with pytest.raises(units.AmbiguousUnit) as caught:
         units.parse_size_bytes(text)
     assert caught.value.advice == f'bits or bytes? write {instead}'
+    assert str(caught.value) == f'{text!r}: bits or bytes? write {instead}'
 
 
 @pytest.mark.parametrize('text, instead', [
@@ -105,6 +106,7 @@ def test_units_of_time_begin_where_they_begin(time_s, text):
 
 def test_conversions():
     assert units.bytes_per_s_to_bps(3.0) == 24.0
+    assert units.kilobytes_per_s_to_bps(3.0) == 24_000.0
     assert units.bps_to_bytes_per_s(24.0) == 3.0
     assert units.ms_to_s(250.0) == 0.25
     assert units.SECONDS_PER_HOUR == 3600
