@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The whole evaluation again, step by step, on anybody's machine.
+"""Repeats the whole evaluation, step by step, on any machine.
 
-What the simulator gives is deterministic: its numbers have a checksum, which
-must be that of the record. What is measured is compared by its own command.
+The simulator is deterministic: the checksum of its numbers must equal the
+record's. Measured numbers are compared by a command of their own.
 """
 
 import argparse
@@ -22,15 +22,15 @@ from typing import Any
 from virtco_lab.sim import figures
 from virtco_lab.sim.figures import record
 
-#: Seconds of the short forms and of what is no recorded figure, on two idle
-#: cores.
+#: Seconds of the short forms and of steps that are no recorded figures, on two
+#: idle cores.
 _SHORT_S, _ERRATA_S, _REPORT_S, _PDF_S = 60.0, 2.0, 3.0, 20.0
-#: Of the emulated figures by the beginnings of their names: the short form,
-#: and the recorded one for each seed.
+#: Seconds of the emulated figures, by the beginnings of their names: (short
+#: form, recorded form for each seed).
 _EMULATED_S = {'virtco-case': (60.0, 300.0), 'orchestra': (120.0, 600.0),
                '': (100.0, 120.0)}
 _EMULATED = 'emulated-'
-#: Numbers are compared to so many digits: libraries round differently.
+#: Digits to which numbers are compared: libraries round differently.
 _DIGITS = 6
 _SHOWN = 16
 
@@ -143,7 +143,10 @@ def _fails(step: Step, output: pathlib.Path) -> str:
 
 
 def _differs(step: Step, output: pathlib.Path) -> str:
-    """What is wrong with the numbers; empty when nothing is."""
+    """Compare the checksum of a step's numbers with the record's.
+
+    :returns: a message about the difference; empty without one.
+    """
     if step.figure is None:
         return ''
     found = digest(json.loads((output / f'{step.figure}.json').read_text(

@@ -22,7 +22,7 @@ def connect(layout: layouts.Layout, user: str = 'admin') -> Any:
 
 
 def add_accounts(layout: layouts.Layout) -> None:
-    """What the services authenticate with, and where they are found."""
+    """Create users, projects and roles, and the services' endpoints."""
     cloud = connect(layout)
     identity = cloud.identity
     domain = 'default'
@@ -32,7 +32,7 @@ def add_accounts(layout: layouts.Layout) -> None:
         if name not in roles:
             roles[name] = identity.create_role(name=name)
     services = ('nova', 'placement', 'glance', 'neutron', 'virtco')
-    # An edge module's user is called as its host.
+    # An edge module's user has the name of its host.
     for name in (*services, *layout.computes):
         user = identity.create_user(
             name=name, password=layouts.PASSWORD, domain_id=domain)
@@ -56,7 +56,7 @@ def add_accounts(layout: layouts.Layout) -> None:
 
 
 def add_offers(layout: layouts.Layout) -> None:
-    """What a tenant needs for a server."""
+    """Create the flavor, image and network that a tenant's servers use."""
     cloud = connect(layout)
     cloud.compute.create_flavor(name=FLAVOR, vcpus=1, ram=512, disk=1)
     image = cloud.image.create_image(

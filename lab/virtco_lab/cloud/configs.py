@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What each service is configured with. Pure."""
+"""Contents of the configuration files of each service. Pure."""
 
 from collections.abc import Mapping
 import sys
@@ -12,7 +12,7 @@ Groups = Mapping[str, Mapping[str, Any]]
 
 
 def ini(groups: Groups) -> str:
-    """A list is an option that is given once per value."""
+    """Format options as an ini file; a list repeats its option."""
     lines = []
     for group, options in groups.items():
         lines.append(f'[{group}]')
@@ -23,7 +23,7 @@ def ini(groups: Groups) -> str:
 
 
 def account(layout: layouts.Layout, user: str) -> dict[str, Any]:
-    """Options of keystoneauth for a service's own account."""
+    """Return keystoneauth's options for a service's own account."""
     return {
         'auth_type': 'password', 'auth_url': f'{layout.url("keystone")}/v3',
         'username': user, 'password': layouts.PASSWORD,
@@ -45,7 +45,7 @@ def _default(layout: layouts.Layout, name: str) -> dict[str, Any]:
 
 
 def paste(service: str, name: str = 'api-paste.ini') -> str:
-    """Where the wheels put it."""
+    """Return the path to which a wheel installs a paste file."""
     return f'{sys.prefix}/etc/{service}/{name}'
 
 
@@ -104,7 +104,7 @@ def neutron(layout: layouts.Layout, database: str, broker: str) -> Groups:
 
 
 def mechanism() -> dict[str, str]:
-    """Files that declare the cloud's mechanism driver to Neutron."""
+    """Return the files, text by name, that declare the mechanism driver."""
     info = 'virtco_cloud-0.dist-info'
     return {f'{info}/METADATA':
                 'Metadata-Version: 2.1\nName: virtco-cloud\nVersion: 0\n',
@@ -178,7 +178,12 @@ def controller_port(number: int) -> int:
 
 
 def haproxy(layout: layouts.Layout, controllers: int) -> str:
-    """TLS ends here; whoever is healthy answers."""
+    """Return haproxy's configuration.
+
+    It terminates TLS and balances over the controllers that are healthy.
+
+    :param controllers: their number.
+    """
     certificate = layout.home / 'tls' / 'server.pem'
     servers = '\n'.join(
         f'    server c{number} {layout.address}:{controller_port(number)} '

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Groups through the real client, their bytes, and what was measured."""
+"""Demo of the cloud: groups by the real client, traffic, measured CCTs."""
 
 from collections.abc import Callable
 import dataclasses
@@ -99,7 +99,10 @@ class Client:
                              **layout.environment(user)}
 
     def run(self, *words: str) -> str:
-        """:raises exception.VirtcoException: with what the client said."""
+        """Run a command of the client; return its output.
+
+        :raises exception.VirtcoException: with the client's error.
+        """
         done = subprocess.run([*self._prefix, *words], text=True,
                               env=self._environment, capture_output=True)
         if done.returncode:
@@ -117,7 +120,7 @@ class Client:
 
 
 def _states(tenant: Client, names: set[str]) -> dict[str, str]:
-    """State of the newest coflow of each group."""
+    """Read the state of the newest coflow of each group."""
     rows = sorted((row for row in tenant.json('coflow', 'list')
                    if row['name'] in names),
                   key=lambda row: row['arrival'] or 0)
@@ -136,7 +139,7 @@ def _wait(what: str, look: Callable[[], dict[str, str]],
 
 def _send(layout: layouts.Layout, groups: tuple[Group, ...],
           out: console.Console) -> list[float]:
-    """CCTs as the receivers saw them."""
+    """Send the groups' bytes; return the receivers' CCTs in seconds."""
     servers = namespaces.call(layout.control, lambda: [
         (server.name, server.id, server.compute_host, ip['addr'])
         for server in accounts.connect(layout).compute.servers(

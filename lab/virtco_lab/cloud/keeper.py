@@ -2,8 +2,8 @@
 
 """Starts the cloud, keeps it, and takes it down.
 
-One process, the *keeper*, is the parent of all others: whatever ends it ends
-the cloud. It lives in the control namespace, in which all services listen.
+One process, the *keeper*, is the parent of all others: when it ends, the cloud
+ends. It runs in the control namespace, in which all services listen.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,13 @@ class StepFailed(exception.VirtcoException):
 
 
 class Keeper:
-    """One cloud, from :meth:`up` to :meth:`down`."""
+    """Parent of a cloud's processes, from :meth:`up` to :meth:`down`.
+
+    :param computes: number of hypervisors.
+    :param slots: VMs of flavor ``slot1`` per hypervisor.
+    :param rate_bps: of each uplink.
+    :param say: called with a line about each step.
+    """
 
     def __init__(self, computes: int, slots: int, rate_bps: float, say: Say):
         hosts = tuple(f'compute{n}' for n in range(1, computes + 1))
@@ -178,10 +184,10 @@ class Keeper:
               for name in ('nova-conductor', 'nova-scheduler'))])
 
     def _mechanism(self) -> str:
-        """Python's search path with the cloud's mechanism driver.
+        """Return a PYTHONPATH that contains the cloud's mechanism driver.
 
-        ML2 finds drivers by entry points alone. This one belongs to no
-        package that is installed, so no other Neutron is offered it.
+        ML2 finds drivers by entry points only. This driver's entry point is in
+        no installed package, so other Neutrons do not find it.
         """
         path = self.layout.home / 'drivers'
         for name, text in configs.mechanism().items():

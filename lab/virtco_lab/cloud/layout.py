@@ -8,7 +8,7 @@ import os
 import pathlib
 import sys
 
-#: Where a running cloud can be found.
+#: Directory of a running cloud.
 HOME = pathlib.Path('/run/virtco-cloud')
 PASSWORD = 'lab'
 REGION = 'RegionOne'
@@ -24,7 +24,7 @@ HOST = 'VIRTCO_CLOUD_HOST'
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """One cloud.
+    """Names, addresses and sizes of a cloud.
 
     :ivar run: id of its namespaces (:mod:`virtco_lab.emulation.namespaces`).
     :ivar address: of the control namespace, where all services listen.
@@ -71,7 +71,7 @@ class Layout:
         return self.home / 'tls' / 'ca.pem'
 
     def environment(self, user: str = 'admin') -> dict[str, str]:
-        """What the openstack client needs to speak for a user."""
+        """Return the variables with which the openstack client is a user."""
         return {
             'OS_AUTH_URL': f'{self.url("keystone")}/v3',
             'OS_USERNAME': user, 'OS_PASSWORD': PASSWORD,

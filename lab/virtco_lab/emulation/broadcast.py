@@ -38,17 +38,19 @@ Matrix = clouds.Matrix
 N_HOSTS = 8
 SNAPSHOTS = 10
 RUNS = 5
-#: New rates come so often while a broadcast runs.
+#: Seconds between changes of the rates while a broadcast runs.
 CHANGE_S = 0.5
 #: Time of the message at a cable's full rate.
 _MESSAGE_S = 0.25
-#: A broadcast during which one thread waited longer for a processor is
-#: repeated, so often at most; the one with the shortest wait counts.
+#: A broadcast during which a thread waited for a processor for more than this
+#: share of the time is repeated, _REPEATS times at most; the run with the
+#: shortest wait counts.
 MOST_WAITED = 0.1
 _REPEATS = 3
-#: Between measured and model, mean of all broadcasts of the short form.
+#: Largest relative difference of measured and modelled time, mean of all
+#: broadcasts of the short form.
 MOST_OFF = 0.2
-#: Of a segment on this machine; it decides into how many a message is cut.
+#: Fixed time of a segment on this machine, which sets the number of segments.
 _SEGMENT_S = 0.002
 _MOST_SEGMENTS = 8
 FNF, EARLIEST, SEGMENTS = 'fnf', 'earliest', 'in segments'
@@ -111,7 +113,10 @@ class Options:
 
 @dataclasses.dataclass(slots=True)
 class Found:
-    """By series: seconds measured and expected of each broadcast of a seed.
+    """Times of a seed's broadcasts.
+
+    :ivar measured_s: seconds of each broadcast, by series.
+    :ivar expected_s: seconds by the model, likewise.
     """
 
     measured_s: dict[str, list[float]] = dataclasses.field(
@@ -199,7 +204,12 @@ def measured(mesh: mesh_module.Mesh, bits: float) -> Matrix:
 
 
 def estimates_by(readings: Matrix, truth_bps: Matrix) -> dict[str, Matrix]:
-    """Of all pairs, in bits of payload per second."""
+    """Estimate the rate of all pairs from snapshots, by each estimator.
+
+    :param readings: shape (snapshots, n, n), bits of payload per second.
+    :param truth_bps: the constant rates, shape (n, n).
+    :returns: by name of the estimate, shape (n, n), bit/s.
+    """
     pairs = ~np.eye(N_HOSTS, dtype=bool)
     flat = readings[:, pairs]
     rates = rpca_dynamics.estimates_of(flat)
@@ -291,9 +301,10 @@ def _changing(mesh: mesh_module.Mesh, coming: Sequence[Matrix]
 def expected_s(edges: trees.Edges, size_bytes: float,
                coming: Sequence[Matrix], change_s: float,
                n_segments: int = 1) -> float:
-    """Of a broadcast by the model, under rates that change.
+    """Return the seconds of a broadcast by the model, under changing rates.
 
-    :param coming: rates from one change to the next; the last one stays.
+    :param coming: rates of each interval of ``change_s``; the last one stays.
+    :param n_segments: of the message, which are sent one after the other.
     """
     free_s: dict[int, float] = {}
     has_s: dict[int, float] = {}

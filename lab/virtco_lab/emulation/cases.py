@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What VirtCO's test cases 1 to 6 place and send on the emulated testbed.
+"""Workloads of VirtCO's test cases 1 to 6 on the emulated testbed.
 
-From 18 hypervisors on that is the paper's size: 12 slots, Table 2's widths.
+From 18 hypervisors on they have the paper's size: 12 slots, Table 2's widths.
 Below: 6 slots, applications of 4, 4 and 9 VMs, and 4 groups where the paper
-sends 20 coflows. All groups of a test case start
-together.
+sends 20 coflows. All groups of a test case start together.
 """
 
 from collections.abc import Iterable
@@ -119,9 +118,10 @@ def cells(case: str, shapes: Sequence[str], scale: Scale) -> list[Cell]:
 
 def hosts(scale: Scale, seed: int, background: bool
           ) -> tuple[cluster.Host, ...]:
-    """Hypervisors with what the background leaves them.
+    """Return the hypervisors with the slots and rates that are free.
 
-    It takes slots at random and 10 to 70 % of each cable, the same both ways.
+    :param background: whether background VMs take slots at random, and 10 to
+        70 % of each cable, the same both ways.
     """
     empty = groups.equal_hosts(scale.n_hosts, scale.slots, scale.rate_bps)
     if not background:
@@ -140,7 +140,7 @@ def hosts(scale: Scale, seed: int, background: bool
 
 def prepare(cell: Cell, scale: Scale, seed: int
             ) -> tuple[tuple[cluster.Host, ...], list[scenario.Group]]:
-    """The free hosts of a cell and its groups, in bytes for the scale."""
+    """Return the free hosts of a cell and its groups, in scaled bytes."""
     free = hosts(scale, seed, cell.background)
     coflows = _coflows(cell, scale, seed)
     if cell.case == 'virtco-case1':
@@ -151,7 +151,10 @@ def prepare(cell: Cell, scale: Scale, seed: int
 
 
 def check_room(cell: Cell, scale: Scale, seed: int) -> None:
-    """:raises virtco.exception.Invalid: where the groups have no room."""
+    """Check that the groups of a cell fit on the free hosts.
+
+    :raises virtco.exception.Invalid: when they do not.
+    """
     free, its_groups = prepare(cell, scale, seed)
     n_vms = sum(group.n_vms for group in its_groups)
     n_free = round(sum(host.free[0] for host in free))

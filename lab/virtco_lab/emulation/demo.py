@@ -20,13 +20,13 @@ from virtco_lab.emulation import testbed as testbed_module
 
 ONLY = ('fig1', 'mix')
 _BUSY_FRACTION = 0.95
-#: Of the uplinks when nothing is measured.
+#: Rate of the uplinks when none is measured.
 DEFAULT_RATE_BPS = calibration.RATES_BPS[-1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """What ``virtco-emulate demo`` was asked for.
+    """Options of ``virtco-emulate demo``.
 
     :ivar rate_bps: of the uplinks; None measures what the machine carries.
     :ivar only: the workload to run, None = all of :data:`ONLY`.
@@ -51,9 +51,11 @@ class Options:
 
 
 class Demo:
-    """One run. What is finished stays in :meth:`results` if it breaks off.
+    """Run of the demo's workloads under their schemes.
 
-    :param simulated: through the simulator instead of the testbed.
+    If it breaks off, :meth:`results` has the finished part.
+
+    :param simulated: run the simulator instead of the testbed.
     """
 
     def __init__(self, options: Options, console: rich.console.Console,
@@ -69,7 +71,7 @@ class Demo:
         self._complete = False
 
     def run(self) -> None:
-        """Everything of the testbed is removed at the end."""
+        """Run all workloads; a testbed is removed at the end."""
         if self._simulated:
             self._simulate()
         else:
@@ -77,7 +79,7 @@ class Demo:
         self._complete = True
 
     def results(self) -> results_module.Results | None:
-        """What is finished; None when no scheme is."""
+        """Return the results of finished schemes; None without one."""
         workloads = [_workload_result(workload, schemes)
                      for workload, schemes in self._found.values() if schemes]
         if not workloads:
@@ -188,7 +190,7 @@ def _describe(rates: tuple[results_module.HostRate, ...]) -> str:
 
 def _avoidance(slow_host: str, workloads: list[
         results_module.WorkloadResult]) -> list[str]:
-    """What each scheme sends over the uplink that was halved."""
+    """Return notes on the bytes of each scheme over the halved uplink."""
     notes = []
     for workload in workloads:
         for scheme in workload.schemes:

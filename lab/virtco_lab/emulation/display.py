@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run of the testbed shows while it lasts."""
+"""Progress of a run of the testbed, on a terminal or as lines of text."""
 
 import time
 import types
@@ -12,12 +12,12 @@ import rich.progress
 from virtco import units
 from virtco_lab.emulation import runner
 
-# Without a terminal: a line per so many seconds of one step.
+# Seconds between lines about one step, without a terminal.
 _LINE_S = 5.0
 
 
 class Display:
-    """A line per step, with the time since the start."""
+    """Printer of a line per step, with the time since the start."""
 
     def __init__(self, console: rich.console.Console):
         self.console = console
@@ -39,7 +39,8 @@ class Display:
 
 
 class Progress(runner.Observer):
-    """Counts and bytes: a bar on a terminal, else a line now and then."""
+    """Progress in counts or bytes: a bar on a terminal, else lines of text.
+    """
 
     def __init__(self, display: Display, title: str):
         self._display = display

@@ -2,11 +2,11 @@
 
 """Wrong and late hints, unknown sizes and liars, with real TCP.
 
-The coflows are :mod:`virtco_lab.emulation.misled`'s. Beside each measured time
-stands the simulator's with the controller's own code, for the same hosts and
-the same hints at the same time. The controller chooses hosts where it has
-exact hints; all other settings of a seed keep them. It is asked for each VM
-that runs already, and each can only be where it is.
+The coflows are :mod:`virtco_lab.emulation.misled`'s. Each measured time is
+shown with the simulator's, which runs the controller's own code for the same
+hosts and the same hints at the same time. The controller chooses the hosts in
+the setting with exact hints; all other settings of a seed keep them: the
+controller is asked to place VMs that run already, each on its own host only.
 """
 
 from collections.abc import Mapping
@@ -28,18 +28,18 @@ from virtco_lab.emulation.display import Display
 from virtco_lab.sim import controlled
 from virtco_lab.sim.figures import outcome
 
-#: Overrun that the controller forgives, its default.
+#: Overrun of a claim that the controller tolerates by default.
 _TOLERANCE = 0.5
 _TIMING = controlled.Timing()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """One workload with one sort of hints.
+    """Result of one workload with one kind of hints.
 
-    :ivar ccts_s: of each coflow, measured …
-    :ivar expected_s: … and simulated.
-    :ivar told_s: when the controller knew of each; None: never.
+    :ivar ccts_s: measured CCT of each coflow.
+    :ivar expected_s: simulated CCT of each coflow.
+    :ivar told_s: time at which the controller knew of each; None: never.
     """
 
     setting: str
@@ -54,7 +54,7 @@ class Run:
 
     @property
     def off(self) -> float:
-        """How far the measured mean is from the simulated one."""
+        """Relative difference of the measured mean CCT from the simulated."""
         return statistics.fmean(self.ccts_s) / statistics.fmean(
             self.expected_s) - 1
 
@@ -94,7 +94,7 @@ def run(settings: Sequence[str], options: reproduce.Options,
 
 
 def _read(path: pathlib.Path, scale: cases.Scale) -> list[Run]:
-    """What was measured, beside what the simulator says today."""
+    """Read the measured runs of a file, and simulate each again."""
     if not path.exists():
         return []
     rows = map(json.loads, path.read_text().splitlines())
@@ -218,7 +218,7 @@ FIGURES: dict[str, reproduce.Figure] = {
 
 
 class _Series:
-    """Bars of what was simulated and measured."""
+    """Bars of simulated and measured values, by name."""
 
     def __init__(self) -> None:
         self._bars: dict[str, tuple[list[float], list[float]]] = {}
@@ -266,7 +266,7 @@ def _row(one: Run) -> list[list[float]]:
 
 def _ratios(ours: Sequence[Sequence[float]],
             others: Sequence[Sequence[float]]) -> list[float]:
-    """Of the means, seed by seed."""
+    """Return the ratio of the means for each seed."""
     return [statistics.fmean(one) / statistics.fmean(other)
             for one, other in zip(ours, others)]
 

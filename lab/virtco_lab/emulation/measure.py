@@ -2,11 +2,11 @@
 
 """Runs cells of the test cases with real TCP, and keeps each run on disk.
 
-The controller places and the edge modules enforce. Beside each measured time
-stand the simulator's where the controller placed the VMs, and the simulator's
-where its own planner places them. A file of runs is a line of JSON per run:
-what is in it is not run again, so that an evaluation may stop and go on, and
-several processes may share one directory.
+The controller places and the edge modules enforce. Each measured time is kept
+with two of the simulator: one where the controller placed the VMs, one where
+its own planner places them. A file of runs is a line of JSON per run. Runs in
+it are not repeated, so an evaluation may stop and go on, and several processes
+may share one directory.
 """
 
 from collections.abc import Callable
@@ -40,9 +40,9 @@ SCHEMES = ('baseline', 'sebf-ta', 'virtco')
 #: is a hundred times as slow as another.
 RUN_S = 6.0
 #: A run counts when no thread of the testbed waited longer than this share of
-#: it for a processor. Else it is run again, whatever it measured …
+#: it for a processor. Otherwise it is repeated, whatever it measured.
 MOST_WAITED = 0.25
-#: … so many times in all; then the one that waited least counts.
+#: Most tries of a run; after them the one that waited least counts.
 MOST_TRIES = 3
 _LOCAL_BYTES = 2 ** 20
 _DIGITS = 5
@@ -50,7 +50,9 @@ _DIGITS = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """One workload under one scheme; times in seconds, for the paper's bytes.
+    """Result of one workload under one scheme.
+
+    Times are in seconds, for the paper's bytes.
 
     :ivar key: of the cell.
     :ivar simulated_s: mean CCT, placed and run by the simulator.
@@ -84,7 +86,7 @@ class Run:
 
     @property
     def off(self) -> float:
-        """How far the measured mean is from the expected one."""
+        """Relative difference of the measured mean CCT from the expected."""
         if self.expected_s == 0:
             return 0.0  # nothing crossed a link
         return self.measured_s / self.expected_s - 1
@@ -121,7 +123,7 @@ class Book:
 
     def of(self, cell: cases.Cell, scheme: str, seeds: Iterable[int],
            scale: cases.Scale) -> list[Run]:
-        """Those of a cell that are there."""
+        """Return the runs of a cell that exist, in the order of seeds."""
         found = (self.get(cell, scheme, seed, scale) for seed in seeds)
         return [run for run in found if run is not None]
 

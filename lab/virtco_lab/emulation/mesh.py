@@ -116,8 +116,9 @@ class Mesh:
 
     def measure(self, pairs: Mapping[tuple[int, int], int]
                 ) -> dict[tuple[int, int], float]:
-        """Rates of these pairs by a message of so many bytes, all at once.
+        """Measure the rates of pairs by messages sent at the same time.
 
+        :param pairs: bytes of the message of each (sender, receiver).
         :returns: bits of payload per second, from the first part that the
             receiver sees to the last.
         """
@@ -171,7 +172,10 @@ class Mesh:
             raise ConnectionError(f'{pair}: the receiver is gone')
 
     def _receive(self, pair: tuple[int, int], size: int) -> float:
-        """Bits per second of what follows the first part."""
+        """Receive a message; return its rate in bit/s.
+
+        The first part starts the clock and does not count.
+        """
         receiver = self._in[pair]
         left = size - len(receiver.recv(min(size, len(_CHUNK))))
         timed, began_s = left, time.monotonic()

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Coflows whose controller is told wrong, late, or no sizes, and what it then
-makes of them.
+"""Workload of coflows with wrong, late or no sizes in their hints.
 
 Coflows of 1 to 3 senders and as many receivers start on the hypervisors, one
-a second on average, with log-normal sizes (sigma 1); all of them need half of
-what the links can carry. The VMs are there before; each coflow is a project of
+a second on average, with log-normal sizes (sigma 1). Together they need half
+of the capacity of the links. The VMs exist before; each coflow is a project of
 its own.
 """
 
@@ -31,9 +30,9 @@ from virtco_lab.sim import controlled
 N_COFLOWS = 6
 GAP_S = 1.0
 LOAD = 0.5
-#: What the liar claims, over the truth.
+#: Bytes that the liar claims, relative to the truth.
 FACTORS = (0.3, 1.0, 3.0)
-#: He has the largest coflow but so many.
+#: Number of coflows that are larger than the liar's.
 _LARGER = 1
 _PORT = 5001
 _SIGMA = 1.0
@@ -41,7 +40,7 @@ UNKNOWN, HALF_UNKNOWN = 'unknown sizes', 'half of them unknown'
 SPOILS = ('exact', '50 % wrong', 'half of the truth', 'twice the truth')
 LATE = ('exact', '0.5 s late', '1 s late', '2 s late', 'never')
 UNSIZED = ('exact', HALF_UNKNOWN, UNKNOWN, 'never')
-#: When a hint comes that never comes.
+#: Time of a hint that never comes.
 NEVER_S = 1e6
 _LATE = re.compile(r'([0-9.]+) s late')
 
@@ -56,7 +55,7 @@ class Coflow:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """What the controller is told of a coflow.
+    """Claim of a tenant about a coflow.
 
     :ivar factor: claimed bytes over the truth.
     :ivar is_sized: whether the hint has sizes.
@@ -90,7 +89,7 @@ def workload(seed: int, scale: cases.Scale) -> list[Coflow]:
 
 
 def liar(coflows: Sequence[Coflow]) -> int:
-    """Index of his coflow."""
+    """Return the index of the liar's coflow."""
     order = sorted(range(len(coflows)),
                    key=lambda i: coflows[i].coflow.size_bytes)
     return order[-1 - _LARGER]
@@ -98,7 +97,7 @@ def liar(coflows: Sequence[Coflow]) -> int:
 
 def claims(setting: str, seed: int, coflows: Sequence[Coflow]
            ) -> list[Claim]:
-    """What the tenants say of all coflows."""
+    """Return the tenants' claim about each coflow in a setting."""
     rng = np.random.default_rng([seed, 15])
     made = [Claim(late_s=_late_s(setting))] * len(coflows)
     usual = {'half of the truth': Claim(0.5), 'twice the truth': Claim(2.0),
@@ -115,7 +114,7 @@ def claims(setting: str, seed: int, coflows: Sequence[Coflow]
 
 
 def _late_s(setting: str) -> float | None:
-    """When a coflow is told, after its start; None: with its VMs."""
+    """Return the hint's delay after a coflow's start; None: with its VMs."""
     if setting == 'never':
         return NEVER_S
     found = _LATE.fullmatch(setting)
@@ -123,7 +122,7 @@ def _late_s(setting: str) -> float | None:
 
 
 def hint(one: Coflow, claim: Claim) -> dict[str, str]:
-    """What the tenant says to Nova."""
+    """Return the scheduler hints that the tenant gives to Nova."""
     name = one.coflow.name
     if not claim.is_sized:
         return hints.encode(hints.Hint(name, app=hints.App(name, True)))
@@ -136,9 +135,9 @@ def expect(coflows: Sequence[Coflow], claimed: Sequence[Claim],
            scale: cases.Scale,
            options: schedule_input.Options = schedule_input.Options(beta=0.0),
            receiver: controlled.Receiver = 'tcp') -> tuple[float, ...]:
-    """CCTs by the simulator with the controller's own code.
+    """Simulate the CCT of each coflow, with the controller's own code.
 
-    :param told_s: when the controller was told of each.
+    :param told_s: time at which the controller was told of each.
     """
     rate_bps = scenario.goodput_bps(scale.rate_bps)
     return tuple(controlled.simulate([
@@ -155,7 +154,7 @@ def expect(coflows: Sequence[Coflow], claimed: Sequence[Claim],
 def _window_bytes(coflows: Sequence[Coflow],
                   hosts: Mapping[str, Sequence[str]], scale: cases.Scale
                   ) -> int:
-    """As the testbed's :func:`traffic.window_bytes`."""
+    """Return the testbed's window, see :func:`traffic.window_bytes`."""
     links = collections.Counter(
         end for one in coflows for flow in one.coflow.flows
         for at in [hosts[one.coflow.name]]
@@ -166,7 +165,10 @@ def _window_bytes(coflows: Sequence[Coflow],
 
 
 def _unsized(coflow: coflow_model.Coflow) -> coflow_model.Coflow:
-    """What the controller makes of a hint without sizes."""
+    """Return the coflow that the controller assumes without sizes.
+
+    Every pair of VMs sends the first guess of its pilots.
+    """
     return dataclasses.replace(coflow_model.Coflow.from_flows(
         coflow.name, coflow.n_vms, (
             (src, dst, pilots.FIRST_GUESS_BYTES)

@@ -5,8 +5,8 @@
 Hosts whose pairs have unequal rates are measured, and Open MPI runs there with
 the rankfile and the options that ``virtco advise`` prints: broadcasts and
 reduces along the trees that it builds of the ranks, and an exchange by a
-matrix. Its daemons are started inside of the hosts' namespaces and talk over
-the management network; what ranks send goes over the shaped one.
+matrix. Its daemons run in the hosts' namespaces and use the management
+network; messages of the ranks use the shaped network.
 """
 
 from collections.abc import Sequence
@@ -39,16 +39,16 @@ Matrix = clouds.Matrix
 N_HOSTS = broadcast.N_HOSTS
 RUNS = 5
 DYNAMICS = clouds.Dynamics(disturbed=0.2, cut=(0.1, 0.5))
-#: Of the exchange: so many partners has each rank, on average.
+#: Mean number of partners of each rank in the exchange.
 PARTNERS = 3
-#: What advised trees have to bear out: time over that of the rows' order.
+#: Largest accepted time with advised trees, relative to the rows' order.
 MOST_OVER = 0.95
 _READING_S, _MESSAGE_S = 0.05, 0.25
 _SEGMENT_S, _MOST_SEGMENTS = 0.002, 16
 _TIMEOUT_S = 120
-# A reduce adds up numbers of so many bytes.
+# Bytes of a number that a reduce adds.
 _WORD = 8
-#: Debian's, which sees Debian's mpi4py.
+#: Debian's Python, which has Debian's mpi4py.
 _PYTHON = '/usr/bin/python3'
 _RANKS = pathlib.Path(__file__).with_name('ranks.py')
 # Every rank may run on every processor: the hosts are on one machine.
@@ -82,10 +82,10 @@ def check() -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Job:
-    """What Open MPI runs.
+    """An operation of Open MPI with its ranks' hosts and options.
 
-    :ivar argument: bytes of the message, or those between all ranks.
-    :ivar hosts: what the rankfile calls the host of each rank.
+    :ivar argument: bytes of the message, or a matrix of bytes by rank.
+    :ivar hosts: name of each rank's host in the rankfile.
     :ivar options: as ``virtco advise`` prints them.
     """
 
@@ -206,7 +206,12 @@ def _mappings(volumes: Matrix, rates_bps: Matrix, truth_bps: Matrix
 
 @dataclasses.dataclass(slots=True)
 class Found:
-    """Of a seed, by operation and plan: median seconds, and the model's."""
+    """Results of a seed.
+
+    :ivar measured_s: median seconds by (operation, plan).
+    :ivar expected_s: seconds by the model, likewise.
+    :ivar misplaced: descriptions of ranks that ran on another host.
+    """
 
     measured_s: dict[tuple[str, str], float] = dataclasses.field(
         default_factory=dict)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a tenant of the emulated datacentre does with Nova's REST API."""
+"""Client of Nova's REST API for a tenant of the emulated datacentre."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -16,17 +16,17 @@ from virtco_lab.emulation import patience
 IMAGE = '155d900f-4e14-4e4c-a73d-069cbf4541e6'
 MICROVERSION = '2.90'
 POLL_S = 0.3
-# What Nova needs at least to build or to delete one, and how long not to look
-# at most for the sake of many.
+# Least time in which Nova builds or deletes a server, and longest pause
+# between two polls of many servers.
 SERVER_S = 0.1
 MANY_S = 2.0
-# Of one request; a busy machine may need long for it.
+# Timeout of a request; a busy machine may need long for it.
 TIMEOUT_S = 300.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Server:
-    """One instance.
+    """A server of Nova.
 
     :ivar row: ``launch_index``, its row in the group's matrix.
     :ivar host: where it runs, None until it is placed.
@@ -214,7 +214,10 @@ class NovaClient:
 
 
 def _pause(asked_s: float, n_left: int) -> None:
-    """A list of many servers costs Nova what it needs to build them."""
+    """Sleep before the next poll; longer while many servers are awaited.
+
+    A list of many servers costs Nova time that it needs to build them.
+    """
     time.sleep(max(POLL_S, min(n_left * SERVER_S, MANY_S),
                    2 * (time.monotonic() - asked_s)))
 

@@ -4,7 +4,7 @@
 11, 12 and 17.
 
 VMs are namespaces with shaped links, libtorrent and TCP are real. Sizes are
-the paper's divided by what the links are slower.
+the paper's, scaled down by the same factor as the links' rates.
 """
 
 from collections.abc import Callable
@@ -184,7 +184,7 @@ def figure11(options: Options, display: displays.Display
 
 def figure12(options: Options, display: displays.Display
              ) -> outcome.Outcome:
-    """Which rack each VM is found to be in."""
+    """Reproduce Fig. 12: rates within and between inferred racks."""
     size_bytes = options.size_bytes(_RACKED_COPY_S)
     with racks_module.Racks([options.per_rack] * 2, options.rate_bps,
                             _OVERSUBSCRIPTION) as racks:
@@ -252,7 +252,7 @@ def reproduce(name: str, options: Options, display: displays.Display
 
 
 def _unmet(found: outcome.Outcome) -> tuple[str, ...]:
-    """What Orchestra claims and is not seen."""
+    """Return Orchestra's claims that the figure does not bear out."""
     rows = {row[0]: row for row in found.rows}
     if found.name == 'emulated-orchestra-9' and not (
             _number(rows['virtco'][-1]) < _number(rows['star'][-1])):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waiting that ends when nothing gets on, not when the clock says so.
+"""Timeouts of idle time rather than of elapsed time.
 
-A process gets on when it runs or waits for a processor. On a busy machine it
-may need ten times as long and still do all it can, so that only the time
-counts in which it had nothing to do.
+A process makes progress while it runs or waits for a processor. On a busy
+machine it may need ten times as long, so only the time counts in which it was
+idle.
 """
 
 from collections.abc import Callable
@@ -49,13 +49,13 @@ class IdleClock:
         self._known: object = None
 
     def note(self, progress: object) -> None:
-        """Count anew when what is given is not what was given before."""
+        """Restart the count of idle time when ``progress`` changed."""
         if progress != self._known:
             self._known = progress
             self._idle_s = 0.0
 
     def read_s(self) -> float:
-        """Idle seconds since the start, or since the last progress."""
+        """Return idle seconds since the start or the last progress."""
         passed_s = time.monotonic() - self._at_s
         if passed_s >= _SAMPLE_S:
             tasks = task_times(self._pids(), self._is_work_idle)

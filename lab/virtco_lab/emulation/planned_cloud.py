@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asks the controller as Nova's scheduler would, without a Nova.
+"""Stand-in for Nova that asks the controller as Nova's scheduler would.
 
-Nova needs half a second of processor for a server. Where only placement and
-enforcement matter, and hundreds of VMs come and go, this stands in for it:
-the same requests and notifications, one VM after another, on the host that
-the controller ranks first.
+Nova needs half a second of processor time per server. This one is used where
+only placement and enforcement matter, and hundreds of VMs come and go. It
+sends the same requests and notifications, one VM after another, and uses the
+host that the controller ranks first.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ _NOTIFY_ATTEMPTS = 300
 
 
 class PlannedCloud:
-    """What :class:`nova_client.NovaClient` does, for one project.
+    """Stand-in for :class:`nova_client.NovaClient`, for one project.
 
     :param slots: of each host, 1 vCPU and 512 MB each.
     :param flavors: name -> slots.
@@ -68,7 +68,7 @@ class PlannedCloud:
 
     def boot(self, name: str, hosts: Sequence[str], flavor: str
              ) -> list[nova_client.Server]:
-        """Start a server on each of these hosts, without asking or telling.
+        """Start a server on each of these hosts, unknown to the controller.
         """
         servers = []
         for row, host in enumerate(hosts):
@@ -81,12 +81,13 @@ class PlannedCloud:
 
     def tell(self, servers: Sequence[nova_client.Server], name: str,
              hints: dict[str, str], project: str) -> None:
-        """Ask for servers that run already, so that nobody chooses.
+        """Ask the controller to place servers that run already.
 
-        The controller takes what it plans off the free slots, for they are
-        Nova's from before. So all of a host are offered.
+        Each may only be on its own host. All slots of the host are offered as
+        free: the controller subtracts its own bookings.
 
-        :raises virtco.exception.PlacementInfeasible: when it plans one not.
+        :raises virtco.exception.PlacementInfeasible: when it does not place
+            one of them.
         """
         reservation = uuid.uuid4().hex
         for row, server in enumerate(servers):
@@ -102,7 +103,7 @@ class PlannedCloud:
     def wait_active(self, servers: Iterable[nova_client.Server],
                     on_count: Callable[[int], object] = lambda count: None
                     ) -> list[nova_client.Server]:
-        """They are already."""
+        """Return the servers, which are active already."""
         return list(servers)
 
     def delete(self, servers: Iterable[nova_client.Server],
@@ -122,14 +123,16 @@ class PlannedCloud:
         wait=tenacity.wait_fixed(1), reraise=True)
     def _notify(self, event_type: str, payload: dict[str, str | None]
                 ) -> None:
-        """Until it is taken, as Nova's message queue does."""
+        """Send a notification, repeatedly until the controller takes it."""
         self._controller.notify(event_type, payload)
 
     def _ask(self, made: str, name: str, row: int, n_vms: int,
              hints: dict[str, str], n_slots: int, reservation: str,
              project: str, among: Mapping[str, int] | None = None) -> str:
-        """:param among: free slots of the hosts to choose from, of which the
-            controller plans one; None: all, and the first that it allows.
+        """Ask the controller for a VM's host, as Nova's scheduler would.
+
+        :param among: free slots by host to choose from; the controller's plan
+            decides. None: all hosts; the first that it allows is used.
         """
         answer = self._controller.place(
             made, project_id=project, user_id=project,

@@ -22,7 +22,7 @@ from virtco_lab.emulation import scenario
 from virtco_lab.emulation import tcp_sharing
 from virtco_lab.sim import simulation
 
-#: What the controller leaves to traffic that is no coflow.
+#: Share of a link that the controller leaves to traffic outside coflows.
 DEFAULT_SHARE = 0.02
 # Bottlenecks that differ by less are a tie: measured rates differ by more.
 _TIE = 0.005
@@ -155,9 +155,9 @@ def _permuted(indices: list[int], group: list[int],
 
 def simulate_local(placed: collections.abc.Sequence[Placed],
                    local_bps: float) -> list[float]:
-    """CCT of what stays inside of hosts, when each carries ``local_bps``.
+    """Return the CCT of each coflow's flows inside of hosts, in seconds.
 
-    The flows inside of a host share its pace equally, whatever the scheme.
+    The flows inside of a host share ``local_bps`` equally under any scheme.
     """
     sent = [[(src, dst, size, 1) for src, dst, size in entry.flows()
              if src == dst] for entry in placed]

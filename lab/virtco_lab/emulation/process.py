@@ -22,7 +22,7 @@ _NO_PROXY = {'no_proxy': '*', 'NO_PROXY': '*'}
 
 
 _NO_CHANGE: dict[str, str] = {}
-# After so long, what waits shows what the awaited process said last.
+# Seconds of waiting after which the last line of the awaited process is shown.
 _SHOW_S = 10.0
 _SHOWN = 120
 
@@ -98,7 +98,7 @@ class Child:
         return any([log.advanced() for log in self._logs])
 
     def pids(self) -> list[int]:
-        """It and what it started."""
+        """Return the ids of the process and its descendants."""
         try:
             family = psutil.Process(self.popen.pid).children(recursive=True)
         except psutil.NoSuchProcess:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What each rank of :mod:`virtco_lab.emulation.mpi` runs, without virtco.
+"""Program of each rank of :mod:`virtco_lab.emulation.mpi`, without virtco.
 
 Arguments are the operation, its bytes (of an exchange a file with the matrix
-of bytes) and how often. The first rank prints, as JSON, the processor of each
-rank and the seconds of each time but the first, which opens connections.
+of bytes) and the number of runs. The first rank prints, as JSON, the processor
+of each rank and the seconds of each run; a first run, which opens connections,
+is left out.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,9 @@ def _reduce(size: str) -> Callable[[], None]:
 
 
 def _exchange(path: str) -> Callable[[], None]:
-    """Every rank sends one message after the other, the next ranks' first."""
+    """Return an exchange: each rank sends its messages one after the other,
+    beginning with the next rank.
+    """
     with open(path, encoding='utf-8') as file:
         volumes = json.load(file)
     n, me = COMM.size, COMM.rank

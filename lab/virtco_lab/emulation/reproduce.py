@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""VirtCO's test cases 1 to 6 with real TCP, beside the simulator.
+"""VirtCO's test cases 1 to 6 with real TCP, compared with the simulator.
 
-The applications and schemes of ``virtco-sim reproduce``, with links and
-bytes scaled down together, so that completion times stay those of 1 Gbit/s.
-The controller places, the edge modules enforce; what Nova does in between,
-``virtco-emulate demo`` shows.
+The applications and schemes are those of ``virtco-sim reproduce``, with links
+and bytes scaled down together, so that completion times stay those of
+1 Gbit/s. The controller places and the edge modules enforce; there is no Nova,
+unlike in ``virtco-emulate demo``.
 """
 
 from collections.abc import Callable
@@ -29,8 +29,8 @@ from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import virtco as paper
 
-#: What measured average CCTs may differ from the simulator's: the mean of a
-#: scheme's runs, and any of them.
+#: Largest relative difference of measured average CCTs from the simulator's:
+#: mean of a scheme's runs, and any of them.
 MEAN_TOLERANCE, WORST_TOLERANCE = 0.10, 0.20
 _TITLES = {
     'virtco-case1': 'Single CCT', 'virtco-case2': 'Average CCT',
@@ -178,7 +178,7 @@ def worst_off(runs: Sequence[Compared]) -> float:
 
 def _saved(ours: Sequence[measure.Run], theirs: Sequence[measure.Run],
            scheme: str) -> tuple[outcome.Cell, outcome.Cell]:
-    """What virtco saves of a scheme, simulated and measured."""
+    """Return virtco's saving over a scheme as text: simulated, measured."""
     if scheme == 'virtco':
         return None, None
     both = [outcome.saving([getattr(run, field) for run in ours],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run of the demo found, as values."""
+"""Results of a run of the demo, as values."""
 
 import dataclasses
 import statistics
@@ -9,16 +9,16 @@ import typing
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CoflowResult:
-    """One coflow under one scheme.
+    """Result of one coflow under one scheme.
 
     :ivar predicted_s: completion time that the model expects of the
         placement.
     :ivar measured_s: completion time of the real transfer, or the
         simulator's when nothing was transferred.
-    :ivar unpaced_s: what the model expects when transfers inside of a host
-        take no time.
-    :ivar tied: the scheme's order holds it equal to another coflow, and the
-        prediction is for the order that was taken.
+    :ivar unpaced_s: completion time that the model expects when transfers
+        inside of a host take no time.
+    :ivar tied: whether the scheme's order ranks it equal to another coflow;
+        the prediction is for the order that was taken.
     """
 
     name: str
@@ -39,11 +39,11 @@ class SchemeResult:
     :ivar uplink_bytes: host -> payload that leaves it and that enters it.
     :ivar timeline: per bin of ``bin_s``, bytes received per coflow over the
         fabric; empty when simulated.
-    :ivar busy_fraction: of all processors, while the bytes moved; whatever
-        else kept them busy, real transfers then take longer.
-    :ivar waited_fraction: of that time, for which the testbed's thread that
-        waited most for a processor did so.
-    :ivar edge_cpu: host -> share of one processor that its edge module had.
+    :ivar busy_fraction: busy share of all processors during the transfers,
+        with any load; busy processors make real transfers slower.
+    :ivar waited_fraction: share of the transfers' time for which a thread of
+        the testbed waited for a processor, the largest of all threads.
+    :ivar edge_cpu: host -> share of one processor that its edge module used.
     """
 
     name: str
@@ -115,7 +115,7 @@ class HostRate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Results:
-    """Everything a run of the demo has to say.
+    """Results of a whole run of the demo.
 
     :ivar mode: ``emulated`` or ``simulated``.
     :ivar partial: the run broke off; what was finished is here.
@@ -134,7 +134,7 @@ class Results:
 
     @property
     def measured(self) -> str:
-        """What to call the times that are no predictions."""
+        """Name of the times that are no predictions."""
         return 'measured' if self.mode == 'emulated' else 'simulated'
 
     def sentence(self) -> str:
@@ -166,5 +166,5 @@ class Results:
 
 
 def relative_speed_up(other_s: float, ours_s: float) -> float:
-    """Share of the other's time that ours saves (VirtCO section 5.1)."""
+    """Return the saved share of the other time (VirtCO section 5.1)."""
     return 0.0 if other_s <= 0 else (other_s - ours_s) / other_s

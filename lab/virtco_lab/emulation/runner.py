@@ -112,7 +112,7 @@ def run_emulated(testbed: testbed_module.Testbed,
 
 
 def children() -> list[int]:
-    """All that this process started: the testbed, and what sends."""
+    """Return the ids of all descendants: the testbed and the senders."""
     return [pid for pid in patience.family() if pid != os.getpid()]
 
 
@@ -204,7 +204,11 @@ def _pairs(testbed: testbed_module.Testbed, workload: scenario.Workload,
 
 def _managed(testbed: testbed_module.Testbed,
              flows: list[traffic.FlowSpec]) -> set[tuple[str, str, str]]:
-    """What the edges should classify, if only to count it."""
+    """Return the flows that the edges should classify or count.
+
+    :returns: (host, source address, destination address) of each flow between
+        hosts.
+    """
     by_namespace = {port.namespace: port
                     for port in testbed.fabric.vms.values()}
     return {(by_namespace[flow.src_namespace].host,

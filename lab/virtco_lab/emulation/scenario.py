@@ -15,8 +15,8 @@ PAPER_SLOTS = 12  # VirtCO section 5.1
 VM_SLOTS = 1
 #: Share of the wire that is TCP payload: 1448 bytes of each 1514.
 PAYLOAD_FRACTION = 1448 / 1514
-#: What the VMs of one host send each other in all, in terms of an uplink. A
-#: memory bus is faster, but here it is the processors that carry the uplinks.
+#: Rate of all flows inside of one host together, relative to an uplink. A
+#: memory bus is faster, but here the processors also carry the uplinks.
 LOCAL_PACE = 10
 _FIG1_UNIT_S = 1.5
 _FIG1_PORTS = (5001, 5002)
@@ -91,7 +91,7 @@ class Workload:
 
 
 def goodput_bps(rate_bps: float) -> float:
-    """What TCP delivers over a link that carries ``rate_bps``."""
+    """Return TCP's payload rate over a link that carries ``rate_bps``."""
     return rate_bps * PAYLOAD_FRACTION
 
 

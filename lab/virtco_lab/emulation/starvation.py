@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether the machine was too busy for a run to say anything.
+"""Waiting times for processors, which tell whether a run is valid.
 
 The kernel counts for each thread how long it ran and how long it waited for a
 processor. A sender, edge module or controller that waits makes transfers
@@ -65,5 +65,5 @@ class Watch:
 
 
 def _stolen_s() -> float:
-    """Of all processors together, since the machine started."""
+    """Return seconds stolen by the hypervisor since boot, all processors."""
     return float(getattr(psutil.cpu_times(), 'steal', 0.0))

@@ -18,7 +18,7 @@ _TIE = '*'
 
 def show(results: results_module.Results,
          console: rich.console.Console) -> None:
-    """Print a table per workload and what there is to say about them."""
+    """Print a table per workload, and the notes."""
     for workload in results.workloads:
         console.print(build(workload, results, console.width))
     for note in notes(results):
@@ -70,7 +70,7 @@ def build(workload: results_module.WorkloadResult,
 
 
 def notes(results: results_module.Results) -> list[str]:
-    """What is to be said below the tables."""
+    """Return the notes to print below the tables."""
     found = ['Partial: the run broke off.'] if results.partial else []
     found += results.notes
     if any(workload.has_ties for workload in results.workloads):

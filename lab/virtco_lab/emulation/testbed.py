@@ -30,7 +30,8 @@ from virtco_lab.emulation import results
 from virtco_lab.emulation import services
 
 MEASURE_STALL_S = 30.0
-# A request ends with its answer, or when nobody works on it any more.
+# Effectively no timeout: a request ends with its answer, or when the
+# controller is idle for too long.
 _REQUEST_S = 86400.0
 
 T = typing.TypeVar('T')
@@ -67,19 +68,20 @@ def host_names(n_hosts: int) -> tuple[str, ...]:
 
 
 def flavor(n_slots: int) -> str:
-    """Nova's flavor for a VM of so many slots."""
+    """Return the name of the flavor with this number of slots."""
     return f'slot{n_slots}'
 
 
 class Testbed:
-    """One run's datacentre with all its services; use it as a context.
+    """Datacentre of a run with all its services, a context manager.
 
-    Make it in the main thread (see :class:`process.Child`).
+    Create it in the main thread (see :class:`process.Child`).
     """
 
     def __init__(self, config: Config, say: process.Say | None = None):
-        """
-        :param say: gets a line from time to time while something lasts.
+        """Prepare a testbed; nothing is started yet.
+
+        :param say: called with a line from time to time during long steps.
         """
         self.config = config
         self.say = say
@@ -135,10 +137,10 @@ class Testbed:
         self._inside = namespaces.executor(self.fabric.control)
 
     def start_services(self) -> None:
-        """Controller, edge modules and Nova, until all of them answer.
+        """Start controller, edge modules and Nova, until all answer.
 
-        :raises virtco_lab.emulation.process.ProcessFailed: naming the one that
-            ended, with the last lines of its log.
+        :raises virtco_lab.emulation.process.ProcessFailed: names the process
+            that ended, with the last lines of its log.
         """
         where = self._state, self.config.logs
         flavors = {flavor(n): n for n in range(1, self.config.slots + 1)}
@@ -173,8 +175,8 @@ class Testbed:
     def wait_measured(self) -> bool:
         """Wait until every pair of hosts was measured; False: not all.
 
-        A pair shows the slower of its two ends, so that a host is known
-        only when it has met a faster one.
+        A pair shows the rate of the slower host, so a host's rate is known
+        only after a measurement with a faster one.
         """
         wanted = {(src, dst) for src in self.config.hosts
                   for dst in self.config.hosts if src != dst}
@@ -204,16 +206,16 @@ class Testbed:
             for host in self.config.hosts)
 
     def usable_rates_bps(self) -> dict[str, float]:
-        """The slower way of each uplink, as the controller knows it."""
+        """Return the slower direction of each uplink, by the controller."""
         return {host: min(entry.egress_bps, entry.ingress_bps)
                 for host, entry in self.controller_hosts().items()}
 
     def edge_pids(self) -> dict[str, list[int]]:
-        """Processes of the edge module of each hypervisor."""
+        """Return the process ids of each hypervisor's edge module."""
         return {host: edge.pids() for host, edge in self._edges.items()}
 
     def controller_hosts(self) -> dict[str, host_wire.Host]:
-        """What the controller knows of each hypervisor."""
+        """Read the controller's state of each hypervisor, by name."""
         found = self.inside(self._controller.hosts)
         return {entry.host: entry for entry in found
                 if entry.host in self.config.hosts}
@@ -239,12 +241,12 @@ class Testbed:
                hints: dict[str, str],
                on_count: OnCount = lambda count: None
                ) -> list[nova_client.Server]:
-        """Create a group through Nova's API and boot it where Nova says.
+        """Create a group through Nova's API and boot its VMs.
 
-        Without Nova, where the controller says.
+        They boot on the hosts that Nova chose, or without Nova the controller.
 
-        :param on_count: gets the number of servers that are there, from time
-            to time.
+        :param on_count: called with the number of active servers from time to
+            time.
         """
         cloud = self._cloud
         assert cloud is not None
@@ -262,7 +264,7 @@ class Testbed:
                on_count: OnCount = lambda count: None) -> None:
         """Delete servers in Nova and end their VMs.
 
-        :param on_count: gets the number of servers that are left.
+        :param on_count: called with the number of servers that are left.
         """
         self.vacate(servers, on_count)
         for server in servers:
@@ -283,7 +285,7 @@ class Testbed:
 
     def vacate(self, servers: collections.abc.Sequence[nova_client.Server],
                on_count: OnCount = lambda count: None) -> None:
-        """Delete what :meth:`occupy` made."""
+        """Delete the servers of :meth:`occupy`."""
         cloud = self._cloud
         assert cloud is not None
         self._ask_cloud(lambda note: cloud.delete(servers, note),
@@ -291,7 +293,10 @@ class Testbed:
 
     def _ask_cloud(self, function: collections.abc.Callable[[OnCount], T],
                    what: str, on_count: OnCount = lambda count: None) -> T:
-        """Call a function that counts; the counts are told from here."""
+        """Call a function of the cloud inside of the control namespace.
+
+        Counts that it reports are passed on from this thread.
+        """
         counts: list[int] = []
 
         def progress() -> int:
@@ -304,10 +309,10 @@ class Testbed:
 
     @contextlib.contextmanager
     def without_enforcement(self) -> collections.abc.Iterator[None]:
-        """Hypervisors as if virtco were not there: TCP shares the uplinks.
+        """Stop enforcement within a context: TCP shares the uplinks.
 
-        The edge modules stand still and their queues are taken away; when
-        they go on, they notice and put them back.
+        The edge modules are suspended and their queues removed; when they
+        resume, they notice and restore the queues.
         """
         for edge in self._edges.values():
             edge.popen.send_signal(signal.SIGSTOP)
@@ -348,9 +353,9 @@ class Testbed:
             services.write_ports(self.fabric, host, self._state)
 
     def _health(self) -> int | None:
-        """HTTP status of the controller's health; None without an answer.
+        """Return the HTTP status of the controller's health, None without.
 
-        While it starts it answers placements, but without a plan.
+        A starting controller answers placements, but without a plan.
         """
         url = services.controller_url(self.fabric) + '/health'
         try:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the VMs do: one TCP connection per flow, exact payload bytes.
+"""Traffic of the VMs: one TCP connection per flow, exact payload bytes.
 
 One process moves the bytes of all VMs, on sockets that it made inside their
 namespaces: a socket keeps the namespace it was made in, and a process per VM
 would cost more than the traffic itself. Run as a module it reads a job, one
-JSON line, connects everything and says ``ready``; at the line ``go`` the
+JSON line, opens all connections and prints ``ready``; at the line ``go`` the
 coflows start, and it reports as JSON lines.
 
 A coflow's completion time is from its start to the last byte of its last
@@ -36,13 +36,13 @@ _NOTSENT_BYTES = 128 * 1024
 MAX_WINDOW_BYTES = 64 * 1024
 # Smallest one: enough segments to repair a loss without a timeout.
 _MIN_WINDOW_BYTES = 16 * 1024
-# Inside of a host nothing queues. A socket's window is set when it listens,
-# so that local flows need listeners of their own.
+# Window of flows inside of a host, where nothing queues. A socket's window is
+# set when it listens, so local flows need listeners of their own.
 _LOCAL_WINDOW_BYTES = 1024 * 1024
 _LOCAL_PORT_OFFSET = 10000
-# What the windows of all flows of a link may make each other wait.
+# Longest queueing delay that the windows of all flows of a link may cause.
 _QUEUE_S = 0.08
-# A receiver is woken when so much of its window came.
+# Share of its window at which a receiver is woken.
 _WAKE_SHARE = 0.25
 _CONNECT_STALL_S = 60.0
 _PROGRESS_S = 0.25
@@ -52,7 +52,7 @@ _TOTAL_RETRANS_OFFSET = 100  # of struct tcp_info
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FlowSpec:
-    """One flow between two VM namespaces.
+    """A flow between two VM namespaces.
 
     :ivar coflow: index of its coflow in the job.
     :ivar local_host: the hypervisor when both VMs are on it; the timeline
@@ -73,7 +73,7 @@ class Job:
     """Traffic to send.
 
     :ivar starts_s: per coflow, when it starts after ``go``.
-    :ivar stall_s: give up when no byte has arrived for so long.
+    :ivar stall_s: seconds without a byte after which it gives up.
     :ivar window_bytes: receive window of every flow, see :func:`window_bytes`.
     :ivar local_bps: payload that the flows inside of one hypervisor send
         together, in equal shares; None is no limit.
@@ -101,11 +101,11 @@ class Job:
 def window_bytes(flows: collections.abc.Sequence[FlowSpec],
                  hosts: collections.abc.Mapping[str, str],
                  rate_bps: float) -> int:
-    """A window so small that the flows of a link queue for a moment only.
+    """Return a receive window with which flows queue for _QUEUE_S at most.
 
     Then nothing is lost, no timer expires, and flows with equal windows share
-    a link equally. Losses would share it by chance, and the last of many
-    flows, which is the coflow's end, would come late by chance.
+    a link equally. With losses the shares would be random, and so would the
+    end of the last flow, which is the coflow's end.
 
     :param hosts: namespace of a VM -> its hypervisor.
     :param rate_bps: of an uplink.
@@ -119,13 +119,13 @@ def window_bytes(flows: collections.abc.Sequence[FlowSpec],
 
 
 def shared_window_bytes(n_flows: int, rate_bps: float) -> int:
-    """Of each of the flows of a link."""
+    """Return the receive window of each flow of a link, in bytes."""
     fitting = int(units.bps_to_bytes_per_s(rate_bps) * _QUEUE_S / n_flows)
     return max(_MIN_WINDOW_BYTES, min(MAX_WINDOW_BYTES, fitting))
 
 
 class _Flow:
-    """A flow's two sockets and what is left to do on each."""
+    """A flow's two sockets, and the bytes left to send and to receive."""
 
     def __init__(self, spec: FlowSpec, sender: socket.socket,
                  wake_bytes: int):
@@ -148,9 +148,9 @@ class _Flow:
         return self.to_send == 0
 
     def wake_late(self) -> None:
-        """Have the kernel tell of many bytes at a time, or of the last.
+        """Have the kernel wake the receiver for many bytes, or the last.
 
-        A wake-up for every segment is what limits thousands of flows.
+        With thousands of flows, a wake-up per segment would be the limit.
         """
         assert self.receiver is not None
         wake_bytes = min(self.to_receive, self._max_wake_bytes)
@@ -160,13 +160,13 @@ class _Flow:
             self._wake_bytes = wake_bytes
 
     def pace(self, rate_bps: float) -> None:
-        """Limit what the sender sends; TCP itself spaces the segments."""
+        """Limit the sender's rate; TCP itself spaces the segments."""
         self.sender.setsockopt(
             socket.SOL_SOCKET, _SO_MAX_PACING_RATE,
             struct.pack('=Q', int(units.bps_to_bytes_per_s(rate_bps))))
 
     def receive(self) -> int:
-        """Bytes that came; the kernel drops the payload uncopied."""
+        """Receive and return the number of bytes; payload is not copied."""
         assert self.receiver is not None
         try:
             got = self.receiver.recv_into(
@@ -200,7 +200,7 @@ def _new_socket(namespace: str) -> socket.socket:
 
 def _listen(namespace: str, end: tuple[str, int],
             window_bytes: int) -> socket.socket:
-    """A listener whose connections have a receive window of their own."""
+    """Return a listener whose connections have this receive window."""
     listener = _new_socket(namespace)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # Set before the connection is made: the kernel sizes its window scale,
@@ -244,7 +244,7 @@ def connect(specs: collections.abc.Iterable[FlowSpec],
 
 
 class Transfer:
-    """Moves a job's bytes and keeps its books."""
+    """Moves a job's bytes and counts them."""
 
     def __init__(self, job: Job, flows: list[_Flow],
                  emit: collections.abc.Callable[[dict[str, typing.Any]],

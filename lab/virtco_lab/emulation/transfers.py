@@ -16,7 +16,7 @@ from virtco_lab.emulation import traffic
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a job's traffic did.
+    """Result of a job's traffic.
 
     :ivar ccts_s: per coflow, from its start to its last byte.
     :ivar cpu_s: processor time of the traffic process.

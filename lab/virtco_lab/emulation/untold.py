@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A testbed whose controller is told of coflows as their tenants please."""
+"""A testbed whose tenants announce coflows truly, wrongly, late or never."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -33,9 +33,12 @@ Groups = Sequence[Sequence[nova_client.Server]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of the coflows.
+    """Result of sending the coflows.
 
-    :ivar told_s: when the controller knew of each; 0 = from the beginning.
+    :ivar hosts: of each coflow's VMs, by its name.
+    :ivar ccts_s: CCT of each coflow.
+    :ivar told_s: time at which the controller knew of each; 0: from the
+        beginning.
     """
 
     hosts: Hosts
@@ -164,9 +167,12 @@ class Bed(measure.Datacentre):
     def _pairs(self, coflows: Sequence[misled.Coflow], groups: Groups,
                told: Sequence[misled.Claim | None]
                ) -> set[tuple[str, str, str]]:
-        """What the edges should know: of an unsized coflow all pairs.
+        """Return the pairs that the edges should know.
 
-        :param told: None of a coflow that nobody told.
+        They are all pairs of a coflow without sizes.
+
+        :param told: claim of each coflow; None for one without any hint.
+        :returns: (host, source address, destination address).
         """
         pairs: set[tuple[str, str, str]] = set()
         for one, group, claim in zip(coflows, groups, told):

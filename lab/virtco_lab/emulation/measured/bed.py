@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hypervisors that measure each other, on cables of which nobody is told."""
+"""Hypervisors that measure each other, over cables of undisclosed rates."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from virtco_lab.emulation import shaping
 
 #: As EC2's hoses, and as Rackspace's.
 BUCKETS = {'small bucket': None, 'bucket of 256 KB': 256 * 1024}
-#: Nothing is refused or repeated: it is what is being tried.
+#: Settings without limits or repetitions, for experiments on the train itself.
 FREE = sender.Settings(timeout_s=60.0, max_sending_s=50.0,
                        max_bytes=2 ** 30, max_bulk_bytes=2 ** 32,
                        bypass_classes=False, repeats=False)
@@ -50,7 +50,7 @@ class Options:
     short: bool = False
 
     def rates_bps(self, n_hosts: int) -> dict[str, float]:
-        """Of the cables of so many hosts."""
+        """Return random rates of the hosts' cables, by name of host."""
         rng = np.random.default_rng(self.seed)
         return {f'h{number}': float(rate_bps)
                 for number, rate_bps in enumerate(
@@ -123,7 +123,10 @@ class Bed:
         self._ends[name] = address, answering.port
 
     def limit_segments(self, segments: int) -> None:
-        """Have TCP hand so many packets at a time to the hosts' devices."""
+        """Limit TCP's super-packets at the hosts' devices.
+
+        :param segments: most packets in one.
+        """
         for hypervisor in self.fabric.hypervisors.values():
             with namespaces.netlink(hypervisor.namespace) as netlink:
                 for dev in (fabric_module.VM_BRIDGE,
@@ -151,7 +154,7 @@ class Bed:
 
     def bulks(self, paths: Sequence[tuple[str, str]], lasts_s: float
               ) -> list[bulk_sender.Flow]:
-        """One TCP connection on each path, all at the same time."""
+        """Run a bulk TCP connection on each path, all at the same time."""
         return [future.result() for future in [
             self.bulk(src, dst, lasts_s) for src, dst in paths]]
 
@@ -165,7 +168,10 @@ def or_none(future: 'concurrent.futures.Future[sender.Measurement]'
 
 
 def _tune_tcp(window_bytes: int | None) -> None:
-    """Of this namespace, whatever the machine's own settings are."""
+    """Set the TCP options of this namespace, whatever the machine's are.
+
+    :param window_bytes: receive window; None leaves the kernel's.
+    """
     ipv4 = pathlib.Path('/proc/sys/net/ipv4')
     (ipv4 / 'tcp_congestion_control').write_text(_CONGESTION_CONTROL)
     if window_bytes is not None:

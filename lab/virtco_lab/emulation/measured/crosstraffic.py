@@ -28,7 +28,7 @@ from virtco_lab.emulation.measured import background
 from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
 
-#: Windows of 10 ms that are put together.
+#: Numbers of windows of 10 ms that are averaged.
 TOGETHER = (1, 10, 100)
 _SHOWN = 10
 _MEAN_S = 5.0
@@ -44,13 +44,14 @@ _SEGMENTS = 2
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Topology:
-    """Of Fig. 3.
+    """A topology of Fig. 3, with its other connections.
 
-    :ivar host_share: rate of a host's link, of the shared one.
-    :ivar n_others: connections beside the measuring one.
+    :ivar host_share: ratio of the rate of a host's link to the shared one's.
+    :ivar n_others: number of connections other than the measuring one.
     :ivar sending: part of the time in which each of them sends.
-    :ivar least: fewer others are not noticed.
-    :ivar most_off: of the estimate in a second, at the median.
+    :ivar least: least number of others that can be noticed.
+    :ivar most_off: largest accepted error of the estimate within a second, at
+        the median.
     """
 
     name: str
@@ -140,7 +141,7 @@ def _measure(topology: Topology, options: beds.Options,
 
 
 def _path_bps(topology: Topology, bed: beds.Bed) -> float:
-    """By trains; of hosts that fill the shared link together."""
+    """Measure the shared link by trains of hosts that fill it together."""
     together = max(1, round(1 / topology.host_share))
     return sum(future.result().rate_bps for future in [
         bed.train(f's{n}', f'r{n}', _TRAIN) for n in range(together)])

@@ -35,10 +35,10 @@ FAST = {('m0', 'm1'): 10.0, ('m2', 'm3'): 9.0, ('m2', 'm4'): 8.0}
 TASKS = ('J1', 'J2', 'J3')
 #: By (sender, receiver): share of the larger transfer.
 TRANSFERS = {(0, 1): 1.0, (0, 2): 0.5}
-#: Time of the larger one on the path with rate 10.
+#: Time of the larger transfer on the path with rate 10.
 _LARGER_S = 4.0
 _SHORT_S = 1.0
-#: What a transfer may differ from what the rates say.
+#: Largest relative difference of a transfer's time from the rates' forecast.
 TOLERANCE = 0.1
 _TRAIN = calibration.Setting(5, 100)
 
@@ -124,7 +124,7 @@ def _limit_pipes(bed: beds.Bed, machine: str, unit_bps: float) -> None:
 
 
 def _rates_bps(bed: beds.Bed) -> dict[Pair, float]:
-    """What TCP gets on each path, as packet trains tell it."""
+    """Estimate TCP's rate on each path by packet trains, in bit/s."""
     found = {}
     for pairs in rounds.disjoint_rounds(MACHINES):
         for pair, future in [(pair, bed.train(*pair, _TRAIN))
@@ -159,7 +159,10 @@ def _expected_s(places: Sequence[str], rates_bps: Mapping[Pair, float],
 
 def _optimum(rates_bps: Mapping[Pair, float],
              sizes: Mapping[tuple[int, int], int]) -> tuple[str, ...]:
-    """Of all placements; the paper's ILP minimises the same."""
+    """Return the fastest of all placements, the machine of each task.
+
+    The paper's ILP has the same objective.
+    """
     return min(itertools.permutations(MACHINES, len(TASKS)),
                key=lambda places: _expected_s(places, rates_bps, sizes))
 

@@ -22,9 +22,10 @@ from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
 
 N_HOSTS = 8
-#: Rate of a rack's and of a pod's link, of the fastest host's.
+#: Rate of a rack's and of a pod's link, relative to the fastest host's.
 UPLINKS = {'hoses': (4.0, 4.0), 'oversubscribed': (0.3, 0.15)}
-#: A path is explained by its hosts where TCP gets so much of their rate.
+#: Largest relative difference of TCP's rate from that of the path's hosts at
+#: which the hosts explain it.
 NEAR = 0.04
 _SENDING_S = 0.6
 
@@ -88,7 +89,7 @@ def length(one: int, other: int) -> int:
 
 def _measure(shares: tuple[float, float], options: beds.Options
              ) -> list[tuple[int, float, float]]:
-    """Length, rate and what TCP gets of the slower host, of each path."""
+    """Measure each path: (length, TCP's rate, rate of the slower host)."""
     bed = beds.Bed(options.rates_bps(N_HOSTS))
     with bed.built():
         switches.grow(bed.fabric, _plane(*(

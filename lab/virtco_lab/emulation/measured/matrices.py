@@ -80,6 +80,6 @@ def _cell(trains: dict[Pair, list[float]], tcp: dict[Pair, list[float]],
 
 
 def _apart(found: dict[Pair, list[float]]) -> float:
-    """Mean over the links of what their rounds are apart, %."""
+    """Return the mean range of a link's rounds, in % of its largest rate."""
     return 100 * statistics.mean(
         (max(rates) - min(rates)) / max(rates) for rates in found.values())
