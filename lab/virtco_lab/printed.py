@@ -2,8 +2,8 @@
 
 """The evaluation as a PDF to print: the page, its tables, and the plots.
 
-The page is that of the documentation. Sphinx's roles become plain text, and
-behind each table of a recorded figure comes its plot.
+The page is the documentation's. Sphinx's roles become plain text, and each
+table of a recorded figure is followed by its plot.
 """
 
 import pathlib
@@ -114,7 +114,7 @@ def outdated() -> list[pathlib.Path]:
 
 
 def render() -> None:
-    """Write the tables of the page anew."""
+    """Write the tables of the page again from the records."""
     document.write(record.DIRECTORY, figures.FIGURES, _recorded())
 
 

@@ -13,7 +13,7 @@ _VERSIONS = pathlib.Path('/usr/lib/postgresql')
 
 
 def _programs() -> pathlib.Path:
-    """Of the newest version that is installed."""
+    """Return the directory of programs of the newest installed version."""
     found = sorted(_VERSIONS.glob('*/bin/postgres'),
                    key=lambda path: float(path.parts[-3]))
     return found[-1].parent if found else _VERSIONS

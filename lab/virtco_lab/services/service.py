@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What private services have in common."""
+"""Base classes of private services: processes, directories and ports."""
 
 import abc
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ from virtco import exception
 from virtco_lab.emulation import patience
 
 ADDRESS = '127.0.0.1'
-#: Seconds of a start in which nothing of the service had work to do.
+#: Idle seconds of the service's processes after which a start has failed.
 START_S = 60.0
 #: Seconds of silence after which a service does not answer.
 ANSWER_S = 2.0
 _STOP_S = 20.0
 _POLL_S = 0.05
 _TAIL_LINES = 20
-# Below the least port that a kernel gives to clients, unless it was told to.
+# Below the ports that a kernel gives to clients by default.
 _SERVER_PORTS = (15000, 32000)
 
 
@@ -40,7 +40,7 @@ class ServiceFailed(exception.VirtcoException):
 
 
 class Service(abc.ABC):
-    """A process with its children, its directory and its ports.
+    """A server process with its children, its directory and its ports.
 
     Start it from the main thread: the kernel ends it with the thread that
     started it.
@@ -76,18 +76,18 @@ class Service(abc.ABC):
     @property
     @abc.abstractmethod
     def url(self) -> str:
-        """Where clients reach it."""
+        """URL at which clients reach the service."""
 
     @abc.abstractmethod
     def arguments(self) -> Sequence[str]:
-        """Of the server's command line."""
+        """Return the arguments of the server's command line."""
 
     @abc.abstractmethod
     def is_up(self) -> bool:
-        """Whether it answers its protocol, not only the connection."""
+        """Return whether the service answers its protocol."""
 
     def prepare(self) -> None:
-        """Make what it needs before its first start."""
+        """Create the files that the service needs before its first start."""
 
     def environment(self) -> Mapping[str, str]:
         return {'PATH': os.environ['PATH'], 'HOME': str(self.home),
@@ -95,7 +95,7 @@ class Service(abc.ABC):
 
     @classmethod
     def is_missing(cls) -> bool:
-        """Whether its package is not installed."""
+        """Return whether the service's package is not installed."""
         return shutil.which(cls.command) is None
 
     def __enter__(self) -> Self:
@@ -191,8 +191,8 @@ class Service(abc.ABC):
             os.chown(path, entry.pw_uid, entry.pw_gid)
 
     def _family(self) -> list[psutil.Process]:
-        """It and its children; none once it has ended, since another process
-        may have its number then.
+        """Return the process and its children; none once it has ended, since
+        another process may have its number then.
         """
         if self.process is None or self.process.poll() is not None:
             return []
@@ -221,7 +221,7 @@ class SqlService(Service):
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports of 127.0.0.1 on which nothing listens now.
+    """Return different ports of 127.0.0.1 on which nothing listens now.
 
     They are none that the kernel gives to clients: a server may take seconds
     until it listens.
@@ -236,7 +236,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def exchange(port: int, question: bytes, n_bytes: int = 1) -> bytes:
-    """The first bytes of an answer; none when there is no answer."""
+    """Send a question; return the first bytes of the answer, or none."""
     try:
         with socket.create_connection((ADDRESS, port), ANSWER_S) as one:
             one.sendall(question)

@@ -145,7 +145,7 @@ def over_tcp_bps(flows: Demands, egress_bps: np.ndarray,
 
 
 class _Senders:
-    """What senders offer by guarantee and rank."""
+    """Offers of senders to their flows, by guarantee and rank."""
 
     def __init__(self, flows: Demands, egress_bps: np.ndarray):
         self._flows, self._egress_bps = flows, egress_bps
@@ -158,7 +158,10 @@ class _Senders:
                                       np.arange(len(egress_bps)))
 
     def offers_bps(self, most_bps: np.ndarray) -> np.ndarray:
-        """:param most_bps: that the receiver lets each flow have."""
+        """Return the rate that the senders offer each flow, shape (F,).
+
+        :param most_bps: limit by the receiver of each flow, shape (F,).
+        """
         flows, n_groups = self._flows, len(self._sender)
         most_bps = np.minimum(most_bps, flows.ceil_bps)
         rates = np.minimum(flows.guarantee_bps, most_bps)
@@ -167,7 +170,7 @@ class _Senders:
             given, 1.0))[flows.src]
         room = np.maximum(0.0, self._egress_bps - given)
         wish = np.maximum(0.0, most_bps - rates)
-        # What the ranks before leave to each group.
+        # Rate that the lower ranks leave to each group.
         wishes = np.concatenate(([0.0], np.cumsum(np.bincount(
             self._group, wish, n_groups))))
         before = wishes[:-1] - wishes[self._first][self._sender]

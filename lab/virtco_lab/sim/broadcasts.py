@@ -2,16 +2,16 @@
 
 """Broadcasts of a file's blocks, after Orchestra's Table 2.
 
-A unit of time is what a block takes over a VM's port, the same for all, in
-each direction. Racks have uplinks that carry so many blocks in that time.
-Nothing is lost to handshakes, headers, or waiting for a reply.
+The unit of time is the time of a block over a VM's port, the same for all, in
+each direction. The capacity of a rack's uplink is in blocks per unit. Nothing
+is lost to handshakes, headers, or waiting for a reply.
 """
 
 import itertools
 
 import numpy as np
 
-#: What a chunk of HDFS has for blocks of Cornet: 64 MB to 4 MB.
+#: Blocks of Cornet in a chunk of HDFS: 64 MB to 4 MB.
 CHUNK_BLOCKS = 16
 
 
@@ -50,13 +50,13 @@ def hdfs(receivers: int, blocks: int, rng: np.random.Generator,
 
 
 class Cornet:
-    """A swarm: whoever has a block gives it on, the rarest first.
+    """Swarm in which all receivers with a block send it, the rarest first.
 
     :param rack: of the source, then of each receiver, shape (n + 1,).
-    :param crossing: blocks that an uplink carries in each direction in the
-        time of one over a port.
-    :param is_aware: a block is fetched from another rack only while nobody in
-        the own rack has it, or fetches it.
+    :param crossing: blocks that an uplink carries in each direction in a unit
+        of time.
+    :param is_aware: whether a block is fetched from another rack only while
+        nobody in the own rack has it or fetches it.
     """
 
     def __init__(self, rack: np.ndarray, blocks: int,
@@ -71,7 +71,7 @@ class Cornet:
         self._member = rack[None, :] == np.arange(n_racks)[:, None]
 
     def run(self) -> int:
-        """Rounds until all receivers have all blocks."""
+        """Return the number of rounds until all receivers have all blocks."""
         rounds = 0
         while not self._have.all():
             rounds += 1
@@ -80,7 +80,7 @@ class Cornet:
 
     def _round(self) -> None:
         have = self._have
-        # Uplinks save no more than what a block needs.
+        # Uplinks save up capacity for one block at most.
         self._credit = np.minimum(self._credit, 1.0) + self._crossing
         free = np.ones(len(have), bool)
         counts = have.sum(axis=0)
@@ -99,7 +99,15 @@ class Cornet:
 
     def _fetched(self, node: int, free: np.ndarray, counts: np.ndarray,
                  coming: np.ndarray) -> tuple[int, int] | None:
-        """From whom and what a receiver fetches in this round."""
+        """Choose the (sender, block) that a receiver fetches in this round.
+
+        :param node: the receiver.
+        :param free: whether each node's port is free to send.
+        :param counts: number of copies of each block.
+        :param coming: whether each rack has or fetches each block, shape
+            (racks, blocks).
+        :returns: None when it can fetch nothing.
+        """
         wanted = free[:, None] & self._have & ~self._have[node]
         if self._is_aware:
             near = self._member[self._rack[node]]

@@ -18,7 +18,7 @@ from virtco import units
 from virtco.model import live
 from virtco.scheduling import policing
 
-#: Longest time between two looks at the counters, seconds.
+#: Longest time between two readings of the counters, seconds.
 REPORT_S = 1.0
 #: A flow with less than this left has ended.
 ENDED_BYTES = 1.0
@@ -26,7 +26,7 @@ ENDED_BYTES = 1.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """A coflow and what its tenant says about it.
+    """A coflow and its tenant's claim about it.
 
     :ivar flows: the truth.
     :ivar claimed_bytes: 0 = no hint.
@@ -84,7 +84,13 @@ class _Active:
 
     def seen(self, now_s: float, beta: float, is_believed: bool
              ) -> live.LiveCoflow:
-        """What the controller knows; proportions of the flows are right."""
+        """Return the coflow as the controller sees it.
+
+        The claim may be wrong; the flows' shares of it are right.
+
+        :param is_believed: order by the claim; otherwise by the bytes that
+            were counted.
+        """
         claimed = self.claimed_bytes(now_s)
         expected = expected_remaining_bytes(
             claimed, self.sent_bytes, beta)

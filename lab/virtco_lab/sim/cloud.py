@@ -26,15 +26,15 @@ from virtco_lab.sim import groups as group_model
 from virtco_lab.sim import schemes
 from virtco_lab.sim import simulation
 
-#: Seconds of a counter of work (:mod:`virtco.solver.budget`), so that a plan
-#: does not depend on the machine. For each group; those that are placed in
-#: one go have it together.
+#: Budget of the planner for each group, in seconds of a counter of work
+#: (:mod:`virtco.solver.budget`), so that a plan does not depend on the
+#: machine. Groups that are placed together share the sum of theirs.
 BUDGET_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CoflowResult:
-    """What became of one coflow.
+    """Result of one coflow.
 
     :ivar arrival_s: of its group.
     :ivar start_s: when its group had been placed; later than the arrival

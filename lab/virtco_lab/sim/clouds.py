@@ -2,10 +2,10 @@
 
 """Rates of all pairs of a generated cloud over time, with known truth.
 
-The RPCA paper's figures come from traces of EC2 that nobody has. These traces
-have the dynamics that it names: a band around a constant, single readings
-that traffic of others disturbs, snapshots that are slow as a whole, and
-changes for good.
+The RPCA paper's figures come from traces of EC2 that are not public. These
+traces have the dynamics that the paper names: a band around a constant, single
+readings that other traffic disturbs, snapshots that are slow as a whole, and
+permanent changes.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ class Cloud:
         return np.minimum(rates, LINK_BPS)
 
     def snapshot(self) -> Matrix:
-        """What all pairs get now, in bits per second, shape (n, n)."""
+        """Return the present rate of all pairs in bit/s, shape (n, n)."""
         how, rng = self._dynamics, self._rng
         moved = rng.random(len(self._racks)) < how.changes
         if moved.any():

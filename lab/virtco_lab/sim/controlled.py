@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Coflows under the controller's own code, whatever it is told of them.
+"""Coflows under the controller's own code, with any hints about them.
 
 The controller is :class:`virtco.state.live_state.LiveState` and
-:func:`virtco.decide.policy_documents.compute`: it learns what was sent from
-reports, takes a coflow for ended by its rules, and its policies come into
-force later.
+:func:`virtco.decide.policy_documents.compute`: it learns the bytes sent from
+reports, detects the end of a coflow by its rules, and its policies come into
+force with a delay.
+
 Only the packets are a fluid. The flows of a class share it equally, and its
 queue is not empty before they have ended. Without borrowing a class has its
 rate and no more, and traffic in no class shares what the classes leave as TCP
@@ -46,11 +47,11 @@ from virtco_lab.sim import borrowing
 _ENDED_BYTES = 1.0
 #: Traffic without a class has at least this share of a link.
 _LEAST_SHARE = 1e-3
-#: In the queue of a class whose flows have bytes left.
+#: Bytes in the queue of a class whose flows have bytes left.
 _QUEUED_BYTES = 1500
 # Coflow, source and destination host.
 _Way = tuple[int, str, str]
-#: How a receiver's link is shared by those who borrow.
+#: Model of sharing a receiver's link among borrowing flows.
 Receiver = Literal['tcp', 'order']
 
 
@@ -243,12 +244,12 @@ class _Flows:
             for host in rates_bps}
 
     def in_class_bytes(self, host: str) -> dict[_Way, float]:
-        """What the host's classes have sent, where they sent anything."""
+        """Return the bytes that a host's classes have sent, if any."""
         return {way: size for i, way in self._ways_from[host]
                 if (size := float(self._in_class_bytes[i])) > 0}
 
     def pairs_bytes(self, host: str) -> dict[tuple[int, int, int], float]:
-        """What each pair of VMs has sent from the host."""
+        """Return the bytes that each pair of VMs has sent from a host."""
         return {pair: float(self.sent_bytes[i])
                 for i, pair in self._pairs_from[host]}
 
@@ -284,7 +285,11 @@ class _Flows:
 
     def _borrowed_bps(self, active: np.ndarray, rates_bps: np.ndarray
                       ) -> np.ndarray:
-        """:param rates_bps: guarantees; NaN of what is in no class."""
+        """Return the rates of active flows with borrowing, in bit/s.
+
+        :param active: indices of the flows.
+        :param rates_bps: guarantees; NaN for flows in no class.
+        """
         way, src, dst = (of[active] for of in (self._way, self._src,
                                                self._dst))
         free = np.isnan(rates_bps)

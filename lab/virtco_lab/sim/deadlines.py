@@ -2,8 +2,8 @@
 
 """Coflows with deadlines on the fluid: virtco's promises, and DCoflow.
 
-DCoflow (Luu et al., IFIP Networking 2022) accepts coflows anew at each
-arrival, and may drop what it accepted before. Varys (Chowdhury et al.,
+DCoflow (Luu et al., IFIP Networking 2022) decides again at each arrival which
+coflows it accepts, and may drop accepted ones. Varys (Chowdhury et al.,
 SIGCOMM 2014, section 5.3) reserves a constant rate at the arrival or rejects.
 """
 
@@ -18,7 +18,7 @@ from virtco.scheduling import fabric as fabric_model
 from virtco_lab.sim import demands as demand_model
 from virtco_lab.sim import simulation
 
-#: Of a time; a coflow that ends this little after its deadline is on time.
+#: Relative tolerance of a deadline within which a coflow is on time.
 _SLACK = 1e-6
 #: Levels of the coflows that DCoflow rejects, and of those without deadline.
 _REJECTED, _WITHOUT = 10 ** 6, 10 ** 7
@@ -61,7 +61,10 @@ class Outcome:
         return found & (due_s < math.inf)
 
     def shares(self) -> dict[str, float]:
-        """Of the coflows with deadlines."""
+        """Return shares of the coflows with deadlines, 0 to 1, by name.
+
+        ``kept`` is the share of promised coflows that end on time.
+        """
         asked = self.load.deadlines_s < math.inf
         promised = (self.at_launch | self.later)[asked]
         on_time = self.is_on_time[asked]
@@ -88,7 +91,7 @@ def with_deadlines(cap_bps: np.ndarray,
 
 def port_s(sim: simulation.Simulation, coflows: Sequence[int]
            ) -> np.ndarray:
-    """Port seconds that coflows have left, shape (n, n_ports)."""
+    """Return the port seconds that coflows have left, (n, n_ports)."""
     fabric = sim.fabric
     found = np.zeros((len(coflows), len(fabric.cap)))
     for i, c in enumerate(coflows):
@@ -100,7 +103,8 @@ def port_s(sim: simulation.Simulation, coflows: Sequence[int]
 
 
 class _Promises:
-    """What is promised in a simulation."""
+    """Promises of deadlines in a simulation, and the rates that keep them.
+    """
 
     def __init__(self, sim: simulation.Simulation, load: Load,
                  withholds: bool):
@@ -132,7 +136,8 @@ class _Promises:
         return fits
 
     def guarantee(self) -> float:
-        """Set the floors of all coflows; returns how long they hold."""
+        """Set the floors of all coflows; return the time of the next change.
+        """
         self._promised = [c for c in self._promised
                           if not self._sim.ended(c)]
         self._plan = deadlines.renew(self._claims(self._promised),
@@ -194,7 +199,7 @@ def _put_hopeless_last(sim: simulation.Simulation, load: Load,
 
 
 def run_dcoflow(load: Load) -> Outcome:
-    """Order anew by DCoflow at each arrival.
+    """Simulate a load that DCoflow orders again at each arrival.
 
     Rejected coflows are served last, which DCoflow leaves open; they are
     considered again at the next arrival.

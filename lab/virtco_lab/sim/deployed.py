@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A trace under a controller that learns late and whose word takes a while.
+"""Replay of a trace under a controller with delayed reports and policies.
 
-Edges report what is left at set times, the controller rates all coflows anew,
-at reports and at arrivals, and its policies arrive after a delay. Between two
-policies rates stay as they are: what a flow that has ended leaves is idle,
+Edges report the bytes left at set times. The controller rates all coflows
+again at reports and at arrivals, and its policies arrive after a delay.
+Between two policies rates do not change: the rate of an ended flow is unused,
 and a coflow without a policy waits. Classes without a rate keep a small one.
 """
 
@@ -75,17 +75,20 @@ def run(trace: traces.Trace, rate_bps: float, policy: str,
 
 
 class Mind(Protocol):
-    """What a controller takes for the truth.
+    """A controller's belief about the bytes that coflows have left.
 
-    :ivar rater: rates what it believes …
-    :ivar run_of: … and puts it in order.
+    :ivar rater: rates coflows by the believed bytes.
+    :ivar run_of: orders coflows by the believed bytes.
     """
 
     rater: rater_kernel.Rater
     run_of: run_kernels.Run
 
     def look(self, order: np.ndarray) -> None:
-        """Take in what these coflows have sent until now."""
+        """Update the belief from the bytes that coflows have sent.
+
+        :param order: indices of the live coflows.
+        """
 
 
 class Late:
@@ -127,7 +130,7 @@ class Late:
             self._report_s = step_s * math.ceil(until_s / step_s)
 
     def rate(self) -> None:
-        """Rate all live coflows from what is left now."""
+        """Rate all live coflows from the bytes left now, for a new policy."""
         sim = self._sim
         order = sim.live[:sim.n_live]
         rater, run_of = sim.rater, sim.run_of
@@ -137,7 +140,7 @@ class Late:
         event_kernels.rerate(rater, run_of, order, sim.now_s)
         flow_bps = (self._spare.pop() if self._spare
                     else np.zeros(len(sim.fabric.base)))
-        # Those that arrive later have no rate by this policy.
+        # Coflows that arrive later have no rate by this policy.
         deployed_kernels.write_rates(rater, order, self._deployment.floor,
                                      flow_bps)
         self._coming.append((sim.now_s + self._deployment.delay_s, flow_bps))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a simulation consists of, for the kernels of its event loop."""
+"""State and rules of a simulation, for the kernels of its event loop."""
 
 from typing import NamedTuple
 
@@ -8,20 +8,20 @@ import numpy as np
 
 
 class State(NamedTuple):
-    """What changes while coflows run; shapes (C,).
+    """Changing state of the coflows; arrays of shape (C,).
 
     :ivar bound: bottleneck time at scale 1, seconds.
-    :ivar left: flows that have not ended.
+    :ivar left: number of flows that have not ended.
     :ivar whole_s: bottleneck time when the coflow became active.
-    :ivar arrival_s: when it became active.
-    :ivar served_s: when it last had been served for a quantum in all.
-    :ivar credit_s: for how long it was served since then.
-    :ivar lifted_s: until when starvation keeps it in front.
-    :ivar end_s: when its last flow ended, NaN before.
-    :ivar sent_bits: for queues by attained service.
+    :ivar arrival_s: time at which it became active.
+    :ivar served_s: time at which it last completed a quantum of service.
+    :ivar credit_s: seconds of service since then.
+    :ivar lifted_s: time until which starvation keeps it in front.
+    :ivar end_s: time at which its last flow ended, NaN before.
+    :ivar sent_bits: bits sent, for queues by attained service.
     :ivar level: coarse rank, an operator's class.
-    :ivar weight: what a second of its time is worth.
-    :ivar intensity: what periodic coflows are ordered by, 0 of others.
+    :ivar weight: cost of a second of its completion time.
+    :ivar intensity: order of periodic coflows, 0 for others.
     """
 
     bound: np.ndarray

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the printed papers get wrong, each with a counterexample that runs.
+"""Errors in the printed papers, each with a counterexample that runs.
 
-An instance is small enough to try every placement, and its programs are
-written down here as the paper prints them, apart from the planner's.
+An instance is small enough to try every placement. Its programs are written
+here as the paper prints them, independent of the planner's.
 """
 
 from collections.abc import Callable
@@ -28,13 +28,13 @@ _NEAR = 1e-6
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Erratum:
-    """A statement of a paper and what refutes it.
+    """A statement of a paper and its counterexample.
 
-    :ivar where: in the paper.
-    :ivar printed: what it says.
+    :ivar where: place in the paper.
+    :ivar printed: the statement.
     :ivar example: the counterexample.
-    :ivar found: what a run of it gives.
-    :ivar holds: whether it does refute the statement.
+    :ivar found: result of a run of it.
+    :ivar holds: whether the result refutes the statement.
     """
 
     where: str
@@ -86,7 +86,7 @@ LINKED = _Small((2, 3), 4, ((0, 3, 3.0), (1, 3, 3.0), (2, 1, 5.0),
                             (2, 3, 9.0)), {0: 1, 1: 0})
 #: Rounding the relaxation with products of the slot rows ends at 17.
 PRODUCTS = _Small((1, 2, 1), 3, ((0, 1, 8.0), (2, 1, 9.0)), {0: 0})
-#: Fits without any traffic: whoever finds that solves bin packing.
+#: Has a placement without any traffic; finding it means to solve bin packing.
 TWO_PAIRS = _Small((2, 2), 4, ((0, 1, 1.0), (2, 3, 1.0)))
 
 

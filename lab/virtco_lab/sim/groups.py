@@ -47,7 +47,7 @@ def of_slots(name: str, coflows: Iterable[coflow_model.Coflow],
 
 def of_apps(apps: Iterable[workloads.App], arrival_s: float = 0.0
             ) -> tuple[Group, ...]:
-    """One group per application, one slot per VM."""
+    """Make a group of each application, with one slot per VM."""
     return tuple(of_slots(app.application.name, (app.coflow,), arrival_s)
                  for app in apps)
 

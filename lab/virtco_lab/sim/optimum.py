@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What no schedule, and no placement, of simulated groups can be better than.
-"""
+"""Lower bounds on the mean CCT of simulated groups."""
 
 from collections.abc import Sequence
 
@@ -18,9 +17,10 @@ from virtco_lab.sim import schemes
 def least_mean_cct_s(hosts: Sequence[cluster.Host],
                      groups: Sequence[group_model.Group],
                      result: cloud.Result) -> float:
-    """No schedule where the run placed the VMs has a smaller mean CCT.
+    """Return a lower bound on the mean CCT of any schedule, in seconds.
 
-    Coflows are released when they started in that run.
+    VMs are where the run placed them, and coflows are released when they
+    started in that run.
     """
     index = {host.name: i for i, host in enumerate(hosts)}
     cap_bps = np.array([host.egress_bps for host in hosts]
@@ -37,10 +37,10 @@ def least_mean_cct_s(hosts: Sequence[cluster.Host],
 def least_anywhere_s(hosts: Sequence[cluster.Host],
                      groups: Sequence[group_model.Group], seed: int = 0
                      ) -> float:
-    """No placement and schedule has a smaller mean CCT.
+    """Return a lower bound on the mean CCT of any placement and schedule.
 
-    For groups of one coflow: alone in the datacentre none is faster than the
-    planner's proven bound of its t (VirtCO Eq. 3).
+    It is for groups of one coflow: the mean of the planner's proven bounds on
+    t (VirtCO Eq. 3) of each, alone in the datacentre.
     """
     scheme = schemes.get('virtco-isolated')
     return float(np.mean([

@@ -176,7 +176,7 @@ class Simulation:
 
     def remaining_bytes(self, index: int) -> tuple[dict[int, float],
                                                    dict[int, float]]:
-        """What a coflow has left: bytes out and bytes in by host index."""
+        """Return the bytes a coflow has left, out and in, by host index."""
         n_hosts = self.fabric.n_hosts
         *ends, left = self.remaining_flows(index)
         found = []

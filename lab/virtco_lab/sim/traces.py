@@ -28,7 +28,7 @@ MAX_FLOWS = 20_000_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TraceCoflow:
-    """One line of a trace; ports count from 0."""
+    """A coflow, as a line of a trace; ports count from 0."""
 
     coflow_id: str
     arrival_s: float

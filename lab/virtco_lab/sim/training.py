@@ -72,13 +72,15 @@ class Ordinary:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """What became of the jobs in the time that counts.
+    """Result of the jobs in the measured time, after the warm-up.
 
-    :ivar iteration_s: of each job, one after another, shape (n,) each.
-    :ivar mean_s: of each job's iterations, those cut off by the ends of the
-        time counted in parts, inf for a job that never computed, shape (J,).
+    :ivar iteration_s: seconds of each job's iterations in order, shape (n,)
+        each.
+    :ivar mean_s: mean seconds of each job's iterations, with parts of those
+        at the ends of the measured time; inf for a job that never computed;
+        shape (J,).
     :ivar utilisation: share of all workers that computed, 0 to 1.
-    :ivar cct_s: of the ordinary coflows that ended.
+    :ivar cct_s: seconds of the ordinary coflows that ended.
     """
 
     iteration_s: tuple[np.ndarray, ...]
@@ -140,7 +142,7 @@ class Cluster:
 
 
 class _Run:
-    """One run; the jobs are the first coflows of its simulation."""
+    """Run of jobs, which are the first coflows of its simulation."""
 
     def __init__(self, sim: simulation.Simulation, jobs: Sequence[Job],
                  horizon_s: float, warm_up_s: float,
@@ -189,7 +191,7 @@ class _Run:
             cct_s[~np.isnan(cct_s)])
 
     def _lift_late(self) -> float:
-        """Let late jobs go first; when the next one will be late."""
+        """Let late jobs go first; return when the next one will be late."""
         next_s = math.inf
         if self._guard is None:
             return next_s
@@ -215,7 +217,7 @@ class _Run:
             self._iterated(index)
 
     def _iterated(self, j: int) -> None:
-        """A job's coflow has ended."""
+        """Note the end of a job's iteration, whose coflow has ended."""
         self._sending.discard(j)
         now_s = self._sim.now_s
         if self._guard is not None:

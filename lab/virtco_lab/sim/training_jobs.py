@@ -35,46 +35,49 @@ GPUS_PER_HOST = 8
 GPU_FLOPS = 0.45 * 312e12
 FLOPS_PER_PARAMETER = 6
 BYTES_PER_VALUE = 2
-#: Of a host, where the topology tells none.
+#: Rate of a host, where the topology has none.
 HOST_BPS = 200e9
-#: Of a switch above hosts, where the topology tells none.
+#: Oversubscription of a switch above hosts, where the topology has none.
 OVERSUBSCRIPTION = 4.0
-#: Jobs that no longer fit before a cluster counts as full.
+#: Number of jobs that do not fit after which a cluster counts as full.
 MOST_MISSES = 20
-#: The planner's for each job, in seconds of its counter of operations.
+#: Budget of the planner for each job, in seconds of its counter of operations.
 PLANNED_S = 0.3
 
 
 class Kind(Protocol):
-    """What jobs of a cluster are of: a model of :data:`MODELS`, or a file."""
+    """Workload of a cluster's jobs: a model of :data:`MODELS`, or a file."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for display."""
 
     @property
     def compute_s(self) -> float:
-        """Of an iteration, in which nothing is sent."""
+        """Seconds of an iteration in which nothing is sent."""
 
     def sizes(self, n_hosts: int) -> Sequence[int]:
-        """How many hosts a job may take in a cluster of so many."""
+        """Return the numbers of hosts of a job, in a cluster of ``n_hosts``.
+        """
 
     def fitting(self, n_hosts: int) -> int:
-        """The most hosts, up to so many, that a job can be on."""
+        """Return the largest valid number of a job's hosts, at most
+        ``n_hosts``.
+        """
 
     def flows(self, n_hosts: int, skew: float) -> made.Flows:
-        """Bytes of an iteration between hosts, by their place in the job."""
+        """Return the bytes of an iteration by (sender, receiver) host."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Model:
-    """What is trained.
+    """A model and the way it is trained.
 
-    :ivar active: parameters that one token passes.
-    :ivar tokens: of each GPU in an iteration.
+    :ivar active: number of parameters that a token passes.
+    :ivar tokens: number of tokens of each GPU in an iteration.
     :ivar sends: collectives of an iteration over the hosts, each with the
-        bytes of one host; parallelism of tensors stays inside of hosts.
-    :ivar hosts: how many a job takes; one of these.
+        bytes of one host; tensor parallelism stays inside of hosts.
+    :ivar hosts: valid numbers of hosts of a job.
     """
 
     name: str
@@ -94,10 +97,10 @@ class Model:
         return n_hosts
 
     def flows(self, n_hosts: int, skew: float = 0.0) -> made.Flows:
-        """The ring in the hosts' order.
+        """Return the bytes by (sender, receiver) of rings in host order.
 
-        :param skew: of experts: the first host's get 1 + skew times the
-            tokens of another's.
+        :param skew: the experts of the first host get 1 + skew times the
+            tokens of another host's.
         """
         flows: made.Flows = {}
         for collective, size_bytes in self.sends:
@@ -250,7 +253,12 @@ def mix(at: Site, rng: np.random.Generator, filled: float = 0.9,
 
 
 def _taken(free: list[list[int]], size: int, start: int) -> Iterator[int]:
-    """Hosts from one leaf after another, half of what is wanted each."""
+    """Take free hosts, at most half of the number from one leaf at a time.
+
+    :param free: free hosts of each leaf; taken ones are removed.
+    :param size: number of hosts to take; fewer when they run out.
+    :param start: leaf to begin with.
+    """
     most = -(-size // 2)
     for turn in range(2 * len(free)):
         leaf = free[(start + turn) % len(free)]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A trace whose sizes nobody says, served by what pilots tell.
+"""Replay of a trace of unknown sizes, which pilots estimate.
 
 As :mod:`virtco_lab.sim.deployed`, but the controller believes
 :func:`virtco.scheduling.pilots.remaining_bytes` instead of the truth. It
-knows which flows there are, what each has sent at every report, and which
-have ended. Pilots are a coflow of their own that is a hundredth of the other,
-so MRTF has them go first; what they send is sent, and waited for, like all.
+knows the flows, the bytes that each has sent at every report, and which flows
+have ended. Pilots are a coflow of their own with a hundredth of the other's
+size, so MRTF serves them first; their bytes count as part of the coflow.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,8 @@ def run(trace: traces.Trace, rate_bps: float, policy: str,
         ) -> replay.Replay:
     """Replay a trace of which the controller knows no size.
 
-    :raises virtco.exception.Invalid: for a policy that does not go by what is
-        left.
+    :raises virtco.exception.Invalid: for a policy that does not order by the
+        bytes left.
     """
     if (policy not in policies.POLICIES
             or policies.get(policy).key != policies.BY_REMAINING):
@@ -60,7 +60,7 @@ def run(trace: traces.Trace, rate_bps: float, policy: str,
 
 
 def _parts(demand: fabric_model.Demand) -> list[fabric_model.Demand]:
-    """Pilots and the others."""
+    """Split the flows of a coflow into pilots and others."""
     is_pilot = pilots.choose(len(demand.bits))
     return [fabric_model.Demand(*(column[which] for column in demand))
             for which in (is_pilot, ~is_pilot)]
@@ -79,9 +79,9 @@ class _Coflow(NamedTuple):
 
 
 class Mind:
-    """What the controller believes is left.
+    """The controller's estimate of the bytes left, by pilots.
 
-    Who has ended is the truth's: the arrays are shared.
+    The ends of flows are true: those arrays are shared with the simulation.
     """
 
     def __init__(self, sim: simulation.Simulation):

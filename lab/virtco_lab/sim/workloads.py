@@ -2,7 +2,7 @@
 
 """Synthetic workloads: VirtCO's Table 2, and traces like Facebook's.
 
-Everything comes from a seed. What the papers leave open is decided here:
+Everything is drawn from a seed. These definitions fill gaps in the papers:
 
 * *Width* is the number of VMs, and of flows in the ``sparse`` shape;
   ``medium`` has three times as many flows, ``dense`` one for every pair.
@@ -106,7 +106,7 @@ def draw(name: str, rng: np.random.Generator, *, n_vms: int, shape: str,
          shuffle: bool, size_bytes: float, length_bytes: float,
          skew_bytes: float | None = None, tail_sigma: float = TAIL_SIGMA
          ) -> coflow_model.Coflow:
-    """Draw one coflow; see the module for what its parameters mean."""
+    """Draw a coflow; the parameters are defined in the module's docstring."""
     pairs = _pairs(rng, n_vms, shape, shuffle)
     sizes = flow_sizes(rng, len(pairs), size_bytes, length_bytes, skew_bytes,
                        tail_sigma)
@@ -172,7 +172,14 @@ def flow_sizes(rng: np.random.Generator, count: int, size_bytes: float,
 
 def _heavy_tail(rng: np.random.Generator, count: int, size_bytes: float,
                 length: float, tail_sigma: float) -> np.ndarray:
-    """One flow of the given length, log-normal ones for the rest."""
+    """Draw flow sizes: one of the given length, log-normal ones for the rest.
+
+    :param count: number of flows.
+    :param size_bytes: sum of the sizes.
+    :param length: largest size, in bytes.
+    :param tail_sigma: standard deviation of the sizes' logarithm.
+    :returns: shape (count,).
+    """
     # By libm: numpy's own exp differs in the last bit from processor to
     # processor, and so would placements.
     sizes = rng.lognormal(0.0, tail_sigma, count)

@@ -28,7 +28,7 @@ from virtco_lab.emulation.measured import background
 from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
 
-#: Numbers of windows of 10 ms that are averaged.
+#: Numbers of windows of 10 ms that are merged into one.
 TOGETHER = (1, 10, 100)
 _SHOWN = 10
 _MEAN_S = 5.0
@@ -50,8 +50,8 @@ class Topology:
     :ivar n_others: number of connections other than the measuring one.
     :ivar sending: part of the time in which each of them sends.
     :ivar least: least number of others that can be noticed.
-    :ivar most_off: largest accepted error of the estimate within a second, at
-        the median.
+    :ivar most_off: largest accepted median error of estimates over a second,
+        in connections.
     """
 
     name: str
@@ -68,8 +68,10 @@ TOPOLOGIES = (Topology('(a) one link', 20.0, 9, 0.5, 0, 1.0),
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """:ivar rows: by the windows put together, (time in s, real number,
-    estimate) of each.
+    """Result of a measuring connection.
+
+    :ivar rows: by number of merged windows, (time in s, real number,
+        estimate) of each merged window.
     """
 
     rows: dict[int, list[tuple[float, int, float]]]
@@ -170,7 +172,7 @@ def _run(topology: Topology, bed: beds.Bed, path_bps: float, lasts_s: float,
 def _rows(windows_bytes: Sequence[int], together: int, first_s: float,
           path_bps: float, others: Sequence[background.Connection]
           ) -> list[tuple[float, int, float]]:
-    """Windows in which nothing arrived say nothing."""
+    """Return the rows of merged windows, except those without any bytes."""
     width_s = together * reports.WINDOW_S
     rows = []
     for index in range(0, len(windows_bytes) - together, together):

@@ -66,7 +66,7 @@ def application(rng: np.random.Generator, name: str, tasks: int | None = None
 
 
 def combined(several: Sequence[groups.Group]) -> groups.Group:
-    """One application out of several, in the obvious way (section 6.2)."""
+    """Combine the VMs and flows of applications into one (section 6.2)."""
     n_vms = sum(len(group.vm_demands) for group in several)
     rows: list[tuple[int, int, float]] = []
     demands: list[tuple[float, ...]] = []
@@ -80,7 +80,7 @@ def combined(several: Sequence[groups.Group]) -> groups.Group:
 
 
 def _at_once(rng: np.random.Generator) -> list[groups.Group]:
-    """One to three applications at once, as one."""
+    """Draw one to three simultaneous applications, combined into one."""
     count = int(rng.integers(1, 4))
     return [combined([application(rng, str(i)) for i in range(count)])]
 

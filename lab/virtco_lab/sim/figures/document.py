@@ -18,7 +18,7 @@ from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
 from virtco_lab.sim.figures import statements
 
-#: Name of the table that says what was asked for and what was reached.
+#: Name of the table of the targets and the results.
 TARGETS = 'targets'
 #: Names of the tables of the papers' statements and of their errors.
 STATEMENTS, ERRATA = 'statements', 'errata'
@@ -84,7 +84,9 @@ def _cell(value: outcome.Cell) -> str:
 
 def write(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
           names: Iterable[str]) -> None:
-    """Write the tables of these figures anew, and that of the targets."""
+    """Write the tables of these figures from their records, and the table of
+    the targets.
+    """
     for name in names:
         _path(directory, name).write_text(fragment(
             figures[name], record.read(directory, name)), encoding='utf-8')
@@ -119,7 +121,7 @@ def _whole(directory: pathlib.Path) -> dict[str, str]:
 
 
 def targets(directory: pathlib.Path) -> str:
-    """What was to be reached, and what the records say."""
+    """Return the table of the targets, with the records' results."""
     rows = []
     for asked, name, reached in _TARGETS:
         if (directory / f'{name}.json').exists():
@@ -189,7 +191,10 @@ def _wrong(found: samples.Samples) -> str:
 
 def _cost(found: samples.Samples, cell: tuple[str, str],
           basis: tuple[str, str]) -> float:
-    """Mean over the seeds of what a cell is above another, percent."""
+    """Return the mean excess of a cell over another, in percent.
+
+    :param basis: the other cell; both are (setting, series).
+    """
     ratios = np.array(found.of(*cell)) / np.array(found.of(*basis))
     return 100 * (float(ratios.mean()) - 1)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What wrong hints cost, and what lying is worth.
+"""The cost of wrong hints, and the gain of lying.
 
 30 coflows of 1 to 4 senders and as many receivers arrive on ten hosts of
 1 Gbit/s, one every two seconds on average. Their sizes are log-normal (median
@@ -44,11 +44,11 @@ SPOILS: dict[str, Spoil] = {
     'half of them missing': lambda rng, row: _times(
         row, float(rng.integers(0, 2))),
     'all missing': lambda rng, row: _times(row, 0.0)}
-#: How hints are taken.
+#: Settings of policing, by name.
 TAKEN: dict[str, dict[str, Any]] = {
     'policed, beta 0.1': {'beta': 0.1}, 'policed, beta 0.5': {'beta': 0.5},
     'not policed': {'beta': 0.1, 'policed': False}}
-#: What the liar claims, as a multiple of the truth.
+#: Bytes that the liar claims, as a multiple of the truth.
 FACTORS = (0.1, 0.3, 0.6, 0.9, 1.0, 1.5, 3.0)
 #: Series, by whether they are the liar's and whether he is policed.
 LIARS = {(True, True): 'his CCT, policed',
@@ -116,10 +116,10 @@ def _hints_show(found: samples.Samples, context: samples.Context
 
 def _liars_run(setting: str, seed: int, context: samples.Context
                ) -> samples.Found:
-    """One tenant lies about a coflow of ordinary size."""
+    """Simulate a tenant that lies about a coflow of ordinary size."""
     found = {}
     rows = workload(seed)
-    # He is the largest but five: with many to overtake.
+    # The liar's coflow is the sixth largest, with many to overtake.
     liar = sorted(rows, key=lambda row: row.size_bytes)[-6]
     rows[rows.index(liar)] = _times(liar, float(setting))
     for policed in (True, False):

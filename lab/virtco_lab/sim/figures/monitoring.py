@@ -2,11 +2,12 @@
 
 """The Cloud Monitoring Framework's Figs. 2 to 5 on generated readings.
 
-The paper's are of 19 EC2 instances in 2010, which nobody can measure again.
-These have the dynamics that it names: rates of 600 to 800 Mbit/s that single
-readings fall below, and round trips of 0.3 ms with congestion that lasts for
-seconds. Two instances are bad: one sends at half of its rate, one's rates
-vary. Who is singled out says what ``virtco measure performers`` finds.
+The paper's readings are of 19 EC2 instances in 2010, which cannot be measured
+again. These have the dynamics that the paper names: rates of 600 to
+800 Mbit/s that single readings fall below, and round trips of 0.3 ms with
+congestion that lasts for seconds. Two instances are bad: one sends at half of
+its rate, the other's rates vary. The poor performers are those that ``virtco
+measure performers`` finds.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,8 @@ Matrix = npt.NDArray[np.float64]
 
 N_HOSTS = 19
 RATE_ROUNDS, RTT_ROUNDS = 5, 30
-#: They send at half of their rate, and at 30 to 100 % of it.
+#: Indices of the host that sends at half of its rate, and of the host that
+#: sends at 30 to 100 % of it.
 SLOW, VARYING = 4, 13
 HOSTS = tuple(f'i{n + 1}' for n in range(N_HOSTS))
 _PAIRS = ~np.eye(N_HOSTS, dtype=bool)
@@ -64,7 +66,10 @@ def readings(seed: int) -> tuple[Matrix, Matrix]:
 
 
 def poor(rates: Matrix) -> tuple[wire.Performer, ...]:
-    """What the product says of these readings."""
+    """Return the poor performers that the product finds in readings.
+
+    :param rates: shape (rounds, hosts, hosts), bit/s.
+    """
     kept = history.History(RATE_ROUNDS)
     for turn, one in enumerate(rates):
         for i, j in zip(*np.nonzero(_PAIRS)):
@@ -107,7 +112,11 @@ def _links(number: int, what: str, unit: str, limit: float, most: float,
            paper: str, decimals: int = 0
            ) -> Callable[[samples.Samples, samples.Context],
                          outcome.Outcome]:
-    """:param limit: in a round, and ``most`` of a range, what is counted."""
+    """Return the function that shows a figure about the links' readings.
+
+    :param limit: value in a round above which a link is counted.
+    :param most: the same for the range over the rounds.
+    """
     def show(found: samples.Samples, context: samples.Context
              ) -> outcome.Outcome:
         rows: list[tuple[outcome.Cell, ...]] = []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a reproduced figure consists of: a table, and panels to plot."""
+"""A reproduced figure: a table, and panels to plot."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -15,14 +15,16 @@ Cell = str | float | None
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Series:
-    """One curve or group of bars.
+    """A curve or a group of bars.
 
     :ivar y: None where there is no value.
     :ivar error: a standard deviation, or half an interval.
-    :ivar paper: the papers' numbers, drawn as such …
-    :ivar over: … over the bars of this series, or in the middle.
-    :ivar of: what it is about; series of one thing have one colour.
-    :ivar marks: each point is marked, where lines are drawn.
+    :ivar paper: whether these are the papers' numbers, which are drawn
+        differently.
+    :ivar over: label of the series over whose bars the papers' numbers are
+        drawn; None: in the middle.
+    :ivar of: subject of the series, which sets its colour; None: the label.
+    :ivar marks: whether each point of a line is marked.
     """
 
     label: str
@@ -41,7 +43,7 @@ class Series:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Band:
-    """A range that a paper names, across a panel; across x in a cdf."""
+    """A range that a paper names, drawn across a panel; across x in a cdf."""
 
     label: str
     low: float
@@ -50,7 +52,10 @@ class Band:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Panel:
-    """One set of axes. ``kind`` is bars, lines, points or cdf."""
+    """A set of axes with its series.
+
+    :ivar kind: bars, lines, points or cdf.
+    """
 
     kind: str
     title: str
@@ -88,9 +93,9 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Saving:
-    """Share of the time that one scheme takes off another's, percent.
+    """Share of another scheme's time that a scheme saves, in percent.
 
-    :ivar half: of the 95 % interval, infinite for a single pair.
+    :ivar half: half of the 95 % interval, infinite for a single pair.
     """
 
     percent: float
@@ -106,14 +111,14 @@ class Saving:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and sample standard deviation (0 for a single value)."""
+    """Return mean and sample standard deviation (0 for a single value)."""
     data = np.asarray(values, float)
     return (float(data.mean()),
             float(data.std(ddof=1)) if len(data) > 1 else 0.0)
 
 
 def shown(values: Sequence[float]) -> str:
-    """``mean ± deviation`` as text, the mean to three digits.
+    """Format ``mean ± deviation``, the mean to three digits.
 
     A single value has no deviation.
     """
@@ -127,15 +132,17 @@ def shown(values: Sequence[float]) -> str:
 
 
 def reduction(ours: float, theirs: float) -> float:
-    """Relative speed-up (VirtCO section 5.1): share of the time saved, %."""
+    """Return the share of the time saved, in % (VirtCO section 5.1)."""
     return 100.0 * (theirs - ours) / theirs if theirs > 0 else 0.0
 
 
 def saving(ours: Sequence[float], theirs: Sequence[float]) -> Saving | None:
-    """What the mean saves, paired by seed; None where nothing takes time.
+    """Return the saving of the mean time, with values paired by seed.
 
     The interval is Student's over the pairs, for a ratio of means (delta
-    method): each pair's distance from the ratio, in terms of their mean.
+    method): each pair's distance from the ratio, relative to their mean.
+
+    :returns: None where the other scheme takes no time.
     """
     mine, others = np.asarray(ours, float), np.asarray(theirs, float)
     if others.mean() <= 0:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the records of the emulated testbed say of what was asked."""
+"""Targets on real packets, with results from the testbed's records."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ _CASES = ('virtco-case1', 'virtco-case2', 'virtco-case4', 'virtco-case5',
           'virtco-case6')
 _HINTED = ('wrong-hints', 'late-hints', 'unknown-sizes', 'liars')
 _SCHEMES = {'baseline': 'Baseline', 'sebf-ta': 'SEBF-TA', 'virtco': 'virtco'}
-#: Share of a run above which a wait for a processor is told apart.
+#: Share of a run above which a wait for a processor is listed separately.
 _LONG_WAIT = 0.10
 _WITH_RACKS, _WITHOUT = 'virtco, topology', 'virtco'
 
 
 def targets(directory: pathlib.Path) -> Iterator[tuple[str, str]]:
-    """What was asked of real packets, and what was reached."""
+    """Yield (target, result) of each target on packets that is recorded."""
     for asked, reached in _TARGETS:
         try:
             yield f'On packets: {asked}', reached(directory)
@@ -36,14 +36,14 @@ def _read(directory: pathlib.Path, name: str) -> dict[str, Any]:
 
 
 def _rows(directory: pathlib.Path, name: str) -> dict[str, Row]:
-    """First cell of a row -> its cells by column."""
+    """Read the rows of a record by first cell, each as cells by column."""
     found = _read(directory, name)
     return {row[0]: dict(zip(found['columns'], row, strict=True))
             for row in found['rows']}
 
 
 def _cases(directory: pathlib.Path) -> str:
-    """Distance of each run's mean CCT from the simulated one."""
+    """Return the spread of measured mean CCTs around simulated ones."""
     off: dict[str, list[float]] = {name: [] for name in _SCHEMES}
     for scheme, distance, _waited in _case_runs(directory):
         off[scheme].append(distance)
@@ -63,7 +63,7 @@ def _waits(directory: pathlib.Path) -> str:
 
 
 def _case_runs(directory: pathlib.Path) -> Iterator[tuple[str, float, float]]:
-    """Scheme, distance from the simulator and longest wait of each run."""
+    """Yield (scheme, distance from the simulator, longest wait) by run."""
     for case in _CASES:
         found = _read(directory, case)
         for key, run in found['runs'].items():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figures as recorded: numbers of each seed, and what they were run on."""
+"""Records of figures: the numbers of each seed, with version and machine."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ from virtco_lab.sim.figures import samples
 
 #: Root of the source tree, where this runs from one.
 ROOT = pathlib.Path(virtco.__file__).parents[1]
-#: Where the documentation's records are.
+#: Directory of the documentation's records.
 DIRECTORY = ROOT / 'doc/source/reference/evaluation'
-#: What the mean of a cell may be off by. Planning is counted in operations,
-#: so that on one platform nothing is; libraries that round in another way
-#: may break ties in another way.
+#: Largest relative difference of a cell's mean. Planning is counted in
+#: operations, so on one platform nothing differs; libraries that round in
+#: another way may break ties in another way.
 TOLERANCE = 0.01
 #: Means of fewer seconds than this are equal.
 LEAST = 1e-9
@@ -37,7 +37,7 @@ LEAST = 1e-9
 class Record:
     """A figure's numbers.
 
-    :ivar made: what they were run on, see :func:`made_on`.
+    :ivar made: their version, machine and cost, see :func:`made_on`.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Record:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
-    """A cell whose mean is not what was recorded."""
+    """A cell whose mean differs from the recorded one."""
 
     figure: str
     setting: str
@@ -74,7 +74,7 @@ class Difference:
 
 
 def made_on(cpu_s: float) -> dict[str, Any]:
-    """Commit, versions, machine and seconds of what just ran."""
+    """Return commit, versions, machine and CPU seconds of a run."""
     return {'commit': _commit(), 'virtco': version.version_string(),
             'python': platform.python_version(), 'numpy': np.__version__,
             'scipy': scipy.__version__, 'machine': _machine(),
@@ -82,7 +82,10 @@ def made_on(cpu_s: float) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Of the source tree; ``+`` where files differ from it."""
+    """Return the source tree's commit, with ``+`` if files were changed.
+
+    None outside of a repository.
+    """
     try:
         commit = _git('rev-parse', '--short=10', 'HEAD')
         changed = _git('status', '--porcelain', '--untracked-files=no', '--',
@@ -129,7 +132,7 @@ def write(directory: pathlib.Path, document: dict[str, Any]) -> None:
 
 
 def _short_lists(text: str) -> str:
-    """Lists of numbers that json puts on a line each, on one."""
+    """Put each list of numbers, which json spreads over lines, on one."""
     lines: list[str] = []
     open_at: list[int] = []
     for line in text.split('\n'):
@@ -147,7 +150,7 @@ def _short_lists(text: str) -> str:
 
 
 def read(directory: pathlib.Path, name: str) -> Record:
-    """Read what was recorded of a figure.
+    """Read the record of a figure.
 
     :raises virtco.exception.Invalid: for a file that is missing or broken.
     """
@@ -165,7 +168,7 @@ def read(directory: pathlib.Path, name: str) -> Record:
 
 
 def seconds(record: Record, settings: Sequence[str], n_seeds: int) -> float:
-    """CPU time that a run takes on the machine of the record."""
+    """Estimate the CPU seconds of a run on the machine of the record."""
     return sum(record.found.cpu_s.get(setting, 0.0) for setting in settings
                ) * n_seeds / len(record.found.seeds)
 
@@ -174,7 +177,7 @@ def compare(figure: samples.Figure, found: samples.Samples, record: Record,
             tolerance: float = TOLERANCE) -> tuple[int, list[Difference]]:
     """Compare means over the seeds of a run with those recorded.
 
-    :returns: how many cells were compared, and those that differ.
+    :returns: the number of cells compared, and the cells that differ.
     :raises virtco.exception.Invalid: for a seed or a cell that is not
         recorded.
     """
@@ -217,7 +220,7 @@ def _off(value: float, expected: float) -> float:
 
 
 def shown_seeds(seeds: Sequence[int]) -> str:
-    """``0 to 7``, or each of them."""
+    """Format seeds: ``0 to 7`` for a range, else each of them."""
     if len(seeds) > 1 and list(seeds) == list(range(seeds[0],
                                                     seeds[0] + len(seeds))):
         return f'{seeds[0]} to {seeds[-1]}'

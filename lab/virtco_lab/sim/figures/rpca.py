@@ -3,9 +3,9 @@
 """The RPCA paper's figures on generated clouds, with every estimator.
 
 Each cloud is calibrated by ten snapshots; then collectives and mappings that
-were made by each estimate run in snapshots that come later. *heuristics* is
-the mean of the ten (RPCA section V-A), *chosen* what held-out errors choose,
-*truth* the constant that the cloud was made with.
+were made by each estimate run in later snapshots. *heuristics* is the mean of
+the ten (RPCA section V-A), *chosen* the estimate with the least held-out
+error, *truth* the constant that the cloud was generated with.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,11 @@ def _times(now: Matrix, latency_s: Matrix, volumes: Matrix,
 def _trial(n_hosts: int, dynamics: clouds.Dynamics, rng: np.random.Generator,
            runs: int = RUNS, snapshots: int = SNAPSHOTS
            ) -> tuple[dict[str, list[list[float]]], float]:
-    """By estimate the times of each run's three operations; Norm(N_E)."""
+    """Run the three operations with each estimate in one cloud.
+
+    :returns: by estimate, the seconds of the operations of each run; and
+        Norm(N_E) of the calibration.
+    """
     cloud = clouds.Cloud(n_hosts, dynamics, rng)
     readings = cloud.snapshots(snapshots)
     noise = constant.fit(readings[:, ~np.eye(n_hosts, dtype=bool)],

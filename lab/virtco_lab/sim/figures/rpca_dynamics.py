@@ -31,7 +31,7 @@ Matrix = clouds.Matrix
 
 N_HOSTS = 32
 ROOTS = 8
-#: Errors above this are one: a mean must not tell of one pair alone.
+#: Errors are cut off at this, so that no single pair dominates a mean.
 MOST_ERROR = 5.0
 MEANS = ('mean rate', 'mean time', 'least rate')
 ESTIMATES = (*MEANS, 'rpca of rates', *map(str, constant.Estimator),
@@ -140,7 +140,10 @@ def _errors(setting: str, seed: int, context: samples.Context
 
 def _broadcasts(setting: str, seed: int, context: samples.Context
                 ) -> samples.Found:
-    """Of each estimate's trees over those of the constant itself."""
+    """Return the broadcast time of each estimate's trees.
+
+    It is relative to the trees of the constant itself, mean of ROOTS roots.
+    """
     found, cloud, rng = _sample(setting, seed)
     pairs = ~np.eye(N_HOSTS, dtype=bool)
     cost_s = rpca.message_s(cloud.rates_bps, cloud.latency_s)

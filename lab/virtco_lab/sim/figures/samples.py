@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a figure is made of: jobs that give numbers, and a table of them."""
+"""Figures as jobs: one per setting and seed, and a table of their numbers."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from typing import Any
 from virtco_lab.sim import training_jobs
 from virtco_lab.sim.figures import outcome
 
-#: What one job gives: a number, or several, for each series.
+#: Result of a job: a number, or several, for each series.
 Found = Mapping[str, float | Sequence[float]]
 
 
@@ -27,9 +27,9 @@ def _plain(items: Sequence[Any], description: str) -> Iterable[Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context:
-    """How much to run.
+    """Extent and inputs of a run of figures.
 
-    :ivar seeds: of what is random.
+    :ivar seeds: of random draws.
     :ivar shape: of the Table 2 workloads where a figure takes only one.
     :ivar short: only the settings that a figure names for a quick check.
     :ivar trace: the published Facebook trace.
@@ -132,7 +132,7 @@ class Figure:
 
     def _results(self, jobs: Sequence[tuple[str, int]], context: Context
                  ) -> Iterator[tuple[Found, float]]:
-        """What each job gives, and its CPU time."""
+        """Run the jobs; yield the result and CPU seconds of each."""
         one = functools.partial(_timed, self.run, context)
         if context.processes == 1:
             yield from map(one, jobs)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The papers' statements, each with its command, what it found, and why."""
+"""The papers' statements, each with its command, result and differences."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
 
-#: What a statement found: the number, and its spread over the seeds.
+#: Result of a statement: the number, and its spread over the seeds.
 Reached = tuple[str, str]
 COLUMNS = ('statement', 'paper', 'here', 'spread', 'command', 'differences')
 ERRATA_COLUMNS = ('where', 'printed', 'counterexample', 'a run finds')
@@ -28,12 +28,12 @@ _HONEST = ('The paper\'s SEBF-TA packs greedily; the minimum cut is the '
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Statement:
-    """What a paper says, or what was to be reached.
+    """A statement of a paper, or a target.
 
-    :ivar paper: its number.
-    :ivar figure: whose record tells.
-    :ivar reached: what the record says.
-    :ivar why: what differs, and why.
+    :ivar paper: the paper's number.
+    :ivar figure: name of the figure whose record has the result.
+    :ivar reached: returns the result from the record's numbers.
+    :ivar why: differences from the paper, and their reasons.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Statement:
 
 
 def rows(directory: pathlib.Path) -> Iterator[tuple[outcome.Cell, ...]]:
-    """Of those whose figure is recorded."""
+    """Yield the table's row of each statement whose figure is recorded."""
     for one in STATEMENTS:
         if (directory / f'{one.figure}.json').exists():
             found = record.read(directory, one.figure).found
@@ -57,9 +57,9 @@ def rows(directory: pathlib.Path) -> Iterator[tuple[outcome.Cell, ...]]:
 
 
 def errata_rows() -> list[tuple[outcome.Cell, ...]]:
-    """Every counterexample, run.
+    """Run every counterexample; return the rows of their table.
 
-    :raises AssertionError: for one that does not refute what is printed.
+    :raises AssertionError: when one does not refute the printed statement.
     """
     found = errata.check()
     assert all(one.holds for one in found), [
@@ -70,7 +70,7 @@ def errata_rows() -> list[tuple[outcome.Cell, ...]]:
 
 def _saved(theirs: str, settings: Sequence[str] = ()
            ) -> Callable[[samples.Samples], Reached]:
-    """Saving of the settings, and the widest interval of any."""
+    """Return a function of the settings' savings and widest interval."""
     def reached(found: samples.Samples) -> Reached:
         known = [saving for name in settings or found.settings
                  if (saving := found.saving(name, theirs)) is not None]
@@ -84,7 +84,7 @@ def _saved(theirs: str, settings: Sequence[str] = ()
 
 def _trend(theirs: str, first: str, last: str
            ) -> Callable[[samples.Samples], Reached]:
-    """From one setting to another."""
+    """Return a function of the savings at the first and last setting."""
     def reached(found: samples.Samples) -> Reached:
         both = [found.saving(name, theirs) for name in (first, last)]
         return (' → '.join('no traffic' if one is None
@@ -157,7 +157,7 @@ def _facebook(found: samples.Samples) -> Reached:
 
 def _rate(series: str, other: str, setting: str
           ) -> Callable[[samples.Samples], Reached]:
-    """How much less time one series takes than another."""
+    """Return a function of the time that one series saves over another."""
     def reached(found: samples.Samples) -> Reached:
         ours, theirs = (np.array(found.of(setting, name))
                         for name in (series, other))

@@ -34,7 +34,7 @@ CLUSTER_ROWS = (*CLUSTER_SCHEMES, 'bound', 'bound, no stragglers',
                 *(f'{scheme}, placed' for scheme in PLACED_SCHEMES),
                 'bound, placed')
 MIXED_SCHEMES = ('mrtf', 'training first', 'order')
-#: The run takes this many of the longest period; the first half warms up.
+#: Length of a run, in longest periods; the first half warms up.
 PAIR_PERIODS = 100
 #: A quarter of the run warms up: jobs are cut off by the ends of what counts.
 PERIODS = 100
@@ -78,7 +78,10 @@ def _pair_run(setting: str, seed: int, context: samples.Context
 
 
 def _model(name: str, tokens: int) -> training_jobs.Model:
-    """What experts exchange grows with the tokens, gradients do not."""
+    """Return a model with another number of tokens per iteration.
+
+    The bytes that experts exchange grow with it, those of gradients do not.
+    """
     model = training_jobs.MODELS[name]
     return dataclasses.replace(model, tokens=tokens, sends=tuple(
         (kind, size_bytes * tokens / model.tokens

@@ -24,7 +24,7 @@ SLOTS = 12
 LINK_BPS = 1e9
 BACKGROUND_VMS = 60
 LOADS = {'light': 0.5, 'heavy': 1.0}
-#: What the paper says VirtCO takes off each opponent, percent.
+#: Savings of VirtCO over each opponent by the paper, percent.
 CASE1_PAPER: dict[str, dict[str, float | None]] = {
     'PAGER': {'baseline': 58.3, 'sebf-ta': 16.7},
     'RECOMM': {'baseline': 60.0, 'sebf-ta': None}}
@@ -38,8 +38,8 @@ ALL = ('baseline', 'sebf-r', 'fs-ta', 'sebf-ta-greedy', 'sebf-ta',
 FEW = ('baseline', 'sebf-r', 'sebf-ta-greedy', 'sebf-ta', 'virtco-printed',
        'virtco')
 AGAINST = ('baseline', 'sebf-ta-greedy', 'sebf-ta', 'virtco-printed')
-#: Series of what no schedule's mean CCT is below where virtco placed the VMs,
-#: and none with any placement.
+#: Series of the lower bound on the mean CCT of any schedule: where virtco
+#: placed the VMs, and with any placement.
 BOUND, ANY_BOUND = 'bound', 'bound of any placement'
 BOUNDS = {BOUND: 'bound where virtco placed',
           ANY_BOUND: 'bound of any placement'}
@@ -317,7 +317,8 @@ def savings_panel(x_label: str, found: samples.Samples,
                   bands: tuple[outcome.Band, ...] = (),
                   names: dict[str, str] | None = None, what: str = ''
                   ) -> outcome.Panel:
-    """Bars of what virtco saves with its interval, and the paper's."""
+    """Return the panel of virtco's savings, with intervals and the paper's.
+    """
     names = names or {setting: setting for setting in found.settings}
     series = []
     for scheme in against:
@@ -335,7 +336,7 @@ def savings_panel(x_label: str, found: samples.Samples,
 
 def papers_series(x: Sequence[str], scheme: str,
                   values: Sequence[float | None]) -> outcome.Series:
-    """What the paper says that it saves of a scheme."""
+    """Return the series of the paper's savings over a scheme."""
     return outcome.Series(f'paper, of {label(scheme)}', tuple(x),
                           tuple(values), paper=True, over=_saved(scheme))
 
