@@ -43,9 +43,10 @@ class HeavyPorts:
                  if minors.is_limited_port(minor)}
         least_bytes = link_bps / units.BITS_PER_BYTE * LEAST_S
         found = []
+        own = minors.of_ports(ifindexes)
         for ifindex, seat in minors.seats(ifindexes).items():
             new_bytes = backlog_bytes = 0
-            for minor in (minors.of_port(ifindex), *(
+            for minor in (own[ifindex], *(
                     minors.of_limited(slot, seat)
                     for slot in slots if slot is not None)):
                 seen = stats.get(minor, _NOTHING)

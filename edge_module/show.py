@@ -42,9 +42,9 @@ def rows(policy: edge_policy.EdgePolicy | None,
     names = {minors.LINK: 'link', minors.HOST: 'host (default)',
              minors.SHARED: 'shared', minors.UNMANAGED: '  unmanaged'}
     here = [port for port in ports if port.is_here]
-    names.update((minors.of_port(port.ifindex), f'    from {port.dev}')
-                 for port in here)
-    seats = minors.seats(port.ifindex for port in here)
+    own = minors.of_ports(port.ifindex for port in here)
+    names.update((own[port.ifindex], f'    from {port.dev}') for port in here)
+    seats = minors.seats(own)
     limits = (policy.unmanaged.limits if policy is not None
               and policy.unmanaged is not None else ())
     for slot, host in ((0, 'others'), *((limit.slot, limit.host)
@@ -53,7 +53,7 @@ def rows(policy: edge_policy.EdgePolicy | None,
         names.update((minors.of_limited(slot, seats[port.ifindex]),
                       f'      from {port.dev}') for port in here)
     names[minors.CONTROL] = '  control packets'
-    names.update((minors.of_port_control(port.ifindex),
+    names.update((minors.of_port_control(own[port.ifindex]),
                   f'    from {port.dev}') for port in here)
     classes = policy.classes if policy is not None else ()
     names.update((minors.of_control(coflow.minor),

@@ -127,11 +127,12 @@ def build_table(flows: Iterable[edge_policy.FlowEntry],
         if port.is_here:
             by_vm.setdefault(port.vm, []).append(port)
             hooks.add((port.dev, port.ifindex))
+    own = minors.of_ports(ifindex for _, ifindex in hooks)
     entries: dict[Key, int] = {}
     for flow in flows:
         for port in by_vm.get(flow.src_vm, ()):
             if not port.ips or flow.src_ip in port.ips:
-                minor = (minors.of_port(port.ifindex)
+                minor = (own[port.ifindex]
                          if flow.minor == edge_policy.DEFAULT_MINOR
                          else flow.minor)
                 entries.setdefault(
@@ -139,8 +140,8 @@ def build_table(flows: Iterable[edge_policy.FlowEntry],
                         flow.dst_port or 0), minor)
     return Table(frozenset(hooks), entries, used(control, entries) | (
         {} if control is None else {
-            minors.of_port(ifindex): minors.of_port_control(ifindex)
-            for _, ifindex in hooks}))
+            minor: minors.of_port_control(minor)
+            for minor in own.values()}))
 
 
 def used(control: Mapping[int, int] | None, entries: Mapping[Key, int]

@@ -23,6 +23,7 @@ from edge_module.classify import nft_listing
 from edge_module.classify import nft_text
 from edge_module.privileged import helper_protocol as protocol
 from edge_module.privileged import operations
+from edge_module.tcplan import minors
 from virtco import exception
 from virtco.wire import edge_policy
 
@@ -36,6 +37,7 @@ class _Standing:
     """Contents of virtco's nftables table, as read or as last written.
 
     :ivar hooks: (device, ifindex) of each attached port.
+    :ivar own: minor of the own class of each, where it is known.
     :ivar entries: minor of the class of each flow entry.
     :ivar maps: minors by key, for each of the small maps.
     :ivar rules: names of the rules of the chain ``classify``.
@@ -44,6 +46,8 @@ class _Standing:
     """
 
     hooks: frozenset[tuple[str, int]] = frozenset()
+    own: Mapping[tuple[str, int], int] = dataclasses.field(
+        default_factory=dict)
     entries: Mapping[nft_text.Entry, int] = dataclasses.field(
         default_factory=dict)
     maps: Mapping[_SmallMap, Mapping[nft_text.MapKey, int]] = (
@@ -147,10 +151,14 @@ class NftClassifier:
                  if entries.get(entry) != minor]
         fresh = [(entry, minor) for entry, minor in entries.items()
                  if have.entries.get(entry) != minor]
-        gone = have.hooks - table.hooks
+        of_ports = minors.of_ports(ifindex for _, ifindex in table.hooks)
+        own = {hook: of_ports[hook[1]] for hook in table.hooks}
+        kept = {hook for hook in have.hooks if not self.hook.with_dev
+                or own.get(hook) == have.own.get(hook)} & table.hooks
+        gone = have.hooks - kept
         self.refused = {port: why for port, why in self.refused.items()
                         if port in table.hooks}
-        new = table.hooks - have.hooks - self.refused.keys()
+        new = table.hooks - kept - self.refused.keys()
         maps, follows = _maps(table), bool(table.others)
         changes: list[operations.NftOperation] = []
         for kind, wanted in maps.items():
@@ -174,23 +182,24 @@ class NftClassifier:
         if not changes and not new:
             return 0
         try:
-            self._change_and_attach(changes, sorted(new))
+            self._change_and_attach(changes, [
+                operations.AttachPort(*hook, own[hook])
+                for hook in sorted(new)])
         except exception.KernelRefused:
             self.known = None
             raise
         self.has_table = self.has_skeleton = True
-        self.known = _Standing(table.hooks - self.refused.keys(), entries,
-                               maps, rules, follows)
+        self.known = _Standing(table.hooks - self.refused.keys(), own,
+                               entries, maps, rules, follows)
         return len(stale) + len(fresh) + len(gone) + len(new)
 
     def _change_and_attach(self, changes: list[operations.NftOperation],
-                           ports: list[tuple[str, int]]) -> None:
+                           attach: list[operations.AttachPort]) -> None:
         """Change the table and attach ports, in one transaction if possible.
 
         Where the kernel refuses that, each port is attached alone, so that
         one that cannot be leaves the others classified.
         """
-        attach = [operations.AttachPort(*port) for port in ports]
         try:
             self._change([*changes, *attach])
             return
@@ -199,12 +208,12 @@ class NftClassifier:
                 raise
         if changes:
             self._change(changes)
-        for port, operation in zip(ports, attach, strict=True):
+        for port in attach:
             try:
-                self._change([operation])
+                self._change([port])
             except exception.KernelRefused as error:
-                LOG.error('Port %s is not classified: %s', port[0], error)
-                self.refused[port] = str(error)
+                LOG.error('Port %s is not classified: %s', port.dev, error)
+                self.refused[port.dev, port.ifindex] = str(error)
 
     def forget(self) -> None:
         """Have the next replace read the kernel and try all ports again."""
@@ -229,7 +238,8 @@ class NftClassifier:
             self.has_skeleton = reader.is_whole
             if self.has_skeleton:
                 return _Standing(
-                    frozenset(reader.hooks), reader.entries, reader.values,
+                    frozenset(reader.hooks), reader.own, reader.entries,
+                    reader.values,
                     tuple(reader.rules), reader.follows,
                     tuple(reader.stray_sets())), reader.counted
         return _Standing(), {}

@@ -33,6 +33,7 @@ class Reader:
     """Contents of virtco's table, parsed from its JSON listing.
 
     :ivar hooks: (device, ifindex) of each port chain.
+    :ivar own: minor of the class of each of these ports, where it is known.
     :ivar towards: the same of each chain of packets to a port.
     :ivar entries: minor of the class of each flow entry.
     :ivar counted: counters of each flow entry.
@@ -43,6 +44,7 @@ class Reader:
     def __init__(self, hook: nft_text.Hook, objects: list[dict[str, Any]]):
         self._hook = hook
         self.hooks: set[tuple[str, int]] = set()
+        self.own: dict[tuple[str, int], int] = {}
         self.towards: set[tuple[str, int]] = set()
         self.entries: dict[nft_text.Entry, int] = {}
         self.counted: dict[nft_text.Entry, base.Counted] = {}
@@ -77,9 +79,7 @@ class Reader:
                 for prefix, found in ((nft_text.PORT_CHAIN, self.hooks),
                                       (nft_text.TOWARDS_CHAIN, self.towards)):
                     if name.startswith(prefix):
-                        ifindex, _, dev = name.removeprefix(
-                            prefix).partition('_')
-                        found.add((dev, int(ifindex)))
+                        found.add(_port(name, prefix))
             elif 'rule' in item:
                 name = item['rule']['chain']
                 comment = item['rule'].get('comment', '')
@@ -87,6 +87,9 @@ class Reader:
                     self.rules.append(comment)
                 elif name == 'unmanaged':
                     self.unmanaged.append(comment)
+                elif name.startswith(nft_text.PORT_CHAIN) and comment:
+                    self.own[_port(name, nft_text.PORT_CHAIN)] = (
+                        nft_text.minor(comment))
                 elif name in hook.fixed():
                     self.fixed_rules.setdefault(name, []).append(comment)
 
@@ -157,6 +160,12 @@ class Reader:
         self.counted[entry] = base.Counted(
             before.sent_bytes + counter['bytes'],
             before.sent_packets + counter['packets'])
+
+
+def _port(chain: str, prefix: str) -> tuple[str, int]:
+    """Return the (device, ifindex) that a chain's name has."""
+    ifindex, _, dev = chain.removeprefix(prefix).partition('_')
+    return dev, int(ifindex)
 
 
 def _is_of_port(name: str) -> bool:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import msgspec
 
 from edge_module.qdisc import wire
-from edge_module.tcplan import minors
 
 TABLE = 'netdev virtco'
 PORT_CHAIN, TOWARDS_CHAIN = 'dev_', 'towards_'
@@ -361,14 +360,18 @@ def delete_port_chain(hook: Hook, dev: str, ifindex: int) -> str:
     return found
 
 
-def port_chain(hook: Hook, dev: str, ifindex: int) -> str:
+def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
+    """Return the commands that classify the packets of a port.
+
+    :param minor: of its own class; a comment keeps it for a later reading.
+    """
     chain = f'{TABLE} {_chain_name(dev, ifindex)}'
     head = (f'add chain {chain} {{ type filter hook {hook.name} device '
             f'"{dev}" priority 0; }}\n')
     if not hook.with_dev:
         return f'{head}add rule {chain} goto classify\n'
     # A packet that is in no map must not keep a priority that it brought.
-    own = classid(minors.of_port(ifindex))
+    own = classid(minor)
     kinds = list(zip(peers_names(ifindex), PEERS.values(), strict=True))
     near, owed = f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}'
     towards = f'{TABLE} {_chain_name(dev, ifindex, TOWARDS_CHAIN)}'
@@ -384,7 +387,8 @@ def port_chain(hook: Hook, dev: str, ifindex: int) -> str:
         *(f'add set {TABLE} {name} {{ type {kind}; size {MOST_PEERS}; timeout '
           f'{_PEERS_S}s; flags dynamic,timeout; counter; }}\n'
           for name, (kind, _) in kinds), head,
-        f'add rule {chain} meta priority set {own} jump classify\n',
+        f'add rule {chain} meta priority set {own} jump classify '
+        f'comment "{own}"\n',
         *(f'add rule {chain} meta priority {own} update @{name} '
           f'{{ {ip} daddr }}\n' for name, (_, ip) in kinds),
         *(f'add rule {chain} meta priority {own} meta length <= '

@@ -188,13 +188,17 @@ class SetUnmanaged(_Operation, frozen=True):
 
 
 class AttachPort(_Operation, frozen=True):
-    """Classify the packets of a port."""
+    """Classify the packets of a port.
+
+    :ivar minor: of its own class.
+    """
 
     dev: Device
     ifindex: IfIndex
+    minor: model.Minor
 
     def commands(self, hook: nft_text.Hook) -> str:
-        return nft_text.port_chain(hook, self.dev, self.ifindex)
+        return nft_text.port_chain(hook, self.dev, self.ifindex, self.minor)
 
 
 class DetachPort(_Operation, frozen=True):

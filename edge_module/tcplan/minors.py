@@ -24,7 +24,6 @@ SHARED = 5
 INNER = frozenset({LINK, UNMANAGED, CONTROL, SHARED})
 RESERVED = INNER | {HOST}
 
-# The number of these is a power of two.
 FIRST_PORT, N_PORTS = 0x7000, 0x1000
 _CONTROL_BIT = 0x8000
 # Coflows with a class of their own for control packets, and classes that all
@@ -40,24 +39,27 @@ _FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xc000, 8, 254
 NOBODY = FIRST_PORT
 
 
-def of_port(ifindex: int) -> int:
-    """Return the minor of a VM port's unmanaged traffic.
+def of_ports(ifindexes: Iterable[int]) -> dict[int, int]:
+    """Return the minor of each VM port's unmanaged traffic, by ifindex.
 
-    Ports whose indexes differ by a multiple of 4096 share one.
+    Up to 4095 ports of a host have different minors.
     """
-    return FIRST_PORT + ifindex % N_PORTS
+    return {ifindex: FIRST_PORT + place
+            for ifindex, place in _places(ifindexes, N_PORTS - 1).items()}
 
 
 def is_port(minor: int) -> bool:
     return FIRST_PORT <= minor < FIRST_PORT + N_PORTS
 
 
-def of_port_control(ifindex: int) -> int:
+def of_port_control(port_minor: int) -> int:
     """Return the minor of a VM port's control packets outside coflows.
 
     They include acknowledgements of data that a coflow sent to the VM.
+
+    :param port_minor: see :func:`of_ports`.
     """
-    return _FIRST_PORT_CONTROL + ifindex % N_PORTS
+    return _FIRST_PORT_CONTROL + port_minor - FIRST_PORT
 
 
 def is_port_control(minor: int) -> bool:
@@ -97,20 +99,25 @@ def of_limit(slot: int) -> int:
 
 
 def seats(ifindexes: Iterable[int]) -> dict[int, int]:
-    """Number the ports of a host for :func:`of_limited`, from 1.
+    """Number the ports of a host for :func:`of_limited`, from 1 to 254."""
+    return _places(ifindexes, _LIMIT_PORTS)
 
-    Up to 254 ports have different numbers. A port that comes later has a
-    higher index, and changes no other port's number.
+
+def _places(ifindexes: Iterable[int], n_places: int) -> dict[int, int]:
+    """Number ports from 1 to ``n_places``, differently while there is room.
+
+    A port that comes later has a higher index, and changes no other port's
+    number; one that leaves may change that of a later one.
     """
     found: dict[int, int] = {}
     taken: set[int] = set()
     for ifindex in sorted(set(ifindexes)):
-        places = (1 + (ifindex + step) % _LIMIT_PORTS
-                  for step in range(_LIMIT_PORTS))
-        seat = next((place for place in places if place not in taken),
-                    1 + ifindex % _LIMIT_PORTS)
-        taken.add(seat)
-        found[ifindex] = seat
+        places = (1 + (ifindex - 1 + step) % n_places
+                  for step in range(n_places))
+        found[ifindex] = next((place for place in places
+                               if place not in taken),
+                              1 + (ifindex - 1) % n_places)
+        taken.add(found[ifindex])
     return found
 
 

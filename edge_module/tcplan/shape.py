@@ -222,10 +222,10 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     base = base_tree(link_bps, policy.default_rate_bps, settings)
     tree = dict(base)
     ports = tuple(ports)
-    for minor in sorted({minors.of_port(ifindex) for ifindex in ports}):
+    own = sorted(minors.of_ports(ports).values())
+    for minor in own:
         tree[minor] = _port_class(minor, base)
-    for minor in sorted({minors.of_port_control(ifindex)
-                         for ifindex in ports}):
+    for minor in map(minors.of_port_control, own):
         tree[minor] = _control_class(minor, base, settings)
     if policy.unmanaged is not None:
         for item in _limit_classes(

@@ -65,7 +65,7 @@ def wait_for(condition, limit_s=15, what='a condition'):
 class Vm:
     """A VM namespace with a port on its hypervisor's bridge."""
 
-    def __init__(self, bed, host, number, ip, bridge):
+    def __init__(self, bed, host, number, ip, bridge, ifindex=None):
         self.uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, f'{host}-{number}'))
         self.host = host
         self.ip = ip
@@ -73,8 +73,10 @@ class Vm:
         self.netns = f'{bed.prefix}v{number}'
         run('ip', 'netns', 'add', self.netns)
         bed.namespaces.append(self.netns)
-        run('ip', 'link', 'add', 'dev', self.dev, 'netns', bed.ns(host),
-            'type', 'veth', 'peer', 'name', 'eth0', 'netns', self.netns)
+        index = () if ifindex is None else ('index', str(ifindex))
+        run('ip', 'link', 'add', 'dev', self.dev, *index, 'netns',
+            bed.ns(host), 'type', 'veth', 'peer', 'name', 'eth0', 'netns',
+            self.netns)
         run('ip', 'link', 'set', 'dev', self.dev, 'master', bridge, 'up',
             netns=bed.ns(host))
         run('ip', 'link', 'set', 'dev', 'lo', 'up', netns=self.netns)
@@ -142,9 +144,9 @@ class Bed:
         run('ip', 'link', 'set', 'dev', 'uplink0', 'master', 'brv', 'up',
             netns=netns)
 
-    def add_vm(self, host, ip=None, bridge='brv'):
+    def add_vm(self, host, ip=None, bridge='brv', ifindex=None):
         number = len(self.vms) + 1
-        vm = Vm(self, host, number, ip or f'10.77.0.{number}', bridge)
+        vm = Vm(self, host, number, ip or f'10.77.0.{number}', bridge, ifindex)
         self.vms.append(vm)
         wait_for(lambda: all(map(self._is_forwarding,
                                  (self.ns(host), self.core))), 10,

@@ -63,11 +63,14 @@ def tries(directory):
     for dev in ('other0', 'slave0', 'lo', 'brv', 'uplink0'):
         yield f'hook {dev}', lambda dev=dev: _nft(
             operations.AddTable(),
-            operations.AttachPort(dev, socket.if_nametoindex(dev)))
+            operations.AttachPort(
+                dev, socket.if_nametoindex(dev), 0x7001))
     yield 'hook a device by the index of a port', lambda: _nft(
-        operations.AttachPort('other0', socket.if_nametoindex('tap1')))
+        operations.AttachPort(
+            'other0', socket.if_nametoindex('tap1'), 0x7001))
     yield 'hook a port at egress', lambda: _nft(
-        operations.AttachPort('tap1', socket.if_nametoindex('tap1')),
+        operations.AttachPort(
+            'tap1', socket.if_nametoindex('tap1'), 0x7001),
         hook='egress')
     yield 'qdisc of another device', lambda: _tc(operations.AddRoot(other))
     yield 'class of another device', lambda: _tc(
@@ -176,7 +179,7 @@ def main():
         'uplink': [failed for change in _changes(uplink)
                    for failed in _tc(change)],
         'port': _nft(operations.AddTable(), operations.AttachPort(
-            'tap1', socket.if_nametoindex('tap1')))}))
+            'tap1', socket.if_nametoindex('tap1'), 0x7001))}))
 
 
 if __name__ == '__main__':

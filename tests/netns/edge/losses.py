@@ -144,7 +144,7 @@ class Site:
         return (leaf.rate_bps == leaf.ceil_bps == RATE_BPS
                 and link.rate_bps == LINK_BPS
                 and leaf.packet_bytes >= htb.frame_bytes('uplink0')
-                and minors.of_port(ifindex) in tree
+                and minors.FIRST_PORT + ifindex in tree
                 and table.hooks == {(self.src.dev, ifindex)}
                 and table.entries == {classify.Key(
                     self.src.dev, self.src.ip, self.dst.ip): _LEAF})

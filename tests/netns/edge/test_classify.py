@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds
 from tests.netns.edge import frames
 from tests.netns.edge import policies
@@ -185,6 +186,32 @@ def test_vm_with_several_ports(pair):
     _learn(second, sink)
     assert _sent(edge, lambda: _send_udp(first, sink.ip))[C1] >= 40 * 1042
     assert _sent(edge, lambda: _send_udp(second, sink.ip))[C2] >= 40 * 1042
+
+
+def test_ports_share_no_class_whatever_their_indexes(pair):
+    """Many devices came and went between two that are there."""
+    bed, edge = pair
+    first, sink = bed.add_vm('h1'), bed.add_vm('h2')
+    low = int(beds.run('cat', f'/sys/class/net/{first.dev}/ifindex',
+                       netns=bed.ns('h1')))
+    high = low + minors.N_PORTS - 1
+    second = bed.add_vm('h1', ifindex=high)
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).build())
+    both, alone = minors.of_ports([low, high]), minors.of_ports([high])
+    assert both[low] == alone[high]
+    _learn(first, sink)
+    _learn(second, sink)
+    sent = _sent(edge, lambda: _send_udp(first, sink.ip))
+    assert sent[both[low]] >= 38 * 1042 and sent[both[high]] == 0
+    sent = _sent(edge, lambda: _send_udp(second, sink.ip))
+    assert sent[both[high]] >= 38 * 1042 and sent[both[low]] == 0
+    beds.run('ip', 'link', 'del', 'dev', first.dev, netns=bed.ns('h1'))
+    bed.vms.remove(first)
+    edge.set_ports()
+    _learn(second, sink)
+    sent = _sent(edge, lambda: _send_udp(second, sink.ip))
+    assert sent[alone[high]] >= 38 * 1042
 
 
 def test_entries_count_their_pairs(pair):

@@ -151,12 +151,13 @@ def test_only_packets_without_data_are_moved(pair):
     edge.set_ports()
     port = int(beds.run('cat', f'/sys/class/net/{other.dev}/ifindex',
                         netns=bed.ns('h1')))
+    own = minors.of_ports([port])[port]
     for vm, version, minor, place in (
             (a, 4, 0x11, minors.of_control(0x10)),
             (a, 6, 0x13, minors.of_control(0x12)),
             # Of a VM that is in no coflow.
-            (other, 4, minors.of_port(port), minors.of_port_control(port)),
-            (other, 6, minors.of_port(port), minors.of_port_control(port))):
+            (other, 4, own, minors.of_port_control(own)),
+            (other, 6, own, minors.of_port_control(own))):
         for packets, expected in ((control, place), (data, minor)):
             for packet in packets[version]:
                 before = edge.stats()

@@ -75,10 +75,10 @@ def test_a_policy_without_ports_leaves_the_classification():
     assert found.desired_table().entries == {
         classify.Key('tap1', '10.0.0.1', '10.0.0.2'): 0x11}
     assert found.desired_table().control == {
-        0x11: 0x8010, minors.of_port(5): minors.of_port_control(5)}
-    assert {minors.of_port(5), minors.of_port_control(5)} <= set(
+        0x11: 0x8010, 0x7005: 0x9005}
+    assert {0x7005, 0x9005} <= set(
         found.uplink.tree)
-    assert minors.of_port(0) not in found.uplink.tree
+    assert minors.FIRST_PORT not in found.uplink.tree
     assert found.steps[0] == 'root' and found.steps[-1] == 'classify'
 
 
@@ -218,7 +218,7 @@ def test_beside_somebody_elses_qdisc_coflows_are_counted():
     found.set_policy(TWO, 201.0)
     assert not found.is_waiting
     found.collect(300.0)
-    found.observe({minors.of_port(5): wire.ClassStats(
+    found.observe({minors.FIRST_PORT + 5: wire.ClassStats(
         sent_bytes=6_400_000, sent_packets=100_000)}, 301.0)
     assert found.uplink.tree == tree
     found.uplink.foreign = None
@@ -237,7 +237,7 @@ def test_beside_somebody_elses_qdisc_coflows_are_counted():
 
 def test_no_queue_of_open_vswitch_has_the_number_of_nobody():
     """No coflow either, nor a port: no device has the index 0."""
-    assert edge_policy.LAST_MINOR < minors.NOBODY == minors.of_port(0)
+    assert edge_policy.LAST_MINOR < minors.NOBODY == minors.FIRST_PORT
 
 
 def test_drift_names_each_difference_and_changes_nothing():
@@ -248,7 +248,7 @@ def test_drift_names_each_difference_and_changes_nothing():
     tree[0x12] = dataclasses.replace(tree[0x12], rate_bps=16)
     tree[0x99] = dataclasses.replace(tree[0x12], minor=0x99)
     # How long turns are is no difference.
-    port = minors.of_port(5)
+    port = minors.FIRST_PORT + 5
     tree[port] = dataclasses.replace(
         tree[port], quantum_bytes=2 * tree[port].quantum_bytes)
     before = dict(tree)
@@ -349,7 +349,7 @@ def test_a_link_of_another_speed():
 
 def test_a_port_that_floods_has_shorter_turns():
     found = started()
-    port = minors.of_port(5)
+    port = minors.FIRST_PORT + 5
     whole = found.uplink.tree[port].quantum_bytes
     seen = {port: wire.ClassStats(150_000, 100, 0, 400),
             0x11: wire.ClassStats(150_000, 100, 0, 400)}

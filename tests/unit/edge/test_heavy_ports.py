@@ -12,7 +12,7 @@ LINK_BPS = 8e6
 
 def stats(**sent):
     """Bytes of each port's own class, as p5=100."""
-    return {minors.of_port(int(name[1:])): wire.ClassStats(size)
+    return {minors.FIRST_PORT + int(name[1:]): wire.ClassStats(size)
             for name, size in sent.items()}
 
 
@@ -32,9 +32,9 @@ def test_what_was_sent_since_the_last_look_counts():
 def test_classes_of_limits_count_too():
     found = heavy_ports.HeavyPorts()
     seen = stats(p5=4000) | {
-        minors.of_limited(0, 6): wire.ClassStats(3000),
-        minors.of_limited(3, 6): wire.ClassStats(3000),
-        minors.of_limited(3, 7): wire.ClassStats(9000),
+        minors.of_limited(0, 5): wire.ClassStats(3000),
+        minors.of_limited(3, 5): wire.ClassStats(3000),
+        minors.of_limited(3, 6): wire.ClassStats(9000),
         # Inner classes and coflows are no ports.
         minors.of_limit(3): wire.ClassStats(90_000),
         0x10: wire.ClassStats(90_000)}
@@ -43,7 +43,7 @@ def test_classes_of_limits_count_too():
 
 def test_what_waits_is_heavy_however_little_it_sends():
     seen = stats(p5=1) | {
-        minors.of_limited(2, 7): wire.ClassStats(backlog_bytes=1)}
+        minors.of_limited(2, 6): wire.ClassStats(backlog_bytes=1)}
     assert find(heavy_ports.HeavyPorts(), seen) == [6]
 
 

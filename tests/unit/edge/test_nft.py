@@ -47,7 +47,7 @@ def _element(*parts, value='1:11', count=5):
 def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
              control=(), fixed=('control4', 'control6', 'strangers'),
              unmanaged=('control4', 'control6'), to=(),
-             sets=('peers4_1', 'peers6_1', 'near_1', 'owed_1')):
+             sets=('peers4_1', 'peers6_1', 'near_1', 'owed_1'), own='1:7001'):
     found = {'ingress_pair4': elements, 'ingress_control': control,
              'ingress_to': to, 'ingress_others': [['lo', '1:c002']]
              if 'to' in unmanaged else ()}
@@ -60,6 +60,9 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
             *({'rule': {'chain': 'unmanaged', 'comment': name}}
               for name in unmanaged),
             *({'chain': {'name': name}} for name in devs),
+            *({'rule': {'chain': name, 'comment': comment}}
+              for name in devs if name.startswith('dev_')
+              for comment in ('', own)),
             *({'rule': {'chain': 'classify', 'comment': name}}
               for name in rules)]
 
@@ -95,7 +98,21 @@ def test_fragments_are_looked_for_where_ports_are():
 def test_a_port_that_no_entry_matches_has_its_own_class():
     """Whatever priority a packet brought along."""
     text = _commands(*_listing(devs=()))
-    assert 'meta priority set 1:7001 jump classify' in text
+    assert ('meta priority set 1:7001 jump classify comment "1:7001"\n'
+            in text)
+
+
+@pytest.mark.parametrize('own', ['1:7002', ''])
+def test_a_port_whose_class_changed_is_attached_again(own):
+    """In one transaction, after another port left or an upgrade."""
+    kernel = _Kernel(*_listing(own=own))
+    classifier = nft.NftClassifier(kernel)
+    assert classifier.replace(base.Table(LO)) == 2
+    text, = kernel.commands
+    assert text.index('delete chain netdev virtco dev_1_lo\n') < text.index(
+        'add chain netdev virtco dev_1_lo ')
+    assert 'meta priority set 1:7001 jump' in text
+    assert classifier.replace(base.Table(LO)) == 0
 
 
 def test_a_table_without_the_sets_of_its_ports_is_replaced():

@@ -79,7 +79,8 @@ def test_a_tree_of_somebody_else_is_not_changed(ours, monkeypatch, change):
 
 @pytest.mark.parametrize('call, asked', [
     ('tc_change', [operations.AddRoot(OTHER)]),
-    ('nft_change', ('ingress', [operations.AttachPort('lo', UPLINK)]))])
+    ('nft_change', ('ingress', [operations.AttachPort(
+        'lo', UPLINK, 0x7001)]))])
 def test_a_call_is_held_against_the_own_devices(monkeypatch, call, asked):
     monkeypatch.setattr(owned, 'configured', lambda: owned.Owned('lo'))
     made = []
@@ -187,7 +188,8 @@ def test_every_change_of_a_classifier_passes_the_decoder(ports, first,
 def test_other_devices_are_not_hooked(ports, hook, dev, ifindex):
     with pytest.raises(operations.Refused, match=dev):
         owned.Owned('lo').check_nft(hook, [
-            operations.AddTable(), operations.AttachPort(dev, ifindex)])
+            operations.AddTable(), operations.AttachPort(
+                dev, ifindex, 0x7001)])
 
 
 @pytest.mark.parametrize('device, is_port', [
@@ -212,8 +214,10 @@ def test_ports_are_those_that_a_vm_can_be_behind(device, is_port):
     ['ChangeMap', 'frag4', [], []],
     ['ChangeMap', 'to', [], [[[1, '00:00:00:00:00:01 '], 1]]],
     ['SetRules', ['pair4 ip daddr set 10.0.0.9']],
-    ['SetRules', ['drop']], ['AttachPort', 'tap1\n', 1],
-    ['AttachPort', 'tap1" priority 0; }', 1], ['DeleteSet', 'peers4_1\n'],
+    ['SetRules', ['drop']], ['AttachPort', 'tap1\n', 1, 1],
+    ['AttachPort', 'tap1" priority 0; }', 1, 1],
+    ['AttachPort', 'tap1', 1, '1:1'], ['AttachPort', 'tap1', 1, 2 ** 16],
+    ['DeleteSet', 'peers4_1\n'],
     ['DeleteSet', 'ingress_seen'], ['add table inet filter']], ids=str)
 def test_malformed_changes_of_the_table_are_refused(change):
     with pytest.raises(operations.Refused, match='nft_change'):

@@ -82,7 +82,7 @@ def test_limits_are_named(clock, enforcer):
     enforcer.set_policy(test_enforcer.dataclasses.replace(
         test_enforcer.ONE, unmanaged=test_enforcer.UNMANAGED), 100.0)
     enforcer.uplink.seen = STATS | {
-        minors.of_limited(1, 6): wire.ClassStats(9, 1, 2, 3)}
+        minors.of_limited(1, 5): wire.ClassStats(9, 1, 2, 3)}
     found = make(enforcer)
     found.read(100.0)
     assert found.limited_drops() == {'h3': 3, '': 0}
@@ -112,7 +112,7 @@ def test_where_a_heavy_port_sends_is_read_at_once(clock, enforcer):
     found.read(100.0)
     enforcer.classifier.readings.clear()
     enforcer.uplink.seen = STATS | {
-        minors.of_port(5): wire.ClassStats(2_000_000)}
+        minors.FIRST_PORT + 5: wire.ClassStats(2_000_000)}
     clock.cost_s = 0.001
     enforcer.classifier.peer_counts = {
         ('tap1', '10.0.0.8'): base.Counted(7, 1)}
@@ -123,7 +123,7 @@ def test_where_a_heavy_port_sends_is_read_at_once(clock, enforcer):
         '10.0.0.9': 60, '10.0.0.8': 7}
     # A hundredth of the time at most.
     enforcer.uplink.seen = STATS | {
-        minors.of_port(5): wire.ClassStats(4_000_000)}
+        minors.FIRST_PORT + 5: wire.ClassStats(4_000_000)}
     found.read(101.05)
     assert enforcer.classifier.readings == [('peers', 5)]
     found.read(101.2)
@@ -131,7 +131,7 @@ def test_where_a_heavy_port_sends_is_read_at_once(clock, enforcer):
 
 
 def test_floods_are_noticed_by_readings(clock, enforcer):
-    port = minors.of_port(5)
+    port = minors.FIRST_PORT + 5
     before = enforcer.uplink.tree[port].quantum_bytes
     enforcer.uplink.seen = {port: wire.ClassStats(150_000, 100, 0, 400)}
     make(enforcer).read(100.0)

@@ -50,7 +50,7 @@ def test_rows_are_by_the_policy_with_what_is_observed(policy, tree):
     item = tree[minors.LINK]
     assert (link.name, link.prio, link.rate_bps, link.ceil_bps) == (
         'link', item.prio, item.rate_bps, item.ceil_bps)
-    assert found[f'1:{minors.of_port(4):x}'].name == '    from tap0'
+    assert found[f'1:{minors.FIRST_PORT + 4:x}'].name == '    from tap0'
     assert not any('tap1' in row.name for row in found.values())
     coflow = policy.classes[0]
     assert found['1:10'].name == (coflow.name or coflow.coflow_id)

@@ -220,7 +220,7 @@ def test_priorities_are_those_of_leaves():
     assert {tree[minor].prio for minor in (0x10, minors.LINK)} == {0}
     assert (tree[0x11].prio, tree[0x20].prio,
             tree[minors.HOST].prio,
-            tree[minors.of_port(5)].prio) == (0, 0, 6, 7)
+            tree[minors.FIRST_PORT + 5].prio) == (0, 0, 6, 7)
 
 
 def test_classes_and_leaves_are_compared_apart():
@@ -289,21 +289,25 @@ def test_control_packets_of_many_coflows_share_few_classes():
 
 def test_control_packets_of_ports_have_places():
     ports = [4, 5, 4 + minors.N_PORTS, 5000]
+    own = minors.of_ports(ports)
     tree = shape.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS,
                             ports=ports)
-    places = [minors.of_port_control(port) for port in ports]
-    assert places[0] == places[2] and len(set(places)) == 3
+    places = [minors.of_port_control(own[port]) for port in ports]
+    assert len(set(places)) == 4
     its = tree[minors.of_control(0x10)]
     for place in places:
         assert tree[place] == dataclasses.replace(its, minor=place)
         assert minors.is_port_control(place)
         assert minors.controlled_by(place) is None
-    every = {minors.of_port_control(port) for port in range(2 * 4096)}
-    assert len(every) == 4096 and every.isdisjoint(
+    assert {minor for minor in tree if minors.is_port(minor)} == {
+        *own.values()}
+    every = {minors.of_port_control(minor) for minor
+             in minors.of_ports(range(1, 4096)).values()}
+    assert len(every) == 4095 and every.isdisjoint(
         minors.of_control(minor) for minor in range(
             edge_policy.FIRST_MINOR, edge_policy.LAST_MINOR + 1))
     assert not any(map(minors.is_port_control, (
-        min(every) - 1, max(every) + 1)))
+        0x8fff, max(every) + 1)))
     assert max(every) < minors.of_limit(0)
 
 
@@ -353,7 +357,7 @@ def test_what_stands_at_a_receiver():
 def test_control_packets_have_short_leaves():
     tree = shape.build_tree(policy([coflow(0x10, 1e6)], 8e6), LINK_BPS,
                             ports=[4])
-    for minor in (minors.of_control(0x10), minors.of_port_control(4)):
+    for minor in (minors.of_control(0x10), 0x9004):
         item = tree[minor]
         assert (item.rate_bps, item.ceil_bps, item.prio, item.quantum_bytes,
                 item.packet_bytes, item.parent) == (
@@ -362,7 +366,7 @@ def test_control_packets_have_short_leaves():
         assert item.limit_bytes == 16384
     slow = shape.build_tree(policy([coflow(0x10, 1e4)], 1e5), LINK_BPS)
     assert slow[minors.of_control(0x10)].limit_bytes == 4096
-    port = tree[minors.of_port(4)]
+    port = tree[minors.FIRST_PORT + 4]
     assert (port.rate_bps, port.prio, port.burst_bytes, port.parent) == (
         8, 7, 0, minors.UNMANAGED)
 
@@ -373,7 +377,7 @@ def test_a_limited_destination_has_a_leaf_of_its_rate():
     settings = model.TreeSettings(frame_bytes=1564)
     tree = shape.build_tree(wanted, LINK_BPS, settings, ports=[4])
     default = tree[minors.HOST]
-    slow, fast = (tree[minors.of_limited(slot, 5)] for slot in (1, 2))
+    slow, fast = (tree[minors.of_limited(slot, 4)] for slot in (1, 2))
     # At 4 Mbit/s a super-packet takes too long; no leaf exceeds the port's.
     assert (slow.packet_bytes, fast.packet_bytes) == (1564, min(
         default.packet_bytes, model.WHOLE_BYTES))
@@ -439,11 +443,11 @@ def test_what_competes_for_the_link():
 
 
 def test_which_minor_is_of_what():
-    assert (minors.of_port(0), minors.of_port(4095), minors.of_port(4097)
-            ) == (0x7000, 0x7fff, 0x7001)
+    assert minors.of_ports([4, 4095, 4096, 4097]) == {
+        4: 0x7004, 4095: 0x7fff, 4096: 0x7001, 4097: 0x7002}
     assert [minors.is_port(minor) for minor in (
         0x6fff, 0x7000, 0x7fff, 0x8000)] == [False, True, True, False]
-    assert minors.of_port_control(4097) == 0x9001
+    assert minors.of_port_control(0x7001) == 0x9001
     assert [minors.is_port_control(minor) for minor in (
         0x8fff, 0x9000, 0x9fff, 0xa000)] == [False, True, True, False]
     assert [minors.controlled_by(minor) for minor in (
@@ -467,19 +471,24 @@ def test_which_minor_is_of_what():
         0x7001, 0xc001, 0xc000, 0x10)] == [True, True, False, False]
 
 
-@given(st.sets(st.integers(1, 5000), max_size=254), st.integers(5001, 9999))
-def test_ports_share_no_seat_and_keep_theirs(ifindexes, later):
-    """Indexes that differ by a multiple of the seats share nothing."""
-    seats = minors.seats(ifindexes)
-    assert len(set(seats.values())) == len(seats) == len(ifindexes)
-    assert set(seats.values()) <= set(range(1, 255))
-    assert seats.items() <= minors.seats({*ifindexes, later}).items()
+@given(st.sets(st.integers(1, 9999), max_size=254), st.integers(10000, 19999))
+def test_ports_share_no_place_and_keep_theirs(ifindexes, later):
+    """Indexes that differ by a multiple of the places share nothing."""
+    for number, every in ((minors.seats, range(1, 255)),
+                          (minors.of_ports, range(0x7001, 0x8000))):
+        places = number(ifindexes)
+        assert len(set(places.values())) == len(places) == len(ifindexes)
+        assert set(places.values()) <= set(every)
+        assert places.items() <= number({*ifindexes, later}).items()
 
 
 def test_the_first_free_seat_after_a_ports_own_is_taken():
     assert minors.seats([4, 258, 5, 253, 507]) == {
-        4: 5, 5: 6, 253: 254, 258: 7, 507: 1}
-    assert minors.seats(range(1, 256))[255] == 2
+        4: 4, 5: 5, 253: 253, 258: 6, 507: 254}
+    assert minors.seats(range(1, 256))[255] == 1
+    # Ports of a host that made thousands before.
+    assert minors.of_ports([5, 4100, 8195, 4101]) == {
+        5: 0x7005, 4100: 0x7006, 4101: 0x7007, 8195: 0x7008}
 
 
 def test_weights_of_receivers_make_their_turns():

@@ -12,7 +12,7 @@ from edge_module.tcplan import shape
 from edge_module.tcplan import turns
 from tests.unit.edge import test_tcplan
 
-PORT, OTHER = minors.of_port(4), minors.of_port(5)
+PORT, OTHER = minors.FIRST_PORT + 4, minors.FIRST_PORT + 5
 
 
 def _turns():
@@ -88,10 +88,10 @@ def test_a_flooding_port_sends_a_frame_at_a_time(turn, packet_bytes):
 def test_the_tree_has_them():
     wanted = test_tcplan.policy([test_tcplan.coflow(0x10, 1e6)])
     tree = shape.build_tree(wanted, test_tcplan.LINK_BPS, ports=(4, 5),
-                            turns={PORT: 0.75, minors.of_port(9): 0.5})
+                            turns={PORT: 0.75, minors.FIRST_PORT + 9: 0.5})
     assert tree[OTHER].quantum_bytes == model.TreeSettings().min_quantum_bytes
     assert tree[PORT].quantum_bytes == 0.75 * tree[OTHER].quantum_bytes
-    assert minors.of_port(9) not in tree
+    assert minors.FIRST_PORT + 9 not in tree
 
 
 @pytest.mark.parametrize(('packets', 'drops', 'turn'), [
