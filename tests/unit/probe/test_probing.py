@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the service makes of an order, and how often it asks for one."""
+
+import types
+
+from oslo_config import cfg
+import pytest
+
+from edge_module import edge_options as edge_conf
+from edge_module.probe import bulk
+from edge_module.probe import probing
+from edge_module.probe import train_protocol as protocol
+from edge_module.probe import train_sender as sender
+from edge_module.probe import trains
+from virtco import exception
+
+LOOPBACK = '127.0.0.1'
+KEY = protocol.Key('7', bytes(range(32)))
+ORDER = {'probe_id': 7, 'peer': 'h2', 'address': '192.0.2.7', 'port': 99,
+         'bursts': 2, 'packets': 50, 'packet_bytes': 1000,
+         'key': KEY.secret.hex()}
+FOUND = sender.Measurement(
+    rate_bps=1e6, throughput_bps=2e6, lower_bound=True, agrees=True,
+    loss=0.125, rtt=trains.RoundTrips(0.1, 0.2, 0.3, 4), bursts=2,
+    sent_bytes=5)
+
+
+@pytest.fixture
+def conf():
+    found = cfg.ConfigOpts()
+    edge_conf.register_opts(found)
+    found([], project='virtco-edge', default_config_files=[])
+    found.set_override('address', LOOPBACK, group='probe')
+    found.set_override('port', 0, group='probe')
+    return found
+
+
+class Link:
+    """Gives orders, each once; what is an error is raised."""
+
+    def __init__(self, *orders):
+        self._orders, self.waits, self.said = list(orders), [], []
+
+    def wait_train(self, wait_s):
+        self.waits.append(wait_s)
+        order = self._orders.pop(0) if self._orders else None
+        if isinstance(order, Exception):
+            raise order
+        return order
+
+    def say_measurement(self, measurement):
+        self.said.append(measurement)
+
+
+@pytest.fixture
+def service(conf):
+    found = probing.ProbeService(conf, Link(), 'h1', 2)
+    yield found
+    found._responder._listener.close()
+    found._responder._packets.close()
+
+
+def test_the_result_of_a_train_is_told_field_by_field(service, monkeypatch):
+    asked = []
+    monkeypatch.setattr(probing.sender, 'measure', lambda *args: (
+        asked.append(args) or FOUND))
+    for more, repeats in (({}, True), ({'repeats': False}, False)):
+        assert service.measure(ORDER | more) == {
+            'probe_id': 7, 'src': 'h1', 'dst': 'h2', 'rate_bps': 1e6,
+            'throughput_bps': 2e6, 'lower_bound': True, 'loss': 0.125,
+            'rtt_s': 0.1, 'rtt_median_s': 0.2, 'rtt_p99_s': 0.3,
+            'sent_bytes': 5, 'method': 'train'}
+        assert asked.pop() == (
+            '192.0.2.7', 99, protocol.Train(2, 50, 1000),
+            sender.Settings(repeats=repeats), KEY)
+    with pytest.raises(protocol.ProbeError, match='too many trains'):
+        service.measure(ORDER)
+    assert not asked
+
+
+BULK = ORDER | {'kind': 'bulk', 'lasts_s': 1.0, 'size_bytes': 9,
+                'window_s': 0.5}
+
+
+def test_the_result_of_a_bulk_connection_is_told(service, monkeypatch):
+    asked, flow = [], bulk.Flow(3e6, (5, 7), 1.5)
+    monkeypatch.setattr(probing.bulk, 'transfer', lambda *args: (
+        asked.append(args) or flow))
+    told = {'probe_id': 7, 'src': 'h1', 'dst': 'h2', 'method': 'bulk'}
+    assert service.measure(BULK) == told | {
+        'rate_bps': 3e6, 'sent_bytes': 12, 'windows_bytes': [5, 7]}
+    assert asked.pop() == ('192.0.2.7', 99, protocol.Bulk(1.0, 9, 0.5),
+                           sender.Settings(), KEY, None)
+    monkeypatch.setattr(probing.protocol, 'start_of', lambda order: 5.0)
+    # Of a round whole frames count.
+    assert service.measure(BULK) == told | {
+        'rate_bps': 18 * 8 / 1.0, 'sent_bytes': 18, 'windows_bytes': [8, 10]}
+    assert asked.pop()[-1] == 5.0
+    with pytest.raises(protocol.ProbeError, match='too many trains'):
+        service.measure(BULK)
+
+
+@pytest.mark.parametrize('flow, start_s, is_told', [
+    (bulk.Flow(0.0, (5,)), None, False), (bulk.Flow(1.0, ()), None, True),
+    (bulk.Flow(0.0, (5,)), 5.0, True), (bulk.Flow(1.0, ()), 5.0, False)])
+def test_a_connection_that_was_too_short_tells_nothing(
+        service, monkeypatch, flow, start_s, is_told):
+    """The rate counts, or in a round the bytes."""
+    monkeypatch.setattr(probing.bulk, 'transfer', lambda *args: flow)
+    monkeypatch.setattr(probing.protocol, 'start_of', lambda order: start_s)
+    if is_told:
+        assert service.measure(BULK)['method'] == 'bulk'
+    else:
+        with pytest.raises(protocol.ProbeError, match='too short'):
+            service.measure(BULK)
+
+
+def test_who_is_announced_is_expected_for_both_ends_time(service,
+                                                         monkeypatch):
+    expected = []
+    service._responder.expect = lambda *args: expected.append(args)
+    monkeypatch.setattr(probing.protocol, 'start_of', lambda order: 5.0)
+    service._measure(ORDER | {'role': 'receive'})
+    assert expected == [(KEY, 10.0, 5.0)] and service._link.said == []
+
+
+class Stop:
+    """Ends a loop after so many looks; nobody waits in truth."""
+
+    def __init__(self, clock, n_looks):
+        self._clock, self._left, self.waits = clock, n_looks, []
+
+    def is_set(self):
+        self._left -= 1
+        return self._left < 0
+
+    def wait(self, wait_s):
+        self._clock.s += wait_s
+        self.waits.append(wait_s)
+
+
+def run(service, monkeypatch, link, n_looks):
+    clock = types.SimpleNamespace(s=0.0)
+    monkeypatch.setattr(probing, 'time', types.SimpleNamespace(
+        monotonic=lambda: clock.s))
+    service._link, service._stop = link, Stop(clock, n_looks)
+    service._run()
+    assert set(link.waits) == {20.0}
+    return service._stop.waits, clock
+
+
+def test_a_controller_that_fails_is_asked_less_and_less_often(
+        service, monkeypatch, caplog):
+    away = exception.ControllerUnavailable(url='u', why='away')
+    caplog.set_level('DEBUG')
+    orders = [away] * 6 + [ORDER | {'key': 'x'}] + [ValueError('odd')]
+    waits, _ = run(service, monkeypatch, Link(*orders), 8)
+    assert waits == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 0.5]
+    # An outage is told elsewhere, once.
+    assert [record.levelname for record in caplog.records
+            if 'Cannot measure' in record.getMessage()] == (
+                ['DEBUG'] * 6 + ['INFO'])
+
+
+def test_a_link_that_answers_at_once_is_not_asked_in_a_loop(service,
+                                                            monkeypatch):
+    assert run(service, monkeypatch, Link(), 3)[0] == [1.0] * 3
+    link = Link()
+
+    def slowly(wait_s):
+        link.waits.append(wait_s)
+        clock.s += 1.0
+
+    clock = types.SimpleNamespace(s=0.0)
+    link.wait_train = slowly
+    monkeypatch.setattr(probing, 'time', types.SimpleNamespace(
+        monotonic=lambda: clock.s))
+    service._link, service._stop = link, Stop(clock, 3)
+    service._run()
+    assert service._stop.waits == []
+
+
+def test_a_measurement_is_said_and_a_failure_is_not(service, monkeypatch):
+    monkeypatch.setattr(service, 'measure', lambda order: {'x': 1})
+    service._measure(ORDER)
+    assert service._link.said == [{'x': 1}]
+
+    def fails(order):
+        raise protocol.ProbeError('told to')
+
+    monkeypatch.setattr(service, 'measure', fails)
+    service._measure(ORDER)
+    assert len(service._link.said) == 1
+
+
+@pytest.mark.parametrize('address, dev, found', [
+    (LOOPBACK, 'lo', LOOPBACK), (None, 'lo', LOOPBACK)])
+def test_trains_are_received_at_an_address_of_the_uplink(conf, address, dev,
+                                                         found):
+    conf.set_override('address', address, group='probe')
+    conf.set_override('uplink_dev', dev, group='edge')
+    service = probing.ProbeService(conf, Link(), 'h1')
+    service._responder._listener.close()
+    service._responder._packets.close()
+    assert service.address == found and service.port > 0
+    assert service._settings == sender.Settings(uplink_dev=dev)
+
+
+def test_a_service_may_send_sixty_trains_a_minute(conf):
+    service = probing.ProbeService(conf, Link(), 'h1')
+    service._responder._listener.close()
+    service._responder._packets.close()
+    for pace in (service._pace, service._responder._pace):
+        for _ in range(60):
+            pace.admit()
+        with pytest.raises(protocol.ProbeError, match='too many trains'):
+            pace.admit()

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How a responder counts what arrives, and for how long it waits for it."""
+
+import contextlib
+import math
+import select
+import socket
+import time
+import types
+
+import pytest
+
+from edge_module.probe import responder
+from edge_module.probe import train_protocol as protocol
+
+LOOPBACK = '127.0.0.1'
+COOKIE = b'12345678'
+TRAIN = protocol.Train(5, 50, 1000)
+
+
+def make(port=0):
+    return responder.Responder(responder.Settings(address=LOOPBACK,
+                                                  port=port))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = types.SimpleNamespace(s=100.0)
+    now.monotonic = lambda: now.s
+    now.time = lambda: 5000.75
+    monkeypatch.setattr(responder, 'time', now)
+    return now
+
+
+def key(name):
+    return protocol.Key(name, bytes(32))
+
+
+def test_bounds_of_what_is_accepted():
+    found = responder.Settings('a', 1)
+    assert (found.timeout_s, found.max_bytes, found.max_trains_per_minute,
+            found.max_bulk_bytes, found.uplink_dev) == (
+                5.0, 2 ** 24, 60, 2 ** 28, None)
+
+
+def test_few_wait_to_be_served():
+    """Nobody is served before the start; nine wait, and no tenth."""
+    answering = make()
+    with contextlib.ExitStack() as stack:
+        stack.callback(answering._listener.close)
+        stack.callback(answering._packets.close)
+        for _ in range(9):
+            stack.enter_context(socket.create_connection(
+                (LOOPBACK, answering.port), timeout=5))
+        with pytest.raises(TimeoutError):
+            socket.create_connection((LOOPBACK, answering.port),
+                                     timeout=0.05)
+
+
+def test_a_stopped_responder_leaves_its_port():
+    answering = make()
+    answering.start()
+    # Until then nothing wakes it.
+    assert not select.select([answering._wake], [], [], 0)[0]
+    answering.stop()
+    assert not answering._thread.is_alive()
+    again = make(answering.port)
+    again.start()
+    again.stop()
+
+
+def test_a_port_that_is_half_taken_is_left_alone():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind((LOOPBACK, 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError):
+            make(port)
+        socket.create_server((LOOPBACK, port)).close()
+
+
+def test_who_is_expected_is_so_for_a_time(clock):
+    answering = make()
+    try:
+        assert not answering._expects()
+        answering.expect(key('a'), 5.0)
+        answering.expect(key('b'), 10.0, 7.5)
+        for clock.s in (100.0, 105.0):
+            assert answering._who('a').start_s is None
+            assert answering._who('b').start_s == 7.5
+        # One whose time is over does not stand in the others' way.
+        clock.s = 105.5
+        assert answering._expects()
+        with pytest.raises(protocol.ProbeError, match='nobody is expected'):
+            answering._who('a')
+        clock.s = 110.0
+        assert not answering._expects()
+        answering.expect(key('c'), 1.0)
+        assert list(answering._expected) == ['c']
+    finally:
+        answering._listener.close()
+        answering._packets.close()
+
+
+def test_of_too_many_that_are_expected_the_oldest_goes(clock):
+    answering = make()
+    for number in range(65):
+        answering.expect(key(str(number)), 5.0)
+    answering._listener.close()
+    answering._packets.close()
+    assert list(answering._expected) == [str(n) for n in range(1, 65)]
+
+
+class Stream:
+    """Brings (time, bytes) one after the other."""
+
+    def __init__(self, clock, *parts):
+        self._clock, self._parts = clock, list(parts)
+
+    def receive_into(self, buffer):
+        if not self._parts:
+            return 0
+        self._clock.s, size_bytes = self._parts.pop(0)
+        return size_bytes
+
+
+@pytest.mark.parametrize('start_s, windows', [
+    (None, [110, 20, 0, 0, 3]), (101.0, [130, 0, 3]), (99.0, [
+        0, 0, 110, 20, 0, 0, 3])])
+def test_bytes_are_counted_in_windows(clock, start_s, windows):
+    stream = Stream(clock, (100.0, 100), (100.49, 10), (100.5, 20),
+                    (102.0, 3))
+    assert responder._count(stream, 133, 0.5, start_s) == windows
+    stream = Stream(clock, (100.0, 100), (100.49, 10), (100.5, 20),
+                    (102.0, 3))
+    with pytest.raises(protocol.ProbeError, match='too long'):
+        responder._count(stream, 132, 0.5, start_s)
+
+
+def test_windows_beyond_the_last_count_no_more(clock):
+    """Of a round; another stream is to end before."""
+    parts = (100.0, 5), (100.0 + 1499 * 0.5, 7), (100.0 + 1500 * 0.5, 9)
+    found = responder._count(Stream(clock, *parts), 99, 0.5, 100.0)
+    assert len(found) == 1500 and (found[0], found[-1]) == (5, 7)
+    assert len(responder._count(Stream(clock, *parts[:2]), 99, 0.5,
+                                None)) == 1500
+    with pytest.raises(protocol.ProbeError, match='does not end'):
+        responder._count(Stream(clock, *parts), 99, 0.5, None)
+
+
+class Arrivals:
+    """Stands for the sockets of a train: what comes has its time.
+
+    :param events: (time, sequence numbers) or (time, message).
+    """
+
+    def __init__(self, clock, monkeypatch, *events, lasts_s=60.0):
+        self._clock, self._events = clock, list(events)
+        self.deadline_s = clock.s + lasts_s
+        self.sock = object()
+        self.said, self.waits = [], []
+        monkeypatch.setattr(responder, 'select', self)
+        monkeypatch.setattr(responder, '_arrived', self._packets)
+
+    def select(self, wanted, _writing, _failing, wait_s):
+        self.waits.append(wait_s)
+        at_s, what = self._events[0] if self._events else (math.inf, [])
+        source = self.sock if isinstance(what, dict) else self
+        if source not in wanted or at_s > self._clock.s + wait_s:
+            self._clock.s += wait_s + 1e-6
+            return [], [], []
+        self._clock.s = max(self._clock.s, at_s)
+        return [source], [], []
+
+    def _packets(self, _socket):
+        _, numbers = self._events.pop(0)
+        for number in numbers:
+            yield COOKIE, 3, number, 5002, 250_000_000
+
+    def has_message(self):
+        return bool(self._events) and isinstance(
+            self._events[0][1], dict) and self._events[0][0] <= self._clock.s
+
+    def receive(self, *wanted):
+        found = self._events.pop(0)[1]
+        assert found['op'] in wanted
+        return found
+
+    def send(self, op, **fields):
+        self.said.append(op)
+
+    def next(self, index=3):
+        return responder._BurstReceiver(self, self, TRAIN,
+                                        COOKIE).next(index)
+
+
+def told(sent, **fields):
+    return {'op': 'burst', 'index': 3, 'sent': sent, 'sending_s': 0.5,
+            **fields}
+
+
+@pytest.mark.parametrize('events, sequence, end_s', [
+    # All came: nobody waits.
+    ([(100.0, [0, 1]), (100.1, told(2))], [0, 1], 100.1),
+    ([(100.0, told(2)), (100.04, [1]), (100.06, [0])], [1, 0], 100.06),
+    # A twentieth of a second is quiet enough, and the first has no gap.
+    ([(100.0, told(3)), (100.04, [0]), (100.05, [1])], [0, 1], 100.1),
+    ([(102.0, [0]), (102.0, told(3))], [0], 102.05),
+    # Three times the longest gap, if that is longer.
+    ([(100.0, [0]), (100.1, [1]), (100.1, told(3))], [0, 1], 100.4),
+    ([(100.0, [0]), (100.1, [1]), (100.11, told(3)), (100.4, [2])],
+     [0, 1, 2], 100.4),
+    ([(100.0, [0]), (100.1, [1]), (100.11, [2]), (100.11, told(4))],
+     [0, 1, 2], 100.41),
+    # Half a second at most.
+    ([(100.0, [0]), (101.0, [1]), (101.0, told(3))], [0, 1], 101.5),
+    ([(100.0, told(3))], [], 100.05)])
+def test_a_burst_ends_when_nothing_comes_any_more(clock, monkeypatch, events,
+                                                  sequence, end_s):
+    found = Arrivals(clock, monkeypatch, *events).next()
+    assert [seq for seq, _ in found.arrivals] == sequence
+    assert found.sending_s == 0.5
+    assert clock.s == pytest.approx(end_s)
+    # Since the second in which the train began.
+    assert {time_s for _, time_s in found.arrivals} <= {2.25}
+
+
+def test_round_trips_are_answered_before_a_burst(clock, monkeypatch):
+    arriving = Arrivals(clock, monkeypatch, (100.0, {'op': 'ping'}),
+                        (100.5, {'op': 'ping'}), (101.0, {'op': 'end'}))
+    assert arriving.next() is None and arriving.said == ['pong', 'pong']
+
+
+def test_a_train_is_given_up_at_the_deadline(clock, monkeypatch):
+    with pytest.raises(protocol.ProbeError, match='time is up'):
+        Arrivals(clock, monkeypatch, lasts_s=3.0).next()
+    assert clock.s == pytest.approx(103.0)
+    # What is left bounds the wait for the rest of a burst, too.
+    arriving = Arrivals(clock, monkeypatch, (103.0, told(3)), lasts_s=0.02)
+    with pytest.raises(protocol.ProbeError, match='time is up'):
+        arriving.next()
+    assert arriving.waits == pytest.approx([0.02, 0.02])
+
+
+@pytest.mark.parametrize('message, index, is_valid', [
+    (told(1), 3, True), (told(50), 3, True), (told(51), 3, False),
+    (told(0), 3, False), (told(2.0), 3, False), (told(True), 3, False),
+    (told(2), 2, False), (told(2, index=4), 4, True),
+    (told(2, index=5), 5, False), (told(2, sending_s=1), 3, False)])
+def test_what_is_said_of_a_burst_has_bounds(clock, monkeypatch, message,
+                                            index, is_valid):
+    arriving = Arrivals(clock, monkeypatch, (100.0, message))
+    if is_valid:
+        assert arriving.next(index).sent == message['sent']
+    else:
+        with pytest.raises(protocol.ProbeError, match='not valid'):
+            arriving.next(index)
+
+
+def test_packets_of_others_and_of_other_bursts_do_not_count():
+    """They come with the kernel's time; of two alike the first counts."""
+    receiving = responder._packet_socket(socket.AF_INET, LOOPBACK, 0)
+    sending = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    near, far = socket.socketpair()
+    with receiving, sending, near, far:
+        assert receiving.getblocking() is False
+        found = responder._BurstReceiver(
+            receiving, types.SimpleNamespace(sock=near), TRAIN, COOKIE)
+        before_s = time.time()
+        for cookie, burst, seq, rest in (
+                (COOKIE, 3, 7, b''), (COOKIE, 3, 5, b'x' * 50),
+                (COOKIE, 2, 6, b''), (bytes(8), 3, 8, b''),
+                (COOKIE, 3, 7, b'')):
+            sending.sendto(protocol.HEADER.pack(cookie, burst, seq) + rest,
+                           receiving.getsockname())
+        sending.sendto(bytes(13), receiving.getsockname())
+        arrivals = {}
+        found._drain(3, arrivals)
+    assert list(arrivals) == [7, 5]
+    assert arrivals[7] < arrivals[5]
+    assert arrivals[7] + found._origin_s == pytest.approx(before_s, abs=5)
+    assert 0 <= arrivals[7] < 10
+
+
+def test_the_buffer_is_as_large_as_may_be():
+    options = []
+
+    def refuse(level, option, value):
+        options.append((level, option, value))
+        if option == 33:
+            raise PermissionError
+
+    responder._enlarge(refuse)
+    assert options == [(socket.SOL_SOCKET, 33, 2 ** 24),
+                       (socket.SOL_SOCKET, socket.SO_RCVBUF, 2 ** 24)]
+    options.clear()
+    responder._enlarge(lambda *option: options.append(option))
+    assert options == [(socket.SOL_SOCKET, 33, 2 ** 24)]
