@@ -294,9 +294,8 @@ class HostCounters:
         parts = [Delta(coflow_id, one.host, self._step(
             f'{coflow_id}/{one.host}', one.sent_bytes))
             for one in counter.destinations]
-        rest = total - sum(part.wire_bytes for part in parts)
-        if rest > 0:
-            parts.append(Delta(coflow_id, None, rest))
+        parts.append(Delta(coflow_id, None, total - sum(
+            part.wire_bytes for part in parts)))
         return [part for part in parts if part.wire_bytes > 0]
 
 

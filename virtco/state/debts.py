@@ -34,7 +34,7 @@ class Debts:
         """Take over the debts in bytes that the database holds."""
         self._accounts = {project_id: policing.Account(debt_bytes)
                           for project_id, debt_bytes in debts.items()
-                          if debt_bytes > 0}
+                          if debt_bytes}
 
     def charge(self, project_id: str, report: policing.Report) -> None:
         """Book reported bytes: an overrun is owed, claimed bytes pay it off.

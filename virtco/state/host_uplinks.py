@@ -43,7 +43,8 @@ class HostUplinks:
         self._background_bps = np.array([])
         # Of which something changed; None: any may have.
         self._changed: set[str] | None = None
-        self._rates_version, self._rates_hold_until_s = -1, math.inf
+        self._estimate: measured_rates.Estimate | None = None
+        self._rates_hold_until_s = math.inf
 
     def set_strangers(self, hosts: Set[str]) -> bool:
         """Set the unknown hosts; return whether they changed."""
@@ -72,9 +73,9 @@ class HostUplinks:
     def refresh(self, now_s: float) -> None:
         """Look again at those of which something changed."""
         estimate = self._rates.estimate(now_s)
-        if (estimate.version != self._rates_version
+        if (estimate is not self._estimate
                 or now_s > self._rates_hold_until_s):
-            self._rates_version = estimate.version
+            self._estimate = estimate
             self._rates_hold_until_s = min(
                 (until_s for rate in estimate.hosts.values() for until_s in [
                     estimate.at_s - rate.age_s + self._rules.max_age_s]

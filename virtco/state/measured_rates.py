@@ -25,12 +25,11 @@ _STORED = ('src', 'dst', 'rate_bps', *_DETAILS)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Estimate:
-    """Rates of the hosts by all measurements up to a version.
+    """Rates of the hosts by all measurements so far.
 
     :ivar at_s: the ages are of that time.
     """
 
-    version: int
     at_s: float
     hosts: Mapping[str, hostrates.HostRate]
 
@@ -46,8 +45,8 @@ class Rates:
         self._pairs: dict[tuple[str, str], history.Reading] = {}
         self._details: dict[tuple[str, str], dict[str, Any]] = {}
         self._readings = hostrates.Readings()
-        self._version = 0
-        self._estimate = Estimate(-1, 0.0, {})
+        # None: something was measured since.
+        self._estimate: Estimate | None = None
 
     def load(self, stored: 'Iterable[models.Reading]') -> None:
         """Take over stored readings that are later than the known ones.
@@ -76,7 +75,7 @@ class Rates:
         self._details[pair] = {
             name: getattr(measurement, name) for name in _DETAILS}
         self._readings.add(self._pairs[pair])
-        self._version += 1
+        self._estimate = None
 
     def forget(self, hosts: Set[str]) -> None:
         """Forget the pairs of these hosts."""
@@ -90,7 +89,7 @@ class Rates:
             self._readings = hostrates.Readings()
             for rate in kept.values():
                 self._readings.add(rate)
-            self._version += 1
+            self._estimate = None
 
     def age_s(self, now_s: float) -> dict[tuple[str, str], float]:
         with self._lock:
@@ -111,7 +110,7 @@ class Rates:
     def estimate(self, now_s: float) -> Estimate:
         """Return the hosts' rates; the same object until a new measurement."""
         with self._lock:
-            if self._estimate.version != self._version:
-                self._estimate = Estimate(self._version, now_s,
-                                          self._readings.estimate(now_s))
+            if self._estimate is None:
+                self._estimate = Estimate(
+                    now_s, self._readings.estimate(now_s))
             return self._estimate

@@ -290,7 +290,7 @@ class Progress:
                     coflow_id).items():
                 flows = tracked.route.flows(host, dst_host).tolist()
                 if flows:
-                    self._profile(tracked, flows, np.ones(1) if len(
+                    self._profile(tracked, flows, np.ones(len(flows)) if len(
                         flows) == 1 else pair_counters.shares(
                             seen(host), tracked, flows,
                             self._addresses.of_vm), new_bytes)

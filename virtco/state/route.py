@@ -22,7 +22,7 @@ class Member:
     running: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Route:
     """Where the flows of a coflow run, while nothing moves.
 
@@ -40,7 +40,7 @@ class Route:
     local: np.ndarray
     is_complete: bool
     _flows: dict[tuple[str, str | None], np.ndarray] = dataclasses.field(
-        default_factory=dict, compare=False, repr=False)
+        default_factory=dict)
 
     def per_pair(self, flow_bytes: np.ndarray) -> np.ndarray:
         """Sum values of flows per pair of hosts, shape (n_pairs,)."""

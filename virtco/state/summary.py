@@ -141,11 +141,12 @@ def columns(tracked: inflight.Tracked) -> dict[str, Any]:
 
 def measured(span: byte_counters.Span | None) -> dict[str, float | None]:
     """Return a span as columns of a coflow."""
-    values = ((None,) * 4 if span is None else
-              (span.first_byte_s, span.last_byte_s, span.cct_s,
-               span.cct_error_s))
-    return dict(zip(('first_byte_at', 'last_byte_at', 'measured_cct_s',
-                     'measured_cct_error_s'), values))
+    names = ('first_byte_at', 'last_byte_at', 'measured_cct_s',
+             'measured_cct_error_s')
+    if span is None:
+        return dict.fromkeys(names)
+    return dict(zip(names, (span.first_byte_s, span.last_byte_s, span.cct_s,
+                            span.cct_error_s)))
 
 
 def load(stored: 'models.Coflow') -> inflight.Tracked:

@@ -72,17 +72,19 @@ def of_host(link: reports.Link, rate: hostrates.HostRate | None,
 def _nominal(egress_bps: float | None, ingress_bps: float | None,
              rules: Rules) -> Capacity:
     """Return the capacity of an unmeasured uplink; most hosts share one."""
-    egress_bps, out_source = _one_way(egress_bps, None, False, rules)
-    ingress_bps, in_source = _one_way(ingress_bps, None, False, rules)
+    egress_bps, out_source = _unmeasured(egress_bps, rules)
+    ingress_bps, in_source = _unmeasured(ingress_bps, rules)
     return Capacity(egress_bps, ingress_bps, source=min(out_source, in_source))
+
+
+def _unmeasured(link_bps: float | None, rules: Rules) -> tuple[float, str]:
+    return (link_bps, 'link') if link_bps else (rules.default_bps, 'unknown')
 
 
 def _one_way(link_bps: float | None, measured_bps: float | None,
              is_bound: bool, rules: Rules) -> tuple[float, str]:
     if measured_bps is None:
-        if link_bps:
-            return link_bps, 'link'
-        return rules.default_bps, 'unknown'
+        return _unmeasured(link_bps, rules)
     if not link_bps:
         return measured_bps, 'measured'
     if is_bound or measured_bps >= link_bps * (1 - TOLERANCE):
