@@ -160,8 +160,22 @@ def test_what_ended_tells_the_size_of_the_others():
     assert progress.all_bytes == pytest.approx(1.3e8)
 
 
+def test_flows_that_all_ended_go_on_alike():
+    """Nothing is left of them that could tell them apart."""
+    _flows, progress = estimated(3)
+    progress.credit(np.array([0, 1]), 1e6, np.array([0.75, 0.25]))
+    progress.moved((0.0, 0.1), True)
+    progress.credit(np.array([3]), 1e3)
+    progress.moved((9.0, 9.1), False)
+    assert progress.remaining_bytes()[[0, 1]].tolist() == [0, 0]
+    progress.credit(np.array([0, 1]), 1e6)
+    assert progress.sent_bytes[[0, 1]].tolist() == [1.25e6, 0.75e6]
+
+
 def test_nothing_is_beyond_an_unknown_size_and_late_flows_count():
     flows, progress = estimated(3)
+    # Any of them may send.
+    assert (progress.remaining_bytes() > 0).all()
     progress.credit(np.array([0, 1]), 1e9, np.array([0.75, 0.25]))
     progress.moved((0.0, 0.1), True)
     assert progress.sent_bytes[:2].tolist() == [7.5e8, 2.5e8]

@@ -155,6 +155,27 @@ def test_what_a_host_cannot_know_is_refused_and_named():
     assert row['why'] == 'ended: all bytes sent'
 
 
+@pytest.mark.parametrize(('sent', 'backlog', 'is_told'), [
+    (5, 0, True), (0, 5, True), (0, 0, False)])
+def test_a_refusal_names_what_was_reported(sent, backlog, is_told):
+    state = lives()
+    for now_s in (1.0, 2.0):
+        state.intake('h9', known.report(sent, backlog=backlog), now_s)
+        unsaved = state.take_unsaved()
+        state.saved(unsaved)
+        # Each is told once.
+        assert len(unsaved.findings) == (is_told and now_s == 1.0)
+
+
+def test_so_many_findings_are_told(monkeypatch):
+    monkeypatch.setattr(progress, 'MOST_TOLD', 2)
+    state = lives()
+    for host in ('h7', 'h8', 'h9'):
+        state.intake(host, known.report(5), 1.0)
+    assert [one.key[0] for one in state.take_unsaved().findings] == [
+        'h7', 'h8']
+
+
 def test_a_port_of_a_vm_that_is_reserved_elsewhere_moves_nothing():
     state = live_state.LiveState()
     state.load_groups(

@@ -112,6 +112,8 @@ def test_a_heartbeat_counts_nothing(host):
     host.observed = {}
     host.heard(22.0)
     assert host.background.value == pytest.approx(before / 4)
+    host.heard(22.5)
+    assert host.background.value == pytest.approx(before / 4 * 0.5 ** 0.1)
 
 
 class Row:
@@ -125,7 +127,7 @@ class Row:
 def test_a_host_is_as_it_was_stored(host):
     host.minors = coflow_table.Minors({'c': 4}, {'d': 9.0})
     host.take(report(100, 150, ports=('a',)), 10.0)
-    host.take(report(200, 950), 12.0)
+    host.take(report(200, 950, ports=('a',)), 12.0)
     row = Row(host.to_stored())
     again = host_state.HostState('h', 99.0, 5.0)
     assert again.load(row) and not again.load(row)
@@ -136,6 +138,7 @@ def test_a_host_is_as_it_was_stored(host):
     assert again.minors == host.minors
     assert again.report.link == host.report.link
     assert again.report.ports == host.report.ports
+    assert again.macs == host.macs == {'02:00:00:00:00:00'}
     assert again.report.coflows == ()
     assert again.to_stored().columns()['host'] == 'h'
     # What a restart counts goes on where it was.
@@ -228,6 +231,8 @@ def test_strangers_carry_nothing_until_they_are_known():
     egress_bps, ingress_bps = bench.uplinks.residual(False)
     assert egress_bps.tolist() == [0.0, 0.75e9]
     assert ingress_bps.tolist() == [0.0, 2.25e9]
+    # Nothing is known of what else they send, either.
+    assert bench.uplinks.background_share() == 0.0
     assert bench.uplinks.set_strangers(set())
     assert bench.known().names == ('b',)
 
@@ -269,7 +274,8 @@ def test_a_measurement_counts_until_it_is_too_old():
     assert [(one.egress_bps, one.ingress_bps) for one in known] == [
         (0.5e9, 0.5e9), (0.5e9, 0.5e9)]
     # At its own speed a host shapes, whatever was measured.
-    assert known[0].link.egress_bps == 1e9
+    assert (known[0].link.egress_bps, known[0].link.ingress_bps) == (1e9,
+                                                                     3e9)
     assert bench.known(110.0) is known
     late = bench.known(110.1)
     assert late is not known
@@ -290,6 +296,14 @@ def test_uplinks_hold_until_the_first_measurement_is_too_old():
     assert [one.egress_bps for one in bench.known(160.1)] == [1e9, 2e9, 3e9]
 
 
+def test_a_measurement_counts_to_the_last_moment_of_its_age():
+    """Also where it is the only one, and was known from the beginning."""
+    bench = Bench('a', 'b')
+    bench.rates.add(made.measurement('a', 'b', 0.5e9), 10.0)
+    assert bench.known(110.0)[0].egress_bps == 0.5e9
+    assert bench.known(110.1)[0].egress_bps == 1e9
+
+
 TREE = cluster.Tree(
     (cluster.Subtree('p0', 4e9, 5e9), cluster.Subtree('r0', 2e9, 3e9, 'p0'),
      cluster.Subtree('r1', 6e9, 1e9, 'p0'), cluster.Subtree('r2', 7e9, 8e9)),
@@ -308,6 +322,22 @@ def test_the_slowest_uplink_between_two_hosts(src, dst, rate_bps):
 
 def reading(src, dst, rate_bps, at_s):
     return history.Reading(src, dst, rate_bps, at_s)
+
+
+def test_what_is_measured_after_hosts_were_forgotten_is_estimated():
+    pairs = known_pairs.Pairs(measured_rates.Rates(), known_pairs.DEPTH,
+                              7200.0, 3600.0)
+    for dst in 'bc':
+        pairs.add(reading('a', dst, 5e8, 1.0))
+    assert pairs.refresh(2.0)
+    pairs.forget({'x'})
+    assert not pairs.refresh(3.0)
+    pairs.forget({'c'})
+    pairs.add(reading('a', 'd', 7e8, 4.0))
+    assert pairs.refresh(5.0)
+    assert pairs.known.table.hosts == ('a', 'b', 'd')
+    # As many readings of each pair as RPCA takes.
+    assert known_pairs.DEPTH == 10
 
 
 def test_estimators_are_compared_every_ten_minutes():
@@ -361,6 +391,9 @@ def test_stored_readings_have_their_places():
     assert not pairs.refresh(12.0)
     pairs.load([Row(2, 13.0)])
     assert pairs.refresh(13.0)
+    again = known_pairs.Pairs(measured_rates.Rates(), 3, 1e6, 1e6)
+    again.load([Row(0, 9.0)])
+    assert again.refresh(13.0)
     assert [
         rate_bps for _, rate_bps, _ in made.readings(pairs, 'a', 'b')
     ] == [5e8, 6e8, 9e8]

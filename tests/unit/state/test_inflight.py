@@ -47,9 +47,10 @@ def send(found, src, size_bytes, since_s, now_s, dst=None):
 
 def test_what_is_stored_is_loaded():
     found = tracked(
-        priority_class=3, weight=2.5, arrival=7.0, cct_s=9.0, ended_at=8.0,
-        expires_at=99.0, iteration=4, iterations=6, progress='[5, 6]',
-        first_byte_at=10.0, last_byte_at=14.0, measured_cct_error_s=1.0)
+        why='ended: expired', priority_class=3, weight=2.5, arrival=7.0,
+        cct_s=9.0, ended_at=8.0, expires_at=99.0, iteration=4, iterations=6,
+        progress='[5, 6]', first_byte_at=10.0, last_byte_at=14.0,
+        measured_cct_error_s=1.0)
     assert (found.coflow_id, found.group_id, found.project_id, found.name,
             found.state) == ('c', 'g', 'p', 'c', STATE.ACTIVE)
     assert (found.priority_class, found.weight, found.arrival_s,
@@ -59,6 +60,7 @@ def test_what_is_stored_is_loaded():
     assert found.progress.span == byte_counters.Span((9.5, 10.5),
                                                      (13.5, 14.5))
     assert found.moved_s is None and found.upcoming is None
+    assert found.why == 'ended: expired'
     for missing in ('first_byte_at', 'last_byte_at', 'measured_cct_error_s'):
         assert tracked(**{'first_byte_at': 1.0, 'last_byte_at': 2.0,
                           'measured_cct_error_s': 0.5, missing: None}
@@ -171,6 +173,15 @@ def test_who_sends_beyond_its_hint_is_expected_to_double_it(times, more):
     # What it sent, of which its hint named a part, is what it is served by.
     assert live(found).served.remaining_bytes.sum() == pytest.approx(
         times * 7e6)
+
+
+def test_beyond_the_hint_only_those_that_send_are_expected_to_go_on():
+    found = tracked()
+    send(found, 'h0', 9e6, 1.0, 2.0)
+    for now_s in (3.0, 4.0):
+        send(found, 'h1', 1.5e6, now_s - 1, now_s)
+    # Of the 14 MB that are expected 12 MB came, and those of h0 rest.
+    assert left(found) == pytest.approx([0, 0, 2 / 7 * 1e6])
 
 
 def test_whose_project_owes_is_served_by_what_it_sent():
@@ -311,6 +322,7 @@ def test_sending_takes_what_the_slowest_link_takes():
     assert found.send_s(rates | {'h1': (1e6, 16e6)}) == 8.0
     assert found.send_s(rates | {'h1': (8e6, 4e6)}) == 8.0
     assert found.send_s(rates | {'h2': (1.0, 2e6)}) == 12.0
+    assert found.send_s(rates | {'h2': (1.0, 0.5)}) == 48e6
     # Of links of which nothing is known nothing follows.
     assert found.send_s(rates | {'h0': (0.0, 0.0)}) == 2.0
     assert found.send_s({}) == 0.0
@@ -335,6 +347,35 @@ def test_what_is_left_between_hosts():
     assert found.cross_remaining(byte_counters.CoflowProgress(
         [9.0, 5.0, 3.0])) == 8.0
     assert tracked(('h0', None, 'h1')).cross_remaining() == 2e6
+
+
+@pytest.mark.parametrize(('name', 'at_s'), [
+    ('moved_s', 7.0), ('arrival_s', 0.5), ('watched_since_s', 9.0)])
+def test_a_byte_is_waited_for_since_the_last_event(name, at_s):
+    found = tracked(arrival=None)
+    assert found.idle_since_s == 0.0
+    setattr(found, name, at_s)
+    assert found.idle_since_s == at_s
+    found.arrival_s = 8.0
+    assert found.idle_since_s == max(8.0, at_s)
+
+
+def test_what_none_of_its_flows_can_have_sent_is_beyond_its_hint():
+    found = tracked()
+    found.credit('h0', None, 6e6 + 0.5)
+    assert found.progress.sent_bytes.tolist() == [4e6, 2e6, 0]
+    assert found.progress.excess_bytes == 0.5
+    found.credit('h0', 'h1', 0.25)
+    assert found.progress.excess_bytes == 0.75
+
+
+def test_routes_are_remembered_for_late_reports_up_to_a_bound():
+    found = tracked(('h0', 'h0', 'h0'))
+    for number in range(20):
+        found.place(members(f'a{number}', 'h1', 'h2'))
+    # Of where no flow left its host no report can come late.
+    assert [route.pairs[0] for route in found.former] == [
+        (f'a{number}', 'h1') for number in range(18, 2, -1)]
 
 
 def test_it_begins_with_its_first_vm():
@@ -367,7 +408,9 @@ def test_the_next_iteration_counts_anew():
     send(found, 'h0', 1000, 19.0, 20.0)
     assert before.all_bytes == 6e6 and found.upcoming.all_bytes == 1000
     assert found.begins(20.0, RULES)
+    assert found.shown((), RULES, {}).is_resting
     found.begin(20.0)
+    assert not found.shown((), RULES, {}).is_resting
     assert found.progress.all_bytes == 1000 and found.upcoming is None
     assert (found.iteration, found.ended_s) == (2, None)
     assert found.progress.sizes_bytes.tolist() == [4e6, 2e6, 1e6]

@@ -12,6 +12,7 @@ from virtco.model import states
 from virtco.scheduling import endings
 from virtco.state import live_state
 from virtco.state import schedule_input
+from virtco.topology import tree
 from virtco.wire import reports
 
 
@@ -152,8 +153,9 @@ def test_the_first_bytes_and_the_last_ask_for_a_schedule_at_once(state):
 def test_bytes_after_a_silence_ask_for_a_schedule_at_once(state):
     # A coflow that was silent is served last until then.
     state.intake('h1', report(5), 1.0)
-    assert not state.intake('h1', report(6), 1.9)
-    assert state.intake('h1', report(7), 2.95)
+    assert not state.intake('h1', report(6), 1.75)
+    assert not state.intake('h1', report(7), 2.5)
+    assert state.intake('h1', report(8), 3.5)
 
 
 def left_bytes(state):
@@ -217,6 +219,15 @@ def test_done_when_nearly_all_is_counted_and_nothing_moves(state):
     state.intake('h1', report(24), 1.0)
     assert advance(state, 1.9) == []
     assert advance(state, 2.1) == [states.CoflowState.DONE]
+
+
+def test_it_is_looked_at_when_silence_may_end_it(state):
+    state.intake('h0', report(140), 1.0)
+    state.intake('h1', report(24), 1.0)
+    assert advance(state, 1.0) == []
+    # No sooner, as nothing else touches it.
+    assert state._groups.coflows['c'].check_s == 2.0
+    assert advance(state, 2.0) == [states.CoflowState.DONE]
 
 
 def test_not_done_while_much_is_left(state):
@@ -375,6 +386,14 @@ def test_the_database_never_takes_progress_back(state):
     assert sent(state) == pytest.approx([20, 10, 0])
 
 
+def test_a_host_is_quiet_since_it_was_met_or_reported(state):
+    state.meet({'a', 'b'}, 0.25)
+    state.intake('b', report(), 0.5)
+    assert state.quiet_hosts(0.25) == set()
+    assert state.quiet_hosts(0.5) == {'a'}
+    assert state.quiet_hosts(0.75) == {'a', 'b'}
+
+
 def test_a_host_is_stored_and_loaded(state):
     port = {'vm': 'g-0', 'dev': 't', 'ips': ['10.0.0.1']}
     state.intake('h0', report(30, ports=[port]), 1.0)
@@ -408,7 +427,8 @@ def test_a_process_that_follows_learns_links_from_the_database(state):
 
 def test_a_process_that_follows_knows_background_traffic(state):
     follower = live_state.LiveState()
-    for now_s, uplink in ((1.0, 0), (2.0, 1050), (3.0, 9050)):
+    # More than the share that coflows leave anyway.
+    for now_s, uplink in ((1.0, 0), (2.0, 1e6), (3.0, 5e6)):
         state.intake('h0', report(50, uplink=uplink), now_s)
         (row,) = state.take_unsaved().hosts
         follower.load_hosts([types.SimpleNamespace(**row.columns())])
@@ -417,7 +437,7 @@ def test_a_process_that_follows_knows_background_traffic(state):
             state.payload_rates(*asked)['h0'])
         assert follower.view('h0', now_s).background_bps == pytest.approx(
             state.view('h0', now_s).background_bps, abs=0.5)
-    assert follower.view('h0', 3.0).background_bps > 8000
+    assert follower.view('h0', 3.0).background_bps > 8e6
 
 
 @pytest.mark.parametrize(('last_report', 'kept'), [
@@ -802,3 +822,22 @@ def test_a_promise_survives_a_restart():
     assert seen(tracked).live.deadline_s == 60.0
     assert seen(tracked).live.is_promised
     assert not seen(state._groups.coflows['d']).live.is_promised
+    # At its end there is nothing to be held for it any more.
+    assert state.promised(59.9, False)[1].ids == ('c',)
+    assert state.promised(60.0, False)[1].ids == ()
+
+
+def test_promises_are_held_in_payload():
+    plane = tree.Plane(roots=(tree.Node(
+        'r', ('h0', 'h1'), uplink=tree.Uplink(1.5e8, 2.5e8)),))
+    state = live_state.LiveState(
+        schedule_input.Rules(wire_overhead_fraction=0.25,
+                             share=schedule_input.Share(0.2)),
+        plane=lambda: plane)
+    for host in ('h0', 'h1'):
+        state.intake(host, report(), 1.0)
+    ports, claims = state.promised(1.0, False)
+    # Egress and ingress of both, then the uplink out and in.
+    assert ports.cap_bps.tolist() == pytest.approx([
+        bps * 0.8 / 1.25 for bps in (1e8, 1e8, 3e8, 3e8, 1.5e8, 2.5e8)])
+    assert claims.ids == ()

@@ -195,6 +195,8 @@ def test_pairs_are_counted_in_payload():
     # A pair that went and came tells what it had.
     assert credit((0, 2, None, 5)) == []
     assert credit((0, 1, None, 70), (0, 2, None, 5)) == [(0, 4.0)]
+    # A part of a byte counts, too.
+    assert credit((0, 1, None, 71)) == [(0, pytest.approx(0.8))]
 
 
 def test_bytes_between_hosts_are_divided_by_the_pairs():
@@ -242,6 +244,9 @@ def test_peers_are_counted_without_headers():
     assert take(('tap0', 1, 3040, 20), ('tap1', 0, 530, 10),
                 ('tap9', 0, 999, 1)) == [
         ('vm0', '10.0.0.1', 1000.0), ('vm1', '10.0.0.0', 10.0)]
+    # Of one that stays where it was nothing is new, and of one byte that.
+    assert take(('tap0', 1, 3040, 20), ('tap1', 0, 531, 10)) == [
+        ('vm1', '10.0.0.0', 1.0)]
     # Acknowledgements alone are no payload; what went back began anew.
     assert take(('tap0', 1, 620, 10), ('tap1', 0, 530, 20)) == [
         ('vm0', '10.0.0.1', 100.0)]

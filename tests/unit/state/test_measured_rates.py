@@ -27,6 +27,39 @@ def test_the_newest_measurement_of_a_pair_counts():
     assert 0.9 < first.confidence <= 1
 
 
+def stored(reading):
+    return types.SimpleNamespace(
+        src=reading.src, dst=reading.dst, rate_bps=reading.rate_bps,
+        lower_bound=reading.lower_bound, loss=0.0, rtt_s=None,
+        rtt_median_s=None, rtt_p99_s=None, method='',
+        measured_at=reading.measured_s)
+
+
+def test_what_is_read_again_changes_nothing():
+    found, row = measured_rates.Rates(), stored(
+        history.Reading('a', 'b', 1e8, 5.0))
+    found.load([row])
+    before = found.estimate(6.0)
+    assert before.hosts['a'].egress_bps == 1e8
+    found.load([row])
+    assert found.estimate(7.0) is before
+    # Hosts of which nothing is known are forgotten in vain.
+    found.forget({'c'})
+    assert found.estimate(8.0) is before
+
+
+def test_what_is_measured_after_hosts_were_forgotten_counts():
+    found = measured_rates.Rates()
+    for dst in 'bc':
+        found.add(made.measurement('a', dst, 1e8), 5.0)
+    assert found.estimate(6.0).hosts.keys() == {'a', 'b', 'c'}
+    found.forget({'c'})
+    found.add(made.measurement('a', 'd', 3e8), 7.0)
+    estimate = found.estimate(8.0)
+    assert estimate.hosts.keys() == {'a', 'b', 'd'}
+    assert estimate.hosts['a'].egress_bps == 3e8 and estimate.at_s == 8.0
+
+
 HOSTS = st.sampled_from('abcdefg')
 MEASUREMENTS = st.lists(
     st.tuples(HOSTS, HOSTS, st.floats(1e6, 1e9), st.booleans()).filter(
@@ -45,13 +78,9 @@ def test_no_reading_that_counts_is_left_out(measured, asked_at):
         if at_s == asked_at:
             known.estimate(at_s)
     # What is known stays where an older one comes in.
-    loaded.load(types.SimpleNamespace(
-        src=p.src, dst=p.dst, rate_bps=p.rate_bps, lower_bound=p.lower_bound,
-        loss=0.0, rtt_s=None, rtt_median_s=None, rtt_p99_s=None, method='',
-        measured_at=p.measured_s)
-        for p in (*newest.values(), *(
-            dataclasses.replace(p, measured_s=-1.0, rate_bps=1.0)
-            for p in newest.values())))
+    loaded.load(map(stored, (*newest.values(), *(
+        dataclasses.replace(p, measured_s=-1.0, rate_bps=1.0)
+        for p in newest.values()))))
     for some in (known, loaded):
         found = some.estimate(len(measured))
         expected = made.host_rates(newest.values(), found.at_s)

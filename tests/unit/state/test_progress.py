@@ -80,6 +80,12 @@ def test_pairs_inside_of_a_host_are_unseen():
         (0, 1): -1.0, (0, 2): 20.0, (1, 2): 10.0})}
 
 
+def test_bytes_are_divided_before_their_coflow_ends(state):
+    state.intake('h1', known.report(5), 1.0)
+    state.finish('c', 2.0)
+    assert state.take_profiles() == {'g': {(1, 2): 5.0}}
+
+
 def test_bytes_are_divided_before_their_pairs_change(state):
     """What came before a move is of the pairs before it."""
     state.intake('h0', known.report(destinations={'h2': 30}), 1.0)
@@ -146,6 +152,16 @@ def test_the_pairs_of_what_is_over_are_those_of_the_next(state):
     state.intake('h0', known.pair_report(0, (1, 50)), 2.0)
     assert {name: status.sent_bytes for name, status
             in state.statuses().items()} == {'a': 30.0, 'b': 20.0}
+
+
+def test_the_pairs_of_what_begins_are_its_own():
+    state = lives(state=STATE.PLANNED, iteration=0)
+    state.count_pairs(True)
+    for row in range(3):
+        state.intake(f'h{row}', known.pair_report(row), 0.5)
+    assert known.advance(state, 1.0) == [STATE.ACTIVE]
+    state.intake('h0', known.pair_report(0, (1, 30)), 2.0)
+    assert state.status('c').sent_bytes == 30.0
 
 
 def test_peers_of_a_vm_are_those_of_its_group(state):
@@ -233,10 +249,29 @@ def test_an_overrun_is_owed_by_its_project(state):
     state.drop('c')
     state.drop('unknown')
     assert state.debts() == {'p': 7.5}
-    state.load_groups([known.member('g', i, f'h{i}') for i in range(3)],
-                      [known.stored()])
+    everyone = [known.member('g', i, f'h{i}') for i in range(3)]
+    state.load_groups(everyone, [known.stored()])
     state.intake('h0', known.report(270, epoch='f'), 3.0)
     assert state.debts() == {'p': 7.5}
+    # So does what the database does not have any more.
+    state.load_groups(everyone, [])
+    state.load_groups(everyone, [known.stored()])
+    state.intake('h0', known.report(270, epoch='g'), 4.0)
+    assert state.debts() == {'p': 7.5}
+
+
+def test_each_iteration_is_charged_for_its_own_overrun():
+    state = lives(('h0', 'h1'), flows='[[0,1,1000000]]', n_vms=2,
+                  iterations=2)
+    # Both may send 2 MB, and half as much beyond.
+    state.intake('h0', known.report(3_100_000), 1.0)
+    assert state.debts() == {'p': 100_000.0}
+    assert known.advance(state, 1.0) == [STATE.DONE]
+    state.intake('h0', known.report(3_600_000), 10.0)
+    assert known.advance(state, 10.0) == [STATE.ACTIVE]
+    # What is paid off comes back, since the last may send 1.5 MB.
+    state.intake('h0', known.report(4_700_000), 11.0)
+    assert state.debts() == {'p': 100_000.0}
 
 
 def test_remaining_fractions(state):

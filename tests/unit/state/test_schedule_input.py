@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from edge_module import edge_options
+from edge_module import enforcer
 from tests.unit import stored
 from virtco.state import schedule_input
 from virtco.state import state
@@ -89,6 +91,24 @@ def test_what_is_not_given_is_as_the_configuration_has_it():
         assert getattr(options, name) == getattr(conf.scheduler, name)
     assert not options.limit_senders
     assert options.work_conserving
+    assert (options.min_rate_fraction, options.rate_tolerance_fraction) == (
+        0.01, 0.03)
+    assert options.minor_grace_s == 2 * enforcer.GRACE_S
+    interval_s, = (option.default for option in edge_options.EDGE_OPTS
+                   if option.name == 'report_interval_s')
+    assert default.half_life_s == 5 * interval_s
+    # A flood leaves the coflows half of an uplink.
+    assert schedule_input.Share().residual(
+        hosts((100.0, 200.0)), np.array([1e9]), False)[0].tolist() == [50.0]
+
+
+def test_what_is_not_told_of_a_coflow():
+    found = schedule_input.Coflow(None, None)
+    assert found.moved_s is None
+    assert not found.is_queued and not found.is_resting
+    assert schedule_input.Snapshot(
+        1.0, schedule_input.Options(), hosts(), np.array([]), np.array([])
+        ).size_factor == 1.0
 
 
 def test_rules_are_those_of_the_configuration():

@@ -154,10 +154,11 @@ RULES = endings.Rules(quiet_s=2.0, start_bytes=1000.0, done_fraction=0.75)
 
 
 def silent(sent, at_s, sizes=(4e6, 2e6, 2e3), moved_s=20.0, heard_s=None,
-           queued=()):
+           queued=(), rows=(0, 1, 2)):
     """Bytes of silent flows, per pair; each flow runs between two hosts.
 
     :param at_s: when each last sent.
+    :param rows: of the VMs that run.
     """
     counting = byte_counters.CoflowProgress(sizes)
     for flow, (size_bytes, flow_s) in enumerate(zip(sent, at_s)):
@@ -172,7 +173,7 @@ def silent(sent, at_s, sizes=(4e6, 2e6, 2e3), moved_s=20.0, heard_s=None,
     found = silence.silent_bytes(
         counting, routes.find_route(
             matrices.Matrix.of(3, [0, 0, 1], [1, 2, 2], sizes),
-            {row: routes.Member('vm', f'h{row}', True) for row in range(3)},
+            {row: routes.Member('vm', f'h{row}', True) for row in rows},
             True), queues, moved_s, (heard_s or {}).get, RULES)
     return None if found is None else found.tolist()
 
@@ -226,6 +227,29 @@ def test_where_nobody_else_sent_since_nobody_is_silent():
     assert silent((1e6, 1e6, 1e3), (18.5, 20.0, 20.0),
                   heard_s={'h0': 30.0, 'h1': 30.0}) is None
     assert silence.never('h') == -np.inf and silence.TAIL == 5e-3
+
+
+def test_who_is_gone_is_not_silent():
+    """Nobody sends to VM 1 any more."""
+    sent = (1e6, 1e6, 1e3), (10.0, 20.0, 20.0)
+    assert silent(*sent, heard_s=HEARD) == [3e6, 0, 0]
+    assert silent(*sent, heard_s=HEARD, rows=(0, 2)) is None
+
+
+@pytest.mark.parametrize('is_known', [True, False])
+def test_a_host_that_never_reported_says_of_nobody_that_it_is_silent(
+        overstated, is_known):
+    """VM 0 moved there, and what it sends is not known."""
+    goes_on(overstated, 1.5, h2_bytes=1.5e6)
+    goes_on(overstated, 2.0, h2_bytes=2e6)
+    assert sending(overstated) is not None
+    if is_known:
+        overstated.meet({'h9'}, 2.0)
+    overstated.load_groups(
+        [known.member('g', i, host)
+         for i, host in enumerate(('h9', 'h1', 'h2'))],
+        [known.stored(flows='[[0,1,4000000],[0,2,4000000],[1,2,1000000]]')])
+    assert sending(overstated) is None
 
 
 def test_a_queue_stays_where_a_vm_is(overstated):

@@ -196,7 +196,9 @@ def test_who_does_not_lead_any_more_writes_nothing(bench):
         bench.state.measured(made.measurement('a', 'b', 1e9))
     with pytest.raises(RuntimeError):
         bench.state._estimate_pairs()
-    bench.state.report('h1', known.report(20, coflow_id='c-p-a'))
+    bench.state.report('h1', known.report(50, coflow_id='c-p-a'))
+    bench.state.report('h0', known.report(300, coflow_id='c-p-a'))
+    assert bench.state.live.debts() == {'p': 87.5}
     with pytest.raises(RuntimeError):
         bench.state.flush()
     assert bench.rows(models.Host) == bench.rows(models.Reading) == []
@@ -204,8 +206,14 @@ def test_who_does_not_lead_any_more_writes_nothing(bench):
     bench.state.fence = lambda session: None
     bench.state.flush()
     (coflow,) = bench.rows(models.Coflow)
-    assert coflow.sent_bytes == pytest.approx(20)
-    assert len(bench.rows(models.Host)) == 1
+    assert coflow.sent_bytes == pytest.approx(175)
+    assert len(bench.rows(models.Host)) == 2
+    assert [row.debt_bytes for row in bench.rows(models.Project)] == [87.5]
+    bench.state.fence = fence
+    with pytest.raises(RuntimeError):
+        bench.state.forget_hosts({'h1'})
+    assert len(bench.rows(models.Host)) == 2
+    assert bench.state.live.is_known('h1')
 
 
 def test_what_is_counted_is_written_down(bench):
@@ -238,6 +246,31 @@ def test_what_ended_is_told_until_it_is_written(bench):
     assert bench.state.live.status('c-p-a') is None
     (coflow,) = bench.rows(models.Coflow)
     assert (coflow.state, coflow.ended_at) == ('done', 1001.0)
+
+
+def test_what_was_measured_a_while_ago_is_read_if_it_was_written_late(
+        bench, follower):
+    """Half a minute before the newest reading that is known."""
+    follower.state.measured(made.measurement('a', 'b', 1e9))
+    for src, early_s in (('c', 29.9), ('d', 30.1)):
+        bench.now_s = 1000.0 - early_s
+        bench.state.measured(made.measurement(src, 'b', 1e9))
+    follower.state.follow()
+    assert set(follower.state.rates.age_s(1000.0)) == {('a', 'b'),
+                                                       ('c', 'b')}
+
+
+@pytest.mark.parametrize(('used_s', 'pause_s'), [
+    (0.25, 2.25), (1.125, 10.0), (4.0, 10.0)])
+def test_pairs_are_estimated_on_a_tenth_of_a_core(bench, monkeypatch, used_s,
+                                                  pause_s):
+    bench.state.measured(made.measurement('a', 'b', 1e9))
+    times_s, pauses_s = [5.0, 5.0 + used_s], []
+    monkeypatch.setattr(state.time, 'thread_time', lambda: times_s.pop(0))
+    monkeypatch.setattr(state.time, 'sleep', pauses_s.append)
+    bench.state._estimate_pairs()
+    assert bench.state.pairs.known.component is not None
+    assert pauses_s == [pause_s]
 
 
 def overstate(bench, coflow_id):
@@ -398,7 +431,9 @@ def test_the_leader_is_told_what_another_process_forgets(bench, follower):
     follower.state.follow()
     follower.state.forget_hosts({'a', 'b'})
     assert host_rows(bench) == set() and not any(host_facts(follower))
-    assert ('forgotten', {'a', 'b'}) in follower.state.peer.told
+    # And then that any group may have changed by it.
+    assert follower.state.peer.told[-2:] == [('forgotten', {'a', 'b'}),
+                                             ('changed', None)]
     bench.state.forget_hosts({'a', 'b'})
     assert not any(host_facts(bench))
 
@@ -583,8 +618,10 @@ def test_who_leads_counts_from_what_was_written_and_writes_at_its_end(
         one.state.refresh()
     own = follower.state
     bench.group('b')
+    bench.objects.settings.change({'order': 'fair'}, 'admin')
     own.lead()
     assert own.peer is None and own.is_alive()
+    assert follower.objects.settings.is_fair
     # All was read before anybody is served.
     assert follower.coflows() == {'c-p-a', 'c-p-b'}
     assert own.live.status('c-p-a').sent_bytes == 20

@@ -102,6 +102,10 @@ def test_pairs_are_bounded(monkeypatch):
     places.learn('h1', [reports.Port(f'v{i}', ips=(f'{i}', ))
                         for i in range(1, 7)])
     found = unhinted.Unhinted(places)
+    # So many are kept.
+    found.take('h0', [('x', f'{i}', float(i)) for i in (1, 2, 3, 4)], 0.0,
+               0.5)
+    assert len(found.pop({'x', 'v1', 'v2', 'v3', 'v4'})) == 4
     found.take('h0', [('x', '5', 99.0)], 0.0, 1.0)
     found.take('h0', [('x', f'{i}', float(i)) for i in (1, 2, 4, 3)], 1.0,
                4.0)

@@ -40,11 +40,11 @@ def test_macs_are_known_for_a_while():
     found.update(report(A, B), None, 0.0, 100.0)
     found.update(report(B), None, 1.0, 104.0)
     assert found.macs == {A, B} and found.is_sending
-    found.update(report(), None, 1.0, 100.0 + unmanaged_bytes.KEPT_S)
+    found.update(report(), None, 1.0, 110.0)
     assert found.macs == {A, B}
-    found.update(report(), None, 1.0, 100.1 + unmanaged_bytes.KEPT_S)
+    found.update(report(), None, 1.0, 110.1)
     assert found.macs == {B}
-    found.update(report(), None, 1.0, 104.1 + unmanaged_bytes.KEPT_S)
+    found.update(report(), None, 1.0, 114.1)
     assert found.macs == set() and not found.is_sending
 
 

@@ -36,6 +36,14 @@ def test_what_counts(link, measured, egress_bps, source):
     assert (found.egress_bps, found.source) == (egress_bps, source)
 
 
+@pytest.mark.parametrize('link', [reports.Link(1e8, None),
+                                  reports.Link(None, 1e8)])
+def test_a_speed_that_is_told_one_way_is_the_links(link):
+    found = uplink_rates.of_host(link, None, RULES)
+    assert (found.egress_bps, found.ingress_bps, found.source) == (
+        link.egress_bps or 1e9, link.ingress_bps or 1e9, 'link')
+
+
 def test_directions_are_apart():
     found = uplink_rates.of_host(LINK, rate(5e7, None), RULES)
     assert (found.egress_bps, found.ingress_bps) == (5e7, 1e8)
