@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A bounded memory of what was seen lately."""
+"""A bounded memory of recent values."""
 
 import collections
 import threading

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the controller is told about one scheduling pass.
+"""Requests to the controller about a scheduling pass of Nova.
 
 A pass without any ``virtco:`` key must cost next to nothing. Scheduler hints
-are at hand; server metadata is not, it stands in the API database. So a
-server without such hints costs one indexed query per API request, which
-fetches a row number and nothing else; only when that finds a key are Nova's
-objects read.
+are part of the request; server metadata is in the API database. So a server
+without such hints costs one indexed query per API request, which fetches a row
+number only; Nova's objects are read only when it finds a key.
 """
 
 import time

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a tenant says about a group of servers, read from Nova's hints.
+"""Hints of tenants about a group of servers, read from Nova's hints.
 
 The keys are ``virtco:coflow``, ``virtco:tm`` (or its pieces ``virtco:tm.0``,
 ``virtco:tm.1``, ...), ``virtco:index``, ``virtco:tm_ref``, ``virtco:within``,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What NCCL's collectives send between ranks, ring or tree. Pure.
+"""Bytes between ranks in NCCL's collectives, by ring or tree. Pure.
 
 Sizes are those of nccl-tests: the buffer that is reduced or broadcast, the
 whole output of an all-gather, the whole input of a reduce-scatter, and what

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a console printed, as a picture that needs nothing of the network."""
+"""Console output as an SVG picture that loads nothing from the network."""
 
 import pathlib
 import re

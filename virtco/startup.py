@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a starting controller is doing: for /health, the log and systemd."""
+"""Steps of a starting controller, for /health, the log and systemd."""
 
 from collections.abc import Iterator
 import contextlib

@@ -2,7 +2,7 @@
 
 """Rates and latencies between the VMs of a group, by several estimates.
 
-What was measured between two hosts holds for every pair of VMs on them. A pair
+A measurement between two hosts holds for every pair of VMs on them. A pair
 that was never measured gets the slower of its hosts' links.
 """
 
@@ -22,14 +22,14 @@ from virtco.measure import pipes
 
 Matrix = npt.NDArray[np.float64]
 
-#: RPCA of so many pairs of hosts takes 0.2 s, and nobody waits longer for it.
+#: Most pairs of hosts for RPCA, which takes 0.2 s for them.
 MOST_RPCA_PAIRS = 10_000
-#: All estimates of so many are shown, and estimators compared.
+#: Most pairs of hosts for which all estimates are shown and compared.
 MOST_COMPARED_PAIRS = 2_500
 
 
 class Basis(enum.StrEnum):
-    """What advice may be made by; the first is the default.
+    """Estimate that advice is based on; the first is the default.
 
     ``constant`` is the long-term rate by the estimator that predicts this
     cloud best, ``rpca`` the paper's constant component, ``raw`` the newest
@@ -63,10 +63,11 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Readings:
-    """Of the pairs between a group's hosts.
+    """Measurements of the pairs of hosts of a group.
 
-    :ivar machines: number of each member's host.
-    :ivar links_bps: of each host; what a pair has that was not measured.
+    :ivar machines: number of each member's host, shape (n_members,).
+    :ivar links_bps: link rate of each host, for pairs without a measurement,
+        shape (n_hosts,).
     :ivar usable: payload per bit of a link.
     :ivar ends: number of source and destination, shape (n_pairs, 2).
     :ivar rates_bps: shape (n_readings, n_pairs), oldest first, NaN where
@@ -85,7 +86,12 @@ class Readings:
     def of(cls, table: history.Table, member_hosts: Sequence[str],
            links_bps: dict[str, float], default_bps: float,
            usable: float = 1.0) -> 'Readings':
-        """:param links_bps: of the hosts that are known."""
+        """Select the readings between a group's hosts.
+
+        :param member_hosts: host of each member.
+        :param links_bps: link rate by host, where it is known.
+        :param default_bps: link rate of other hosts.
+        """
         hosts = list(dict.fromkeys(member_hosts))
         number = {host: i for i, host in enumerate(hosts)}
         place = np.array([number.get(host, -1) for host in table.hosts],
@@ -100,7 +106,10 @@ class Readings:
                    table.rtts_s[:, among])
 
     def side_by_side(self, chosen: Basis) -> tuple[Basis, ...]:
-        """What to show; of many pairs only what costs little."""
+        """Return the estimates to show together.
+
+        With many pairs they are the chosen and the raw one only.
+        """
         if len(self.ends) <= MOST_COMPARED_PAIRS:
             return tuple(Basis)
         return tuple(basis for basis in Basis
@@ -147,7 +156,10 @@ class Readings:
 
     def _affordable(self, estimator: constant.Estimator | None
                     ) -> constant.Estimator | None:
-        """The consensus in the place of what would take too long."""
+        """Return the estimator, or the consensus if it would take too long.
+
+        :param estimator: None compares all estimators.
+        """
         most = (MOST_COMPARED_PAIRS if estimator is None
                 else MOST_RPCA_PAIRS if estimator is constant.Estimator.RPCA
                 else len(self.ends))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which process runs on which VM: topology mapping (RPCA section II-C).
+"""Mappings of processes to VMs: topology mapping (RPCA section II-C).
 
 Tasks send each other ``volumes[i, j]`` bytes; task i runs on member
 ``mapping[i]``. A machine sends one message at a time and receives one at a
-time, so what the busiest port needs is what the exchange needs. The heuristic
-is the paper's, the search improves it by swaps, and a bound says how much is
-left at most.
+time, so the time of an exchange is the time of its busiest port. The heuristic
+is the paper's, the search improves it by swaps, and a lower bound limits the
+possible gain.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ WORK = 40_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Paths:
-    """What a message costs between members.
+    """Rates and latencies of the paths between members.
 
     :ivar rates_bps: float array of shape (n, n), positive, infinite inside a
         machine.
@@ -75,7 +75,7 @@ class Mapping:
 
     @property
     def gap(self) -> float:
-        """By what share the prediction is above the bound, at most."""
+        """Relative excess of the prediction over the bound, 0 or more."""
         if self.predicted_s <= self.bound_s:
             return 0.0
         return (self.predicted_s / self.bound_s - 1 if self.bound_s > 0
@@ -116,13 +116,13 @@ def each_s(volumes: Matrix, order: Indices, rates_bps: Matrix,
 
 
 def mapped_s(volumes: Matrix, order: Indices, paths: Paths) -> float:
-    """Until the busiest port has sent or received all of its messages."""
+    """Return the time of an exchange: that of its busiest port, in s."""
     return float(ports_s(volumes, np.asarray(order), paths).max())
 
 
 def slowest_s(exchanges: Sequence[Matrix], order: Indices, paths: Paths
               ) -> float:
-    """Of several exchanges the one that takes longest."""
+    """Return the time of the longest of several exchanges, in seconds."""
     return max(mapped_s(volumes, order, paths) for volumes in exchanges)
 
 
@@ -210,7 +210,7 @@ def enumerate_all(exchanges: Sequence[Matrix], paths: Paths) -> Indices:
 
 
 def lower_bound_s(volumes: Matrix, paths: Paths) -> float:
-    """No mapping is faster.
+    """Return a lower bound on the time of any mapping, in seconds.
 
     A task on a member sends its largest messages over the member's fastest
     paths at best, and likewise receives; a machine is busy at least as long as

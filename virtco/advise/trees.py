@@ -143,7 +143,12 @@ def delivered_s(ends: Indices, costs_s: Matrix, machines: Indices,
 
 def broadcast_s(edges: Edges, cost_s: Matrix,
                 machines: Sequence[int] | Indices | None = None) -> float:
-    """Of one message along a tree, whose edges are in a possible order."""
+    """Return the time of a broadcast of one message along a tree, in s.
+
+    :param edges: in an order in which each sender has the message.
+    :param cost_s: time of the message between all pairs, shape (n, n).
+    :param machines: number of each member's machine; None: all differ.
+    """
     return finish_s(edges, [float(cost_s[edge]) for edge in edges], machines)
 
 
@@ -164,12 +169,12 @@ def scatter_s(edges: Edges, size_bytes: float, rates_bps: Matrix,
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """What a message costs, whole and in segments.
+    """Times of a message between all pairs, whole and in segments.
 
-    :ivar cost_s: of the whole one between all pairs, shape (n, n).
+    :ivar cost_s: time of the whole message, shape (n, n).
     :ivar machines: number of each member's machine, shape (n,).
-    :ivar latency_s: of every segment, a part of ``cost_s``.
-    :ivar most_segments: into which it may be cut.
+    :ivar latency_s: part of ``cost_s`` that every segment takes, (n, n).
+    :ivar most_segments: most segments into which it may be cut.
     """
 
     cost_s: Matrix
@@ -178,19 +183,19 @@ class Message:
     most_segments: int = 1
 
     def turned(self) -> 'Message':
-        """With every message the other way round."""
+        """Return the message with the directions of all pairs swapped."""
         return dataclasses.replace(
             self, cost_s=np.ascontiguousarray(self.cost_s.T),
             latency_s=np.ascontiguousarray(self.latency_s.T))
 
     def segment_s(self, n_segments: int) -> Matrix:
-        """Cost of one of so many, shape (n, n)."""
+        """Return the time of one of ``n_segments`` segments, shape (n, n)."""
         found: Matrix = self.latency_s + (
             self.cost_s - self.latency_s) / n_segments
         return found
 
     def delivered_s(self, edges: Edges | Indices, n_segments: int) -> Matrix:
-        """When each edge has delivered the message."""
+        """Return the time at which each edge has delivered the message."""
         ends = np.asarray(edges, np.int64).reshape(-1, 2)
         at = ends[:, 0], ends[:, 1]
         latency_s = self.latency_s[at]
@@ -202,7 +207,8 @@ class Message:
         return float(self.delivered_s(edges, n_segments).max(initial=0.0))
 
     def best(self, edges: Edges | Indices) -> tuple[int, float]:
-        """Number of segments, a power of two, and the time that it takes."""
+        """Return the best number of segments, a power of two, and its time.
+        """
         count, best_s = 1, self.took_s(edges)
         while 2 * count <= self.most_segments:
             took_s = self.took_s(edges, 2 * count)

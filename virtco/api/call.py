@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One request as the handlers see it: who calls, and what is in the rooms."""
+"""A request as handlers see it: the caller, and the application's state."""
 
 from collections.abc import Callable
 import dataclasses

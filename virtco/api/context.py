@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who calls, and what they may do."""
+"""Callers of the API, and their permissions."""
 
 from typing import Any
 

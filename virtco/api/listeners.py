@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may ask for what where: one process listens on up to three ports.
+"""Ports of the API: one process listens on up to three, each with its routes.
 
 Tenants and operators are served on ``[api]``; Nova and the edge modules on
 ``[api] service_port`` where that is set, and nowhere else then; ``/health`` in

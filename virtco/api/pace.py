@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What each caller may cost the API."""
+"""Limits on the processor time of each caller of the API."""
 
 from collections.abc import Callable
 import threading

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is remembered of the bytes that tenants send."""
+"""Options of the history of bytes that tenants send."""
 
 from oslo_config import cfg
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is booked on hosts: members' rows, and claims beside them."""
+"""Bookings on hosts: rows of members, and claims apart from them."""
 
 from collections.abc import Collection
 from collections.abc import Mapping

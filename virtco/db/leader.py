@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The row of the scheduler that leads, and what only it may write.
+"""The row of the leading scheduler, and writes that only the leader may make.
 
 Functions over a session; the caller owns the transaction.
 """

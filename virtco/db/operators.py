@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What operators did: drained hosts, and a history of changes."""
+"""Actions of operators: drained hosts, and a history of changes."""
 
 import sqlalchemy as sa
 from sqlalchemy import orm

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks of hosts before they are used: who runs, and what came of it.
+"""Checks of hosts before use: the queue of checks, and their results.
 
-Discoveries of the topology take turns with them: both need the network for
-themselves, and rounds whose readings nobody else sees.
+Discoveries of the topology take turns with checks: both need the network for
+themselves, and rounds of measurements whose readings are theirs alone.
 """
 
 import collections

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which training jobs fall behind and go first, by snapshots. Pure.
+"""Training jobs that fall behind and go first, by snapshots. Pure.
 
 The rule is :class:`virtco.scheduling.periodic.guard.Guard`, as in the
-simulator. An iteration ends where the next one begins to send, less the
-computing between them.
+simulator. An iteration ends when the next one begins to send, less the
+computing time between them.
 """
 
 from collections.abc import Iterable

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Nova did, as it notifies or as it is asked."""
+"""Instances in Nova, followed by notifications and by queries."""

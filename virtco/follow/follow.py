@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The door of the room: what Nova did, and what follows from it."""
+"""Entry of the package: changes of instances in Nova, and their effects."""
 
 from collections.abc import Callable
 from collections.abc import Iterable

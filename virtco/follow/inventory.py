@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is free on the cloud's hosts, as placement and Nova say."""
+"""Free resources of the cloud's hosts, read from placement and Nova."""
 
 from collections.abc import Callable
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Nova says of its servers, asked for rather than notified."""
+"""Client of Nova's API that lists servers, besides notifications."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping

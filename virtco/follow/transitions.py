@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What happens to an instance happens to its row."""
+"""Changes of an instance's row that follow events of the instance."""
 
 from collections.abc import Callable
 from collections.abc import Mapping

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which of several schedulers leads."""
+"""Election of the leader among several schedulers."""

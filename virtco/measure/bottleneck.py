@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which paths share a bottleneck, and where it is (Choreo section 3.3)."""
+"""Bottlenecks that paths share, and their places (Choreo section 3.3)."""
 
 from collections.abc import Sequence
 import dataclasses

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which trains a network needs: K bursts of B packets.
+"""Packet trains that suit a network: K bursts of B packets.
 
-Each setting is tried on some paths, a bulk TCP connection tells the truth on
-the same paths, and the cheapest setting that is near enough is taken (Choreo
+Each setting is tried on some paths and compared with a bulk TCP connection on
+the same paths. The cheapest setting that is near enough is taken (Choreo
 section 4.1: 10 bursts of 200 packets on EC2, of 2000 on Rackspace).
 """
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tree of a network that nobody described, from what pairs of hosts got.
+"""Discovery of a network's tree from measured rates of pairs of hosts.
 
 First come *mixed rounds*: all hosts send at the same time, each to another
 one, and :mod:`virtco.measure.racks` clusters the hosts. Then come *loads*:
-the hosts of one cluster send out of it, or receive, all at the same time. What
-they get together is the rate of the cluster's uplink, unless the hosts' own
-links or the uplinks below carry no more.
+the hosts of one cluster send out of it, or receive, all at the same time. The
+sum of their rates is the rate of the cluster's uplink, unless the hosts' own
+links or the uplinks below are the limit.
 """
 
 from collections.abc import Iterable

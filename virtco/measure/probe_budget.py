@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What probing may cost: bytes within any hour, per link and in all."""
+"""Limits on probing traffic: bytes per hour, by link and in total."""
 
 import collections
 

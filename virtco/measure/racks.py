@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which hosts share a rack, by what they got while all were measured.
+"""Racks of hosts, inferred from rates measured while all hosts send.
 
 A rack whose uplink is oversubscribed gives pairs inside it more than pairs
 that leave it, once several pairs send at the same time; pairs that leave a
 pod get less again. So hosts are clustered by the rates of rounds in which
 every host takes part (:func:`virtco.measure.rounds.disjoint_rounds`), each
-round as one reading per pair, and the racks by the means over their hosts. A
-network that is nowhere oversubscribed shows nothing, and nothing is found.
+round as one reading per pair, and the racks by the means over their hosts. In
+a network without oversubscription no racks are found.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which hosts measure each other now. Pure: times come in as arguments.
+"""Schedule of measurements between hosts. Pure: times come in as arguments.
 
 A host takes part in at most one train at a time, and trains that run at the
 same time fit into the uplinks of racks and pods that they pass: "at each step

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Coflows in flight, and what the scheduler decides about them."""
+"""Coflows in flight, and the scheduler's decisions about them."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Uplinks of racks and of what is above them, as ports of the fabric. Pure.
+"""Uplinks of racks and of higher switches, as ports of the fabric. Pure.
 
 A flow between two hosts passes, beside the hosts' own ports, the uplink of
 every subtree that has one of them and not the other: upwards on the sender's

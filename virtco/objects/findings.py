@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What checks found poor: kept in the database, known to each process."""
+"""Poor hosts found by checks: kept in the database, known to each process."""
 
 from collections.abc import Callable
 from collections.abc import Collection

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Trees and mappings for the VMs of a group, by what was measured."""
+"""Trees and mappings for the VMs of a group, by measurements."""
 
 from collections.abc import Callable
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the VMs of a group have to keep, as its record tells. Pure.
+"""Placement rules of a group's VMs, read from its record. Pure.
 
 The launch knows wishes from the hint and server groups from Nova's request.
 Whoever moves a VM later has neither, so they are stored with the group.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What operators set for all coflows of a project."""
+"""Operators' settings for all coflows of a project."""
 
 from collections.abc import Callable
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which VMs of a group share a rack or a host, without saying which."""
+"""VMs of a group that share a rack or a host, without naming either."""
 
 from collections.abc import Callable
 from collections.abc import Sequence

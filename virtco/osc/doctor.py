@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``virtco doctor``: every link from a hint to a class, and what to do."""
+"""``virtco doctor``: checks every link from a hint to a class."""
 
 import time
 from typing import Any

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``profile …`` and ``app …``: what groups sent, and what was learned."""
+"""Commands ``profile …`` and ``app …``: traffic of groups and applications."""
 
 from typing import Any
 

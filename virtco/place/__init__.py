@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Placement: from Nova's question to a plan, and what if."""
+"""Placement: plans for Nova's questions, and hypothetical plans."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The time that a placement has, what takes it, and what cannot be in time."""
+"""The time limit of a placement, and the durations of its phases."""
 
 from collections.abc import Callable
 import math

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a launch is promised its deadline, and what it is told."""
+"""Promises of deadlines at launch, and the answers about them."""
 
 from collections.abc import Callable
 from collections.abc import Iterable

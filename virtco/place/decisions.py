@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What each plan rested on, kept for those who ask what decided.
+"""Inputs of each plan, kept to explain its decisions later.
 
-It is written down behind the answer: nobody waits for it, and of a storm of
-plans the newest are kept.
+They are written after the answer, so no answer waits for it. When plans come
+faster than they are written, only the newest are kept.
 """
 
 from collections.abc import Mapping

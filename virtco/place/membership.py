@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which member of which group an instance is."""
+"""The group and the member of an instance."""
 
 from collections.abc import Callable
 from collections.abc import Collection

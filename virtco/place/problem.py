@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""From what Nova offers and what is known to a PlacementProblem. Pure."""
+"""Builds a PlacementProblem from Nova's offers and the known state. Pure."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping

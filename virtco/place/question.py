@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is read of Nova's question, in the form that planning needs. Pure."""
+"""Nova's question, converted to the form that planning needs. Pure."""
 
 from collections.abc import Collection
 

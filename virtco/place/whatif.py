@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Questions without consequences: a plan of what if, and why a plan."""
+"""Questions without consequences: hypothetical plans, reasons of plans."""
 
 from collections.abc import Callable
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a pair will send in the next hour. Pure.
+"""Prediction of a pair's bytes in the next hour. Pure.
 
 Choreo section 2.1: "data from the previous hour and the time-of-day are good
 predictors of the number of bytes transferred in the next hour". Both are

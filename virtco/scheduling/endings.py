@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""When a coflow ends, and when a recurring one begins anew.
+"""Ends of coflows, and beginnings of the next iteration of recurring ones.
 
-From counted bytes, which are never exact: headers are estimated, and what is
-in flight at an end is counted after it.
+Both follow from counted bytes, which are never exact: headers are estimated,
+and bytes in flight at an end are counted after it.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What decided a placement: the answer to slightly different questions. Pure.
+"""Reasons for a placement, by answers to slightly changed questions. Pure.
 
 Each question changes one thing of the problem as it was planned: a running
 coflow is not there, a host has room for one more VM, a port is twice as fast.

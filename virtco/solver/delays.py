@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whom a placement would delay. Pure."""
+"""Running coflows that a placement would delay. Pure."""
 
 import dataclasses
 

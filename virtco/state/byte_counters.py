@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""From cumulative counters to what a coflow still has to send. Pure."""
+"""Remaining bytes of coflows, from cumulative counters. Pure."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What projects owe for sending more than they claimed. Pure.
+"""Debts of projects that sent more than they claimed. Pure.
 
 The rules are :mod:`virtco.scheduling.policing`'s, the payer is the project: a
 coflow that begins after a lying one pays on.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One hypervisor as its edge module reports it. Pure."""
+"""State of a hypervisor, by the reports of its edge module. Pure."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One coflow in flight: its members, its progress and its way. Pure."""
+"""A coflow in flight: its members, its progress and its path. Pure."""
 
 import collections
 from collections.abc import Collection

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What runs now, in memory: groups, coflows in flight and hosts.
+"""Live state in memory: groups, coflows in flight and hosts.
 
 The database holds the same facts for a restart; the scheduler loop reads only
-this, so that it goes on when the database does not. Nothing here reads a
-clock, the callers say what time it is. The lock is nobody else's: others get
-values that do not change.
+this state, so that it goes on when the database fails. Nothing here reads a
+clock: callers pass the time. The lock is private: callers get immutable
+values.
 """
 
 from collections.abc import Callable

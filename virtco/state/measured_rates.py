@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The measured rates of pairs of hosts, and what they say of the hosts."""
+"""Measured rates of pairs of hosts, and rates of hosts estimated from them."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping

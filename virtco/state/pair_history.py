@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The history of each pair of hosts, and what is planned by of it."""
+"""History of readings of each pair of hosts, and rates for planning."""
 
 from collections.abc import Callable
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How coflows get on by what hosts report: bytes, and their life. Pure."""
+"""Progress of coflows by the hosts' reports: bytes, and states. Pure."""
 
 import collections
 from collections.abc import Iterable

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the scheduler decides by: everything, as it was at one moment. Pure.
+"""Input of the scheduler: a snapshot of everything it decides by. Pure.
 
-Nothing in here changes any more. What did not change between two snapshots is
+Snapshots are immutable. A part that did not change between two snapshots is
 the same object in both, so that :mod:`virtco.decide.policy_documents` need not
-look at it again.
+compute it again.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which flows of a coflow sent and then fell silent, and what waits. Pure.
+"""Flows of a coflow that sent and then fell silent; queued bytes. Pure.
 
 A flow that ends before its hinted size would keep its share of MADD, which
-others may not borrow at its receiver. It gets no rate of its own until it
-sends again: its class is still there, with the least rate, and its next bytes
-or a queue in its class tell.
+others may not borrow at its receiver. So a silent flow gets no rate of its own
+until it sends again. Its class stays, with the least rate, and its next bytes
+or a queue in its class end the silence.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is above the hosts: the topology's uplinks with their rates."""
+"""The topology's uplinks above the hosts, with their rates."""
 
 from collections.abc import Callable
 from collections.abc import Mapping

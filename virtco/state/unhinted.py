@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What VMs sent each other before a hint told of it. Pure."""
+"""Bytes that VMs sent each other before a hint named them. Pure."""
 
 from collections.abc import Iterable
 from collections.abc import Set

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What uplinks can carry: measured, else nominal, else configured. Pure."""
+"""Capacity of uplinks: measured, else nominal, else configured. Pure."""
 
 import dataclasses
 import functools

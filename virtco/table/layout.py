@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the policy of one host consists of.
+"""Layout of the policy of one host: classes, children and flows.
 
 A layout stays while no coflow comes, goes or moves at the host;
 :mod:`virtco.table.host_policy` adds the numbers of one schedule.

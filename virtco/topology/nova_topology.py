@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Topology from what Nova and placement know. Pure.
+"""Topology from Nova's aggregates and zones, and placement's traits. Pure.
 
 An aggregate's metadata ``virtco:rack=r1`` puts its hosts below the rack r1,
 likewise for every level that is asked for; ``virtco:rack_uplink=100Gbit``

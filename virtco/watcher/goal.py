@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Watcher's operators aim at with virtco's strategy."""
+"""Goal of Watcher's audits that use virtco's strategy, with its efficacy."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What changed between two reports of an edge module. Pure.
+"""Changes between two reports of an edge module. Pure.
 
 A delta has ``set``, the fields of the report that changed, and ``rows`` of
 the lists: ``{"coflows": {"set": [row, …], "gone": [key, …]}, "pairs": …}``.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Nova's question for a host, the answer, and what decided it."""
+"""Nova's question for a host, the answer, and the reasons of the decision."""
 
 from collections.abc import Mapping
 import re

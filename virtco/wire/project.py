@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What operators set for all coflows of a project."""
+"""Operators' settings for all coflows of a project."""
 
 from typing import Literal
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tree of switches above the hosts, and what fits below each."""
+"""The tree of switches above the hosts, and the room below each."""
 
 from typing import Annotated
 from typing import Literal

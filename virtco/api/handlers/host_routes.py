@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hypervisors as operators see and empty them, and what edges ask for."""
+"""Routes of hypervisors: list, drain and forget; policies for edge modules."""
 
 import msgspec
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What tenants sent, by pair and hour: of groups, and of applications."""
+"""Routes of profiles: bytes by pair and hour, of groups and applications."""
 
 from virtco.api import policies
 from virtco.api.call import Call

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What operators set for all coflows of a project."""
+"""Routes of projects: operators' settings for all coflows of a project."""
 
 from virtco.api import media
 from virtco.api.call import Call

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The topology, its imports, and what fits below its switches."""
+"""Routes of the topology, its imports, and the room below its switches."""
 
 
 import msgspec

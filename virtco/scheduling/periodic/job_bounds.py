@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What no schedule of periodic jobs can beat.
+"""Bounds on any schedule of periodic jobs.
 
 In the long run job j makes x_j iterations per second. It cannot make more
 than alone, x_j <= 1 / P_j, and no link is busy for more than all of the time:

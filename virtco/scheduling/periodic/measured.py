@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a job computes at most, by the bytes that were counted of it. Pure.
+"""Upper bounds on a job's computing time, by its counted bytes. Pure.
 
 Jobs are served by how much they compute per iteration, so it pays to
 overstate it. An iteration computes and sends, so it takes no less than both:

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What no placement can fall below."""
+"""Lower bounds on the cost of any placement."""

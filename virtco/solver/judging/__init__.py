@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a placement does to other coflows and to groups to come."""
+"""Effects of a placement on other coflows and on groups to come."""

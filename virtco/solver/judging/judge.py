@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a placement costs the known coflows when they are really scheduled.
+"""Cost of a placement for the known coflows, by simulating their schedule.
 
 The prefix CCT is an estimate only: a coflow that shares ports waits at one of
 them, and MADD then sends nothing at its others either. So the candidates that

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The problem as arrays, exact reductions, and what a placement costs."""
+"""The problem as arrays, exact reductions, and the cost of a placement."""

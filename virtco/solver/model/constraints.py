@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a placement must keep, as arrays: capacities, pins, groups.
+"""Constraints of a placement as arrays: capacities, pins, groups.
 
 VMs that an affinity group ties together become one node; an anti-affinity
 group becomes one more resource of which a host has ``max_per_host``.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a placement costs, exactly: the one place that defines it.
+"""Exact cost of a placement: its only definition.
 
 With load L_i(m) of coflow i on port m and B(m) its bandwidth, a coflow alone
 takes max_m L_i(m) / B(m) (VirtCO Eq. 3). Coflows are served in the order of

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Stages of local search, and what else it starts from."""
+"""Stages of local search, and their start placements."""
 
 import itertools
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the stages of a search share: answers, bounds, the pool of starts."""
+"""State shared by the stages of a search: answer, bounds, pool of starts."""
 
 from collections.abc import Callable
 import dataclasses
