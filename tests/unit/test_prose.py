@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Docstrings that a reader without the code understands."""
+
+import re
+
+import pytest
+
+from tests import sources
+from tests.unit import test_layers as layers
+
+PRODUCT = ('virtco', 'edge_module', 'nova_filters', 'lab/virtco_lab',
+           'tenant/virtco_tenant')
+# First lines without a subject, or with a pronoun or "what" in its place.
+RIDDLE = re.compile(
+    r'^(Of|Those|Ones?|It|What|Which|Whom|By|Towards|Without|That|Others)\b'
+    r'|\b(of|by|from|to|for|with|all|is|and|,) what\b'
+    r'|\b(anew|so many|so often|whoever)\b')
+# Kernels are compiled again for every change of their text, also of this one:
+# reword these together with the next change of their code.
+LEFT = {
+    ('virtco/advise/kernels.py',
+     'By the busiest port; of equal ones by all of them.'),
+    ('virtco/fluid/event_kernels.py',
+     'Order coflows, in place, and rate them anew.'),
+    ('virtco/fluid/pair_kernels.py',
+     'List live pairs anew, all and by port.'),
+    ('virtco/fluid/run_kernels.py',
+     'What changes while simulated coflows run, compiled.'),
+    ('virtco/fluid/run_kernels.py',
+     'A policy as numbers, what changes while coflows run, and scratch.'),
+}
+
+
+@pytest.mark.parametrize('line', [
+    'Of each host.', 'What was measured.', 'One class of the tree.',
+    'Rate of what arrived.', 'At most so many within a minute.'])
+def test_a_riddle_is_found(line):
+    assert RIDDLE.search(line)
+
+
+@pytest.mark.parametrize('line', [
+    'Return the rate of each host, in bit/s.', 'Result of a measurement.',
+    'Often used classes of the tree.', 'Bytes by (sender, receiver).'])
+def test_plain_prose_is_none(line):
+    assert not RIDDLE.search(line)
+
+
+def test_docstrings_open_with_their_subject():
+    found = {(path.relative_to(layers.ROOT).as_posix(), line, number)
+             for path in layers._sources(PRODUCT)
+             for number, line in sources.read(path).openings
+             if RIDDLE.search(line)}
+    new = sorted(f'{path}:{number}: {line}' for path, line, number in found
+                 if (path, line) not in LEFT)
+    assert not new, '\n'.join(new)
+    assert {(path, line) for path, line, _ in found} == LEFT
