@@ -116,7 +116,7 @@ class Maker:
             lambda: ['SetRules', self.few(lambda: self.choice(
                 ('port4', 'pair4', 'later6', 'first6', *TEXTS[7:9])))],
             lambda: ['SetUnmanaged', self.choice((True, False))],
-            lambda: ['AttachPort', *self.port(), self.number()],
+            lambda: ['AttachPort', *self.port(), self.minor()],
             lambda: ['DetachPort', *self.port()],
             lambda: ['DeleteSet', self.choice(TEXTS)],
             lambda: [self.choice(TEXTS)]))()
