@@ -91,8 +91,8 @@ class Agent:
             was_lost = self.sync()
             self._tell()
             self._save()
-            # What was lost is put right at once; what goes on being lost,
-            # such as port after port by Open vSwitch's restart, in turns.
+            # Lost state is restored at once; repeated losses, such as port
+            # after port during a restart of Open vSwitch, once per tick.
             if was_lost:
                 self._watch.pause(TICK_S)
             else:
@@ -201,7 +201,7 @@ class Agent:
         self.reporter.wake()
 
     def failed(self, error: Exception) -> None:
-        """Something could not be read or changed: audit soon."""
+        """Note that the kernel could not be read or changed: audit soon."""
         why = supervise.describe(error)
         if why != self._failure:
             LOG.error('Not enforced yet: %s', why)
@@ -234,7 +234,7 @@ class Agent:
         self.policy.save()
 
     def _about(self) -> dict[str, Any]:
-        """The fields of a report that only the agent knows."""
+        """Return the fields of a report that only the agent knows."""
         problem = next((thread.problem for thread in self._threads
                         if thread.problem is not None), None)
         error = self.error or problem

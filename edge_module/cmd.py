@@ -89,7 +89,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
 
 
 def _saved_enforcer(conf: cfg.ConfigOpts) -> edge_enforcer.Enforcer:
-    """An enforcer that knows what the agent saved."""
+    """Make an enforcer with the policy that the agent saved."""
     parts = factory.Parts(conf, kernel)
     enforcer = parts.enforcer()
     held = policy_ttl.HeldPolicy(conf.edge.host,

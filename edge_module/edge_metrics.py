@@ -87,8 +87,9 @@ class EdgeCollector(registry.Collector):
 
     def _limited(self, rows: Iterable[reports.LimitCounter]
                  ) -> Iterator[core.Metric]:
-        """Unmanaged traffic by destination; all that have no limit of their
-        own are ``others``.
+        """Yield the metrics of unmanaged traffic by limited destination.
+
+        Destinations without a limit of their own are ``others``.
         """
         label = ('destination',)
         sent = core.CounterMetricFamily(

@@ -195,7 +195,7 @@ def _tls_opts() -> list[Any]:
 
 
 def list_opts() -> list[tuple[str, list[Any]]]:
-    """For oslo.config's generator, which wants pairs."""
+    """Return (group, options) pairs for oslo.config's generator."""
     return [(EDGE, EDGE_OPTS), (PROBE, PROBE_OPTS),
             (AUTH, ks_loading.get_auth_common_conf_options()
              + _tls_opts())]

@@ -35,7 +35,7 @@ SUPER_PACKET_S = 0.004
 
 
 def _ovsdb() -> Any:
-    """The module with a library of some weight, only where it is needed."""
+    """Import the module ``ovsdb``, whose library takes time to load."""
     from edge_module.ports import ovsdb
     return ovsdb
 
@@ -76,7 +76,8 @@ class Parts:
         return guard
 
     def classifier(self) -> nft.NftClassifier:
-        """The one that sees the packets of this virtual switch."""
+        """Make the classifier that sees the packets of this virtual switch.
+        """
         options = self.conf.edge
         name = options.classifier
         if name == 'auto':
@@ -96,9 +97,9 @@ class Parts:
             link_speed.ingress_bps(self.conf, egress_bps))
 
     def enforcer(self) -> edge_enforcer.Enforcer:
-        """An enforcer for the configured uplink.
+        """Make an enforcer for the configured uplink.
 
-        :raises virtco.exception.Invalid: for options that make no sense.
+        :raises virtco.exception.Invalid: for missing or invalid options.
         """
         options = self.conf.edge
         if not options.uplink_dev:

@@ -39,7 +39,7 @@ class StateDir:
                 fresh.unlink(missing_ok=True)
 
     def load(self, name: str) -> Any | None:
-        """The saved value; None when there is none that can be read."""
+        """Read a saved value; None when there is none or it is invalid."""
         try:
             return json.loads((self.path / f'{name}.json').read_text())
         except FileNotFoundError:

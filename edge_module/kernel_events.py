@@ -93,7 +93,7 @@ class KernelWatch:
             os.eventfd_read(self._wake)
 
     def pause(self, timeout_s: float) -> None:
-        """As :meth:`wait`, but announcements do not end it."""
+        """Wait as :meth:`wait`, but not for announcements."""
         if select.select([self._wake], [], [], timeout_s)[0]:
             os.eventfd_read(self._wake)
 

@@ -75,16 +75,16 @@ class HeldPolicy:
         return policy
 
     def count_past(self, now_s: float, heard_s: float) -> int:
-        """How many times its time to live passed since it was renewed, at
-        most :data:`MOST_STEPS`.
+        """Count how often the policy's time to live passed since renewal.
 
-        :param heard_s: when the controller last said something.
+        :param heard_s: time of the controller's last message.
+        :returns: at most :data:`MOST_STEPS`.
         """
         if self.policy is None:
             return 0
         self._renewed_s = max(self._renewed_s, heard_s)
         age_s = now_s - self._renewed_s
-        # Some policies live for no time at all.
+        # The time to live of some policies is 0.
         n_past = int(age_s / max(self.policy.ttl_s, age_s / MOST_STEPS)
                      ) if age_s > self.policy.ttl_s else 0
         if n_past and not self.n_past:

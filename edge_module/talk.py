@@ -69,10 +69,10 @@ class EdgeClient:
         self._timeout_s = TIMEOUT_S
 
     def get_distributor(self, host: str) -> dict[str, Any]:
-        """Where edge modules connect to, and perhaps this host's ticket.
+        """Read the distributor's address, and this host's ticket if any.
 
         :raises virtco.exception.ControllerUnavailable: when there is no
-            answer in time, none that makes sense, or no distributor.
+            answer in time, an invalid one, or no distributor.
         """
         try:
             found: dict[str, Any] = self._adapter.get(
@@ -90,7 +90,7 @@ class EdgeClient:
 
 def find(conf: cfg.ConfigOpts, rest: EdgeClient
          ) -> list[Address]:
-    """As the controller says, in any order.
+    """Ask the controller for the distributor's addresses, in random order.
 
     :raises virtco.exception.ControllerUnavailable: when it has none that
         speaks this version of the protocol.

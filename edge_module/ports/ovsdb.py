@@ -100,7 +100,7 @@ class OvsDb:
             return list(api.idl.tables[table].rows.values())
 
     def ports(self) -> tuple[classify.VmPort, ...]:
-        """The interfaces that Nova or Neutron marked as a VM's."""
+        """Return the interfaces that Nova or Neutron marked as a VM's."""
         found = []
         rows = self._rows('Interface')
         offloads = any(row.other_config.get('hw-offload') == 'true'
@@ -117,7 +117,9 @@ class OvsDb:
         return tuple(sorted(found, key=lambda item: item.dev))
 
     def _tagged(self) -> set[str]:
-        """Names of the interfaces for which :func:`.kinds.is_tagged` holds."""
+        """Return names of interfaces for which :func:`.kinds.is_tagged` is
+        true.
+        """
         return {item.name for bridge in self._rows('Bridge')
                 for port in bridge.ports for item in port.interfaces
                 if kinds.is_tagged(
@@ -128,7 +130,10 @@ class OvsDb:
                         for peer in other.interfaces))}
 
     def datapath_of(self, dev: str) -> str | None:
-        """``system``, ``netdev`` or None when no bridge has the device."""
+        """Return a device's datapath, ``system`` or ``netdev``.
+
+        None when no bridge has the device.
+        """
         for bridge in self._rows('Bridge'):
             for port in bridge.ports:
                 if any(item.name == dev for item in port.interfaces):
@@ -142,7 +147,8 @@ class OvsDb:
         return None
 
     def qos_type(self, dev: str) -> str | None:
-        """Type of the device's QoS; '' without one, None without a port."""
+        """Return a device's type of QoS; '' without one, None without a port.
+        """
         port = self._port_of(dev)
         if port is None:
             return None
@@ -216,18 +222,18 @@ class OvsGuard:
         self._seen: tuple[int, str | None] | None = None
 
     def ensure(self) -> None:
-        """Agree with Open vSwitch.
+        """Have Open vSwitch leave the uplink's qdisc alone.
 
         :raises virtco.exception.QdiscConflict: when it shapes the uplink.
         """
-        # Looked at before: what changes meanwhile shows as a difference.
+        # Read before the change, so that later changes show as a difference.
         changes = self.database.changes
         found = self.database.qos_type(self.dev)
         self._seen = changes, NOOP if found == '' else found
         self.database.ensure_noop(self.dev)
 
     def was_lost(self) -> bool:
-        """Whether it is not as :meth:`ensure` last saw it; cheap."""
+        """Return whether the QoS changed since :meth:`ensure`; cheap."""
         changes = self.database.changes
         if self._seen is None or self._seen[0] == changes:
             return False

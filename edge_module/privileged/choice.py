@@ -16,7 +16,7 @@ _STATUS = pathlib.Path('/proc/self/status')
 
 
 def may_administer() -> bool:
-    """Whether this process holds CAP_NET_ADMIN."""
+    """Return whether this process holds CAP_NET_ADMIN."""
     for line in _STATUS.read_text().splitlines():
         if line.startswith('CapEff:'):
             return bool(int(line.split()[1], 16) >> _CAP_NET_ADMIN & 1)
@@ -24,11 +24,11 @@ def may_administer() -> bool:
 
 
 def open_kernel(user: str, helper_user: str) -> protocol.Kernel:
-    """The calls, made with as little privilege as the start allows.
+    """Return the kernel's calls, with as few privileges as possible.
 
-    :param user: whom a process that root started becomes; empty for nobody
-        else.
-    :param helper_user: whom the helper becomes that makes the calls then.
+    :param user: user that a process started by root becomes, while a helper
+        makes the calls; empty to stay the same user.
+    :param helper_user: user that the helper becomes; empty for ``user``.
     :raises virtco.exception.Invalid: for a user that does not exist, and
         without the privilege for any call.
     """

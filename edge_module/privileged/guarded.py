@@ -99,7 +99,10 @@ def seal() -> int:
 
 
 def _ask(name: str, argument: Any = None) -> Any:
-    """:raises virtco.exception.KernelRefused: also without a helper."""
+    """Have the helper make a call; return its result.
+
+    :raises virtco.exception.KernelRefused: also without a helper.
+    """
     try:
         if not alive():
             raise ConnectionResetError(_GONE)
@@ -147,7 +150,7 @@ def _tell_of_end(pid: int) -> None:
 
 
 def alive() -> bool:
-    """Whether the helper still answers."""
+    """Return whether the helper still answers."""
     return context.channel is not None and context.channel.running
 
 

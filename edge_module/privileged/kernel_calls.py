@@ -37,7 +37,7 @@ PORTS = 0x76 << 24
 
 
 def _open() -> socket.socket:
-    """A socket with a port by which others know whose changes these are."""
+    """Open a netlink socket whose port marks its changes as this module's."""
     sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
@@ -116,9 +116,9 @@ def _send_chunk(sock: socket.socket, messages: list[tuple[int, int, bytes]],
 
 
 def tc_dump(message: tuple[int, int, bytes]) -> list[bytes]:
-    """Bodies of all answers to a dump request.
+    """Send a dump request; return the bodies of all answers.
 
-    A dump that the kernel marks as interrupted by a change is made again.
+    A dump that the kernel marks as interrupted by a change is repeated.
 
     :raises OSError: when the kernel refuses the dump.
     """
@@ -143,7 +143,7 @@ def _dump_once(message: tuple[int, int, bytes]) -> tuple[list[bytes], bool]:
 
 
 def ask(message: tuple[int, int, bytes]) -> bytes:
-    """Body of the one answer to a request.
+    """Send a request with a single answer; return the body of the answer.
 
     :raises OSError: when the kernel refuses, or only acknowledges.
     """
@@ -216,10 +216,10 @@ def nft_read(listings: Iterable[operations.Listing]) -> list[str | None]:
 
 
 def alive() -> bool:
-    """In this process the calls can always be made."""
+    """Return True: in this process the calls can always be made."""
     return True
 
 
 def cpu_s() -> float:
-    """The calls take this process's time."""
+    """Return 0: the calls take the time of this process, of no other."""
     return 0.0

@@ -23,20 +23,20 @@ def _read_counter(dev: str | None, column: int) -> int | None:
 
 
 def received_bytes(dev: str | None) -> int | None:
-    """Bytes the device has received, None if there is no such device."""
+    """Read the bytes that a device received; None without the device."""
     return _read_counter(dev, _RECEIVED)
 
 
 def sent_bytes(dev: str | None) -> int | None:
-    """Bytes the device has sent, None if there is no such device."""
+    """Read the bytes that a device sent; None without the device."""
     return _read_counter(dev, _SENT)
 
 
 def foreign_share(before_bytes: int | None, after_bytes: int | None,
                   own_bytes: int) -> float:
-    """Share of the device's traffic that was not the train's.
+    """Return the share of a device's traffic that was not the train's.
 
-    0 when the device is unknown: nothing speaks against the train then.
+    It is 0 when the device is unknown, so that the train is accepted.
     """
     if before_bytes is None or after_bytes is None:
         return 0.0
@@ -47,7 +47,7 @@ def foreign_share(before_bytes: int | None, after_bytes: int | None,
 
 
 def address_of(dev: str) -> str | None:
-    """First IPv4 address of a device, None if it has none."""
+    """Return the first IPv4 address of a device, None if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = struct.pack('256s', dev.encode()[:15])
         try:
@@ -58,7 +58,7 @@ def address_of(dev: str) -> str | None:
 
 
 def address_towards(host: str) -> str | None:
-    """Own address of the route to a host, None without a route."""
+    """Return the local address of the route to a host, None without one."""
     try:
         family, kind, _, _, sockaddr = socket.getaddrinfo(
             host, 9, type=socket.SOCK_DGRAM)[0]

@@ -272,7 +272,7 @@ class Control:
             raise PeerGone(f'the peer went away: {error}') from None
 
     def has_message(self) -> bool:
-        """Whether :meth:`receive` would return without waiting for data."""
+        """Return whether :meth:`receive` would not wait for data."""
         return b'\n' in self._buffer or bool(
             select.select([self.sock], [], [], 0)[0])
 

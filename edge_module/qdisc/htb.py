@@ -65,14 +65,14 @@ class Uplink:
             return False
 
     def frame_bytes(self) -> int:
-        """The longest frame that the device sends."""
+        """Return the longest frame that the uplink sends, in bytes."""
         found = frame_bytes(self.dev)
         if found is None:
             raise exception.NotFound(what='uplink device', id=self.dev)
         return found
 
     def _dump_qdiscs(self, ifindex: int) -> list[bytes]:
-        """Qdiscs of the device, and of every other one too."""
+        """Dump the qdiscs; the kernel adds those of other devices."""
         return self.kernel.tc_dump(
             wire.dump_request(wire.RTM_GETQDISC, ifindex))
 
@@ -171,7 +171,7 @@ class Uplink:
 
 
 def frame_bytes(dev: str) -> int | None:
-    """The longest frame that a device sends; None without the device."""
+    """Return the longest frame of a device, in bytes; None without it."""
     request = struct.pack('16si12x', dev.encode(), 0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

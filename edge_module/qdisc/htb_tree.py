@@ -117,10 +117,12 @@ class TreeKeeper:
 
     def _held_up(self, desired: model.Tree, tree: model.Tree
                  ) -> dict[int, float]:
-        """Leaves that leave or slow down, and first send what they queued.
+        """Return the leaves whose rate is held until their queue is sent.
 
-        At a trickle a super-packet would hold the class for seconds, also
-        when it rises again meanwhile, or comes back.
+        They leave or slow down. At a very low rate a super-packet would block
+        the class for seconds, even if its rate rises again meanwhile.
+
+        :returns: by minor, the sent bytes until which the rate is held.
         """
         asked = [have for minor, have in tree.items()
                  if have.limit_bytes is not None
@@ -139,7 +141,9 @@ class TreeKeeper:
 
     def _may_hold(self, have: model.HtbClass, wanted: model.HtbClass | None
                   ) -> bool:
-        """Whether a leaf leaves, or begins to cut what it may have queued."""
+        """Return whether a leaf leaves, or begins to cut super-packets of
+        which some may be queued whole.
+        """
         return wanted is None or (
             wanted.packet_bytes not in (None, model.WHOLE_BYTES)
             and (have.packet_bytes == model.WHOLE_BYTES
@@ -148,16 +152,17 @@ class TreeKeeper:
     def _held_until(self, have: model.HtbClass,
                     wanted: model.HtbClass | None, stats: wire.ClassStats
                     ) -> float:
-        """Bytes that a leaf must have sent; infinity: that is not known yet.
+        """Return the sent bytes until which a leaf's rate is held.
 
-        One that leaves may get packets until the classification is another
-        one. One that slows down may get whole ones until it cuts them.
+        Infinity: not known yet. A leaf that leaves may get packets until the
+        classification changes; a leaf that slows down may get whole
+        super-packets until it cuts them.
         """
         before = self._draining.get(have.minor, 0.0)
         if wanted is None:
             may_send = (stats.backlog_bytes > 0 if before
                         else have.minor not in self._leaving)
-            # One that is idle already can keep nothing.
+            # A leaf at the idle rate has no guarantee left to hold.
             return (math.inf if may_send
                     and have.rate_bps > model.IDLE_RATE_BPS else 0.0)
         if have.packet_bytes == model.WHOLE_BYTES:
@@ -172,11 +177,14 @@ class TreeKeeper:
                          for minor in minors}
 
     def is_due(self, now_s: float) -> bool:
-        """Whether :meth:`delete` has something to do."""
+        """Return whether :meth:`delete` has something to do."""
         return any(now_s >= due_s for due_s in self._leaving.values())
 
     def _still_sending(self, due: Iterable[int], now_s: float) -> set[int]:
-        """Leaves that would drop what they have queued; not for ever."""
+        """Return the leaves to delete later, as they would drop their queue.
+
+        A leaf is on the list for _PATIENCE_S at most.
+        """
         stats = self.uplink.class_stats()
         return {minor for minor in due
                 if stats.get(minor, _NO_STATS).backlog_bytes

@@ -10,7 +10,7 @@ _UNKNOWN = (0, 0xFFFF, 0xFFFFFFFF, -1)
 
 
 def speed_bps(dev: str) -> float:
-    """Speed that a device reports, in bits per second.
+    """Read the speed that a device reports, in bit/s.
 
     :raises virtco.exception.NotFound: when it reports none.
     """
@@ -35,18 +35,19 @@ def known_bps(mbps: int | None) -> float | None:
 
 
 def egress_bps(conf: cfg.ConfigOpts) -> float:
-    """Rate of the uplink that may be used.
+    """Return the usable rate of the uplink for sending, in bit/s.
 
-    :raises virtco.exception.NotFound: where nothing says it.
+    :raises virtco.exception.NotFound: when neither the configuration nor the
+        device tells it.
     """
     rate_bps = conf.edge.link_egress_bps or speed_bps(conf.edge.uplink_dev)
     return float((1 - conf.edge.link_margin) * rate_bps)
 
 
 def ingress_bps(conf: cfg.ConfigOpts, egress_bps: float) -> float:
-    """Rate from the network that may be used.
+    """Return the usable rate of the uplink for receiving, in bit/s.
 
-    :param egress_bps: what :func:`egress_bps` says.
+    :param egress_bps: result of :func:`egress_bps`, the default.
     """
     if not conf.edge.link_ingress_bps:
         return egress_bps

@@ -51,7 +51,8 @@ def delete_link(ifindex: int) -> wire.Message:
 
 
 def ingress_qdisc(ifindex: int) -> wire.Message:
-    """The hook that filters of received packets hang on."""
+    """Build the request for a qdisc that holds filters of received packets.
+    """
     return (wire.RTM_NEWQDISC, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
             wire.TCMSG.pack(0, ifindex, wire.INGRESS_HANDLE, _TC_H_INGRESS, 0)
             + wire.attr(wire.KIND, b'ingress\0'))
@@ -63,7 +64,10 @@ def delete_ingress(ifindex: int) -> wire.Message:
 
 
 def _selector(keys: list[tuple[int, int, int]]) -> bytes:
-    """Keys are (mask, value, offset from the network header)."""
+    """Encode a u32 selector.
+
+    :param keys: (mask, value, offset from the network header) of each.
+    """
     return _SELECTOR.pack(_TERMINAL, 0, len(keys), 0, 0, 0, 0, 0) + b''.join(
         _KEY.pack(mask, value) + _KEY_OFFSET.pack(offset, 0)
         for mask, value, offset in keys)
@@ -89,7 +93,8 @@ def dump_redirects(ifindex: int) -> wire.Message:
 
 
 def redirect_target(body: bytes) -> int | None:
-    """Target of a filter of :func:`redirect_all`, None for other filters."""
+    """Parse the target of a filter of :func:`redirect_all`; None for others.
+    """
     data = dict(wire.attrs(body, wire.TCMSG.size)).get(wire.OPTIONS, b'')
     for kind in (_U32_ACT, 1, _ACT_OPTIONS, _MIRRED_PARMS):
         data = dict(wire.attrs(data, 0)).get(kind, b'')
@@ -113,7 +118,8 @@ def _words(address: str) -> list[int]:
 
 
 def match_pair(ifindex: int, key: classify.Key, minor: int) -> wire.Message:
-    """A filter of our HTB that puts a pair's packets into a class."""
+    """Build the request for a filter that puts a pair's packets into a class.
+    """
     protocol = wire.ETH_P_IPV6 if key.is_ipv6 else wire.ETH_P_IP
     source, target, port = _OFFSETS[protocol]
     keys = [(0xFFFFFFFF, word, offset + 4 * index)
@@ -138,7 +144,7 @@ def dump_pairs(ifindex: int) -> wire.Message:
 
 
 def read_pair(body: bytes) -> tuple[classify.Key, int, int] | None:
-    """(key, handle, info) of a filter of :func:`match_pair`, or None."""
+    """Parse (key, handle, info) of a filter of :func:`match_pair`, or None."""
     _, _, handle, _, info = wire.TCMSG.unpack_from(body)
     options = dict(wire.attrs(dict(wire.attrs(body, wire.TCMSG.size)).get(
         wire.OPTIONS, b''), 0))

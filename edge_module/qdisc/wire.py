@@ -190,23 +190,26 @@ def delete_class(ifindex: int, minor: int) -> Message:
 
 
 def filter_info(pref: int, protocol: int) -> int:
-    """A filter's preference, and its protocol in network order."""
+    """Pack a filter's preference, and its protocol in network order."""
     return pref << 16 | socket.htons(protocol)
 
 
 def dump_request(message_type: int, ifindex: int, parent: int = 0) -> Message:
-    """:param parent: only classes of this qdisc, by its handle."""
+    """Build a request for a dump of a device's qdiscs, classes or filters.
+
+    :param parent: handle of a qdisc, to dump its classes only.
+    """
     return message_type, 0, TCMSG.pack(0, ifindex, 0, parent, 0)
 
 
 def is_root_of(body: bytes, ifindex: int) -> bool:
-    """Whether a qdisc stands at the root of a device."""
+    """Return whether a qdisc is the root of a device."""
     _, device, _, parent, _ = TCMSG.unpack_from(body)
     return bool(device == ifindex and parent == TC_H_ROOT)
 
 
 def is_of(body: bytes, ifindex: int) -> bool:
-    """Whether a qdisc, class or filter is of a device."""
+    """Return whether a qdisc, class or filter belongs to a device."""
     return bool(TCMSG.unpack_from(body)[1] == ifindex)
 
 

@@ -80,9 +80,10 @@ def receive(args: argparse.Namespace, out: console.Console) -> int:
 
 
 def _is_over(share: float, answer: Mapping[str, Any]) -> bool:
-    """Whether nothing is to be fetched or given any more.
+    """Return whether there is nothing left to fetch or to send.
 
-    :raises virtco_tenant.cast.members.GivesUp: what is lacking will not come.
+    :raises virtco_tenant.cast.members.GivesUp: when the sender gave up before
+        all blocks came.
     """
     if share >= 1 and (answer['done'] or answer['failed']):
         return True
@@ -92,13 +93,19 @@ def _is_over(share: float, answer: Mapping[str, Any]) -> bool:
 
 
 def _pause_s(answer: Mapping[str, Any]) -> float:
-    """Until all are here, nobody should begin late."""
+    """Return the seconds until the next request to the tracker.
+
+    They are fewer before the cast begins, so that nobody begins late.
+    """
     return trackers.POLL_S / (2 if any(answer['swarms']) else 4)
 
 
 def _ask(http: urllib3.PoolManager, method: str, url: str,
          body: Any = None) -> bytes:
-    """:raises NotReached: after TRACKER_S without an answer."""
+    """Send a request to the tracker, with retries; return the answer.
+
+    :raises NotReached: after TRACKER_S without an answer.
+    """
     try:
         for attempt in tenacity.Retrying(
                 retry=tenacity.retry_if_exception_type(

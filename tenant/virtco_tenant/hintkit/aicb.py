@@ -18,7 +18,7 @@ from virtco_tenant.hintkit import parallel
 
 
 def read(path: str) -> parallel.Workload:
-    """A file's workload.
+    """Read the workload of a file.
 
     :raises virtco.exception.InputInvalid:
     """
@@ -33,7 +33,7 @@ def read(path: str) -> parallel.Workload:
 
 def convert(path: str, gpus_per_vm: int = 8,
             world_size: int | None = None) -> made.Made:
-    """The matrix of one iteration.
+    """Make the matrix of one iteration of a file.
 
     :raises virtco.exception.InputInvalid:
     """

@@ -34,7 +34,7 @@ NS = 1e-9
 
 
 def begins(line: str) -> bool:
-    """Whether this is the first line of such a file."""
+    """Return whether this is the first line of a workload for SimAI."""
     return (line.split() or [''])[0] in STRATEGIES
 
 

@@ -15,7 +15,7 @@ MAX_PAIR_RANKS = 4_096
 
 def convert(calls: Sequence[tuple[str, float]], world_size: int,
             gpus_per_vm: int, algorithm: str = 'ring') -> made.Made:
-    """The matrix of one iteration.
+    """Make the matrix of one iteration of collectives.
 
     :param calls: collective and its bytes, each once per iteration.
     :raises virtco.exception.InputInvalid:
@@ -72,7 +72,7 @@ STRATEGIES = {
 def convert_torch(strategy: str, n_parameters: float, dtype: str,
                   world_size: int, gpus_per_vm: int,
                   algorithm: str = 'ring') -> made.Made:
-    """The matrix of one training step of PyTorch; see :func:`convert`."""
+    """Make the matrix of a training step of PyTorch; see :func:`convert`."""
     size_bytes = n_parameters * DTYPES[dtype]
     found = convert([(name, size_bytes) for name in STRATEGIES[strategy]],
                     world_size, gpus_per_vm, algorithm)

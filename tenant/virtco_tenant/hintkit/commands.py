@@ -169,7 +169,7 @@ def figures_of(values: dict[str, Any]) -> figures.Figures:
 
 
 def _located(values: dict[str, Any], file: str | None) -> figures.Figures:
-    """The figures; an error names the file."""
+    """Return the figures of a hint; an error names its file."""
     try:
         return figures_of(values)
     except exception.HintInvalid as error:
@@ -180,7 +180,7 @@ def _located(values: dict[str, Any], file: str | None) -> figures.Figures:
 
 def _given(text_or_file: str, name: str
            ) -> tuple[figures.Figures, str | None]:
-    """The figures of a hint that is written down, and its matrix's file."""
+    """Read a hint from text or a file; return figures and matrix's file."""
     text, file = inputs.text_of(text_or_file,
                                 hint_matrix.Limits().max_text_bytes)
     try:

@@ -34,10 +34,12 @@ def compact(value: Any) -> str:
 
 def onto_vms(flows: Iterable[tuple[int, int, float]], ranks_per_vm: int,
              cyclic_vms: int | None = None) -> tuple[Flows, float]:
-    """Flows between ranks as flows between VMs, and the bytes inside of VMs.
+    """Sum flows between ranks to flows between VMs, and bytes inside of VMs.
 
-    Ranks fill one VM after the other; with ``cyclic_vms`` they go round that
-    many VMs instead.
+    Ranks fill one VM after the other.
+
+    :param cyclic_vms: number of VMs over which the ranks are dealt in turn
+        instead.
     """
     found: Flows = {}
     inside_bytes = 0.0
@@ -54,7 +56,10 @@ def onto_vms(flows: Iterable[tuple[int, int, float]], ranks_per_vm: int,
 
 def matrix_of(n_vms: int, flows: Mapping[tuple[int, int], float]
               ) -> dict[str, Any] | list[Any]:
-    """The shortest form of whole bytes: a ring, sparse, or dense."""
+    """Return a matrix of whole bytes in its shortest form.
+
+    It is a ring, sparse, or dense.
+    """
     whole = {pair: round(size_bytes)
              for pair, size_bytes in sorted(flows.items())
              if round(size_bytes) > 0}
@@ -74,5 +79,5 @@ def matrix_of(n_vms: int, flows: Mapping[tuple[int, int], float]
 
 def shortest(coflows: tuple[coflow_model.Coflow, ...], given: Any,
              encoded: str) -> str:
-    """The shorter of the given form without its spaces, and ``encoded``."""
+    """Return the shorter of ``given`` without spaces and ``encoded``."""
     return min(compact(given), encoded, key=len) if coflows else ''

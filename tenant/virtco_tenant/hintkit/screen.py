@@ -65,7 +65,7 @@ def _title(found: figures.Figures) -> str:
 
 
 def _wished(wishes: hints.Wishes) -> str:
-    """Where the group would like to be; empty where it does not care."""
+    """Return a paragraph about the group's wishes; empty without any."""
     found = []
     if wishes.within is not None:
         found.append(f'all of it below one {wishes.within.level} '
@@ -83,7 +83,7 @@ def _strength(wish: hints.Wish) -> str:
 
 
 def wrap(text: str, first: str = '', rest: str = '') -> str:
-    """Lines of the screen's width; a number stays with its unit."""
+    """Wrap text to the screen's width; a number stays with its unit."""
     return textwrap.fill(
         _QUANTITY.sub('\\1\xa0', text), WIDTH, initial_indent=first,
         subsequent_indent=rest).replace('\xa0', ' ')
@@ -131,7 +131,7 @@ def _about(coflow: coflow_model.Coflow) -> list[str]:
 
 
 def _grid(coflow: coflow_model.Coflow) -> list[str]:
-    """Sizes in one unit; the row sends to the column."""
+    """Format a coflow as a table of sizes; the row sends to the column."""
     largest = max((f.size_bytes for f in coflow.flows), default=0.0)
     scale, unit = next((scale, unit) for scale, unit in (
         (1e15, 'PB'), (1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB'), (1e3, 'kB'),
@@ -156,7 +156,7 @@ def _number(value: float) -> str:
 
 
 def _shades(coflow: coflow_model.Coflow) -> list[str]:
-    """A character for each pair, or for blocks of pairs of many VMs."""
+    """Draw a coflow with a character for each pair, or block of pairs."""
     per = -(-coflow.n_vms // (WIDTH - 11))
     n = -(-coflow.n_vms // per)
     blocks: dict[tuple[int, int], float] = {}
@@ -182,12 +182,12 @@ def _shades(coflow: coflow_model.Coflow) -> list[str]:
 
 
 def _range(first: int, end: int) -> str:
-    """Rows that look alike share a line."""
+    """Format a range of rows, which share a line as they look alike."""
     return f'{first if end == first + 1 else f"{first}-{end - 1}":>8}'
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns as wide as they must be; all but the first to the right."""
+    """Format a table; all columns but the first are aligned to the right."""
     cells = [list(header), *map(list, rows)]
     widths = [max(len(row[k]) for row in cells) for k in range(len(header))]
     return '\n'.join('  '.join(
@@ -197,7 +197,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _vms(found: figures.Figures, all_vms: bool) -> str:
-    """VMs in a row with equal sums share a line."""
+    """Format the sums of VMs; successive VMs with equal sums share a line."""
     runs: list[tuple[figures.VmSums, int]] = []
     for vm in found.vms:
         first, last = runs[-1] if runs else (None, 0)
@@ -242,7 +242,7 @@ def _alone(found: figures.Figures, rate_bps: float) -> str:
 
 
 def options(found: figures.Figures, file: str | None) -> list[str]:
-    """The options for ``openstack server create``, quoted for a shell."""
+    """Return the options for ``openstack server create``, shell-quoted."""
     values = hints.encode(found.hint)
     result = []
     for key, value in values.items():

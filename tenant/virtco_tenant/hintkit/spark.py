@@ -39,8 +39,9 @@ class _Log:
 
 def convert(paths: Sequence[str], by: str = 'host',
             stages: Iterable[int] = ()) -> made.Made:
-    """The matrix of all shuffles, or of those that ``stages`` read.
+    """Make the matrix of the shuffles in logs.
 
+    :param stages: stages whose shuffles are read; empty for all.
     :param by: ``host`` or ``executor``; each is a VM.
     :raises virtco.exception.InputInvalid:
     """
