@@ -85,7 +85,7 @@ def limits(left_bps: Mapping[str, float], senders: Mapping[str, Sender]
             host, math.inf)) for name, sender in towards.items()}
         for name, rate_bps in shares(total_bps, wanted_bps).items():
             rates[name][host] = rate_bps
-    flooding = sum(math.isinf(sender.sent_bps.get('', 0.0))
+    flooding = sum(sender.sent_bps.get('') == math.inf
                    for sender in senders.values())
     return {name: _of_sender(
         sender, rates[name], len(left_bps) > (name in left_bps), flooding)

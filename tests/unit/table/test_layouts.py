@@ -347,6 +347,9 @@ def test_the_tolerance_is_of_the_larger_rate():
         told = made(laid, {'a': [rates[1]]}, {'a': [5.0]}, first,
                     tolerance=tolerance)
         assert told.changed == (() if is_close else ('h0',))
+    # Without a tolerance every change is news.
+    assert made(laid, {'a': [rates[1]]}, {'a': [5.0]}, first
+                ).changed == ('h0',)
 
 
 @st.composite
