@@ -2,11 +2,11 @@
 
 """Mappings of processes to VMs: topology mapping (RPCA section II-C).
 
-Tasks send each other ``volumes[i, j]`` bytes; task i runs on member
-``mapping[i]``. A machine sends one message at a time and receives one at a
-time, so the time of an exchange is the time of its busiest port. The heuristic
-is the paper's, the search improves it by swaps, and a lower bound limits the
-possible gain.
+Tasks send each other ``volumes[i, j]`` bytes, and themselves none; task i runs
+on member ``mapping[i]``. A machine sends one message at a time and receives
+one at a time, so the time of an exchange is the time of its busiest port. The
+heuristic is the paper's, the search improves it by swaps, and a lower bound
+limits the possible gain.
 """
 
 from collections.abc import Callable
@@ -52,9 +52,7 @@ class Paths:
     @functools.cached_property
     def slowness(self) -> Matrix:
         """Seconds of a byte; 0 inside a machine."""
-        found: Matrix = units.BITS_PER_BYTE / self.rates_bps
-        np.fill_diagonal(found, 0.0)
-        return found
+        return units.BITS_PER_BYTE / self.rates_bps
 
     def finite_bps(self) -> Matrix:
         """Rates of which none inside a machine outweighs all others."""
@@ -190,11 +188,10 @@ def search(volumes: Matrix, paths: Paths, start: Indices, n_fixed: int = 0,
 
 def _peers(volumes: Matrix) -> tuple[Indices, Indices, Matrix, Matrix]:
     """Where each task's peers begin; who they are; bytes to and from them."""
-    between = volumes * (1 - np.eye(len(volumes)))
     tasks, peers = map(np.ascontiguousarray, np.nonzero(
-        (between > 0) | (between.T > 0)))
+        (volumes > 0) | (volumes.T > 0)))
     return (np.searchsorted(tasks, np.arange(len(volumes) + 1)), peers,
-            between[tasks, peers], between[peers, tasks])
+            volumes[tasks, peers], volumes[peers, tasks])
 
 
 def enumerate_all(exchanges: Sequence[Matrix], paths: Paths) -> Indices:

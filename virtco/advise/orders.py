@@ -188,7 +188,7 @@ def _relieved(order: list[int], sent: trees.Message) -> list[int]:
 
 
 def swapped(shape: Shape, order: Sequence[int], sent: trees.Message,
-            n_segments: int = 1, is_reduce: bool = False, work: int = WORK
+            n_segments: int, is_reduce: bool, work: int = WORK
             ) -> list[int]:
     """An order whose tree is not slower; the root stays.
 

@@ -198,6 +198,18 @@ def test_swaps_make_no_tree_slower(cloud, shape, is_reduce, n_segments):
                           0) == order
 
 
+@pytest.mark.parametrize('n_segments', [1, 4])
+def test_a_trial_of_a_swap_costs_its_messages_and_three_more(n_segments):
+    """The last member's second swap is the first that helps."""
+    cost_s = np.full((4, 4), 1.0)
+    cost_s[2, 3], cost_s[2, 1] = 9.0, 20.0
+    message = trees.message(cost_s)
+    trial = 3 * (n_segments + 3)
+    for work, order in ((trial, [0, 1, 2, 3]), (trial + 1, [0, 1, 3, 2])):
+        assert orders.swapped(orders.Shape.CHAIN, range(4), message,
+                              n_segments, False, work) == order
+
+
 def grown(module, message, root, streams):
     n = len(message.cost_s)
     has_s, key = np.full(n, np.inf), np.zeros(n)
@@ -331,8 +343,8 @@ def test_a_scatter_carries_subtrees():
 
 
 def test_message_times():
-    found = trees.message_s(1e6, np.array([[np.inf, 8e6], [4e6, np.inf]]),
-                            np.array([[0.0, 0.5], [0.25, 0.0]]))
+    found = trees.message_s(1e6, np.array([[1e6, 8e6], [4e6, np.inf]]),
+                            np.array([[0.0, 0.5], [0.25, 0.125]]))
     assert found.tolist() == [[0.0, 1.5], [2.25, 0.0]]
 
 
