@@ -215,8 +215,10 @@ def agree(situation, has_sets, n_lifted, sharing, backfill, horizon_s=0.0,
     rater = rater_kernel.Rater(fabric, rates, has_sets)
     alone_s = np.zeros(n)
     order_kernel.bottlenecks(rater, alone_s)
-    rate_kernel.allocate(rater, np.array(order), n_lifted, sharing, backfill,
-                         horizon_s, trickle, np.array(weights), alone_s)
+    for _ in range(2):  # Each allocation begins anew.
+        rate_kernel.allocate(
+            rater, np.array(order), n_lifted, sharing, backfill, horizon_s,
+            trickle, np.array(weights), alone_s)
     for one, has_ended in zip(flows, ended):
         one.bits, one.rate_bps = 0.0 if has_ended else one.bits, 0.0
     plain = Plain(cap_bps, flows, n)

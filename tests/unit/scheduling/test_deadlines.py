@@ -282,6 +282,19 @@ def test_the_plan_before_holds_where_the_greedy_one_fails():
         now, port_s=now.port_s * 1.5), 1.0, before).is_whole
 
 
+@pytest.mark.parametrize('unit_s', [1e-3, 1.0, 1e6])
+def test_a_plan_before_may_be_over_by_rounding_in_any_unit_of_time(unit_s):
+    sizes_s = (3.0, 0.0, 1.0, 1.5), (3.0, 1.0, 1.0, 1.0), (2.0, 0.0, 1.0, 0.5)
+    before = deadlines.Plan(
+        ('0', '1', '2'), np.array([0.0, 2.0, 3.0]) * unit_s,
+        np.array([[0.0, 1.0, 1.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]]), True)
+    for over, is_whole in ((1e-9, True), (2e-9, False)):
+        now = claims(*(np.array([left_s, *((1 + over) * np.array(size_s))])
+                       * unit_s for left_s, *size_s in sizes_s), n_ports=3)
+        assert not deadlines.renew(now, 0.0).is_whole
+        assert deadlines.renew(now, 0.0, before).is_whole is is_whole
+
+
 @hypothesis.given(st.lists(st.tuples(
     st.sampled_from([0.0, 0.1, 0.3, 0.6]), st.sampled_from([0.5, 1.0, 4.0])),
     min_size=1, max_size=5), st.sampled_from([0.05, 0.2, 0.5, 1.0]))

@@ -15,8 +15,16 @@ from virtco.model import uplinks
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
 from virtco.scheduling import ordering
+from virtco.scheduling import policies
 from virtco.scheduling import rater_kernel
 from virtco_lab.sim import demands as demand_model
+
+
+@pytest.mark.parametrize('prefix', ['BY_', 'SHARE_', 'BACKFILL_'])
+def test_numbers_of_a_policy_differ(prefix):
+    numbers = [number for name, number in vars(policies).items()
+               if name.startswith(prefix)]
+    assert len(set(numbers)) == len(numbers) == 4
 
 
 @hypothesis.given(st.lists(st.tuples(
