@@ -137,6 +137,18 @@ def wait_for(check):
     patience.wait_for(check, poll_s=0.005)
 
 
+def test_it_compares_once_in_an_interval(database):
+    counts = metrics.Metrics()
+    audit = auditor.Auditor(database, FakeNova(), lambda change: True,
+                            counts, 1000.0)
+    audit.start()
+    try:
+        wait_for(lambda: count(counts, 'done'))
+    finally:
+        audit.stop()
+    assert count(counts, 'done') == 1
+
+
 def test_one_warning_per_outage_and_what_was_compared_counts(
         bench, database, caplog):
     nova, applied, audit, counts = bench

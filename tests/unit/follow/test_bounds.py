@@ -127,6 +127,29 @@ def test_who_is_away_is_told_of_when_it_answers_again(caplog):
     assert 'Tenants are told on their servers again.' in caplog.messages
     caplog.clear()
     assert found.turn() == 0 and caplog.messages == []
+    # The next outage is told, too.
+    found._written.clear()
+    tenant.error = exception.NovaUnavailable(why='away')
+    assert found.turn() == 0 and 'away' in caplog.text
+
+
+def test_that_all_goes_well_is_told_to_nobody(caplog):
+    caplog.set_level('INFO')
+    _database, _tenant, found = told(2)
+    assert found.turn() == 2 and caplog.messages == []
+
+
+def test_who_was_told_at_last_waits_no_longer_than_others():
+    database, tenant, found = told(2)
+    tenant.refuses = {'p-a-0'}
+    assert found.turn() == 1
+    tenant.refuses = set()
+    assert found.turn() == 1
+    with database.writer() as session:
+        session.get(models.Group, 'p-a').name = 'b'
+    tenant.told.clear()
+    assert found.turn() == 2
+    assert [uuid for uuid, _ in tenant.told] == ['p-a-0', 'p-a-1']
 
 
 def hypervisor(number, state='up', status='enabled'):

@@ -12,11 +12,14 @@ from tests.unit import stored
 from virtco import exception
 from virtco import metrics
 from virtco.db import groups as db_groups
+from virtco.db import migration
 from virtco.db import models
+from virtco.db import session as db_session
 from virtco.follow import auditor
 from virtco.follow import follow
 from virtco.follow import listener
 from virtco.follow import notifications
+from virtco.model import booking
 from virtco.model import states
 
 STATE = states.MemberState
@@ -263,13 +266,15 @@ class Failing:
     (exception.DatabaseUnavailable(why='away'), 'requeue')])
 def test_a_notification_comes_again_while_the_database_is_away(
         monkeypatch, method, error, answer):
-    monkeypatch.setattr(listener, 'PUT_BACK_S', 0.0)
+    pauses_s = []
+    monkeypatch.setattr(listener.time, 'sleep', pauses_s.append)
     follow = Failing(error)
     endpoint = listener.Endpoint(follow, 'handled', 'requeue')
     assert getattr(endpoint, method)(
         None, 'nova-compute:h1', CREATED, {'a': 1},
         {'timestamp': 't'}) == answer
     assert follow.told == [(CREATED, {'a': 1}, 't', 'nova-compute:h1')]
+    assert pauses_s == [0.5] * (answer == 'requeue')
 
 
 def test_every_message_bus_is_listened_to_once():
@@ -337,6 +342,70 @@ def test_each_bus_is_heard_with_threads(monkeypatch):
         for url in ('rabbit://a', 'rabbit://b')]
     found.stop()
     assert [bus.told for bus in buses] == [['start', 'stop']] * 2
+
+
+def test_a_bus_that_cannot_be_is_named_without_its_password(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'eventlet', None)
+    with pytest.raises(exception.Invalid) as caught:
+        listener.start(stored.conf(notifications={
+            'transport_url': ['carrier-pigeon://nova:secret@h']}), Failing())
+    assert '[notifications] transport_url: carrier-pigeon' in str(
+        caught.value)
+    assert 'secret' not in str(caught.value)
+
+
+def test_who_leads_compares_with_nova_until_it_stops(bench, tmp_path):
+    """No group has a server, so nothing is asked for."""
+    conf = stored.conf(nova={'auth_type': 'none',
+                             'endpoint_override': 'http://127.0.0.1:1'})
+    database = db_session.Database(f'sqlite:///{tmp_path}/db')
+    migration.upgrade(database)
+    found = follow.Follow(conf, database, bench.counts, bench.changed.append,
+                          lambda host: set(), lambda: 1000.0)
+    found.lead()
+    assert found._auditor._thread.is_alive()
+    found.stop()
+    assert not found._auditor._thread.is_alive()
+    database.dispose()
+
+
+@pytest.mark.parametrize(('placed_s', 'room'), [
+    (1000.0 - booking.SETTLED_S, 19.0),
+    (1000.1 - booking.SETTLED_S, 20.0),
+    # Clocks of processes differ, and may be set.
+    (999.9 + booking.SETTLED_S, 20.0), (1000.0 + booking.SETTLED_S, 19.0),
+    (None, 19.0)])
+def test_a_vm_that_settled_leaves_less_room(bench, placed_s, room):
+    """What others read of the host counted it."""
+    with bench.database.writer() as session:
+        session.get(models.Member, ('p-a', 0)).placed_at = placed_s
+    assert bench.notified('instance.live_migration_post_dest.end', 'p-a-0',
+                          'h3')
+    assert bench.member('p-b').room_vcpus == room
+
+
+def test_a_group_is_over_once(bench):
+    for uuid in ('p-a-0', 'p-a-1'):
+        bench.follow.release(uuid)
+    stored.add(bench.database, stored.member(
+        'p-a', 3, 'h1', instance_uuid=None, state=STATE.PLANNED,
+        expires_at=1500.0))
+    bench.now_s = 2000.0
+    bench.follow.reap()
+    assert bench.member(row=3).host is None
+    assert bench.group().retired_at == 1000.0
+
+
+def test_an_event_has_a_bound(bench):
+    bench.follow.apply(notifications.Gone('p-a-1', 'x' * 4001))
+    assert [detail for _kind, detail, *_ in bench.events()] == ['x' * 4000]
+
+
+def test_a_flavor_of_which_a_part_changed_is_taken_over(bench):
+    assert bench.notified(
+        'instance.resize_finish.end', 'p-a-0', 'h0',
+        flavor={'vcpus': 1, 'memory_mb': 2, 'root_gb': 6, 'ephemeral_gb': 0})
+    assert bench.member().disk_gb == 6
 
 
 def test_who_leads_reaps_until_it_stops(bench):

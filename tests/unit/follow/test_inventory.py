@@ -37,7 +37,8 @@ def test_what_is_free_on_hosts_that_take_vms(api):
     assert found.free() == wanted
     assert found.free() == wanted
     assert len(api.asked) == 2
-    api.answers['/allocation_candidates'] = (503, b'away')
     now_s[0] = 60.0
-    with pytest.raises(exception.NovaUnavailable):
-        found.free()
+    for body in (b'away', {'provider_summaries': {}}):
+        api.answers['/allocation_candidates'] = (503, body)
+        with pytest.raises(exception.NovaUnavailable):
+            found.free()

@@ -117,16 +117,32 @@ def test_only_novas_own_word_makes_a_server_absent(api, ask):
     api.answers['/servers/u'] = 404, b'<html>no such page</html>'
     with pytest.raises(exception.NovaUnavailable):
         ask.server('u')
+    # A failure that looks like a server is none, either.
+    api.answers['/servers/u'] = 500, {'server': {'id': 'u', 'status': 'X'}}
+    with pytest.raises(exception.NovaUnavailable):
+        ask.server('u')
 
 
 @pytest.mark.parametrize('answer', [
     (403, {'forbidden': {}}), (404, {'itemNotFound': {}}), (500, b''),
     (200, b'<html>'), (200, b'[]'), (200, {'servers': [{}]}),
-    (200, {'servers': None}), (200, {})])
+    (200, {'servers': None}), (200, {}), (500, {'servers': []})])
 def test_what_is_no_list_is_no_absence(api, ask, answer):
     api.answers['/servers/detail'] = answer
     with pytest.raises(exception.NovaUnavailable):
         list(ask.servers('p'))
+
+
+def test_what_failed_is_told_in_short():
+    with pytest.raises(exception.NovaUnavailable) as caught, (
+            nova.translated()):
+        raise LookupError('x' * 201)
+    assert str(caught.value) == (
+        'Nova did not answer: LookupError: ' + 'x' * 200 + '.')
+
+
+def test_a_request_may_hang_for_half_a_minute(ask):
+    assert ask.session.timeout == 30
 
 
 def test_nobody_there():

@@ -66,6 +66,39 @@ def test_what_is_kept_has_bounds(database, monkeypatch):
     assert kept.find('large') is None
 
 
+@pytest.mark.parametrize('more', [0, 1])
+def test_a_problem_is_kept_up_to_so_many_entries(database, monkeypatch, more):
+    """Three hosts, one flow, two pairs, and loads of three sorts."""
+    pairs = {('h0', 'h1'): 1e9, ('h0', 'h2'): 2e9}
+    load = snapshot.ActiveCoflow(
+        'x', (('h0', 1.0),), (('h1', 1.0), ('h2', 1.0)),
+        tuple((src, dst, 1.0) for src in ('h0', 'h1')
+              for dst in ('h2', 'h3')))
+    monkeypatch.setattr(decisions, 'MOST_ENTRIES', 3 + 1 + 2 + 7 - more)
+    kept = decisions.Decisions(database)
+    kept.add(decision(pair_rate_bps=pairs, active=(load,)))
+    assert (kept.find('g') is None) == bool(more)
+
+
+def test_a_turn_packs_for_a_while_and_the_next_goes_on(database, monkeypatch):
+    kept = decisions.Decisions(database)
+    for name in 'abc':
+        kept.add(decision(name))
+    times_s = [7.0, 7.0, 7.049, 7.0 + decisions.TURN_S]
+    monkeypatch.setattr(decisions.time, 'thread_time',
+                        lambda: times_s.pop(0) if times_s else 7.0)
+
+    def written():
+        kept.write()
+        return [name for name in 'abc'
+                if decisions.Decisions(database).find(name)]
+
+    assert written() == ['a', 'b']
+    assert kept.find('c') == decision('c')
+    assert written() == ['a', 'b', 'c']
+    assert decisions.TURN_S == 0.05
+
+
 def test_a_database_that_is_away_loses_nothing(database):
     kept = decisions.Decisions(database)
     kept.add(decision())
