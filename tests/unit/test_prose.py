@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Docstrings that a reader without the code understands."""
+"""Docstrings and pages that a reader without the code understands."""
 
+import pathlib
 import re
 
 import pytest
@@ -12,10 +13,11 @@ from tests.unit import test_layers as layers
 PRODUCT = ('virtco', 'edge_module', 'nova_filters', 'lab/virtco_lab',
            'tenant/virtco_tenant')
 # First lines without a subject, or with a pronoun or "what" in its place.
+VAGUE = re.compile(r'\b(of|by|from|to|for|with|all|is|and|,) what\b'
+                   r'|\b(anew|so many|so often|whoever)\b')
 RIDDLE = re.compile(
     r'^(Of|Those|Ones?|It|What|Which|Whom|By|Towards|Without|That|Others)\b'
-    r'|\b(of|by|from|to|for|with|all|is|and|,) what\b'
-    r'|\b(anew|so many|so often|whoever)\b')
+    f'|{VAGUE.pattern}')
 # Kernels are compiled again for every change of their text, also of this one:
 # reword these together with the next change of their code.
 LEFT = {
@@ -55,3 +57,68 @@ def test_docstrings_open_with_their_subject():
                  if (path, line) not in LEFT)
     assert not new, '\n'.join(new)
     assert {(path, line) for path, line, _ in found} == LEFT
+
+
+PAGES = [path for name in ('doc/source', 'devstack', 'README.rst',
+                           'CONTRIBUTING.rst')
+         for path in [layers.ROOT / name, *(layers.ROOT / name).rglob('*')]
+         # tools/nightly writes that page.
+         if path.suffix == '.rst' and path.name != 'nightly.rst']
+#: Pages that are followed step by step.
+TASKS = ('doc/source/user', 'doc/source/admin', 'doc/source/install')
+WIDTH = 79
+# Directives with a body that is prose.
+PROSE = re.compile(r' *\.\. (note|warning|glossary|list-table|figure)::')
+TABLE = re.compile(r'^ *(=+ +=[= ]*|[+|].*)$', re.MULTILINE)
+
+
+def prose(text):
+    """Yield lines outside of literals, tables and other directives."""
+    literal = None
+    for chunk in re.split(r'\n\s*\n', text):
+        is_table = TABLE.search(chunk)
+        for line in chunk.splitlines():
+            indent = len(line) - len(line.lstrip())
+            if literal is not None and indent > literal:
+                continue
+            literal = None
+            if line.lstrip().startswith('.. ') and not PROSE.match(line):
+                literal = indent
+            elif not is_table:
+                yield line
+            if line.endswith('::') and not PROSE.match(line):
+                literal = indent
+
+
+def test_prose_leaves_out_what_is_literal():
+    assert list(prose('''\
+Title
+
+.. image:: one
+   :alt: two
+
+A line::
+
+   literal
+
+   more
+
+==  ===
+1   2
+==  ===
+
+.. note::
+   A note.
+''')) == ['Title', 'A line::', '.. note::', '   A note.']
+
+
+@pytest.mark.parametrize('path', PAGES, ids=lambda path: (
+    path.relative_to(layers.ROOT).as_posix()))
+def test_pages_are_narrow_and_plain(path: pathlib.Path):
+    lines = list(prose(path.read_text()))
+    wide = [line for line in lines
+            if len(line) > WIDTH and ' ' in line.strip()]
+    assert not wide, '\n'.join(wide)
+    if path.relative_to(layers.ROOT).as_posix().startswith(TASKS):
+        vague = [line for line in lines if VAGUE.search(line)]
+        assert not vague, '\n'.join(vague)
