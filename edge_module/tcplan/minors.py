@@ -99,12 +99,15 @@ def of_limit(slot: int) -> int:
 
 
 def seats(ifindexes: Iterable[int]) -> dict[int, int]:
-    """Number the ports of a host for :func:`of_limited`, from 1 to 254."""
+    """Give each port of a host a number from 1 to 254 for limited classes.
+
+    See :func:`of_limited`.
+    """
     return _places(ifindexes, _LIMIT_PORTS)
 
 
 def _places(ifindexes: Iterable[int], n_places: int) -> dict[int, int]:
-    """Number ports from 1 to ``n_places``, differently while there is room.
+    """Give ports numbers from 1 to ``n_places``, unique while there is room.
 
     A port that comes later has a higher index, and changes no other port's
     number; one that leaves may change that of a later one.
