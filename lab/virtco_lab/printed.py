@@ -103,7 +103,7 @@ def _plain(name: str, rawtext: str, text: str, lineno: int, inliner: object,
            options: object = None, content: object = None
            ) -> tuple[list[docutils.nodes.Node],
                       list[docutils.nodes.system_message]]:
-    """A reference to another page as its words."""
+    """Render a reference to another page as its words."""
     match = _TARGET.match(text)
     return [docutils.nodes.emphasis(rawtext, match[1] if match else text)], []
 

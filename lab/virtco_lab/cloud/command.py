@@ -32,7 +32,7 @@ def _is_up(layout: layouts.Layout | None) -> bool:
 
 
 def _current(out: console.Console) -> layouts.Layout | None:
-    """The cloud that is up; says so where there is none."""
+    """Load the layout of the running cloud, or say that there is none."""
     layout = layouts.load()
     if _is_up(layout):
         return layout
@@ -104,7 +104,7 @@ def _down(args: argparse.Namespace, out: console.Console) -> int:
 
 def _run(layout: layouts.Layout, namespace: str, user: str,
          argv: list[str]) -> int:
-    """A command in a namespace, with a user's account."""
+    """Run a command in a namespace as a user; return its exit status."""
     return subprocess.run(
         ['nsenter', f'--net={namespaces.path(namespace)}', *argv],
         env={**os.environ, **layout.environment(user),

@@ -69,7 +69,7 @@ class Http(Daemon):
 
 def wsgi(layout: layouts.Layout, name: str, module: str,
          environment: Mapping[str, str]) -> Http:
-    """A WSGI application of OpenStack under uWSGI."""
+    """Build the service that runs a WSGI application under uWSGI."""
     port = layouts.PORTS[name]
     return Http(
         layout, name, [

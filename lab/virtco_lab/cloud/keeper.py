@@ -90,7 +90,10 @@ class Keeper:
         self._janitor.dismiss()
 
     def check(self) -> None:
-        """:raises ServiceFailed: when a service has ended by itself."""
+        """Check that every service still runs.
+
+        :raises ServiceFailed: when a service has ended by itself.
+        """
         for one in self._services:
             if one.process is not None and one.process.poll() is not None:
                 one.wait_up()

@@ -89,7 +89,10 @@ class Layout:
 
 
 def load(home: pathlib.Path = HOME) -> Layout | None:
-    """The cloud that is up, or was when its keeper was killed."""
+    """Load the layout of the cloud that is up; None where there is none.
+
+    The file is left behind when the cloud's keeper was killed.
+    """
     try:
         fields = json.loads((home / 'cloud.json').read_text())
     except FileNotFoundError:
@@ -99,5 +102,5 @@ def load(home: pathlib.Path = HOME) -> Layout | None:
 
 
 def script(name: str) -> str:
-    """A console script of this very installation."""
+    """Return the path of a console script of this Python environment."""
     return os.path.join(os.path.dirname(sys.executable), name)

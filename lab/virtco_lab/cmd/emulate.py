@@ -212,7 +212,10 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _check_writable(field: str, directory: pathlib.Path) -> None:
-    """:raises virtco.exception.Invalid: when no file can be made there."""
+    """Check that files can be created in a directory; create it if needed.
+
+    :raises virtco.exception.Invalid: when no file can be created there.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):

@@ -45,7 +45,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse(args: argparse.Namespace) -> None:
-    """:raises virtco.exception.Invalid: an option of the test cases."""
+    """Check that no option of the test cases is given.
+
+    :raises virtco.exception.Invalid: when one is given.
+    """
     for name in _DEFAULTS:
         if (value := getattr(args, name)) is not None:
             raise exception.Invalid(

@@ -279,7 +279,7 @@ def _broadcast(mesh: mesh_module.Mesh, name: str, edges: trees.Edges,
 @contextlib.contextmanager
 def _changing(mesh: mesh_module.Mesh, coming: Sequence[Matrix]
               ) -> Iterator[None]:
-    """The next rates every :data:`CHANGE_S`, as long as the block runs."""
+    """Set the next rates every :data:`CHANGE_S` while the block runs."""
     over, began_s = threading.Event(), time.monotonic()
 
     def change() -> None:

@@ -62,9 +62,11 @@ def _send_bps(flows: tuple[traffic.FlowSpec, ...]) -> float:
 
 
 def choose_rate_bps(carried_bps: float, n_hosts: int) -> float:
-    """The largest rate at which all hosts can send at once, or the smallest.
+    """Choose the largest rate at which all hosts can send at once, in bit/s.
 
-    :param carried_bps: what :func:`measure_bps` says.
+    The first of :data:`RATES_BPS` is chosen where no rate fits.
+
+    :param carried_bps: result of :func:`measure_bps`.
     """
     used_share = _USED_SHARE / (1 + n_hosts / _HALF_USED_HOSTS)
     most_bps = carried_bps * used_share / n_hosts

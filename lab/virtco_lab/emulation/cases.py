@@ -98,7 +98,7 @@ class Cell:
 
 
 def cells(case: str, shapes: Sequence[str], scale: Scale) -> list[Cell]:
-    """The cells of a test case.
+    """List the cells of a test case.
 
     :param shapes: of the matrices, for test cases 1 to 3.
     """

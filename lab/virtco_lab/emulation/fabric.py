@@ -257,7 +257,7 @@ class Fabric:
 
 
 def _mac(number: int) -> str:
-    """A locally administered address."""
+    """Format a locally administered MAC address with this number."""
     high, low = divmod(number, 256)
     return f'0a:76:74:00:{high:02x}:{low:02x}'
 

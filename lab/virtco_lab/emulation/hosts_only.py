@@ -46,7 +46,7 @@ class Cloud:
 
     def check(self, hosts: Sequence[str] | None = None,
               purpose: str = 'check') -> wire.Check:
-        """A check or discovery of these hosts, or of all, when it is over."""
+        """Run a check or discovery of these hosts, or of all, to its end."""
         begun = self.ask(lambda client: client.check(hosts, purpose=purpose))
 
         def state() -> wire.Check:

@@ -280,7 +280,7 @@ def _stretched(group: scenario.Group, stretch: float) -> scenario.Group:
 
 
 def scheme_of(name: str) -> scenario.Scheme:
-    """The controller's settings for a scheme of the simulator."""
+    """Return the controller's settings for a scheme of the simulator."""
     known = schemes.get(name)
     return scenario.Scheme(name, known.label, known.planner, known.policy,
                            known.objective.value)

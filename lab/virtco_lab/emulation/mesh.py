@@ -94,7 +94,7 @@ class Mesh:
         shaping.run_batch(self._fabric.core, lines)
 
     def _listen(self, dst: int, stack: contextlib.ExitStack) -> None:
-        """Connections from all others to a host."""
+        """Connect every other host to ``dst`` by TCP; keep both ends."""
         there = self._fabric.hypervisors[self.names[dst]]
         with namespaces.call(there.namespace, lambda: socket.create_server(
                 (there.address, 0))) as server:

@@ -74,7 +74,10 @@ class NoMpi(exception.VirtcoException):
 
 
 def check() -> None:
-    """:raises NoMpi:"""
+    """Check that mpirun and mpi4py are installed.
+
+    :raises NoMpi: when one of them is missing.
+    """
     if shutil.which('mpirun') is None or subprocess.run(
             [_PYTHON, '-c', 'import mpi4py'], capture_output=True).returncode:
         raise NoMpi()
@@ -222,7 +225,7 @@ class Found:
 
 def figure(options: broadcast.Options, display: displays.Display
            ) -> outcome.Outcome:
-    """Times of Open MPI's collectives by order of ranks and by tree."""
+    """Measure Open MPI's collectives by order of ranks and by tree."""
     check()
     mesh = mesh_module.Mesh(N_HOSTS, options.rate_bps)
     found = []

@@ -84,7 +84,7 @@ def create(namespace: str) -> None:
 
 
 def netlink(namespace: str) -> pyroute2.IPRoute:
-    """A netlink connection into a namespace, made without a fork."""
+    """Open a netlink connection into a namespace without a fork."""
     made = call(namespace, lambda: socket.socket(
         socket.AF_NETLINK, socket.SOCK_DGRAM, socket.NETLINK_ROUTE))
     return pyroute2.IPRoute(fileno=made.detach())
@@ -118,7 +118,7 @@ def call(namespace: str, function: collections.abc.Callable[[], T]) -> T:
 
 def executor(namespace: str,
              threads: int = 1) -> concurrent.futures.ThreadPoolExecutor:
-    """A thread pool whose threads live in the namespace."""
+    """Create a thread pool whose threads live in the namespace."""
     return concurrent.futures.ThreadPoolExecutor(
         threads, thread_name_prefix=namespace, initializer=enter,
         initargs=(namespace,))
@@ -133,7 +133,7 @@ def list_names(run: str | None = None) -> list[str]:
 
 
 def list_runs() -> set[str]:
-    """Runs of which a namespace or a directory is left."""
+    """List the runs of which a namespace or a directory is left."""
     runs = {n.split('-')[-2] for n in list_names()}
     if RUNS_DIR.is_dir():
         runs |= {entry.name for entry in RUNS_DIR.iterdir()
@@ -142,7 +142,7 @@ def list_runs() -> set[str]:
 
 
 def is_stale(run: str) -> bool:
-    """True unless the process that claimed the run still lives."""
+    """Return True unless the process that claimed the run still lives."""
     try:
         pid, started = (run_dir(run) / 'owner').read_text().split()
         return _started(int(pid)) != int(started)

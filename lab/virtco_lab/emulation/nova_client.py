@@ -175,7 +175,10 @@ class NovaClient:
     @staticmethod
     def _check(clock: patience.IdleClock, stall_s: float, what: str,
                state: str) -> None:
-        """:raises NovaError: when nothing got on for too long."""
+        """Check that a wait is not stalled.
+
+        :raises NovaError: when nothing advanced for more than ``stall_s``.
+        """
         if clock.read_s() > stall_s:
             raise NovaError(what=what, why=f'{state}, and nothing advanced '
                                            f'for {stall_s:g} s')

@@ -108,7 +108,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
         """Nova drops a test's attributes; pytest still needs its own."""
 
     def _reserve_writes(self) -> None:
-        """A transaction that will write says so to SQLite when it begins.
+        """Make transactions that will write tell SQLite so when they begin.
 
         Else SQLite refuses its first write, without waiting, when another
         thread wrote since the transaction's first read ("database is
@@ -199,7 +199,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
             driver='virtco_http', topics=['versioned_notifications']))
 
     def create_flavor(self, name: str, slots: int = 1) -> str:
-        """A flavor that takes this many slots; returns its id."""
+        """Create a flavor that takes this many slots; return its id."""
         flavor = self.api.post_flavor({'flavor': {
             'id': name, 'name': name, 'vcpus': slots * SLOT_VCPUS,
             'ram': slots * SLOT_MEMORY_MB, 'disk': FLAVOR_DISK_GB}})
@@ -254,7 +254,7 @@ def _get_context_manager(fixture: Any, context: Any) -> Any:
 
 
 def _with_defaults(app: Any) -> Any:
-    """Requests without credentials are the administrator's."""
+    """Make requests without credentials the administrator's."""
     def wrapped(environ: dict[str, Any], start_response: Any) -> Any:
         for key, value in DEFAULT_HEADERS.items():
             environ.setdefault(key, value)

@@ -216,7 +216,7 @@ def figure12(options: Options, display: displays.Display
 
 def figure17(options: Options, display: displays.Display
              ) -> outcome.Outcome:
-    """An iteration of the collaborative filtering as workers are added."""
+    """Measure an iteration of collaborative filtering by number of workers."""
     found = _scaled(options, display, ('star', 'virtco'))
     work_s = (_COMPUTE_COPIES * options.size_bytes(_COPY_S)
               * units.BITS_PER_BYTE / options.rate_bps)

@@ -27,7 +27,7 @@ Pids = Callable[[], Iterable[int]]
 
 
 def family() -> list[int]:
-    """This process and all that it started."""
+    """List the ids of this process and of all its descendants."""
     return [os.getpid(), *(child.pid for child in
                            psutil.Process().children(recursive=True))]
 
@@ -96,9 +96,10 @@ class Log:
         self._seen: set[str] = set()
 
     def advanced(self) -> bool:
-        """True when it has a line unlike all before, numbers aside.
+        """Read the new lines; return True when one is unlike all before.
 
-        What a loop of retries writes is no progress.
+        Lines that differ in numbers alone are alike: a loop of retries makes
+        no progress.
         """
         try:
             with self.path.open('rb') as file:

@@ -121,7 +121,7 @@ def timelines(workload: results_module.WorkloadResult) -> str:
 
 
 def _smooth(rows: np.ndarray, width: int) -> np.ndarray:
-    """Moving average over bins: super-packets come in lumps."""
+    """Average over ``width`` bins: super-packets come in lumps."""
     if len(rows) < width:
         return rows
     kernel = np.ones(width) / width
@@ -129,7 +129,7 @@ def _smooth(rows: np.ndarray, width: int) -> np.ndarray:
 
 
 def _svg(made: figure.Figure, words: str) -> str:
-    """The ``<svg>`` element alone, with words for who does not see it."""
+    """Render the ``<svg>`` element with words for screen readers."""
     text = io.StringIO()
     made.savefig(text, format='svg', metadata={'Date': None})
     found = text.getvalue()[text.getvalue().index('<svg'):]

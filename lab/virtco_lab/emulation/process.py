@@ -80,14 +80,17 @@ class Child:
         self._lines.put(b'')
 
     def check(self) -> None:
-        """:raises ProcessFailed: when it has ended."""
+        """Check that the process has not ended.
+
+        :raises ProcessFailed: when it has ended.
+        """
         status = self.popen.poll()
         if status is not None and not self._reader.is_alive():
             raise ProcessFailed(what=self.what, status=status,
                                 said=self.said())
 
     def said(self) -> str:
-        """The ends of its logs, for people."""
+        """Return the last lines of its logs, for people."""
         return '\n'.join(f'{log.path} ends with:\n  ' + '\n  '.join(log.tail())
                          for log in self._logs if log.path.exists())
 

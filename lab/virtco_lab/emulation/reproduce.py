@@ -76,7 +76,7 @@ class Found:
     more: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def rows(self) -> dict[str, Any]:
-        """The runs for a record, in few lines."""
+        """Return the runs as a record keeps them, in few lines."""
         if self.more:
             return self.more
         return {'run columns': ['seed', 'simulated_s', 'expected_s',
@@ -172,7 +172,7 @@ def mean_off(runs: Sequence[Compared]) -> float:
 
 
 def worst_off(runs: Sequence[Compared]) -> float:
-    """The largest distance, with its sign."""
+    """Return the deviation that is largest in size, with its sign."""
     return max((run.off for run in runs), key=abs)
 
 

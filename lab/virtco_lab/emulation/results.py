@@ -138,7 +138,7 @@ class Results:
         return 'measured' if self.mode == 'emulated' else 'simulated'
 
     def sentence(self) -> str:
-        """The result in one sentence."""
+        """Summarise the result in one sentence."""
         workload = self.workloads[-1]
         ours = workload.schemes[-1]
         if not workload.complete:

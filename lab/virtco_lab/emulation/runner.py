@@ -31,7 +31,7 @@ class Observer:
     """Is told how a run goes; this one ignores it."""
 
     def step(self, what: str) -> None:
-        """A step begins."""
+        """Note that a step begins."""
 
     def count(self, what: str, done: int, total: int) -> None:
         """So many of the step's servers are done."""
@@ -135,7 +135,7 @@ def _launch(testbed: testbed_module.Testbed, workload: scenario.Workload,
 def run_simulated(workload: scenario.Workload, scheme: scenario.Scheme,
                   rates_bps: dict[str, float], slots: int, seed: int,
                   observer: Observer = Observer()) -> results.SchemeResult:
-    """The same workload through planner, scheduler and simulator."""
+    """Run the same workload through planner, scheduler and simulator."""
     began_s = time.monotonic()
     n_vms = sum(group.n_vms for group in workload.groups)
     observer.step(f'placing {n_vms} VMs')

@@ -49,7 +49,7 @@ class Scheme:
     ceil: str | None = None
 
     def settings(self) -> dict[str, str]:
-        """The body of ``PATCH /v1/settings``."""
+        """Build the body of ``PATCH /v1/settings``."""
         made = {'planner': self.planner, 'order': self.order,
                 'objective': self.objective}
         return made if self.ceil is None else made | {'ceil': self.ceil}
@@ -173,7 +173,7 @@ def _application(rng: np.random.Generator, row: workloads.Application,
 
 
 def group_of(coflow: coflow_model.Coflow) -> Group:
-    """A group of its own for a coflow, in whole bytes."""
+    """Build a group of one coflow, with sizes in whole bytes."""
     whole = coflow_model.Coflow.from_flows(
         coflow.name, coflow.n_vms,
         [(f.src, f.dst, max(1, round(f.size_bytes))) for f in coflow.flows],

@@ -133,7 +133,7 @@ def _report_interval_s(fabric: fabric_module.Fabric) -> float:
 
 
 def _script(name: str) -> str:
-    """A console script of this very installation."""
+    """Return the path of a console script of this Python environment."""
     return os.path.join(os.path.dirname(sys.executable), name)
 
 

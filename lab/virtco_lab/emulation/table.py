@@ -28,7 +28,7 @@ def show(results: results_module.Results,
 def build(workload: results_module.WorkloadResult,
           results: results_module.Results, width: int = _FULL_WIDTH
           ) -> rich.table.Table:
-    """A column per scheme and a row per coflow."""
+    """Build the table: a column per scheme and a row per coflow."""
     pairs = width >= _FULL_WIDTH
     shown = f'predicted → {results.measured}' if pairs else results.measured
     table = rich.table.Table(

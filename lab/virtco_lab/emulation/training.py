@@ -111,7 +111,9 @@ class Bed:
                                         link_packet_s=0.004))
 
     def _set_policy(self, is_in_order: bool) -> None:
-        """A class of equal rate for each job, which may use all of the link.
+        """Apply a policy with a class of equal rate for each job.
+
+        Each class may use all of the link.
 
         :param is_in_order: jobs have little more than their priority, the
             first one the highest.
@@ -237,7 +239,7 @@ def bed(setting: Setting, rate_bps: float) -> Iterator[Bed]:
 
 def figure(name: str, options: Options, display: displays.Display
            ) -> outcome.Outcome:
-    """Iteration times by TCP's sharing and in order, beside the simulator."""
+    """Measure iteration times by TCP's sharing and in order; simulate both."""
     setting = SETTINGS[name]
     iterations = (setting.warm_up + 3 if options.short
                   else setting.iterations)
@@ -287,7 +289,7 @@ def _periodic(setting: Setting) -> list[jobs_model.PeriodicJob]:
 
 
 def _simulated_s(setting: Setting, scheme: str) -> float:
-    """The same in the simulator."""
+    """Simulate the same jobs; return their mean iteration time, in s."""
     rate_bps = 1e9
     n = setting.n_jobs
     jobs = [training.Job(str(i), setting.compute_s, fabric_model.Demand(

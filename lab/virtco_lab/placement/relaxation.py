@@ -103,7 +103,7 @@ class _Model:
                      self.inst.demand[nodes, r], free[:, r] * self.count)
 
     def add_ports(self) -> None:
-        """Loads minus t B <= 0, in seconds, so that rows are alike."""
+        """Add a row per port, load minus t B <= 0, in seconds to be alike."""
         for way, per_node in enumerate((self.dense.sum(axis=1),
                                         self.dense.sum(axis=0))):
             s_per_byte = self.hose[way, self.first] / self.count

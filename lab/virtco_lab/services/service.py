@@ -125,7 +125,10 @@ class Service(abc.ABC):
         return self
 
     def wait_up(self) -> Self:
-        """:raises ServiceFailed: with the end of its log."""
+        """Wait until the service is up; return it.
+
+        :raises ServiceFailed: with the end of its log.
+        """
         process = self.process
         assert process is not None
         clock = patience.IdleClock(

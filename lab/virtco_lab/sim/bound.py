@@ -79,7 +79,7 @@ _Cut = tuple[np.ndarray, np.ndarray, float]
 
 def _violated(owner: np.ndarray, busy_s: np.ndarray, release_s: np.ndarray,
               cct_s: np.ndarray, least_s: float) -> Iterator[_Cut]:
-    """The most violated cuts of one port, on sets without common coflows."""
+    """Yield the most violated cuts of one port, on disjoint coflow sets."""
     mean_busy_s = release_s + cct_s[owner] - busy_s / 2
     order = np.argsort(mean_busy_s, kind='stable')
     worst = []

@@ -124,7 +124,7 @@ class _Controller:
         self._known: list[int] = []
 
     def hear_of(self, number: int, now_s: float) -> None:
-        """The tenant tells of a coflow whose VMs run."""
+        """Take in a coflow, as its tenant announces it when its VMs run."""
         one = self._coflows[number]
         self._known.append(number)
         told, name = one.told, str(number)

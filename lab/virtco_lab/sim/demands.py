@@ -24,7 +24,7 @@ def fabric_of(cap: np.ndarray, demands: Sequence[fabric_model.Demand],
 
 def append(fabric: fabric_model.Fabric,
            demands: Sequence[fabric_model.Demand]) -> fabric_model.Fabric:
-    """A fabric with the demands behind those it has; nothing is shared."""
+    """Return a copy of a fabric with the demands behind those it has."""
     new = fabric_of(fabric.cap[:2 * fabric.n_hosts], demands, fabric.uplinks)
     n_flows, n_entries = len(fabric.base), len(fabric.port)
     shift = {'flow_ptr': n_flows, 'entry_ptr': n_entries, 'src': n_entries,

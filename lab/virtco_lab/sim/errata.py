@@ -100,7 +100,7 @@ class _Program:
             'le': [], 'eq': []}
 
     def var(self, *name: object, upper: float | None = None) -> int:
-        """The number of a variable of at least 0, made when it is new."""
+        """Return the number of a variable of at least 0; add a new one."""
         if name not in self.names:
             self.names[name] = len(self.upper)
             self.upper.append(upper)
@@ -189,7 +189,7 @@ def linked(small: _Small) -> tuple[float, tuple[int, ...]]:
 
 
 def with_products(small: _Small) -> tuple[float, tuple[int, ...]]:
-    """The relaxation with z = x_j x_k and products of the slot rows."""
+    """Solve the relaxation with z = x_j x_k and products of the slot rows."""
     program, t = _placing(small)
     vms = range(small.n_vms)
     for m, slots in enumerate(small.slots):

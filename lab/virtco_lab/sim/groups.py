@@ -40,7 +40,8 @@ class Group:
 
 def of_slots(name: str, coflows: Iterable[coflow_model.Coflow],
              arrival_s: float = 0.0, vm_slots: float = 1.0) -> Group:
-    """A group whose VMs take ``vm_slots`` of a one-dimensional capacity."""
+    """Build a group whose VMs take ``vm_slots`` of a one-dimensional capacity.
+    """
     coflows = tuple(coflows)
     return Group(name, ((vm_slots,),) * coflows[0].n_vms, coflows, arrival_s)
 

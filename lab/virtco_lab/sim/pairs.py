@@ -46,7 +46,7 @@ class Pairs(NamedTuple):
 
 
 def build(fabric: fabric_model.Fabric) -> Pairs:
-    """The pairs that any flow of the fabric uses; no flow is live."""
+    """Build the pairs that the fabric's flows use; no flow is live."""
     n_ports, n_flows = len(fabric.cap), len(fabric.base)
     keys = (fabric.port[fabric.src].astype(np.int64) * n_ports
             + fabric.port[fabric.dst])

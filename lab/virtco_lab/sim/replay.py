@@ -40,7 +40,7 @@ class Replay:
 
 def config_of(policy: str, theta_s: float = math.inf,
               as_published: bool = True) -> simulation.Config:
-    """The configuration that a policy's name stands for in a replay."""
+    """Return the configuration that a policy's name stands for in a replay."""
     config = simulation.Config(policy)
     if as_published:
         config = AS_PUBLISHED.get(policy, config)

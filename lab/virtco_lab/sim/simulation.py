@@ -63,9 +63,10 @@ class Config:
         return DARK if self.policy == 'dark' else policies.get(self.policy)
 
     def rules(self) -> engine.Rules:
-        """The same as numbers.
+        """Convert the configuration to the engine's numbers.
 
-        :raises virtco.exception.Invalid: for a name or a number that is none.
+        :raises virtco.exception.Invalid: for an unknown name or an invalid
+            number.
         """
         policy = self.chosen()
         if self.backfill not in BACKFILLS:

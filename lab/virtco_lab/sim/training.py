@@ -101,7 +101,7 @@ class Cluster:
         self.cap_bps, self.above = cap_bps, above
 
     def periodic(self, jobs: Sequence[Job]) -> list[jobs_model.PeriodicJob]:
-        """The jobs as the scheduler sees them; links are ports."""
+        """Convert the jobs to the scheduler's model; links are ports."""
         fabric = demand_model.fabric_of(
             self.cap_bps, [job.demand for job in jobs], self.above)
         busy_s = (fabric.load / fabric.cap[fabric.port]).tolist()

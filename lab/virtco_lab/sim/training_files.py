@@ -74,7 +74,7 @@ class FileKind:
 
 def load(given: Sequence[str], say: Callable[[str], None]
          ) -> tuple[FileKind, ...]:
-    """The jobs of files and of directories.
+    """Load the jobs of files and of directories.
 
     :param given: each a path, or ``path@time`` with what an iteration of the
         file computes for. Of a directory the files that are no workloads are

@@ -145,7 +145,7 @@ MODELS = {model.name: model for model in (
 
 def job(name: str, model: Kind, hosts: Sequence[int], start_s: float = 0.0,
         skew: float = 0.0) -> training.Job:
-    """A job on these hosts.
+    """Build a job on these hosts.
 
     :param skew: see :meth:`Kind.flows`.
     """
@@ -159,7 +159,7 @@ def job(name: str, model: Kind, hosts: Sequence[int], start_s: float = 0.0,
 
 
 def small() -> tree.Topology:
-    """A cluster of the tree's own: 88 hosts in 12 unequal racks, 3 pods."""
+    """Build the small cluster: 88 hosts in 12 unequal racks, 3 pods."""
     sizes = ((10, 8, 6, 4), (12, 8, 8, 4), (10, 8, 6, 4))
     numbers = iter(range(sum(map(sum, sizes))))
     pods = tuple(tree.Node(f'pod{p}', children=tuple(
@@ -185,7 +185,7 @@ class Site:
 
 def site(topology: tree.Topology, host_bps: float = HOST_BPS,
          oversubscription: float = OVERSUBSCRIPTION) -> Site:
-    """The first plane; what it does not tell is as given.
+    """Build the site of the first plane; arguments fill in missing rates.
 
     :param oversubscription: of the lowest switches that tell no uplink.
     :raises virtco.exception.Invalid: for a plane with fewer than two hosts.
@@ -268,7 +268,7 @@ def _taken(free: list[list[int]], size: int, start: int) -> Iterator[int]:
 
 
 def placed(at: Site, jobs: Sequence[training.Job]) -> list[training.Job]:
-    """The same jobs where virtco's planner places them, one after another.
+    """Place the jobs with virtco's planner, one after another.
 
     The cluster is empty at first; a host takes one job.
     """

@@ -214,7 +214,7 @@ _SIDE = {'narrow': (1, 7), 'wide': (8, 150)}
 def facebook_like(*, seed: int = 0, n_ports: int = 150,
                   n_coflows: int = 526, duration_s: float = 3600.0
                   ) -> traces.Trace:
-    """A trace with Facebook's mix of short, long, narrow and wide coflows.
+    """Generate a trace with Facebook's mix of coflow lengths and widths.
 
     Arrivals are uniform over ``duration_s``; the bytes per flow and the
     number of mappers and of reducers are log-uniform within their class.

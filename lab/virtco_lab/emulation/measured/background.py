@@ -69,8 +69,9 @@ def on_off(rng: np.random.Generator, lasts_s: float, mean_s: float,
 @contextlib.contextmanager
 def running(connections: Sequence[Connection], log: pathlib.Path
             ) -> Iterator[float]:
-    """The connections' traffic; gives the time of CLOCK_MONOTONIC at which
-    their periods begin.
+    """Generate the connections' traffic while the block runs.
+
+    Yields the time on CLOCK_MONOTONIC, in s, at which their periods begin.
     """
     child = process.Child('other traffic', [
         sys.executable, '-m', __name__], log, piped=True)

@@ -100,7 +100,7 @@ class Bed:
             watcher.dismiss()
 
     def add_vm(self, vm: str, host: str) -> None:
-        """A VM that measures and is measured as hypervisors are."""
+        """Add a VM that measures and is measured as hypervisors are."""
         port = self.fabric.add_vm(vm, host)
         self._start(vm, port.namespace, port.address)
 
@@ -135,7 +135,7 @@ class Bed:
                     netlink.link('set', index=index, gso_max_segs=segments)
 
     def path_bps(self, src: str, dst: str) -> float:
-        """The truth about a path."""
+        """Return the true rate of a path, in bit/s."""
         return min(self.rates_bps[src], self.rates_bps[dst])
 
     def train(self, src: str, dst: str, setting: calibration.Setting,

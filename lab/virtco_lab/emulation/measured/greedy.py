@@ -105,7 +105,7 @@ def _unmet(times: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
 
 
 def _limit_pipes(bed: beds.Bed, machine: str, unit_bps: float) -> None:
-    """A class per destination at the sender's end of its cable."""
+    """Limit each path of a machine by a class at its end of the cable."""
     dev = fabric.UPLINK_DEV
     lines = [f'qdisc add dev {dev} root handle 1: htb']
     for number, other in enumerate(MACHINES, 1):

@@ -27,7 +27,7 @@ MOST_COLUMNS = 10
 
 
 def fragment(figure: samples.Figure, recorded: record.Record) -> str:
-    """The table of a record, for an ``include`` in the documentation."""
+    """Format the table of a record for an ``include`` in the documentation."""
     result = figure.show(recorded.found, samples.Context(
         shape=recorded.shape))
     made = recorded.made
@@ -113,7 +113,7 @@ def _path(directory: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def _whole(directory: pathlib.Path) -> dict[str, str]:
-    """The tables that are of all records."""
+    """Format the tables that cover all records, by name."""
     return {
         TARGETS: targets(directory),
         STATEMENTS: table(statements.COLUMNS, statements.rows(directory)),

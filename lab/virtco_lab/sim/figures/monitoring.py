@@ -83,7 +83,7 @@ def poor(rates: Matrix) -> tuple[wire.Performer, ...]:
 
 def _of_links(which: int, unit: float, setting: str, seed: int,
               context: samples.Context) -> samples.Found:
-    """Readings of a round, or how far those of a link are apart."""
+    """Return the links' readings of each round, or the range of each link."""
     found = readings(seed)[which][:, _PAIRS] / unit
     if setting == 'range':
         found = (found.max(axis=0) - found.min(axis=0))[None]

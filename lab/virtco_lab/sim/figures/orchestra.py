@@ -250,7 +250,8 @@ def _fair_bps(is_open: np.ndarray) -> np.ndarray:
 
 def _figure7_show(found: samples.Samples, context: samples.Context
                   ) -> outcome.Outcome:
-    """Connections per receiver of a balanced shuffle from 30 senders."""
+    """Tabulate a balanced shuffle of 30 senders by connections per receiver.
+    """
     rows: list[tuple[outcome.Cell, ...]] = []
     for setting in found.settings:
         rows.append((setting, *(

@@ -167,7 +167,7 @@ def _fig5(setting: str, seed: int, context: samples.Context) -> samples.Found:
 
 
 def _fig6(setting: str, seed: int, context: samples.Context) -> samples.Found:
-    """A run every half hour for a week; hosts move now and then."""
+    """Simulate a run every half hour for a week; hosts move now and then."""
     threshold, rng = float(setting), _rng(seed, 6)
     n_hosts, n_runs = 32, 336
     cloud = clouds.Cloud(n_hosts, clouds.Dynamics(changes=0.002), rng)

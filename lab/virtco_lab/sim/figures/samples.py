@@ -111,7 +111,7 @@ class Figure:
     needs_trace: bool = False
 
     def chosen(self, context: Context) -> tuple[str, ...]:
-        """Settings to run."""
+        """Return the settings to run."""
         return (self.short if context.short else ()) or self.settings
 
     def seeds(self, context: Context) -> tuple[int, ...]:

@@ -122,7 +122,7 @@ def _pair_show(found: samples.Samples, context: samples.Context
 @functools.lru_cache
 def _site(path: pathlib.Path | None, oversubscription: float
           ) -> training_jobs.Site:
-    """The cluster of a file, or the small one."""
+    """Read the cluster of a file, or build the small one."""
     topology = training_jobs.small() if path is None else formats.read(
         path.read_text(encoding='utf-8'), str(path)).topology
     return training_jobs.site(topology, oversubscription=oversubscription)

@@ -83,7 +83,7 @@ def datacentre(seed: int, background: bool = False
 
 def tight(hosts: Sequence[cluster.Host], seed: int, slots: float
           ) -> tuple[cluster.Host, ...]:
-    """The hosts with about ``slots`` free ones left on all of them."""
+    """Return the hosts with about ``slots`` free slots left on all of them."""
     rng = np.random.default_rng([seed, 6])
     places = np.concatenate([[i] * int(host.free[0])
                              for i, host in enumerate(hosts)])
@@ -102,7 +102,7 @@ SWEPT: dict[str, tuple[float, ...]] = {
 
 def swept_groups(case: str, value: float, load: float, seed: int,
                  shape: str) -> list[groups.Group]:
-    """The 20 groups of one value of a sweep.
+    """Generate the 20 groups of one value of a sweep.
 
     :param case: a key of :data:`SWEPT`.
     :param load: a value of :data:`LOADS`.
