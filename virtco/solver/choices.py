@@ -89,7 +89,7 @@ def run(whole: instances.Prepared, build: Build,
 
 
 def parts(whole: instances.Prepared) -> Iterator[instances.Prepared]:
-    """The problem per choice of switches, those with most room first."""
+    """Yield the problem per choice of switches, those with most room first."""
     def room(wish_and_switch: tuple[int, int]) -> float:
         wish, number = wish_and_switch
         below = whole.together[wish].switch == number
@@ -121,7 +121,7 @@ def _may_hold(whole: instances.Prepared, nodes: np.ndarray,
 
 def any_placement(whole: instances.Prepared, seed: int,
                   budget: budgets.Budget) -> np.ndarray:
-    """Some valid placement, as host per node.
+    """Find some valid placement, as host per node.
 
     :raises virtco.exception.PlacementInfeasible: when none was found.
     """
@@ -314,9 +314,9 @@ class _Race:
 
 
 def _signature(inst: instances.Instance) -> bytes | None:
-    """The same for choices that are the same but for the hosts' names.
+    """Compute a key of a choice that leaves out the hosts' names.
 
-    None where that is not easily told: hosts that are tied to others by
+    None where equality is not easily told: hosts that are tied to others by
     pins, pairs or uplinks of their own, or loaded.
     """
     if inst.pipe or len(inst.running) or (inst.fixed >= 0).any() or (

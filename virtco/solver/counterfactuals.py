@@ -225,7 +225,7 @@ def _busiest(problem: snapshot.PlacementProblem, hosts: Sequence[str]
 
 def with_twice(problem: snapshot.PlacementProblem, port: str
                ) -> snapshot.PlacementProblem | None:
-    """The problem with a port twice as fast; None for no such port.
+    """Return the problem with a port twice as fast; None for no such port.
 
     :param port: as a plan names it, such as ``'h3 egress'``,
         ``'rack r1 up'`` or ``'cap of vm-3, 2 Gbit/s out'``.

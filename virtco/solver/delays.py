@@ -26,7 +26,7 @@ class Delay:
 
 def delays(problem: snapshot.PlacementProblem, plan: snapshot.Plan
            ) -> tuple[Delay, ...]:
-    """Running coflows that would end later, the longest delay first.
+    """List running coflows that would end later, the longest delay first.
 
     :raises virtco.exception.Invalid: when the problem makes no sense.
     """

@@ -94,7 +94,7 @@ def plan(problem: snapshot.PlacementProblem, *,
 def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
             budget: budgets.Budget, certify: bool,
             on_incumbent: states.OnIncumbent | None) -> snapshot.Plan:
-    """The online search's answer against others', by simulation."""
+    """Compare the online search's answer with others' by simulation."""
     objective = snapshot.Objective.ONLINE
     whole = _prepare(problem, budget)
     inst = whole.instance(reduce=False)
@@ -197,7 +197,7 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                most: int | None = None,
                is_cancelled: Callable[[], bool] | None = None
                ) -> tuple[snapshot.RankedHost, ...]:
-    """The hosts of the problem for one VM, best first, infeasible last.
+    """Rank the problem's hosts for one VM: best first, infeasible last.
 
     Exact: each host's objective and t are those of the placement in which
     this VM (with its affinity group) goes there and the others stay.
@@ -230,7 +230,7 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
 
 def evaluate(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
              budget: budgets.Budget) -> snapshot.Plan:
-    """The figures of a placement in this problem, found in whatever other.
+    """Evaluate in this problem a placement that was found in any other.
 
     :raises virtco.exception.Invalid: for a plan of other VMs or hosts.
     """

@@ -20,7 +20,7 @@ LEAST = 1e-3
 
 def residual(problem: snapshot.PlacementProblem
              ) -> snapshot.PlacementProblem:
-    """The problem on the bandwidth that the active coflows leave.
+    """Reduce the problem to the bandwidth that the active coflows leave.
 
     Active coflows get MADD rates (bytes / CCT on what is left) in MRTF
     order, as VirtCO's Algorithm 1 line 5 hands them out.

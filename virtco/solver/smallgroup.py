@@ -105,7 +105,7 @@ class _Enumeration:
 
     def _with(self, load: np.ndarray, node: int, host: int,
               before: np.ndarray) -> np.ndarray:
-        """Loads with a node on a host."""
+        """Return the loads with a node on a host."""
         result = load.copy()
         where = self.assign[before]
         for path, size_bytes in (

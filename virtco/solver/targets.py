@@ -72,7 +72,7 @@ def improve(inst: instances.Instance, assign: np.ndarray,
             budget: budgets.Budget,
             objective: snapshot.Objective = snapshot.Objective.ONLINE
             ) -> np.ndarray:
-    """A placement of no larger sum of prefix CCTs; hosts per node.
+    """Lower the sum of a placement's prefix CCTs; return hosts per node.
 
     :param budget: each group has a part of it.
     """
@@ -92,7 +92,7 @@ def improve(inst: instances.Instance, assign: np.ndarray,
 def _improve_part(inst: instances.Instance, assign: np.ndarray,
                   part: groups.Group, budget: budgets.Budget,
                   objective: snapshot.Objective) -> np.ndarray:
-    """The same with only one group moving."""
+    """Improve a placement by moving the nodes of one group only."""
     others = np.setdiff1d(np.arange(inst.n_nodes), part.nodes)
     free = inst.left(inst.free, assign[others], inst.demand[others])
     loads = np.delete(objectives.own_loads(inst, assign), part.coflows,
@@ -132,7 +132,7 @@ class _Group:
         return assign
 
     def _better(self, levels: _Levels, best_s: float) -> np.ndarray | None:
-        """The first placement below best_s that some targets give."""
+        """Find the first placement below best_s that some targets give."""
         refuted: list[np.ndarray] = []
         for aim in levels.aims():
             if not self.partition.budget.in_time():

@@ -65,7 +65,7 @@ def plan(problems: Sequence[snapshot.PlacementProblem], *,
 
 def join(problems: Sequence[snapshot.PlacementProblem]
          ) -> snapshot.PlacementProblem:
-    """The problem of all groups; hosts have the least that any was told.
+    """Join the problems of all groups; take the least room told of a host.
 
     VMs may go where they might alone. Trees and pairs' rates are those that
     any of the problems knows.
@@ -104,7 +104,7 @@ def join(problems: Sequence[snapshot.PlacementProblem]
 
 
 def _moved(rule: Rule, first: int) -> Rule:
-    """The rule about the VMs of all groups, its own from ``first``."""
+    """Shift a rule's members to the VMs of all groups, from ``first``."""
     return dataclasses.replace(rule, members=tuple(
         first + member for member in rule.members))
 
@@ -148,7 +148,7 @@ def _active(problems: Sequence[snapshot.PlacementProblem]
 
 def _shifted(coflow: coflow_model.Coflow, prefix: str, first: int,
              n_vms: int) -> coflow_model.Coflow:
-    """The coflow over the VMs of all groups, its own from ``first``."""
+    """Shift a coflow to the VMs of all groups, from ``first``."""
     return dataclasses.replace(
         coflow.renumbered(n_vms, range(first, first + coflow.n_vms)),
         name=prefix + coflow.name)
@@ -198,7 +198,7 @@ def _less(host: cluster.Host,
 
 def _placed(coflow: coflow_model.Coflow, prefix: str,
             hosts: Sequence[str]) -> snapshot.ActiveCoflow:
-    """A coflow that runs between those hosts."""
+    """Build the running coflow of one that is placed on these hosts."""
     pairs: dict[tuple[str, str], float] = collections.defaultdict(float)
     out: dict[str, float] = collections.defaultdict(float)
     into: dict[str, float] = collections.defaultdict(float)

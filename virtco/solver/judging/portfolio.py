@@ -73,7 +73,10 @@ class Judged:
 
 def best(inst: instances.Instance, candidates: Iterable[Candidate],
          budget: budgets.Budget) -> Candidate:
-    """The first one wins a tie, and where simulating takes too long."""
+    """Choose the best candidate by simulation.
+
+    The first one wins a tie; where simulating takes too long, the best so far.
+    """
     judged = Judged(inst, budget)
     chosen, least_s = None, np.inf
     seen: set[bytes] = set()

@@ -33,7 +33,7 @@ def port_name(vm: cluster.Vm, way: str) -> str:
 
 def with_twice(problem: snapshot.PlacementProblem, port: str
                ) -> snapshot.PlacementProblem | None:
-    """The problem with a cap twice as high; None for no such cap."""
+    """Return the problem with a cap twice as high; None for no such cap."""
     for i, vm in enumerate(problem.vms):
         for way in WAYS:
             if port_name(vm, way) == port:
@@ -44,7 +44,7 @@ def with_twice(problem: snapshot.PlacementProblem, port: str
 
 
 def slowest(problem: snapshot.PlacementProblem) -> tuple[float, str]:
-    """The time that the slowest cap takes for all coflows, and its name.
+    """Find the slowest cap for all coflows: its time, in s, and its name.
 
     :returns: 0 s and '' where no cap has anything to pass.
     """
@@ -55,7 +55,7 @@ def slowest(problem: snapshot.PlacementProblem) -> tuple[float, str]:
 
 def applied(plan: snapshot.Plan, problem: snapshot.PlacementProblem
             ) -> snapshot.Plan:
-    """The plan with the times that the caps of its VMs allow.
+    """Raise a plan's times to those that the caps of its VMs allow.
 
     The objective and its bound stay those without caps.
     """

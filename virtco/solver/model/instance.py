@@ -258,7 +258,8 @@ class Prepared(Arrays):
     above: np.ndarray
 
     def below(self, choice: tuple[int, ...]) -> 'Prepared':
-        """The problem in which every wish to be together has its switch."""
+        """Return the problem in which each wish to be together has its switch.
+        """
         allowed = self.allowed.copy()
         for wish, number in zip(self.together, choice):
             allowed[wish.nodes] &= wish.switch == number
@@ -266,7 +267,7 @@ class Prepared(Arrays):
 
     def instance(self, reduce: bool = True, most_compared: float = np.inf
                  ) -> Instance:
-        """The arrays of the hosts that are needed, or of all."""
+        """Build the arrays of the hosts that are needed, or of all."""
         keep = np.arange(len(self.problem.hosts))
         if self.problem.pair_rate_bps is None and reduce and len(keep):
             keep = reduction.needed_hosts(
@@ -340,7 +341,7 @@ def _fabric_s_per_byte(problem: snapshot.PlacementProblem,
 
 
 def times_s(loads: np.ndarray, s_per_byte: np.ndarray) -> np.ndarray:
-    """loads * s_per_byte with 0 * inf = 0."""
+    """Compute loads * s_per_byte with 0 * inf = 0."""
     with np.errstate(invalid='ignore'):
         return np.where(loads > 0, loads * s_per_byte, 0.0)
 

@@ -57,7 +57,7 @@ class Loads:
         return result
 
     def ordered(self, order: np.ndarray) -> 'Loads':
-        """The coflows in another order."""
+        """Return the coflows in another order."""
         counts = np.diff(self.start)[order]
         start = _starts(counts)
         entry = np.arange(start[-1]) + np.repeat(
@@ -74,7 +74,7 @@ class Loads:
                      n_ports)
 
     def then(self, other: 'Loads') -> 'Loads':
-        """The other's coflows behind these, on the same ports."""
+        """Return these coflows and then the other's, on the same ports."""
         return Loads(
             np.concatenate([self.start, self.start[-1] + other.start[1:]]),
             np.concatenate([self.port, other.port]),
@@ -88,7 +88,7 @@ class Loads:
                            self.n_ports).astype(float)
 
     def with_more(self, other: 'Loads') -> 'Loads':
-        """The same coflows with the other's ports behind their own."""
+        """Return the same coflows with the other's ports behind their own."""
         coflow = np.concatenate([self.coflow, other.coflow])
         order = np.argsort(coflow, kind='stable')
         return Loads(
@@ -100,7 +100,7 @@ class Loads:
     def prefix_tops(self, s_per_byte: np.ndarray, width: int,
                     before: np.ndarray | None = None
                     ) -> tuple[np.ndarray, np.ndarray]:
-        """The slowest ports, and their times, after 0 ... A coflows.
+        """Find the slowest ports, and their times, after 0 ... A coflows.
 
         :param before: bytes per port before the first coflow.
         :returns: two arrays of shape (A + 1, width), slowest first, port -1
@@ -114,7 +114,7 @@ class Loads:
         return ports, times
 
     def by_port(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Starts per port, then coflow and bytes of every entry."""
+        """Return the starts per port, then coflow and bytes of every entry."""
         first = np.zeros(self.n_ports + 1, np.int64)
         coflow = np.empty(len(self.port), np.int64)
         size_bytes = np.empty(len(self.port))
@@ -125,7 +125,7 @@ class Loads:
 
 def read(active: tuple[snapshot.ActiveCoflow, ...],
          index: dict[str, int]) -> Loads:
-    """Loads on egress and ingress ports of known hosts.
+    """Read the loads on egress and ingress ports of known hosts.
 
     :param index: host name -> egress port; ingress ports follow.
     :raises virtco.exception.Invalid: for bytes that are no size.

@@ -27,7 +27,7 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
                  running: loads_model.Loads, allowed: np.ndarray,
                  fixed: np.ndarray, above: np.ndarray,
                  most_compared: float = np.inf) -> np.ndarray:
-    """Indices of the hosts to keep, rising.
+    """Find the hosts to keep; return their indices, ascending.
 
     :param free: capacity left, shape (M, R).
     :param s_per_byte: egress and ingress, shape (2, M), less is better.
@@ -63,7 +63,7 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
 
 
 def _who(allowed: np.ndarray) -> np.ndarray:
-    """A number per host, the same for the same nodes that may be there."""
+    """Give hosts the same number where the same nodes may be."""
     # np.unique takes 30 ms for the columns of 5,000 hosts, this 2.
     seen: dict[bytes, int] = {}
     return np.array([seen.setdefault(column.tobytes(), len(seen))
@@ -124,7 +124,7 @@ class Entries:
         return counts
 
     def kinds(self) -> np.ndarray:
-        """A number per host, the same for the same entries."""
+        """Give hosts with the same entries the same number."""
         seen: dict[bytes, int] = {}
         starts = self.start.tolist()
         return np.array([seen.setdefault(

@@ -42,7 +42,7 @@ class Together:
 
 
 def above(problem: snapshot.PlacementProblem, level: str) -> np.ndarray:
-    """Number of the switch of a level above every host, -1 for none."""
+    """Find the number of each host's switch of a level, -1 for none."""
     number = {leaf: next((i for one in chain for i, each in enumerate(
         problem.tree.subtrees) if each is one and one.level == level), -1)
         for leaf, chain in problem.tree.chains().items()}
@@ -53,7 +53,7 @@ def above(problem: snapshot.PlacementProblem, level: str) -> np.ndarray:
 
 def together(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray,
              fixed: np.ndarray, allowed: np.ndarray) -> tuple[Together, ...]:
-    """The wishes that leave a choice of switches.
+    """List the wishes that leave a choice of switches.
 
     Closes hosts that are out of the question in ``allowed``: those below no
     switch of the level and, where members are pinned, all but those below

@@ -287,7 +287,7 @@ def _better(a: objectives.Evaluation, b: objectives.Evaluation) -> bool:
 
 
 def _fixed_s(g: kernel.Graph) -> float:
-    """The objective of the base loads alone."""
+    """Compute the objective of the base loads alone, in s."""
     base = np.array(g.base).reshape(g.n_ports, g.n_levels)
     times = base * np.array(g.s_per_byte)[:, None]
     tops = np.maximum(times.max(axis=0), np.array(g.floor_s))

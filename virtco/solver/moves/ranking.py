@@ -87,7 +87,7 @@ def rank(inst: instances.Instance, objective: snapshot.Objective,
 def evaluate(inst: instances.Instance, objective: snapshot.Objective,
              assign: np.ndarray, node: int, hosts: np.ndarray,
              in_time: Callable[[], bool]) -> Values:
-    """The node on each of the hosts, as :func:`objectives.evaluate` has it.
+    """Evaluate the node on each host, as :func:`objectives.evaluate` does.
 
     :param hosts: those looked at first come first.
     """
@@ -225,7 +225,8 @@ class _Prefixes:
         self.running_s = np.concatenate([[0.0], np.cumsum(self.alone_s[1:])])
 
     def _tops(self, own: frozenset[int]) -> tuple[np.ndarray, np.ndarray]:
-        """The slowest ports with these own coflows ahead of all running."""
+        """Find the slowest ports with these own coflows ahead of all running.
+        """
         if own not in self.tops:
             self.tops[own] = self.inst.running.prefix_tops(
                 self.inst.s_per_byte, self.n_base + 1,
@@ -242,7 +243,7 @@ class _Prefixes:
 
     def sums_s(self, known: np.ndarray, in_time: Callable[[], bool]
                ) -> tuple[np.ndarray, np.ndarray]:
-        """Sums, and which are exact and not a lower bound only.
+        """Compute sums, and which of them are exact, not a lower bound only.
 
         The most promising are looked at first.
 

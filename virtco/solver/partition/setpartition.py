@@ -108,13 +108,13 @@ class Partition:
         return lower_s
 
     def within_s(self, t_s: float) -> np.ndarray:
-        """The limits of a time, shape (C, 2)."""
+        """Compute the limits for a time, shape (C, 2)."""
         limits: np.ndarray = self.s_per_byte / t_s
         return limits
 
     def decide(self, limits: np.ndarray
                ) -> tuple[Verdict, np.ndarray | None]:
-        """The verdict, and hosts per node where it is FOUND.
+        """Decide whether limits can be met; return hosts per node where FOUND.
 
         :param limits: 1 / bytes out and in per class, shape (C, 2).
         """

@@ -47,7 +47,7 @@ def try_all(state: states.State, budget: budgets.Budget) -> None:
 
 
 def exhaust(state: states.State, budget: budgets.Budget) -> None:
-    """A small group where trees or pipes tie the hosts together.
+    """Enumerate a small group where trees or pipes tie the hosts together.
 
     The other bounds are weaker there.
     """

@@ -116,19 +116,19 @@ class State:
         self.pool.append(Start(value, method, assign))
 
     def starts(self, count: int) -> list[Start]:
-        """The best of the pool."""
+        """Return the best ``count`` starts of the pool."""
         self.pool.sort(key=lambda start: key(start.value))
         return self.pool[:count]
 
     def raise_bound(self, lower_s: float) -> None:
-        """A new bound of t."""
+        """Raise the lower bound of t where this one is higher."""
         if lower_s > self.lower_s:
             self.lower_s = lower_s
             if self.local.is_single():
                 self.raise_floor(lower_s)
 
     def raise_floor(self, floor_s: float) -> None:
-        """A new bound of the objective."""
+        """Raise the lower bound of the objective where this one is higher."""
         if floor_s > self.floor_s:
             self.floor_s = floor_s
             if self.best is not None:

@@ -188,7 +188,7 @@ def fill(filler: Filler, bytes_between: np.ndarray) -> np.ndarray | None:
 
 def _pulled(filler: Filler, nodes: list[int], hosts: np.ndarray,
             bytes_between: np.ndarray) -> int:
-    """The host with most traffic to the nodes, the fullest on a tie."""
+    """Choose the host with most traffic to the nodes, the fullest on a tie."""
     pull = np.zeros(filler.inst.n_hosts)
     placed = np.flatnonzero(filler.assign >= 0)
     np.add.at(pull, filler.assign[placed],

@@ -23,7 +23,7 @@ MILP_UNITS = 1000.0
 
 def any_placement(inst: instances.Instance, seed: int,
                   budget: budgets.Budget) -> np.ndarray:
-    """A placement by best fit, else by integer programming.
+    """Find a placement by best or random fit, else by integer programming.
 
     :raises virtco.exception.PlacementInfeasible: when there is none, or
         none was found within the budget.
