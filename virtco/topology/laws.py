@@ -36,7 +36,10 @@ class Wrong(exception.TopologyInvalid):
 
 
 def name(value: Any, path: tuple[Any, ...], field: str) -> str:
-    """:raises virtco.exception.TopologyInvalid:"""
+    """Check the name of a plane, level, node or host; return it.
+
+    :raises virtco.exception.TopologyInvalid:
+    """
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise Wrong(path, field, value,
                     'a name of at most 255 letters, digits or . _ : @ -')
@@ -85,7 +88,10 @@ class Census:
 
 
 def check_levels(plane: tree.Plane, path: tuple[Any, ...]) -> None:
-    """:raises virtco.exception.TopologyInvalid:"""
+    """Check that a plane's levels are few enough and differ in name.
+
+    :raises virtco.exception.TopologyInvalid:
+    """
     names = plane.level_names()
     if len(names) > MAX_DEPTH:
         raise Wrong(path, f'plane {plane.name}: levels', f'{len(names)}',

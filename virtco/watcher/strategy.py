@@ -107,7 +107,8 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
         self._pre_execute()
 
     def do_execute(self, audit: Any = None) -> None:
-        """
+        """Add the controller's moves to the solution where they can be made.
+
         :raises virtco.exception.VirtcoException: the controller does not
             answer, or refuses; the audit has failed.
         """

@@ -114,7 +114,10 @@ def unpack(payload: bytes) -> dict[str, Any]:
 
 
 def checked(message: Any) -> dict[str, Any]:
-    """:raises virtco.exception.Invalid: unless it is a message."""
+    """Check that a value is a message; return it.
+
+    :raises virtco.exception.Invalid: when it is none.
+    """
     if not isinstance(message, dict) or not isinstance(
             message.get('type'), str):
         raise exception.Invalid(field='frame', value=repr(message)[:80],

@@ -182,12 +182,18 @@ def pack(message: msgspec.Struct) -> bytes:
 
 
 def decode(payload: bytes) -> Said:
-    """:raises virtco.exception.Invalid: naming field, value and limit."""
+    """Decode a message of an edge module.
+
+    :raises virtco.exception.Invalid: naming field, value and limit.
+    """
     return _decoded(_DECODER, payload)
 
 
 def decode_peer(payload: bytes) -> PeerSaid:
-    """:raises virtco.exception.Invalid: naming field, value and limit."""
+    """Decode a message of another process of the controller.
+
+    :raises virtco.exception.Invalid: naming field, value and limit.
+    """
     return _decoded(_PEERS, payload)
 
 

@@ -91,7 +91,10 @@ def _named(read: result.Read, plane: str | None) -> result.Read:
 
 
 def write(topology: tree.Topology, name: str) -> result.Written:
-    """:raises virtco.exception.TopologyInvalid:"""
+    """Write a topology in the format of this name.
+
+    :raises virtco.exception.TopologyInvalid:
+    """
     if name in _WRITE:
         return _WRITE[name](topology)
     return result.Written(document.to_yaml(plain.dump(topology)))

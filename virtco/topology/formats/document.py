@@ -81,14 +81,20 @@ def _child(node: Any, key: Any) -> tuple[Any, Any] | None:
 
 
 def check_size(text: str) -> None:
-    """:raises Unreadable: for a text longer than MAX_BYTES."""
+    """Check that a text is not too long.
+
+    :raises Unreadable: for a text longer than MAX_BYTES.
+    """
     if len(text) > MAX_BYTES:
         raise Unreadable(None, f'{len(text)} characters',
                          f'at most {MAX_BYTES}')
 
 
 def from_json(text: str) -> Document:
-    """:raises virtco.exception.TopologyInvalid:"""
+    """Parse a JSON document.
+
+    :raises virtco.exception.TopologyInvalid:
+    """
     check_size(text)
     try:
         value = json.loads(text)
@@ -104,7 +110,10 @@ def from_json(text: str) -> Document:
 
 
 def from_yaml(text: str) -> Document:
-    """:raises virtco.exception.TopologyInvalid:"""
+    """Parse a YAML document without aliases.
+
+    :raises virtco.exception.TopologyInvalid:
+    """
     check_size(text)
     try:
         # An alias would let a short text stand for an endless one.

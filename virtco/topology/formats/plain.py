@@ -37,7 +37,9 @@ _UNITS = (('Tbit', 1e12), ('Gbit', 1e9), ('Mbit', 1e6))
 
 
 def load(value: Any) -> tree.Topology:
-    """:raises virtco.exception.TopologyInvalid: with the path of the value.
+    """Build a topology from the values of its document.
+
+    :raises virtco.exception.TopologyInvalid: with the path of the value.
     """
     found = document.mapping(value, (), 'document', ('planes',))
     planes = document.sequence(found.get('planes'), ('planes',), 'planes')
@@ -55,7 +57,9 @@ def load(value: Any) -> tree.Topology:
 
 
 def load_plane(value: Any, path: document.Path = ()) -> tree.Plane:
-    """:raises virtco.exception.TopologyInvalid: with the path of the value.
+    """Build a plane from the values of its document.
+
+    :raises virtco.exception.TopologyInvalid: with the path of the value.
     """
     found = document.mapping(value, path, 'plane', PLANE_KEYS)
     name = laws.name(found.get('name'), (*path, 'name'), 'plane')

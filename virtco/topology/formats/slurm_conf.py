@@ -84,7 +84,10 @@ def _switch(pairs: dict[str, str], path: document.Path
 
 
 def write(topology: tree.Topology) -> result.Written:
-    """:raises virtco.exception.TopologyInvalid: for several planes."""
+    """Write a plane as Slurm's topology.conf.
+
+    :raises virtco.exception.TopologyInvalid: for several planes.
+    """
     if len(topology.planes) != 1:
         raise laws.Wrong((), 'planes', len(topology.planes),
                          'one plane in a topology.conf')

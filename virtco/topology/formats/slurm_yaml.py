@@ -23,7 +23,10 @@ _KINDS = {
 
 
 def read(text: str) -> result.Read:
-    """:raises virtco.exception.TopologyInvalid:"""
+    """Read Slurm's topology.yaml.
+
+    :raises virtco.exception.TopologyInvalid:
+    """
     found = document.from_yaml(text)
     with document.lines(found.line):
         return _load(found.value)

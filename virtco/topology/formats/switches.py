@@ -127,7 +127,10 @@ class Branches:
     def plane(self, levels: tuple[tree.Level, ...] = (),
               uplinks: Mapping[str, tree.Uplink] | None = None
               ) -> tree.Plane:
-        """:raises virtco.exception.TopologyInvalid:"""
+        """Build the plane of the switches.
+
+        :raises virtco.exception.TopologyInvalid:
+        """
         uplinks = uplinks or {}
         return tree.Plane(self._plane, levels, grown(
             self._plane,

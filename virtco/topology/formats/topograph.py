@@ -85,7 +85,10 @@ def _layers(value: Any, path: document.Path, host: str) -> list[str]:
 
 
 def write(topology: tree.Topology) -> result.Written:
-    """:raises virtco.exception.TopologyInvalid: for several networks."""
+    """Write a topology as topograph's graph of instances.
+
+    :raises virtco.exception.TopologyInvalid: for several networks.
+    """
     networks = [plane for plane in topology.planes
                 if plane.name != ACCELERATOR]
     if len(networks) > 1:
