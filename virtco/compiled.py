@@ -44,7 +44,7 @@ _ROOT = pathlib.Path(__file__).parent.parent
 
 
 def source(name: str) -> pathlib.Path:
-    """Where a kernel's source lies."""
+    """Return the path of a kernel's source."""
     return _ROOT.joinpath(*name.split('.')).with_suffix('.py')
 
 
@@ -70,7 +70,7 @@ def together(names: Iterable[str]) -> set[str]:
 
 
 def sources(name: str) -> list[pathlib.Path]:
-    """A kernel's source, its declarations, and those that it imports."""
+    """List the files that a kernel is compiled from."""
     return [source(name), *(
         path for other in (*partners(name), name)
         if (path := source(other).with_suffix('.pxd')).exists())]
@@ -85,7 +85,7 @@ def digest(name: str) -> str:
 
 
 def state(name: str) -> str:
-    """'compiled', 'plain', or 'stale' when compiled from another source."""
+    """Return 'compiled', 'plain' or 'stale' (built from another source)."""
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         binary = source(name).with_suffix(suffix)
         if binary.exists():
@@ -112,7 +112,7 @@ def check() -> None:
 
 
 def views(**fields: Any) -> dict[str, Any]:
-    """Fields of a kernel's class, arrays as Python's own buffers.
+    """Convert a kernel's fields: arrays become Python's own buffers.
 
     Compiled or not, kernels write into the caller's arrays. Plain ones then
     work with Python's own numbers, which are faster than numpy's.
@@ -122,9 +122,9 @@ def views(**fields: Any) -> dict[str, Any]:
 
 
 def plain(name: str) -> types.ModuleType:
-    """A kernel's module run from its source, to compare with.
+    """Run a kernel's module from its source, to compare with.
 
-    What it imports of other kernels is plain, too.
+    Kernels that it imports are plain, too.
     """
     # A package that is first imported below would find half of its kernels.
     for other in KERNELS:

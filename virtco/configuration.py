@@ -63,7 +63,10 @@ def _check(conf: cfg.ConfigOpts, group: str, option: cfg.Opt) -> None:
 
 
 def set_up_log(conf: cfg.ConfigOpts, product: str) -> None:
-    """:raises virtco.exception.ConfigInvalid: for a log that cannot be."""
+    """Set up the log of a product as it is configured.
+
+    :raises virtco.exception.ConfigInvalid: for a log that cannot be.
+    """
     try:
         log.setup(conf, product)
     except (log.LogConfigError, cfg.Error, OSError, RuntimeError, TypeError,

@@ -55,7 +55,8 @@ class Decoder(Generic[_T]):
         self._decoder = msgspec.json.Decoder(kind)
 
     def decode(self, raw: bytes) -> _T:
-        """
+        """Decode JSON text and check it against the type.
+
         :raises virtco.exception.Invalid: naming field, value and limit.
         :raises ValueError: for what is no JSON.
         """

@@ -177,7 +177,10 @@ class Outline:
             self.matrix_text.encode('utf-8', 'replace')).hexdigest())
 
     def read(self, limits: Limits = Limits()) -> Hint:
-        """:raises virtco.exception.HintInvalid:"""
+        """Parse the matrix and check the index; return the whole hint.
+
+        :raises virtco.exception.HintInvalid:
+        """
         coflows = () if self.matrix_text is None else (
             hint_matrix.parse_matrix_text(self.matrix_text, self.coflow_name,
                                           limits))
@@ -345,7 +348,10 @@ def _unwrap(value: Any) -> Any:
 
 
 def wish(key: str, value: Any) -> Wish:
-    """:raises virtco.exception.HintInvalid:"""
+    """Parse a wish, such as ``rack:required``.
+
+    :raises virtco.exception.HintInvalid:
+    """
     text = hint_matrix.as_text(key, value)
     spreads = key.removeprefix('virtco:') == 'spread'
     found = _WISH.fullmatch(text)

@@ -15,7 +15,7 @@ Sends = Iterator[tuple[int, int, float]]
 
 
 def _ring(ranks: Sequence[int], each_bytes: float, steps: int) -> Sends:
-    """The first ``steps`` links of the ring."""
+    """Yield the first ``steps`` links of the ring."""
     for k in range(steps):
         yield ranks[k], ranks[(k + 1) % len(ranks)], each_bytes
 
@@ -53,7 +53,7 @@ RING: dict[str, Callable[[Sequence[int], float], Sends]] = {
 
 
 def double_tree(n: int) -> list[list[int | None]]:
-    """The parents of each of ``n`` ranks in NCCL's two binary trees.
+    """Compute each rank's parents in NCCL's two binary trees of ``n`` ranks.
 
     A leaf of one is an inner rank of the other (Sanders, Speck, Träff, 2009).
     """

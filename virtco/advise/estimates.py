@@ -184,7 +184,7 @@ class Readings:
 
 
 def _newest(rows: Matrix) -> Matrix:
-    """The last reading of each column that is one."""
+    """Return the last finite reading of each column, shape (n_columns,)."""
     known = np.isfinite(rows)
     last = len(rows) - 1 - np.argmax(known[::-1], axis=0)
     found: Matrix = rows[last, np.arange(rows.shape[1])]

@@ -166,7 +166,7 @@ def _busy(out_s: Matrix, in_s: Matrix, at: Indices) -> Matrix:
 
 def search(volumes: Matrix, paths: Paths, start: Indices, n_fixed: int = 0,
            work: int = WORK) -> Indices:
-    """Swaps that relieve the busiest port, until none does.
+    """Swap tasks to relieve the busiest port, until no swap does.
 
     Mappings are compared by their busiest port, and by the others where that
     is the same: of several equal bottlenecks each is worth relieving.
@@ -195,8 +195,9 @@ def _peers(volumes: Matrix) -> tuple[Indices, Indices, Matrix, Matrix]:
 
 
 def enumerate_all(exchanges: Sequence[Matrix], paths: Paths) -> Indices:
-    """The best of all mappings for whichever of several exchanges takes
-    longest; for at most :data:`MOST_ENUMERATED` tasks.
+    """Find the best of all mappings for the slowest of several exchanges.
+
+    There are at most :data:`MOST_ENUMERATED` tasks.
     """
     orders = np.array(list(itertools.permutations(range(
         len(paths.machines)))))
@@ -263,7 +264,7 @@ def _product(left: Matrix, right: Matrix) -> Matrix:
 
 
 def _least_of(rows: Matrix, width: int) -> Matrix:
-    """The least of each row, ascending."""
+    """Return the ``width`` smallest values of each row, ascending."""
     if width < rows.shape[1]:
         rows = np.partition(rows, width, axis=1)[:, :width]
     found: Matrix = np.sort(rows, axis=1)
@@ -272,7 +273,7 @@ def _least_of(rows: Matrix, width: int) -> Matrix:
 
 def advise(volumes: Matrix, paths: Paths, work: int = WORK
            ) -> tuple[Mapping, ...]:
-    """Mappings with their times, the best first.
+    """Compute mappings with their times, best first.
 
     ``rank`` is each task on the member of its number, ``greedy`` the paper's,
     ``search`` the better of both after swaps, ``optimum`` the best of all
@@ -302,7 +303,7 @@ def advise(volumes: Matrix, paths: Paths, work: int = WORK
 
 def ranked(orders: dict[str, Indices], took_s: Callable[[Indices], float],
            bound_s: float) -> tuple[Mapping, ...]:
-    """The best first."""
+    """Rank mappings by their predicted time, best first."""
     found = [Mapping(name, tuple(order.tolist()), took_s(order), bound_s)
              for name, order in orders.items()]
     return tuple(sorted(found, key=lambda one: one.predicted_s))

@@ -75,7 +75,7 @@ def _above(rank: int) -> int:
 
 def shaped(shape: Shape, order: Sequence[int], is_reduce: bool = False
            ) -> Edges:
-    """The tree of members, the rank of which is their place in ``order``."""
+    """Build the tree in which a member's rank is its place in ``order``."""
     members = np.asarray(order, np.int64)[edges_of(shape, len(order),
                                                    is_reduce)]
     return [(sender, receiver) for sender, receiver in members.tolist()]
@@ -144,7 +144,7 @@ def _as_sent(edges: Edges, is_reduce: bool) -> Edges:
 
 def _order(shape: Shape, sent: trees.Message, root: int,
            made: dict[str, Edges], is_reduce: bool) -> Order:
-    """The best of several beginnings, and then swaps."""
+    """Find an order: choose the best of several starts, then swap members."""
     n = len(sent.cost_s)
     begins = [[(root + i) % n for i in range(n)],
               *([root, *(receiver for _sender, receiver in made[name])]
@@ -176,7 +176,10 @@ def _nearest(cost_s: trees.Matrix, root: int) -> list[int]:
 
 
 def _relieved(order: list[int], sent: trees.Message) -> list[int]:
-    """A chain in segments takes about as long as its busiest port."""
+    """Reorder a chain to relieve its busiest port.
+
+    A chain in segments takes about as long as its busiest port.
+    """
     ranks = np.arange(len(order))
     volumes = (ranks[:, None] + 1 == ranks[None, :]).astype(float)
     with np.errstate(divide='ignore'):
@@ -190,7 +193,7 @@ def _relieved(order: list[int], sent: trees.Message) -> list[int]:
 def swapped(shape: Shape, order: Sequence[int], sent: trees.Message,
             n_segments: int, is_reduce: bool, work: int = WORK
             ) -> list[int]:
-    """An order whose tree is not slower; the root stays.
+    """Swap members of an order to make its tree faster; the root stays.
 
     Members on the way to the one that is served last change places with
     others, as long as that helps.

@@ -70,7 +70,7 @@ def fastest_node_first(cost_s: Matrix, root: int) -> Edges:
 def earliest_first(cost_s: Matrix, root: int,
                    machines: Sequence[int] | Indices | None = None,
                    streams: bool = False) -> Edges:
-    """The message that would end first, again and again.
+    """Grow a tree by the message that ends first, again and again.
 
     Unlike FNF it lets a member rest that reaches the others slowly, and sees
     the ports that members share.
@@ -103,7 +103,7 @@ def binomial(n: int, root: int) -> Edges:
 
 
 def flat(n: int, root: int) -> Edges:
-    """The root sends to everybody."""
+    """Build the tree in which the root sends to everybody."""
     return [(root, (root + i) % n) for i in range(1, n)]
 
 
@@ -258,7 +258,7 @@ class Tree:
 
 
 def turned(edges: Edges) -> Edges:
-    """A broadcast's tree for a reduce, and the other way round."""
+    """Turn a broadcast's tree into a reduce's, and the other way round."""
     return [(receiver, sender) for sender, receiver in reversed(edges)]
 
 
@@ -272,7 +272,7 @@ def message(cost_s: Matrix, machines: Sequence[int] | Indices | None = None,
 
 
 def candidates(sent: Message, root: int) -> dict[str, Edges]:
-    """The trees that need no search, by name."""
+    """Build the trees that need no search, by name."""
     n, cost_s = len(sent.cost_s), sent.cost_s
     return {'fnf': fastest_node_first(cost_s, root),
             'earliest': earliest_first(cost_s, root, sent.machines),
@@ -282,7 +282,10 @@ def candidates(sent: Message, root: int) -> dict[str, Edges]:
 
 
 def checked_root(root: int, n: int) -> int:
-    """:raises virtco.exception.Invalid: for a root that is no member."""
+    """Check that the root is a member's rank; return it.
+
+    :raises virtco.exception.Invalid: for a root that is no member.
+    """
     if not 0 <= root < n:
         raise exception.Invalid(field='root', value=root,
                                 limit=f'a rank between 0 and {n - 1}')

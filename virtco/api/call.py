@@ -30,13 +30,19 @@ class Call:
             None if project_id is None else {'project_id': project_id})
 
     def require(self, rule: Rule, project_id: str | None = None) -> None:
-        """:raises virtco.exception.Forbidden:"""
+        """Check that the caller satisfies a rule.
+
+        :raises virtco.exception.Forbidden: when the caller does not.
+        """
         self.authorizer.require(
             self.request, rule,
             None if project_id is None else {'project_id': project_id})
 
     def require_host(self, host: str) -> None:
-        """:raises virtco.exception.Forbidden: to speak for this host."""
+        """Check that the caller may speak for this host.
+
+        :raises virtco.exception.Forbidden: when the caller may not.
+        """
         self.authorizer.require_host(self.request, host)
 
     def who(self) -> str:

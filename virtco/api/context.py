@@ -42,7 +42,10 @@ class Authorizer:
 
     def require(self, request: falcon.Request, rule: policies.Rule,
                 target: dict[str, Any] | None = None) -> None:
-        """:raises virtco.exception.Forbidden:"""
+        """Check that the caller satisfies a rule.
+
+        :raises virtco.exception.Forbidden: when the caller does not.
+        """
         if not self.may(request, rule, target):
             raise exception.Forbidden(what=rule.name)
 

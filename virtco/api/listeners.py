@@ -74,7 +74,10 @@ class Listeners:
         self._monitoring: str | None = None
 
     def listens(self, ports: list[int]) -> None:
-        """:param ports: as they are, in the order of :func:`addresses`."""
+        """Note the numbers of the ports that the sockets are bound to.
+
+        :param ports: in the order of :func:`addresses`.
+        """
         rest = [str(port) for port in ports[1:]]
         if self._has_service:
             self._service = rest.pop(0)

@@ -93,7 +93,10 @@ class Limiter:
 
     def process_request(self, request: falcon.Request,
                         _response: Any) -> None:
-        """:raises falcon.HTTPTooManyRequests:"""
+        """Check that the caller may ask now; start its processor clock.
+
+        :raises falcon.HTTPTooManyRequests: when it has to wait.
+        """
         if (TOKEN not in request.env if self._is_keystone
                 else request.path in OPEN_PATHS):
             address = request.remote_addr

@@ -41,7 +41,10 @@ class Viewer(Protocol):
         """Tell whether it took all that was written."""
 
     def write(self, data: bytes) -> None:
-        """:raises OSError: it is gone."""
+        """Write to the connection.
+
+        :raises OSError: when it is gone.
+        """
 
     def close(self) -> None:
         """End the connection."""

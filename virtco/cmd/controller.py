@@ -236,7 +236,10 @@ def spare_libraries() -> None:
 
 def _server(conf: cfg.ConfigOpts, program: Program,
             application: front.Front) -> Any:
-    """:raises virtco.exception.ConfigInvalid: when it cannot listen."""
+    """Open the program's sockets and create the HTTP server on them.
+
+    :raises virtco.exception.ConfigInvalid: when it cannot listen.
+    """
     chosen: Any = application
     if program.serves:
         chosen = listeners.Listeners(conf, application)

@@ -60,7 +60,8 @@ def _wait(connection: Any) -> None:
 
 
 def put_on(engine: sa.Engine, lock_s: float) -> None:
-    """
+    """Set limits of waiting on each new connection to a database server.
+
     :param lock_s: how long a statement waits for a lock.
     """
     statements = _statements(engine.dialect.name, lock_s)

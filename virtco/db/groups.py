@@ -186,7 +186,10 @@ def coflows_by_state(session: orm.Session) -> dict[str, int]:
 def living_members(session: orm.Session,
                    only: Collection[str] | None = None
                    ) -> list[models.Member]:
-    """:param only: ids of groups; None takes all."""
+    """List the members of groups that are not retired.
+
+    :param only: ids of groups; None takes all.
+    """
     query = sa.select(models.Member).join(
         models.Group, models.Group.id == models.Member.group_id).where(
             models.Group.retired_at.is_(None))

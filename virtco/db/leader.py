@@ -56,7 +56,10 @@ def take_over(session: orm.Session, seen: Seen, name: str,
 
 
 def beat(session: orm.Session, epoch: int) -> None:
-    """:raises virtco.exception.Deposed: when another one leads by now."""
+    """Advance the leader's heartbeat by one.
+
+    :raises virtco.exception.Deposed: when another one leads by now.
+    """
     done = session.execute(sa.update(models.Leader).where(
         _ROW, models.Leader.epoch == epoch).values(
             beat=models.Leader.beat + 1))

@@ -21,8 +21,9 @@ Signature = tuple[int, float]
 
 
 def add(session: orm.Session, order: models.Order, most_live: int) -> None:
-    """:raises virtco.exception.Invalid: when too many of its kind are under
-        way.
+    """Add an order; delete those beyond the newest that are over.
+
+    :raises virtco.exception.Invalid: when too many of its kind are under way.
     """
     live = session.scalar(sa.select(sa.func.count()).where(
         _ORDER.kind == order.kind, sa.or_(

@@ -140,7 +140,10 @@ def project(session: orm.Session, project_id: str) -> models.Project:
 
 
 def save_debts(session: orm.Session, debts: Mapping[str, float]) -> None:
-    """:param debts: bytes per project."""
+    """Store the projects' debts.
+
+    :param debts: bytes per project.
+    """
     for project_id, debt_bytes in debts.items():
         found = project(session, project_id)
         found.debt_bytes = debt_bytes

@@ -39,7 +39,7 @@ def default_connection(conf: cfg.ConfigOpts) -> str:
 
 
 def file_of(connection: str) -> str | None:
-    """Path of a SQLite database; None of another one, or one in memory.
+    """Return the path of a SQLite database on disk; None for any other.
 
     :raises virtco.exception.Invalid: without showing a password.
     """
@@ -155,7 +155,10 @@ class Database:
 
 
 def _url(connection: str) -> sa.URL:
-    """:raises virtco.exception.Invalid: without showing a password."""
+    """Parse the URL of a database and import its driver.
+
+    :raises virtco.exception.Invalid: without showing a password.
+    """
     try:
         url = sa.make_url(connection)
         url.get_dialect().import_dbapi()
@@ -196,7 +199,10 @@ class _File:
             self._identity = self._find()
 
     def check(self) -> None:
-        """:raises virtco.exception.DatabaseUnavailable: when it is gone."""
+        """Check that the file of the first connection is still in its place.
+
+        :raises virtco.exception.DatabaseUnavailable: when it is gone.
+        """
         if self._identity is not None and self._find() != self._identity:
             raise exception.DatabaseUnavailable(
                 why=f'{self._path} was removed or replaced, start the '

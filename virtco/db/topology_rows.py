@@ -26,7 +26,10 @@ def list_planes(session: orm.Session) -> list[models.TopologyPlane]:
 
 def save_planes(session: orm.Session, documents: dict[str, str],
                 now_s: float) -> None:
-    """:param documents: by the name of the plane."""
+    """Store planes under a new generation.
+
+    :param documents: by the name of the plane.
+    """
     generation = signature(session)[1] + 1
     for name, document in documents.items():
         session.merge(models.TopologyPlane(

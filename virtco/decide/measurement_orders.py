@@ -175,8 +175,10 @@ class Orders:
         return [self._shown_check(row) for row in rows]
 
     def find_probe(self, order_id: str) -> probe_wire.Results:
-        """See :meth:`virtco.decide.asked.Asked.to_dict`; ``why`` tells of
-        an order that was not carried out.
+        """Return the results of an order to probe.
+
+        See :meth:`virtco.decide.asked.Asked.to_dict`; ``why`` tells of an
+        order that was not carried out.
 
         :raises virtco.exception.NotFound:
         """

@@ -125,10 +125,11 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
            late_s: Mapping[str, float], promised: deadlines.Plan | None,
            waits: starvation.Waits
            ) -> tuple[live.Schedule, starvation.Waits, float]:
-    """Busy coflows first, with those that a promise holds a rate for; the
-    idle ones get what those leave, and last come those that rest between two
-    iterations: their classes are there so that the next beginning is counted
-    and served at once.
+    """Schedule busy coflows first, then idle ones, then resting ones.
+
+    Coflows for which a promise holds a rate count as busy; idle ones get what
+    those leave. Coflows that rest between two iterations come last: their
+    classes are there so that the next beginning is counted and served at once.
 
     Bandwidth reserved for a coflow that does not send yet, or pauses, would
     be lost at the receivers' links, and under ``ceil = rate`` everywhere.

@@ -274,7 +274,9 @@ class Prober:
             self._desk.forget(name)
 
     def answer(self, name: str) -> dict[str, Any]:
-        """See :meth:`virtco.decide.asked.Asked.to_dict`.
+        """Return the state and results of a request.
+
+        See :meth:`virtco.decide.asked.Asked.to_dict`.
 
         :raises virtco.exception.NotFound: for a request that is not known.
         """

@@ -63,7 +63,7 @@ class Publisher:
         self.on_publish: list[Callable[[Collection[str]], None]] = []
 
     def lead(self, epoch: int) -> None:
-        """Number in this epoch from here on."""
+        """Begin to number policies in this epoch."""
         self._epoch = epoch
         self._newest = epoch * PER_EPOCH
 

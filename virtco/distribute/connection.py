@@ -55,8 +55,9 @@ class Seat:
         return self._connection.is_writable
 
     def take(self, message: messages.Said, payload: bytes) -> None:
-        """
-        :param payload: that says it.
+        """Take a message of the host and pass on its event.
+
+        :param payload: the message as it was received.
         :raises virtco.exception.VirtcoException: for what it must not say.
         """
         event = self.session.take(message)
@@ -96,7 +97,10 @@ class Peer:
         self._connection = connection
 
     def take(self, payload: bytes) -> None:
-        """:raises virtco.exception.VirtcoException: for an invalid message."""
+        """Take a message of the process itself or of a host it speaks for.
+
+        :raises virtco.exception.VirtcoException: for an invalid message.
+        """
         if not frames.is_enveloped(payload):
             self._hub.told(self, messages.decode_peer(payload))
             return

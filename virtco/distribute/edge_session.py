@@ -53,7 +53,9 @@ class Session:
         return self._report
 
     def take(self, message: messages.Said) -> Event:
-        """:raises virtco.exception.Invalid:
+        """Take the host's next message; return the event that it stands for.
+
+        :raises virtco.exception.Invalid: for a message out of turn.
         :raises virtco.exception.Forbidden: to speak for this host.
         """
         is_hello = isinstance(message, messages.Hello)
@@ -101,7 +103,8 @@ class Session:
 
 
 def check(hello: messages.Hello | messages.Peer, epoch: int) -> None:
-    """
+    """Check the version and the epoch of a greeting.
+
     :param epoch: of the leader.
     :raises virtco.exception.Invalid: for another version of the protocol, and
         from one who heard of a later leader.

@@ -58,7 +58,10 @@ class Relay:
         self._upstream: upstream.Upstream
 
     def start(self) -> None:
-        """:raises virtco.exception.ConfigInvalid: when it cannot listen."""
+        """Listen for edge modules, and connect to the leader.
+
+        :raises virtco.exception.ConfigInvalid: when it cannot listen.
+        """
         found = distribute.open_server(self._conf, self._doors(), self.metrics)
         if found is None:
             raise exception.ConfigInvalid(

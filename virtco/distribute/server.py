@@ -473,7 +473,7 @@ class Server(LoopThread):
         self._doors.said(host, event, payload)
 
     def charge(self, host: str, size_bytes: int, cpu_s: float) -> float:
-        """Spend of a host's budget; the seconds until it owes nothing."""
+        """Charge a host's budget; return the seconds until it owes nothing."""
         budget = self._budgets.get(host)
         if budget is None:
             budget = self._budgets[host] = token_bucket.Budget()

@@ -256,7 +256,8 @@ class Upstream(server.LoopThread):
 def open_upstream(conf: cfg.ConfigOpts, looks: elector.Elector,
                   counts: metrics.Metrics, doors: Doors = Doors(),
                   loop: asyncio.AbstractEventLoop | None = None) -> Upstream:
-    """
+    """Create the link to the leader from the configuration.
+
     :param looks: who leads.
     :raises virtco.exception.ConfigInvalid: for files that are no good.
     """

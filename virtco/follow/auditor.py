@@ -82,7 +82,7 @@ class Auditor:
             self._stop.wait(self._interval_s)
 
     def compare(self) -> int:
-        """Repair what is wrong; how many servers that were.
+        """Compare with Nova and repair; return the number of servers repaired.
 
         :raises virtco.exception.NovaUnavailable:
         :raises virtco.exception.DatabaseUnavailable:

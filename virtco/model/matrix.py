@@ -51,7 +51,7 @@ class Matrix:
                    array.array('d', size_bytes).tobytes())
 
     def __len__(self) -> int:
-        """Number of flows."""
+        """Return the number of flows."""
         return len(self.sizes) // 8
 
     def __bool__(self) -> bool:

@@ -37,7 +37,10 @@ class Drains:
         self._drains: dict[str, models.Drain] = {}
 
     def load(self) -> None:
-        """:raises virtco.exception.DatabaseUnavailable:"""
+        """Load the drained hosts from the database.
+
+        :raises virtco.exception.DatabaseUnavailable:
+        """
         with self._database.reader() as session:
             self._drains = operators.drains(session)
         self._live.drained = frozenset(self._drains)
@@ -76,7 +79,10 @@ class Drains:
         self._save(save)
 
     def undrain(self, host: str, who: str) -> None:
-        """:raises virtco.exception.NotFound: when it is not drained."""
+        """Put a drained host back into use.
+
+        :raises virtco.exception.NotFound: when it is not drained.
+        """
         def save(session: orm.Session) -> None:
             before = session.get(models.Drain, host)
             if before is None:

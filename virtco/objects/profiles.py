@@ -156,7 +156,10 @@ class Profiles:
             'no pattern is recognised that could be scaled')
 
     def forget_app(self, project_id: str, app: str) -> None:
-        """:raises virtco.exception.NotFound:"""
+        """Forget an application of a project.
+
+        :raises virtco.exception.NotFound:
+        """
         if not self._database.retried(
                 lambda session: db_profiles.forget_app(session, project_id,
                                                        app)):

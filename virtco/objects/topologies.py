@@ -80,7 +80,10 @@ class Topology:
         self.refresh()
 
     def delete(self, name: str) -> None:
-        """:raises virtco.exception.NotFound:"""
+        """Delete a plane.
+
+        :raises virtco.exception.NotFound:
+        """
         if not self._database.retried(
                 lambda session: db_topology.delete_plane(session, name)):
             raise exception.NotFound(what='Plane', id=name)

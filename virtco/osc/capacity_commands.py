@@ -105,7 +105,10 @@ def _summary(found: wire.Capacity, sizes: list[str]) -> str:
 
 
 def _free(file: Any) -> dict[str, dict[str, float]]:
-    """:raises virtco.exception.InputInvalid:"""
+    """Read the free resources of each host from a JSON file.
+
+    :raises virtco.exception.InputInvalid:
+    """
     try:
         found = json.loads(file.read())
         return {str(host): {name: float(left[name])

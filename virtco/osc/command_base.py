@@ -119,7 +119,10 @@ class Command(command.Command):
         return text
 
     def read_json(self, field: str, path: str) -> Any:
-        """:raises virtco.exception.Invalid: naming the field."""
+        """Read a file of JSON text; - is standard input.
+
+        :raises virtco.exception.Invalid: naming the field.
+        """
         try:
             return json.loads(self.read(field, path))
         except (ValueError, RecursionError) as error:

@@ -40,7 +40,9 @@ class Facts:
 
 def read(session: ks_session.Session | None,
          levels: tuple[str, ...]) -> Facts:
-    """:raises virtco.exception.NovaUnavailable:
+    """Read host aggregates and the traits that name nodes of these levels.
+
+    :raises virtco.exception.NovaUnavailable:
     :raises virtco.exception.Invalid: without a way to log in.
     """
     with _asking(session) as asked:
@@ -73,7 +75,10 @@ def flavor(session: ks_session.Session | None, name: str
 
 
 def _demand(text: str) -> dict[str, float]:
-    """:raises virtco.exception.InputInvalid:"""
+    """Parse the resources that a VM takes, as in :data:`FLAVOR`.
+
+    :raises virtco.exception.InputInvalid:
+    """
     found = dict.fromkeys(CLASSES, 0.0)
     for part in text.split(','):
         name, _, amount = part.partition('=')

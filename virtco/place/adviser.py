@@ -48,7 +48,10 @@ _DECODER = msgspec.json.Decoder(wire.Move)
 
 class Mover(Protocol):
     def live_migrate(self, uuid: str, host: str) -> None:
-        """:raises virtco.exception.NovaUnavailable:"""
+        """Ask for the live migration of a server to a host.
+
+        :raises virtco.exception.NovaUnavailable:
+        """
         raise NotImplementedError
 
 

@@ -44,7 +44,9 @@ class Commit:
         self._expires_at = reads.expiry_s()
 
     def write(self) -> None:
-        """:raises virtco.exception.Conflict: when what it rests on is gone.
+        """Write the group, its plan and its bookings.
+
+        :raises virtco.exception.Conflict: when what it rests on is gone.
         """
         view, session = self._view, self._session
         # First of all: the row of the generation serialises the commits, and
@@ -121,7 +123,10 @@ class Commit:
                 raise
 
     def _check_room(self) -> None:
-        """:raises Conflict: where the plan does not fit any more."""
+        """Check that the plan still fits.
+
+        :raises Conflict: where it does not fit any more.
+        """
         view, demand = self._view, requests.vector(self._request.flavor)
         self._wanted = problem_builder.sum_by_host(
             (self._placed[m.row_index], demand) for m in view.members

@@ -72,7 +72,10 @@ class Promises:
     def _judge(self, due_s: float, left_s: float,
                promised: deadlines.Claims, size_s: np.ndarray,
                least_s: float, is_asked: bool) -> wire.Promise:
-        """:param least_s: the group alone, on any hosts."""
+        """Judge whether the group's end can be promised.
+
+        :param least_s: the group alone, on any hosts.
+        """
         verdict = deadlines.judge(promised, size_s, left_s)
         alone_s = float(size_s.max(initial=0.0))
         earliest_s = verdict.earliest_s

@@ -79,7 +79,10 @@ class Decisions:
             one for one in waiting if one[0] in packed], save)
 
     def find(self, group_id: str) -> Decision | None:
-        """:raises virtco.exception.DatabaseUnavailable:"""
+        """Return the decision about a group; None where none is kept.
+
+        :raises virtco.exception.DatabaseUnavailable:
+        """
         waiting = self._waiting.get(group_id)
         if waiting is not None:
             return waiting

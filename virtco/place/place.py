@@ -203,7 +203,10 @@ class Place:
 
     def _in_time(self, placer: 'placer.Placer', request: wire.Placement,
                  is_gone: Callable[[], bool]) -> wire.Answer:
-        """:raises virtco.exception.TooLate: with nothing committed."""
+        """Place within the deadline.
+
+        :raises virtco.exception.TooLate: with nothing committed.
+        """
         deadline = deadlines.Deadline(self._conf.placement.deadline_s,
                                       is_gone=is_gone)
         self._pace.admit(deadline)

@@ -147,9 +147,10 @@ class Placer:
     def _as_sibling(self, request: wire.Placement, fingerprint: str,
                     outline: hints.Outline, deadline: deadlines.Deadline
                     ) -> wire.Answer | None:
-        """Most questions end in this one transaction.
+        """Answer in one transaction for a member of a group that is planned.
 
-        None for any other, such as the very same question again.
+        Most questions end here. None for any other, such as the very same
+        question again.
         """
         deadline.enter('commit')
         with self._database.statements() as connection:

@@ -56,7 +56,9 @@ class Siblings:
 
     def remember(self, key: Key, group_id: str, digest: str,
                  order: tuple[str, ...] = ()) -> None:
-        """:param digest: of a matrix that is the group's, if there was one.
+        """Remember a group by its key.
+
+        :param digest: of a matrix that is the group's, if there was one.
         :param order: of the hosts, the best first, if it is known.
         """
         before = self._groups.get(key)
@@ -91,7 +93,9 @@ class Siblings:
     def answer(self, request: wire.Placement, planned: members.Planned,
                allowed: list[str] | None,
                notes: Iterable[tuple[str, str]] = ()) -> wire.Answer:
-        """:param allowed: hosts that keep to a required wish, if there is one.
+        """Build the answer for a member that is planned.
+
+        :param allowed: hosts that keep to a required wish, if there is one.
         """
         return answers.assigned(
             request.instance_uuid, planned, self._alternates(

@@ -178,7 +178,7 @@ def _index(ports: live.Ports) -> dict[str, int]:
 
 @functools.lru_cache(8)
 def _numbers(hosts: tuple[str, ...]) -> dict[str, int]:
-    """Number the hosts; equal hosts give the same object.
+    """Map each host to its index; equal hosts give the same object.
 
     See :meth:`live.Pairs.numbers`.
     """

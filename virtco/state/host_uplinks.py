@@ -116,7 +116,10 @@ class HostUplinks:
         return snapshots.Host(name, link, found.egress_bps, found.ingress_bps)
 
     def residual(self, is_fair: bool) -> tuple[np.ndarray, np.ndarray]:
-        """See :meth:`virtco.state.schedule_input.Share.residual`."""
+        """Compute the rates that are left for coflows, egress and ingress.
+
+        See :meth:`virtco.state.schedule_input.Share.residual`.
+        """
         return self._share.residual(self.known, self._background_bps, is_fair)
 
     def payload_rates(self, hosts: Iterable[str], is_fair: bool,

@@ -284,7 +284,10 @@ class LiveState:
 
     def set_poor_uplinks(self, rates_bps: Mapping[str, tuple[float, float]]
                          ) -> None:
-        """See :meth:`virtco.state.tree_uplinks.Above.set_poor`."""
+        """Set the rates of uplinks that are measured to be poor.
+
+        See :meth:`virtco.state.tree_uplinks.Above.set_poor`.
+        """
         with self._lock:
             self._above.set_poor(rates_bps)
 

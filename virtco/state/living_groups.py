@@ -41,8 +41,9 @@ class Groups:
     def load(self, members: 'Iterable[models.Member]',
              coflows: 'Iterable[models.Coflow]', only: Set[str] | None,
              anew: bool) -> list[inflight.Tracked]:
-        """See :meth:`virtco.state.live_state.LiveState.load_groups`; the
-        coflows that are not there any more.
+        """Load groups; return the coflows that are not there any more.
+
+        See :meth:`virtco.state.live_state.LiveState.load_groups`.
         """
         groups: dict[str, Members] = {}
         for member in members:

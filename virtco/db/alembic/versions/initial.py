@@ -30,7 +30,7 @@ def _table(name: str, *columns: sa.schema.SchemaItem) -> sa.Table:
 
 def _some(kind: Any, *names: str,
           nullable: bool = False) -> list[sa.Column[Any]]:
-    """Columns of a type that no index and no key has."""
+    """Build columns of a type that no index and no key has."""
     return [sa.Column(name, kind, nullable=nullable) for name in names]
 
 
