@@ -91,6 +91,10 @@ def test_many_vms_are_shown_in_blocks():
     (PAIR, 1, 'The matrix has 2 rows, but there will be 1 VM: row 1 will'),
     (PAIR, 4, 'The matrix has 2 rows for 4 VMs: the hint of VMs 2 to 3'),
     ('[[0, 1, 0], [1, 0, 0], [0, 0, 0]]', 3, 'VM 2 neither sends'),
+    ('{"n": 10, "flows": [[8, 9, 5]]}', 10,
+     'VM 0, 1, 2, 3, 4, 5, 6, 7 neither sends'),
+    ('{"n": 11, "flows": [[9, 10, 5]]}', 11,
+     'VM 0, 1, 2, 3, 4, 5, 6, 7 and 1 more neither sends'),
     ('[[0, 0], [0, 0]]', 2, 'No VM sends anything.'),
     ('[["3kB", 1], [0, 4]]', 2, '3.004 kB on the diagonal'),
     ('[{"name": "a", "tm": [[0, 1], [1, 0]]},'

@@ -76,6 +76,18 @@ def test_the_shortest_form_says_the_same(n, flows):
     assert coflow.n_vms == n
 
 
+@given(st.integers(2, 12), st.data())
+def test_no_other_form_is_shorter(n, data):
+    pairs = data.draw(st.sets(st.tuples(
+        st.integers(0, n - 1), st.integers(0, n - 1)), min_size=1))
+    flows = {pair: data.draw(st.integers(1, 999)) for pair in sorted(pairs)}
+    found = made.compact(made.matrix_of(n, flows))
+    assert len(found) <= min(len(made.compact(form)) for form in (
+        {'n': n, 'flows': [[*pair, size] for pair, size in flows.items()]},
+        [[flows.get((src, dst), 0) for dst in range(n)]
+         for src in range(n)]))
+
+
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50),
                           st.integers(0, 10 ** 9)), max_size=30),
        st.integers(1, 9), st.booleans())
@@ -118,6 +130,27 @@ def test_mpi_ranks_on_vms():
     triples = matrix('from-mpi', str(SAMPLES / 'mpi_triples.txt'),
                      '--triples')
     assert triples[0, 3] == 1024000
+
+
+@pytest.mark.parametrize('argv, placed, inside', [
+    ((), 'one rank runs on each VM', None),
+    (('--ranks-per-vm', '2'), 'rank r runs on VM r div 2', '7,000'),
+    (('--ranks-per-vm', '2', '--cyclic'), 'rank r runs on VM r mod 2',
+     '20')])
+@pytest.mark.parametrize('text, is_triples', [
+    ('9 2000 20 0\n5000 9 0 0\n0 0 9 0\n0 0 0 9', False),
+    ('0 1 2000\n0 2 15\n0 2 5\n1 0 5000\n3 3 9', True)])
+def test_what_is_assumed_of_mpi_ranks_is_told(tmp_path, argv, placed, inside,
+                                             text, is_triples):
+    path = tmp_path / 'm.txt'
+    path.write_text(text)
+    first, second, *rest = facts('from-mpi', str(path), *argv, *(
+        ['--triples'] * is_triples))['assumptions']
+    assert first == f'4 ranks; {placed}.'
+    assert second.startswith('Each line is sender, receiver' if is_triples
+                             else 'Row i, column j')
+    assert rest == ([] if inside is None else [
+        f'{inside} bytes stay inside of VMs and are left out.'])
 
 
 def test_a_rank_that_sends_to_itself_alone_is_one(tmp_path):
@@ -266,6 +299,8 @@ def test_aicb_without_ranks_averages_its_iterations(tmp_path):
     (HEADER + operation(size='x'), "line 2: msg_size: 'x'"),
     (HEADER + operation('isend', 'pp_group', 2), 'line 2: additional'),
     (HEADER + 'CommType.reduce,1\n', 'line 2: columns: 2'),
+    (HEADER + 'CommType.reduce,CommGroup.dp_group,4,8,step,None,None\n',
+     'line 2: columns: 7'),
     (HEADER + operation(), 'an iteration after'),
     ('[rank]\n' + HEADER, 'line 1: ranks'),
     ('[rank0 ~ rank6]\n' + HEADER + END + operation() + END, 'world size: 7'),
@@ -431,6 +466,17 @@ def test_what_stays_inside_of_vms_is_told():
     assert '12 B stay inside of VMs and are left out.' in both.assumptions
     odd = collectives.convert([('all_reduce', 4.0)], 3, 2)
     assert 'Rank r runs on VM r div 2 (2 VMs).' in odd.assumptions
+
+
+@pytest.mark.parametrize('calls, algorithm, way', [
+    (['all_reduce'], 'ring', 'NCCL_ALGO=Ring'),
+    (['all_reduce'], 'tree', 'NCCL_ALGO=Tree'),
+    (['all_to_all'] * 2, 'ring', 'Every rank sends to every other one'),
+    (['all_to_all', 'all_reduce'], 'ring', 'NCCL_ALGO=Ring')])
+def test_how_a_collective_goes_is_told(calls, algorithm, way):
+    found = collectives.convert([(name, 4.0) for name in calls], 4, 1,
+                                algorithm)
+    assert way in found.assumptions[2]
 
 
 def test_all_to_all_is_bounded(monkeypatch):
