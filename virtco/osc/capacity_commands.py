@@ -80,9 +80,8 @@ class Capacity(base.Lister):
         sizes = list(domains[0].groups) if domains else []
         of_sizes = [f'of_{size}' for size in sizes]
         self.shown = [*self.shown, *of_sizes]
-        self.row = msgspec.defstruct('Fits', [(name, int)
-                                              for name in of_sizes],
-                                     bases=(_Fits,), frozen=True)
+        self.row = msgspec.defstruct(
+            'Fits', [(name, int) for name in of_sizes], bases=(_Fits,))
         self.app.stderr.write(_summary(found, sizes))
         return [self.row(one.name, one.n_hosts, one.slots, one.most_per_host,
                          one.limiting, *(one.groups[size] for size in sizes))

@@ -151,6 +151,12 @@ def test_rows_beyond_the_most_are_told(n):
     assert 'h2' in screen and 'h3' not in screen
 
 
+def test_as_many_rows_are_shown_unless_another_number_is_said():
+    for n in (20, 21):
+        found = shown([coflow(f'c{i}') for i in range(n)])
+        assert ('At most 20 rows are shown' in found) == (n > 20)
+
+
 def _styles(**values):
     """Of the cells of one host, by their headings."""
     group = overview.screen(overview.Seen((), [host('h1', **values)], NOW_S,

@@ -99,3 +99,10 @@ def test_a_command_that_wants_more_says_what_to_install(monkeypatch, capsys):
     assert shell.main(['topology', 'show']) == 1
     told = capsys.readouterr().err
     assert told.startswith('virtco topology show: ') and 'osc' in told
+
+
+def test_without_arguments_those_of_the_process_are_meant(monkeypatch):
+    monkeypatch.setattr(sys, 'argv', ['virtco', 'top', '--once'])
+    monkeypatch.setattr(shell.Shell, 'run', lambda _app, argv: argv)
+    assert shell.main() == ['top', '--once']
+    assert shell.main(['doctor']) == ['doctor']
