@@ -2,15 +2,20 @@
 
 """How the rooms are wired: who leads, and what is looked at."""
 
+import math
 import types
 
 import pytest
 
+from tests import patience
 from tests.unit import stored
 from tests.unit.api import service
 from virtco import app
+from virtco import problems
+from virtco import selftest
 from virtco.db import leader
 from virtco.db import migration
+from virtco.follow import inventory
 
 
 @pytest.fixture(scope='module')
@@ -164,6 +169,10 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert own.leads() and own.keeps()
         assert own.leadership() == {'epoch': 1, 'here': True, 'reached': True}
         assert own._checker.is_alive() and own._watch.is_alive()
+        assert own._tester.is_alive() and own.decide.is_alive()
+        # What a report tells is of use to those who follow and place.
+        assert own.state.on_report[-2:] == [own.follow.reported,
+                                            own.place.use]
         assert not own._follower.is_alive()
         # Without credentials of Nova nobody is told, and nothing moved.
         assert not own._feedback.is_alive() and not own._adviser.is_alive()
@@ -182,7 +191,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
     finally:
         own.stop()
     for part in (own._checker, own._watch, own.state, own.follow, server,
-                 own.elector):
+                 own.elector, own._tester, own.decide, own.objects._reader):
         assert not part.is_alive()
     again = make(tmp_path, app.Parts(schedules=False))
     try:
@@ -200,6 +209,32 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
     for one in (again._follower, again._upstream, again.place._writer,
                 again._watch, again.elector):
         assert not one.is_alive()
+
+
+def test_it_tests_itself_as_soon_as_it_starts(tmp_path, monkeypatch):
+    found = [problems.Problem('VC-003', '[api] prot')]
+    monkeypatch.setattr(selftest, 'repeated', lambda *_: iter(found))
+    own = make(tmp_path)
+    assert own.problems == () and own._tester._interval_s == 15.0
+    own.start()
+    try:
+        patience.wait_for(lambda: own.problems == tuple(found), 'the test')
+    finally:
+        own.stop()
+
+
+@pytest.mark.parametrize('asks_nova', [True, False])
+def test_what_is_free_is_known_of_nova_or_of_its_last_question(tmp_path,
+                                                               asks_nova):
+    nowhere = 'http://127.0.0.1:1'
+    own = make(tmp_path, nova={
+        'auth_type': 'none', 'endpoint_override': nowhere,
+        'placement_endpoint_override': nowhere} if asks_nova else {})
+    free = own.place._free
+    assert isinstance(free.__self__, inventory.Inventory) is asks_nova
+    assert own._feedback._interval_s == own._conf.nova.feedback_interval_s
+    assert own._adviser._interval_s == math.inf
+    own.database.dispose()
 
 
 def noted(rooms):

@@ -94,11 +94,26 @@ def test_an_edit_elsewhere_changes_nothing(tree):
 def test_plain_leaves_the_loaded_modules_alone(name):
     loaded = importlib.import_module(name)
     plain = compiled.plain(name)
-    assert plain is not loaded
+    assert plain is not loaded and plain.__name__ == name
     assert plain.__file__.endswith('.py')
+    assert {one for one in vars(loaded)
+            if not one.startswith('_')} <= vars(plain).keys()
     assert importlib.import_module(name) is loaded
     package = sys.modules[name.rpartition('.')[0]]
     assert getattr(package, name.rpartition('.')[2]) is loaded
+
+
+def test_one_that_was_not_loaded_is_not_there_afterwards(monkeypatch):
+    package = importlib.import_module(FIRST.rpartition('.')[0])
+    attribute = FIRST.rpartition('.')[2]
+    importlib.import_module(FIRST)
+    monkeypatch.delitem(sys.modules, FIRST)
+    monkeypatch.delattr(package, attribute)
+    compiled.plain(FIRST)
+    assert FIRST not in sys.modules and not hasattr(package, attribute)
+
+
+FIRST, SECOND = compiled.KERNELS[:2]
 
 
 @pytest.fixture
@@ -110,9 +125,6 @@ def states(monkeypatch):
     compiled.check.cache_clear()
     yield found
     compiled.check.cache_clear()
-
-
-FIRST, SECOND = compiled.KERNELS[:2]
 
 
 def test_what_is_not_compiled_is_told_once(states, caplog):

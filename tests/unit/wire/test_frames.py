@@ -57,6 +57,12 @@ def test_what_is_no_message_is_refused(payload):
         frames.unpack(payload)
 
 
+def test_what_is_no_message_is_shown_in_part():
+    with pytest.raises(exception.Invalid) as caught:
+        frames.checked(['x' * 100])
+    assert caught.value.kwargs['value'] == "['" + 'x' * 78
+
+
 def test_the_protocol_has_the_number_that_edge_modules_know():
     assert frames.VERSION == 1
 
