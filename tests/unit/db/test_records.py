@@ -426,6 +426,13 @@ def test_claims_take_room_until_they_end(session):
     assert bookings.ledger(connection, 0.0, shown, beside=bookings.Beside(
         instance_uuid='move')).left() == {'h': (7, 6, 5)}
     assert bookings.claimed_host(session, 'move') == 'h'
+    for before_s, n_over, n_left in ((50.0, 0, 2), (50.1, 1, 1),
+                                     (60.0, 0, 1)):
+        assert bookings.count_expired(session, before_s) == n_over
+        bookings.forget_expired(session, before_s)
+        assert session.query(models.Claim).count() == n_left
+    bookings.claim(session, 'move', 'h', demand, True, 50.0)
+    session.flush()
     bookings.release(session, 'move')
     assert bookings.claimed_host(session, 'move') is None
 

@@ -70,3 +70,57 @@ def test_eight_workers_of_spark_are_named_at_most(tmp_path, n, told):
         'Executor ID': '1', 'Host': f'h{k}'}})) + '\n' for k in range(n)))
     found = test_makers.facts('from-spark-eventlog', str(path))['assumptions']
     assert found[0].endswith(told)
+
+
+def log_of(tmp_path, *events):
+    path = tmp_path / 'log'
+    path.write_text(''.join(json.dumps(one) + '\n' for one in events))
+    return str(path)
+
+
+def task(host, stage, part, size):
+    field = 'Remote Bytes Read' if part == 'Read' else 'Shuffle Bytes Written'
+    return event(**{
+        'Stage ID': stage, 'Task Info': {'Executor ID': host, 'Host': host},
+        'Task Metrics': {f'Shuffle {part} Metrics': {field: size}}})
+
+
+def test_a_stage_without_known_parents_reads_what_was_written_before(
+        tmp_path):
+    path = log_of(tmp_path, task('a', 1, 'Write', 30),
+                  task('b', 3, 'Write', 10), task('b', 1, 'Write', 5),
+                  task('c', 4, 'Write', 999), task('c', 3, 'Read', 70))
+    # Of a: 30, of b: 5; what it writes itself comes later.
+    assert test_makers.matrix('from-spark-eventlog', path) == {
+        (0, 2): 60, (1, 2): 10}
+
+
+@pytest.mark.parametrize('parents, flows', [
+    ([1], {(1, 2): 70}), ([0, 1], {(0, 2): 60, (1, 2): 10}),
+    # A stage that was skipped has written under another number.
+    ([2], {(0, 2): 60, (1, 2): 10}), ([1, 2], {(1, 2): 70})])
+@pytest.mark.parametrize('kind', ['Submitted', 'Completed'])
+def test_a_stage_reads_what_its_parents_wrote(tmp_path, parents, flows, kind):
+    path = log_of(tmp_path, {
+        'Event': f'SparkListenerStage{kind}',
+        'Stage Info': {'Stage ID': 3, 'Parent IDs': [*parents, 'x']}},
+        task('a', 0, 'Write', 30), task('b', 1, 'Write', 5),
+        task('c', 3, 'Read', 70))
+    assert test_makers.matrix('from-spark-eventlog', path) == flows
+
+
+def test_which_stages_and_tasks_count_is_told(tmp_path):
+    without = event(**{'Task Metrics': None})
+    path = log_of(tmp_path, task('a', 0, 'Write', 30), without,
+                  task('b', 1, 'Read', 6), task('b', 1, 'Read', 1), without,
+                  task('b', 2, 'Read', 9))
+    for argv, read in ((('--stage', '1'), '1 (7 B)'),
+                       ((), '1 (7 B), 2 (9 B)')):
+        told = test_makers.facts('from-spark-eventlog', path, *argv)[
+            'assumptions']
+        assert told[2:] == [
+            f'Stages that read, with their bytes: {read}; all are added up.',
+            '2 tasks without metrics are left out.']
+    whole = log_of(tmp_path, task('a', 0, 'Write', 30))
+    assert test_makers.facts('from-spark-eventlog', whole)['assumptions'][
+        2:] == ['Stages that read, with their bytes: none; all are added up.']
