@@ -52,6 +52,7 @@ CALLED_BY_OTHERS = {
     'tenant/virtco_tenant/hintkit/commands.py:deprecated': 'cliff',
     'virtco/osc/table_columns.py:machine_readable': 'cliff, of a column',
     'virtco/osc/shell.py:[bilr]*_*': 'cliff, of an application',
+    'virtco/osc/shell.py:DEFAULT_VERBOSE_LEVEL': 'cliff, of an application',
     'virtco/osc/plugin.py:*': 'python-openstackclient',
     'tenant/virtco_tenant/cast/tracker.py:do_*': 'http.server',
     'tenant/virtco_tenant/cast/tracker.py:log_message': 'http.server',

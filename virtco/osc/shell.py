@@ -92,6 +92,9 @@ class Commands(commandmanager.CommandManager):
 
 
 class Shell(app.App):
+    #: Warnings of libraries alone; -v shows what they do.
+    DEFAULT_VERBOSE_LEVEL = 0
+
     def __init__(self) -> None:
         super().__init__(
             description='Coflows, their placement and their enforcement.',

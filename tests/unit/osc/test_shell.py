@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import configparser
+import io
+import logging
 import pathlib
 import sys
 
@@ -49,6 +51,19 @@ def test_the_client_is_made_once(monkeypatch):
 def test_options_are_not_cut_short(monkeypatch):
     with pytest.raises(SystemExit):
         _options(['--controller', 'http://192.0.2.7'], monkeypatch)
+
+
+@pytest.mark.parametrize('argv, shown', [([], ''), (['-v'], 'step\n')])
+def test_steps_of_libraries_are_shown_on_request(argv, shown, monkeypatch):
+    """Alembic, for one, tells each of its plug-ins."""
+    app = shell.Shell()
+    app.options = _options(argv, monkeypatch)
+    root = logging.Logger('alembic')
+    monkeypatch.setattr(logging, 'getLogger', lambda *_: root)
+    app.stderr = io.StringIO()
+    app.configure_logging()
+    root.info('step')
+    assert app.stderr.getvalue() == shown
 
 
 def test_an_error_of_the_controller_ends_in_one_line(monkeypatch, caplog):
