@@ -164,7 +164,7 @@ class _Race:
         self._gather()
         racing = sorted(self.choices, key=lambda choice: choice.lower_s)
         rounds = math.ceil(math.log(max(1, len(racing)), STAY))
-        race = self.budget.slice(RACE_SHARE if rounds else 0.0)
+        race = self.budget.slice(RACE_SHARE)
         for n in range(rounds):
             whole = race.slice(1 / (rounds - n))
             for i, choice in enumerate(racing):

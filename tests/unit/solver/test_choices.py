@@ -104,6 +104,14 @@ def test_switches_that_are_alike_are_one_choice(monkeypatch):
         instances.prepare(running))} == {None}
 
 
+def test_several_choices_race_before_one_is_searched():
+    """The most promising one runs first, and none that it beats."""
+    for rates, moves in (((1,), 0), ((2, 1), 400), ((1, 2, 4), 400)):
+        _inst, found = race(racks(rates))
+        assert found.moves == moves
+        assert found.value.cct_s == found.lower_s == 8 / max(rates)
+
+
 def test_rates_that_hardly_differ_leave_no_gap():
     """The bound of a choice is rounded down a little."""
     found = plan(racks((1, 1 + 1e-12)))

@@ -153,6 +153,9 @@ def test_an_enumeration_ends_with_its_time():
         4.0, None)
     late = budgets.Budget(budgets.Counter(), 1e-4)
     assert smallgroup.enumerate_all(inst, math.inf, late) is None
+    fast = build(hosts=hosts(*[(80.0, 80.0)] * 3))
+    assert smallgroup.enumerate_all(fast, math.inf, budgets.unlimited())[
+        0] == pytest.approx(0.4)
 
 
 def test_group_sizes_of_one():

@@ -52,6 +52,7 @@ def test_only_a_better_offer_is_the_answer():
     first = state.answer
     assert first.value.objective_s == pytest.approx(7.0)
     assert first.method == BEST_FIT and len(seen) == 1
+    assert (first.lower_s, first.floor_s, first.moves) == (0.0, 0.0, 0)
     state.offer(SPREAD, APART)
     assert state.answer is first and len(seen) == 1
     offered = TOGETHER.copy()
