@@ -78,8 +78,7 @@ def place(inst: instances.Instance, budget: budgets.Budget
 
 def _transfers(inst: instances.Instance) -> list[tuple[int, int]]:
     rows = [(-size, src, dst) for arcs in inst.arcs
-            for src, dst, size in zip(*(a.tolist() for a in arcs),
-                                      strict=True)]
+            for src, dst, size in zip(*(a.tolist() for a in arcs))]
     return [(src, dst) for _size, src, dst in sorted(rows)]
 
 
@@ -93,8 +92,7 @@ def _place_pair(filler: candidates.Filler, paths: _Paths, src: int,
         return False
     rate = paths.rates(rows, columns)
     demand = filler.inst.demand
-    for i, j in zip(*np.nonzero(rows[:, None] == columns[None, :]),
-                    strict=True):
+    for i, j in zip(*np.nonzero(rows[:, None] == columns[None, :])):
         need = ((filler.assign[src] < 0) * demand[src]
                 + (filler.assign[dst] < 0) * demand[dst])
         if not (need <= filler.free[rows[i]]).all():

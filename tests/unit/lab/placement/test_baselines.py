@@ -79,6 +79,9 @@ def test_as_few_machines_as_possible():
     inst = build([3, 5, 4], [2, 2, 2, 1])
     assert places(baselines.min_machines(inst)) == [1, 1, 2, 1]
     assert places(candidates.best_fit(inst)) == [0, 2, 2, 0]
+    # The first host is in use like any other.
+    assert places(baselines.min_machines(build(
+        [5, 4, 4], [2, 2, 1]))) == [0, 0, 0]
 
 
 def test_round_robin_goes_on_behind_the_last():
@@ -108,6 +111,21 @@ def test_choreo_takes_the_fastest_path_of_the_largest_transfer():
     assert places(place(inst, budgets.unlimited())) == [0, 2, 1, 3]
     late = budgets.Budget(budgets.Counter(), 0.0)
     assert place(inst, late) is None
+
+
+def test_choreo_places_who_transfers_nothing_where_there_is_room():
+    """The largest first."""
+    assert places(choreo.place(build([1, 4], [1, 1, 2]), budgets.unlimited())
+                  ) == [0, 1, 1]
+
+
+def test_each_transfer_of_choreo_looks_at_every_pair_of_hosts():
+    budget = budgets.unlimited()
+    choreo.place(build([1, 1, 1], [1, 1, 1], [(0, 1, 5.0), (1, 2, 4.0)]),
+                 budget)
+    assert budget.clock.units == 2 * (
+        choreo.PAIR_CALLS * budgets.CALL_UNITS + 9 * budgets.CELL_UNITS
+        + budgets.ASK_UNITS)
 
 
 def test_choreo_knows_pipes():

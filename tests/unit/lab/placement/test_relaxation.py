@@ -50,6 +50,12 @@ def test_relaxation_of_a_pair(flows, rooms, lower_s):
         lower_s, abs=2 * relaxation.TOLERANCE * relaxation._Model(inst).unit_s)
 
 
+def test_small_numbers_are_relaxed_as_well_as_large_ones():
+    """Parts of a slot, and billionths of a second."""
+    inst = build([(0, 1, 6.0)], ((0.5, 8e9, 8e9),) * 2, demands=(0.5, 0.5))
+    assert solve(inst).lower_s == pytest.approx(3e-9, rel=1e-3)
+
+
 def test_a_forced_placement_is_its_relaxation():
     """Both ways, unlike bytes and unlike ports."""
     inst = build([(0, 1, 6.0), (1, 0, 10.0), (1, 2, 1.0)],
