@@ -233,6 +233,8 @@ def agree(situation, has_sets, n_lifted, sharing, backfill, horizon_s=0.0,
         [one.rate_bps for one in flows], abs=1e-7)
     assert rates.residual.tolist() == pytest.approx(
         list(plain.left_bps.values()), abs=1e-7)
+    # Nobody is listed for nothing.
+    assert (rates.extra_rate[:rater.n_extra] > 0).all()
 
 
 def by_hand(*rows, cap=(1, 1, 1, 1, 1, 1, 1, 1)):
@@ -267,6 +269,14 @@ def test_a_sender_fills_one_receiver_after_the_other():
                   (1, 0, 2, 1, False), (1, 3, 1, 1, False),
                   cap=(4, 1, 1, 1, 1, 1, 2, 1)),
           True, 0, policies.SHARE_MADD, policies.BACKFILL_GREEDY)
+
+
+@pytest.mark.parametrize('trickle', [0.2, 0.4])
+def test_the_head_of_a_queue_keeps_half_of_each_port(trickle):
+    agree(by_hand((0, 0, 1, 5, False), (1, 0, 2, 8, False),
+                  (2, 0, 3, 8, False)),
+          False, 0, policies.SHARE_MADD, policies.BACKFILL_NONE,
+          trickle=trickle)
 
 
 WEIGHTS = st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=5, max_size=5)
