@@ -74,7 +74,7 @@ class Budget:
         self._is_cancelled = is_cancelled
 
     def stop(self) -> None:
-        """There is no more time, here and in all slices."""
+        """Stop this budget and all of its slices."""
         self._stopped = True
 
     def is_stopped(self) -> bool:
@@ -84,17 +84,17 @@ class Budget:
                                  and self._whole.is_stopped())
 
     def spent_s(self) -> float:
-        """Seconds since it began."""
+        """Return the seconds since it began."""
         return self.clock() - self._since_s
 
     def left_s(self) -> float:
-        """Seconds left, at least 0."""
+        """Return the seconds left, at least 0."""
         if self.is_stopped():
             return 0.0
         return max(0.0, self._until_s - self.clock())
 
     def in_time(self) -> bool:
-        """Whether there is time left."""
+        """Return whether there is time left."""
         self.clock.spend(ASK_UNITS)
         return self.left_s() > 0
 
@@ -107,23 +107,23 @@ class Budget:
         self.clock.spend(CALL_UNITS * calls + CELL_UNITS * cells)
 
     def units(self) -> float:
-        """Work that fits into what is left, about."""
+        """Return about how much work fits into the time left, in units."""
         return UNITS_PER_S * self.left_s()
 
     def holds(self, units: float) -> bool:
-        """Whether so much work fits into what is left, about."""
+        """Return whether this much work fits into the time left, about."""
         return units <= self.units()
 
     def steps(self, units: float) -> int:
-        """How many steps of so much work fit into what is left, at most."""
+        """Return how many steps of this much work fit into the time left."""
         return int(min(MOST_STEPS, self.units() / units))
 
     def chunk(self) -> float:
-        """Work that a kernel may do before it must ask for the time."""
+        """Return the units that a kernel may do before it must ask again."""
         return min(CHUNK_UNITS, self.units())
 
     def machine_s(self) -> float:
-        """Seconds left for a library that reads the machine's clock.
+        """Return the seconds for a library that reads the machine's clock.
 
         A counter is none of the library's, which must be limited by what it
         does.
@@ -138,5 +138,5 @@ class Budget:
 
 
 def unlimited() -> Budget:
-    """All the time there is."""
+    """Create a budget without a limit."""
     return Budget(Counter(), math.inf)

@@ -110,7 +110,7 @@ def parts(whole: instances.Prepared) -> Iterator[instances.Prepared]:
 
 def _may_hold(whole: instances.Prepared, nodes: np.ndarray,
               below: np.ndarray) -> bool:
-    """Whether capacities and allowed hosts alone do not rule it out."""
+    """Return whether capacities and allowed hosts alone do not rule it out."""
     if not whole.allowed[nodes][:, below].any(axis=1).all():
         return False
     own = slice(whole.demand.shape[1] - len(whole.sharing))
@@ -292,7 +292,7 @@ class _Race:
         return any(choice.found is not None for choice in self.choices)
 
     def _is_beaten(self, choice: _Choice) -> bool:
-        """Whether it cannot be better than the best so far."""
+        """Return whether a choice cannot be better than the best so far."""
         best_s = min((other.found.value.objective_s for other in self.choices
                       if other.found is not None), default=math.inf)
         return choice.floor_s * (1 + CLOSED) >= best_s

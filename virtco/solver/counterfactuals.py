@@ -90,7 +90,7 @@ class Explanation:
 def explain(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
             vm_index: int, budget: budgets.Budget, seed: int = 0
             ) -> Explanation:
-    """Why the VM is planned for its host.
+    """Explain why the VM is planned for its host.
 
     :param plan: of the problem.
     :param budget: time for all questions; the rate is asked for first, then
@@ -131,7 +131,7 @@ class _Asked:
                                   clock=self._budget.clock)
 
     def rates(self) -> Iterator[Reason | None]:
-        """Ports that limit alike only help together."""
+        """Ask whether faster ports help; those that limit alike, together."""
         problem, found, ports = self._problem, self._plan, list[str]()
         while (len(ports) < MOST_PORTS and found.bottleneck not in ports
                and not _less(found.cct_s, self._plan.cct_s)):
@@ -209,7 +209,7 @@ def _less(one_s: float, other_s: float) -> bool:
 
 def _busiest(problem: snapshot.PlacementProblem, hosts: Sequence[str]
              ) -> list[str]:
-    """Ids of the running coflows that keep these hosts busy longest."""
+    """List ids of the running coflows that keep these hosts busy longest."""
     rates = {host.name: (host.egress_bps, host.ingress_bps)
              for host in problem.hosts}
     wanted = set(hosts)

@@ -20,7 +20,7 @@ class Group:
 
 
 def split(inst: instances.Instance) -> list[Group]:
-    """Weakly connected groups; nodes without traffic are in none."""
+    """Split the nodes into weakly connected groups, without idle nodes."""
     root = np.arange(inst.n_nodes)
     for src, dst, _size in inst.arcs:
         if len(src):

@@ -170,7 +170,7 @@ def _baseline(problem: snapshot.PlacementProblem,
 
 def _by_rule(planner: str, whole: instances.Prepared, seed: int,
              budget: budgets.Budget) -> np.ndarray | None:
-    """Hosts per node by a rule that knows no coflow; None when stuck."""
+    """Place by a rule that knows no coflow; return None when stuck."""
     for part in choices.parts(whole):
         inst = part.instance(reduce=False)
         candidates.spend(inst, budget)
@@ -245,7 +245,7 @@ def evaluate(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
 
 
 def _assignment(inst: instances.Instance, plan: snapshot.Plan) -> np.ndarray:
-    """Host per node."""
+    """Return the plan's host per node."""
     problem = inst.problem
     if len(plan.hosts) != len(problem.vms) or not set(plan.hosts) <= {
             host.name for host in problem.hosts}:
@@ -280,7 +280,7 @@ def _chosen(whole: instances.Prepared,
 
 
 def most_compared(budget: budgets.Budget) -> float:
-    """Unlike hosts of which a budget allows to compare every two."""
+    """Return how many unlike hosts a budget allows to compare in pairs."""
     return math.sqrt(COMPARE_SHARE * budget.units() / COMPARE_UNITS)
 
 

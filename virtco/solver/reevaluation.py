@@ -35,7 +35,8 @@ class Move:
 
 def migration_s(memory_bytes: float, rate_bps: float,
                 dirty_bps: float) -> float:
-    """Time to copy a VM's memory while it is written; inf: never."""
+    """Compute the time to copy a VM's memory while it is written; inf: never.
+    """
     if rate_bps <= dirty_bps:
         return math.inf
     return units.BITS_PER_BYTE * memory_bytes / (rate_bps - dirty_bps)

@@ -43,7 +43,7 @@ def try_all(inst: instances.Instance, key: Callable[[np.ndarray], Any]
 
 
 def enumerable(inst: instances.Instance) -> bool:
-    """Whether branch and bound is worth a try."""
+    """Return whether branch and bound is worth a try."""
     return (0 < len(inst.movable) <= MAX_NODES
             and len(inst.s_per_byte) <= MAX_PORTS)
 

@@ -56,7 +56,7 @@ class _Levels:
     excess_s: np.ndarray
 
     def aims(self) -> Iterator[np.ndarray]:
-        """Targets to try, shape (K,)."""
+        """Yield targets to try, shape (K,)."""
         for share in TOGETHER:
             yield self.least_s + share * self.excess_s
         high = self.least_s + self.excess_s
@@ -157,7 +157,7 @@ class _Group:
         return _Levels(base, least_s, top_s - least_s)
 
     def _limits(self, base: np.ndarray, aim: np.ndarray) -> np.ndarray:
-        """1 / bytes that every class may cut, shape (C, 2)."""
+        """Compute 1 / bytes that every class may cut, shape (C, 2)."""
         room = (aim[:, None] / self.s_per_byte
                 - base[:, :len(self.s_per_byte)]).min(axis=0)
         room = np.maximum(room, CLOSED_BYTES * self.bytes)

@@ -164,7 +164,7 @@ def _split(hosts: Sequence[str],
 def _beside(problems: Sequence[snapshot.PlacementProblem],
             hosts: Sequence[tuple[str, ...]]
             ) -> list[snapshot.PlacementProblem]:
-    """Each problem with the others in place."""
+    """Build each problem with the others in place."""
     running = [[_placed(coflow, f'{number}/', placed)
                 for coflow in problem.coflows]
                for number, (problem, placed) in enumerate(

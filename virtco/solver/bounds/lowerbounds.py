@@ -64,7 +64,7 @@ class Bound:
 
 def anchored_sets(inst: instances.Instance, upper_s: float,
                   budget: budgets.Budget, growths: int = 2) -> Bound:
-    """Largest over nodes of the least time of a set around the node.
+    """Bound t by the largest, over nodes, least time of a set around the node.
 
     :param upper_s: time of a known placement; the search for cheaper sets
         stops there.
@@ -101,7 +101,10 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
 def least_around(work: Workspace, node: int, cutoff_s: float,
                  enough_s: float, limit: int, budget: budgets.Budget
                  ) -> float:
-    """:func:`sets_kernel.least_around` within a budget."""
+    """Call :func:`sets_kernel.least_around` within a budget.
+
+    :func:`sets_kernel.least_around` within a budget.
+    """
     work.sets.work[0], work.sets.work[1] = 0.0, budget.units()
     least_s: float = sets_kernel.least_around(
         work.sets, work.classes, node, cutoff_s, enough_s, limit)
@@ -134,7 +137,7 @@ def _guard(lower_s: float, upper_s: float) -> float:
 
 
 def by_traffic(inst: instances.Instance) -> np.ndarray:
-    """Nodes by falling bytes sent and received."""
+    """Sort the nodes by falling bytes sent and received."""
     total = np.zeros(inst.n_nodes)
     for src, dst, size_bytes in inst.arcs:
         np.add.at(total, src, size_bytes)
@@ -143,7 +146,7 @@ def by_traffic(inst: instances.Instance) -> np.ndarray:
 
 
 def hose_s_per_byte(inst: instances.Instance) -> np.ndarray:
-    """Egress and ingress time per byte of every host, shape (2, M).
+    """Compute egress and ingress time per byte of every host, shape (2, M).
 
     A port of no bandwidth is made slow instead, which only lowers a bound.
     """
@@ -233,7 +236,7 @@ def prepare(inst: instances.Instance, hosts: list[int],
 
 def _traffic_of(status: np.ndarray, dense: np.ndarray
                 ) -> dict[str, np.ndarray]:
-    """Fields of Classes that follow from the nodes' status."""
+    """Compute the fields of Classes that follow from the nodes' status."""
     inside, outside = status == Status.INSIDE, status == Status.OUTSIDE
     from_set, to_set = dense[inside].sum(axis=0), dense[:, inside].sum(axis=1)
     return {'from_set': from_set, 'to_set': to_set,
@@ -244,7 +247,8 @@ def _traffic_of(status: np.ndarray, dense: np.ndarray
 
 
 def adjacency(dense: np.ndarray) -> tuple[np.ndarray, ...]:
-    """CSR rows of (neighbour, bytes out, bytes in) from bytes, (n, n)."""
+    """Build CSR rows of (neighbour, bytes out, bytes in) from bytes, (n, n).
+    """
     rows, columns = np.nonzero((dense + dense.T) > 0)
     start = np.searchsorted(rows, np.arange(len(dense) + 1)).astype(np.int64)
     return (start, columns.astype(np.int64), dense[rows, columns],

@@ -37,7 +37,7 @@ NOTHING = 1e-9
 
 
 def copies_s(inst: instances.Instance, assign: np.ndarray) -> float:
-    """Sum of the prefix CCTs of copies of the group; 0 where none fits.
+    """Sum up the prefix CCTs of copies of the group; return 0 where none fits.
 
     :param assign: host per node.
     """
@@ -70,7 +70,8 @@ def copies_s(inst: instances.Instance, assign: np.ndarray) -> float:
 
 
 def _on_ports(inst: instances.Instance, taken: np.ndarray) -> np.ndarray:
-    """VMs behind every port of the fabric; they are ``taken`` per host."""
+    """Count the VMs behind every port of the fabric, ``taken`` on each host.
+    """
     result = np.zeros(inst.n_fabric)
     for port_out, behind in inst.ways():
         has = port_out >= 0
@@ -81,7 +82,7 @@ def _on_ports(inst: instances.Instance, taken: np.ndarray) -> np.ndarray:
 
 def _room(inst: instances.Instance, assign: np.ndarray, need: np.ndarray
           ) -> np.ndarray:
-    """How many VMs of the mean size every host still takes."""
+    """Count the VMs of the mean size that every host still takes."""
     free = inst.left(inst.free, assign, inst.demand)
     asked = need > 0
     # Copies are other groups, with shares of their own.

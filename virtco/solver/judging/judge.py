@@ -67,7 +67,7 @@ class Judge:
                                      UNLIMITED)
 
     def total_s(self, assign: np.ndarray) -> float | None:
-        """Sum of the remaining CCTs of all coflows, None when too many.
+        """Sum up the remaining CCTs of all coflows; return None when too many.
 
         :param assign: host per node.
         """
@@ -114,7 +114,7 @@ class Judge:
 
 def _flows_of(active: snapshot.ActiveCoflow, index: dict[str, int]
               ) -> list[Flow]:
-    """Flows between hosts, by source and destination."""
+    """List a coflow's flows between hosts, by source and destination."""
     total: dict[tuple[int, int], float] = {}
     for src, dst, size_bytes in loads.pairs_of(active):
         pair = index.get(src, BEYOND), index.get(dst, BEYOND)

@@ -39,7 +39,7 @@ class Candidate:
 
 def applies(problem: snapshot.PlacementProblem,
             objective: snapshot.Objective) -> bool:
-    """Whether proposals can differ and be judged: no pairs' rates."""
+    """Return whether proposals can differ and be judged: no pairs' rates."""
     return (objective == snapshot.Objective.ONLINE and bool(problem.active)
             and bool(problem.coflows) and problem.pair_rate_bps is None)
 
@@ -57,7 +57,7 @@ class Judged:
         self._ahead = objectives.Ahead.of(inst, snapshot.Objective.ONLINE)
 
     def cost_s(self, assign: np.ndarray) -> float | None:
-        """Sum of CCTs with a part of the wait of coflows to come.
+        """Return the sum of CCTs with a part of the wait of coflows to come.
 
         None where simulating takes too long.
         """

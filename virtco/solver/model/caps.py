@@ -23,7 +23,7 @@ WAYS = ('egress_cap_bps', 'ingress_cap_bps')
 
 
 def port_name(vm: cluster.Vm, way: str) -> str:
-    """Name of a cap as a bottleneck, such as 'cap of vm-3, 2 Gbit/s out'.
+    """Name a cap as a bottleneck, such as 'cap of vm-3, 2 Gbit/s out'.
 
     :param way: one of :data:`WAYS`.
     """
@@ -80,7 +80,7 @@ def applied(plan: snapshot.Plan, problem: snapshot.PlacementProblem
 
 def _times_s(problem: snapshot.PlacementProblem
              ) -> Iterator[tuple[int, str, np.ndarray]]:
-    """VM, way, and the time of each coflow at every cap, shape (C,)."""
+    """Yield VM, way, and the time of each coflow at every cap, shape (C,)."""
     for ends, way in zip(('src', 'dst'), WAYS, strict=True):
         for i, vm in enumerate(problem.vms):
             rate_bps = getattr(vm, way)
@@ -91,7 +91,7 @@ def _times_s(problem: snapshot.PlacementProblem
 
 
 def _passing(matrix: matrix_model.Matrix, ends: str, vm: int) -> float:
-    """Bytes of a coflow that a VM sends (``src``) or receives (``dst``)."""
+    """Sum up the bytes that a VM sends (``src``) or receives (``dst``)."""
     src, dst = np.asarray(matrix.src), np.asarray(matrix.dst)
     mine = (src if ends == 'src' else dst) == vm
     return float(np.asarray(matrix.size_bytes)[mine & (src != dst)].sum())

@@ -183,7 +183,7 @@ class Instance(Arrays):
         return np.stack(ports, axis=-1)
 
     def ways(self) -> Iterator[tuple[np.ndarray, int]]:
-        """Per row its ports out, and how far behind are those in."""
+        """Yield each row's ports out, and how far behind are those in."""
         for i, row in enumerate(self.port_out):
             yield row, len(self.uplinks) if i else self.n_hosts
 
@@ -207,7 +207,7 @@ class Instance(Arrays):
         return f'{self.host_name(a)}->{self.host_name(b)}'
 
     def alike(self, apart: np.ndarray) -> list[list[int]]:
-        """Classes of hosts alike in everything and of one subtree.
+        """List classes of hosts alike in everything and of one subtree.
 
         A host with pinned nodes stays alone.
 
@@ -224,18 +224,19 @@ class Instance(Arrays):
                 for c in range(which.max() + 1)]
 
     def from_hosts(self, names: Sequence[str]) -> np.ndarray:
-        """Host per node of host names per VM; all hosts must be kept."""
+        """Convert host names per VM to hosts per node; all hosts must be kept.
+        """
         index = {host.name: i for i, host in enumerate(self.problem.hosts)}
         return np.array([index[names[vms[0]]] for vms in self.node_vms],
                         dtype=np.int64)
 
     def to_hosts(self, assign: np.ndarray) -> tuple[str, ...]:
-        """Host names per VM of an assignment of nodes."""
+        """Convert an assignment of nodes to host names per VM."""
         return tuple(self.host_name(assign[node])
                      for node in self.node_of_vm)
 
     def fits(self, assign: np.ndarray) -> bool:
-        """Whether an assignment keeps every hard constraint."""
+        """Return whether an assignment keeps every hard constraint."""
         nodes = np.arange(self.n_nodes)
         if (assign < 0).any() or not self.allowed[nodes, assign].all():
             return False
@@ -333,7 +334,8 @@ def _seconds(rates_bps: list[float]) -> np.ndarray:
 
 def _fabric_s_per_byte(problem: snapshot.PlacementProblem,
                        uplinks: trees.Uplinks) -> np.ndarray:
-    """Time per byte of all hosts' ports, then of the uplinks, shape (P,)."""
+    """Compute time per byte of all hosts' ports, then of uplinks, shape (P,).
+    """
     return _seconds([host.egress_bps for host in problem.hosts]
                     + [host.ingress_bps for host in problem.hosts]
                     + [one.uplink_out_bps for one in uplinks.subtrees]
@@ -348,7 +350,8 @@ def times_s(loads: np.ndarray, s_per_byte: np.ndarray) -> np.ndarray:
 
 def _arcs(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray
           ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]:
-    """(source, destination, bytes) per coflow; one entry per node pair."""
+    """List (source, destination, bytes) per coflow, one entry per node pair.
+    """
     n, result = int(node_of_vm.max(initial=0)) + 1, []
     for coflow in problem.coflows:
         src = node_of_vm[np.asarray(coflow.matrix.src)]
@@ -399,7 +402,7 @@ def _assemble(whole: Prepared, keep: np.ndarray) -> Instance:
 
 def _ports(problem: snapshot.PlacementProblem, keep: np.ndarray,
            fabric: np.ndarray) -> np.ndarray:
-    """Seconds per byte of every port of the kept hosts."""
+    """Compute the seconds per byte of every port of the kept hosts."""
     pairs = problem.pair_rate_bps
     if pairs is None:
         return fabric

@@ -39,18 +39,18 @@ class Loads:
         return np.repeat(np.arange(len(self)), np.diff(self.start))
 
     def dense(self) -> np.ndarray:
-        """Bytes per coflow and port, shape (A, P)."""
+        """Return the bytes per coflow and port, shape (A, P)."""
         result = np.zeros((len(self), self.n_ports))
         result[self.coflow, self.port] = self.size_bytes
         return result
 
     def per_port(self) -> np.ndarray:
-        """Bytes per port, shape (P,)."""
+        """Sum up the bytes per port, shape (P,)."""
         return np.bincount(self.port, self.size_bytes,
                            self.n_ports).astype(float)
 
     def isolated_s(self, s_per_byte: np.ndarray) -> np.ndarray:
-        """Each coflow's time alone, VirtCO Eq. (3); shape (A,)."""
+        """Compute each coflow's time alone, VirtCO Eq. (3); shape (A,)."""
         result = np.zeros(len(self))
         np.maximum.at(result, self.coflow,
                       self.size_bytes * s_per_byte[self.port])
@@ -66,7 +66,8 @@ class Loads:
                      self.n_ports)
 
     def moved(self, position: np.ndarray, n_ports: int) -> 'Loads':
-        """On other ports; ``position`` is -1 for ports that are left out."""
+        """Renumber the ports; ``position`` is -1 for ports that are left out.
+        """
         port = position[self.port]
         kept = port >= 0
         counts = np.bincount(self.coflow[kept], minlength=len(self))
@@ -82,7 +83,7 @@ class Loads:
             self.n_ports)
 
     def first(self, n: int) -> np.ndarray:
-        """Bytes per port of the first ``n`` coflows, shape (P,)."""
+        """Sum up the bytes per port of the first ``n`` coflows, shape (P,)."""
         end = self.start[n]
         return np.bincount(self.port[:end], self.size_bytes[:end],
                            self.n_ports).astype(float)
@@ -142,7 +143,7 @@ def read(active: tuple[snapshot.ActiveCoflow, ...],
 
 def pairs_of(active: snapshot.ActiveCoflow
              ) -> Iterable[tuple[str, str, float]]:
-    """Source host, destination host and bytes of a coflow's flows.
+    """List source host, destination host and bytes of a coflow's flows.
 
     Where the pairs are not known, the hosts' bytes are matched in order. What
     has no other end has the empty name there.

@@ -49,7 +49,7 @@ class Evaluation:
 
 
 def own_loads(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
-    """Bytes per own coflow and port, shape (C, P)."""
+    """Compute the bytes per own coflow and port, shape (C, P)."""
     loads = np.zeros((len(inst.arcs), len(inst.s_per_byte)))
     for row, (src, dst, size_bytes) in zip(loads, inst.arcs):
         paths = inst.paths(assign[src], assign[dst])
@@ -83,14 +83,14 @@ class Ahead:
 
     def per_port_s(self, own_s: np.ndarray,
                    port: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """((b + x)^2 - b^2) * rate for own times x on the fabric's ports."""
+        """Compute ((b + x)^2 - b^2) * rate for own times x on fabric ports."""
         with np.errstate(invalid='ignore'):
             return np.where(own_s > 0, self.rate * own_s * (
                 2 * self.backlog_s[port] + own_s), 0.0)
 
 
 def mrtf_order(inst: instances.Instance, own_s: np.ndarray) -> np.ndarray:
-    """Coflows by rising isolated CCT: active ones 0..A-1, own ones A...
+    """Sort coflows by isolated CCT, rising: active ones 0..A-1, own ones A...
 
     Active coflows go first on a tie.
     """
@@ -99,7 +99,7 @@ def mrtf_order(inst: instances.Instance, own_s: np.ndarray) -> np.ndarray:
 
 
 def own_cct_s(inst: instances.Instance, loads: np.ndarray) -> np.ndarray:
-    """Isolated CCT of every own coflow, shape (C,)."""
+    """Compute the isolated CCT of every own coflow, in s, shape (C,)."""
     if not loads.size:
         return np.zeros(len(loads))
     cct_s: np.ndarray = instances.times_s(loads, inst.s_per_byte).max(axis=1)
@@ -127,7 +127,7 @@ def evaluate(inst: instances.Instance, assign: np.ndarray,
 
 def prefix_cct_s(inst: instances.Instance,
                  loads: np.ndarray) -> np.ndarray:
-    """Prefix CCT of every active, then every own coflow."""
+    """Compute the prefix CCT of every active, then every own coflow, in s."""
     n_active = len(inst.running)
     order = mrtf_order(inst, own_cct_s(inst, loads))
     _ports, slowest_s = inst.running.then(running_loads.of_dense(

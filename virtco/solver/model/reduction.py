@@ -72,9 +72,10 @@ def _who(allowed: np.ndarray) -> np.ndarray:
 
 def classes(columns: np.ndarray
             ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Class of every row, the first row of each class, and how many it has.
+    """Group equal rows into classes.
 
-    Rows that are equal are a class.
+    Return the class of every row, the first row of each class, and the number
+    of rows in each.
     """
     key = np.zeros(len(columns), np.int64)
     for column in columns.T:
@@ -101,7 +102,10 @@ class Entries:
     @classmethod
     def of(cls, running: loads_model.Loads, n_hosts: int, hosts: np.ndarray
            ) -> 'Entries':
-        """:param hosts: whose, in this order."""
+        """Collect the entries of running coflows by host.
+
+        :param hosts: whose, in this order.
+        """
         of_hosts = running.port < 2 * n_hosts
         way, host = np.divmod(running.port[of_hosts], n_hosts)
         column = 2 * running.coflow[of_hosts] + way
@@ -133,7 +137,7 @@ class Entries:
             for first, last in zip(starts, starts[1:])])
 
     def within(self, others: 'Entries') -> np.ndarray:
-        """within[i, j]: no load of others[j] is above that of host i.
+        """Compute within[i, j]: no load of others[j] is above that of host i.
 
         Only loads on the same column meet, so this takes about as long as
         there are such pairs.
@@ -207,7 +211,7 @@ class _Dominators:
 
 
 def dominance(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """better[i, j]: others[j] is nowhere less than rows[i]."""
+    """Compute better[i, j]: others[j] is nowhere less than rows[i]."""
     better = np.ones((len(rows), len(others)), dtype=bool)
     if not better.size:
         return better

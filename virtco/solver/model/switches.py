@@ -36,7 +36,7 @@ class Together:
     switch: np.ndarray
 
     def holds(self, assign: np.ndarray) -> bool:
-        """Whether hosts per node keep the wish."""
+        """Return whether hosts per node keep the wish."""
         found = self.switch[assign[self.nodes]]
         return bool((found >= 0).all() and (found == found[:1]).all())
 
@@ -86,7 +86,8 @@ def together(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray,
 
 def _used(problem: snapshot.PlacementProblem, wish: snapshot.Spread
           ) -> np.ndarray:
-    """Hosts that a member may go to or is pinned to, bool of shape (M,)."""
+    """Find hosts that a member may go to or is pinned to, bool of shape (M,).
+    """
     vms = [problem.vms[vm] for vm in wish.members]
     names = {vm.pinned for vm in vms}
     for hosts in {vm.allowed for vm in vms if vm.pinned is None}:
@@ -98,7 +99,7 @@ def _used(problem: snapshot.PlacementProblem, wish: snapshot.Spread
 
 def shares(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray,
            fixed: np.ndarray, allowed: np.ndarray) -> Shares:
-    """How many VMs every switch may still have, per spread.
+    """Compute how many VMs every switch may still have, per spread.
 
     Closes in ``allowed`` the host of a pinned node that has more than its
     share by a member that is tied to a pinned VM, not pinned itself.

@@ -43,7 +43,8 @@ class Uplinks:
         return len(self.subtrees)
 
     def above(self, names: Iterable[str]) -> np.ndarray:
-        """Subtree of every host per tier, -1 for none; shape (L, M)."""
+        """Find the subtree of every host per tier, -1 for none; shape (L, M).
+        """
         rows = [self.leaf_of.get(name, -1) for name in names]
         result: np.ndarray = self.chains[rows].T
         return result
@@ -95,7 +96,7 @@ def of(problem: snapshot.PlacementProblem) -> Uplinks:
 def _kept(problem: snapshot.PlacementProblem,
           chains: Mapping[str, tuple[cluster.Subtree, ...]]
           ) -> tuple[cluster.Subtree, ...]:
-    """Subtrees whose uplink can be slower than all ports below it."""
+    """List subtrees whose uplink can be slower than all ports below it."""
     leaf_of = problem.tree.leaf_of
     below = {name: [0.0, 0.0] for name in chains}
     for host in problem.hosts:
@@ -118,7 +119,7 @@ def _kept(problem: snapshot.PlacementProblem,
 
 
 def _strangers(problem: snapshot.PlacementProblem) -> set[str]:
-    """Hosts in the tree but not of the problem, where coflows run."""
+    """Find hosts of the tree, not of the problem, where coflows run."""
     if not problem.active:
         return set()
     known = {host.name for host in problem.hosts}

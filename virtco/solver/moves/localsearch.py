@@ -57,10 +57,10 @@ Levels = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 def min_cut(inst: instances.Instance, seed: int, budget: budgets.Budget
             ) -> np.ndarray | None:
-    """Strong traffic-aware placement: the fewest bytes between hosts.
+    """Place with the fewest bytes between hosts, a strong baseline.
 
-    Clusters along the heaviest traffic, refined by annealing on the total
-    of cut bytes. It does not look at bandwidth, coflows or time.
+    It clusters along the heaviest traffic and refines by annealing on the
+    total of cut bytes. It does not look at bandwidth, coflows or time.
     """
     start = candidates.cluster(inst, budget)
     if start is None:
@@ -98,7 +98,7 @@ class Searcher:
         self.ahead = objectives.Ahead.of(inst, objective)
 
     def is_single(self) -> bool:
-        """Whether the objective is t itself: one level, no order."""
+        """Return whether the objective is t itself: one level, no order."""
         return (self.objective == snapshot.Objective.ISOLATED
                 or (len(self.inst.arcs) <= 1
                     and not len(self.inst.running)))
@@ -208,7 +208,7 @@ class Searcher:
     def _run(self, graph: kernel.Graph, state: kernel.State, power: int,
              moves: int, hot: float, cold: float, budget: budgets.Budget,
              enough_s: float = 0.0) -> None:
-        """So many moves while there is time."""
+        """Run this many moves while there is time."""
         best_s, fixed_s, done = np.inf, _fixed_s(graph), 0
         while done < moves and best_s > enough_s and budget.units() > 0:
             best_s = self.kernel.anneal(
@@ -277,7 +277,7 @@ class Searcher:
 
 
 def _one_level(n_coflows: int, n_ports: int) -> Levels:
-    """All coflows at one level, with nothing on the ports before them."""
+    """Put all coflows at one level, with nothing on the ports before them."""
     return (np.zeros(n_coflows, dtype=np.int64), np.zeros((1, n_ports)),
             np.zeros(1), np.ones(1))
 
@@ -305,7 +305,7 @@ def _room(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
 
 def _merge_levels(level: np.ndarray, n_levels: int
                   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """At most MAX_LEVELS levels; the last of each merged run stands for it.
+    """Merge levels to MAX_LEVELS at most; the last of each run stands for it.
 
     Levels at which an own coflow enters are kept, since merging them would
     put a coflow's bytes where they are not.
@@ -323,7 +323,7 @@ def _merge_levels(level: np.ndarray, n_levels: int
 
 
 def _adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
-    """CSR rows of (neighbour, coflow, bytes out, bytes in) per node."""
+    """Build CSR rows of (neighbour, coflow, bytes out, bytes in) per node."""
     n, n_coflows = inst.n_nodes, max(1, len(inst.arcs))
     keys, rows, sizes = [], [], []
     for c, (src, dst, size_bytes) in enumerate(inst.arcs):

@@ -47,7 +47,7 @@ def rank(inst: instances.Instance, objective: snapshot.Objective,
          assign: np.ndarray, vm_index: int,
          in_time: Callable[[], bool] = lambda: True,
          most: int | None = None) -> tuple[snapshot.RankedHost, ...]:
-    """Best first, infeasible last; ties keep the planned host in front.
+    """Rank the hosts, infeasible last; ties keep the planned host in front.
 
     The VMs of its affinity group go where the VM goes.
 
@@ -169,7 +169,7 @@ class _Peers:
 
 def _tops(rows: np.ndarray, s_per_byte: np.ndarray, width: int
           ) -> tuple[np.ndarray, np.ndarray]:
-    """Slowest ports of each row of loads, and their times.
+    """Find the slowest ports of each row of loads, and their times.
 
     :returns: two arrays of shape (1, n, width); port -1 for none.
     """
@@ -234,7 +234,7 @@ class _Prefixes:
         return self.tops[own]
 
     def _stages(self, order: tuple[int, ...]) -> list[np.ndarray]:
-        """Tops with the first 0 ... C own coflows of an order."""
+        """Collect the tops with the first 0 ... C own coflows of an order."""
         if order not in self.stages:
             self.stages[order] = [np.stack(part) for part in zip(*(
                 self._tops(frozenset(order[:i]))
@@ -284,7 +284,7 @@ class _Prefixes:
 
 def _why_not(inst: instances.Instance, assign: np.ndarray, node: int
              ) -> list[str]:
-    """Per host what forbids it, empty where nothing does."""
+    """Explain per host why it is forbidden, empty where it is not."""
     problem = inst.problem
     others = np.arange(inst.n_nodes) != node
     free = inst.left(inst.room, assign[others], inst.demand[others])

@@ -151,7 +151,7 @@ class Pool:
         self._size = end
 
     def _cut(self, inside: np.ndarray) -> np.ndarray:
-        """Bytes that leave and enter a set."""
+        """Sum up the bytes that leave and enter a set."""
         sent = self._dense[inside].sum(axis=0)
         received = self._dense[:, inside].sum(axis=1)
         return np.array([sent[~inside].sum(), received[~inside].sum()])
@@ -159,7 +159,7 @@ class Pool:
     def price(self, c: int, limits: np.ndarray, value: np.ndarray,
               cutoff: float, limit: int, placed: np.ndarray,
               budget: budgets.Budget) -> tuple[float, list[np.ndarray]]:
-        """Upper bound on a set's value in a class; sets worth more.
+        """Bound a set's value in a class from above; return sets worth more.
 
         :param value: per node.
         :param cutoff: only sets worth more are looked for.
@@ -215,7 +215,7 @@ def _least_cuts(inst: instances.Instance, kinds: list[HostClass],
 
 
 def _by_density(matrix: np.ndarray, demand: np.ndarray) -> list[np.ndarray]:
-    """Per resource and node, the others by falling bytes per demand."""
+    """Sort, per resource and node, the others by falling bytes per demand."""
     with np.errstate(divide='ignore', invalid='ignore'):
         return [np.argsort(-np.where(matrix > 0, matrix / demand[:, r], 0.0),
                            axis=1, kind='stable')

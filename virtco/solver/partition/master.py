@@ -143,7 +143,7 @@ class Master:
             self.needed[self.class_row[c]] = 0.0
 
     def _chosen(self, limits: np.ndarray) -> np.ndarray:
-        """Columns that are within the limits and still possible."""
+        """Find the columns that are within the limits and still possible."""
         pool = self.pool
         possible = (pool.shares(limits) <= 1 + columns.CHOSEN).all(axis=1)
         possible &= (self.count[pool.of_class] > 0) & ~pool.members[

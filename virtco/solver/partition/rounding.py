@@ -19,7 +19,7 @@ WHOLE = 0.999
 
 def dive(program: master.Master,
          cover: Callable[[], master.Cover | None]) -> np.ndarray | None:
-    """Hosts per node, None where a cover is not found.
+    """Fix sets until all nodes have hosts; return None without a cover.
 
     :param cover: covers what is not fixed yet.
     """

@@ -132,7 +132,8 @@ class Partition:
 
     def _cover(self, limits: np.ndarray
                ) -> tuple[Verdict, master.Cover | None]:
-        """REFUTED, FOUND when fractions of sets cover all, or UNKNOWN."""
+        """Return REFUTED, FOUND when fractions of sets cover all, or UNKNOWN.
+        """
         growth = 0
         while self.budget.in_time() and growth < len(TREE_LIMITS):
             cover = self.master.cover(limits, self.budget)
@@ -151,7 +152,8 @@ class Partition:
 
     def _price_all(self, limits: np.ndarray, cover: master.Cover, limit: int
                    ) -> tuple[bool, int]:
-        """Whether it refutes the limits, and how many columns were added."""
+        """Price all classes; return whether it refutes, and the columns added.
+        """
         count = self.master.count
         surplus = cover.wanted - float(
             cover.share_price @ self.master.shares)

@@ -69,13 +69,13 @@ def solve(state: states.State, budget: budgets.Budget) -> None:
 
 
 def again(state: states.State, budget: budgets.Budget) -> None:
-    """With what else was found."""
+    """Narrow the bounds with the placements found since."""
     if state.certify or state.partition is not None:
         _narrow(state, budget)
 
 
 def lower_targets(state: states.State, budget: budgets.Budget) -> None:
-    """Several coflows: better prefix CCTs by set partition."""
+    """Improve the prefix CCTs of several coflows by set partition."""
     if state.local.is_single() or state.inst.pipe or not np.isfinite(
             state.answer.value.objective_s) or _is_too_large(state) or (
             not budget.holds(ALIKE_UNITS * state.inst.n_hosts

@@ -145,7 +145,7 @@ class State:
                 self.budget.stop()
 
     def is_closed(self, ratio: float = CLOSED) -> bool:
-        """Whether the known coflows cannot end sooner."""
+        """Return whether the known coflows cannot end sooner."""
         if self.best is None:
             return False
         value = self.best.value
@@ -156,19 +156,20 @@ class State:
 
     def anneal(self, start: np.ndarray, moves: int, hot: float, power: int,
                budget: budgets.Budget) -> None:
-        """Local search from a placement; what it finds joins the pool."""
+        """Search locally from a placement and put the result into the pool."""
         found, value = self.local.anneal(
             start, moves, power=power, hot=hot, budget=budget,
             floor_s=self.floor_s * (1 + CLOSED))
         self.add(Method.LOCAL_SEARCH, found, value)
 
     def moves(self, per_node: float) -> int:
-        """So many per node, fewer where they are dear."""
+        """Return ``per_node`` moves for each node, fewer where they are dear.
+        """
         degree = len(self.local.adjacency[1]) / max(1, self.inst.n_nodes)
         return int(per_node * self.inst.n_nodes
                    * min(1.0, USUAL_DEGREE / max(1.0, degree)))
 
 
 def key(value: objectives.Evaluation) -> tuple[float, float]:
-    """Less is better."""
+    """Return a key to compare evaluations by; less is better."""
     return value.objective_s, value.cct_s

@@ -23,7 +23,7 @@ PLACE_CELLS = 10
 
 
 def units(inst: instances.Instance) -> float:
-    """Work of one placement by a rule, node by node."""
+    """Return the work of one placement by a rule, node by node."""
     return inst.n_nodes * (budgets.CALL_UNITS * PLACE_CALLS
                            + budgets.CELL_UNITS * PLACE_CELLS * inst.n_hosts)
 
@@ -46,7 +46,7 @@ class Filler:
         self.share = total
 
     def hosts_for(self, node: int) -> np.ndarray:
-        """Hosts with room for the node, rising."""
+        """Find the hosts with room for the node, ascending."""
         ok = self.inst.allowed[node].copy()
         for r, need in enumerate(self.inst.demand[node]):
             if need > 0:
@@ -59,7 +59,7 @@ class Filler:
                                    self.inst.demand[node])
 
     def left(self) -> np.ndarray:
-        """Scalar free capacity per host."""
+        """Compute the scalar free capacity per host."""
         left: np.ndarray = (
             np.maximum(self.free, 0.0) / self.share).sum(axis=1)
         return left
@@ -84,14 +84,14 @@ def first_fit(inst: instances.Instance, order: Iterable[int],
 
 
 def by_size(inst: instances.Instance) -> list[int]:
-    """Nodes by falling size, those with fewer hosts first."""
+    """Sort the nodes by falling size, those with fewer hosts first."""
     size = Filler(inst).size
     width = inst.allowed.sum(axis=1)
     return sorted(range(inst.n_nodes), key=lambda j: (width[j], -size[j], j))
 
 
 def best_fit(inst: instances.Instance) -> np.ndarray | None:
-    """Best-fit decreasing: the fullest host that has room."""
+    """Place by best-fit decreasing: on the fullest host that has room."""
     return first_fit(inst, by_size(inst), fullest)
 
 
@@ -101,7 +101,7 @@ def fullest(filler: Filler, node: int, hosts: np.ndarray) -> int:
 
 def spread(inst: instances.Instance, rng: random.Random
            ) -> np.ndarray | None:
-    """No co-residence while hosts last, hosts in random order."""
+    """Place without co-residence while hosts last, hosts in random order."""
     tie = np.array([rng.random() for _ in range(inst.n_hosts)])
 
     def choose(filler: Filler, node: int, hosts: np.ndarray) -> int:
@@ -115,7 +115,8 @@ def spread(inst: instances.Instance, rng: random.Random
 
 def random_fit(inst: instances.Instance, rng: random.Random
                ) -> np.ndarray | None:
-    """Any host that has room, all equally likely (Choreo section 6)."""
+    """Place on any host that has room, all equally likely (Choreo section 6).
+    """
     def choose(filler: Filler, node: int, hosts: np.ndarray) -> int:
         return int(hosts[rng.randrange(len(hosts))])
     order = list(range(inst.n_nodes))

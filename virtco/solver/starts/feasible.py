@@ -40,7 +40,7 @@ def any_placement(inst: instances.Instance, seed: int,
 
 
 def _by_milp(inst: instances.Instance, budget: budgets.Budget) -> np.ndarray:
-    """Multi-dimensional bin packing as a feasibility MILP (HiGHS)."""
+    """Solve multi-dimensional bin packing as a feasibility MILP (HiGHS)."""
     rows, columns = np.nonzero(inst.allowed)
     count = len(rows)
     cover = scipy.sparse.csr_matrix(
