@@ -117,7 +117,7 @@ class Readings:
 
     def estimate(self, basis: Basis,
                  estimator: constant.Estimator | None = None) -> Estimate:
-        """Paths between all members by one estimate.
+        """Estimate the paths between all members by one basis.
 
         :param estimator: of the constant, where it was chosen before.
         :raises virtco.exception.Invalid: for RPCA of too many pairs.
@@ -171,7 +171,10 @@ class Readings:
         return constant.since_change(self.rates_bps, pipes.CHANGE)
 
     def _latency_s(self) -> Matrix:
-        """Half a median round trip; the median of all where it is unknown."""
+        """Compute half of each median round trip, in s, by pair of hosts.
+
+        Where it is unknown, the median of all is taken.
+        """
         n_hosts = len(self.links_bps)
         found = np.full((n_hosts, n_hosts), np.nan)
         if self.rtts_s.size:

@@ -55,7 +55,8 @@ class Paths:
         return units.BITS_PER_BYTE / self.rates_bps
 
     def finite_bps(self) -> Matrix:
-        """Rates of which none inside a machine outweighs all others."""
+        """Limit the rates inside a machine to 10 times the largest other rate.
+        """
         finite = self.rates_bps[np.isfinite(self.rates_bps)]
         return np.minimum(self.rates_bps, 10 * float(finite.max(initial=1.0)))
 
@@ -81,8 +82,10 @@ class Mapping:
 
 
 def greedy(volumes: Matrix, rates_bps: Matrix) -> Indices:
-    """Member of each task: the heaviest task to the best connected machine,
-    then heaviest neighbours to the best neighbours (RPCA section II-C).
+    """Map the heaviest task to the best connected machine, and so on.
+
+    Heaviest neighbours then go to the best neighbours (RPCA section II-C).
+    Return the member of each task, shape (n_tasks,).
     """
     n = len(volumes)
     volume, rate = volumes + volumes.T, rates_bps + rates_bps.T
@@ -104,7 +107,7 @@ def greedy(volumes: Matrix, rates_bps: Matrix) -> Indices:
 
 def each_s(volumes: Matrix, order: Indices, rates_bps: Matrix,
            latency_s: Matrix) -> Matrix:
-    """Time of every message, shape (n_tasks, n_tasks)."""
+    """Compute the time of every message, in s, shape (n_tasks, n_tasks)."""
     both = np.ix_(order, order)
     with np.errstate(divide='ignore', invalid='ignore'):
         found: Matrix = np.where(
@@ -125,7 +128,7 @@ def slowest_s(exchanges: Sequence[Matrix], order: Indices, paths: Paths
 
 
 def ports_s(volumes: Matrix, order: Indices, paths: Paths) -> Matrix:
-    """Busy seconds of all machines, out and then in."""
+    """Compute the busy seconds of all machines, out and then in."""
     tasks, peers = np.nonzero(volumes)
     ends = order[tasks], order[peers]
     took_s = paths.latency_s[ends] + paths.slowness[ends] * volumes[tasks,
@@ -138,13 +141,13 @@ def ports_s(volumes: Matrix, order: Indices, paths: Paths) -> Matrix:
 
 def sent_s(volumes: Matrix, order: Indices, rates_bps: Matrix,
            latency_s: Matrix) -> float:
-    """Until the task that takes longest has sent all of its messages."""
+    """Compute when the slowest task has sent all of its messages, in s."""
     return float(each_s(volumes, order, rates_bps, latency_s)
                  .sum(axis=1).max())
 
 
 def _ports(volumes: Matrix, orders: Indices, paths: Paths) -> Matrix:
-    """As :func:`ports_s`, for several orders.
+    """Compute :func:`ports_s` for several orders.
 
     :param orders: shape (n_orders, n_tasks); the result has a row for each.
     """
@@ -156,7 +159,7 @@ def _ports(volumes: Matrix, orders: Indices, paths: Paths) -> Matrix:
 
 
 def _busy(out_s: Matrix, in_s: Matrix, at: Indices) -> Matrix:
-    """Tasks' seconds as those of their machines, for several orders."""
+    """Add up tasks' seconds by their machines, for several orders."""
     n_machines = int(at.max()) + 1
     bins = (at + np.arange(len(at))[:, None] * n_machines).ravel()
     return np.concatenate([
@@ -187,7 +190,8 @@ def search(volumes: Matrix, paths: Paths, start: Indices, n_fixed: int = 0,
 
 
 def _peers(volumes: Matrix) -> tuple[Indices, Indices, Matrix, Matrix]:
-    """Where each task's peers begin; who they are; bytes to and from them."""
+    """Return where each task's peers begin, the peers, bytes to and from them.
+    """
     tasks, peers = map(np.ascontiguousarray, np.nonzero(
         (volumes > 0) | (volumes.T > 0)))
     return (np.searchsorted(tasks, np.arange(len(volumes) + 1)), peers,
@@ -239,7 +243,7 @@ def lower_bound_s(volumes: Matrix, paths: Paths) -> float:
 
 def _at_least(volumes: Matrix, slowness: Matrix,
               latency_s: Matrix) -> Matrix:
-    """Seconds of a task's port on a member, shape (n_tasks, n_members)."""
+    """Bound a task's port time on a member, shape (n_tasks, n_members)."""
     n = len(volumes)
     others = ~np.eye(n, dtype=bool)
     largest = -np.sort(-np.where(others, volumes, 0.0), axis=1)[:, :n - 1]
@@ -255,8 +259,9 @@ def _at_least(volumes: Matrix, slowness: Matrix,
 
 
 def _product(left: Matrix, right: Matrix) -> Matrix:
-    """``left @ right.T``; of few columns without BLAS, whose threads wait
-    for more work at the cost of the others on this machine.
+    """Compute ``left @ right.T``, without BLAS where the columns are few.
+
+    Threads of BLAS wait for more work at the cost of others on this machine.
     """
     found: Matrix = (np.einsum('ik,jk->ij', left, right)
                      if left.shape[1] <= _FEW_COLUMNS else left @ right.T)

@@ -22,7 +22,7 @@ _SEARCHES = 5
 
 
 def volumes(n: int, size_bytes: float) -> tuple[Matrix, Matrix]:
-    """Bytes between ranks of an all-reduce: by ring, and by double tree."""
+    """Compute an all-reduce's bytes between ranks: by ring, by double tree."""
     return (_matrix(n, ring_and_tree.RING['all_reduce'](range(n), size_bytes)),
             _matrix(n, ring_and_tree.tree_all_reduce(n, size_bytes)))
 
@@ -37,7 +37,7 @@ def _matrix(n: int, sends: Iterable[tuple[int, int, float]]) -> Matrix:
 
 def advise(size_bytes: float, paths: mappings.Paths,
            work: int = mappings.WORK) -> tuple[mappings.Mapping, ...]:
-    """Orders with the time of the slower one of ring and tree, the best first.
+    """Compute orders and their time, the slower of ring and tree, best first.
 
     ``rank`` is the order of the rows, ``greedy`` the RPCA paper's mapping,
     ``ring`` and ``tree`` are searched for one of both alone, ``both`` for the

@@ -43,9 +43,9 @@ class Shape(enum.StrEnum):
 
 @functools.lru_cache(maxsize=64)
 def edges_of(shape: Shape, n: int, is_reduce: bool = False) -> Indices:
-    """(sender, receiver) ranks of a broadcast, shape (n - 1, 2).
+    """List the (sender, receiver) ranks of a broadcast, shape (n - 1, 2).
 
-    Of a reduce likewise, to be turned round.
+    Those of a reduce are to be turned round.
     """
     ranks = range(1, n)
     if shape is Shape.CHAIN:
@@ -67,7 +67,7 @@ def _level(rank: int) -> int:
 
 
 def _above(rank: int) -> int:
-    """Its parent in Open MPI's tree of fan-out 2."""
+    """Return the parent of a rank in Open MPI's tree of fan-out 2."""
     level = _level(rank)
     n_above = 1 << level - 1
     return n_above - 1 + (rank - (2 * n_above - 1)) % n_above
@@ -113,7 +113,7 @@ class Advice:
 
 def advise(message: trees.Message, root: int, is_reduce: bool = False
            ) -> Advice:
-    """Every tree for one message from or to ``root``, and orders of ranks.
+    """Compute trees for a message from or to ``root``, and orders of ranks.
 
     :raises virtco.exception.Invalid: for a root that is no member.
     """
@@ -163,7 +163,7 @@ def _order(shape: Shape, sent: trees.Message, root: int,
 
 
 def _nearest(cost_s: trees.Matrix, root: int) -> list[int]:
-    """Each is followed by the one that it reaches best."""
+    """Order members so that each is followed by the one it reaches best."""
     order, left = [root], np.ones(len(cost_s), bool)
     left[root] = False
     while left.any():

@@ -34,7 +34,10 @@ Edges = list[tuple[int, int]]
 
 def message_s(size_bytes: float, rates_bps: Matrix,
               latency_s: Matrix) -> Matrix:
-    """Cost of a message between all pairs, shape (n, n); 0 to oneself."""
+    """Compute the cost of a message between all pairs, in s, shape (n, n).
+
+    It is 0 from a member to itself.
+    """
     with np.errstate(divide='ignore'):
         found: Matrix = (latency_s + units.BITS_PER_BYTE * size_bytes
                          / rates_bps)
@@ -43,8 +46,10 @@ def message_s(size_bytes: float, rates_bps: Matrix,
 
 
 def fastest_node_first(cost_s: Matrix, root: int) -> Edges:
-    """FNF: each member that has the data sends to the one that it reaches
-    best, one per iteration (Banikazemi et al., RPCA section II-C).
+    """Build the FNF tree (Banikazemi et al., RPCA section II-C).
+
+    In each iteration every member that has the data sends to the one that it
+    reaches best.
     """
     cost = np.array(cost_s, dtype=np.float64)
     np.fill_diagonal(cost, np.inf)
@@ -90,7 +95,8 @@ def earliest_first(cost_s: Matrix, root: int,
 
 
 def binomial(n: int, root: int) -> Edges:
-    """MPICH's binomial tree by rank; the largest subtree is served first."""
+    """Build MPICH's binomial tree by rank, the largest subtree served first.
+    """
     edges: Edges = []
     span = 1
     while span < n:
@@ -108,13 +114,13 @@ def flat(n: int, root: int) -> Edges:
 
 
 def chain(n: int, root: int) -> Edges:
-    """Each sends to the next."""
+    """Build the tree in which each member sends to the next."""
     return [((root + i - 1) % n, (root + i) % n) for i in range(1, n)]
 
 
 def finish_s(edges: Edges, costs_s: Sequence[float],
              machines: Sequence[int] | Indices | None = None) -> float:
-    """Until every member has its message.
+    """Compute when every member has its message, in s.
 
     :param costs_s: of each edge.
     :param machines: number of each member's machine; None = one each.
@@ -128,7 +134,7 @@ def finish_s(edges: Edges, costs_s: Sequence[float],
 
 def delivered_s(ends: Indices, costs_s: Matrix, machines: Indices,
                 n_segments: int = 1) -> Matrix:
-    """When each edge has delivered all segments, shape (n_edges,).
+    """Compute when each edge has delivered all segments, shape (n_edges,).
 
     :param ends: edges in a possible order, shape (n_edges, 2).
     :param costs_s: of a segment on each of them.
@@ -154,7 +160,9 @@ def broadcast_s(edges: Edges, cost_s: Matrix,
 
 def scatter_s(edges: Edges, size_bytes: float, rates_bps: Matrix,
               latency_s: Matrix) -> float:
-    """Until every member has its part; an edge carries a whole subtree's.
+    """Compute when every member has its part, in s.
+
+    An edge carries the parts of a whole subtree.
 
     :param size_bytes: of all parts together.
     """
@@ -219,7 +227,7 @@ class Message:
 
 
 def lower_bound_s(sent: Message, root: int) -> float:
-    """No tree is faster, with as many segments as there may be.
+    """Bound the time of any tree from below, with any number of segments.
 
     A member gets all segments over one edge, and on its way from the root each
     member's path has an edge as slow as on the path whose slowest edge is
@@ -265,7 +273,7 @@ def turned(edges: Edges) -> Edges:
 def message(cost_s: Matrix, machines: Sequence[int] | Indices | None = None,
             latency_s: Matrix | None = None, most_segments: int = 1
             ) -> Message:
-    """As :class:`Message`; a machine for each member, and no latency."""
+    """Build a :class:`Message`, by default with a machine for each member."""
     return Message(cost_s, _machines(machines, len(cost_s)),
                    np.zeros_like(cost_s) if latency_s is None else latency_s,
                    most_segments)
