@@ -114,7 +114,7 @@ class Deadline:
     at_s: float | None = None
 
     def due_s(self, launched_s: float) -> float:
-        """Seconds since the epoch.
+        """Return the time of the deadline, in seconds since the epoch.
 
         :param launched_s: when the group was launched.
         """
@@ -381,7 +381,7 @@ def deadline(value: Any) -> Deadline:
 
 
 def _time_s(text: str) -> float:
-    """Seconds since the epoch."""
+    """Parse a time with its offset from UTC to seconds since the epoch."""
     try:
         at = datetime.datetime.fromisoformat(text)
         if at.tzinfo is not None and at.timestamp() >= 0:

@@ -24,7 +24,10 @@ class NamedGauge:
         self._worst = worst
 
     def replace(self, values: Mapping[tuple[str, ...], float]) -> None:
-        """:param values: by the values of all labels."""
+        """Replace all values of the gauge.
+
+        :param values: by the values of all labels.
+        """
         shown: dict[tuple[str, ...], list[float]] = {}
         for (name, *rest), value in values.items():
             shown.setdefault((name if self._has_names else '', *rest),

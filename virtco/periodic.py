@@ -34,7 +34,10 @@ class Periodic:
         self._thread.start()
 
     def stop(self, wait: bool = True) -> None:
-        """:param wait: for the turn that is under way."""
+        """Stop the thread.
+
+        :param wait: for the turn that is under way.
+        """
         self._stop.set()
         if wait and self._thread.is_alive():
             self._thread.join(STOP_S)

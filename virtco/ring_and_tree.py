@@ -74,7 +74,7 @@ def double_tree(n: int) -> list[list[int | None]]:
 
 
 def tree_all_reduce(n: int, size_bytes: float) -> Sends:
-    """Half of the bytes through each tree, up to its root and down again."""
+    """Yield sends of half the bytes through each tree, up and down again."""
     for parents in double_tree(n):
         for rank, up in enumerate(parents):
             if up is not None:

@@ -60,7 +60,9 @@ def tcp_bps(rate_bps: float, mtu_bytes: int = 1500) -> float:
 
 def error(truth_bps: Sequence[float], found_bps: Sequence[float | None]
           ) -> Error:
-    """:param truth_bps: of each path by TCP.
+    """Compare the rates found by trains with those measured by TCP.
+
+    :param truth_bps: of each path by TCP.
     :param found_bps: of the same paths by trains; None without a result.
     """
     errors = [abs(found / truth - 1) for truth, found

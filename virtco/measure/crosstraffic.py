@@ -14,7 +14,7 @@ from virtco.wire import reports
 
 
 def cross_traffic(path_rate_bps: float, throughput_bps: float) -> float:
-    """Other connections on the path: c = c1 / c2 - 1.
+    """Estimate the other connections on the path: c = c1 / c2 - 1.
 
     :param path_rate_bps: c1, rate of the path when nobody else is there.
     :param throughput_bps: c2, what one connection gets now.

@@ -14,7 +14,10 @@ _SCALES = {'rate': (1e-6, 'Mbit/s', 'viridis'),
 
 
 def save(found: wire.Matrix, path: str) -> None:
-    """:param found: the answer of ``GET /v1/matrices/{kind}``."""
+    """Draw a matrix of pairs as a heat map and save it to a file.
+
+    :param found: the answer of ``GET /v1/matrices/{kind}``.
+    """
     factor, unit, colours = _SCALES[found.kind]
     values = factor * np.array([
         [np.nan if value is None else value for value in row]

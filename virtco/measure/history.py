@@ -108,7 +108,7 @@ class History:
         return row
 
     def newest_s(self) -> float:
-        """Time of the newest reading, 0 without any."""
+        """Return the time of the newest reading, 0 without any."""
         times_s = self._times_s[:len(self)]
         return float(np.nanmax(times_s, initial=0.0))
 

@@ -69,7 +69,10 @@ class Budget:
 
     def spend(self, src: str, dst: str, size_bytes: int,
               now_s: float) -> None:
-        """:param size_bytes: below 0 to give back what was not sent."""
+        """Charge a transfer to the budgets of all, of its sender and receiver.
+
+        :param size_bytes: below 0 to give back what was not sent.
+        """
         for account in (self._all, self._sent[src], self._received[dst]):
             account.add(size_bytes, now_s)
 

@@ -93,7 +93,7 @@ def _rank_one(matrix: Matrix) -> Matrix:
 
 
 def _spectrum(matrix: Matrix) -> tuple[Matrix, Matrix]:
-    """Singular values, ascending, and left singular vectors.
+    """Compute singular values, ascending, and left singular vectors.
 
     By the few rows' inner products: a tenth of the time of a decomposition
     of the whole. Values below 1e-8 of the largest one are lost.

@@ -96,7 +96,10 @@ class Transfer:
     most_s: float
 
     def size_bytes(self, link_bps: float) -> int:
-        """:param link_bps: of the slower of the two hosts' links."""
+        """Choose the size of a transfer by the rate of its link.
+
+        :param link_bps: of the slower of the two hosts' links.
+        """
         bytes_per_s = units.bps_to_bytes_per_s(link_bps)
         return max(1, round(min(
             max(float(self.least_bytes), bytes_per_s * self.fill_s),

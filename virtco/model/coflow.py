@@ -107,5 +107,6 @@ class Coflow:
         return replace(self, matrix=self.matrix.scaled(factor))
 
     def renumbered(self, n_vms: int, number_of: Sequence[int]) -> 'Coflow':
-        """See :meth:`virtco.model.matrix.Matrix.renumbered`."""
+        """Renumber the VMs; see :meth:`virtco.model.matrix.Matrix.renumbered`.
+        """
         return replace(self, matrix=self.matrix.renumbered(n_vms, number_of))

@@ -48,7 +48,10 @@ class Coflows:
 
     def find(self, schedule: live.Schedule, project_id: str | None = None,
              state: str | None = None) -> list[wire.Coflow]:
-        """:param schedule: the newest."""
+        """List the coflows of a project, or of all, in a state, or in any.
+
+        :param schedule: the newest.
+        """
         # Before the database is read: what ends meanwhile is in one of both.
         statuses = self._state.statuses()
         with self._database.reader() as session:
@@ -222,7 +225,10 @@ class Coflows:
         self._changed()
 
     def _declare_done(self, coflow: models.Coflow, iteration: int) -> None:
-        """:param iteration: as counted, the database may be behind."""
+        """Change a coflow's state to done, unless it is retired.
+
+        :param iteration: as counted, the database may be behind.
+        """
         if coflow.state == states.CoflowState.REGISTERED:
             raise exception.Invalid(
                 field='state', value='done',

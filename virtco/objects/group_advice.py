@@ -209,7 +209,7 @@ class Advice:
 def estimates_by(readings: estimates.Readings, chosen: estimates.Basis,
                  estimator: constant.Estimator | None
                  ) -> Mapping[str, estimates.Estimate]:
-    """Side by side, the chosen one among them.
+    """Estimate on several bases side by side, the chosen one among them.
 
     :param estimator: what the controller goes by.
     """
@@ -239,7 +239,7 @@ def message(one: estimates.Estimate, size_bytes: float) -> trees.Message:
 
 
 def _most_segments(size_bytes: float) -> int:
-    """Into which a message may be cut, a power of two."""
+    """Compute the most segments of a message, a power of two."""
     most = min(MOST_SEGMENTS, size_bytes / LEAST_SEGMENT_BYTES)
     return 1 << max(0, int(most).bit_length() - 1)
 

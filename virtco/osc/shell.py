@@ -60,7 +60,7 @@ _SHORT = {'coflow doctor': 'doctor', 'coflow rate list': 'rates'}
 
 
 def own_name(name: str) -> str:
-    """Name in ``virtco`` of a command of ``openstack``.
+    """Return the name in ``virtco`` of a command of ``openstack``.
 
     A noun after "coflow" stands alone: coflow host list is host list.
     """

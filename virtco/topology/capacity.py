@@ -18,7 +18,9 @@ from virtco.wire import topology as wire
 def count(plane: tree.Plane, level: str, demand: Mapping[str, float],
           free: Mapping[str, Mapping[str, float]], sizes: Iterable[int]
           ) -> wire.Capacity:
-    """:param demand: of one VM, by resource; 0 = it takes none of it.
+    """Count the VMs and groups of each size that fit below a level's nodes.
+
+    :param demand: of one VM, by resource; 0 = it takes none of it.
     :param free: what is left on each offered host, by resource.
     :raises virtco.exception.TopologyInvalid: no such level.
     """

@@ -61,7 +61,9 @@ def without_leaf(plane: str, hosts: Sequence[str], width: int = WIDTH
 
 def _node(plane: tree.Plane, node: tree.Node, first: str, rest: str,
           width: int) -> Iterator[str]:
-    """:param first: what stands before the node's own line.
+    """Draw a node and all below it, line by line.
+
+    :param first: what stands before the node's own line.
     :param rest: what stands before the lines below it.
     """
     height = node.height()

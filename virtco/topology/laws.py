@@ -55,7 +55,10 @@ class Census:
         self._leaf_of: dict[str, str] = {}
 
     def node(self, name: str, depth: int, path: tuple[Any, ...]) -> None:
-        """:param depth: of the node below its root, which has 0."""
+        """Check and count a node of the plane.
+
+        :param depth: of the node below its root, which has 0.
+        """
         if depth >= MAX_DEPTH:
             raise Wrong(path, f'plane {self._plane}, node {name}',
                         f'depth {depth + 1}', f'at most {MAX_DEPTH} levels')

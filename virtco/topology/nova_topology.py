@@ -43,7 +43,9 @@ def trait_prefix(level: str) -> str:
 def read(aggregates: Iterable[Aggregate],
          traits: Mapping[str, Iterable[str]], levels: tuple[str, ...],
          plane: str = tree.FRONT_END) -> result.Read:
-    """:param traits: host -> traits of its provider.
+    """Build a plane from Nova's aggregates and the traits of hosts.
+
+    :param traits: host -> traits of its provider.
     :param levels: from the hosts upwards.
     :raises virtco.exception.TopologyInvalid: naming aggregate and host.
     """

@@ -117,7 +117,9 @@ def _hosts(value: Any, path: document.Path, where: str) -> tuple[str, ...]:
 
 def uplink(found: dict[str, Any], path: document.Path,
            where: str) -> tree.Uplink:
-    """:param found: with ``uplink`` or ``oversubscription``, or neither.
+    """Read the uplink of a level or of a node.
+
+    :param found: with ``uplink`` or ``oversubscription``, or neither.
     :raises virtco.exception.TopologyInvalid:
     """
     value = found.get('uplink')
@@ -195,7 +197,7 @@ def _dump_uplink(uplink: tree.Uplink) -> dict[str, Any]:
 
 
 def written_rate(rate_bps: float) -> str | float:
-    """Text that reads as exactly this rate."""
+    """Format a rate as text that reads as exactly this rate."""
     for unit, size in _UNITS:
         if rate_bps >= size and rate_bps % size == 0:
             return f'{rate_bps / size:.0f}{unit}'

@@ -24,7 +24,9 @@ _KEYS = {'switchname': 'SwitchName', 'switches': 'Switches',
 
 
 def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
-    """:param plane: name of the plane that is described.
+    """Read Slurm's topology.conf.
+
+    :param plane: name of the plane that is described.
     :raises virtco.exception.TopologyInvalid: with the line.
     """
     document.check_size(text)

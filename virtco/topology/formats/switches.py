@@ -105,7 +105,9 @@ class Branches:
 
     def add(self, host: str, layers: Sequence[str],
             path: document.Path) -> None:
-        """:param layers: the switches above the host, the nearest first.
+        """Add a host and the switches above it.
+
+        :param layers: the switches above the host, the nearest first.
         :raises virtco.exception.TopologyInvalid: for a second parent.
         """
         for switch in layers:

@@ -29,7 +29,9 @@ def begins(line: str) -> bool:
 
 
 def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
-    """:param plane: name of the plane that is described.
+    """Read a table of hosts and the switches above them.
+
+    :param plane: name of the plane that is described.
     :raises virtco.exception.TopologyInvalid: with the line.
     """
     document.check_size(text)
@@ -79,7 +81,10 @@ def _check_header(number: int, header: Sequence[str]) -> None:
 
 def _plane(plane: str, levels: Sequence[str],
            rows: Sequence[tuple[int, str, list[str]]]) -> tree.Plane:
-    """:param rows: line, host, and switches, the nearest first."""
+    """Build a plane from the rows of a table.
+
+    :param rows: line, host, and switches, the nearest first.
+    """
     parents: dict[tuple[int, str], set[tuple[str, ...]]] = {}
     for _number, _host, above in rows:
         for k, name in enumerate(above):

@@ -26,7 +26,9 @@ NO_TOPOLOGY = 'no-topology'
 
 
 def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
-    """:param plane: name of the plane of the network layers.
+    """Read topograph's graph of instances.
+
+    :param plane: name of the plane of the network layers.
     :raises virtco.exception.TopologyInvalid: with the line.
     """
     found = document.from_json(text)

@@ -20,7 +20,9 @@ def begins(line: str) -> bool:
 
 
 def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
-    """:param plane: name of the plane that is described.
+    """Read topograph's model of a cluster.
+
+    :param plane: name of the plane that is described.
     :raises virtco.exception.TopologyInvalid: with the line.
     """
     found = document.from_yaml(text)
