@@ -55,7 +55,6 @@ class Publisher:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbered: dict[str, _Numbered] = {}
-        self._epoch = 0
         #: Generation of hosts that come: what was forgotten and comes back
         #: has a policy up to it.
         self._newest = 0
@@ -64,7 +63,6 @@ class Publisher:
 
     def lead(self, epoch: int) -> None:
         """Begin to number policies in this epoch."""
-        self._epoch = epoch
         self._newest = epoch * PER_EPOCH
 
     def forget(self, hosts: Set[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 import logging
+import math
 import threading
 import time
 
@@ -34,8 +35,7 @@ class Findings:
 
     def __init__(self, database: db_session.Database,
                  live: live_state.LiveState, counts: metrics.Metrics,
-                 leads: Callable[[], bool] = lambda: True,
-                 changed: Callable[[], None] = lambda: None,
+                 leads: Callable[[], bool], changed: Callable[[], None],
                  clock: Callable[[], float] = time.time):
         self._database = database
         self._live = live
@@ -109,7 +109,8 @@ class Findings:
             if subject in subjects and (subject, kind) not in still:
                 LOG.info('Check: %s of %s is well again.', kind, subject)
         # The newest of them is another one than before, whatever the clock.
-        now_s = max(self._clock(), (self._signature or (0, 0.0))[1] + 1e-3)
+        newest_s = self._signature[1] if self._signature else -math.inf
+        now_s = max(self._clock(), newest_s + 1e-3)
 
         def save(session: orm.Session) -> None:
             fence(session)
