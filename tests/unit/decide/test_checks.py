@@ -223,6 +223,14 @@ def test_what_fails_tells_why():
     assert network.held == [True, False] and concluded == []
 
 
+def test_who_cannot_be_checked_is_not_taken():
+    network = Network()
+    found, _concluded = start(network)
+    with pytest.raises(exception.Invalid, match='hosts that report'):
+        found.take(check('az'))
+    assert found._thread is None and network.held == []
+
+
 def test_who_stops_takes_none():
     found, concluded = start(Network())
     found.stop()

@@ -129,6 +129,22 @@ def test_so_many_are_guarded_and_no_more(monkeypatch):
     assert lateness.Lateness().follow(seen).keys() == {'j2', 'j3', 'j4'}
 
 
+@pytest.mark.parametrize(('compute_s', 'is_guarded'), [
+    (9.1, True), (8.9, False)])
+def test_of_iterations_of_twenty_seconds_the_controller_hears(compute_s,
+                                                              is_guarded):
+    """With the tenth that sending takes longer."""
+    seen = given_by.at(job('a', FIRST),
+                       job('b', OTHER, compute_s, send_s=10.0))
+    assert bool(lateness.Lateness().follow(seen)) is is_guarded
+
+
+def test_jobs_that_compute_little_are_guarded_too():
+    seen = given_by.at(*(job(name, pair, 0.5, send_s=30.0)
+                         for name, pair in (('a', FIRST), ('b', OTHER))))
+    assert lateness.Lateness().follow(seen).keys() == {'a', 'b'}
+
+
 def test_who_is_late_goes_first_and_the_loop_looks_in_time():
     late_s = {'b': 160.0, 'a': 170.0}
 

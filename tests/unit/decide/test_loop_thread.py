@@ -9,6 +9,7 @@ import pytest
 
 from tests import patience
 from virtco import metrics
+from virtco.decide import lateness
 from virtco.decide import loop
 
 
@@ -46,6 +47,13 @@ def make():
     for found in made:
         found.stop()
         assert not found.is_alive()
+
+
+def test_jobs_send_what_their_headers_take_too(make, monkeypatch):
+    asked = []
+    monkeypatch.setattr(lateness, 'Lateness', asked.append)
+    make(counting([]))
+    assert asked == [1.05]
 
 
 def counting(turns):

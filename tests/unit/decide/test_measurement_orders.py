@@ -318,6 +318,23 @@ def test_an_order_that_cannot_be_taken_up_fails(start):
     assert found['state'] == 'failed' and 'others' in found['why']
 
 
+def test_who_leads_no_more_begins_nothing_anew(start):
+    leader = start()
+    leader.deposed = True
+    with pytest.raises(exception.Deposed):
+        leader.orders.lead()
+    assert not leader.orders._leads
+
+
+def test_orders_are_looked_at_until_it_stops(start):
+    turns = start().orders._turns
+    found = start().orders
+    found.start()
+    assert found._turns.is_alive()
+    found.stop()
+    assert not found._turns.is_alive() and not turns.is_alive()
+
+
 def test_constants():
     assert (orders.TURN_S, orders.SCHEDULE_S, orders.CHECK_EXPIRES_S,
             orders.PROBE_EXPIRES_S, orders.SETTLE_S) == (

@@ -155,6 +155,16 @@ def test_who_has_nothing_waiting_does_not_starve(is_queued, first):
     assert found.schedule.coflows[0].coflow_id == first
 
 
+@pytest.mark.parametrize(('order', 'protects', 'is_told'), [
+    ('mrtf', True, True), ('mrtf', False, False), ('fair', True, False)])
+def test_receivers_are_told_what_arrives_where_there_are_classes(
+        order, protects, is_told):
+    found = policies.compute(at(
+        coflow('a', {PAIR: 1e9}, moved_s=100.0), order=order,
+        protect_receivers=protects))
+    assert {one.protects for one in found.told.layouts.of_link} == {is_told}
+
+
 def test_a_class_keeps_its_minor_while_others_come_and_go():
     first = policies.compute(at(coflow('b', {PAIR: 2e9})))
     both = policies.compute(at(

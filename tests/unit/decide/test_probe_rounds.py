@@ -7,7 +7,6 @@ import pytest
 from tests.unit import made as plain
 from tests.unit.decide import test_probes
 from virtco import exception
-from virtco.decide import probes
 from virtco.measure import rounds
 
 made = test_probes.made
@@ -116,7 +115,7 @@ def test_a_busy_host_is_not_measured_but_may_be_checked_later(made):
     made.prober.afford('ab', rounds.DISCOVER, 1)
     made.prober.order([('a', 'b')])
     made.prober.called()
-    stale_s = probes.STALE_REPORT_S
+    stale_s = 30.0
     assert asked == [(1000.0, stale_s, False), (1000.0, stale_s, True),
                      (1000.0, stale_s, True)]
 

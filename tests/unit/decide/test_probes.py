@@ -167,6 +167,10 @@ def test_each_train_has_a_key_of_its_own(made):
     assert len(set(keys)) == len(keys) == 12
     assert {len(bytes.fromhex(key)) for key in keys} == {32}
     assert 'key' not in str(made.prober.state())
+    # Nor is it in a log that shows the train.
+    made.prober.order([('a', 'b')])
+    (train,) = made.prober._trains.values()
+    assert train.key not in repr(train)
 
 
 def measure_all(made):
@@ -194,6 +198,9 @@ def test_what_is_asked_for_is_measured_at_the_same_time_and_not_kept(made):
         {'src': 'a', 'dst': 'b', 'rate_bps': 9e7, 'lower_bound': False,
          'loss': 0.0, 'rtt_s': None, 'sent_bytes': 500,
          'windows_bytes': [1, 2]}, {'src': 'c', 'dst': 'd'}], key=str)
+    # Of a connection without an answer nobody knows what it sent.
+    assert made.prober.state().last_hour_bytes == (
+        12 * 10 * 200 * 1472 + 500)
     assert fetch(made) == {}
 
 

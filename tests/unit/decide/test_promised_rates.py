@@ -90,8 +90,23 @@ def test_few_wishes_are_looked_at():
     assert set(plan.ids) == {f'{n}' for n in range(policies.MOST_WISHES)}
 
 
+@pytest.mark.parametrize(('size_factor', 'is_whole'), [
+    (1.0, True), (1.25, False)])
+def test_headers_take_their_time_too(size_factor, is_whole):
+    """Of 8.3 s the bytes alone take 8.2 on the link."""
+    seen = dataclasses.replace(given_by.at(due('a', 1e9, 8.3)),
+                               size_factor=size_factor)
+    assert policies.renew_promises(seen, None).is_whole == is_whole
+
+
+def test_a_deadline_of_less_than_a_second_is_planned_for_half_the_time():
+    plan = policies.renew_promises(given_by.at(due('a', 1e6, 0.6)), None)
+    assert plan.next_s == pytest.approx(100.3)
+
+
 def test_deadlines_that_are_over_or_none_hold_nothing():
     _, found = rates(due('late', 1e9, -1.0), due('never', 1e9, math.inf),
+                     due('now', 1e9, 0.0),
                      due('resting', 1e9, 50.0, is_resting=True))
     assert found.promises.floors() == {}
     assert policies.none().promises.floors() == {}

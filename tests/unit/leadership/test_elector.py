@@ -282,7 +282,9 @@ def test_it_beats_and_ends_by_its_own_thread(site):
 def test_its_thread_ends_with_it(site):
     one = site.make('a')
     one._lease_s, one._clock = 6.0, time.monotonic
+    one.lock.works = False
     one.start()
+    assert one.lock.works
     assert one._thread.is_alive() and one._thread.daemon
     one.stop()
     assert not one._thread.is_alive() and not site.seen().name
@@ -444,6 +446,16 @@ def test_one_that_looks_starts_without_a_database(site):
     finally:
         one.stop()
     assert not one.is_alive()
+
+
+def test_one_that_looks_knows_who_leads_from_its_start(site):
+    start(site.make('a'))
+    one = site.look()
+    one.start()
+    try:
+        assert one.elsewhere() == 'a:1'
+    finally:
+        one.stop()
 
 
 def test_one_that_may_lead_does_not_start_without_a_database(site):

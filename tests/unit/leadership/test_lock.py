@@ -4,6 +4,7 @@
 
 import os
 import socket
+import sys
 import threading
 
 import pytest
@@ -291,6 +292,14 @@ def test_six_turns_make_a_lease(monkeypatch):
     found._stop = Turns()
     found._run()
     assert found._stop.waited_s == [LEASE_S / 6] * 3
+
+
+def test_a_driver_does_not_load_eventlet(monkeypatch, tmp_path):
+    """Nothing here uses it, but its library would if it is there."""
+    monkeypatch.setitem(sys.modules, 'eventlet', sys)
+    monkeypatch.delitem(sys.modules, 'eventlet')
+    make(f'file://{tmp_path}/leader')._make()
+    assert sys.modules['eventlet'] is None
 
 
 def test_a_service_of_redis_is_tried_once_a_turn():

@@ -4,6 +4,7 @@
 
 import types
 
+from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
@@ -92,6 +93,15 @@ def test_a_reduction_goes_the_other_way(bench):
     assert other['as_chosen_s'] == pytest.approx(
         other['predicted_s'][other['best']])
     assert other['as_chosen_s'] != pytest.approx(estimate['as_chosen_s'])
+
+
+def test_an_estimate_tells_what_it_is_and_how_far_it_is_trusted(bench):
+    """Of the newest readings alone there is neither."""
+    told = {one['matrix']: (one['estimator'], one['trust'])
+            for one in bench.advice.tree('p', 'a')['estimates']}
+    assert told == {
+        'constant': ('median', 'stable'), 'median': ('median', 'stable'),
+        'rpca': ('rpca', 'stable'), 'raw': (None, None)}
 
 
 @pytest.mark.parametrize('is_reduce', [False, True])
@@ -184,6 +194,7 @@ def test_the_chosen_estimate_is_searched_farthest():
 
 
 @given(st.integers(0, 10 ** 10))
+@example(2 * 16384)
 def test_segments_are_a_power_of_two_of_no_small_ones(size_bytes):
     most = group_advice._most_segments(size_bytes)
     assert most & (most - 1) == 0 and 1 <= most <= 256

@@ -26,6 +26,12 @@ def test_rules_are_read_as_they_were_written():
     assert group_rules.of_record('') == group_rules.Rules()
 
 
+def test_a_host_takes_one_where_nobody_says_more():
+    found = group_rules.of_record(
+        '{"server_groups": [{"policy": "anti-affinity", "rows": [0, 1]}]}')
+    assert found.server_groups == (server_group(0, 1, most=1),)
+
+
 def test_wishes_are_those_of_the_hint():
     assert RULES.wishes == hints.Wishes(
         hints.Wish('rack', True), hints.Wish('pod', skew=2))

@@ -6,7 +6,10 @@ import pytest
 
 from tests.unit import made
 from tests.unit.objects import test_findings
+from tests.unit.state import test_live_state as known
 from tests.unit.state import test_state
+from virtco.db import models
+from virtco.profiles import pairs
 from virtco.topology import tree
 
 
@@ -35,6 +38,29 @@ def test_findings_are_read_by_all_and_rates_by_those_who_follow(
     alone = test_state.Bench(bench.database)
     alone.objects._read()
     assert alone.state.rates.estimate(1000.0).hosts == {}
+
+
+def test_a_topology_that_another_process_took_over_is_read(bench, follower):
+    plane = tree.Plane(roots=(tree.Node(
+        'r', ('h0',), uplink=tree.Uplink(1e9, 2e9)),))
+    bench.objects.topology.replace((plane,))
+    follower.objects._read()
+    assert follower.objects.topology.get().planes == (plane,)
+
+
+def test_who_leads_writes_profiles_until_it_stops(bench):
+    bench.group()
+    bench.state.refresh()
+    # Who does not lead writes none.
+    bench.state.live.intake('h1', known.report(20, coflow_id='c-p-a'), 1.0)
+    bench.objects.stop()
+    assert bench.rows(models.ProfileHour) == []
+    bench.objects.lead()
+    assert bench.objects._profiler.is_alive()
+    bench.objects.stop()
+    assert not bench.objects._profiler.is_alive()
+    (row,) = bench.rows(models.ProfileHour)
+    assert pairs.decode(row.pairs) == {(1, 2): 20.0}
 
 
 def test_all_that_operators_said_survives_a_restart(bench):
