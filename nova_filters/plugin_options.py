@@ -18,7 +18,7 @@ OPTS = [
                default='http://127.0.0.1:8791',
                schemes=['http', 'https'],
                help="""
-Where virtco-controller listens.
+Base URL of virtco-controller.
 
 Without ``auth_type`` requests carry no credentials, which suits a controller
 with ``[api] auth_strategy = noauth``. With it (see the keystoneauth options
@@ -28,8 +28,8 @@ of this group) they carry a token of that user, which needs the service role.
 Longest time that one call to the controller may take, in milliseconds, from
 name resolution to the last byte of the answer.
 
-A call that takes longer is given up: the instance is scheduled as if virtco
-were not there, and further calls are skipped for ``breaker_reset_s``.
+A longer call is cancelled: the instance is scheduled as without virtco, and
+there are no further calls for ``breaker_reset_s``.
 
 Related options:
 
@@ -40,16 +40,16 @@ Related options:
 Longest time, in milliseconds, that all calls for one API request may take
 together; a request for n servers makes n + 1 of them.
 
-When it is used up, the rest of the request is scheduled as if virtco were
-not there. Raise it where large groups are worth waiting for.
+When it is used up, the rest of the request is scheduled by the plan in hand,
+or as without virtco. Raise it for large groups.
 
 Related options:
 
 * ``timeout_ms``: the bound on each call
 """),
     cfg.FloatOpt('breaker_reset_s', default=10.0, min=0.0, help="""
-Time in seconds for which the controller is left alone after it did not
-answer. Then one call at a time tries again.
+Time without calls after the controller did not answer, in seconds. Then one
+call at a time tries again.
 
 Each process of nova-scheduler keeps its own count.
 """),
@@ -59,7 +59,7 @@ Each process of nova-scheduler keeps its own count.
                               'log and ``virtco coflow list`` say why'),
                    ('reject', 'Find no valid host for the request')],
                help="""
-What to do with a hint that cannot be read.
+Treatment of an invalid hint.
 
 ``reject`` needs CoflowFilter among ``[filter_scheduler] enabled_filters``.
 """),
@@ -67,17 +67,17 @@ What to do with a hint that cannot be read.
 Accept the ``virtco:`` keys as server metadata too, not only as scheduler
 hints.
 
-nova-scheduler is not given a server's metadata. With this option it asks the
-API database for servers that carry no scheduler hint of virtco: one indexed
-query per request. Without it such servers cost nothing at all.
+Nova does not give the metadata of a server to nova-scheduler. With this option
+it reads the API database for servers without a scheduler hint of virtco, by
+one indexed query per request. Without it there is no query.
 """),
     cfg.FloatOpt('weight_multiplier', default=100_000.0, min=0.0, help="""
 Multiplier of CoflowWeigher, whose weights run from 1 (the planned host) down
 to 0 in the controller's order.
 
-It has to be large against the sum of the other weighers' multipliers times
-the number of hosts, or they override the plan. Below 1,000,000 hosts on
-which builds have failed lose against others all the same.
+It must be much larger than the sum of the other weighers' multipliers times
+the number of hosts; else they override the plan. Below 1,000,000, hosts on
+which builds have failed are still ranked behind others.
 
 Related options:
 

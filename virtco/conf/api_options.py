@@ -10,8 +10,8 @@ OPTS = [
     cfg.HostAddressOpt('host', default='127.0.0.1', help="""
 Address the REST API listens on.
 
-With ``auth_strategy = noauth`` anyone who reaches this address is an
-operator: keep it on loopback or on a network of its own.
+With ``auth_strategy = noauth`` every caller is an operator: use loopback or a
+separate network.
 
 Related options:
 
@@ -22,13 +22,13 @@ Related options:
 TCP port the REST API listens on; 0 takes a free one and logs it.
 """),
     cfg.HostAddressOpt('service_host', help="""
-Address on which Nova and the edge modules are served when ``service_port`` is
-set; unset: that of ``host``.
+Address for Nova and the edge modules when ``service_port`` is set. Default:
+``host``.
 """),
     cfg.PortOpt('service_port', help="""
 TCP port for Nova and the edge modules. When it is set, ``port`` serves tenants
-and operators only: placements, reports, policies, probes and notifications are
-not found there. 0 takes a free one and logs it.
+and operators only: it answers placements, reports, policies, probes and
+notifications with 404. 0 takes a free one and logs it.
 
 Related options:
 
@@ -37,11 +37,12 @@ Related options:
 """),
     cfg.IntOpt('max_connections_per_address', default=1024, min=4, max=65536,
                help="""
-Connections at the same time from one address; more are closed at once.
+Most simultaneous connections from one address. Further ones are closed
+immediately.
 """),
     cfg.IntOpt('threads', default=64, min=4, max=4096, help="""
-Most threads that serve requests, each one at a time. They are started as they
-are needed.
+Most threads that serve requests, one request at a time each. They are started
+on demand.
 """),
     cfg.StrOpt('auth_strategy', default='noauth',
                choices=[('noauth', 'every caller is an operator'),
@@ -59,10 +60,9 @@ Related options:
 * ``[oslo_policy] policy_file``
 """),
     cfg.BoolOpt('ui', default=False, help="""
-Serve a live page of coflows, hosts and the network at ``/ui``, which shows
-each viewer no more than the REST API does. A controller with
-``auth_strategy = noauth`` that listens beyond loopback refuses to start with
-it.
+Serve a live page of coflows, hosts and the network at ``/ui``. It shows a
+viewer the same data as the REST API. With ``auth_strategy = noauth`` the
+controller refuses to start with this option unless it listens on loopback.
 
 Related options:
 

@@ -12,7 +12,7 @@ Directory of the embedded SQLite database.
 
 Related options:
 
-* ``[database] connection``, whose default is ``virtco.sqlite`` in here
+* ``[database] connection``, by default ``virtco.sqlite`` in this directory
 """),
     cfg.FloatOpt('db_timeout_s', default=0.4, min=0.05, max=60, help="""
 Longest time, in seconds, that a statement waits for a locked SQLite database
@@ -23,6 +23,7 @@ Related options:
 * ``[placement] deadline_s``, which should be longer
 """),
     cfg.IntOpt('keep_retired_s', default=86400, min=0, help="""
-How long retired coflows, their placements and events are kept, in seconds.
+Time for which retired coflows, their placements and events are kept, in
+seconds.
 """),
 ]

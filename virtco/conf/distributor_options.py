@@ -9,58 +9,57 @@ GROUP = 'distributor'
 OPTS = [
     cfg.HostAddressOpt('host', help="""
 Address to which edge modules, relays (``virtco-distributor``) and the other
-processes of the controller connect while this process leads; unset: that of
-``[api] host``. The others find it in the database.
+processes of the controller connect while this process is the leader. Default:
+``[api] host``. The other processes find the address in the database.
 
-With ``[api] auth_strategy = noauth`` and no ``client_ca_file`` anyone who
-reaches this address may speak for any hypervisor: keep it on loopback or on a
-network of its own. With ``keystone`` and no ``client_ca_file`` each edge
-module is known by its Keystone user, see the policy rule
-``virtco:edge:host``, and shows a ticket of the REST API.
+With ``[api] auth_strategy = noauth`` and no ``client_ca_file`` every program
+that reaches this address can speak for any hypervisor: use loopback or a
+separate network. With ``keystone`` and no ``client_ca_file`` an edge module is
+identified by its Keystone user (policy rule ``virtco:edge:host``) and shows a
+ticket of the REST API.
 """),
     cfg.PortOpt('port', default=8792, help="""
-TCP port they connect to; 0 takes a free one, which edge modules learn from the
-REST API and the others from the database.
+TCP port of these connections. 0 chooses a free port, which edge modules learn
+from the REST API and the other processes from the database.
 """),
     cfg.StrOpt('cert_file', default='', help="""
-File of this process's certificate chain, in PEM; empty: no TLS. The process
-shows it to those who connect to it, and to the leader to which it connects.
+File of this process's certificate chain, in PEM. Empty: no TLS. The process
+shows it to its peers, as server and as client of the leader.
 
 Related options:
 
 * ``key_file``, ``ca_file``, ``client_ca_file``
 """),
     cfg.StrOpt('key_file', default='', help="""
-File of the certificate's private key; empty: it is in ``cert_file``.
+File of the certificate's private key. Empty: the key is in ``cert_file``.
 """),
     cfg.StrOpt('ca_file', default='', help="""
 File of the authorities that sign the certificates of stream servers, for the
-connection to the leader; empty: those of the system. The leader's certificate
-must name its ``host``.
+connection to the leader. Empty: the authorities of the system. The leader's
+certificate must name its ``host``.
 """),
     cfg.StrOpt('client_ca_file', default='', help="""
 File of the authorities that sign the certificates of edge modules, relays and
-the controller's other processes. When it is
-set, an edge module needs a certificate one of whose DNS names
-(subjectAltName) is the ``[edge] host`` for which it speaks.
+the controller's other processes. When it is set, an edge module needs a
+certificate with its ``[edge] host`` as a DNS name (subjectAltName).
 """),
     cfg.ListOpt('endpoints', default=[], help="""
-Where distributors can be reached, as ``host:port``, for edge modules that ask
-the REST API for it. Needed where ``virtco-distributor`` runs as a process of
-its own; edge modules begin with any of them and go on to the next. Unset: the
-listener of this process.
+Addresses of the distributors, as ``host:port``, which the REST API gives to
+edge modules. Needed where ``virtco-distributor`` runs as a separate process.
+An edge module begins with any of them and tries the next one after a failure.
+Default: the listener of this process.
 """),
     cfg.BoolOpt('endpoints_tls', default=True, help="""
-Whether those of ``endpoints`` speak TLS.
+Whether the distributors of ``endpoints`` use TLS.
 """),
     cfg.IntOpt('max_connections_per_address', default=32, min=1,
                max=1_000_000, help="""
-Connections at the same time from one address. More than a few are needed where
-edge modules come through a proxy or a translation of addresses.
+Most simultaneous connections from one address. Raise it where edge modules
+connect through a proxy or address translation.
 """),
     cfg.FloatOpt('heartbeat_s', default=30, min=0.2, max=600, help="""
-Time after which an edge module with nothing to report says that it is there,
-in seconds; no more than half of ``[scheduler] policy_ttl_s``. After three
-times as long a connection is closed.
+Time after which an edge module with nothing to report sends a heartbeat, in
+seconds; at most half of ``[scheduler] policy_ttl_s``. A connection without a
+message for three times as long is closed.
 """),
 ]

@@ -11,21 +11,22 @@ OPTS = [
 URL of the tooz driver that holds the leader's lock, such as
 ``etcd3+http://HOST:2379``, ``redis://HOST:6379``,
 ``mysql://USER:PASSWORD@HOST/NAME`` or
-``postgresql://USER:PASSWORD@HOST/NAME``. Unset: a lock in the database's own
-server, and next to the file of an SQLite database.
+``postgresql://USER:PASSWORD@HOST/NAME``. Default: a lock in the database's
+server, or a file next to an SQLite database.
 
-The lock tells at once that a leader ended. That only one leads, and that one
-that was cut off is refused, is settled in ``[database] connection``, so that a
-lost lock service does no harm.
+The lock shows immediately that a leader has ended. The database of
+``[database] connection`` ensures that there is a single leader and refuses a
+deposed one, so a failure of the lock service is harmless.
 
 Related options:
 
 * ``[leadership] lease_s``
 """),
     cfg.FloatOpt('lease_s', default=5.0, min=0.5, max=60, help="""
-After this time of silence another scheduler takes over, in seconds; half of
-it is enough for one that holds the lock. The leader writes a number to the
-database six times in this time, and stops publishing when it could not write
-for as long, unless all its peers have no database either.
+Time of silence of the leader after which another scheduler takes over, in
+seconds; half of it if that scheduler holds the lock. The leader writes a
+number to the database six times in this time. It stops publishing when it
+could not write for this time, unless none of its peers reaches the database
+either.
 """),
 ]

@@ -13,7 +13,7 @@ HINT = hint_matrix.Limits()
 
 OPTS = [
     cfg.IntOpt('max_vms_per_group', default=HINT.max_vms, min=1, help="""
-Largest number of VMs, which is rows of the matrices, of one group.
+Largest number of VMs of one group, that is of rows of its matrices.
 """),
     cfg.IntOpt('max_flows_per_group', default=HINT.max_flows, min=1, help="""
 Largest number of flows in all matrices of one group.
@@ -22,7 +22,7 @@ Largest number of flows in all matrices of one group.
 Largest number of live groups of one project.
 """),
     cfg.IntOpt('max_registered_per_project', default=1000, min=1, help="""
-Largest number of matrices one project keeps registered.
+Largest number of registered matrices of one project.
 """),
     cfg.IntOpt('max_flows_per_project', default=200_000, min=1, help="""
 Largest number of flows in all live groups of one project.

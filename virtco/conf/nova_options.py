@@ -27,10 +27,10 @@ OPTS = [
     cfg.FloatOpt('compare_interval_s', default=300, min=1, max=86400, help="""
 Time between two comparisons of the model with Nova, in seconds.
 
-A comparison lists the servers of each project that has a group, and repairs
-what no notification told: servers that were deleted, moved, shelved or could
-not be built. It needs ``auth_type`` and a user who may list the servers of
-all projects; without ``auth_type`` nothing is compared.
+A comparison lists the servers of each project that has a group, and corrects
+the model for lost notifications: servers that were deleted, moved, shelved or
+could not be built. It needs ``auth_type`` and a user who may list the servers
+of all projects; without ``auth_type`` there is no comparison.
 
 Related options:
 
@@ -39,20 +39,19 @@ Related options:
 """),
     cfg.URIOpt('placement_endpoint_override', schemes=['http', 'https'],
                help="""
-Where OpenStack's placement listens, where the service catalogue does not say.
+URL of OpenStack's placement, if the service catalogue has none.
 
-Placement tells what is free on the hosts when an operator asks what would be
-planned, with the account of ``[nova] auth_type``.
+The controller asks placement for the free resources of the hosts when an
+operator asks for a plan, with the account of ``[nova] auth_type``.
 """),
     cfg.FloatOpt('feedback_interval_s', default=60, min=0, max=86400, help="""
-Time between two rounds in which tenants are told on their servers what
-became of their hints, in seconds; 0 tells nothing.
+Time between two rounds that write the results of hints to the metadata of the
+tenants' servers, in seconds; 0 writes nothing.
 
 Servers get the metadata ``virtco.group``, ``virtco.row``,
 ``virtco.planned_cct_s`` and ``virtco.measured_cct_s``, or ``virtco.ignored``
-with the reason for which their hint was ignored within the last hour; 100
-servers a round.
-The account of ``[nova] auth_type`` needs the right to change the metadata of
-all servers.
+with the reason if their hint was ignored within the last hour; 100 servers per
+round. The account of ``[nova] auth_type`` needs the right to change the
+metadata of all servers.
 """),
 ] + auth_opts()

@@ -25,47 +25,47 @@ MODES = [
 
 OPTS = [
     cfg.StrOpt('mode', default='enforce', choices=MODES, help="""
-Whether anything follows from what is decided.
+Whether decisions are carried out.
 
-With ``shadow`` every group is planned and written down as ever, but Nova gets
-no opinion, so its own order stands, and edge modules get no classes, as with
+With ``shadow`` every group is planned and stored as usual, but Nova gets a
+neutral answer and uses its own order, and edge modules get no classes, as with
 ``[scheduler] order = fair``. When a coflow ends, the log and
 ``virtco_shadow_saved_seconds`` compare its measured CCT with the planned one.
 All processes of a controller need the same value.
 """),
     cfg.StrOpt('planner', default='virtco', choices=PLANNERS, help="""
 Planner that places the groups. ``PATCH /v1/settings`` changes it at run time
-and is remembered over restarts; this is its value until then.
+and persistently; this option is the value before.
 """),
     cfg.StrOpt('objective', default='online', choices=OBJECTIVES, help="""
-What a placement minimises; a run-time setting like ``planner``.
+Objective that a placement minimises; a run-time setting like ``planner``.
 """),
     cfg.FloatOpt('budget_s', default=0.25, min=0.001, max=60, help="""
-Time the planner may search for one group, in seconds.
+Longest time of the search for one group, in seconds.
 
 Related options:
 
 * ``[placement] deadline_s``
 """),
     cfg.FloatOpt('deadline_s', default=0.7, min=0.05, max=120, help="""
-Time after which a placement is answered in any case, in seconds: without an
-opinion when the plan is not ready.
+Longest time until a placement is answered, in seconds; the answer is neutral
+if the plan is not ready.
 
-Nova gives up on the controller after its own ``[virtco] timeout_ms``, so this
-should be shorter.
+Nova stops waiting after its own ``[virtco] timeout_ms``, so this should be
+shorter.
 """),
     cfg.FloatOpt('window_ms', default=0, min=0, max=100, help="""
-A new group waits so long for others that ask, in milliseconds, and all are
-planned together; 0 plans each at once. Every new group's answer comes later
-by this, and ``deadline_s`` counts it. Groups whose requests reach the same
-controller process are planned together.
+Time for which a new group waits for other new groups, in milliseconds; all of
+them are planned together. 0 plans each group immediately. The answer for every
+new group is later by this time, which counts for ``deadline_s``. Only groups
+whose requests reach the same controller process are planned together.
 """),
     cfg.FloatOpt('reservation_ttl_s', default=300, min=1, max=86400, help="""
-How long the planned host of a VM stays reserved, in seconds, when Nova does
-not report that the VM was built.
+Time for which the planned host of a VM stays reserved, in seconds, if Nova
+does not report that the VM was built.
 """),
     cfg.FloatOpt('default_link_bps', default=1e9, min=1e3, help="""
-Rate of an uplink, in bits per second, of which neither a measurement nor the
-link's speed is known.
+Rate of an uplink without a measurement and without a known speed, in bits per
+second.
 """),
 ]

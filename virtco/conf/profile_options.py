@@ -8,8 +8,8 @@ GROUP = 'profiles'
 
 OPTS = [
     cfg.IntOpt('keep_days', default=28, min=0, max=3650, help="""
-Number of days for which is kept how many bytes each pair of VMs of a group
-sent in each hour; 0 keeps nothing. A pair takes up to 1 kB per day.
+Number of days for which the bytes of each pair of VMs of a group are kept, by
+the hour; 0 keeps nothing. A pair takes up to 1 kB per day.
 
 ``virtco profile show``, ``virtco hint from-observed`` and ``virtco:app`` need
 it. A tenant sees its own groups only.

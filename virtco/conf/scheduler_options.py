@@ -24,30 +24,30 @@ CEILS = [
 OPTS = [
     cfg.StrOpt('order', default='mrtf', choices=ORDERS, help="""
 Order in which coflows are served. ``PATCH /v1/settings`` changes it at run
-time and is remembered over restarts; this is its value until then.
+time and persistently; this option is the value before.
 """),
     cfg.StrOpt('ceil', default='link', choices=CEILS, help="""
-Upper limit of a coflow's class at the edge; a run-time setting like
-``order``. With ``link`` the allocated rate is a guarantee, and what others
-leave idle is lent in the coflows' order, within what earlier coflows leave of
-the receiver's link. With ``rate`` nobody sends more than was allocated, so
-that every error of a hint is paid for in time.
+Upper limit of a coflow's class at the edge; a run-time setting like ``order``.
+With ``link`` the allocated rate is guaranteed, and idle bandwidth is lent in
+the coflows' order, up to the bandwidth that earlier coflows leave of the
+receiver's link. With ``rate`` no coflow sends faster than its allocated rate,
+so every error of a hint costs time.
 """),
     cfg.FloatOpt('theta_s', default=30, min=0, help="""
-A coflow that has something to send and made no progress for so many seconds
-goes to the front for a tenth of them; 0 turns it off. Progress is what it
-would send alone in that tenth, which is more than the 1 % of the uplink that
-the last coflows share.
+Time without progress, in seconds, after which a coflow with bytes to send is
+served first, for a tenth of this time; 0 switches this off. Progress is the
+number of bytes that the coflow would send alone in that tenth, which is more
+than the 1 % of the uplink that the last coflows share.
 """),
     cfg.FloatOpt('beta', default=-1, min=-1, max=10, help="""
 Over-estimation of sizes: a coflow is scheduled as if it were ``1 + beta``
 times as large, so that traffic of low priority beside it does not make it
-late. -1 takes the observed share of such traffic on the uplinks.
+late. -1 uses the observed share of such traffic on the uplinks.
 """),
     cfg.FloatOpt('wire_overhead_fraction', default=0.0456, min=0, max=1,
                  help="""
 Headers per byte of payload. The qdiscs count bytes on the wire, the matrices
-name bytes of payload: TCP with 1500-byte packets sends 1514 bytes for each
+have bytes of payload: TCP with 1500-byte packets sends 1514 bytes for each
 1448. Too small a value ends coflows early (their last bytes then share the
 default class), too large a value ends them late, see ``quiet_s``.
 """),
@@ -56,36 +56,36 @@ Time without progress, in seconds, after which a coflow counts as idle: busy
 ones are served before it, until its counters move again.
 """),
     cfg.FloatOpt('max_debt_bytes', default=1e12, min=0, help="""
-What a coflow sends beyond its hint by more than a half its project owes: the
-sizes of its coflows are not believed until they have sent as many bytes that
-were hinted. This is the most that a project can owe, so that
-one grave mistake does not last for ever; 0 turns debts off. Related:
-``virtco project set PROJECT --forgive``.
+Largest debt of a project, so that one large mistake does not last for ever; 0
+switches debts off. Bytes beyond one and a half times the hint of a coflow are
+a debt of its project: the sizes of its hints are not used until its coflows
+have sent as many hinted bytes. Related: ``virtco project set PROJECT
+--forgive``.
 """),
     cfg.FloatOpt('default_share', default=0.02, min=0.001, max=0.9, help="""
-Share of each uplink guaranteed to everything that is not a coflow.
+Share of each uplink that is guaranteed to traffic without a coflow.
 """),
     cfg.FloatOpt('interval_s', default=0.2, min=0.01, max=60, help="""
-Shortest time, in seconds, between two computations that were caused by
-counted bytes alone. Arrivals, departures and settings count at once.
+Shortest time between two computations of policies that only counted bytes
+cause, in seconds. Arrivals, departures and settings cause one immediately.
 """),
     cfg.BoolOpt('protect_receivers', default=False, help="""
-Tell edge modules also which pairs they receive, so that those with ``[edge]
-protect_receiver`` can serve coflows first where they arrive. Policies become
-up to twice as long.
+Include the received pairs in the policies, so that edge modules with ``[edge]
+protect_receiver`` can serve coflows first at the receiver. Policies become up
+to twice as long.
 """),
     cfg.BoolOpt('limit_senders', default=True, help="""
-Limit what VMs send to hosts where coflows arrive and belongs to no coflow, at
-the hosts that send it: together they get what the coflows leave of the
-receiver's link. Edge modules tell to which Ethernet addresses their VMs send,
-so ports need their ``mac``. Nothing is limited with ``order = fair``.
+Limit traffic without a coflow to hosts where coflows arrive, at the sending
+hosts: together it gets the bandwidth that the coflows leave of the receiver's
+link. Edge modules report the Ethernet addresses to which their VMs send, so
+ports need their ``mac``. Nothing is limited with ``order = fair``.
 
 Related options:
 
-* ``default_share``, the least that is left to such traffic
+* ``default_share``, the least bandwidth for such traffic
 """),
     cfg.FloatOpt('policy_ttl_s', default=60, min=1, max=86400, help="""
-How long an edge module holds on to the whole policy when the controller is
-away, in seconds, before order and rates become shares.
+Time for which an edge module keeps the whole policy while the controller is
+away, in seconds. After it order and rates become shares of the link.
 """),
 ]
