@@ -119,9 +119,9 @@ class Enforcer:
         When MTUs grow, a VM's port may change before the uplink does; a leaf
         drops frames that it cannot cut.
         """
-        return max(self.uplink.frame_bytes(), *(
+        return max([self.uplink.frame_bytes(), *(
             htb.frame_bytes(port.dev) or 0 for port in self.ports or ()
-            if port.is_here), 0)
+            if port.is_here)])
 
     def desired_table(self) -> classify.Table:
         policy = self.policy

@@ -86,9 +86,9 @@ def table(shown: Iterable[Row]) -> str:
             units.format_rate(row.rate_bps), units.format_rate(row.ceil_bps),
             units.format_rate(row.observed_bps),
             units.format_size(row.backlog_bytes), str(row.drops)))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*lines)]
     return '\n'.join('  '.join(
-        cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+        cell.ljust(width) for cell, width in zip(line, widths)
     ).rstrip() for line in lines)
 
 

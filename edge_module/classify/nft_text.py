@@ -167,7 +167,7 @@ class Hook:
               'meta priority set meta priority map '
               f'@{self.map_name("control")} comment "{name}"'
               for name, condition in zip(CONTROL, (
-                  _without_data4(), _without_data6()), strict=True)),
+                  _without_data4(), _without_data6()))),
             f'add chain {TABLE} classify',
             f'add chain {TABLE} unmanaged',
             self.set_unmanaged(False).rstrip(),
@@ -372,7 +372,7 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
         return f'{head}add rule {chain} goto classify\n'
     # A packet that is in no map must not keep a priority that it brought.
     own = classid(minor)
-    kinds = list(zip(peers_names(ifindex), PEERS.values(), strict=True))
+    kinds = list(zip(peers_names(ifindex), PEERS.values()))
     near, owed = f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}'
     towards = f'{TABLE} {_chain_name(dev, ifindex, TOWARDS_CHAIN)}'
     return ''.join((
