@@ -133,9 +133,9 @@ def locate(interferences: Sequence[tuple[Path, Path, bool]]) -> Location:
                      for one, other, _ in interferences]
         seen = [is_shared for _, _, is_shared in interferences]
         # Links that explain no interference at all explain nothing.
-        if any(a and b for a, b in zip(predicted, seen, strict=True)):
+        if any(a and b for a, b in zip(predicted, seen)):
             explained[links] = sum(
-                a == b for a, b in zip(predicted, seen, strict=True))
+                a == b for a, b in zip(predicted, seen))
     most = max(explained.values(), default=0)
     if most * 2 <= len(interferences):
         return Location((), 0)

@@ -185,7 +185,7 @@ def _paired(members: Sequence[str], peers: Sequence[str], turn: int,
     n_pairs = min(len(members), len(turned))
     shift = turn * n_pairs % len(members)
     senders = [*members[shift:], *members[:shift]][:n_pairs]
-    return tuple(zip(senders, turned[:n_pairs], strict=True))
+    return tuple(zip(senders, turned[:n_pairs]))
 
 
 def plane(found: Sequence[Branch], hosts: Sequence[str],

@@ -85,7 +85,7 @@ def plan(hosts: Sequence[str], leaf_of: Mapping[str, str] | None = None
                     continue
                 begin = turn * len(members) % len(others)
                 peers = (others[begin:] + others[:begin])[:len(members)]
-                out = tuple(zip(members, peers, strict=True))
+                out = tuple(zip(members, peers))
                 found.append(Round(out, True))
                 found.append(Round(tuple((b, a) for a, b in out), True))
     return tuple(found)

@@ -75,8 +75,7 @@ def _rounds(hosts: tuple[str, ...]) -> tuple[tuple[Pair, ...], ...]:
 def _one_turn(circle: Sequence[str | None], turn: int) -> tuple[Pair, ...]:
     half = len(circle) // 2
     pairs = []
-    for left, right in zip(circle[:half], reversed(circle[half:]),
-                           strict=True):
+    for left, right in zip(circle[:half], reversed(circle[half:])):
         if left is not None and right is not None:
             # Alternate, or the standing host would always send first.
             pairs.append((right, left) if turn % 2 else (left, right))
