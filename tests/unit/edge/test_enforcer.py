@@ -199,6 +199,22 @@ def test_what_others_changed_is_read_when_the_kernel_refuses():
     assert not found.drift()
 
 
+def test_what_others_changed_is_read_when_counters_are_refused():
+    """A leaf that leaves is asked what it has queued before any change."""
+    found = started()
+    uplink = found.uplink
+    uplink.tree.clear()
+    uplink.present = False
+
+    def refuse_once():
+        del uplink.class_stats
+        raise exception.KernelRefused(what='read', count=1, why='told to')
+
+    uplink.class_stats = refuse_once
+    found.set_policy(dataclasses.replace(TWO, generation=2), 200.0)
+    assert uplink.tree == found.desired_tree()
+
+
 def test_beside_somebody_elses_qdisc_coflows_are_counted():
     """In no class of theirs; the receiver's side goes on."""
     guard, received = Guard(), []

@@ -224,3 +224,16 @@ def test_links_and_qdiscs_of_this_namespace_are_announced():
     finally:
         watch.close()
         os.close(watch._wake)
+
+
+def test_tables_are_announced_to_who_has_a_port_and_the_privilege():
+    sock = kernel_events._listen_to_tables()
+    if sock is None:
+        pytest.skip('without CAP_NET_ADMIN nothing is announced')
+    with sock:
+        port, groups = sock.getsockname()
+        assert port != 0 and groups == 1 << 6
+        assert sock.getblocking() is False
+        # The kernel doubles what it is asked for.
+        assert sock.getsockopt(socket.SOL_SOCKET,
+                               socket.SO_RCVBUF) == 2 * 4 * 2 ** 20

@@ -10,6 +10,7 @@ from edge_module.classify import classified as base
 from edge_module.classify import nft
 from edge_module.classify import nft_text
 from virtco import exception
+from virtco.wire import edge_policy
 
 PAIR = base.Key('lo', '10.0.0.1', '10.0.0.2')
 PORT = base.Key('lo', '10.0.0.1', '10.0.0.2', 80)
@@ -252,6 +253,90 @@ def test_only_packets_without_data_are_control_packets():
                in _lengths(nft_text._without_data6()))
 
 
+def test_all_lengths_of_headers_are_control_packets():
+    """Of 20 to 60 bytes each, by the words that each says it has."""
+    assert _lengths(nft_text._without_data4()) == {
+        (0x40 + words, 4 * words + 4 * tcp, 16 * tcp + flag)
+        for words in range(5, 16) for tcp in range(5, 16) for flag in (0, 1)}
+    assert _lengths(nft_text._without_data6()) == {
+        (4 * tcp, 16 * tcp + flag)
+        for tcp in range(5, 16) for flag in (0, 1)}
+
+
+@pytest.mark.parametrize('hook', nft_text.HOOKS.values())
+@pytest.mark.parametrize('kind', nft_text.FRAGMENTS)
+def test_fragments_are_told_apart_by_port_where_ports_are_known(hook, kind):
+    """Rules that add, and that look up, name all parts of the map's key."""
+    key, types = hook._fragment(kind)
+    assert len(hook.maps()[hook.map_name(kind)]) == len(key.split(' . '))
+    assert key.startswith('iif . ') == hook.with_dev
+    assert (hook.maps()[hook.map_name(kind)][:1] == ('iface_index',)
+            ) == hook.with_dev
+    text = hook.skeleton()
+    assert (f'{hook.map_name(kind)} {{ typeof {key} : meta priority; '
+            'size 4096; timeout 2s; ') in text
+    number = kind[-1]
+    rules = hook.set_rules([f'later{number}', f'first{number}'])
+    assert (f'meta priority set {key} map @{hook.map_name(kind)} return'
+            in rules)
+    assert (f'update @{hook.map_name(kind)} {{ {key} : meta priority }}'
+            in rules)
+
+
+def test_entries_count_and_small_maps_do_not():
+    text = nft_text.INGRESS.skeleton()
+    maps = {line.split()[4]: 'counter;' in line for line in text.splitlines()
+            if line.startswith('add map')}
+    assert maps == {f'ingress_{kind}': kind[:4] in ('port', 'pair')
+                    for kind in ('port4', 'pair4', 'port6', 'pair6',
+                                 'control', 'to', 'others', 'frag4',
+                                 'frag6')}
+    assert ('add set netdev virtco ingress_reached { type iface_index . '
+            'ether_addr; size 16384; timeout 4s; flags dynamic,timeout; }'
+            in text)
+    egress = nft_text.EGRESS.skeleton()
+    assert 'reached' not in egress and 'strangers' not in egress
+    for hook in nft_text.HOOKS.values():
+        rules = [line for line in hook.skeleton().splitlines()
+                 if 'meta length <= 140' in line]
+        assert [rule.rpartition(' ')[2] for rule in rules] == [
+            '"control4"', '"control6"']
+        assert all(f'priority map @{hook.name}_control' in rule
+                   for rule in rules)
+
+
+def test_sets_of_a_port_are_bounded():
+    text = _commands(*_listing(devs=()))
+    for name, kept in (('near_1', 'type ether_addr; size 1024; timeout 300s'),
+                       ('owed_1', 'type ether_addr; size 1024; timeout 4s'),
+                       ('peers4_1', 'type ipv4_addr; size 256; timeout 300s'),
+                       ('peers6_1', 'type ipv6_addr; size 256; timeout 300s')
+                       ):
+        assert f'add set netdev virtco {name} {{ {kept}; flags' in text
+    assert 'update @peers4_1 { ip daddr }' in text
+    assert 'update @peers6_1 { ip6 daddr }' in text
+    assert text.count('meta length <= 140 ether daddr @owed_1 jump') == 2
+
+
+@pytest.mark.parametrize('entry, kind, keys', [
+    (nft_text.Entry(5, '10.0.0.1', '10.0.0.2', 0), 'pair4',
+     ['5 . 10.0.0.1 . 10.0.0.2']),
+    (nft_text.Entry(0, '10.0.0.1', '10.0.0.2', 80), 'port4',
+     ['10.0.0.1 . 10.0.0.2 . tcp . 80', '10.0.0.1 . 10.0.0.2 . udp . 80']),
+    (nft_text.Entry(5, 'fd00::1', 'fd00::2', 0), 'pair6',
+     ['5 . fd00::1 . fd00::2'])])
+def test_an_entry_is_an_element_of_its_kind(entry, kind, keys):
+    """One for TCP and one for UDP where it has a port."""
+    for hook in nft_text.HOOKS.values():
+        name = f'element netdev virtco {hook.name}_{kind}'
+        assert list(nft_text.element_commands(hook, 'delete', [
+            (entry, None)])) == [f'delete {name} {{ {", ".join(keys)} }}\n']
+        assert list(nft_text.element_commands(hook, 'add', [
+            (entry, 0x1a)])) == ['add {} {{ {} }}\n'.format(
+                name, ', '.join(f'{key} : 1:1a' for key in keys))]
+    assert nft_text.minor(nft_text.classid(0x1a)) == 0x1a
+
+
 def test_what_is_right_is_left_alone():
     listing = _listing([_element('lo', '10.0.0.1', '10.0.0.2')],
                        ['pair4'])
@@ -356,3 +441,30 @@ def test_a_refusal_that_is_no_ports_fault_is_raised():
     with pytest.raises(exception.KernelRefused):
         classifier.replace(base.Table(LO, {PAIR: 0x11}))
     assert classifier.known is None and not classifier.refused
+
+
+def test_at_the_uplink_no_entry_names_a_port():
+    """Of the flows of VMs that are here; of two alike the first."""
+    kernel = _Kernel()
+    kernel.nft_read = lambda listings: [None for _ in listings]
+    classifier = nft.NftEgressClassifier(kernel, 'lo')
+    flows = [edge_policy.FlowEntry('c', vm, '10.0.0.1', '10.0.0.2', minor,
+                                   port)
+             for vm, minor, port in (('v1', 0x11, None), ('v1', 0x12, None),
+                                     ('v2', 0x13, None), ('v1', 0x14, 80))]
+    table = classifier.build_table(flows, [base.VmPort('v1', 'tap1', 5)],
+                                   {0x11: 0x8010, 0x13: 0x8013})
+    assert table.hooks == LO and table.control == {0x11: 0x8010}
+    assert classifier.replace(table) == 3
+    text, = kernel.commands
+    assert ('add element netdev virtco egress_pair4 '
+            '{ 10.0.0.1 . 10.0.0.2 : 1:11 }\n') in text
+    assert ('egress_port4 { 10.0.0.1 . 10.0.0.2 . tcp . 80 : 1:14, '
+            '10.0.0.1 . 10.0.0.2 . udp . 80 : 1:14 }') in text
+    assert ('dev_1_lo { type filter hook egress device "lo" priority 0; }\n'
+            'add rule netdev virtco dev_1_lo goto classify\n') in text
+    assert classifier.replace(table) == 0
+    assert classifier.ports() == () and classifier.peers() == {}
+    nobody = nft.NftEgressClassifier(kernel, 'nobody')
+    with pytest.raises(exception.NotFound, match='nobody'):
+        nobody.build_table(flows, [])

@@ -187,6 +187,15 @@ def test_a_relay_without_a_leader_renews_nothing(link):
     talking.end()
 
 
+def test_who_says_nothing_of_the_return_gets_it_at_once(link):
+    talking = Talking(link)
+    talking.hear()
+    talking.say('welcome', **{name: value for name, value in WELCOME.items()
+                              if name != 'spread_s'})
+    patience.wait_for(lambda: link.is_up, 'the connection')
+    assert talking.end() == [0.0]
+
+
 def test_another_one_is_tried_after_one_that_stands_still(link, monkeypatch):
     link._addresses = [HERE, HERE._replace(host='d2')]
     monkeypatch.setattr(link, '_is_silent', lambda: True)

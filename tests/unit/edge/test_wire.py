@@ -101,3 +101,95 @@ def test_what_a_leaf_dropped():
     for handle, parent in ((0x340000, 0x10033), (0x330000, 0x20033)):
         assert wire.read_leaf_drops(shown(handle, parent, QUEUED)) is None
     assert wire.read_leaf_drops(shown(0x330000, 0x10033)) is None
+
+
+def nested(*parts):
+    """Attributes (number, payload), each to a multiple of four bytes."""
+    return b''.join(
+        struct.pack('=HH', 4 + len(payload), kind) + payload
+        + bytes(-len(payload) % 4) for kind, payload in parts)
+
+
+def tcmsg(*numbers):
+    return struct.pack('=BxxxiIII', 0, *numbers)
+
+
+def test_attributes_are_padded_and_split_again():
+    data = wire.attr(1, b'abc') + wire.attr(2, b'') + wire.attr(3, b'12345')
+    assert data == nested((1, b'abc'), (2, b''), (3, b'12345'))
+    assert list(wire.attrs(b'head' + data, 4)) == [
+        (1, b'abc'), (2, b''), (3, b'12345')]
+    # Two bits of a number say how its payload is to be read.
+    assert list(wire.attrs(nested((0xc005, b'x')), 0)) == [(5, b'x')]
+    # What is damaged ends it: a length without its own bytes, and a rest.
+    assert list(wire.attrs(nested((1, b'a')) + b'\3\0\7\0', 0)) == [
+        (1, b'a')]
+    assert list(wire.attrs(nested((1, b'a')) + b'\4\0', 0)) == [(1, b'a')]
+
+
+def test_messages_of_the_root_and_of_questions():
+    root = tcmsg(7, 0x10000, 0xFFFFFFFF, 0)
+    assert wire.root_qdisc(7, 2) == (36, 0x600, root + nested(
+        (1, b'htb\0'), (2, nested(
+            (2, struct.pack('=5I', 3, 0x7c0, 2, 0, 0))))))
+    assert wire.delete_root(7) == (37, 0, root)
+    assert wire.delete_class(7, 0x12) == (41, 0, tcmsg(7, 0x10012, 0, 0))
+    assert wire.dump_request(42, 7) == (42, 0, tcmsg(7, 0, 0, 0))
+    assert wire.dump_request(42, 7, 9) == (42, 0, tcmsg(7, 0, 9, 0))
+    assert wire.filter_info(1, 0x0800) == 0x10000 | 0x0008
+    assert [wire.is_root_of(root, 7), wire.is_root_of(root, 8),
+            wire.is_root_of(tcmsg(7, 0x10000, 0x10000, 0), 7)] == [
+                True, False, False]
+    assert [wire.is_of(root, ifindex) for ifindex in (7, 8)] == [True, False]
+
+
+MOST = 2 ** 32 - 1
+
+
+def ratespec(rate, overhead=0, least=0):
+    """Of an Ethernet, which needs no table of rates."""
+    return struct.pack('=BBHhHI', 0, 1, overhead, -1, least, rate)
+
+
+@pytest.mark.parametrize('rate, burst_bytes, ticks', [
+    # A tick is 64 ns; 4 ms at the rate, within 1600 bytes and 512 KiB.
+    (1_000_000, 0, 62_500), (400_000, 0, 62_500), (200_000, 0, 125_000),
+    (2 ** 27, 0, 61_035), (2 ** 28, 0, 30_517), (1, 0, MOST),
+    (1_000_000, 2 ** 16, 1_024_000), (1_000_000, 3999, 62_500)])
+def test_a_class_may_save_up_a_burst(rate, burst_bytes, ticks):
+    wanted = model.HtbClass(0x33, 0x10, 8 * rate, 8 * 1_000_000, 3, 65536,
+                            None, None, 24, 84, burst_bytes)
+    ceil_ticks = 1_024_000 if burst_bytes == 2 ** 16 else 62_500
+    assert wire.set_class(7, wanted) == (
+        40, 0x400, tcmsg(7, 0x10033, 0x10010, 0) + nested(
+            (1, b'htb\0'), (2, nested((1, ratespec(rate, 24, 84) + ratespec(
+                1_000_000, 24, 84) + struct.pack(
+                    '=5I', ticks, ceil_ticks, 65536, 0, 3))))))
+
+
+@pytest.mark.parametrize('rate, ceil', [
+    (MOST - 1, MOST - 1), (MOST - 1, MOST), (MOST, MOST),
+    (5, 2 ** 33), (2 ** 33, 2 ** 34)])
+def test_rates_beyond_32_bits_are_told_in_64(rate, ceil):
+    options = dict(wire.attrs(dict(wire.attrs(wire.set_class(
+        7, model.HtbClass(0x33, 0x10, 8 * rate, 8 * ceil, 0, 0, None))[2],
+        20))[2], 0))
+    assert options[1][:24] == ratespec(min(rate, MOST)) + ratespec(
+        min(ceil, MOST))
+    assert {kind: struct.unpack('=Q', options[kind])[0]
+            for kind in options.keys() - {1}} == {
+        kind: number for kind, number in ((6, rate), (7, ceil))
+        if number >= MOST}
+
+
+@pytest.mark.parametrize('packet_bytes', [1564, None])
+def test_a_leafs_queue_cuts_packets_and_never_binds(packet_bytes):
+    wanted = model.HtbClass(0x33, 0x10, 8000, 8000, 0, 65536, 131072,
+                            packet_bytes)
+    longest = packet_bytes or 2 ** 20
+    assert wire.set_leaf(7, wanted)[2] == tcmsg(
+        7, 0x330000, 0x10033, 0) + nested((1, b'tbf\0'), (2, nested(
+            (1, ratespec(MOST) + bytes(12) + struct.pack(
+                '=3I', 131072, 0, longest)),
+            (4, struct.pack('=Q', 10 ** 15)),
+            (6, struct.pack('=I', longest)))))
