@@ -180,6 +180,23 @@ def test_the_order_of_the_readings_does_not_matter(hose, random):
     assert made.host_rates(readings, 0.0) == wanted
 
 
+@given(st.lists(st.tuples(
+    st.permutations('abcd').map(lambda names: names[:2]),
+    st.sampled_from([1e8, 0.95e8, 8e7, 5e7, 2e7]), st.booleans(),
+    st.sampled_from([1.0, 60.0, hostrates.STALE_S])), max_size=20))
+def test_what_is_asked_in_between_changes_no_answer(steps):
+    """Nor does what a newer reading of the same pair has replaced."""
+    found, newest, now_s = hostrates.Readings(), {}, 0.0
+    for (src, dst), rate_bps, is_bound, after_s in steps:
+        now_s += after_s
+        reading = history.Reading(src, dst, rate_bps, now_s, is_bound)
+        newest.pop((src, dst), None)
+        newest[src, dst] = reading
+        found.add(reading)
+        assert found.estimate(now_s) == made.host_rates(newest.values(),
+                                                        now_s)
+
+
 def test_nothing_measured_gives_nothing():
     assert made.host_rates([], 0.0) == {}
 
