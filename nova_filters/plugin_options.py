@@ -40,8 +40,8 @@ Related options:
 Longest time, in milliseconds, that all calls for one API request may take
 together; a request for n servers makes n + 1 of them.
 
-When it is used up, the rest of the request is scheduled by the plan in hand,
-or as without virtco. Raise it for large groups.
+When it is used up, the rest of the request is scheduled by the answer for the
+first server of the batch, or as without virtco. Raise it for large groups.
 
 Related options:
 

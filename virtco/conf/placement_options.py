@@ -65,7 +65,6 @@ Time for which the planned host of a VM stays reserved, in seconds, if Nova
 does not report that the VM was built.
 """),
     cfg.FloatOpt('default_link_bps', default=1e9, min=1e3, help="""
-Rate of an uplink without a measurement and without a known speed, in bits per
-second.
+Rate in bits per second of an uplink without a measurement and a known speed.
 """),
 ]
