@@ -53,7 +53,7 @@ class Step:
 
 
 def digest(document: dict[str, Any]) -> str:
-    """Checksum of a record's numbers, times of the machine left out."""
+    """Compute the checksum of a record's numbers without measured times."""
     figure = figures.FIGURES[document['name']]
     rows = {setting: {series: [[f'{value:.{_DIGITS}g}' for value in row]
                                for row in values]
@@ -65,7 +65,7 @@ def digest(document: dict[str, Any]) -> str:
 
 
 def steps(output: pathlib.Path, short: bool) -> Iterator[Step]:
-    """All of it in order; the short form compares a part."""
+    """Yield all steps in order; the short form compares a part."""
     yield Step('errata', ('virtco-sim', 'errata'), _ERRATA_S)
     yield Step('tables', ('virtco-report',), _REPORT_S)
     if short:
@@ -79,7 +79,7 @@ def steps(output: pathlib.Path, short: bool) -> Iterator[Step]:
 
 
 def _emulated(output: pathlib.Path, short: bool) -> Iterator[Step]:
-    """Every recorded figure on packets, by the command that made it."""
+    """Yield every recorded figure on packets, by the command that made it."""
     for path in sorted(record.DIRECTORY.glob(f'{_EMULATED}*.json')):
         name = path.stem.removeprefix(_EMULATED)
         argv = tuple(json.loads(path.read_text(encoding='utf-8'))[
@@ -96,7 +96,7 @@ def _emulated(output: pathlib.Path, short: bool) -> Iterator[Step]:
 
 
 def _simulated(output: pathlib.Path) -> Iterator[Step]:
-    """Every figure that is recorded and needs nothing from elsewhere."""
+    """Yield every figure that is recorded and needs no file from elsewhere."""
     for name, figure in figures.FIGURES.items():
         path = record.DIRECTORY / f'{name}.json'
         if figure.needs_trace or not path.exists():

@@ -109,7 +109,7 @@ def _plain(name: str, rawtext: str, text: str, lineno: int, inliner: object,
 
 
 def outdated() -> list[pathlib.Path]:
-    """Tables of the page that are not what the records say."""
+    """List tables of the page that differ from their records."""
     return document.outdated(record.DIRECTORY, figures.FIGURES, _recorded())
 
 

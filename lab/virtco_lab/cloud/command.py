@@ -27,7 +27,7 @@ _DOWN_S = 120.0
 
 
 def _is_up(layout: layouts.Layout | None) -> bool:
-    """Whether its keeper lives, and not another process of that number."""
+    """Return whether its keeper lives, not another process with its number."""
     return layout is not None and not namespaces.is_stale(layout.run)
 
 

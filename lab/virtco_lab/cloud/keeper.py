@@ -296,7 +296,7 @@ def _all(chains: Sequence[Sequence[Sequence[str]]],
 
 def keep(computes: int, slots: int, rate_bps: float,
          progress: pathlib.Path) -> int:
-    """Be the keeper until SIGTERM; tell what happens in a file."""
+    """Run the keeper until SIGTERM; report its progress in a file."""
     # Both end what is under way, and what was begun is taken down.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))

@@ -130,7 +130,7 @@ class Found:
 
 def figure(kind: Kind, options: Options, display: displays.Display
            ) -> outcome.Outcome:
-    """Time of a broadcast by tree, over that of the binomial tree."""
+    """Measure broadcasts by tree, relative to that by the binomial tree."""
     found = []
     mesh = mesh_module.Mesh(N_HOSTS, options.rate_bps)
     with mesh.built():
@@ -145,7 +145,8 @@ FIGURES: dict[str, Callable[[Options, displays.Display], outcome.Outcome]] = {
 
 
 def _unmet(kind: Kind, found: Sequence[Found]) -> tuple[str, ...]:
-    """Trees by measured rates are faster, and the model tells by how much."""
+    """List unmet expectations: faster trees, and a model that predicts them.
+    """
     unmet = []
     mean_s = {name: float(np.mean([one.measured_s[name] for one in found]))
               for name in kind.series}
@@ -191,7 +192,7 @@ def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int, options: Options,
 
 
 def measured(mesh: mesh_module.Mesh, bits: float) -> Matrix:
-    """Rates of all pairs by messages between disjoint ones."""
+    """Measure the rates of all pairs by messages between disjoint ones."""
     found = np.full((N_HOSTS, N_HOSTS), np.nan)
     number = {name: i for i, name in enumerate(mesh.names)}
     size = round(bits / units.BITS_PER_BYTE)
@@ -221,14 +222,14 @@ def estimates_by(readings: Matrix, truth_bps: Matrix) -> dict[str, Matrix]:
 
 
 def _error(estimate: Matrix, truth_bps: Matrix) -> float:
-    """Median relative error of the pairs."""
+    """Compute the median relative error of the pairs."""
     pairs = ~np.eye(N_HOSTS, dtype=bool)
     return float(np.median(np.abs(estimate[pairs] / truth_bps[pairs] - 1)))
 
 
 def trees_of(kind: Kind, estimates: dict[str, Matrix], root: int,
              options: Options) -> dict[str, tuple[trees.Edges, int]]:
-    """Each tree, and into how many segments its message is cut."""
+    """Build each tree and choose the number of its segments."""
     made = {}
     for name, how in kind.series.items():
         if how is None:
@@ -256,7 +257,7 @@ def size_bytes(options: Options) -> int:
 def _broadcast(mesh: mesh_module.Mesh, name: str, edges: trees.Edges,
                n_segments: int, coming: Sequence[Matrix], options: Options,
                found: Found) -> None:
-    """Along one tree, under the same rates as along the others."""
+    """Broadcast along one tree, under the same rates as along the others."""
     size = size_bytes(options)
     tries = []
     for _ in range(_REPEATS):
@@ -319,7 +320,7 @@ def expected_s(edges: trees.Edges, size_bytes: float,
 
 def _sent_s(edge: tuple[int, int], size_bytes: float, now_s: float,
             coming: Sequence[Matrix], change_s: float) -> float:
-    """When a message that begins now has arrived."""
+    """Compute when a message that begins now has arrived."""
     left = units.BITS_PER_BYTE * size_bytes
     while left > 0:
         part = min(int(now_s / change_s + 1e-9), len(coming) - 1)

@@ -27,10 +27,10 @@ _SLOW_SEGMENTS = 2
 
 
 def measure_bps() -> float:
-    """TCP payload per second between the VMs of two hypervisors.
+    """Measure TCP payload per second between the VMs of two hypervisors.
 
-    With links so fast that the processors are the limit, and whatever else
-    the machine does now. It takes two seconds.
+    Their links are so fast that the processors are the limit, and whatever
+    else the machine does now. It takes two seconds.
     """
     run = namespaces.new_run()
     watcher = janitor.Janitor(run)

@@ -34,7 +34,7 @@ class Display:
                            soft_wrap=not self.console.is_terminal)
 
     def progress(self, title: str) -> 'Progress':
-        """For one workload under one scheme; use it as a context."""
+        """Create the display of one workload under one scheme, a context."""
         return Progress(self, title)
 
 

@@ -163,7 +163,7 @@ class Fabric:
         namespaces.call(port.namespace, lambda: _EARLY_RETRANS.write_text('0'))
 
     def remove_vm(self, vm: str) -> None:
-        """Its port goes with its namespace."""
+        """Remove a VM's namespace and with it its port."""
         port = self.vms.pop(vm)
         netlink = self._netlink[self.hypervisors[port.host].namespace]
         for index in netlink.link_lookup(ifname=port.dev):
@@ -263,7 +263,7 @@ def _mac(number: int) -> str:
 
 
 def _disable_ipv6() -> None:
-    """Neighbour discovery would only be noise; run inside the namespace."""
+    """Disable IPv6 in this namespace: neighbour discovery is only noise."""
     for scope in ('all', 'default'):
         switch = pathlib.Path(
             f'/proc/sys/net/ipv6/conf/{scope}/disable_ipv6')

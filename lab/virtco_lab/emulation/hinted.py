@@ -117,7 +117,7 @@ def _expected(setting: str, seed: int, hosts: Mapping[str, Sequence[str]],
 
 
 def _repeat(once: functools.partial[Run]) -> Run:
-    """As :mod:`measure` does, by the same rule."""
+    """Repeat a run as :mod:`measure` does, by the same rule."""
     tried: list[Run] = []
     while not tried or (tried[-1].waited > measure.MOST_WAITED
                         and len(tried) < measure.MOST_TRIES):
@@ -153,7 +153,7 @@ def _title(n_seeds: int, scale: cases.Scale) -> tuple[str, ...]:
 def _by_setting(name: str, title: str, settings: Sequence[str],
                 options: reproduce.Options, display: Display
                 ) -> reproduce.Found:
-    """Mean CCT of all coflows over that with exact hints."""
+    """Measure the mean CCT of all coflows over that with exact hints."""
     if options.short:
         settings = settings[:2]
     found = run(settings, options, display)
@@ -175,7 +175,7 @@ def _by_setting(name: str, title: str, settings: Sequence[str],
 
 
 def liars(options: reproduce.Options, display: Display) -> reproduce.Found:
-    """CCTs when one tenant lies, over those when he does not."""
+    """Measure CCTs when one tenant lies, over those without the lie."""
     settings = {factor: 'exact' if factor == 1 else f'lie {factor:g}'
                 for factor in misled.FACTORS}
     found = run(list(settings.values()), options, display)
@@ -257,7 +257,7 @@ def _found(name: str, title: str, columns: tuple[str, ...],
 
 
 def _row(one: Run) -> list[list[float]]:
-    """For a record."""
+    """Round the values of a run for a record."""
     return [[round(value, 4) for value in values] for values in (
         one.expected_s, one.ccts_s,
         [at_s for at_s in one.told_s if at_s is not None],

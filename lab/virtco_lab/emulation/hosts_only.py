@@ -60,7 +60,7 @@ class Cloud:
         return state()
 
     def wait_for_hosts(self) -> None:
-        """Until all edge modules have reported."""
+        """Wait until all edge modules have reported."""
         def have() -> int:
             with contextlib.suppress(Exception):
                 return len(self.ask(lambda client: client.hosts()))

@@ -130,7 +130,7 @@ class Mesh:
 
     def broadcast(self, edges: trees.Edges, size: int, n_segments: int = 1
                   ) -> float:
-        """Seconds until every host has the message.
+        """Broadcast a message; return the seconds until every host has it.
 
         A host passes on each segment that it has whole, to one after the
         other; a segment is sent when the receiver says so.

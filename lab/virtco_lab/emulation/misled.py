@@ -68,7 +68,7 @@ class Claim:
 
 
 def workload(seed: int, scale: cases.Scale) -> list[Coflow]:
-    """Coflows in the order of their starts."""
+    """Generate coflows in the order of their starts."""
     rng = np.random.default_rng([seed, 14])
     starts_s = np.cumsum(rng.exponential(GAP_S, N_COFLOWS))
     mean_bytes = LOAD * GAP_S * scale.n_hosts * units.bps_to_bytes_per_s(

@@ -166,7 +166,10 @@ PLANS: dict[str, tuple[str, ...]] = {
 
 def plans(operation: str, argument: int | Matrix, rates_bps: Matrix,
           truth_bps: Matrix) -> dict[str, Plan]:
-    """:param rates_bps: as measured, by which is advised."""
+    """Plan an operation without advice and as advised by measured rates.
+
+    :param rates_bps: as measured, by which is advised.
+    """
     if not isinstance(argument, int):
         return _mappings(argument, rates_bps, truth_bps)
     sent, truth = (_message(argument, one) for one in (rates_bps, truth_bps))
@@ -287,9 +290,9 @@ def _ratios(found: Sequence[Found], operation: str, name: str
 
 
 def _unmet(found: Sequence[Found]) -> tuple[str, ...]:
-    """Ranks are where they should be, and advised trees are faster.
+    """List unmet expectations of the ranks' places and the advised trees.
 
-    What a mapping saves is less than its spread over few seeds.
+    A mapping saves less than its spread over few seeds.
     """
     unmet = [line for one in found for line in one.misplaced]
     for operation in ('broadcast', 'reduce'):

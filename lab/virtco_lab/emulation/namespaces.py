@@ -51,7 +51,7 @@ def run_dir(run: str) -> pathlib.Path:
 
 
 def scratch_dir(run: str) -> pathlib.Path:
-    """Where a run's databases and files are, in memory if possible.
+    """Create a run's directory for databases and files, in memory if possible.
 
     Databases that wait for a disk make up half of what Nova needs for a
     server.
@@ -125,7 +125,7 @@ def executor(namespace: str,
 
 
 def list_names(run: str | None = None) -> list[str]:
-    """Namespaces of a run, or of all runs."""
+    """List the namespaces of a run, or of all runs."""
     found = [(n, n.startswith(PREFIX) and _REST.fullmatch(n, len(PREFIX)))
              for n in netns.listnetns()]
     return sorted(n for n, match in found
@@ -151,7 +151,10 @@ def is_stale(run: str) -> bool:
 
 
 def _started(pid: int) -> int:
-    """Ticks after boot: unlike a date, no clock adjustment changes it."""
+    """Read when a process started, in ticks after boot.
+
+    Unlike a date, no clock adjustment changes it.
+    """
     fields = pathlib.Path(f'/proc/{pid}/stat').read_text()
     return int(fields.rpartition(')')[2].split()[19])
 

@@ -96,7 +96,7 @@ class NovaClient:
         return str(answer['server_group']['id'])
 
     def list_servers(self, **filters: str) -> list[Server]:
-        """Servers of the project, by row."""
+        """List the servers of the project, by row."""
         answer = self._request('list', 'GET', '/servers/detail',
                                params=filters)
         return sorted(map(_server, answer['servers']),
@@ -188,7 +188,7 @@ class NovaClient:
             'host': host, 'block_migration': 'auto'}})
 
     def cold_migrate(self, uuid: str) -> None:
-        """Leaves the server in VERIFY_RESIZE; see :meth:`confirm`."""
+        """Migrate the server cold, to VERIFY_RESIZE; see :meth:`confirm`."""
         self._action(uuid, {'migrate': None})
 
     def confirm(self, uuid: str) -> None:
@@ -200,7 +200,8 @@ class NovaClient:
 
     def _request(self, what: str, method: str, path: str, *,
                  gone: bool = False, **kwargs: Any) -> Any:
-        """
+        """Send a request; return the decoded answer.
+
         :param gone: an answer 404 is as good as success.
         """
         try:

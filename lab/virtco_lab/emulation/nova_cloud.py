@@ -105,7 +105,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
         self.flags(notification_format='versioned', group='notifications')
 
     def _clear_attrs(self) -> None:
-        """Nova drops a test's attributes; pytest still needs its own."""
+        """Keep a test's attributes, which Nova drops, for pytest."""
 
     def _reserve_writes(self) -> None:
         """Make transactions that will write tell SQLite so when they begin.
@@ -144,7 +144,10 @@ class Cloud(integrated_helpers._IntegratedTestBase):
                         begin)
 
     def _options(self) -> None:
-        """Before the services start; Nova's fixtures put everything back."""
+        """Set Nova's options before the services start.
+
+        Nova's fixtures put all of them back.
+        """
         self.flags(api_paste_config=os.path.join(
             sys.prefix, 'etc', 'nova', 'api-paste.ini'), group='wsgi')
         self.flags(instances=-1, cores=-1, ram=-1, server_groups=-1,
@@ -160,7 +163,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
             self._enable_virtco()
 
     def _enable_virtco(self) -> None:
-        """As an operator does in nova.conf."""
+        """Enable virtco as an operator does in nova.conf."""
         self.flags(
             available_filters=[
                 'nova.scheduler.filters.all_filters',
@@ -191,7 +194,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
         return service
 
     def _notify_controller(self) -> None:
-        """In place of the fixture's notifier, which only records."""
+        """Replace the fixture's notifier, which only records."""
         self.stub_out('nova.rpc.NOTIFIER', oslo_messaging.Notifier(
             rpc.NOTIFICATION_TRANSPORT,
             serializer=rpc.RequestContextSerializer(

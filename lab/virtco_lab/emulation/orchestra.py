@@ -57,7 +57,7 @@ Show = Callable[[Options, displays.Display], outcome.Outcome]
 def _scaled(options: Options, display: displays.Display,
             names: tuple[str, ...]) -> dict[tuple[str, int],
                                             list[casts.Found]]:
-    """Each scheme with each number of receivers on one switch."""
+    """Run each scheme with each number of receivers on one switch."""
     most = max(options.receivers)
     size_bytes = options.size_bytes(_COPY_S)
     found: dict[tuple[str, int], list[casts.Found]] = {}
@@ -82,7 +82,7 @@ _ALL = ('star', 'chain', 'tree', 'BitTorrent', 'Cornet', 'virtco')
 
 
 def figure9(options: Options, display: displays.Display) -> outcome.Outcome:
-    """Completion times of broadcasts by the number of receivers."""
+    """Measure completion times of broadcasts by the number of receivers."""
     found = _scaled(options, display, _ALL)
     bound_s = options.size_bytes(_COPY_S) * 8 / options.rate_bps
     rows: list[tuple[outcome.Cell, ...]] = [
@@ -110,7 +110,7 @@ def figure9(options: Options, display: displays.Display) -> outcome.Outcome:
 
 def figure10(options: Options, display: displays.Display
              ) -> outcome.Outcome:
-    """When each receiver has all, where there are most."""
+    """Measure when each receiver has all blocks, with most receivers."""
     most = dataclasses.replace(options)
     size_bytes = most.size_bytes(_COPY_S)
     receivers = most.receivers[-1]
@@ -141,7 +141,7 @@ def figure10(options: Options, display: displays.Display
 
 def figure11(options: Options, display: displays.Display
              ) -> outcome.Outcome:
-    """Two racks: topology unknown, given and inferred."""
+    """Measure two racks: topology unknown, given and inferred."""
     size_bytes = options.size_bytes(_RACKED_COPY_S)
     bound_s = size_bytes * 8 / options.rate_bps
     runs: dict[str, list[casts.Found]] = {}
@@ -283,7 +283,7 @@ def _learned(racks: racks_module.Racks, size_bytes: int, seed: int
 
 
 def _right(known: dict[str, str], truth: dict[str, str]) -> float:
-    """Share of the pairs that are rightly in one cluster or not."""
+    """Compute the share of pairs that are rightly in one cluster or not."""
     names = list(truth)
     return statistics.fmean(
         (known.get(one) == known.get(other)) == (truth[one] == truth[other])

@@ -71,9 +71,10 @@ class IdleClock:
 
 def task_times(pids: Iterable[int], only_waits: bool = False
                ) -> dict[tuple[int, int], int]:
-    """(process, thread) -> nanoseconds that it ran or waited to run.
+    """Read the nanoseconds that tasks ran or waited to run.
 
     :param only_waits: leave out those in which it ran.
+    :returns: by (process, thread).
     """
     found = {}
     for pid in pids:

@@ -31,7 +31,7 @@ _SETTINGS: typing.Any = {
 
 def completion_bars(workload: results_module.WorkloadResult,
                     measured: str) -> str:
-    """Measured CCT per coflow and scheme, with the prediction as a mark."""
+    """Draw measured CCTs by coflow and scheme, and predictions as marks."""
     names = [coflow.name for coflow in workload.schemes[0].coflows]
     names.append('average')
     width = 0.8 / len(workload.schemes)
@@ -62,7 +62,7 @@ def completion_bars(workload: results_module.WorkloadResult,
 
 def agreement(workloads: collections.abc.Sequence[
         results_module.WorkloadResult], measured: str) -> str:
-    """Measured against predicted CCT of every coflow."""
+    """Draw the measured against the predicted CCT of every coflow."""
     with matplotlib.rc_context(_SETTINGS):
         made = figure.Figure(figsize=(_WIDTH_IN, 4.6), layout='constrained')
         axes = made.subplots()
@@ -91,7 +91,7 @@ def agreement(workloads: collections.abc.Sequence[
 
 
 def timelines(workload: results_module.WorkloadResult) -> str:
-    """Rate of every coflow over the fabric, one panel per scheme."""
+    """Draw the rate of every coflow over the fabric, one panel per scheme."""
     shown = [s for s in workload.schemes if s.timeline]
     with matplotlib.rc_context(_SETTINGS):
         made = figure.Figure(figsize=(_WIDTH_IN, 1.6 * len(shown) + 1.0),

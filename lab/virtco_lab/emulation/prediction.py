@@ -37,7 +37,7 @@ class Placed:
     hosts: tuple[str, ...]
 
     def between_hosts(self) -> dict[tuple[str, str], tuple[float, int]]:
-        """Bytes and number of flows per pair of different hosts."""
+        """Sum up bytes and count flows per pair of different hosts."""
         found: dict[tuple[str, str], tuple[float, int]] = (
             collections.defaultdict(lambda: (0.0, 0)))
         for src, dst, size_bytes in self.flows():
@@ -47,14 +47,15 @@ class Placed:
         return dict(found)
 
     def flows(self) -> list[tuple[str, str, float]]:
-        """Hosts and bytes of every flow."""
+        """List the hosts and bytes of every flow."""
         return [(self.hosts[flow.src], self.hosts[flow.dst], flow.size_bytes)
                 for flow in self.coflow.flows]
 
 
 def usable_bps(rates_bps: dict[str, float],
                scheme: scenario.Scheme) -> dict[str, float]:
-    """Payload rate of each uplink that coflows get under a scheme."""
+    """Compute the payload rate of each uplink that coflows get under a scheme.
+    """
     share = 1.0 if scheme.order == 'fair' else 1.0 - DEFAULT_SHARE
     return {host: scenario.goodput_bps(rate_bps) * share
             for host, rate_bps in rates_bps.items()}
@@ -62,7 +63,7 @@ def usable_bps(rates_bps: dict[str, float],
 
 def simulate(placed: collections.abc.Sequence[Placed],
              rates_bps: dict[str, float], order: str) -> list[float]:
-    """CCT of coflows that start together, by the fluid simulator.
+    """Simulate coflows that start together; return the CCT of each, in s.
 
     Under fair sharing every flow counts on its own: when the small flows
     between two hosts have ended, the large ones have fewer shares. Else the
@@ -81,7 +82,7 @@ def simulate(placed: collections.abc.Sequence[Placed],
 
 def simulate_tcp(placed: collections.abc.Sequence[Placed],
                  rates_bps: dict[str, float]) -> list[float]:
-    """CCT of coflows that start together and that nobody schedules.
+    """Simulate unscheduled coflows that start together; return CCTs, in s.
 
     :param rates_bps: of each uplink, the same both ways, as payload.
     """
@@ -96,7 +97,7 @@ def simulate_tcp(placed: collections.abc.Sequence[Placed],
 
 def ties(placed: collections.abc.Sequence[Placed],
          rates_bps: dict[str, float], order: str) -> list[list[int]]:
-    """Coflows that the scheme's order holds equal: any of them may go first.
+    """Group coflows that the scheme's order holds equal: any may go first.
 
     All orders but fair sharing begin with the smallest bottleneck.
 
@@ -124,10 +125,10 @@ def simulate_as_taken(placed: collections.abc.Sequence[Placed],
                       rates_bps: dict[str, float], order: str,
                       measured_s: collections.abc.Sequence[float]
                       ) -> list[float]:
-    """As :func:`simulate`, for that order of tied coflows that fits best.
+    """Simulate the order of tied coflows that fits the measured CCTs best.
 
-    Under fair sharing as TCP shares, which the simulator's max-min shares are
-    close to, but not the same.
+    See :func:`simulate`. Fair sharing is simulated as TCP shares, which the
+    simulator's max-min shares are close to, but not the same.
     """
     if order == 'fair':
         return simulate_tcp(placed, rates_bps)
@@ -167,7 +168,8 @@ def simulate_local(placed: collections.abc.Sequence[Placed],
 
 def _run(sent: list[list[tuple[str, str, float, int]]],
          rates_bps: dict[str, float], order: str) -> list[float]:
-    """
+    """Simulate coflows that start together; return their CCTs, in s.
+
     :param sent: per coflow source, destination, bytes and number of flows.
     """
     names = sorted(rates_bps)
@@ -184,7 +186,7 @@ def _run(sent: list[list[tuple[str, str, float, int]]],
 
 def expect(placed: collections.abc.Sequence[Placed],
            rates_bps: dict[str, float], order: str) -> list[float]:
-    """CCT of coflows that start together, as the scheduler foretells it.
+    """Predict CCTs of coflows that start together, as the scheduler does.
 
     It foretells nothing under fair sharing, where every end changes all
     rates: there the simulator answers.
@@ -239,7 +241,7 @@ def place(workload: scenario.Workload, scheme: scenario.Scheme,
 
 def placed_coflows(workload: scenario.Workload,
                    hosts: dict[str, tuple[str, ...]]) -> list[Placed]:
-    """All coflows of a workload, in its order."""
+    """List all coflows of a workload, in its order."""
     return [Placed(coflow, hosts[group.name])
             for group in workload.groups for coflow in group.coflows]
 
@@ -247,7 +249,7 @@ def placed_coflows(workload: scenario.Workload,
 def uplink_bytes(placed: collections.abc.Iterable[Placed],
                  hosts: collections.abc.Iterable[str]
                  ) -> dict[str, tuple[float, float]]:
-    """Bytes out of and into each host."""
+    """Sum up the bytes out of and into each host."""
     found = {host: (0.0, 0.0) for host in hosts}
     for entry in placed:
         for (src, dst), (size, _) in entry.between_hosts().items():

@@ -118,11 +118,11 @@ class Child:
             self.check()
 
     def has_line(self) -> bool:
-        """Whether :meth:`read_line` would not wait."""
+        """Return whether :meth:`read_line` would not wait."""
         return not self._lines.empty()
 
     def read_line(self) -> str:
-        """Its next line of output.
+        """Read its next line of output.
 
         :raises ProcessFailed: when it ended instead.
         """

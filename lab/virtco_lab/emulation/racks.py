@@ -57,7 +57,7 @@ class Racks:
              *argv], **options)
 
     def uplink_bytes(self) -> int:
-        """Sent on the uplinks so far, both directions."""
+        """Read the bytes sent on the uplinks so far, both directions."""
         shown = json.loads(_output('ip', '-n', self.namespace('fabric'),
                                    '-s', '-j', 'link'))
         return sum(int(link['stats64']['tx']['bytes']) for link in shown
@@ -94,7 +94,7 @@ class Racks:
 
 
 def _shaped(device: str, rate_bps: float) -> str:
-    """Queues of 50 ms, no longer bursts than 2 ms."""
+    """Format a qdisc with queues of 50 ms and no longer bursts than 2 ms."""
     burst_bytes = max(16_000, round(rate_bps / 8 * 0.002))
     return (f'qdisc add dev {device} root tbf rate {rate_bps:.0f}bit '
             f'burst {burst_bytes} latency 50ms')

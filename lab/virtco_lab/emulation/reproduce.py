@@ -99,7 +99,7 @@ def _runs(case: str, options: Options, display: Display
 
 
 def case(name: str, options: Options, display: Display) -> Found:
-    """Mean CCTs of a test case: simulated, and measured."""
+    """Compare the mean CCTs of a test case, simulated and measured."""
     runs = _runs(name, options, display)
     rows: list[tuple[outcome.Cell, ...]] = []
     for (cell, scheme), its in runs.items():
@@ -120,7 +120,7 @@ def case(name: str, options: Options, display: Display) -> Found:
 
 
 def overhead(options: Options, display: Display) -> Found:
-    """Time to decide and processors of the edge modules in test case 2."""
+    """Measure time to decide and CPU of the edge modules in test case 2."""
     runs = _runs('virtco-case2', options, display)
     rows: list[tuple[outcome.Cell, ...]] = []
     panels = []
@@ -232,7 +232,7 @@ def _short(cell: cases.Cell) -> str:
 
 
 def _agreement(runs: Sequence[measure.Run]) -> list[str]:
-    """How far the runs of each scheme are from the simulator."""
+    """Summarise how far the runs of each scheme are from the simulator."""
     return [
         f'{schemes.get(name).label}: {len(its)} runs, '
         f'{mean_off(its):.1%} off in the mean '

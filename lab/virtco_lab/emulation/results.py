@@ -94,7 +94,9 @@ class WorkloadResult:
                    for coflow in scheme.coflows)
 
     def speed_ups(self) -> list[float]:
-        """Relative speed-up of the last scheme's mean over each other's."""
+        """Compare the last scheme's mean with each other's: relative
+        speed-ups.
+        """
         if not self.complete:
             return []
         ours = self.schemes[-1].mean_measured_s
@@ -152,7 +154,7 @@ class Results:
                 'on average.')
 
     def to_dict(self) -> dict[str, typing.Any]:
-        """For JSON: the values, and the averages made of them."""
+        """Convert for JSON: the values, and the averages made of them."""
         made = dataclasses.asdict(self)
         for workload, shown in zip(self.workloads, made['workloads']):
             shown['relative_speed_up'] = dict(zip(

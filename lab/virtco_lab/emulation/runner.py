@@ -34,10 +34,10 @@ class Observer:
         """Note that a step begins."""
 
     def count(self, what: str, done: int, total: int) -> None:
-        """So many of the step's servers are done."""
+        """Note that ``done`` of the step's ``total`` servers are done."""
 
     def moved(self, done_bytes: int, total_bytes: int) -> None:
-        """So many of the bytes have arrived."""
+        """Note the bytes that have arrived, of all."""
 
 
 def run_emulated(testbed: testbed_module.Testbed,
@@ -157,7 +157,7 @@ def run_simulated(workload: scenario.Workload, scheme: scenario.Scheme,
 
 def _paced(placed: list[prediction.Placed], unpaced_s: list[float],
            local_bps: float | None) -> list[float]:
-    """Completion times when what stays inside of hosts takes time, too."""
+    """Compute completion times when local traffic takes time, too."""
     if local_bps is None:
         return unpaced_s
     return [max(both) for both in zip(
@@ -193,7 +193,7 @@ def _flows(testbed: testbed_module.Testbed, workload: scenario.Workload,
 
 def _pairs(testbed: testbed_module.Testbed, workload: scenario.Workload,
            servers: Servers) -> set[tuple[fabric.VmPort, fabric.VmPort]]:
-    """Ports of the VMs that send to each other."""
+    """Find the ports of the VMs that send to each other."""
     found = set()
     for group in workload.groups:
         ports = [testbed.fabric.vms[s.uuid] for s in servers[group.name]]

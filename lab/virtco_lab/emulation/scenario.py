@@ -97,7 +97,7 @@ def goodput_bps(rate_bps: float) -> float:
 
 def fig1(rate_bps: float, slots: int,
          unit_s: float = _FIG1_UNIT_S) -> Workload:
-    """Two coflows over three VMs of which a host holds two (VirtCO Fig. 1).
+    """Build VirtCO's Fig. 1: two coflows over three VMs, two on one host.
 
     :param slots: of each host.
     :param unit_s: time that a unit of data takes on an idle link.
@@ -116,7 +116,7 @@ def fig1(rate_bps: float, slots: int,
 
 
 def slots_per_host(n_hosts: int) -> int:
-    """Slots of each hypervisor for this many: the paper's 12, or few."""
+    """Choose each hypervisor's slots for this many: the paper's 12, or few."""
     if n_hosts >= _FULL_SIZE_HOSTS:
         return PAPER_SLOTS
     n_vms = len(_few_applications()) * (_FEW_SLOTS + 1)
@@ -125,7 +125,7 @@ def slots_per_host(n_hosts: int) -> int:
 
 def mix(n_hosts: int, rate_bps: float, seed: int,
         load_s: float | None = None) -> Workload:
-    """VirtCO's Table 2 applications together, scaled to the testbed.
+    """Draw VirtCO's Table 2 applications together, scaled to the testbed.
 
     Below the paper's 18 hosts only the wider four, narrowed with the number
     of hosts; sizes so that all hosts sending at full rate would need

@@ -33,7 +33,7 @@ def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
                      logs: pathlib.Path, debug: bool = False,
                      options: Options = types.MappingProxyType({})
                      ) -> process.Child:
-    """``virtco-controller`` with its embedded defaults on SQLite.
+    """Start ``virtco-controller`` with its embedded defaults on SQLite.
 
     :param options: instead of the testbed's own, by group.
     """
@@ -63,7 +63,7 @@ def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
 
 def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
                state: pathlib.Path, logs: pathlib.Path) -> process.Child:
-    """``virtco-edge`` on one hypervisor, with a static list of ports."""
+    """Start ``virtco-edge`` on a hypervisor, with a static list of ports."""
     hypervisor = fabric.hypervisors[host]
     write_ports(fabric, host, state)
     config = _write_ini(state / f'edge-{host}.conf', {
@@ -92,7 +92,7 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
 def start_nova(fabric: fabric_module.Fabric, slots: int,
                flavors: dict[str, int], state: pathlib.Path,
                logs: pathlib.Path) -> process.Child:
-    """Nova with one compute service per hypervisor and virtco enabled."""
+    """Start Nova with a compute service per hypervisor and virtco enabled."""
     config = state / 'nova.json'
     config.write_text(json.dumps({
         'hosts': dict.fromkeys(fabric.hypervisors, slots),
@@ -123,7 +123,7 @@ def _ports_file(state: pathlib.Path, host: str) -> pathlib.Path:
 
 
 def _report_interval_s(fabric: fabric_module.Fabric) -> float:
-    """Coflows here last seconds: reports come often, within reason.
+    """Choose the interval of reports, short as coflows here last seconds.
 
     Every edge module costs a few per cent of a processor per report and
     second; where there are many, the mix lasts longer, too.

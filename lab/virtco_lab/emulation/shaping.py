@@ -33,7 +33,7 @@ def ifb_name(port: str) -> str:
 
 def limit_commands(port: str, rate_bps: float, verb: str = 'add',
                    burst_bytes: int | None = None) -> list[str]:
-    """Lines for ``tc -batch`` that give a port its rate both ways.
+    """Build lines for ``tc -batch`` that give a port its rate both ways.
 
     :param verb: ``add`` at first, ``change`` to alter the rate under traffic.
     :param burst_bytes: what the token bucket holds; None for as little as a

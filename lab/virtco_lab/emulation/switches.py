@@ -55,7 +55,7 @@ def set_uplink(fabric: fabric_module.Fabric, name: str,
 
 
 def _nodes(plane: tree.Plane) -> Iterator[tuple[tree.Node, str | None]]:
-    """Each switch and the name of the one above; parents come first."""
+    """Yield each switch and the name of the one above; parents come first."""
     above = {child.name: node.name for node in plane.walk()
              for child in node.children}
     for node in plane.walk():

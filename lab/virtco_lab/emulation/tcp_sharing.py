@@ -27,7 +27,7 @@ Flow = tuple[int, int, float, int]
 
 def completion_s(flows: collections.abc.Sequence[Flow], n_coflows: int,
                  rates_bps: collections.abc.Sequence[float]) -> list[float]:
-    """CCT of coflows whose flows start together; 0 of one without flows.
+    """Compute CCTs of coflows whose flows start together; 0 without flows.
 
     :param rates_bps: of each link as payload.
     """
@@ -55,7 +55,7 @@ def completion_s(flows: collections.abc.Sequence[Flow], n_coflows: int,
 
 def shares_bps(src: np.ndarray, dst: np.ndarray, capacity: np.ndarray,
                prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Proportionally fair rates of flows over a source and a destination link.
+    """Compute proportionally fair rates of flows over two links each.
 
     :param prices: where to begin, positive, shape (n_links,).
     :returns: rates of the flows, and the links' prices.

@@ -112,7 +112,7 @@ class Bed(measure.Datacentre):
     def _telling(self, coflows: Sequence[misled.Coflow],
                  claimed: Sequence[misled.Claim], groups: Groups,
                  told_s: list[float]) -> Iterator[None]:
-        """Meanwhile the controller hears of each late coflow."""
+        """Tell the controller of each late coflow while the block runs."""
         cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
         over = threading.Event()
         began_s = time.monotonic()

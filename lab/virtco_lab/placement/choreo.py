@@ -36,7 +36,7 @@ class _Paths:
             self.n_pair = np.ones((m, m))
 
     def rates(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Rate of path m -> n for m in rows, n in columns."""
+        """Compute the rate of path m -> n for m in rows, n in columns."""
         rate: np.ndarray = np.minimum(
             (self.out / self.n_out)[rows][:, None],
             (self.into / self.n_into)[columns][None, :])
@@ -56,7 +56,7 @@ class _Paths:
 
 def place(inst: instances.Instance, budget: budgets.Budget
           ) -> np.ndarray | None:
-    """Hosts per node, or None when the greedy order runs into a wall.
+    """Place nodes greedily; return None when the order runs into a wall.
 
     None, too, when the time is over before it is done.
     """

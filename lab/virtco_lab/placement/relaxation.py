@@ -173,12 +173,12 @@ class _Model:
 
 
 def build_units(inst: instances.Instance) -> float:
-    """Work to build the program."""
+    """Return the work to build the program, in units of a budget."""
     return PRODUCT_UNITS * products(inst)
 
 
 def products(inst: instances.Instance) -> int:
-    """How many z variables the relaxation would have."""
+    """Count the z variables that the relaxation would have."""
     hose = lowerbounds.hose_s_per_byte(inst)
     both = np.triu(inst.exchanged, 1)
     return int((both > 0).sum()) * len(inst.alike(hose))
@@ -208,7 +208,7 @@ def place(inst: instances.Instance, budget: budgets.Budget
 
 def round_shares(inst: instances.Instance, share: np.ndarray
                  ) -> np.ndarray | None:
-    """Hosts per node, or None when the nodes left over do not fit.
+    """Round shares to hosts per node; return None when nodes do not fit.
 
     :param share: x_j^m, shape (n, M).
     """
@@ -233,7 +233,7 @@ def round_shares(inst: instances.Instance, share: np.ndarray
 
 def _pull(filler: candidates.Filler, node: int,
           bytes_between: np.ndarray) -> np.ndarray:
-    """Part of the node's traffic that is with nodes on each host."""
+    """Compute the part of a node's traffic that is with nodes on each host."""
     pull = np.zeros(filler.inst.n_hosts)
     placed = np.flatnonzero(filler.assign >= 0)
     np.add.at(pull, filler.assign[placed], bytes_between[node, placed])

@@ -155,7 +155,8 @@ class Service(abc.ABC):
             shutil.rmtree(self.home, ignore_errors=True)
 
     def kill(self) -> None:
-        """SIGKILL it and all its children; :meth:`start` starts it again."""
+        """Kill it and all its children by SIGKILL; :meth:`start` works again.
+        """
         self._kill(self._family())
 
     def _kill(self, family: Sequence[psutil.Process]) -> None:
@@ -167,7 +168,7 @@ class Service(abc.ABC):
         psutil.wait_procs(family, _STOP_S)
 
     def run(self, *argv: str) -> str:
-        """Output of a program of the same package, run as its user.
+        """Run a program of the same package as its user; return its output.
 
         :raises ServiceFailed: when it fails.
         """
@@ -211,7 +212,7 @@ class Service(abc.ABC):
             log=log, said='\n'.join(lines[-_TAIL_LINES:]))
 
     def logs(self) -> Sequence[pathlib.Path]:
-        """Where it says why it failed, the most telling first."""
+        """List the files that tell why it failed, the most telling first."""
         return [self.log]
 
 
@@ -220,7 +221,7 @@ class SqlService(Service):
 
     @abc.abstractmethod
     def create_database(self, name: str) -> str:
-        """Its URL for SQLAlchemy; an older one of that name is dropped."""
+        """Create a database in place of one of that name; return its URL."""
 
 
 def free_ports(count: int) -> list[int]:

@@ -51,7 +51,7 @@ class Demands:
 
 def in_order_bps(flows: Demands, egress_bps: np.ndarray,
                  ingress_bps: np.ndarray) -> np.ndarray:
-    """Rates where both ends of a flow keep guarantees and ranks.
+    """Compute rates where both ends of a flow keep guarantees and ranks.
 
     Nothing is left idle: a flow below its ceil has a full link at one end.
     Guarantees that do not fit are shared in proportion to them.
@@ -79,7 +79,7 @@ def in_order_bps(flows: Demands, egress_bps: np.ndarray,
 
 def _fill(ends: np.ndarray, weight: np.ndarray, most_bps: np.ndarray,
           room_bps: np.ndarray, full_bps: np.ndarray) -> np.ndarray:
-    """Rates that rise together in proportion to the weights (max-min).
+    """Raise rates together in proportion to the weights (max-min).
 
     :param ends: both links of each flow, shape (2, n_flows).
     :param most_bps: at which a flow stops.
@@ -109,7 +109,7 @@ def _fill(ends: np.ndarray, weight: np.ndarray, most_bps: np.ndarray,
 def over_tcp_bps(flows: Demands, egress_bps: np.ndarray,
                  ingress_bps: np.ndarray, level_bps: np.ndarray
                  ) -> tuple[np.ndarray, np.ndarray]:
-    """Rates where senders keep ranks and receivers' links are TCP's.
+    """Compute rates where senders keep ranks and receivers' links are TCP's.
 
     :param level_bps: rate that no flow to a receiver exceeds, where the
         search begins, shape (n_hosts,).
@@ -183,7 +183,7 @@ class _Senders:
 
 def _levels_bps(group: np.ndarray, wish_bps: np.ndarray, weight: np.ndarray,
                 room_bps: np.ndarray) -> np.ndarray:
-    """Rate per weight at which each group's wishes are cut to fit (max-min).
+    """Compute the rate per weight that cuts each group's wishes to fit.
 
     :param group: of each flow, an index of room_bps.
     :returns: shape of room_bps; inf where all wishes fit.

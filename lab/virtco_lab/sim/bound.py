@@ -40,7 +40,7 @@ MAX_ROUNDS = 50
 
 def least_mean_cct_s(fabric: fabric_model.Fabric, release_s: np.ndarray,
                      max_rounds: int = MAX_ROUNDS) -> float:
-    """No schedule of these coflows has a smaller mean CCT, seconds.
+    """Bound the mean CCT of any schedule of these coflows from below, in s.
 
     :param release_s: when each coflow's flows may start, shape (C,).
     :param max_rounds: of cuts; fewer give a weaker bound.

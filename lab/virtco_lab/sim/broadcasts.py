@@ -16,17 +16,19 @@ CHUNK_BLOCKS = 16
 
 
 def star(receivers: int, blocks: int) -> float:
-    """All fetch from the source, which shares its port fairly."""
+    """Time a broadcast in which all fetch from the source's port, shared."""
     return float(receivers * blocks)
 
 
 def chain(receivers: int, blocks: int) -> float:
-    """Each passes on what it gets, one block behind."""
+    """Time a broadcast in which each passes on its blocks, one behind."""
     return float(blocks + receivers - 1)
 
 
 def tree(receivers: int, blocks: int, degree: int = 2) -> float:
-    """Each sends every block to its children, one child after another."""
+    """Time a broadcast in which each sends every block to its children in
+    turn.
+    """
     have = np.zeros((receivers + 1, blocks))
     for node in range(receivers + 1):
         children = range(degree * node + 1,
@@ -40,8 +42,10 @@ def tree(receivers: int, blocks: int, degree: int = 2) -> float:
 
 def hdfs(receivers: int, blocks: int, rng: np.random.Generator,
          replicas: int = 3) -> float:
-    """Written along a chain of replicas; then all read each chunk from one of
-    these by chance, and replicas share their ports.
+    """Time a broadcast by files that are written along a chain of replicas.
+
+    All then read each chunk from one replica by chance, and replicas share
+    their ports.
     """
     sizes = np.diff(np.append(np.arange(0, blocks, CHUNK_BLOCKS), blocks))
     chosen = rng.integers(replicas, size=(receivers, len(sizes)))

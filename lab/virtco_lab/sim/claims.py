@@ -48,7 +48,7 @@ class Claim:
 def expected_remaining_bytes(claimed_bytes: float, sent_bytes: float,
                              beta: float, unhinted_bytes: float = 10e6
                              ) -> float:
-    """Remaining size to schedule by, above 0 while a coflow is active.
+    """Estimate the remaining size to schedule by, above 0 while active.
 
     Within the allowance what is left of it; beyond it what is left of twice
     the allowance, then of four times, and so on: a guess that shrinks while
@@ -124,7 +124,8 @@ class _Active:
 
     def event_s(self, item: live.CoflowSchedule, claimed: float, beta: float
                 ) -> float:
-        """Until a flow ends or the allowance is used up."""
+        """Compute the seconds until a flow ends or the allowance is used up.
+        """
         soonest_s = math.inf
         total_bps = 0.0
         for rate in item.flow_rates:
@@ -142,7 +143,7 @@ class _Active:
 def simulate(claims: Sequence[Claim], ports: Sequence[live.Port], *,
              beta: float = 0.1, policed: bool = True, policy: str = 'mrtf'
              ) -> dict[str, float]:
-    """CCT of each coflow.
+    """Simulate the coflows; return the CCT of each, in s.
 
     :param beta: overestimate, and tolerance of the policing.
     :param policed: whether overruns have consequences.

@@ -127,13 +127,13 @@ _Queue = collections.deque[group_model.Group]
 
 
 def _held_until_s(waiting: _Queue, window_s: float | None) -> float:
-    """When those that wait with the first one are placed."""
+    """Return when those that wait with the first one are placed."""
     return waiting[0].arrival_s + (window_s or 0.0)
 
 
 def _next_s(todo: _Queue, waiting: _Queue, window_s: float | None,
             now_s: float) -> float:
-    """When a group comes, or need no longer wait for others."""
+    """Return when a group comes, or need no longer wait for others."""
     next_s = todo[0].arrival_s if todo else math.inf
     if waiting and _held_until_s(waiting, window_s) > now_s:
         next_s = min(next_s, _held_until_s(waiting, window_s))
@@ -142,7 +142,7 @@ def _next_s(todo: _Queue, waiting: _Queue, window_s: float | None,
 
 def _batch(waiting: _Queue, window_s: float | None, now_s: float
            ) -> list[group_model.Group]:
-    """Who is placed now: the first that waits, and who came in its window."""
+    """List the groups placed now: the first, and those within its window."""
     if not waiting or _held_until_s(waiting, window_s) > now_s:
         return []
     if window_s is None:
@@ -152,7 +152,9 @@ def _batch(waiting: _Queue, window_s: float | None, now_s: float
 
 
 def _place(cloud: '_Cloud', batch: Sequence[group_model.Group]) -> int:
-    """How many of a batch were placed: all, or the first where not all fit.
+    """Place a batch, or its first group where not all fit.
+
+    Return the number of groups that were placed.
 
     :raises virtco.exception.PlacementInfeasible: when it does not fit either.
     """
@@ -270,7 +272,7 @@ class _Cloud:
 
 def demand_of(coflow: coflow_model.Coflow, places: np.ndarray
               ) -> fabric_model.Demand:
-    """Flows of a coflow between hosts; inside a host they are free.
+    """Build a coflow's flows between hosts; inside a host they are free.
 
     :param places: host index of each VM.
     """

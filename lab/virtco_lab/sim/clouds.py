@@ -113,7 +113,8 @@ class Cluster:
 
     def readings(self, machines: npt.NDArray[np.int64], n: int,
                  rng: np.random.Generator) -> Iterator[Matrix]:
-        """Snapshots of all pairs of these machines, in bits per second."""
+        """Yield snapshots of all pairs of these machines, in bits per second.
+        """
         total = self.n_racks * self.n_per_rack
         src = rng.integers(0, total, self.n_flows)
         dst = (src + rng.integers(1, total, self.n_flows)) % total

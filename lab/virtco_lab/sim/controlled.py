@@ -145,7 +145,9 @@ class _Controller:
     def report(self, host: str, sent_bytes: Mapping[_Way, float],
                pairs_bytes: Mapping[tuple[int, int, int], float],
                now_s: float, queued: Collection[_Way] = ()) -> bool:
-        """:param sent_bytes: by the host's classes, in all.
+        """Take in a host's report.
+
+        :param sent_bytes: by the host's classes, in all.
         :param queued: classes with a queue.
         :param pairs_bytes: of coflow, source and destination VM, from the
             host.
@@ -254,7 +256,10 @@ class _Flows:
                 for i, pair in self._pairs_from[host]}
 
     def rates_bps(self, active: np.ndarray) -> np.ndarray:
-        """:param active: indices of the flows that send."""
+        """Compute the rates of the flows that send.
+
+        :param active: indices of the flows that send.
+        """
         is_stuck = self.stuck_bytes[active] > 0
         of = active.tobytes(), is_stuck.tobytes()
         # Most events are reports, which change no rate.
@@ -326,9 +331,10 @@ class _Flows:
                           moved), len(self._all_ways))
 
     def get_classes(self, classes: _Classes) -> None:
-        """Ways have these classes from now on.
+        """Set the classes of the ways from now on.
 
-        Who sent without one to a host to which others had one was limited.
+        A flow that sent without a class to a host to which others had one was
+        limited.
         """
         self._rated = None
         had, limited = ~np.isnan(self._rate_bps), self._limited
@@ -345,14 +351,14 @@ class _Flows:
                                           self._window_bytes)
 
     def next_bytes(self, active: np.ndarray) -> np.ndarray:
-        """Until each flow ends or its class serves it."""
+        """Compute the bytes until each flow ends or its class serves it."""
         found: np.ndarray = self.left_bytes[active]
         is_stuck = self.stuck_bytes[active] > 0
         found[is_stuck] = self.stuck_bytes[active][is_stuck]
         return found
 
     def queued(self, begun: np.ndarray) -> set[_Way]:
-        """Classes in which something waits.
+        """Find the classes in which bytes wait.
 
         :param begun: whether each coflow has begun.
         """
@@ -366,7 +372,7 @@ def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
                  beta=0.0),
              timing: Timing = Timing(), window_bytes: float = 0.0,
              receiver: Receiver = 'tcp') -> list[float]:
-    """CCT of each coflow; 0 of one that sends nothing between hosts.
+    """Simulate the coflows; return CCTs, 0 of one without flows between hosts.
 
     :param rates_bps: of each host's link, the same both ways, as payload.
     :param window_bytes: of each TCP connection.
@@ -422,7 +428,7 @@ def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
 
 
 def _soonest_s(left_bytes: np.ndarray, flow_bps: np.ndarray) -> float:
-    """Until a flow ends."""
+    """Compute the seconds until a flow ends."""
     with np.errstate(divide='ignore'):
         found = left_bytes * units.BITS_PER_BYTE / flow_bps
     return max(1e-6, float(found.min(initial=math.inf)))
@@ -430,7 +436,7 @@ def _soonest_s(left_bytes: np.ndarray, flow_bps: np.ndarray) -> float:
 
 def _turns(hosts: Sequence[str], period_s: float
            ) -> Iterator[tuple[float, str]]:
-    """When which host reports."""
+    """Yield when which host reports."""
     turn = 1
     while True:
         yield turn * period_s / len(hosts), hosts[turn % len(hosts)]

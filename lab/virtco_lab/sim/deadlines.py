@@ -79,7 +79,7 @@ def with_deadlines(cap_bps: np.ndarray,
                    demands: Sequence[fabric_model.Demand],
                    arrivals_s: np.ndarray, slack: float,
                    rng: np.random.Generator, share: float = 1.0) -> Load:
-    """Deadlines of (1 + U[0, slack]) times alone (Varys, section 7.4).
+    """Draw deadlines of (1 + U[0, slack]) times alone (Varys, section 7.4).
 
     :param share: of the coflows that have one.
     """
@@ -190,7 +190,7 @@ def run(load: Load, *, withholds: bool = True, asks_again: bool = True,
 
 def _put_hopeless_last(sim: simulation.Simulation, load: Load,
                        n_arrived: int) -> None:
-    """Coflows that are late even alone come after those that are not."""
+    """Put coflows that are late even alone behind those that are not."""
     alone_s = sim.state.bound * sim.fabric.scale
     can_be_on_time = load.deadlines_s - sim.now_s >= alone_s * (1 - _SLACK)
     sim.state.level[:n_arrived] = np.where(

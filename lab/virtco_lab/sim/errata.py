@@ -57,7 +57,7 @@ class _Small:
     pinned: dict[int, int] = dataclasses.field(default_factory=dict)
 
     def placements(self) -> Iterator[tuple[int, ...]]:
-        """All that fit."""
+        """Yield all placements that fit."""
         for places in itertools.product(range(len(self.slots)),
                                         repeat=self.n_vms):
             if (all(places.count(m) <= n for m, n in enumerate(self.slots))
@@ -65,7 +65,7 @@ class _Small:
                 yield places
 
     def cct_s(self, places: tuple[int, ...]) -> float:
-        """VirtCO Eqs. (1) to (4)."""
+        """Compute the CCT by VirtCO Eqs. (1) to (4)."""
         loads = np.zeros((2, len(self.slots)))
         for j, k, size in self.flows:
             if places[j] != places[k]:
@@ -132,7 +132,7 @@ class _Program:
 
 
 def printed_status(small: _Small) -> int:
-    """Status of HiGHS for problem (5) as printed."""
+    """Solve problem (5) as printed; return the status of HiGHS."""
     program = _Program()
     alpha = program.var('alpha')
     hosts = range(len(small.slots))
@@ -147,7 +147,7 @@ def printed_status(small: _Small) -> int:
 
 
 def _placing(small: _Small) -> tuple[_Program, int]:
-    """Rows (3c) and (3d), with every VM of one slot; and t."""
+    """Build rows (3c) and (3d), with every VM of one slot; and t."""
     program = _Program()
     hosts = range(len(small.slots))
     for j in range(small.n_vms):
@@ -164,7 +164,10 @@ def _placing(small: _Small) -> tuple[_Program, int]:
 
 def _solved(small: _Small, program: _Program, t: int
             ) -> tuple[float, tuple[int, ...]]:
-    """Optimum, and each VM's host of the largest share (Algorithm 2)."""
+    """Solve; return the optimum and each VM's host of the largest share.
+
+    This is the rounding of Algorithm 2.
+    """
     result = program.minimise({t: 1.0})
     share = np.array([[result.x[program.var('x', j, m)]
                        for m in range(len(small.slots))]
@@ -173,7 +176,7 @@ def _solved(small: _Small, program: _Program, t: int
 
 
 def linked(small: _Small) -> tuple[float, tuple[int, ...]]:
-    """(5) with (3c), (3d), V >= x_j - x_k and W >= x_k - x_j."""
+    """Solve (5) with (3c), (3d), V >= x_j - x_k and W >= x_k - x_j."""
     program, t = _placing(small)
     for m in range(len(small.slots)):
         for name, way in (('V', 1.0), ('W', -1.0)):
@@ -214,7 +217,10 @@ def with_products(small: _Small) -> tuple[float, tuple[int, ...]]:
 
 
 def fig_1(together: bool) -> float:
-    """Mean CCT of Fig. 1: both coflows at once, or Algorithm 2 on C1 first."""
+    """Compute Fig. 1's mean CCT: both coflows at once, or C1 first.
+
+    C1 goes first in Algorithm 2.
+    """
     both = (coflow.Coflow.from_flows('C1', 3, FIG_1_C1.flows),
             coflow.Coflow.from_flows('C2', 3, [(1, 2, 1), (2, 1, 2)]))
     rate_bps = float(units.BITS_PER_BYTE)
@@ -234,7 +240,7 @@ def fig_1(together: bool) -> float:
 
 
 def most_skew_gb(row: workloads.Application) -> float:
-    """Largest standard deviation that size and length admit, in GB.
+    """Compute the largest deviation that size and length admit, in GB.
 
     Flows of full length and empty ones; with at least ``width`` flows and
     ``width >= 2 size / length`` more flows only make it smaller.

@@ -55,7 +55,7 @@ def of_apps(apps: Iterable[workloads.App], arrival_s: float = 0.0
 
 def equal_hosts(count: int, slots: float, rate_bps: float
                 ) -> tuple[cluster.Host, ...]:
-    """Hosts h0, h1, … alike, with the same rate both ways."""
+    """Build hosts h0, h1, … alike, with the same rate both ways."""
     return tuple(cluster.Host(f'h{i}', (slots,), rate_bps, rate_bps)
                  for i in range(count))
 

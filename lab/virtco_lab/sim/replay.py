@@ -68,7 +68,7 @@ def replay(trace: traces.Trace, rate_bps: float, config: simulation.Config,
 
 
 def least_mean_cct_s(trace: traces.Trace, rate_bps: float) -> float:
-    """No schedule of the trace on such ports has a smaller mean CCT.
+    """Bound the mean CCT of any schedule of the trace from below, in s.
 
     :raises virtco.exception.Invalid: for a rate that is not above 0.
     """

@@ -171,7 +171,7 @@ class Simulation:
         return not math.isnan(self.state.end_s[index])
 
     def completion_s(self) -> np.ndarray:
-        """CCT of each coflow, NaN while it runs, shape (C,)."""
+        """Return the CCT of each coflow, NaN while it runs, shape (C,)."""
         cct_s: np.ndarray = self.state.end_s - self.state.arrival_s
         return cct_s
 
@@ -189,7 +189,7 @@ class Simulation:
 
     def remaining_flows(self, index: int
                         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Source host, destination host and bytes left of a coflow's flows.
+        """Return source host, destination host and bytes left of live flows.
         """
         fabric = self.fabric
         flows = slice(fabric.flow_ptr[index], fabric.flow_ptr[index + 1])
@@ -201,7 +201,7 @@ class Simulation:
 
 
 def alone_s(fabric: fabric_model.Fabric) -> np.ndarray:
-    """Each coflow's time alone on the fabric: a lower bound of its CCT."""
+    """Compute each coflow's time alone, a lower bound of its CCT, in s."""
     out = np.zeros(len(fabric.scale))
     order_kernel.bottlenecks(
         rater_kernel.Rater(fabric, fabric_model.no_rates(fabric)), out)

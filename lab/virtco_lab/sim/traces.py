@@ -36,7 +36,7 @@ class TraceCoflow:
     reducers: tuple[tuple[int, float], ...]
 
     def demand(self) -> fabric_model.Demand:
-        """Flows of the coflow; a port named twice sends or receives twice.
+        """Build the coflow's flows; a port named twice counts twice.
 
         A port of the trace stands for a rack: what a rack sends to itself
         still crosses its port, as the trace's other users have it.

@@ -23,7 +23,7 @@ VIOLATED = 1e-7
 
 def most_utilisation(jobs: Sequence[jobs_model.PeriodicJob],
                      slowdown: float = math.inf) -> float:
-    """No schedule keeps a larger share of the workers computing, 0 to 1.
+    """Bound the share of workers that any schedule keeps computing, 0 to 1.
 
     The linear program over x above, solved by HiGHS.
 
@@ -49,7 +49,7 @@ def most_utilisation(jobs: Sequence[jobs_model.PeriodicJob],
 
 
 def least_mean_iteration_s(jobs: Sequence[jobs_model.PeriodicJob]) -> float:
-    """No schedule has a smaller mean, over jobs, of their iteration times.
+    """Bound the mean iteration time of jobs from below for any schedule, in s.
 
     The least of mean 1 / x_j is convex. Any prices of the limits prove a
     bound; those that prove most are searched for by quasi-Newton steps.

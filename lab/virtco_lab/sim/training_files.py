@@ -145,7 +145,7 @@ def _file(path: str, compute_s: float | None, say: Callable[[str], None]
 
 
 def _guessed_s(workload: parallel.Workload) -> float:
-    """From the parameters of a rank, as DP's bytes tell them."""
+    """Estimate computing time from a rank's parameters, as DP's bytes tell."""
     _ranks, sums = workload.stages[0]
     sent = sum(size * (2 if kind == 'all_reduce' else 1)
                for (kind, group, _way), size in sums.items()

@@ -114,14 +114,15 @@ class Model:
 
 def _data_parallel(name: str, parameters: float, tokens: int,
                    hosts: tuple[int, ...]) -> Model:
-    """Gradients are reduced over the hosts in a ring."""
+    """Build a model whose gradients are reduced over the hosts in a ring."""
     return Model(name, parameters, tokens, (
         ('all_reduce', parameters * BYTES_PER_VALUE),), hosts)
 
 
 def _sharded(name: str, parameters: float, tokens: int,
              hosts: tuple[int, ...]) -> Model:
-    """Parameters are gathered twice and gradients scattered (ZeRO-3)."""
+    """Build a model: parameters gathered twice, gradients scattered (ZeRO-3).
+    """
     size_bytes = parameters * BYTES_PER_VALUE
     return Model(name, parameters, tokens, (
         ('all_gather', 2 * size_bytes), ('reduce_scatter', size_bytes)), hosts)
@@ -129,7 +130,8 @@ def _sharded(name: str, parameters: float, tokens: int,
 
 def _experts(name: str, active: float, tokens: int, hidden: int, layers: int,
              per_token: int, hosts: tuple[int, ...]) -> Model:
-    """Tokens go to their experts and back, forwards and backwards."""
+    """Build a model whose tokens go to their experts and back in both passes.
+    """
     return Model(name, active, tokens, ((
         'all_to_all', GPUS_PER_HOST * 4.0 * tokens * hidden * layers
         * per_token * BYTES_PER_VALUE),), hosts)
@@ -221,7 +223,7 @@ def _oversubscribed(plane: tree.Plane, node: tree.Node, factor: float
 
 def mix(at: Site, rng: np.random.Generator, filled: float = 0.9,
         kinds: Sequence[Kind] = ()) -> list[training.Job]:
-    """Jobs of all kinds on a share of the hosts.
+    """Draw jobs of all kinds on a share of the hosts.
 
     A job takes about half of its hosts below one switch and goes on at the
     next ones, as on a cluster where others have come and gone.

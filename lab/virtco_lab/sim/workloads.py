@@ -136,7 +136,7 @@ def _pairs(rng: np.random.Generator, n_vms: int, shape: str, shuffle: bool
 def flow_sizes(rng: np.random.Generator, count: int, size_bytes: float,
                length_bytes: float, skew_bytes: float | None = None,
                tail_sigma: float = TAIL_SIGMA) -> np.ndarray:
-    """Sizes with a given sum, largest value and standard deviation.
+    """Draw sizes with a given sum, largest value and standard deviation.
 
     :param length_bytes: the largest; raised to size / count where less is
         impossible, lowered to the size.

@@ -51,10 +51,10 @@ class Connection:
 
 def on_off(rng: np.random.Generator, lasts_s: float, mean_s: float,
            share: float = 0.5) -> tuple[tuple[float, float], ...]:
-    """Periods of exponential length (Choreo section 3.2 takes 5 s).
+    """Draw periods of exponential length (Choreo section 3.2 takes 5 s).
 
-    :param mean_s: of the periods that send …
-    :param share: … and what part of the time they make up.
+    :param mean_s: mean length of the periods that send.
+    :param share: part of the time that they make up.
     """
     periods = []
     pause_s = mean_s * (1 - share) / share
@@ -115,7 +115,7 @@ class _Traffic:
         self._buffer = bytearray(_BUFFER_BYTES)
 
     def run(self, begin_s: float) -> None:
-        """Until standard input ends."""
+        """Run the traffic until standard input ends."""
         self._poll.register(sys.stdin, select.EPOLLIN)
         sending: dict[int, socket.socket] = {}
         while True:

@@ -83,7 +83,7 @@ class Run:
 
 def figure4(options: beds.Options, display: displays.Display
             ) -> outcome.Outcome:
-    """Real and estimated number of connections."""
+    """Compare real and estimated numbers of connections."""
     rows: list[tuple[outcome.Cell, ...]] = []
     panels, unmet = [], []
     for topology in TOPOLOGIES:

@@ -47,7 +47,8 @@ Pair = tuple[str, str]
 
 def figure9(options: beds.Options, display: displays.Display
             ) -> outcome.Outcome:
-    """Greedy, the optimum and virtco, by measured rates, with real TCP."""
+    """Compare greedy, the optimum and virtco, by measured rates and real TCP.
+    """
     unit_bps = options.rate_bps / 10
     bed = beds.Bed(dict.fromkeys(MACHINES, 40 * options.rate_bps))
     with bed.built():

@@ -32,7 +32,7 @@ _SENDING_S = 0.6
 
 def figure8(options: beds.Options, display: displays.Display
             ) -> outcome.Outcome:
-    """TCP's rate on paths of one, two, four and six links."""
+    """Measure TCP's rate on paths of one, two, four and six links."""
     rows: list[tuple[outcome.Cell, ...]] = []
     panels, unmet = [], []
     for kind, shares in UPLINKS.items():
@@ -79,7 +79,8 @@ def figure8(options: beds.Options, display: displays.Display
 
 
 def length(one: int, other: int) -> int:
-    """Links between two hosts, by their numbers; 1 inside of a host."""
+    """Count the links between two hosts, by their numbers; 1 inside of a host.
+    """
     if one == other:
         return 1
     if one // 2 == other // 2:

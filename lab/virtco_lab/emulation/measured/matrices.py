@@ -29,7 +29,7 @@ Pair = tuple[str, str]
 
 def figure1(options: beds.Options, display: displays.Display
             ) -> outcome.Outcome:
-    """Both matrices, and how far they are apart."""
+    """Measure both matrices and compare them."""
     bed = beds.Bed(options.rates_bps(N_HOSTS), window_bytes=_WINDOW_BYTES)
     n_rounds = 1 if options.short else ROUNDS
     trains: dict[Pair, list[float]] = {}

@@ -56,7 +56,7 @@ CLOUDS = (Cloud('small bucket, another tenant', None, 1),
 
 def figure7(options: beds.Options, display: displays.Display
             ) -> outcome.Outcome:
-    """Relative error of predicting a rate by an earlier one."""
+    """Measure the relative error of predicting a rate by an earlier one."""
     rows: list[tuple[outcome.Cell, ...]] = []
     panels, unmet = [], []
     n_readings = _SHORT_READINGS if options.short else _READINGS
@@ -102,7 +102,7 @@ def figure7(options: beds.Options, display: displays.Display
 
 
 def errors_percent(rates_bps: np.ndarray, age: int) -> np.ndarray:
-    """|now - then| / now of each reading and path.
+    """Compute |now - then| / now of each reading and path, in percent.
 
     :param rates_bps: shape (n_readings, n_paths).
     """

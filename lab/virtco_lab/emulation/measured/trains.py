@@ -34,7 +34,7 @@ Found = dict[tuple[str, calibration.Setting], calibration.Error]
 
 def figure6(options: beds.Options, display: displays.Display
             ) -> outcome.Outcome:
-    """Error of trains against TCP by burst length and number of bursts."""
+    """Compare trains with TCP by burst length and number of bursts."""
     settings = [calibration.Setting(bursts, packets)
                 for bursts in BURSTS for packets in BURST_LENGTHS]
     ours: Found = {}
@@ -104,7 +104,7 @@ def _panel6(title: str, kind: str, found: Found) -> outcome.Panel:
 
 def pairs90(options: beds.Options, display: displays.Display
             ) -> outcome.Outcome:
-    """All pairs of ten hosts, in rounds of disjoint pairs."""
+    """Measure all pairs of ten hosts, in rounds of disjoint pairs."""
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
     for kind, bucket_bytes in beds.BUCKETS.items():

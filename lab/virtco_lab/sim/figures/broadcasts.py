@@ -40,7 +40,7 @@ def _blocks(size_bytes: float) -> int:
 
 
 def bound_s(size_bytes: float) -> float:
-    """Each block leaves the source once."""
+    """Bound the time from below: each block leaves the source once."""
     return _blocks(size_bytes) * BLOCK_S
 
 

@@ -86,7 +86,7 @@ def _at_once(rng: np.random.Generator) -> list[groups.Group]:
 
 
 def _in_sequence(rng: np.random.Generator) -> list[groups.Group]:
-    """Two to four applications in sequence, overlapping in time."""
+    """Draw two to four applications in sequence, overlapping in time."""
     arrivals = np.cumsum(rng.exponential(10.0, int(rng.integers(2, 5))))
     several = [application(rng, str(i)) for i in range(len(arrivals))]
     return [groups.Group(group.name, group.vm_demands, group.coflows,
@@ -145,7 +145,7 @@ def _figure10_show(part: str, found: samples.Samples,
 
 def _greedy_run(setting: str, seed: int, context: samples.Context
                 ) -> samples.Found:
-    """Greedy and the optimum over every placement (section 5)."""
+    """Compare greedy with the optimum over every placement (section 5)."""
     found: dict[str, list[float]] = {'choreo': [], 'virtco': [],
                                      'optimum': []}
     for trial in range(GREEDY_TRIALS_PER_SEED):
@@ -202,7 +202,7 @@ def _ratio(value_s: float, best_s: float) -> float:
 
 def _optimum_s(hosts: Sequence[cluster.Host], group: groups.Group
                ) -> float | None:
-    """Smallest t of VirtCO Eq. (3) over all placements that fit."""
+    """Find the smallest t of VirtCO Eq. (3) over all placements that fit."""
     n_hosts, n_vms = len(hosts), len(group.vm_demands)
     every = np.array(list(itertools.product(range(n_hosts), repeat=n_vms)))
     cores = np.array([demand[0] for demand in group.vm_demands])

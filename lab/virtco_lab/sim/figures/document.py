@@ -65,7 +65,7 @@ def write_measured(directory: pathlib.Path, result: outcome.Outcome,
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[outcome.Cell]]
           ) -> str:
-    """As reStructuredText."""
+    """Format a table as reStructuredText."""
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator='\n')
     writer.writerow(columns)
@@ -96,7 +96,7 @@ def write(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
 
 def outdated(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
              names: Iterable[str]) -> list[pathlib.Path]:
-    """Tables that are not what their record says."""
+    """List tables that differ from their records."""
     wanted = {name: fragment(figures[name], record.read(directory, name))
               for name in names}
     wanted |= _whole(directory)

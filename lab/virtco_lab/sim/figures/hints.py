@@ -58,7 +58,7 @@ LIARS = {(True, True): 'his CCT, policed',
 
 
 def workload(seed: int) -> list[claims.Claim]:
-    """Coflows with exact hints."""
+    """Draw coflows with exact hints."""
     rng = np.random.default_rng([seed, 12])
     arrivals_s = np.cumsum(rng.exponential(GAP_S, N_COFLOWS))
     rows = []
@@ -79,7 +79,7 @@ def workload(seed: int) -> list[claims.Claim]:
 
 def _hints_run(setting: str, seed: int, context: samples.Context
                ) -> samples.Found:
-    """Mean CCT when all hints are wrong in the same way."""
+    """Compute mean CCTs when all hints are wrong in the same way."""
     rng = np.random.default_rng([seed, 13])
     exact = workload(seed)
     rows = [SPOILS[setting](rng, row) for row in exact]

@@ -42,7 +42,7 @@ _MODEL = ('Generated: 600 to 800 Mbit/s, readings within 3 %, one in twenty '
 
 @functools.lru_cache(maxsize=16)
 def readings(seed: int) -> tuple[Matrix, Matrix]:
-    """Rates in bits per second and round trips in seconds.
+    """Draw rates in bits per second and round trips in seconds.
 
     :returns: shapes (rounds, hosts, hosts), NaN on the diagonals.
     """

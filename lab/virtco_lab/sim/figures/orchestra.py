@@ -28,8 +28,10 @@ _NODES = 30
 
 
 def topology(name: str, unit_bytes: float = 2 * GB) -> fabric_model.Demand:
-    """Fig. 13: two receivers; n senders with one unit for each of them, and
-    one sender with n units for both.
+    """Build the topologies of Fig. 13.
+
+    Two receivers each have n senders with one unit for them, and one sender
+    has n units for both.
     """
     n = _SENDERS_TO_ONE[name]
     first, second, shared = 2 * n + 1, 2 * n + 2, 2 * n
@@ -43,7 +45,8 @@ def topology(name: str, unit_bytes: float = 2 * GB) -> fabric_model.Demand:
 
 
 def shuffle(bytes_per_node: float) -> fabric_model.Demand:
-    """30 nodes, each with as many bytes for all others together."""
+    """Build a shuffle of 30 nodes, each with this many bytes for all others.
+    """
     src, dst = (side.reshape(-1) for side in np.meshgrid(
         np.arange(_NODES), np.arange(_NODES)))
     other = src != dst
@@ -62,7 +65,7 @@ def _table3_run(setting: str, seed: int, context: samples.Context
 
 def _table3_show(found: samples.Samples, context: samples.Context
                  ) -> outcome.Outcome:
-    """Weighted shuffle scheduling against fair sharing between flows."""
+    """Tabulate weighted shuffle scheduling against fair sharing of flows."""
     rows: list[tuple[outcome.Cell, ...]] = []
     speedups = []
     for name in found.settings:
@@ -114,7 +117,8 @@ def _figure14_run(setting: str, seed: int, context: samples.Context
 
 def _figure14_show(found: samples.Samples, context: samples.Context
                    ) -> outcome.Outcome:
-    """Three small transfers of high priority over a large one of low."""
+    """Tabulate three small transfers of high priority over a large one of low.
+    """
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
     for policy in found.settings:
@@ -142,7 +146,7 @@ def _figure14_show(found: samples.Samples, context: samples.Context
 
 
 def _priority_run(policy: str) -> tuple[float, float]:
-    """Mean CCT of the transfers of high priority, and the low one's."""
+    """Simulate; return the mean CCT of high priority, and the low one's."""
     sim = simulation.Simulation(
         np.full(2 * _NODES, LINK_BPS), simulation.Config(policy),
         [shuffle(2 * GB)] + [shuffle(0.256 * GB)] * 3)
@@ -164,7 +168,7 @@ def _figure15_run(setting: str, seed: int, context: samples.Context
 
 def _figure15_show(found: samples.Samples, context: samples.Context
                    ) -> outcome.Outcome:
-    """Four equal shuffles at once: FIFO, FIFO+ and fair sharing."""
+    """Tabulate four equal shuffles at once: FIFO, FIFO+ and fair sharing."""
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
     jobs = (*(f'job {i + 1}' for i in range(4)), 'mean')
@@ -206,8 +210,10 @@ def _figure7_run(setting: str, seed: int, context: samples.Context
 
 def fetched_s(receivers: int, connections: int,
               rng: np.random.Generator) -> float:
-    """Each fetches a gigabyte in equal parts from all senders, in an order of
-    its own, over so many connections at once that share ports fairly.
+    """Simulate receivers that fetch a gigabyte in equal parts from all nodes.
+
+    Each takes the senders in an order of its own, over ``connections`` at once
+    that share ports fairly. Return the seconds until all have ended.
     """
     left = np.full((receivers, _NODES), GB * units.BITS_PER_BYTE / _NODES)
     turn = rng.permuted(np.tile(np.arange(_NODES), (receivers, 1)), axis=1)
@@ -230,7 +236,7 @@ def fetched_s(receivers: int, connections: int,
 
 
 def _fair_bps(is_open: np.ndarray) -> np.ndarray:
-    """Max-min fair rates between ports of receivers and of senders."""
+    """Compute max-min fair rates between ports of receivers and of senders."""
     rates_bps = np.zeros(is_open.shape)
     rest = is_open.copy()
     free = [np.full(length, LINK_BPS) for length in is_open.shape]

@@ -41,7 +41,7 @@ def _rng(seed: int, figure: int) -> np.random.Generator:
 
 
 def estimates_of(readings: Matrix, truth: Matrix) -> dict[str, Matrix]:
-    """Rates of all pairs by each estimate, from (n, hosts, hosts)."""
+    """Estimate the rates of all pairs in each way, from (n, hosts, hosts)."""
     n_hosts = readings.shape[1]
     pairs = ~np.eye(n_hosts, dtype=bool)
     flat = readings[:, pairs]
@@ -69,7 +69,7 @@ def plans_of(estimates: dict[str, Matrix], root: int, volumes: Matrix
 
 
 def _fastest_first(rates_bps: Matrix, root: int) -> trees.Edges:
-    """FNF by rates alone, as in the paper."""
+    """Build the FNF tree by rates alone, as in the paper."""
     return trees.fastest_node_first(message_s(rates_bps), root)
 
 
@@ -80,7 +80,7 @@ def message_s(rates_bps: Matrix, latency_s: Matrix | float = 0.0,
 
 
 def _volumes(n: int, rng: np.random.Generator) -> Matrix:
-    """Eight random neighbours of each task, 5 to 10 MB for each."""
+    """Draw eight random neighbours of each task, 5 to 10 MB for each."""
     found = np.zeros((n, n))
     for task in range(n):
         others = rng.choice(n - 1, min(8, n - 1), replace=False)
@@ -235,7 +235,7 @@ def _fig12(setting: str, seed: int, context: samples.Context
 
 def _in_cluster(cluster: clouds.Cluster, rng: np.random.Generator
                 ) -> tuple[Matrix, Matrix, np.ndarray]:
-    """Ten snapshots flat, twenty whole, and the machines."""
+    """Draw ten snapshots flat, twenty whole, and the machines."""
     machines = rng.choice(cluster.n_racks * cluster.n_per_rack, N_HOSTS,
                           replace=False)
     whole = np.array(list(cluster.readings(machines, SNAPSHOTS + RUNS, rng)))
@@ -267,7 +267,10 @@ def table(number: int | str, title: str, first: str, y_label: str, note: str,
           kind: str = 'bars', log_y: bool = False
           ) -> Callable[[samples.Samples, samples.Context],
                         outcome.Outcome]:
-    """:param relative: to the baseline of the same seed."""
+    """Build the function that shows a figure's samples.
+
+    :param relative: to the baseline of the same seed.
+    """
     def show(found: samples.Samples, context: samples.Context
              ) -> outcome.Outcome:
         def of(setting: str, name: str) -> list[float]:

@@ -33,7 +33,7 @@ _STEPS = 2560
 @functools.lru_cache(maxsize=16)
 def _trial(seed: int, figure: int) -> tuple[
         dict[str, trees.Edges], tuple[rpca.Matrix, ...], rpca.Matrix]:
-    """Tree of each estimate, later snapshots and latencies."""
+    """Draw the tree of each estimate, later snapshots and latencies."""
     rng = np.random.default_rng([seed, 50, figure])
     cloud = clouds.Cloud(rpca.N_HOSTS, clouds.Dynamics(), rng)
     estimates = rpca.estimates_of(cloud.snapshots(rpca.SNAPSHOTS),
@@ -45,7 +45,7 @@ def _trial(seed: int, figure: int) -> tuple[
 
 def _exchange(size_bytes: float, exchanges: int, work_s: float, small: int,
               seed: int, figure: int) -> samples.Found:
-    """Seconds by estimate.
+    """Compute the seconds by estimate.
 
     :param size_bytes: of all machines together, per exchange.
     :param work_s: of a machine between two exchanges.

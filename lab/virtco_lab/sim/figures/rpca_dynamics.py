@@ -100,7 +100,7 @@ def readings_of(setting: Setting, cloud: clouds.Cloud,
 
 
 def estimates_of(flat: Matrix) -> dict[str, Matrix]:
-    """Rates of the pairs by each estimate."""
+    """Estimate the rates of the pairs in each way."""
     median = constant.estimate(flat, constant.Estimator.MEDIAN)
     filled = np.where(np.isfinite(flat), flat, median)
     return {'mean rate': np.nanmean(flat, axis=0),
@@ -113,7 +113,7 @@ def estimates_of(flat: Matrix) -> dict[str, Matrix]:
 
 
 def error(rates: Matrix, truth: Matrix) -> float:
-    """Mean of the pairs, percent; a factor of all pairs together is none.
+    """Compute the pairs' mean error, in percent, but for a common factor.
 
     No tree or mapping changes with such a factor.
     """

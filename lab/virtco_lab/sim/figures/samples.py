@@ -67,7 +67,7 @@ class Samples:
         return tuple(self.values)
 
     def of(self, setting: str, series: str) -> list[float]:
-        """All numbers of a series, in the order of the seeds."""
+        """List all numbers of a series, in the order of the seeds."""
         return [value for row in self.values[setting][series]
                 for value in row]
 

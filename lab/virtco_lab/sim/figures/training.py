@@ -211,7 +211,7 @@ def _cluster_show(found: samples.Samples, context: samples.Context
 
 def _ordinary(at: training_jobs.Site, rng: np.random.Generator,
               until_s: float) -> list[training.Ordinary]:
-    """Shuffles between a few hosts each, arriving at random."""
+    """Draw shuffles between a few hosts each, arriving at random."""
     n_hosts = len(at.cluster.cap_bps) // 2
     found, now_s = [], 0.0
     while (now_s := now_s + float(rng.exponential(1 / ORDINARY_PER_S))

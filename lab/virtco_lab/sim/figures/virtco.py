@@ -62,7 +62,7 @@ CASE2 = {f'{shape}{", background" if background else ""}': (shape, background)
 
 def datacentre(seed: int, background: bool = False
                ) -> tuple[cluster.Host, ...]:
-    """18 hosts of 12 slots; the background takes slots and bandwidth.
+    """Build 18 hosts of 12 slots; the background takes slots and bandwidth.
 
     60 slots go to background VMs at random and each port keeps 30 to 90 % of
     its rate: the traffic that the paper describes would exceed the fabric.
@@ -119,7 +119,7 @@ def swept_groups(case: str, value: float, load: float, seed: int,
 def _coflows(seed: int, shape: str, load: float, width: int,
              size_bytes: float, length_bytes: float,
              skew_bytes: float | None = None) -> list[groups.Group]:
-    """20 groups, half of them shuffles.
+    """Draw 20 groups, half of them shuffles.
 
     At a load of 1 they are as far apart as the fabric, without background,
     would need for all bytes of one.
@@ -135,7 +135,7 @@ def _coflows(seed: int, shape: str, load: float, width: int,
 def mean_ccts_s(hosts: Sequence[cluster.Host],
                 its_groups: Sequence[groups.Group], names: Iterable[str],
                 seed: int, with_bound: bool = True) -> dict[str, float]:
-    """Mean CCT under each scheme, and the bound at virtco's placement."""
+    """Simulate each scheme's mean CCT, and the bound at virtco's placement."""
     found = {}
     for name in names:
         result = cloud.simulate(hosts, its_groups, schemes.get(name),
@@ -281,7 +281,7 @@ def cell(saving: outcome.Saving | None) -> str | None:
 
 def gap(found: samples.Samples, setting: str, bound: str = BOUND
         ) -> float | None:
-    """How far virtco's mean CCT is above a bound, percent."""
+    """Compute how far virtco's mean CCT is above a bound, in percent."""
     bound_s = float(np.mean(found.of(setting, bound)))
     if bound_s <= 0:
         return None
@@ -296,7 +296,7 @@ def shape_note(context: samples.Context) -> str:
 def panel(title: str, x_label: str, found: samples.Samples,
           chosen: Sequence[str], log_y: bool = False,
           names: dict[str, str] | None = None) -> outcome.Panel:
-    """Bars of mean and deviation.
+    """Build a panel of bars of mean and deviation.
 
     :param names: settings to show, and what to call them; default all.
     """
