@@ -31,7 +31,7 @@ def list_coflows(session: orm.Session, *, project_id: str | None = None,
 
 def coflow_names(session: orm.Session, ids: list[str]
                  ) -> dict[str, tuple[str, str]]:
-    """Name and project of each."""
+    """Return the name and the project id of each coflow, by its id."""
     return {coflow_id: (name, project_id)
             for coflow_id, name, project_id in session.execute(sa.select(
                 models.Coflow.id, models.Coflow.name,

@@ -74,7 +74,10 @@ def last_hour(history: np.ndarray) -> np.ndarray:
 
 def error_fraction(history: np.ndarray, predicted: np.ndarray
                    ) -> float | None:
-    """Sum of absolute errors over the sum of bytes, where both are known."""
+    """Divide the sum of absolute errors by the sum of bytes.
+
+    Hours in which either is unknown are left out; None for too few hours.
+    """
     known = ~np.isnan(predicted[:len(history)])
     if known.sum() < LEAST_HOURS or history[known].sum() <= 0:
         return None

@@ -365,7 +365,7 @@ class LiveState:
             self._progress.profiles.give_back(found)
 
     def advance(self, now_s: float) -> list[summary.Status]:
-        """Move coflows along their life; those whose state changed."""
+        """Move coflows along their life; return those whose state changed."""
         with self._lock:
             self._bound_computing()
             return self._progress.advance(now_s)

@@ -106,8 +106,9 @@ class Progress:
     def take(self, state: host_state.HostState,
              deltas: list[byte_counters.Delta], since_s: float, now_s: float
              ) -> bool:
-        """Credit the host's last report; True when a coflow starts, or may
-        have ended.
+        """Credit the host's last report; return whether it is urgent.
+
+        It is urgent when a coflow starts or may have ended.
         """
         strange = self._find_strange(state)
         urgent = self._take_backlogs(state, strange)
@@ -330,7 +331,7 @@ class Progress:
                 self.profiles.add(group_id, [((rows[vm], row), new_bytes)])
 
     def advance(self, now_s: float) -> list[summary.Status]:
-        """Move coflows along their life; those whose state changed."""
+        """Move coflows along their life; return those whose state changed."""
         self._find_missing(now_s)
         changed = []
         for tracked in [tracked for tracked in self._groups.coflows.values()

@@ -190,7 +190,7 @@ def _end_processes(names: list[str], grace_s: float) -> None:
 
 
 def _pids_in(names: list[str]) -> list[int]:
-    """Live processes, this one excepted, that are in the namespaces."""
+    """List live processes in the namespaces, this one excepted."""
     inodes = set()
     for namespace in names:
         try:

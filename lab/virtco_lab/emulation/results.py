@@ -94,8 +94,7 @@ class WorkloadResult:
                    for coflow in scheme.coflows)
 
     def speed_ups(self) -> list[float]:
-        """Compare the last scheme's mean with each other's: relative
-        speed-ups.
+        """Compute relative speed-ups of the last scheme over each other one.
         """
         if not self.complete:
             return []

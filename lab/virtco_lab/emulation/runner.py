@@ -119,7 +119,7 @@ def children() -> list[int]:
 def _launch(testbed: testbed_module.Testbed, workload: scenario.Workload,
             scheme: scenario.Scheme, observer: Observer,
             n_vms: int) -> Servers:
-    """Group after group: each is placed where the ones before leave room."""
+    """Launch group after group, each where those before leave room."""
     servers: Servers = {}
     placed = 0
     for group in workload.groups:

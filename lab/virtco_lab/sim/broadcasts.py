@@ -26,9 +26,7 @@ def chain(receivers: int, blocks: int) -> float:
 
 
 def tree(receivers: int, blocks: int, degree: int = 2) -> float:
-    """Time a broadcast in which each sends every block to its children in
-    turn.
-    """
+    """Time a broadcast in which each sends each block to child after child."""
     have = np.zeros((receivers + 1, blocks))
     for node in range(receivers + 1):
         children = range(degree * node + 1,

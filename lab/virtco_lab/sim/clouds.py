@@ -87,7 +87,7 @@ class Cloud:
         return found
 
     def snapshots(self, n: int) -> Matrix:
-        """Shape (n, n_hosts, n_hosts)."""
+        """Draw snapshots of the rates, shape (n, n_hosts, n_hosts)."""
         return np.array([self.snapshot() for _ in range(n)])
 
 

@@ -111,7 +111,7 @@ def _share_fairly(trace: traces.Trace, fabric: fabric_model.Fabric,
 
 
 def quantile(values: np.ndarray, fraction: float) -> float:
-    """Order statistic: the value below which that fraction of them lies."""
+    """Find the order statistic below which that fraction of values lies."""
     ordered = np.sort(values)
     return float(ordered[min(len(ordered) - 1, int(fraction * len(ordered)))])
 

@@ -113,7 +113,7 @@ def least_around(work: Workspace, node: int, cutoff_s: float,
 
 
 def objective(inst: instances.Instance, budget: budgets.Budget) -> float:
-    """Lower bound on the sum of prefix CCTs (ONLINE and JOINT).
+    """Bound the sum of prefix CCTs (ONLINE and JOINT) from below, in s.
 
     Active coflows keep their order among themselves, so each ends no
     earlier than among the active ones alone; an own coflow ends no earlier

@@ -74,7 +74,8 @@ def _hot(state: states.State) -> float:
 
 
 def _heat(state: states.State, rank: int) -> float:
-    """Start temperature for the pool's rank-th: one keeps it, one does not."""
+    """Choose the temperature by rank in the pool: one keeps it, one does not.
+    """
     keeps = rank % 2 == (1 if state.local.is_single() else 0)
     return REHEAT if keeps else _hot(state)
 

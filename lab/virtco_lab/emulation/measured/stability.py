@@ -113,7 +113,7 @@ def errors_percent(rates_bps: np.ndarray, age: int) -> np.ndarray:
 
 def _readings(cloud: Cloud, n_readings: int, options: beds.Options
               ) -> np.ndarray:
-    """Shape (n_readings, n_paths)."""
+    """Measure the rates of all paths, shape (n_readings, n_paths)."""
     # All send at the same time.
     slower = dataclasses.replace(options, rate_bps=options.rate_bps / 4)
     bed = beds.Bed(slower.rates_bps(N_HOSTS), cloud.bucket_bytes,

@@ -84,7 +84,8 @@ SETTINGS = {
 
 def readings_of(setting: Setting, cloud: clouds.Cloud,
                 rng: np.random.Generator) -> Matrix:
-    """Shape (n_snapshots, n_pairs), NaN where nothing was seen."""
+    """Draw readings, shape (n_snapshots, n_pairs), NaN where nothing was seen.
+    """
     n_hosts = len(cloud.rates_bps)
     found = cloud.snapshots(setting.snapshots)
     if setting.slow_hosts:
