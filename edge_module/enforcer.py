@@ -15,6 +15,7 @@ from typing import Protocol
 
 from oslo_log import log as logging
 
+from edge_module import early_packets
 from edge_module import kernel_events
 from edge_module.classify import classified as classify
 from edge_module.classify import nft
@@ -86,6 +87,7 @@ class Enforcer:
         self.step = step
         self.tree = edge_tree.TreeKeeper(uplink, lambda name: self.step(name))
         self._made = shape.Made()
+        self._early = early_packets.EarlyPackets()
         self.policy: edge_policy.EdgePolicy | None = None
         self.n_past = 0
         self._is_stale = True
@@ -107,7 +109,7 @@ class Enforcer:
         return shape.build_tree(
             self.policy, self.link_bps, settings, self.n_past,
             [port.ifindex for port in self.ports or () if port.is_here],
-            self._turns.turns, self._made)
+            self._turns.turns, self._early.rate_bps, self._made)
 
     def _settings_now(self) -> model.TreeSettings:
         return dataclasses.replace(self.settings,
@@ -180,7 +182,11 @@ class Enforcer:
         leave = self._shape_unless_others_do()
         if self.policy is not None and self.ports is not None:
             self.step('classify')
-            self.classifier.replace(self.desired_table())
+            table = self.desired_table()
+            self.classifier.replace(table)
+            if self._early.find(self.policy, table, self.uplink.class_stats,
+                                now_s):
+                leave = self._shape_unless_others_do()
         if self.policy is not None and self.receiver is not None:
             self.step('receive')
             self.receiver.ensure(self.policy)
@@ -281,7 +287,8 @@ class Enforcer:
     @property
     def is_waiting(self) -> bool:
         """Whether :meth:`sync` has something to do later."""
-        return self.conflict is None and self.tree.is_waiting
+        return self.conflict is None and (
+            self.tree.is_waiting or self._early.rate_bps > 0)
 
     def _collect(self, now_s: float) -> None:
         """Make the steps that had to wait and are due now.
@@ -291,7 +298,8 @@ class Enforcer:
         """
         if self.conflict is not None:
             return
-        if self.tree.is_draining:
+        if (self._early.are_sent(self.uplink.class_stats, now_s)
+                or self.tree.is_draining):
             self.tree.let_leave(self._shape(), now_s + self.grace_s)
         if self.tree.is_due(now_s):
             wanted = self.desired_tree()

@@ -200,7 +200,8 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                settings: model.TreeSettings = model.TreeSettings(),
                n_past: int = 0, ports: Iterable[int] = (),
                turns: Mapping[int, float] = types.MappingProxyType({}),
-               made: Made | None = None) -> model.Tree:
+               early_bps: float = 0.0, made: Made | None = None
+               ) -> model.Tree:
     """Return the tree that enforces a policy on a link.
 
     Guaranteed rates of coflows are scaled down together until they fit with
@@ -215,6 +216,8 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     :param ports: ifindexes of the VM ports.
     :param turns: part of a whole turn, by minor of a port's class; see
         :mod:`edge_module.tcplan.turns`.
+    :param early_bps: rate at which packets of coflows leave the queues of
+        unmanaged traffic; see :mod:`edge_module.early_packets`.
     :param made: cache of the tree before; it is updated.
     """
     link_bps = min(link_bps, policy.egress_bps)
@@ -233,6 +236,10 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                 model.whole_bps(policy.default_rate_bps),
                 base, settings, minors.seats(ports).values()):
             tree[item.minor] = item
+    for minor in (minors.SHARED, minors.UNMANAGED) if early_bps else ():
+        tree[minor] = dataclasses.replace(
+            tree[minor], rate_bps=model.whole_bps(min(
+                link_bps, tree[minor].rate_bps + early_bps)))
     for minor in turns.keys() & tree.keys():
         tree[minor] = _with_turn(tree[minor], turns[minor], settings)
     classes = (_shared(policy.classes, link_bps) if n_past

@@ -33,6 +33,30 @@ def test_coflow_gets_its_rate_beside_noise(pair):
     assert unmanaged == pytest.approx(10e6 * GOODPUT, rel=0.1)
 
 
+@real_time
+def test_a_flow_has_its_rate_as_soon_as_a_late_hint_comes(pair):
+    """Its sender's timer expired several times beside a busy coflow."""
+    bed, edge = pair
+    busy, late = bed.add_vm('h1'), bed.add_vm('h1')
+    sinks = bed.add_vm('h2'), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 39e6, [(busy, sinks[0], 1)]).build())
+    flows = [beds.Flow(busy, sinks[0]).start()]
+    beds.wait_for(lambda: flows[0].received_at(99) > 4e6, 20, 'a busy link')
+    flows.append(beds.Flow(late, sinks[1]).start())
+    time.sleep(2)
+    at_s = flows[1].now_s()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS, 2).coflow(
+        'C1', 19e6, [(busy, sinks[0], 1)]).coflow(
+        'C2', 19e6, [(late, sinks[1], 1)]).build())
+    time.sleep(0.5)
+    rate_bps = flows[1].rate_bps(at_s, at_s + 0.5)
+    for flow in flows:
+        flow.close()
+    assert rate_bps > 0.7 * 19e6 * GOODPUT
+
+
 @gear.full(
     'unit/edge/test_tcplan.py::test_flows_of_a_coflow_get_rates_by_weight; '
     'that they are kept: '

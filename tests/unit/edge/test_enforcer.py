@@ -251,6 +251,26 @@ def test_beside_somebody_elses_qdisc_coflows_are_counted():
     assert found.conflict is None and not found.drift()
 
 
+def test_what_was_queued_before_a_hint_goes_at_the_coflows_rate():
+    """The class's guarantee, for unmanaged traffic and its parent."""
+    found = started(dataclasses.replace(ONE, flows=()))
+    own, before = minors.FIRST_PORT + 5, dict(found.uplink.tree)
+    found.uplink.seen = {own: wire.ClassStats(100, 1, 5000)}
+    found.set_policy(ONE, 101.0)
+    changed = {minor for minor, item in found.uplink.tree.items()
+               if item != before[minor]}
+    assert changed == {minors.UNMANAGED, minors.SHARED}
+    for minor in changed:
+        assert found.uplink.tree[minor].rate_bps == (
+            before[minor].rate_bps + 40e6)
+    assert found.is_waiting
+    found.collect(101.5)
+    assert found.uplink.tree != before
+    found.uplink.seen = {own: wire.ClassStats(5100, 4, 8000)}
+    found.collect(101.6)
+    assert found.uplink.tree == before and not found.is_waiting
+
+
 def test_no_queue_of_open_vswitch_has_the_number_of_nobody():
     """No coflow either, nor a port: no device has the index 0."""
     assert edge_policy.LAST_MINOR < minors.NOBODY == minors.FIRST_PORT

@@ -88,7 +88,7 @@ def test_what_is_no_data_has_places_of_its_own(wanted, link_bps, ports):
     assert sum(item.rate_bps for item in children[minors.SHARED]) <= tree[
         minors.SHARED].rate_bps + 16
     assert len(children.get(minors.UNMANAGED, ())) == len(
-        {port % 4096 for port in ports})
+        set(ports))
     for leaf in children.get(minors.UNMANAGED, ()):
         assert leaf.prio == model.LOWEST_PRIO > tree[2].prio
         assert leaf.limit_bytes == model.leaf_limit_bytes(
@@ -489,6 +489,19 @@ def test_the_first_free_seat_after_a_ports_own_is_taken():
     # Ports of a host that made thousands before.
     assert minors.of_ports([5, 4100, 8195, 4101]) == {
         5: 0x7005, 4100: 0x7006, 4101: 0x7007, 8195: 0x7008}
+
+
+def test_early_packets_do_not_slow_coflows_down():
+    """They take no part of any guarantee, nor of the link's."""
+    wanted = policy([coflow(0x10, 60e6, (1, 1))])
+    usual = shape.build_tree(wanted, LINK_BPS)
+    for early_bps, most_bps in ((5e6, LINK_BPS), (2 * LINK_BPS, LINK_BPS)):
+        tree = shape.build_tree(wanted, LINK_BPS, early_bps=early_bps)
+        for minor in (minors.UNMANAGED, minors.SHARED):
+            assert tree.pop(minor) == dataclasses.replace(
+                usual[minor], rate_bps=int(min(
+                    most_bps, usual[minor].rate_bps + early_bps)))
+        assert tree.items() <= usual.items()
 
 
 def test_weights_of_receivers_make_their_turns():

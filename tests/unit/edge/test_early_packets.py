@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Packets in unmanaged queues whose flows have a class now."""
+
+import pytest
+
+from edge_module import early_packets
+from edge_module.classify import classified
+from edge_module.qdisc import wire
+from edge_module.tcplan import minors
+from virtco.wire import edge_policy
+
+PORTS = frozenset({('tap1', 5), ('tap2', 6)})
+OLD = classified.Key('tap2', '10.0.0.2', '10.0.0.9')
+NEW = classified.Key('tap1', '10.0.0.1', '10.0.0.9')
+OTHER = classified.Key('tap1', '10.0.0.1', '10.0.0.8')
+SEAT = minors.seats([5, 6])[5]
+#: The own class of tap1, and one to a limited host; then the same of tap2.
+OWN, LIMITED = minors.FIRST_PORT + 5, minors.of_limited(3, SEAT)
+OWN_2, LIMITED_2 = minors.FIRST_PORT + 6, minors.of_limited(3, SEAT + 1)
+
+
+def policy():
+    return edge_policy.EdgePolicy('h1', 1, 60.0, 1e8, 1e8, 2e6, tuple(
+        edge_policy.CoflowClass(
+            name, name, minor, rate_bps, 1e8, 0, tuple(
+                edge_policy.Destination(f'h{number}', minor + number, 0.5,
+                                        rate_bps / 2, 1e8)
+                for number in (1, 2)))
+        for name, minor, rate_bps in (('a', 0x10, 3e7), ('b', 0x20, 5e6))))
+
+
+class Early:
+    """Queues after a first classification, with a clock."""
+
+    def __init__(self):
+        self.queues = early_packets.EarlyPackets()
+        self.now_s, self.n_reads, self.stats = 100.0, 0, {}
+        assert not self.find({OLD: 0x11})
+
+    def read(self):
+        self.n_reads += 1
+        return self.stats
+
+    def find(self, entries):
+        return self.queues.find(policy(), classified.Table(PORTS, entries),
+                                self.read, self.now_s)
+
+    def are_sent(self):
+        return self.queues.are_sent(self.read, self.now_s)
+
+    def wait(self, minor, backlog_bytes=0, sent_bytes=0):
+        self.stats[minor] = wire.ClassStats(sent_bytes, 9, backlog_bytes, 3)
+
+
+@pytest.fixture
+def early():
+    return Early()
+
+
+@pytest.mark.parametrize('minor', [OWN, LIMITED])
+def test_what_the_port_of_a_new_flow_queued_goes_at_its_coflows_rate(
+        early, minor):
+    early.wait(minor, backlog_bytes=3000, sent_bytes=500)
+    assert early.find({OLD: 0x11, NEW: 0x12})
+    assert early.queues.rate_bps == 3e7
+    # Nothing more is new.
+    assert not early.find({OLD: 0x11, NEW: 0x12})
+    assert early.queues.rate_bps == 3e7
+    early.wait(minor, backlog_bytes=9000, sent_bytes=3499)
+    assert not early.are_sent() and early.queues.rate_bps == 3e7
+    # What came behind them does not count.
+    early.wait(minor, backlog_bytes=9000, sent_bytes=3500)
+    assert early.are_sent() and early.queues.rate_bps == 0
+    assert not early.are_sent()
+
+
+@pytest.mark.parametrize('minor', [
+    OWN_2, LIMITED_2, minors.HOST, minors.of_limit(3), 0x10,
+    minors.of_port_control(OWN)])
+def test_other_queues_do_not_matter(early, minor):
+    early.wait(minor, backlog_bytes=3000)
+    early.wait(OWN)
+    assert not early.find({OLD: 0x11, NEW: 0x12})
+    assert early.queues.rate_bps == 0 and not early.are_sent()
+
+
+def test_each_coflow_counts_once(early):
+    early.wait(OWN, backlog_bytes=3000)
+    early.wait(LIMITED, backlog_bytes=1)
+    assert early.find({NEW: 0x12, OTHER: 0x11})
+    assert early.queues.rate_bps == 3e7
+    third = classified.Key('tap1', '10.0.0.1', '10.0.0.7')
+    assert early.find({NEW: 0x12, OTHER: 0x11, third: 0x20})
+    assert early.queues.rate_bps == 3.5e7
+    early.wait(OWN, sent_bytes=3000)
+    assert not early.are_sent()
+    early.wait(LIMITED, sent_bytes=1)
+    assert early.are_sent()
+
+
+def test_flows_that_are_only_counted_have_no_class(early):
+    early.wait(OWN, backlog_bytes=3000)
+    assert not early.find({OLD: 0x11, NEW: OWN})
+    assert early.n_reads == 0
+
+
+def test_after_a_start_nothing_is_new():
+    queues = early_packets.EarlyPackets()
+    assert not queues.find(policy(), classified.Table(PORTS, {NEW: 0x12}),
+                           lambda: {OWN: wire.ClassStats(0, 0, 3000)}, 1.0)
+    assert queues.rate_bps == 0
+
+
+def test_a_queue_is_served_for_a_second_at_most(early):
+    early.wait(OWN, backlog_bytes=3000)
+    assert early.find({OLD: 0x11, NEW: 0x12})
+    early.now_s += 0.999
+    assert not early.are_sent()
+    early.now_s += 0.001
+    assert early.are_sent() and early.queues.rate_bps == 0
+
+
+def test_a_class_that_is_gone_has_no_queue(early):
+    early.wait(OWN, backlog_bytes=3000)
+    assert early.find({OLD: 0x11, NEW: 0x12})
+    early.stats = {}
+    assert early.are_sent()
