@@ -3,10 +3,14 @@
 """What Open MPI is asked to run, and what is shown of its times."""
 
 import contextlib
+import json
+import os
+import types
 
 import numpy as np
 import pytest
 
+from tests.unit.lab.emulation import drawing
 from virtco.advise import trees
 from virtco_lab.emulation import broadcast
 from virtco_lab.emulation import mesh
@@ -30,11 +34,6 @@ class _Mesh:
         return {pair: self.rates_bps[pair] * 0.95 for pair in pairs}
 
 
-class _Display:
-    def say(self, text):
-        pass
-
-
 @pytest.fixture
 def jobs(monkeypatch):
     """Runs of Open MPI that take a second, advised ones a half."""
@@ -52,8 +51,124 @@ def jobs(monkeypatch):
     return made
 
 
+def test_the_figure_is_drawn_as_ever(jobs, monkeypatch):
+    """Each run takes as long as its options and its order say."""
+    def run(mesh, job, n_runs):
+        jobs.append(job)
+        order = [mesh.names.index(host) for host in job.hosts]
+        took_s = 1.0 / (1 + len(job.options) % 3 + (order[0] - order[-1]) % 5)
+        if job.operation == 'exchange':
+            took_s *= job.argument.sum() / 1e6
+        return mpi.Ran(tuple(job.hosts), tuple(
+            took_s * (1 + number) for number in range(n_runs)))
+
+    monkeypatch.setattr(mpi, 'run', run)
+    display = drawing.Display()
+    found = mpi.FIGURES['rpca-mpi'](broadcast.Options(20e6, (0, 3)), display)
+    drawing.check('rpca-mpi', found, [*display.said, *(
+        f'{job.operation} of '
+        f'{getattr(job.argument, "sum", lambda: job.argument)():.0f}: '
+        f'{" ".join(job.hosts)} {job.options}' for job in jobs)])
+
+
+def test_what_is_allowed_is_no_claim_unmet():
+    found = mpi.Found({(operation, name): 1.0
+                       for operation, names in mpi.PLANS.items()
+                       for name in names})
+    for ratio, n_unmet in ((0.95, 0), (0.96, 2)):
+        for operation in ('broadcast', 'reduce'):
+            found.measured_s[operation, 'advised'] = ratio
+        assert len(mpi._unmet([found])) == n_unmet
+
+
+@pytest.mark.parametrize(('has_mpirun', 'status', 'is_fine'), [
+    (True, 0, True), (True, 1, False), (False, 0, False)])
+def test_open_mpi_and_its_python_are_needed(has_mpirun, status, is_fine,
+                                            monkeypatch):
+    monkeypatch.setattr(mpi.shutil, 'which', lambda name: (
+        '/usr/bin/mpirun' if name == 'mpirun' and has_mpirun else None))
+    monkeypatch.setattr(mpi.subprocess, 'run', lambda argv, capture_output: (
+        types.SimpleNamespace(returncode=status if (
+            argv[1:] == ['-c', 'import mpi4py'] and capture_output) else 9)))
+    if is_fine:
+        mpi.check()
+    else:
+        with pytest.raises(mpi.NoMpi, match='openmpi-bin'):
+            mpi.check()
+
+
+@pytest.fixture
+def mpirun(monkeypatch, tmp_path):
+    """One that says what the test says."""
+    made = types.SimpleNamespace(
+        ran=[], status=0, there=tmp_path, mesh=types.SimpleNamespace(
+            run='abc123', names=['h0', 'h1'],
+            addresses=['10.0.0.1', '10.0.0.2']))
+
+    def run(argv, **options):
+        made.ran.append((argv, options))
+        return types.SimpleNamespace(
+            returncode=made.status, stderr=' no slots \n',
+            stdout='{"hosts": ["h1", "h0"], "took_s": [1.5, 2]}')
+
+    monkeypatch.setattr(mpi.namespaces, 'scratch_dir', lambda run: (
+        tmp_path if run == 'abc123' else None))
+    monkeypatch.setattr(mpi.subprocess, 'run', run)
+    return made
+
+
+def test_open_mpi_is_started_in_the_hosts_namespaces(mpirun):
+    found = mpi.run(mpirun.mesh, mpi.Job(
+        'broadcast', 1234, ['h1', 'h0'], '--mca a b'), 3)
+    assert found == mpi.Ran(('h1', 'h0'), (1.5, 2))
+    (argv, options), = mpirun.ran
+    assert argv[:7] == [
+        'nsenter', '--net=/run/netns/virtco-emu-abc123-control', 'mpirun',
+        '--timeout', '120', '--host', 'h0,h1']
+    assert argv[argv.index('-np') + 1] == '2'
+    told = {name: value for word, name, value in zip(
+        argv, argv[1:], argv[2:]) if word == '--mca'}
+    assert told['a'] == 'b' and told['btl'] == 'tcp,self'
+    assert told['plm_rsh_agent'] == f'sh {mpirun.there}/agent'
+    assert argv[-5:] == ['/usr/bin/python3', str(mpi._RANKS), 'broadcast',
+                         '1234', '3']
+    assert options['env']['OMPI_ALLOW_RUN_AS_ROOT'] == '1'
+    assert options['timeout'] == 150
+    assert options['capture_output'] and options['text']
+    agent = (mpirun.there / 'agent').read_text()
+    assert 'h0|10.0.0.1) host=h0;;\nh1|10.0.0.2) host=h1;;\n' in agent
+    assert 'nsenter --net=/run/netns/virtco-emu-abc123-$host' in agent
+    ranks = (mpirun.there / 'rankfile').read_text().splitlines()
+    assert ranks[0].startswith('rank 0=h1') and 'rank 1=h0' in ranks[1]
+    # Any processor will do.
+    assert ranks[0].endswith(f'slot=0-{os.cpu_count() - 1}')
+    assert not (mpirun.there / 'volumes').exists()
+
+
+def test_volumes_of_an_exchange_are_whole_bytes(mpirun):
+    mpi.run(mpirun.mesh, mpi.Job('exchange', np.array([[0.0, 2.6], [1.2, 0]]),
+                                 ['h0', 'h1']))
+    (argv, _options), = mpirun.ran
+    assert argv[-2:] == [str(mpirun.there / 'volumes'), '5']
+    assert json.loads((mpirun.there / 'volumes').read_text()) == [
+        [0, 3], [1, 0]]
+
+
+def test_what_mpirun_says_of_its_end_is_told(mpirun):
+    mpirun.status = 1
+    with pytest.raises(RuntimeError, match='mpirun ended with 1: no slots$'):
+        mpi.run(mpirun.mesh, mpi.Job('broadcast', 8, ['h0', 'h1']))
+
+
+def test_the_version_is_the_last_word_of_its_first_line(monkeypatch):
+    monkeypatch.setattr(mpi.subprocess, 'run', lambda argv, **options: (
+        types.SimpleNamespace(stdout='mpirun (Open MPI) 4.1.4\n\nReport to'
+                              if options['check'] and options['text'] else 0)))
+    assert mpi._version() == '4.1.4'
+
+
 def _reproduce():
-    return mpi.figure(broadcast.Options(20e6, (0, 1), True), _Display())
+    return mpi.figure(broadcast.Options(20e6, (0, 1), True), drawing.Display())
 
 
 def test_the_table_is_whole(jobs):

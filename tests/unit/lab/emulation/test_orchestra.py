@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Orchestra's figures, of casts that the test makes up."""
+
+import dataclasses
+import math
+
+import pytest
+
+from tests.unit.lab.emulation import drawing
+
+orchestra = pytest.importorskip('virtco_lab.emulation.orchestra')
+casts, racks_module = orchestra.casts, orchestra.racks_module
+
+#: Seconds that a copy takes longer with each scheme.
+_FACTORS = {name: 1 + place / 4 for place, name in enumerate(
+    reversed(casts.SCHEMES))}
+
+
+class Racks:
+    story = None
+
+    def __init__(self, sizes, rate_bps, oversubscription, slower_bps=None):
+        self.vms = {f'r{rack}v{vm}': f'rack{rack}'
+                    for rack, size in enumerate(sizes) for vm in range(size)}
+        self.rate_bps = rate_bps
+        self.story.append(f'racks of {list(sizes)} at {rate_bps}, '
+                          f'{oversubscription}:1, slower {slower_bps}')
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.story.append('removed')
+
+
+@pytest.fixture(name='story')
+def _story(monkeypatch):
+    made = []
+    monkeypatch.setattr(Racks, 'story', made)
+    monkeypatch.setattr(racks_module, 'Racks', Racks)
+
+    def run(racks, size_bytes, scheme, seed, *, receivers=None,
+            clusters=None):
+        name, = (name for name, one in casts.SCHEMES.items() if one == scheme)
+        source, *others = racks.vms
+        others = others[:receivers]
+        copy_s = size_bytes * 8 / racks.rate_bps
+        made.append(f'{name}: {size_bytes} bytes, seed {seed}, {receivers}, '
+                    f'{sorted((clusters or {}).items())}')
+        taken_s = copy_s * _FACTORS[name] * (1 + seed % 7 / 50) * (
+            1 + math.log(len(others)) * (name == 'star'))
+        if clusters:
+            taken_s /= 1.5
+        rates_bps = {
+            (one, other): racks.rate_bps / 3 * (
+                3 if racks.vms[one] == racks.vms[other] else 1)
+            * (1 + (place * 7 + number * 3 + seed) % 11 / 100)
+            for place, one in enumerate(racks.vms)
+            for number, other in enumerate(racks.vms)
+            if one != other and (place + number + seed) % 3}
+        return casts.Found(
+            {other: taken_s * (0.5 + (place + 1) / len(others) / 2)
+             for place, other in enumerate(others)},
+            1.0 + seed % 5, rates_bps)
+
+    monkeypatch.setattr(casts, 'run', run)
+    return made
+
+
+@pytest.mark.parametrize('is_short', [False, True])
+@pytest.mark.parametrize('name', orchestra.FIGURES)
+def test_a_figure_is_drawn_as_ever(name, is_short, story):
+    display = drawing.Display()
+    found = orchestra.reproduce(
+        name, orchestra.Options(10e6, (0, 3), is_short), display)
+    drawing.check(f'{name}{"-short" * is_short}', found,
+                  [*display.said, *story])
+
+
+@pytest.mark.parametrize(('name', 'rows', 'is_met'), [
+    ('9', (('star', 2.0), ('virtco', 1.9)), True),
+    ('9', (('star', 2.0), ('virtco', 2.0)), False),
+    ('11', (('Cornet', 9.0, 7), ('virtco, topology', 8.9, 9)), True),
+    ('11', (('Cornet', 9.0, 7), ('virtco, topology', 9.0, 5)), False),
+    ('17', ((2, 0.5), (5, 1.1)), True), ('17', ((2, 3.0), (5, 1.0)), False),
+    ('10', ((2, 3.0),), True)])
+def test_what_the_paper_claims_is_compared(name, rows, is_met):
+    found = orchestra.outcome.Outcome(f'emulated-orchestra-{name}', '', (),
+                                      rows, ())
+    assert (orchestra._unmet(found) == ()) is is_met
+
+
+def test_clusters_are_right_by_pairs():
+    truth = {'a': 'x', 'b': 'x', 'c': 'y'}
+    assert orchestra._right(truth, truth) == 1
+    assert orchestra._right({}, truth) == pytest.approx(1 / 3)
+    assert orchestra._right({'a': '1', 'b': '2', 'c': '2'}, truth) == (
+        pytest.approx(1 / 3))
+
+
+def test_a_short_form_has_fewer_receivers_of_half_the_bytes():
+    usual = orchestra.Options(8e6, (0,))
+    assert not usual.is_short
+    short = dataclasses.replace(usual, is_short=True)
+    assert (usual.receivers, usual.per_rack, usual.size_bytes(3.0)) == (
+        (2, 5, 10, 19), 10, 3_000_000)
+    assert (short.receivers, short.per_rack, short.size_bytes(3.0)) == (
+        (2, 5), 4, 1_500_000)
