@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import pytest
+
 from virtco_lab.emulation import shaping
 
 
@@ -28,3 +30,32 @@ def test_change_touches_rates_only():
     lines = shaping.limit_commands('h0', 4e7, verb='change')
     assert len(lines) == 6
     assert all(line.startswith('class change dev ') for line in lines)
+
+
+def test_queues_hold_the_windows_of_a_host_and_its_acknowledgements():
+    lines = shaping.limit_commands('h0', 4e7)
+    for dev in ('h0', 'ifb-h0'):
+        assert f'qdisc add dev {dev} parent 1:1 handle 10: bfifo limit ' + str(
+            4 * 1024 * 1024) in lines
+        assert f'qdisc add dev {dev} parent 1:2 handle 20: bfifo limit ' + str(
+            128 * 1024) in lines
+    root, = (line for line in lines if 'dev h0 parent 1: classid 1:9' in line)
+    assert root.endswith('quantum 65536 prio 0')
+
+
+@pytest.mark.parametrize(('rate_bps', 'asked', 'burst'), [
+    # Two milliseconds, but 16 KB at least; or what is asked for.
+    (4e7, None, 16 * 1024), (1e9, None, 250_000), (1e9, 5000, 5000)])
+def test_a_bucket_outlasts_a_late_timer(rate_bps, asked, burst):
+    lines = shaping.limit_commands('h0', rate_bps, 'change', asked)
+    assert all(f' burst {burst} cburst {burst} ' in line for line in lines)
+
+
+def test_tc_runs_in_the_namespace_and_must_work(monkeypatch):
+    ran = []
+    monkeypatch.setattr(shaping.subprocess, 'run', lambda argv, **options: (
+        ran.append((argv, options))))
+    shaping.run_batch('there', ['one', 'two'])
+    assert ran == [(['nsenter', '--net=/run/netns/there', 'tc', '-batch',
+                     '-'], {'input': 'one\ntwo\n', 'text': True,
+                           'check': True, 'capture_output': True})]

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Real bytes over the loopback device, which is in no namespace."""
+
+import io
+import json
+import resource
+import socket
+import struct
+import time
+
+import pytest
+
+from virtco_lab.emulation import traffic
+from virtco_lab.services import service
+
+WINDOW = 32 * 1024
+
+
+@pytest.fixture(autouse=True)
+def _entered(monkeypatch):
+    """Which namespace a thread would have entered, one after the other."""
+    names = []
+    monkeypatch.setattr(traffic.namespaces, 'enter', names.append)
+    return names
+
+
+@pytest.fixture(name='ports')
+def _ports():
+    # Local flows have another one, above it.
+    free = [port for port in service.free_ports(20) if port < 22_000]
+    return iter(free)
+
+
+def _flow(port, size_bytes, coflow=0, host=None):
+    return traffic.FlowSpec(coflow, 'src', f'dst{port}', '127.0.0.1', port,
+                            size_bytes, host)
+
+
+def _close(flows):
+    for flow in flows:
+        flow.sender.close()
+        flow.receiver.close()
+
+
+def _run(job):
+    flows = traffic.connect(job.flows, job.window_bytes)
+    events = []
+    try:
+        found = traffic.Transfer(job, flows, lambda event: events.append(
+            json.loads(json.dumps(event)))).run()
+    finally:
+        _close(flows)
+    return found, events
+
+
+def test_a_job_is_one_line():
+    job = traffic.Job((0.0, 1.5), (_flow(1, 2), _flow(3, 4, 1, 'h0')), 7.0,
+                      8, 9.0, 0.5)
+    assert '\n' not in job.to_json()
+    assert traffic.Job.from_json(job.to_json()) == job
+    usual = traffic.Job((), ())
+    assert (usual.stall_s, usual.window_bytes, usual.local_bps,
+            usual.bin_s) == (60.0, 64 * 1024, None, 0.1)
+
+
+def test_sockets_are_made_inside_of_their_namespaces(ports, _entered):
+    one, other = next(ports), next(ports)
+    specs = [_flow(one, 5), _flow(other, 6), _flow(one, 7),
+             _flow(one, 8, 0, 'h0')]
+    flows = traffic.connect(specs, WINDOW)
+    try:
+        # One listener for each end, one sender for each flow.
+        assert _entered == [f'dst{one}', 'src', f'dst{other}', 'src', 'src',
+                            f'dst{one}', 'src']
+        assert [flow.spec for flow in flows] == specs
+        for flow in flows:
+            assert flow.receiver.getpeername() == flow.sender.getsockname()
+            assert not flow.sender.getblocking()
+            assert not flow.receiver.getblocking()
+            is_local = flow.spec.local_host is not None
+            assert flow.sender.getpeername()[1] == (
+                flow.spec.dst_port + 10_000 * is_local)
+            # The kernel doubles it.
+            window = 1024 * 1024 if is_local else WINDOW
+            assert flow.receiver.getsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF) == min(
+                    2 * window, 2 * int(open('/proc/sys/net/core/rmem_max'
+                                             ).read()))
+            assert flow.sender.getsockopt(
+                socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == 128 * 1024
+            assert flow.sender.getsockopt(
+                socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).startswith(
+                    b'cubic')
+            flow.wake_late()
+            assert flow.receiver.getsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVLOWAT) == flow.spec.size_bytes
+    finally:
+        _close(flows)
+
+
+def test_a_receiver_is_woken_by_a_quarter_of_its_window_or_the_last_byte(
+        ports):
+    flow, = flows = traffic.connect([_flow(next(ports), 10_000)], WINDOW)
+    try:
+        for left, woken in ((10_000, 8192), (8192, 8192), (100, 100),
+                            (0, 100)):
+            flow.to_receive = left
+            flow.wake_late()
+            assert flow.receiver.getsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVLOWAT) == woken
+    finally:
+        _close(flows)
+
+
+def test_every_byte_arrives_and_is_counted(ports):
+    sizes = [3_000_000, 1, 70_000]
+    job = traffic.Job((0.0, 0.25), (
+        _flow(next(ports), sizes[0], 0), _flow(next(ports), sizes[1], 0),
+        _flow(next(ports), sizes[2], 1),
+        _flow(next(ports), 1_000_000, 1, 'h0')), window_bytes=WINDOW,
+        bin_s=0.05)
+    began_s = time.monotonic()
+    found, events = _run(job)
+    took_s = time.monotonic() - began_s
+    assert found['event'] == 'done' and found['bin_s'] == 0.05
+    assert 0.25 <= found['wall_s'] <= took_s
+    assert 0 <= found['cpu_s'] < 10
+    assert 0 <= found['retransmits'] < 100
+    # Each is measured from its own start.
+    first_s, second_s = found['ccts_s']
+    assert 0 < first_s < found['wall_s']
+    assert 0 < second_s <= found['wall_s'] - 0.25 + 1e-3
+    # What is inside of a host crosses no link.
+    assert [sum(column) for column in zip(*found['timeline'])] == [
+        sizes[0] + sizes[1], sizes[2]]
+    assert all(row[1] == 0 for row in found['timeline'][:5])
+    assert len(found['timeline']) <= int(found['wall_s'] / 0.05) + 1
+    assert events[0] == {'event': 'progress', 'received': [0, 0]}
+    done = [(event['coflow'], event['cct_s']) for event in events
+            if event['event'] == 'coflow']
+    assert done == sorted(done, key=lambda one: one[0] * 0.25 + one[1])
+    assert dict(done) == dict(enumerate(found['ccts_s']))
+    progress = [event['received'] for event in events
+                if event['event'] == 'progress']
+    assert 2 <= len(progress) <= 2 + found['wall_s'] / 0.25
+    assert progress[-1][0] <= sizes[0] + sizes[1]
+
+
+def test_flows_inside_of_a_host_share_its_pace(ports):
+    """0.1 s for all: both at half of it, then the longer one at all."""
+    job = traffic.Job((0.0,), (
+        _flow(next(ports), 20_000, 0, 'h0'),
+        _flow(next(ports), 60_000, 0, 'h0'),
+        _flow(next(ports), 10, 0, 'h1')), local_bps=8 * 800_000.0)
+    flows = traffic.connect(job.flows)
+    transfer = traffic.Transfer(job, flows, lambda event: None)
+    try:
+        def paces():
+            return [struct.unpack('=Q', flow.sender.getsockopt(
+                socket.SOL_SOCKET, 47, 8))[0] for flow in flows]
+
+        for flow in flows:
+            transfer._epoll.register(flow.receiver, 1)
+        transfer._start(0)
+        assert paces() == [400_000, 400_000, 800_000]
+        began_s = time.monotonic()
+        while transfer._open[0] > 1:
+            transfer._serve(began_s)
+        # Whoever is last has all of it.
+        assert paces()[1] == 800_000
+        while any(transfer._open):
+            transfer._serve(began_s)
+        assert not transfer._timeline
+    finally:
+        _close(flows)
+
+
+def test_without_a_pace_nothing_is_limited(ports):
+    job = traffic.Job((0.0,), (_flow(next(ports), 500_000, 0, 'h0'),))
+    found, _events = _run(job)
+    assert found['timeline'] == []
+    assert found['ccts_s'][0] < 10
+
+
+def test_a_job_that_stalls_says_how_many_flows_wait(ports, monkeypatch):
+    monkeypatch.setattr(traffic._Flow, 'send', lambda self, fd: True)
+    job = traffic.Job((0.0, 0.1), (_flow(next(ports), 5),
+                                   _flow(next(ports), 5, 1)), stall_s=0.15)
+    began_s = time.monotonic()
+    with pytest.raises(TimeoutError, match=(
+            'no byte of 2 unfinished flows arrived for 0.15 s')):
+        _run(job)
+    # It counts from the last start or byte.
+    assert time.monotonic() - began_s >= 0.25
+
+
+def test_a_job_waits_for_a_start_that_is_late(ports):
+    job = traffic.Job((0.3,), (_flow(next(ports), 5),), stall_s=0.1)
+    found, _events = _run(job)
+    assert found['wall_s'] >= 0.3 > found['ccts_s'][0]
+
+
+def test_a_flow_that_ends_early_is_named(ports):
+    port = next(ports)
+    flow, = flows = traffic.connect([_flow(port, 10)])
+    try:
+        assert flow.receive() == 0
+        flow.sender.sendall(b'1234')
+        flow.sender.shutdown(socket.SHUT_WR)
+        while flow.to_receive == 10:
+            flow.receive()
+        with pytest.raises(ConnectionError, match=(
+                f'the flow to 127.0.0.1:{port} ended 6 bytes early')):
+            while True:
+                flow.receive()
+    finally:
+        _close(flows)
+
+
+def test_a_sender_hands_over_what_the_kernel_takes(ports):
+    flow, = flows = traffic.connect([_flow(next(ports), 5_000_000)], WINDOW)
+    job = traffic.Job((0.0,), (flow.spec,))
+    transfer = traffic.Transfer(job, flows, print)
+    try:
+        assert flow.send(transfer._payload_fd) is False
+        assert 5_000_000 - 512 * 1024 <= flow.to_send < 5_000_000
+        for _ in range(20):
+            flow.send(transfer._payload_fd)
+        # A full one is no error.
+        assert flow.send(transfer._payload_fd) is False
+        assert flow.retransmits() == 0
+    finally:
+        _close(flows)
+
+
+@pytest.mark.parametrize(('word', 'code'), [('go', 0), ('stop', 1)])
+def test_a_process_connects_and_waits_for_its_word(
+        word, code, ports, monkeypatch, capsys):
+    limits = []
+    monkeypatch.setattr(resource, 'setrlimit',
+                        lambda what, both: limits.append((what, both)))
+    monkeypatch.setattr(resource, 'getrlimit', lambda what: (10, 50))
+    job = traffic.Job((0.0,), (_flow(next(ports), 1000),))
+    monkeypatch.setattr(traffic.sys, 'stdin', io.StringIO(
+        f'{job.to_json()}\n {word} \n'))
+    assert traffic.main() == code
+    events = [json.loads(line)['event']
+              for line in capsys.readouterr().out.splitlines()]
+    assert events[0] == 'ready'
+    assert (events[-1] == 'done') is (code == 0)
+    # Two sockets and a listener for each flow.
+    assert limits == [(resource.RLIMIT_NOFILE, (67, 67))]
+
+
+def test_processor_time_is_that_of_the_user_and_of_the_system(monkeypatch):
+    class Usage:
+        ru_utime, ru_stime = 1.5, 0.25
+
+    monkeypatch.setattr(resource, 'getrusage', lambda who: (
+        Usage if who == resource.RUSAGE_SELF else None))
+    assert traffic._cpu_s() == 1.75
