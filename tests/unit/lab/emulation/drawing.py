@@ -45,9 +45,11 @@ def _plain(value):
 
 
 def check(name, outcome, said=()):
+    """:param outcome: a data class or a dictionary."""
     path = DRAWN / f'{name}.json'
-    now = json.loads(json.dumps(_plain(
-        {**dataclasses.asdict(outcome), 'said': list(said)})))
+    parts = outcome if isinstance(outcome, dict) else dataclasses.asdict(
+        outcome)
+    now = json.loads(json.dumps(_plain({**parts, 'said': list(said)})))
     if not path.exists():
         lines = ',\n'.join(
             f' {json.dumps(part)}: {json.dumps(value, ensure_ascii=False)}'

@@ -3,11 +3,13 @@
 """Wrong hints on packets, with a model in the testbed's place."""
 
 import contextlib
+import dataclasses
 import pickle
 import types
 
 import pytest
 
+from tests.unit.lab.emulation import drawing
 from virtco import hints
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import hinted
@@ -97,6 +99,73 @@ def test_ratios_are_those_of_the_simulator(name, bed, tmp_path):
         _options(tmp_path, seeds=(0,)), _Display())
     assert found_again == found
     assert len(bed.sent) == n_sent
+
+
+@pytest.mark.parametrize(('name', 'is_short'), [
+    *((name, False) for name in hinted.FIGURES), ('late-hints', True)])
+def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch, tmp_path):
+    """Of runs that the test makes up."""
+    def run(settings, options, display):
+        return {(setting, seed): hinted.Run(
+            setting, seed, {}, tuple(
+                (1 + place / 3) * (1.02 + i / 10 + seed / 50)
+                for i in range(misled.N_COFLOWS)),
+            tuple((1 + place / 3) * (1 + i / 10)
+                  for i in range(misled.N_COFLOWS)),
+            (0.0, None, 1.5), 0.1, 0.25 + seed, 1 + seed)
+            for place, setting in enumerate(settings)
+            for seed in options.seeds}
+
+    monkeypatch.setattr(hinted, 'run', run)
+    found = hinted.FIGURES[name](_options(
+        tmp_path, seeds=(0, 3), short=is_short), _Display())
+    drawing.check(f'{name}{"-short" * is_short}', {
+        'result': dataclasses.asdict(found.result), 'record': found.rows()})
+
+
+def test_runs_are_as_far_off_as_their_means_are():
+    def run(measured_s):
+        return hinted.Run('exact', 0, {}, measured_s, (1.0, 3.0), (), 0, 0)
+
+    assert run((2.0, 3.0)).off == pytest.approx(0.25)
+    assert run((2.0, 3.0)).tries == 1
+    assert hinted._unmet([run((1.2, 3.0))]) == []
+    assert hinted._unmet([run((1.0, 3.5))]) == [
+        '12.5% off in the mean, 10% allowed']
+    assert len(hinted._unmet([run((1.0, 4.0))])) == 2
+    assert hinted._part([1, 2, 3], 1, True) == [2]
+    assert hinted._part([1, 2, 3], 1, False) == [1, 3]
+
+
+def test_what_is_on_disk_is_read_beside_what_is_simulated_today(
+        bed, tmp_path):
+    options = _options(tmp_path, seeds=(0,))
+    said = []
+    display = types.SimpleNamespace(say=said.append)
+    first = hinted.run(('never', 'exact'), options, display)
+    assert [line.split(':')[0] for line in said] == [
+        'seed 0, exact', 'seed 0, never']
+    assert '(+50.0%, waited 0.0%, try 1)' in said[0]
+    lines = (tmp_path / 'hinted.jsonl').read_text().splitlines()
+    assert len(lines) == 2 and '"told_s": [0.0' in lines[0]
+    again = hinted.run(('exact', 'never'), options, display)
+    assert again == {key: first[key] for key in (('exact', 0), ('never', 0))}
+    assert list(again) == [('exact', 0), ('never', 0)]
+    assert len(bed.sent) == 2
+    # The others know its hosts from the disk, too.
+    hinted.run(('exact', '1 s late'), options, display)
+    assert len(bed.sent) == 3
+
+
+def test_a_run_that_waited_too_long_each_time_counts_with_the_least():
+    waits = iter((0.9, 0.3, 0.5, 0.0))
+    found = hinted._repeat(lambda: hinted.Run(
+        'exact', 0, {}, (1.0,), (1.0,), (), next(waits), 0))
+    assert (found.waited, found.tries) == (0.3, 3)
+    waits = iter((hinted.measure.MOST_WAITED, 0.0))
+    found = hinted._repeat(lambda: hinted.Run(
+        'exact', 0, {}, (1.0,), (1.0,), (), next(waits), 0))
+    assert found.tries == 1
 
 
 def test_runs_too_far_off_are_claims_unmet(bed, tmp_path):

@@ -3,10 +3,12 @@
 """The emulated test cases, with a model in the testbed's place."""
 
 import contextlib
+import dataclasses
 import json
 
 import pytest
 
+from tests.unit.lab.emulation import drawing
 from virtco import exception
 from virtco_lab.cmd import testcases as command
 from virtco_lab.emulation import cases
@@ -129,6 +131,55 @@ def test_a_table_tells_the_distance_and_is_recorded(bench, tmp_path):
     assert len(kept['runs']) == len(result.rows)
     assert '``a command``: commit c0ffee, some machine.' in (
         tmp_path / 'emulated-virtco-case2.inc').read_text()
+
+
+class _Book:
+    """Runs that the test makes up, for any cell."""
+
+    def of(self, cell, name, seeds, scale):
+        place = measure.SCHEMES.index(name)
+        return [measure.Run(
+            cell.key, name, seed, scale.n_hosts, scale.rate_bps,
+            9.0 - 2 * place + seed / 10, 8.5 - 2 * place,
+            (8.5 - 2 * place) * (1.04 + seed * (-1) ** place / 20),
+            tuple((f'c{i}', 1.0, 2.0) for i in range(3)), 0.1,
+            6.0 * (1 + place) + seed, 0.1 * (seed + place), 0.5 + seed / 10,
+            (0.01 * (1 + place), 0.03), 7, 1 + place % 2) for seed in seeds]
+
+
+@pytest.mark.parametrize(('name', 'is_short'), [
+    *((name, False) for name in reproduce.FIGURES), ('virtco-case2', True)])
+def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch, tmp_path):
+    asked = []
+
+    def run(wanted, seeds, scale, directory, display):
+        asked.append(f'{[cell.key for cell in wanted]} {seeds} {scale}')
+        assert directory == tmp_path
+        return _Book()
+
+    monkeypatch.setattr(measure, 'run', run)
+    found = reproduce.FIGURES[name](_options(
+        tmp_path, seeds=(0, 4), shapes=('sparse', 'dense'), short=is_short),
+        _Display())
+    drawing.check(f'{name}{"-short" * is_short}', {
+        'result': dataclasses.asdict(found.result), 'record': found.rows()},
+        asked)
+
+
+@pytest.mark.parametrize(('off', 'n_unmet'), [
+    (0.0, 0), (0.1, 0), (0.11, 3), (-0.2, 3), (0.21, 6)])
+def test_runs_may_be_a_tenth_off_in_the_mean_and_a_fifth_at_most(off,
+                                                                  n_unmet):
+    cell = cases.Cell('virtco-case6', '1', 'medium', True)
+    runs = [dataclasses.replace(run, expected_s=1.0, measured_s=1.0 + off)
+            for name in measure.SCHEMES
+            for run in _Book().of(cell, name, (0,), FEW)]
+    # What a float makes of 1.1 is no tenth more.
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ('MEAN_TOLERANCE', 'WORST_TOLERANCE'):
+            patched.setattr(reproduce, name,
+                            getattr(reproduce, name) + 1e-9)
+        assert len(reproduce._unmet(runs)) == n_unmet
 
 
 def test_what_is_on_disk_is_not_run_again(bench, tmp_path):

@@ -7,6 +7,7 @@ import pwd
 import signal
 import socket
 import sys
+import time
 
 import psutil
 import pytest
@@ -18,7 +19,7 @@ import os, signal, socket, subprocess, sys
 signal.signal(signal.SIGTERM, lambda *_: (print('told', flush=True),
                                           os._exit(0)))
 if sys.argv[2:]:
-    print('child', subprocess.Popen(['sleep', '60']).pid, flush=True)
+    subprocess.Popen(['sh', '-c', 'sleep 60 & echo child $!; wait'])
 one = socket.create_server(('127.0.0.1', int(sys.argv[1])))
 while True:
     client, _ = one.accept()
@@ -67,6 +68,9 @@ class Nobodys(Greeter):
 
 
 def _child(greeter):
+    """Of a child of its own."""
+    while 'child' not in greeter.log.read_text():
+        time.sleep(0.01)
     word, pid = greeter.log.read_text().split()[:2]
     assert word == 'child'
     return int(pid)
