@@ -41,7 +41,7 @@ def _plain(value):
         return [_plain(one) for one in value]
     if isinstance(value, float | np.floating):
         return float(f'{value:.6g}')
-    return value
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def check(name, outcome, said=()):
