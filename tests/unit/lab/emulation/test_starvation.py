@@ -2,11 +2,14 @@
 
 """How much a run's processes waited for a processor."""
 
+import types
+
 import pytest
 
 from virtco_lab.emulation import starvation
 
 _S = 10 ** 9
+_REAL_STOLEN_S = starvation._stolen_s
 
 
 @pytest.fixture
@@ -49,3 +52,29 @@ def test_nothing_to_look_at_waited_for_nothing(kernel):
     watch = starvation.Watch(lambda: [])
     kernel['now_s'] = 1.0
     assert watch.read() == starvation.Usage(0.0, {})
+
+
+def test_a_thread_that_came_meanwhile_counts_from_its_start(kernel):
+    kernel['ran'] = {(1, 1): 5 * _S}
+    watch = starvation.Watch(lambda: [1])
+    kernel['now_s'] = 4.0
+    kernel['ran'] = {(1, 1): 4 * _S, (1, 9): 2 * _S}
+    kernel['waited'] = {(1, 9): _S}
+    usage = watch.read()
+    # What counts less than before ran for nothing.
+    assert usage.ran == pytest.approx({1: 0.5})
+    assert usage.waited == pytest.approx(0.25)
+
+
+def test_what_is_not_told_is_not_stolen(monkeypatch):
+    for times, stolen_s in ((types.SimpleNamespace(steal=2.5), 2.5),
+                            (types.SimpleNamespace(), 0.0)):
+        monkeypatch.setattr(starvation.psutil, 'cpu_times', lambda: times)
+        assert _REAL_STOLEN_S() == stolen_s
+
+
+def test_processors_that_nobody_counts_are_one(kernel, monkeypatch):
+    monkeypatch.setattr(starvation.os, 'cpu_count', lambda: None)
+    watch = starvation.Watch(lambda: [])
+    kernel['now_s'], kernel['stolen_s'] = 10.0, 4.0
+    assert watch.read().waited == pytest.approx(0.4)
