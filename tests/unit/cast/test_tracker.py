@@ -222,6 +222,38 @@ def test_a_long_body_is_not_read(ask):
     assert ask('POST', '/key/peers', 'x' * 300_000)[0] == 413
 
 
+def test_a_body_of_the_most_bytes_is_read(ask):
+    body = json.dumps({'name': 'a', 'port': 7})
+    most = trackers._MAX_BODY_BYTES
+    assert ask('POST', '/key/peers', body.ljust(most))[0] == 200
+    assert ask('POST', '/key/peers', body.ljust(most + 1))[0] == 413
+
+
+def test_a_member_is_where_it_asks_from(ask):
+    for name, port in (('a', 7), ('b', 8), ('src', 9)):
+        answer = ask('POST', '/key/peers', json.dumps(
+            {'name': name, 'port': port, 'share': 1}))[1]
+    assert {(peer['name'], peer['host'], peer['port'])
+            for level in json.loads(answer)['swarms'] for peer in level} == {
+                ('a', '127.0.0.1', 7), ('b', '127.0.0.1', 8)}
+
+
+def test_all_is_planned_again_only_where_somebody_comes_or_goes(clock):
+    plans = []
+
+    def plan(source, members, seed):
+        plans.append([one.name for one in members])
+        return peers.plan(source, members, seed)
+
+    tracker = trackers.Tracker('src', 1, clock, plan=plan)
+    for _ in range(2):
+        tracker.ask('src', ('10.0.0.1', 1), share=1)
+        tracker.ask('a', ('10.0.0.2', 1))
+    assert plans == [['src', 'a']]
+    tracker.ask('b', ('10.0.0.3', 1))
+    assert plans == [['src', 'a'], ['src', 'a', 'b']]
+
+
 def test_members_are_bounded(tracker, monkeypatch):
     monkeypatch.setattr(trackers, 'MAX_MEMBERS', 1)
     tracker.ask('a', ('10.0.0.2', 1))
@@ -288,3 +320,19 @@ def test_noise_divides_no_rack_and_hides_no_two():
             found = clusters.infer(rates_bps)
             right += len(set(found.values()) or {'one'}) == n_racks
         assert right >= 18, n_racks
+
+
+@pytest.mark.parametrize(('n', 'seed', 'step', 'share'), [
+    (6, 2, 0.6, 1.0), (6, 6, 0.6, 1.0), (7, 69, 0.6, 0.6), (8, 98, 0.9, 0.6)])
+def test_two_racks_are_seen_where_the_shortest_description_has_two(
+        n, seed, step, share):
+    """Drawn rates of which one cluster more or less describes as well."""
+    rng = np.random.default_rng([seed, n])
+    names = [f'v{place}' for place in range(n)]
+    found = clusters.infer({
+        (src, dst): 1e6 * np.exp(rng.normal(0, 0.3) + step * (
+            one % 2 == other % 2))
+        for one, src in enumerate(names) for other, dst in enumerate(names)
+        if one != other and rng.random() < share})
+    racks = [{found[name] for name in names[first::2]} for first in (0, 1)]
+    assert [len(rack) for rack in racks] == [1, 1] and racks[0] != racks[1]
