@@ -103,14 +103,14 @@ class Parts:
         """
         options = self.conf.edge
         if not options.uplink_dev:
-            raise exception.Invalid(field='[edge] uplink_dev', value='unset',
+            raise exception.Invalid(field='[edge] uplink_dev', value=None,
                                     limit='the name of a network device')
         try:
             rate_bps = link_speed.egress_bps(self.conf)
         except exception.NotFound as error:
             raise exception.Invalid(
                 field='[edge] link_egress_bps', value=0,
-                limit=f'set, as {options.uplink_dev} reports no speed'
+                limit=f'a rate, as {options.uplink_dev} reports no speed'
             ) from error
         return edge_enforcer.Enforcer(
             htb.Uplink(self.kernel, options.uplink_dev), self.classifier(),

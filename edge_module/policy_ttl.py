@@ -69,7 +69,7 @@ class HeldPolicy:
         if policy.host != self._host:
             raise exception.PolicyInvalid(
                 field='host', value=policy.host,
-                limit=f'this host, {self._host}')
+                limit=f'the name of this host ({self._host})')
         self.policy = policy
         self._save_due_s = 0.0
         return policy

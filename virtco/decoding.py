@@ -20,14 +20,14 @@ import msgspec
 
 from virtco import exception
 
-SHOWN_CHARS = 80
 _T = TypeVar('_T')
 _WHERE = re.compile(r'(?s)(.*?)(?: - at `(?:key` in `)?\$(.*)`)?')
 _STEP = re.compile(r'\.([^.\[]+)|\[(\d+|\.\.\.)\]')
 _ANY_KEY = '...'
-_NAMES = {'int': 'integer', 'float': 'number', 'str': 'string',
-          'bool': 'boolean'}
-_ENTRIES = {'str': 'characters', 'array': 'entries', 'object': 'fields'}
+_NAMES = {'int': 'an integer', 'float': 'a number', 'str': 'a string',
+          'bool': 'a boolean', 'array': 'an array', 'object': 'an object'}
+_ENTRIES = {'str': ('character', 'characters'), 'array': ('entry', 'entries'),
+            'object': ('field', 'fields')}
 _BOUNDS = {'>=': 'at least', '<=': 'at most', '>': 'more than',
            '<': 'less than'}
 _TYPE = re.compile(r'Expected `(.*)`, got `.*`')
@@ -101,6 +101,7 @@ class Decoder(Generic[_T]):
         what, where = matched.group(1), matched.group(2) or ''
         steps: list[str | int] = []
         found = value
+        shown: str | None
         for name, index in _STEP.findall(where):
             step: str | int = name or index
             if step == _ANY_KEY:
@@ -111,16 +112,19 @@ class Decoder(Generic[_T]):
             steps.append(step)
         if missing := _MISSING.fullmatch(what):
             steps.append(missing.group(1))
-            found, limit = None, 'it is required'
+            shown, limit = None, 'a value'
         elif unknown := _UNKNOWN.fullmatch(what):
             steps.append(unknown.group(1))
-            found, limit = found[unknown.group(1)], 'a field that is known'
+            shown = json.dumps(found[unknown.group(1)])
+            limit = 'no field of this name'
         else:
-            limit = _limit(what) or ' or '.join(self._choices(steps)) or what
+            shown = json.dumps(found)
+            limit = (_limit(what) or ' or '.join(self._choices(steps))
+                     or f'a valid value ({exception.bounded(what)})')
         field = ''.join(f'[{step}]' if isinstance(step, int) else f'.{step}'
                         for step in steps).lstrip('.')
         raise exception.Invalid(field=field or self._named,
-                                value=shown(found), limit=limit) from None
+                                value=shown, limit=limit) from None
 
     def _key(self, whole: Any, entries: dict[str, Any], error: str) -> str:
         """Search the entry of an object that msgspec refuses without its key.
@@ -180,16 +184,16 @@ class Decoder(Generic[_T]):
 def _limit(what: str) -> str:
     """Say what msgspec expected; nothing where it does not tell."""
     if found := _TYPE.fullmatch(what):
-        return 'of type ' + ' or '.join(
+        return ' or '.join(
             _NAMES.get(name, name) for name in found.group(1).split(' | '))
     if found := _LENGTH.fullmatch(what):
         kind, sign, number = found.groups()
         return ' '.join([*([_BOUNDS[sign]] if sign else ()), number,
-                         _ENTRIES[kind]])
+                         _ENTRIES[kind][number != '1']])
     if found := _BOUND.fullmatch(what):
         return f'{_BOUNDS[found.group(1)]} {found.group(2).removesuffix(".0")}'
     if found := _PATTERN.fullmatch(what):
-        return f'matching {found.group(1)[1:-1]}'
+        return f'text matching {found.group(1)[1:-1]}'
     return ''
 
 
@@ -222,9 +226,3 @@ def loads(text: str) -> Any:
 def _too_deep() -> exception.Invalid:
     return exception.Invalid(field='body', value='deep nesting',
                              limit='JSON that is less deeply nested')
-
-
-def shown(value: Any) -> str:
-    """Shorten a value for an error."""
-    text = json.dumps(value)
-    return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + '…'

@@ -4,6 +4,9 @@
 
 from typing import Any
 
+#: Most characters of a field or a value that an error shows.
+SHOWN_CHARS = 160
+
 
 class VirtcoException(Exception):
     """Base: subclasses set ``msg_fmt`` and are raised with its keywords."""
@@ -15,10 +18,37 @@ class VirtcoException(Exception):
         super().__init__(message or self.msg_fmt % kwargs)
 
 
-class Invalid(VirtcoException):
-    """Bad input: names the field, the value and the limit."""
+def expected(limit: Any, value: Any) -> str:
+    """Word an expectation and the value that came instead, bounded.
 
-    msg_fmt = '%(field)s: %(value)s is not acceptable: %(limit)s.'
+    :param limit: a noun phrase, such as "at most 64 VMs".
+    :param value: None = there is no value.
+    """
+    shown = 'nothing' if value is None else bounded(str(value))
+    return f'expected {limit}, got {shown}'
+
+
+def bounded(text: str) -> str:
+    """Shorten a text to SHOWN_CHARS."""
+    return (text if len(text) <= SHOWN_CHARS
+            else text[:SHOWN_CHARS - 1] + '…')
+
+
+class Invalid(VirtcoException):
+    """Bad input: raised with ``field``, ``limit`` and ``value``.
+
+    Limit and value are as in :func:`expected`.
+    """
+
+    msg_fmt = '%(field)s: %(expected)s.'
+
+    def __init__(self, message: str | None = None, **kwargs: Any):
+        for name in ('field', 'value'):
+            if isinstance(kwargs.get(name), str):
+                kwargs[name] = bounded(kwargs[name])
+        super().__init__(message or self.msg_fmt % {
+            **kwargs, 'expected': expected(kwargs['limit'], kwargs['value'])
+        }, **kwargs)
 
 
 class ConfigInvalid(VirtcoException):
@@ -35,28 +65,27 @@ class ConfigInvalid(VirtcoException):
 
 
 class HintInvalid(Invalid):
-    msg_fmt = 'Hint %(field)s: %(value)s is not acceptable: %(limit)s.'
+    msg_fmt = 'Hint ' + Invalid.msg_fmt
 
 
 class QuotaExceeded(HintInvalid):
     """A project has as much as it may have."""
 
-    msg_fmt = 'Quota of %(field)s: %(value)s is more than %(limit)s.'
+    msg_fmt = 'Quota of ' + Invalid.msg_fmt
 
 
 class InputInvalid(Invalid):
     """A tenant's file or option; ``where`` is the file and the line."""
 
-    msg_fmt = ('%(where)s: %(field)s: %(value)s is not acceptable: '
-               '%(limit)s.')
+    msg_fmt = '%(where)s: ' + Invalid.msg_fmt
 
 
 class PolicyInvalid(Invalid):
-    msg_fmt = 'Policy %(field)s: %(value)s is not acceptable: %(limit)s.'
+    msg_fmt = 'Policy ' + Invalid.msg_fmt
 
 
 class TopologyInvalid(Invalid):
-    msg_fmt = 'Topology %(field)s: %(value)s is not acceptable: %(limit)s.'
+    msg_fmt = 'Topology ' + Invalid.msg_fmt
 
 
 class PlacementInfeasible(VirtcoException):

@@ -264,22 +264,19 @@ def size_bytes(value: Any) -> float:
 
 
 def _size(field: str, value: Any, most: float) -> float:
-    return _amount(field, value, units.parse_size_bytes,
-                   'a number of bytes or text such as "720MB" or "1.5 GiB"',
-                   0, most, f'between 0 and {units.format_size(most)}')
+    return _amount(field, value, units.parse_size_bytes, 0, most,
+                   f'a size between 0 and {units.format_size(most)}')
 
 
 def _amount(field: str, value: Any, parse: Callable[[str], float],
-            told: str, least: float, most: float, limit: str) -> float:
+            least: float, most: float, limit: str) -> float:
     """Read a number, or text with a unit."""
     amount: Any = value
     if isinstance(value, str):
         try:  # bounded: a long run of spaces costs quadratic time
             amount = parse(value if len(value) <= _SIZE_CHARS else '?')
-        except units.AmbiguousUnit as error:
-            refuse(field, value, error.advice)
-        except ValueError:
-            refuse(field, value, told)
+        except units.NotAnAmount as error:
+            refuse(field, value, error.limit)
     if isinstance(amount, bool) or not isinstance(amount, (int, float)) or (
             not least <= amount <= most):
         refuse(field, value, limit)
@@ -294,6 +291,8 @@ def refuse(field: str, value: Any, limit: str) -> NoReturn:
 
 def shorten(value: Any) -> str:
     """Shorten a value for a log line; never fails."""
+    if value is None:
+        return 'nothing'
     try:
         return _SHORT.repr(value)
     except Exception:  # e.g. an int too long for its own repr
@@ -305,13 +304,13 @@ def as_text(field: str, value: Any) -> str:
             value.bit_length() <= 64):
         return str(value)
     if not isinstance(value, str):
-        refuse(field, value, 'one text value')
+        refuse(field, value, 'a text')
     return value
 
 
 def as_name(field: str, value: Any, limits: Limits) -> str:
     if value is None:
-        refuse(field, None, 'required beside the other virtco: keys')
+        refuse(field, None, 'a name beside the other virtco: keys')
     text = as_text(field, value)
     if not (0 < len(text) <= limits.max_name_chars) or (
             not text.isprintable() or text != text.strip()):
@@ -338,12 +337,12 @@ def _recurrence(field: str, entry: dict[str, Any]) -> dict[str, Any]:
     for key, time_s in times.items():
         if time_s is not None and iterations == 1:
             refuse(f'{field}.{key}', entry[key],
-                   'only beside iterations other than 1')
+                   'nothing where iterations is 1')
     period_s, compute_s = times['period'], times['compute']
     if period_s is not None and compute_s is not None and (
             compute_s > period_s):
         refuse(f'{field}.compute', entry['compute'],
-               f'at most the period, {units.format_time(period_s)}')
+               f'at most the period ({units.format_time(period_s)})')
     return {'iterations': iterations, 'period_s': period_s,
             'compute_s': compute_s}
 
@@ -353,15 +352,13 @@ def _ordered(field: str, value: Any, coflow: coflow_model.Coflow
     if value not in coflow_model.ORDERS:
         refuse(field, value, f'one of {", ".join(coflow_model.ORDERS)}')
     if value == coflow_model.INTENSITY and not coflow.computes:
-        refuse(field, value, 'mrtf, without a compute above 0')
+        refuse(field, value, 'mrtf where there is no compute above 0')
     return dataclasses.replace(coflow, order=value)
 
 
 def _time(field: str, value: Any, least_s: float) -> float:
-    return _amount(field, value, units.parse_time_s,
-                   'a number of seconds or text such as "250ms" or "2min"',
-                   least_s, MAX_PERIOD_S,
-                   f'between {units.format_time(least_s)} and '
+    return _amount(field, value, units.parse_time_s, least_s, MAX_PERIOD_S,
+                   f'a time between {units.format_time(least_s)} and '
                    f'{units.format_time(MAX_PERIOD_S)}')
 
 
@@ -384,9 +381,9 @@ def _keys(field: str, value: Any, required: set[str], optional: set[str]
     if not isinstance(value, dict):
         refuse(field, value, 'an object with ' + ', '.join(sorted(required)))
     for key in sorted(required - set(value)):
-        refuse(f'{field}.{key}', None, 'required')
+        refuse(f'{field}.{key}', None, 'a value')
     for key in sorted(set(value) - required - optional):
-        refuse(field, key, 'a known key: '
+        refuse(field, key, 'one of the keys '
                            + ', '.join(sorted(required | optional)))
 
 

@@ -62,14 +62,14 @@ def _shares(n_peers: int, skew: float) -> list[float]:
 def _need(counts: dict[str, int], *keys: str) -> None:
     for key in keys:
         if key not in counts:
-            raise ValueError(f'a pattern that says {key}')
+            raise ValueError(f'a pattern with {key}')
 
 
 def _count_shuffle(counts: dict[str, int]) -> tuple[int, int, int]:
     _need(counts, 'senders', 'receivers')
     senders, receivers = counts['senders'], counts['receivers']
     if counts.get('n', senders + receivers) != senders + receivers:
-        raise ValueError('n = senders + receivers')
+        raise ValueError('n of senders + receivers')
     return senders, receivers, senders + receivers
 
 
@@ -77,12 +77,12 @@ def _count_star(many: str, one: str
                 ) -> Callable[[dict[str, int]], tuple[int, int, int]]:
     def count(counts: dict[str, int]) -> tuple[int, int, int]:
         if counts.get(one, 1) != 1:
-            raise ValueError(f'a pattern with one of the {one}')
+            raise ValueError(f'{one} of 1')
         if many not in counts:
             _need(counts, 'n')
         peers = counts[many] if many in counts else counts['n'] - 1
         if peers < 1 or counts.get('n', peers + 1) != peers + 1:
-            raise ValueError(f'n = {many} + 1, at least 2')
+            raise ValueError(f'n of {many} + 1, at least 2')
         return (1, peers, peers + 1) if one == 'senders' else (
             peers, 1, peers + 1)
     return count

@@ -227,7 +227,7 @@ def outline(hints: Mapping[str, Any] | None,
     if TM_REF in values:
         if TM in values:
             hint_matrix.refuse(TM_REF, values[TM_REF],
-                               f'not together with {TM}')
+                               f'nothing beside {TM}')
         tm_ref = hint_matrix.as_name(TM_REF, values[TM_REF], limits)
     elif TM in values:
         text = hint_matrix.as_text(TM, values[TM])
@@ -300,13 +300,13 @@ def encode_metadata(hint: Hint, text: str = '') -> dict[str, str]:
 
 def _checked(values: Any, what: str) -> dict[str, Any]:
     if values is not None and not isinstance(values, Mapping):
-        hint_matrix.refuse(what, values, 'keys with values')
+        hint_matrix.refuse(what, values, 'an object of keys with values')
     found = select(values)
     for key in found:
         if key not in KEYS and not _CHUNK.fullmatch(key):
             hint_matrix.refuse(
                 hint_matrix.shorten(key), found[key],
-                f'a known key: {", ".join(KEYS[:-1])} or {KEYS[-1]}')
+                f'one of the keys {", ".join(KEYS[:-1])} or {KEYS[-1]}')
     return found
 
 
@@ -375,8 +375,8 @@ def deadline(value: Any) -> Deadline:
     except ValueError:
         return Deadline(at_s=_time_s(text))
     if not (math.isfinite(after_s) and 0 < after_s <= MAX_DEADLINE_S):
-        hint_matrix.refuse(DEADLINE, text, 'seconds after the launch, above '
-                                           f'0 and at most {MAX_DEADLINE_S:g}')
+        hint_matrix.refuse(DEADLINE, text, 'a number of seconds above 0 and '
+                           f'at most {MAX_DEADLINE_S:g} after the launch')
     return Deadline(after_s=after_s)
 
 
@@ -398,7 +398,7 @@ def _app(values: Mapping[str, Any], limits: Limits) -> App | None:
     if APP not in values:
         if APP_REFUSE in values:
             hint_matrix.refuse(APP_REFUSE, values[APP_REFUSE],
-                               f'beside {APP}')
+                               f'nothing without {APP}')
         return None
     return App(hint_matrix.as_name(APP, values[APP], limits), refuses)
 

@@ -11,6 +11,13 @@ powers of two.
 import math
 import re
 
+from virtco import exception
+
+#: Texts that are read here, as errors describe them.
+SIZE = 'a number of bytes or text such as "720MB" or "1.5 GiB"'
+RATE = 'a rate such as "10Gbit"'
+TIME = 'a number of seconds or text such as "250ms" or "2min"'
+
 BITS_PER_BYTE = 8
 SECONDS_PER_HOUR = 3600
 
@@ -30,15 +37,15 @@ _TIME_UNITS = {'us': 1e-6, 'ms': 1e-3, 's': 1.0, '': 1.0, 'min': 60.0,
 _RATE_UNITS = {'', 'bit', 'bits', 'bit/s', 'bps', 'b/s'}
 
 
-class AmbiguousUnit(ValueError):
-    """Bits where bytes are expected, or a unit that may be either.
+class NotAnAmount(ValueError):
+    """A text that is no size, no rate or no time.
 
-    :ivar advice: what to write instead.
+    :ivar limit: what was expected.
     """
 
-    def __init__(self, text: str, instead: str):
-        self.advice = f'bits or bytes? write {instead}'
-        super().__init__(f'{text!r}: {self.advice}')
+    def __init__(self, limit: str, text: str):
+        self.limit = limit
+        super().__init__(exception.expected(limit, repr(text)))
 
 
 def bytes_per_s_to_bps(rate_bytes_per_s: float) -> float:
@@ -69,57 +76,58 @@ def transfer_time_s(size_bytes: float, rate_bps: float) -> float:
 def parse_size_bytes(text: str) -> float:
     """Read a size such as ``'720MB'``, ``'1.5 GiB'`` or ``'4096'``.
 
-    :raises AmbiguousUnit: for bits, such as ``'5Gb'``.
-    :raises ValueError: when the text is not a non-negative finite size.
+    :raises NotAnAmount: for bits, such as ``'5Gb'``, and when the text is
+        not a non-negative finite size.
     """
-    number, prefix, unit = _parts(text, 'size')
+    number, prefix, unit = _parts(text, SIZE)
     if unit not in _SIZE_UNITS:
-        if unit == 'b' or unit.lower() in _RATE_UNITS:
-            raise AmbiguousUnit(text, f'{number}{prefix}B')
-        raise ValueError(f'{text!r} is not a size')
-    return _value(text, 'size', number, prefix)
+        raise NotAnAmount(
+            f'a size in bytes, such as {number}{prefix}B, not in bits'
+            if unit == 'b' or unit.lower() in _RATE_UNITS else SIZE, text)
+    return _value(text, SIZE, number, prefix)
 
 
 def parse_rate_bps(text: str) -> float:
     """Read a rate such as ``'100Mbit'``, ``'1Gbps'`` or ``'1e9'``.
 
-    :raises AmbiguousUnit: for what may be bytes, such as ``'1GB/s'``.
-    :raises ValueError: when the text is not a non-negative finite rate.
+    :raises NotAnAmount: for what may be bytes, such as ``'1GB/s'``, and when
+        the text is not a non-negative finite rate.
     """
-    number, prefix, unit = _parts(text, 'rate')
+    number, prefix, unit = _parts(text, RATE)
     if unit.lower() == 'b' or unit in ('Bps', 'B/s'):
-        raise AmbiguousUnit(text, f'{number}{prefix}bit')
+        raise NotAnAmount(f'a rate in bits per second, such as {number}'
+                          f'{prefix}bit, not in bytes', text)
     if unit.lower() not in _RATE_UNITS:
-        raise ValueError(f'{text!r} is not a rate')
-    return _value(text, 'rate', number, prefix)
+        raise NotAnAmount(RATE, text)
+    return _value(text, RATE, number, prefix)
 
 
 def parse_time_s(text: str) -> float:
     """Read a time such as ``'250ms'``, ``'1.5 s'``, ``'2min'`` or ``'3'``.
 
-    :raises ValueError: when the text is not a non-negative finite time.
+    :raises NotAnAmount: when the text is not a non-negative finite time.
     """
     match = _TIME.fullmatch(text)
     value = (float(match[1]) * _TIME_UNITS[match[2]] if match is not None
              else math.inf)
     if not math.isfinite(value):
-        raise ValueError(f'{text!r} is not a time')
+        raise NotAnAmount(TIME, text)
     return value
 
 
-def _parts(text: str, what: str) -> tuple[str, str, str]:
+def _parts(text: str, limit: str) -> tuple[str, str, str]:
     """Split text into number, prefix and unit."""
     match = _TEXT.fullmatch(text)
     if match is None:
-        raise ValueError(f'{text!r} is not a {what}')
+        raise NotAnAmount(limit, text)
     number, prefix, unit = match.groups(default='')
     return number, prefix.capitalize(), unit
 
 
-def _value(text: str, what: str, number: str, prefix: str) -> float:
+def _value(text: str, limit: str, number: str, prefix: str) -> float:
     value = float(number) * _PREFIXES[prefix.upper()]
     if not math.isfinite(value):
-        raise ValueError(f'{text!r} is not a finite {what}')
+        raise NotAnAmount(limit, text)
     return value
 
 

@@ -39,12 +39,12 @@ class StaticPorts(base.PortSource):
             return ()
         except (OSError, ValueError) as error:
             raise exception.Invalid(field='ports_file', value=self.path,
-                                    limit=f'readable JSON ({error})'
+                                    limit=f'a readable JSON file ({error})'
                                     ) from error
         rows = document.get('ports') if isinstance(document, dict) else None
         if not isinstance(rows, list):
             raise exception.Invalid(field='ports_file', value=self.path,
-                                    limit='an object with the list "ports"')
+                                    limit='a JSON object with a list "ports"')
         found, complaints = [], []
         for index, row in enumerate(rows):
             try:
@@ -62,7 +62,8 @@ def _port(row: Any, field: str) -> classify.VmPort:
     for key in ('vm', 'dev'):
         if not isinstance(row.get(key), str) or not row[key]:
             raise exception.Invalid(field=f'{field}.{key}',
-                                    value=row.get(key), limit='a text')
+                                    value=row.get(key),
+                                    limit='a text that is not empty')
     try:
         ips = tuple(str(ipaddress.ip_address(ip))
                     for ip in row.get('ips') or ())

@@ -41,6 +41,7 @@ import struct
 import time
 from typing import Any
 
+from virtco import exception
 from virtco.wire import reports
 
 VERSION = 2
@@ -70,6 +71,11 @@ _IP_MTU, _IPV6_MTU = 14, 24
 
 class ProbeError(Exception):
     """A train that did not come about, with the reason."""
+
+
+def _wrong(field: str, limit: str, value: Any) -> ProbeError:
+    return ProbeError(f'{field}: ' + exception.expected(
+        limit, None if value is None else repr(value)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
@@ -176,8 +182,8 @@ class Train:
                 ('packet_bytes', HEADER.size, MAX_PACKET_BYTES)):
             value = getattr(self, field)
             if type(value) is not int or not low <= value <= high:
-                raise ProbeError(f'{field}: {value!r} is not a whole number '
-                                 f'between {low} and {high}')
+                raise _wrong(
+                    field, f'a whole number between {low} and {high}', value)
 
     @property
     def size_bytes(self) -> int:
@@ -190,7 +196,7 @@ class Train:
         try:
             return cls(body['bursts'], body['packets'], body['packet_bytes'])
         except KeyError as missing:
-            raise ProbeError(f'{missing.args[0]} is missing') from None
+            raise _wrong(missing.args[0], 'a value', None) from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -209,17 +215,18 @@ class Bulk:
     def __post_init__(self) -> None:
         if type(self.lasts_s) is not float or not (
                 0 < self.lasts_s <= MAX_BULK_S):
-            raise ProbeError(f'lasts_s: {self.lasts_s!r} is not a time of at '
-                             f'most {MAX_BULK_S} s')
+            raise _wrong('lasts_s', f'at most {MAX_BULK_S} s, above 0',
+                         self.lasts_s)
         if type(self.size_bytes) is not int or not (
                 0 < self.size_bytes <= MAX_BULK_BYTES):
-            raise ProbeError(f'size_bytes: {self.size_bytes!r} is not a whole '
-                             f'number of at most {MAX_BULK_BYTES}')
+            raise _wrong('size_bytes',
+                         f'a whole number between 1 and {MAX_BULK_BYTES}',
+                         self.size_bytes)
         low, high = _WINDOWS_S
         if type(self.window_s) is not float or not (
                 low <= self.window_s <= high):
-            raise ProbeError(f'window_s: {self.window_s!r} is not a time '
-                             f'between {low} and {high} s')
+            raise _wrong('window_s', f'a time between {low} and {high} s',
+                         self.window_s)
 
     @classmethod
     def from_dict(cls, body: dict[str, Any]) -> 'Bulk':
@@ -241,8 +248,8 @@ def start_of(order: dict[str, Any]) -> float | None:
         return None
     if (type(start_in_s) not in (int, float)
             or not 0 <= start_in_s <= MAX_START_S):
-        raise ProbeError(f'start_in_s: {start_in_s!r} is not a time between 0 '
-                         f'and {MAX_START_S} s')
+        raise _wrong('start_in_s', f'a time between 0 and {MAX_START_S} s',
+                     start_in_s)
     return time.monotonic() + float(start_in_s)
 
 
@@ -320,7 +327,7 @@ class Control:
         if op == 'refuse':
             raise ProbeError(f'refused: {message.get("why")}')
         if op not in wanted:
-            raise ProbeError(f'expected {" or ".join(wanted)}, got {op!r}')
+            raise _wrong('op', ' or '.join(wanted), op)
         return dict(message)
 
     def _left_s(self) -> float:

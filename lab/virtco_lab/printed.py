@@ -58,7 +58,7 @@ def write(path: pathlib.Path, directory: pathlib.Path,
         import weasyprint
     except OSError as error:
         raise exception.Invalid(field='--pdf', value=path, limit=(
-            f'a file on a machine with Pango, libpangoft2-1.0-0 ({error})'
+            f'a machine with Pango, libpangoft2-1.0-0 ({error})'
         )) from error
     page = directory.parent / _PAGE
     try:

@@ -29,5 +29,5 @@ def of_environment() -> ks_session.Session | None:
     except ks_exceptions.ClientException as error:
         raise exception.Invalid(
             field='OS_AUTH_TYPE', value=kind,
-            limit=f'set with what it needs ({error})') from error
+            limit=f'a way to log in with its options ({error})') from error
     return ks_session.Session(auth=auth)

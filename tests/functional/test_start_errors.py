@@ -79,13 +79,15 @@ def test_a_configuration_that_cannot_be_read(refused, command, argv, path,
     ('controller', '[DEFAULT]\nlog_file = {tmp}/none/log\n',
      'the log: [Errno 2]'),
     ('controller', '[database]\nconnection = sqlite\n',
-     "[database] connection: 'sqlite' is not acceptable"),
+     "known to SQLAlchemy, got 'sqlite'."),
     ('edge', '[edge]\nclassifier = magic\n', '[edge] classifier: Valid'),
-    ('edge', '[edge]\nuplink_dev =\n', '[edge] uplink_dev: unset'),
+    ('edge', '[edge]\nuplink_dev =\n',
+     '[edge] uplink_dev: expected the name of a network device, got nothing'),
     ('edge', '[edge]\nuplink_dev = lo\nuser = nobody at all\n',
-     '[edge] user: nobody at all'),
+     '[edge] user: expected a user of this machine, got nobody at all'),
     ('edge', '[edge]\nuplink_dev = lo\nuser = nobody\n'
-     'helper_user = nobody at all\n', '[edge] helper_user: nobody at all')])
+     'helper_user = nobody at all\n',
+     '[edge] helper_user: expected a user of this machine')])
 def test_a_value_that_cannot_be(refused, tmp_path, command, config, why):
     assert why.replace('{tmp}', str(tmp_path)) in refused(
         command, config=config)
@@ -95,10 +97,10 @@ def test_a_value_that_cannot_be(refused, tmp_path, command, config, why):
     ('[database]\nconnection = mysql+pymysql://u:secret@127.0.0.1/x\n',
      'pip install PyMySQL'),
     ('[oslo_policy]\npolicy_file = none.yaml\n',
-     '[oslo_policy] policy_file: none.yaml'),
-    ('[nova]\nauth_type = none such\n', '[nova] auth_type: none such'),
+     '[oslo_policy] policy_file: expected a readable file, got none.yaml'),
+    ('[nova]\nauth_type = none such\n', '[nova] auth_type: expected a way to'),
     ('[notifications]\ntransport_url = tin+can://x\n',
-     '[notifications] transport_url: tin+can')])
+     '[notifications] transport_url: expected the URL of a transport')])
 def test_what_is_found_out_behind_the_port(refused, config, why):
     line = refused('controller', config=WITH_EMPTY_STATE + config,
                    without='pymysql')
@@ -119,7 +121,7 @@ def test_managing_a_database_that_cannot_be(refused):
     mysql = '[database]\nconnection = mysql+pymysql://u@127.0.0.1/x\n'
     assert 'pip install PyMySQL' in refused(
         'manage', 'db', 'sync', config=mysql, without='pymysql')
-    assert 'revision: 999' in refused(
+    assert 'got 999' in refused(
         'manage', 'db', 'sync', '--revision', '999', config=WITH_EMPTY_STATE)
 
 
@@ -146,10 +148,10 @@ def test_a_package_that_is_missed_behind_the_port(refused):
 
 
 @pytest.mark.parametrize('argv, why', [
-    (('run', '--table2', 'medium', '--seed', 'x'), 'argument --seed: x is'),
-    (('run', '--table2', 'medium', '--seed', '-1'), 'argument --seed: -1'),
-    (('run', '--table2', 'medium', '--seed', '4294967296'), 'to 4294967295'),
-    (('run', '--trace', 'x', '--rate', '5GB'), 'write 5Gbit'),
+    (('run', '--table2', 'medium', '--seed', 'x'), ", got 'x'"),
+    (('run', '--table2', 'medium', '--seed', '-1'), ", got '-1'"),
+    (('run', '--table2', 'medium', '--seed', '4294967296'), 'and 4294967295'),
+    (('run', '--trace', 'x', '--rate', '5GB'), 'such as 5Gbit'),
     (('run', '--trace', '{tmp}/none'), '{tmp}/none'),
     (('reproduce', 'all', '--output', '/proc/none'),
      'argument --output: cannot write to /proc/none'),

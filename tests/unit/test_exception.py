@@ -80,3 +80,35 @@ def test_an_error_has_words_of_its_own_or_of_its_kind():
     assert str(found) == 'Group g was not found.'
     assert found.kwargs == {'what': 'Group', 'id': 'g'}
     assert str(exception.NotFound('gone')) == 'gone'
+
+
+@pytest.mark.parametrize(('kind', 'begin'), [
+    (exception.Invalid, ''), (exception.HintInvalid, 'Hint '),
+    (exception.QuotaExceeded, 'Quota of '),
+    (exception.InputInvalid, 'm.csv, line 2: '),
+    (exception.PolicyInvalid, 'Policy '),
+    (exception.TopologyInvalid, 'Topology ')])
+def test_bad_input_is_told_with_what_was_expected(kind, begin):
+    fields = {'field': 'vms', 'limit': 'at most 64 VMs', 'value': 65}
+    found = kind(where='m.csv, line 2', **fields)
+    assert str(found) == f'{begin}vms: expected at most 64 VMs, got 65.'
+    assert found.kwargs.items() >= fields.items()
+    # Another process worded it.
+    assert str(kind('from afar', **fields)) == 'from afar'
+
+
+def test_a_missing_value_is_nothing():
+    found = exception.Invalid(field='a', limit='a name', value=None)
+    assert str(found) == 'a: expected a name, got nothing.'
+    assert found.kwargs['value'] is None
+
+
+@pytest.mark.parametrize(('length', 'is_cut'), [(160, False), (161, True)])
+def test_long_fields_and_values_are_cut(length, is_cut):
+    text = 'x' * length
+    shown = 'x' * 159 + '…' if is_cut else text
+    found = exception.Invalid(field=text, limit='a name', value=text)
+    assert str(found) == f'{shown}: expected a name, got {shown}.'
+    assert found.kwargs == {'field': shown, 'limit': 'a name', 'value': shown}
+    lists = exception.Invalid(field='a', limit='a name', value=[text])
+    assert len(str(lists)) <= 200 and lists.kwargs['value'] == [text]

@@ -51,9 +51,9 @@ def test_a_matrix_is_the_sum_of_its_flows(flows):
 
 
 @pytest.mark.parametrize(('flow', 'match'), [
-    ((-1, 0, 1.0), 'src: -1 .*between 0 and 2'),
-    ((3, 0, 1.0), 'src: 3 '), ((0, 3, 1.0), 'dst: 3 '),
-    ((0, -1, 1.0), 'dst: -1 '), ((0, 1, -1.0), 'size_bytes'),
+    ((-1, 0, 1.0), 'src: .*between 0 and 2, got -1'),
+    ((3, 0, 1.0), 'src: .*, got 3'), ((0, 3, 1.0), 'dst: .*, got 3'),
+    ((0, -1, 1.0), 'dst: .*, got -1'), ((0, 1, -1.0), 'size_bytes'),
     ((0, 1, math.inf), 'size_bytes'), ((0, 1, math.nan), 'size_bytes')])
 def test_flows_have_bounds(flow, match):
     with pytest.raises(exception.Invalid, match=match):

@@ -146,8 +146,8 @@ class Readings:
             return _newest(self.rates_bps), None
         if basis is Basis.RPCA and len(self.ends) > MOST_RPCA_PAIRS:
             raise exception.Invalid(
-                field='matrix', value=basis, limit='another one for more than '
-                f'{MOST_RPCA_PAIRS} pairs of hypervisors')
+                field='matrix', value=basis, limit='another matrix for more '
+                f'than {MOST_RPCA_PAIRS} pairs of hypervisors')
         found = constant.fit(self._since_change, {
             Basis.CONSTANT: self._affordable(estimator),
             Basis.RPCA: constant.Estimator.RPCA,

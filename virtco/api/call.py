@@ -77,5 +77,5 @@ class Call:
         self.require(rule, project_id)
         if not project_id:
             raise exception.Invalid(field='project_id', value=None,
-                                    limit='it is required')
+                                    limit='the id of a project')
         return str(project_id)

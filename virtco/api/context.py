@@ -86,4 +86,4 @@ def _check_file(conf: cfg.ConfigOpts) -> None:
     if (place is not None and place.location is cfg.Locations.user
             and conf.find_file(name) is None):
         raise exception.Invalid(field='[oslo_policy] policy_file', value=name,
-                                limit='a file that can be read')
+                                limit='a readable file')

@@ -9,6 +9,7 @@ from typing import Any
 
 import falcon
 
+from virtco import exception
 from virtco.api import errors
 from virtco.api import listeners
 
@@ -55,9 +56,7 @@ def checked(app: Wsgi) -> Wsgi:
 
 
 def _refuse(start_response: Any) -> list[bytes]:
-    fields = {'field': 'body', 'value': 'deep nesting',
-              'limit': f'at most {MOST_DEPTH} levels'}
+    error = exception.Invalid(field='body', value='deep nesting',
+                              limit=f'at most {MOST_DEPTH} levels')
     return listeners.answer(start_response, falcon.HTTP_400, errors.document(
-        'virtco.invalid', 'Invalid input',
-        'body: deep nesting is not acceptable: at most '
-        f'{MOST_DEPTH} levels.', fields))
+        'virtco.invalid', 'Invalid input', str(error), error.kwargs))

@@ -11,6 +11,7 @@ from typing import Any
 
 import falcon
 
+from virtco import exception
 from virtco.api import media
 from virtco.wire import api_versions as wire
 
@@ -50,8 +51,9 @@ class Negotiation:
         if found and found.group(1) not in ('latest', *VERSIONS):
             raise falcon.HTTPNotAcceptable(
                 title='Version not served', description=(
-                    f'{HEADER}: {found.group(1)[:20]} must be between '
-                    f'{VERSIONS[0]} and {VERSIONS[-1]}, or latest'))
+                    f'{HEADER}: ' + exception.expected(
+                        f'a version between {VERSIONS[0]} and '
+                        f'{VERSIONS[-1]}, or latest', found.group(1))))
 
     def process_response(self, _request: falcon.Request,
                          response: falcon.Response, _resource: Any,

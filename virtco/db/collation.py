@@ -40,17 +40,17 @@ def check(connection: sa.Connection) -> None:
         if found != 'UTF8':
             raise exception.Invalid(
                 field='encoding of the database', value=found,
-                limit="UTF8: create it with ENCODING 'UTF8' TEMPLATE "
-                      'template0')
+                limit="UTF8 (create it with ENCODING 'UTF8' TEMPLATE "
+                      'template0)')
     elif dialect.name in ('mysql', 'mariadb'):
         wanted = _binary(dialect)
         for table, found in connection.execute(_COLLATIONS,
                                                {'wanted': wanted}):
             raise exception.Invalid(
                 field=f'collation of table {table}', value=found,
-                limit=f'{wanted}: save the rows with mariadb-dump '
+                limit=f'{wanted} (save the rows with mariadb-dump '
                       '--no-create-info --complete-insert --replace, drop the '
-                      'tables, run virtco-manage db sync and load the rows')
+                      'tables, run virtco-manage db sync and load the rows)')
 
 
 _COLLATIONS = sa.text(

@@ -103,7 +103,7 @@ def only_living(session: orm.Session, project_id: str | None, group: str
     if len(found) > 1:
         raise exception.Invalid(
             field='group', value=group, limit='an id, as several projects '
-            'have a group of that name')
+            'have a group of this name')
     return found[0]
 
 

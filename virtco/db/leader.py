@@ -82,7 +82,7 @@ def raise_epoch(session: orm.Session, epoch: int) -> None:
     if not now < epoch <= now + MOST_RAISED:
         raise exception.Invalid(
             field='epoch', value=epoch,
-            limit=f'above {now}, and at most {now + MOST_RAISED}')
+            limit=f'an epoch above {now}, at most {now + MOST_RAISED}')
     session.execute(sa.update(models.Leader).where(_ROW).values(
         epoch=epoch, beat=0, name='', address=''))
 

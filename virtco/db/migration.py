@@ -64,9 +64,9 @@ def _check_revision(connection: sa.Connection) -> None:
     if found is not None and found not in known:
         raise exception.Invalid(
             field='schema of the database', value=f'revision {found}',
-            limit=f'one that this version knows ({", ".join(known)}): run '
-                  'the version that made it, or begin with an empty database, '
-                  'into which virtco-manage rebuild reads the hints from Nova')
+            limit=f'one that this version knows ({", ".join(known)}; run '
+            'the version that made it, or begin with an empty database, '
+            'into which virtco-manage rebuild reads the hints from Nova)')
 
 
 def upgrade(database: db_session.Database, revision: str = 'head') -> None:
@@ -85,5 +85,6 @@ def upgrade(database: db_session.Database, revision: str = 'head') -> None:
                 command.upgrade(config, revision)
         except util.CommandError as error:
             raise exception.Invalid(field='revision', value=revision,
-                                    limit=str(error)) from error
+                                    limit=f'a revision to upgrade to ({error})'
+                                    ) from error
     check(database)

@@ -166,8 +166,8 @@ def _url(connection: str) -> sa.URL:
         return (url.update_query_dict({'charset': 'utf8mb4'})
                 if url.get_backend_name() in ('mysql', 'mariadb') else url)
     except ModuleNotFoundError as error:
-        limit = ('a driver that is installed, pip install '
-                 + DRIVERS.get(error.name or '', error.name or ''))
+        limit = ('a driver that is installed (pip install '
+                 f'{DRIVERS.get(error.name or "", error.name or "")})')
     except sa_exc.ArgumentError:
         limit = 'dialect+driver://user:password@host/name, known to SQLAlchemy'
     raise exception.Invalid(field='[database] connection',

@@ -134,11 +134,11 @@ class Checks:
         if not least <= len(names) <= most:
             raise exception.Invalid(
                 field='hosts', value=len(names),
-                limit=f'{least} to {most} different ones')
+                limit=f'{least} to {most} different hosts')
         for name in names:
             if not self._live.is_known(name):
                 raise exception.Invalid(field='hosts', value=name,
-                                        limit='hosts that report')
+                                        limit='a host that reports')
         if purpose is Purpose.DISCOVER:
             # Half of them send in a round; the uplinks take about as many.
             self._prober.afford(names, rounds.DISCOVER, sum(

@@ -193,7 +193,7 @@ class Prober:
                     field='[probe] max_bytes_per_hour',
                     value=self._conf.max_bytes_per_hour,
                     limit=f'{sum(needs_bytes.values()) / 1e9:.3g} GB more '
-                    'than what was sent in the last hour')
+                    'than was sent in the last hour')
             for host, size_bytes in needs_bytes.items():
                 if not budget.allows(host, host, size_bytes, links_bps[host],
                                      now_s):

@@ -63,7 +63,7 @@ class Session:
                 or is_hello != (self.host is None)):
             raise exception.Invalid(
                 field='type', value=message.__struct_config__.tag,
-                limit='one hello, before all else')
+                limit='one hello, before every other message')
         match message:
             case messages.Hello():
                 self._greet(message)
@@ -112,10 +112,10 @@ def check(hello: messages.Hello | messages.Peer, epoch: int) -> None:
     if hello.version != frames.VERSION:
         raise exception.Invalid(
             field='version', value=hello.version,
-            limit=f'{frames.VERSION}, the one that this controller speaks')
+            limit=f'{frames.VERSION}, the version of this controller')
     if hello.epoch > epoch:
         raise exception.Invalid(
             field='epoch', value=hello.epoch,
-            limit=f'at most {epoch}, that of this controller '
+            limit=f'at most {epoch}, the epoch of this controller '
             f'("virtco-manage epoch raise {hello.epoch}" if its '
             'database is new or was restored)')

@@ -121,5 +121,6 @@ def _transports(conf: cfg.ConfigOpts, urls: list[str]) -> list[Any]:
         except oslo_messaging.MessagingException as error:
             raise exception.Invalid(
                 field='[notifications] transport_url',
-                value=url.partition(':')[0], limit=str(error)) from error
+                value=url.partition(':')[0],
+                limit=f'the URL of a transport ({error})') from error
     return found

@@ -156,7 +156,7 @@ def _hint(parts: Sequence[tuple[Server, hints.Outline]],
             return outline.read(limits)
     raise exception.HintInvalid(
         field=hints.TM, value=None,
-        limit='a matrix of its own: registered ones are lost')
+        limit='a matrix of its own (registered ones are lost)')
 
 
 def _by_row(project_id: str, hint: hints.Hint,

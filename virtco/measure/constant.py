@@ -270,6 +270,6 @@ def _checked(snapshots: npt.ArrayLike) -> Matrix:
         raise exception.Invalid(field='snapshots', value=matrix.shape,
                                 limit='a matrix with a row per snapshot')
     if np.any(np.isinf(matrix)) or np.any(matrix < 0):
-        raise exception.Invalid(field='snapshots', value='some values',
-                                limit='at least 0, NaN where there is none')
+        raise exception.Invalid(field='snapshots', value='others',
+                                limit='values of at least 0, or NaN for none')
     return matrix

@@ -81,7 +81,7 @@ def mixed_rounds(hosts: Sequence[str], seed: int = 0
     """
     if not LEAST_HOSTS <= len(hosts) <= MOST_HOSTS:
         raise exception.Invalid(field='hosts', value=len(hosts),
-                                limit=f'{LEAST_HOSTS} to {MOST_HOSTS}')
+                                limit=f'{LEAST_HOSTS} to {MOST_HOSTS} hosts')
     source = random.Random(seed)
     per_repeat = 2 * (len(hosts) - 1)
     return tuple(

@@ -71,7 +71,7 @@ def plan(hosts: Sequence[str], leaf_of: Mapping[str, str] | None = None
     """
     if len(hosts) < 2:
         raise exception.Invalid(field='hosts', value=len(hosts),
-                                limit='at least 2')
+                                limit='at least 2 hosts')
     by_leaf = _by_leaf(hosts, leaf_of or {})
     order = [host for group in _transposed(list(by_leaf.values()))
              for host in group]

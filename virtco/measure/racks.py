@@ -71,7 +71,7 @@ def distances(readings: Matrix) -> Matrix:
     seen = ~np.isnan(both).all(axis=0)
     np.fill_diagonal(seen, False)
     if not seen.any():
-        raise exception.Invalid(field='readings', value='none',
+        raise exception.Invalid(field='readings', value=None,
                                 limit='a rate for some pair of hosts')
     found[seen] = np.nanquantile(both[:, seen], 0.25, axis=0)
     # A slow host is slow towards all: its pairs are compared with its best.

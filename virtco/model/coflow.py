@@ -67,7 +67,7 @@ class Coflow:
                 if not 0 <= index < n_vms:
                     raise exception.Invalid(
                         field=field, value=index,
-                        limit=f'between 0 and {n_vms - 1}')
+                        limit=f'a row between 0 and {n_vms - 1}')
             if not (math.isfinite(size_bytes) and size_bytes >= 0):
                 raise exception.Invalid(
                     field='size_bytes', value=size_bytes,

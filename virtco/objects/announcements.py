@@ -60,7 +60,7 @@ class Announcements:
             if one.iterations != 1:
                 raise exception.HintInvalid(
                     field='iterations', value=one.iterations,
-                    limit='1 in a coflow that is announced')
+                    limit='1 in an announced coflow')
 
         def save(session: orm.Session) -> tuple[str, list[str]]:
             # Two at once would both have the last room, or the same name:
@@ -79,7 +79,7 @@ class Announcements:
         if matrices[0].n_vms != group.n_vms:
             raise exception.HintInvalid(
                 field='tm', value=f'{matrices[0].n_vms} rows',
-                limit=f'{group.n_vms} rows, those of the group')
+                limit=f'{group.n_vms} rows, as the group has')
         known = db_groups.coflows(session, group.id)
         self._make_room(session, known, {one.name for one in matrices})
         new_groups.check_project(session, self._conf, group.project_id,
@@ -104,7 +104,7 @@ class Announcements:
                 if coflow.name in names:
                     raise exception.HintInvalid(
                         field='name', value=repr(coflow.name),
-                        limit="another name than those of the group's hint")
+                        limit="a name other than those of the group's hint")
             elif coflow.name in names:
                 session.delete(coflow)
             else:
@@ -116,7 +116,8 @@ class Announcements:
         if excess > len(ended):
             raise exception.QuotaExceeded(
                 field='announced coflows of the group',
-                value=len(kept) - len(ended) + len(names), limit=most)
+                value=len(kept) - len(ended) + len(names),
+                limit=f'at most {most}')
         for coflow in ended[:max(0, excess)]:
             session.delete(coflow)
         session.flush()

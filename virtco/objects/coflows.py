@@ -195,7 +195,7 @@ class Coflows:
             if records.count_registered(session, project_id) >= most:
                 raise exception.QuotaExceeded(
                     field='registered matrices', value=most + 1,
-                    limit=f'{most} per project')
+                    limit=f'at most {most} per project')
             session.add(coflow)
 
         self._database.retried(save)
@@ -232,7 +232,7 @@ class Coflows:
         if coflow.state == states.CoflowState.REGISTERED:
             raise exception.Invalid(
                 field='state', value='done',
-                limit='a coflow with VMs; this one is only registered')
+                limit='no new state for a coflow without VMs')
         if coflow.state != states.CoflowState.RETIRED:
             coflow.state = states.CoflowState.DONE
             coflow.ended_at = coflow.ended_at or self._clock()

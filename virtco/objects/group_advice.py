@@ -129,7 +129,7 @@ class Advice:
         if matrix is not None and all_reduce_bytes is not None:
             raise exception.Invalid(field='all_reduce_bytes',
                                     value=all_reduce_bytes,
-                                    limit='left out where tm is given')
+                                    limit='nothing beside tm')
         found = self._group(project_id, group)
         exchanges, advise = self._exchanges(found, matrix, all_reduce_bytes)
         all_of = self._estimates(found, basis)
@@ -182,10 +182,9 @@ class Advice:
             if missing:
                 raise exception.Invalid(
                     field='group', value=stored.name, limit='a group whose '
-                    'VMs all have hosts, which row '
+                    'VMs all have hosts (without one: row '
                     + ', '.join(missing[:5])
-                    + (', …' if len(missing) > 5 else '')
-                    + ' has not (yet, or no more)')
+                    + (', …)' if len(missing) > 5 else ')'))
             addresses = self._state.addresses_of(
                 [str(member.instance_uuid) for member in members])
             return _Group(stored.id, stored.name, [wire.AdvisedMember(

@@ -249,9 +249,6 @@ def _table(*heads: str) -> rich.table.Table:
 def _size_bytes(text: str, field: str = '--size-bytes') -> float:
     try:
         return units.parse_size_bytes(text)
-    except units.AmbiguousUnit as error:
+    except units.NotAnAmount as error:
         raise exception.Invalid(field=field, value=text,
-                                limit=error.advice) from error
-    except ValueError as error:
-        raise exception.Invalid(field=field, value=text,
-                                limit='such as 8MB or 1GiB') from error
+                                limit=error.limit) from error

@@ -21,8 +21,8 @@ def _sizes(text: str) -> list[int]:
     except ValueError:
         found = []
     if not found or not all(0 < size <= 1_000_000 for size in found):
-        raise argparse.ArgumentTypeError(
-            f'{text!r}: numbers of VMs such as 4 or 4,8,16')
+        raise argparse.ArgumentTypeError(exception.expected(
+            'numbers of VMs such as 4 or 4,8,16', repr(text)))
     return found
 
 
@@ -116,5 +116,6 @@ def _free(file: Any) -> dict[str, dict[str, float]]:
     except (ValueError, TypeError, AttributeError, KeyError,
             RecursionError) as error:
         raise exception.InputInvalid(
-            where=file.name, field='document', value=str(error)[:80],
-            limit='{host: {"vcpus", "memory_mb", "disk_gb"}}') from None
+            where=file.name, field='document', value=str(error),
+            limit='an object {host: {"vcpus", "memory_mb", "disk_gb"}}'
+        ) from None

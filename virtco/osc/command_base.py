@@ -114,8 +114,9 @@ class Command(command.Command):
                 field=field, value=path, limit='text in UTF-8 that can be '
                 f'read ({exception.reason(error)})') from error
         if len(text) > most_chars:
-            raise exception.Invalid(field=field, value=path,
-                                    limit=f'at most {most_chars} bytes')
+            raise exception.Invalid(
+                field=field, value=path,
+                limit=f'a text of at most {most_chars} bytes')
         return text
 
     def read_json(self, field: str, path: str) -> Any:
@@ -253,6 +254,6 @@ def save_plot(module: str, drawn: Any, path: str) -> None:
             entry.missing(error, 'plot')) from None
     except (OSError, ValueError) as error:
         raise exception.InputInvalid(
-            where=path, field='file', value=str(error)[:80],
-            limit='a file *.png, *.svg or *.pdf that can be written'
+            where=path, field='file', value=str(error),
+            limit='a writable file *.png, *.svg or *.pdf'
         ) from None

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from osc_lib import exceptions as osc_exceptions
 
+from virtco import exception
 from virtco.client import v1
 from virtco.measure import bottleneck
 from virtco.measure import calibration
@@ -107,7 +108,8 @@ class Calibrate(base.Lister):
                  [host.host for host in client.hosts()][:10])
         pairs = list(zip(names[::2], names[1::2]))
         if not pairs:
-            raise osc_exceptions.CommandError('Give at least two hosts.')
+            raise exception.Invalid(field='hosts', value=len(names),
+                                    limit='at least 2 hosts')
         truth_bps = [rate_bps for rate_bps, _windows in _bulk(
             client, pairs, args.seconds)]
         errors = {}
@@ -234,9 +236,9 @@ class Interference(base.Lister):
         n_hosts = len(args.hosts)
         if (len(set(args.hosts)) < n_hosts or n_hosts % 2
                 or not 4 <= n_hosts <= 2 * MOST_PATHS):
-            raise osc_exceptions.CommandError(
-                f'Give 4 to {2 * MOST_PATHS} different hosts, two of each '
-                f'path, not {n_hosts}.')
+            raise exception.Invalid(
+                field='hosts', value=', '.join(args.hosts),
+                limit=f'4 to {2 * MOST_PATHS} different hosts, two per path')
         plane = base.topology_of(client.topology().planes).plane(
             args.plane) or tree.Plane()
         paths: list[Pair] = list(zip(args.hosts[::2], args.hosts[1::2]))

@@ -127,8 +127,8 @@ def _asking(session: ks_session.Session | None
     """Translate errors of Nova and placement into one of ours."""
     if session is None:
         raise exception.Invalid(
-            field='--os-auth-type', value='none',
-            limit='a way to log in to keystone, Nova is asked')
+            field='--os-auth-type', value=None,
+            limit='a way to log in to keystone, to ask Nova')
     try:
         yield session
     except (ks_exceptions.ClientException, OSError, ValueError, TypeError,

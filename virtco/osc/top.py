@@ -48,10 +48,11 @@ class Top(base.Command):
                       help='Most rows of each table, default 20'))
 
     def take_action(self, args: Any) -> None:
-        if args.interval < 0.5 or args.rows < 1:
-            raise osc_exceptions.CommandError(
-                f'--interval {args.interval:g}: at least 0.5'
-                if args.interval < 0.5 else f'--rows {args.rows}: at least 1')
+        for field, value, least in (('--interval', args.interval, 0.5),
+                                    ('--rows', args.rows, 1)):
+            if value < least:
+                raise exception.Invalid(field=field, value=value,
+                                        limit=f'at least {least}')
         client = self.client
         screen = console.Console(file=self.app.stdout, highlight=False,
                                  record=args.svg is not None)

@@ -194,7 +194,7 @@ class Export(base.Command):
         except OSError as error:
             raise exception.InputInvalid(
                 where=args.file, field='file', value=error.strerror,
-                limit='a file that can be written') from None
+                limit='a writable file') from None
 
 
 class Show(base.Command):

@@ -205,7 +205,7 @@ class Reader:
         if hint.index is not None and hint.index >= matrices[0].n_vms:
             raise exception.HintInvalid(
                 field=hints.INDEX, value=hint.index,
-                limit=f'between 0 and {matrices[0].n_vms - 1}')
+                limit=f'a row between 0 and {matrices[0].n_vms - 1}')
         return matrices, ()
 
     def _preflight(self) -> tuple[str, str]:
@@ -274,7 +274,7 @@ def _choose_row(members: Sequence[models.Member],
     n_vms = len(members)
     if hint.index is not None and hint.index >= n_vms:
         raise exception.HintInvalid(field=hints.INDEX, value=hint.index,
-                                    limit=f'between 0 and {n_vms - 1}')
+                                    limit=f'a row between 0 and {n_vms - 1}')
     wanted = hint.index
     if wanted is None:
         wanted = (request.launch_index or 0) % n_vms

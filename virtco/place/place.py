@@ -345,8 +345,8 @@ class Place:
         if not free:
             raise exception.Invalid(
                 field='hosts', value=None,
-                limit='given, as long as no host is known: Nova has not asked '
-                      'yet, and without [nova] auth_type it cannot be asked')
+                limit='the free hosts, as none is known (Nova has not asked '
+                      'yet, and without [nova] auth_type it cannot be asked)')
         return [plan_wire.GivenHost(host=host, free=left) for host, left in
                 self.free_after_bookings({
                     host: fields.Resources(*vector)

@@ -265,7 +265,7 @@ def _ports(coflows: Sequence[live.LiveCoflow], pairs: Sequence[live.Pairs],
                       if any(host in pair for pair in some))
         raise exception.Invalid(
             field=f'host of coflow {coflow.coflow_id}', value=host,
-            limit='one of the ports') from error
+            limit='a host with ports') from error
     return found[:, 0], found[:, 1]
 
 

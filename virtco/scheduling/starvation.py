@@ -86,7 +86,7 @@ def check_theta(theta_s: float) -> float:
     """
     if math.isnan(theta_s) or theta_s <= 0:
         raise exception.Invalid(field='theta_s', value=theta_s,
-                                limit='seconds above 0')
+                                limit='a time above 0 s')
     return theta_s
 
 

@@ -78,7 +78,7 @@ def plan(problem: snapshot.PlacementProblem, *,
                                 limit=f'one of {", ".join(PLANNERS)}')
     if math.isnan(budget_s) or budget_s < 0:
         raise exception.Invalid(field='budget_s', value=budget_s,
-                                limit='at least 0')
+                                limit='at least 0 s')
     budget = budgets.Budget(budgets.clock_of(clock), budget_s,
                             is_cancelled=is_cancelled)
     if planner != 'virtco':
@@ -210,7 +210,7 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
     """
     if not 0 <= vm_index < len(problem.vms):
         raise exception.Invalid(field='vm_index', value=vm_index,
-                                limit=f'below {len(problem.vms)}')
+                                limit=f'a VM index below {len(problem.vms)}')
     budget = budgets.Budget(budgets.clock_of(clock), budget_s,
                             is_cancelled=is_cancelled)
     inst = _build(problem, budget, reduce=False)

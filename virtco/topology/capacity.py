@@ -27,8 +27,8 @@ def count(plane: tree.Plane, level: str, demand: Mapping[str, float],
     sizes = sorted(set(sizes))
     needed = {name: amount for name, amount in demand.items() if amount > 0}
     if not needed:
-        raise exception.Invalid(field='flavor', value='all resources 0',
-                                limit='one above 0')
+        raise exception.Invalid(field='flavor', value='none',
+                                limit='an amount above 0 of some resource')
     nodes = [node for node in plane.walk()
              if plane.level(node.height()).name == level]
     if not nodes:

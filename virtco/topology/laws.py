@@ -29,10 +29,8 @@ class Wrong(exception.TopologyInvalid):
     def __init__(self, path: tuple[Any, ...], field: str, value: Any,
                  limit: str):
         self.path = path
-        shown = repr(value)
         super().__init__(field=field, limit=limit,
-                         value=shown if len(shown) <= 80
-                         else shown[:79] + '…')
+                         value=None if value is None else repr(value))
 
 
 def name(value: Any, path: tuple[Any, ...], field: str) -> str:
@@ -67,18 +65,18 @@ class Census:
                         'a name that no other node of the plane has')
         if len(self._nodes) >= MAX_NODES:
             raise Wrong(path, f'plane {self._plane}, node {name}',
-                        'one more node', f'at most {MAX_NODES} per plane')
+                        'one more', f'at most {MAX_NODES} nodes per plane')
         self._nodes.add(name)
 
     def host(self, host: str, node: str, path: tuple[Any, ...]) -> None:
         before = self._leaf_of.setdefault(host, node)
         if len(self._leaf_of) > MAX_HOSTS:
             raise Wrong(path, f'plane {self._plane}, node {node}: hosts',
-                        'one more host', f'at most {MAX_HOSTS} per plane')
+                        'one more', f'at most {MAX_HOSTS} per plane')
         if before != node:
             raise Wrong(path, f'plane {self._plane}, node {node}: hosts',
-                        host, 'a host that no other node has, node '
-                              f'{before} has it')
+                        host, f'a host that no other node has ({before} has '
+                              'it)')
 
     def hosts(self, hosts: tuple[str, ...], node: str,
               path: tuple[Any, ...]) -> None:
@@ -112,7 +110,7 @@ def check(topology: tree.Topology) -> tree.Topology:
     """
     if len(topology.planes) > MAX_PLANES:
         raise Wrong((), 'planes', len(topology.planes),
-                    f'at most {MAX_PLANES}')
+                    f'at most {MAX_PLANES} planes')
     for plane in topology.planes:
         name(plane.name, (), 'plane')
         check_levels(plane, ())

@@ -72,8 +72,8 @@ class _Facts:
         if before != node:
             raise laws.Wrong(
                 (), f'{who}: host {host}: {level}', node,
-                f'one {level} per host, {self._said[host, level]} says '
-                f'{before}')
+                f'one {level} per host ({self._said[host, level]} says '
+                f'{before})')
         self._said.setdefault((host, level), who)
 
     def add_aggregate(self, aggregate: Aggregate) -> None:

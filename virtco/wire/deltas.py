@@ -117,7 +117,7 @@ def patch(before: reports.Report, delta: Delta) -> reports.Report:
         for key in found.gone:
             if rows.pop(key, None) is None:
                 raise exception.Invalid(field=f'rows.{name}.gone', value=key,
-                                        limit='a row of the report before')
+                                        limit='a row of the previous report')
         rows.update(_by_key(found.set))
         after[name] = tuple(rows.values())
     return msgspec.structs.replace(before, **after)

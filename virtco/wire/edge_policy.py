@@ -202,7 +202,7 @@ def _checked(policy: EdgePolicy) -> EdgePolicy:
         _unused(slots, limit.slot, f'unmanaged.limits[{position}].slot')
     if policy.default_rate_bps > policy.egress_bps:
         _refuse('default_rate_bps', policy.default_rate_bps,
-                f'at most egress_bps, {policy.egress_bps}')
+                f'at most egress_bps ({policy.egress_bps})')
     for position, flow in enumerate(policy.flows):
         if (flow.minor != DEFAULT_MINOR
                 and leaves.get(flow.minor) != flow.coflow_id):
@@ -225,14 +225,14 @@ def _shortened(pairs: Iterable[_Pair], field: str) -> Iterator[_Pair]:
                         'an IPv4 or IPv6 address')
         if ends['src_ip'].version != ends['dst_ip'].version:
             _refuse(f'{field}[{position}].dst_ip', pair.dst_ip,
-                    'of the same IP version as src_ip')
+                    'an address of the IP version of src_ip')
         yield dataclasses.replace(pair, src_ip=str(ends['src_ip']),
                                   dst_ip=str(ends['dst_ip']))
 
 
 def _unused(used: set[int], minor: int, field: str) -> None:
     if minor in used:
-        _refuse(field, minor, 'used once in the document')
+        _refuse(field, minor, 'a number used once in the document')
     used.add(minor)
 
 

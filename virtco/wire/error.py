@@ -16,8 +16,9 @@ class Error(operation.Response, frozen=True, kw_only=True):
     :ivar title: of the kind of error.
     :ivar detail: of this error, as a sentence.
     :ivar field: that is wrong, where it is one.
-    :ivar value: of the field, or the beginning of its JSON text.
-    :ivar limit: that the value should keep to.
+    :ivar value: of the field, or the beginning of its JSON text; null: it has
+        none.
+    :ivar limit: what was expected of the value, as a noun phrase.
     """
 
     code: str

@@ -214,7 +214,8 @@ def _parser() -> argparse.ArgumentParser:
 def _count(text: str) -> int:
     value = int(text)
     if not 1 <= value <= 64:
-        raise argparse.ArgumentTypeError(f'{text}: 1 to 64')
+        raise argparse.ArgumentTypeError(
+            exception.expected('a number between 1 and 64', text))
     return value
 
 

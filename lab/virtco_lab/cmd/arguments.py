@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pathlib
 import tempfile
 
+from virtco import exception
 from virtco import units
 
 
@@ -15,8 +16,7 @@ def between(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         number = int(text) if text.isascii() and text.isdecimal() else None
         if number is None or not low <= number <= high:
-            raise argparse.ArgumentTypeError(
-                f'{text!r} is not a number between {low} and {high}')
+            raise _wrong(f'a number between {low} and {high}', text)
         return number
     return parse
 
@@ -24,21 +24,20 @@ def between(low: int, high: int) -> Callable[[str], int]:
 def positive(text: str) -> float:
     value = float(text)
     if not value > 0:
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
+        raise _wrong('a number above 0', text)
     return value
 
 
 def count(text: str) -> int:
     value = int(text)
     if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f'{text} is not between 1 and 1000')
+        raise _wrong('a number between 1 and 1000', text)
     return value
 
 
 def seed(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2 ** 32:
-        raise argparse.ArgumentTypeError(
-            f'{text} is not a whole number from 0 to {2 ** 32 - 1}')
+        raise _wrong(f'a whole number between 0 and {2 ** 32 - 1}', text)
     return int(text)
 
 
@@ -48,8 +47,7 @@ def seeds(text: str) -> tuple[int, ...]:
     found = range(seed(first), seed(last) + 1) if dash else range(
         count(last))
     if not 1 <= len(found) <= 1000:
-        raise argparse.ArgumentTypeError(
-            f'{text} is not 1 to 1000 seeds in ascending order')
+        raise _wrong('1 to 1000 seeds in ascending order', text)
     return tuple(found)
 
 
@@ -58,7 +56,7 @@ def names(text: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(name.strip() for name in text.split(',')
                                 if name.strip()))
     if not found:
-        raise argparse.ArgumentTypeError('names nothing')
+        raise _wrong('at least one name', text)
     return found
 
 
@@ -91,6 +89,10 @@ def file(text: str) -> pathlib.Path:
     except OSError as error:
         raise _cannot_write(path, error) from error
     return path
+
+
+def _wrong(limit: str, text: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(exception.expected(limit, repr(text)))
 
 
 def _cannot_write(path: pathlib.Path, error: OSError

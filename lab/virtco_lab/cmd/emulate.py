@@ -234,17 +234,16 @@ def _clean(_arguments: argparse.Namespace) -> int:
 
 def _rate(text: str) -> float:
     if re.fullmatch(r'\s*[0-9]+\s*', text):
-        raise argparse.ArgumentTypeError(
-            f'{text!r} has no unit: write {text.strip()}Mbit')
+        raise argparse.ArgumentTypeError(exception.expected(
+            f'a rate with a unit, such as {text.strip()}Mbit', repr(text)))
     try:
         rate_bps = units.parse_rate_bps(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     if not _MIN_RATE_BPS <= rate_bps <= _MAX_RATE_BPS:
-        raise argparse.ArgumentTypeError(
-            f'{text!r} is not between '
-            f'{units.format_rate(_MIN_RATE_BPS)} and '
-            f'{units.format_rate(_MAX_RATE_BPS)}')
+        raise argparse.ArgumentTypeError(exception.expected(
+            f'a rate between {units.format_rate(_MIN_RATE_BPS)} and '
+            f'{units.format_rate(_MAX_RATE_BPS)}', repr(text)))
     return rate_bps
 
 

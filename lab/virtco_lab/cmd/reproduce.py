@@ -85,11 +85,11 @@ def add(actions: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.write and args.short:
-        raise exception.Invalid(field='--short', value='given',
-                                limit='nothing with --write')
+        raise exception.Invalid(field='options', value='both',
+                                limit='--write or --short')
     if args.shape != 'medium' and (args.write or args.check):
         raise exception.Invalid(field='--shape', value=args.shape,
-                                limit='medium, as recorded')
+                                limit='medium, the shape of the records')
     for field, value in (('--topology', args.topology),
                          ('--workload', args.workload)):
         if value and (args.write or args.check):
@@ -99,10 +99,10 @@ def run(args: argparse.Namespace) -> int:
     trace = pathlib.Path(path) if path else None
     if trace is not None and not trace.is_file():
         raise exception.Invalid(field='--trace', value=str(trace),
-                                limit='a file')
+                                limit='an existing file')
     if args.topology is not None and not args.topology.is_file():
-        raise exception.Invalid(field='--topology',
-                                value=str(args.topology), limit='a file')
+        raise exception.Invalid(field='--topology', value=str(args.topology),
+                                limit='an existing file')
     if args.render:
         document.write(args.record, figures.FIGURES, [
             name for name in _names(args)
@@ -154,7 +154,7 @@ def _chosen(args: argparse.Namespace, trace: pathlib.Path | None
         elif args.figure == 'all' and not args.only:
             _say(f'{figure.name}: left out, it needs --trace')
         else:
-            raise exception.Invalid(field='--trace', value='nothing',
+            raise exception.Invalid(field='--trace', value=None,
                                     limit=f'the trace of {figure.name}')
     return chosen
 
@@ -162,7 +162,7 @@ def _chosen(args: argparse.Namespace, trace: pathlib.Path | None
 def _names(args: argparse.Namespace) -> tuple[str, ...]:
     if args.only and args.figure != 'all':
         raise exception.Invalid(field='--only', value=','.join(args.only),
-                                limit='given with the figure "all"')
+                                limit='nothing without the figure "all"')
     for name in args.only:
         if name not in figures.FIGURES:
             raise exception.Invalid(

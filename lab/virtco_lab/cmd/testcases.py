@@ -53,7 +53,7 @@ def refuse(args: argparse.Namespace) -> None:
         if (value := getattr(args, name)) is not None:
             raise exception.Invalid(
                 field=f'--{name.replace("_", "-")}', value=value,
-                limit=f'an option of test cases, {args.figure} has none')
+                limit=f'nothing for {args.figure}, which has no test cases')
 
 
 def run(args: argparse.Namespace) -> int:

@@ -160,9 +160,8 @@ def check_room(cell: Cell, scale: Scale, seed: int) -> None:
     n_free = round(sum(host.free[0] for host in free))
     if n_vms > n_free:
         raise exception.Invalid(
-            field='--hosts', value=scale.n_hosts, limit=(
-                f'{n_vms} VMs of {cell.key} do not fit into the {n_free} free '
-                'slots'))
+            field='--hosts', value=f'{n_free} on {scale.n_hosts} hosts',
+            limit=f'{n_vms} free slots for the VMs of {cell.key}')
 
 
 def _coflows(cell: Cell, scale: Scale, seed: int

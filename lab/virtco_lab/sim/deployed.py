@@ -43,7 +43,7 @@ class Deployment:
                              ('delay_s', self.delay_s)):
             if not 0 < value < math.inf:
                 raise exception.Invalid(field=field, value=value,
-                                        limit='seconds above 0')
+                                        limit='a finite time above 0 s')
 
 
 def run(trace: traces.Trace, rate_bps: float, policy: str,
@@ -58,7 +58,7 @@ def run(trace: traces.Trace, rate_bps: float, policy: str,
     """
     if policy in ('fair', 'dark'):
         raise exception.Invalid(field='policy', value=policy,
-                                limit='one that gives rates to coflows')
+                                limit='a policy that gives rates to coflows')
     sim = simulation.Simulation(
         np.full(2 * trace.n_ports, rate_bps),
         simulation.Config(policy, 'in-order'),

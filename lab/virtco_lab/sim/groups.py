@@ -92,7 +92,7 @@ def read(path: pathlib.Path
     groups = tuple(_group(i, row) for i, row in enumerate(rows))
     if len({group.name for group in groups}) < len(groups):
         raise exception.Invalid(field='groups', value='a name twice',
-                                limit='each name once')
+                                limit='different names')
     return hosts, groups
 
 
@@ -104,7 +104,8 @@ def _hosts(value: Any) -> tuple[cluster.Host, ...]:
                            _rate('hosts.rate', value.get('rate')))
     if not (isinstance(value, list) and value):
         raise exception.Invalid(field='hosts', value=value,
-                                limit='a list of hosts or count, slots, rate')
+                                limit='a list of hosts, or an object with '
+                                'count, slots and rate')
     hosts = []
     for i, row in enumerate(value):
         field = f'hosts[{i}]'
@@ -118,7 +119,7 @@ def _hosts(value: Any) -> tuple[cluster.Host, ...]:
             _rate(f'{field}.ingress', row.get('ingress'))))
     if len({host.name for host in hosts}) < len(hosts):
         raise exception.Invalid(field='hosts', value='a name twice',
-                                limit='each name once')
+                                limit='different names')
     return tuple(hosts)
 
 
@@ -149,6 +150,6 @@ def _number(field: str, value: Any, low: float, high: float) -> float:
 def _rate(field: str, value: Any) -> float:
     try:
         return units.parse_rate_bps(str(value))
-    except ValueError as error:
+    except units.NotAnAmount as error:
         raise exception.Invalid(field=field, value=value,
-                                limit=str(error)) from error
+                                limit=error.limit) from error

@@ -162,8 +162,8 @@ class Simulation:
             if self.n_live and events < CHUNK_EVENTS and (
                     self.now_s < until_s):
                 raise exception.Invalid(
-                    field='fabric', value=f'{self.n_live} coflows',
-                    limit='a rate above 0 on every port they use')
+                    field='fabric', value=f'0 for {self.n_live} coflows',
+                    limit='a rate above 0 on every port in use')
         if until_s < math.inf:
             self.now_s = max(self.now_s, until_s)
 

@@ -80,15 +80,16 @@ def read(path: pathlib.Path) -> Trace:
             if line.strip()]
     if not rows:
         raise exception.Invalid(field='trace', value=str(path),
-                                limit='at least a header line')
+                                limit='a file with a header line')
     number, header = rows[0]
     if len(header) != 2:
-        raise _invalid(number, ' '.join(header), '"<ports> <coflows>"')
+        raise _invalid(number, ' '.join(header),
+                       'a header "<ports> <coflows>"')
     n_ports = _integer(number, header[0], 'number of ports', 1, MAX_PORTS)
     n_coflows = _integer(number, header[1], 'number of coflows', 0, MAX_FLOWS)
     if len(rows) - 1 != n_coflows:
-        raise _invalid(number, header[1], f'{len(rows) - 1}, as many as there '
-                       'are further lines')
+        raise _invalid(number, header[1], f'{len(rows) - 1}, as many as '
+                       'further lines')
     coflows = [_coflow(number, iter(words), n_ports)
                for number, words in rows[1:]]
     n_flows = sum(len(coflow.mappers) * len(coflow.reducers)
@@ -126,10 +127,10 @@ def _coflow(number: int, words: Iterator[str], n_ports: int) -> TraceCoflow:
             port, _, size = next(words).partition(':')
             reducers.append((_integer(number, port, 'reducer', 0,
                                       n_ports - 1),
-                             _number(number, size, 'megabytes')
+                             _number(number, size, 'number of megabytes')
                              * BYTES_PER_MB))
     except StopIteration:
-        raise _invalid(number, 'its end', 'as many words as it announces'
+        raise _invalid(number, 'fewer', 'as many words as the line announces'
                        ) from None
     rest = list(words)
     if rest:
@@ -154,7 +155,7 @@ def _number(number: int, word: str, what: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
-        raise _invalid(number, word, f'{what}: a finite number, at least 0')
+        raise _invalid(number, word, f'a finite {what}, at least 0')
     return value
 
 

@@ -153,6 +153,6 @@ def _guessed_s(workload: parallel.Workload) -> float:
     if not sent:
         raise exception.Invalid(
             field='--workload', value=workload.path, limit='a file with '
-            'times, or file@time with what an iteration computes for')
+            'times, or file@time with the computing time of an iteration')
     return (training_jobs.FLOPS_PER_PARAMETER * sent
             / DP_BYTES_PER_PARAMETER * TOKENS / training_jobs.GPU_FLOPS)

@@ -194,8 +194,8 @@ def site(topology: tree.Topology, host_bps: float = HOST_BPS,
     """
     if not topology.planes or len(
             hosts := tuple(topology.planes[0].hosts())) < 2:
-        raise exception.Invalid(field='topology', value='fewer hosts',
-                                limit='at least 2 in its first plane')
+        raise exception.Invalid(field='topology', value='fewer',
+                                limit='at least 2 hosts in its first plane')
     plane = topology.planes[0]
     number = {host: i for i, host in enumerate(hosts)}
     rates = dict.fromkeys(hosts, (host_bps, host_bps))

@@ -40,7 +40,7 @@ def run(trace: traces.Trace, rate_bps: float, policy: str,
     if (policy not in policies.POLICIES
             or policies.get(policy).key != policies.BY_REMAINING):
         raise exception.Invalid(field='policy', value=policy,
-                                limit='one that goes by what is left')
+                                limit='a policy by remaining bytes')
     whole = [coflow.demand() for coflow in trace.coflows]
     cap_bps = np.full(2 * trace.n_ports, rate_bps)
     sim = simulation.Simulation(

@@ -76,8 +76,9 @@ def _port(text: str) -> int:
 
 def _key(text: str) -> str:
     if not re.fullmatch(r'[A-Za-z0-9_-]{16,255}', text):
-        raise argparse.ArgumentTypeError(
-            '16 to 255 letters, digits, - and _ are needed')
+        raise argparse.ArgumentTypeError(exception.expected(
+            '16 to 255 letters, digits, - and _',
+            f'{len(text)} characters'))
     return text
 
 
@@ -87,7 +88,8 @@ def _seconds(text: str) -> int:
 
 def _whole(text: str, least: int, most: int) -> int:
     if not text.isdecimal() or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(f'{text}: {least} to {most}')
+        raise argparse.ArgumentTypeError(exception.expected(
+            f'a whole number between {least} and {most}', repr(text)))
     return int(text)
 
 

@@ -39,7 +39,7 @@ def receive(args: argparse.Namespace, out: console.Console) -> int:
     directory = pathlib.Path(args.directory)
     if not directory.is_dir():
         raise exception.Invalid(field='directory', value=directory,
-                                limit='a directory that exists')
+                                limit='an existing directory')
     url = args.url.rstrip('/')
     if not re.fullmatch(r'http://[^/\s]+/[^/\s]+', url):
         raise exception.Invalid(field='address of the cast', value=args.url,
@@ -124,6 +124,6 @@ def _ask(http: urllib3.PoolManager, method: str, url: str,
         raise OtherFiles(url=parse.urlsplit(url).netloc)
     if answer.status != 200:
         raise exception.Invalid(field='address of the cast', value=url,
-                                limit=f'one that a sender printed '
+                                limit='an address printed by a sender '
                                       f'(HTTP {answer.status})')
     return answer.data

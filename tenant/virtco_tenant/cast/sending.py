@@ -52,7 +52,7 @@ def send(args: argparse.Namespace, out: console.Console) -> int:
     except OSError as error:
         raise exception.Invalid(
             field='--address and --port', value=f'{args.address}:{args.port}',
-            limit=f'free on this VM ({error.strerror})') from error
+            limit=f'a free port of this VM ({error.strerror})') from error
     own = swarm.Transfer(torrent, path.resolve().parent, is_source=True,
                          address=args.address, rate_bps=args.rate)
     host = (args.address if args.address != '0.0.0.0'
@@ -116,8 +116,8 @@ def _own_address() -> str:
             probe.connect(('192.0.2.1', 9))
         except OSError as error:
             raise exception.Invalid(
-                field='--address', value='not given',
-                limit='an address of this VM, which has no route') from error
+                field='--address', value=None,
+                limit='an address of this VM (it has no route)') from error
         address: str = probe.getsockname()[0]
     return address
 
@@ -137,7 +137,7 @@ def _from_file(path: str | None) -> dict[str, str]:
     if not isinstance(found, dict) or not all(
             isinstance(value, str) for value in found.values()):
         raise exception.Invalid(field='--clusters', value=path,
-                                limit='{"VM": "cluster", …}')
+                                limit='an object {"VM": "cluster", …}')
     return found
 
 
@@ -192,7 +192,7 @@ def _from_history(path: str | None) -> dict[str, str]:
     except (OSError, ValueError, TypeError) as error:
         raise exception.Invalid(
             field='--history', value=path,
-            limit=f'a file that a former cast wrote ({error})') from error
+            limit=f'a file written by an earlier cast ({error})') from error
     return clusters.infer(told)
 
 

@@ -28,7 +28,7 @@ def describe(path: pathlib.Path) -> bytes:
     """
     if not path.exists():
         raise exception.Invalid(field='path', value=path,
-                                limit='a file or directory that exists')
+                                limit='an existing file or directory')
     files = libtorrent.file_storage()
     libtorrent.add_files(files, str(path.resolve()))
     if not files.total_size():

@@ -17,6 +17,7 @@ import json
 import threading
 from typing import Any
 
+from virtco import exception
 from virtco_tenant.cast import peers
 
 POLL_S = 1.0
@@ -275,8 +276,8 @@ def serve(tracker: Tracker, key: str, torrent: bytes,
                 return
             length = self.headers.get('Content-Length', '')
             if not length.isdigit() or int(length) > _MAX_BODY_BYTES:
-                self._refuse(413, f'body: {length or "no"} bytes, at most '
-                                  f'{_MAX_BODY_BYTES}')
+                self._refuse(413, 'body: ' + exception.expected(
+                    f'at most {_MAX_BODY_BYTES} bytes', length or None))
                 return
             try:
                 said = _checked(json.loads(self.rfile.read(int(length))))
@@ -287,7 +288,7 @@ def serve(tracker: Tracker, key: str, torrent: bytes,
                     said['name'], (self.client_address[0], said['port']),
                     cluster=said['cluster'], share=said['share'],
                     rates_bps=said['rates_bps'], failed=said['failed'])
-            except (ValueError, RecursionError) as error:
+            except (exception.Invalid, ValueError, RecursionError) as error:
                 self._refuse(400, str(error))
                 return
             except OverflowError as error:
@@ -320,36 +321,42 @@ def serve(tracker: Tracker, key: str, torrent: bytes,
 def _checked(said: Any) -> dict[str, Any]:
     """Check the fields of a member's request.
 
-    :raises ValueError: with field, value and limit.
+    :raises virtco.exception.Invalid: for one that breaks its limit.
     """
     if not isinstance(said, dict):
-        raise ValueError('body: an object is needed')
+        raise _wrong('body', 'an object', said)
     name, port = said.get('name'), said.get('port')
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
-        raise ValueError(f'name: 1 to {MAX_NAME} characters are needed')
+        raise _wrong('name', f'1 to {MAX_NAME} characters', name)
     if type(port) is not int or not 0 < port < 65536:
-        raise ValueError(f'port: {port!r}, 1 to 65535 is needed')
+        raise _wrong('port', 'a number between 1 and 65535', port)
     cluster = said.get('cluster')
     if cluster is not None and (not isinstance(cluster, str)
                                 or len(cluster) > MAX_NAME):
-        raise ValueError(f'cluster: up to {MAX_NAME} characters are needed')
+        raise _wrong('cluster', f'at most {MAX_NAME} characters', cluster)
     share = said.get('share', 0)
     if not _is_number(share) or not 0 <= share <= 1:
-        raise ValueError(f'share: {share!r}, 0 to 1 is needed')
+        raise _wrong('share', 'a number between 0 and 1', share)
     rates_bps = said.get('rates_bps', {})
     if not isinstance(rates_bps, dict) or not all(
             _is_number(rate_bps) and 0 <= rate_bps < 1e15
             for rate_bps in rates_bps.values()):
-        raise ValueError('rates_bps: numbers from 0 to 1e15 are needed')
+        raise _wrong('rates_bps', 'an object of numbers between 0 and 1e15',
+                     rates_bps)
     failed = said.get('failed')
     if failed is not None and (not isinstance(failed, str)
                                or not 0 < len(failed) <= MAX_NAME):
-        raise ValueError(f'failed: 1 to {MAX_NAME} characters are needed')
+        raise _wrong('failed', f'1 to {MAX_NAME} characters', failed)
     files = said.get('files')
     if files is not None and not isinstance(files, str):
-        raise ValueError('files: a digest is needed')
+        raise _wrong('files', 'a digest', files)
     return {'name': name, 'port': port, 'cluster': cluster, 'files': files,
             'share': float(share), 'rates_bps': rates_bps, 'failed': failed}
+
+
+def _wrong(field: str, limit: str, value: Any) -> exception.Invalid:
+    return exception.Invalid(field=field, limit=limit, value=(
+        None if value is None else repr(value)))
 
 
 def _is_number(value: Any) -> bool:

@@ -39,8 +39,8 @@ def convert(path: str, gpus_per_vm: int = 8,
     """
     workload = read(path)
     if world_size is None and not workload.tells_world():
-        inputs.refuse(path, 'world size', None, '--world-size <n>; the file '
-                      'does not tell how many ranks it is for')
+        inputs.refuse(path, 'world size', None, '--world-size <n>, as '
+                      'the file does not tell its number of ranks')
     layout = workload.layout(world_size)
     flows, inside_bytes, by_group = workload.flows(layout, gpus_per_vm)
     n_vms = -(-layout.world_size // gpus_per_vm)

@@ -139,9 +139,9 @@ def _read(path: str, lines: Iterable[tuple[str, str]]) -> _File:
 
 
 def _no_header(where: str, text: str | None) -> None:
-    inputs.refuse(where, 'header', text, ','.join(COLUMNS) + ', … of a CSV, '
-                  'or a first line of a workload for SimAI, as AICB writes '
-                  'them')
+    inputs.refuse(where, 'header', text, 'the columns ' + ','.join(COLUMNS)
+                  + ', … of a CSV, or the first line of a workload for SimAI, '
+                  'as AICB writes them')
 
 
 def _columns(where: str, text: str) -> dict[str, int]:
@@ -157,8 +157,8 @@ def _ranks(where: str, text: str) -> list[int]:
     if '~' in text and len(named) == 2:
         named = list(range(named[0], named[1] + 1))
     if not named or max(named) >= collectives.MAX_RANKS:
-        inputs.refuse(where, 'ranks', text, 'such as [rank0 ~ rank127], below '
-                      f'{collectives.MAX_RANKS}')
+        inputs.refuse(where, 'ranks', text, 'ranks such as [rank0 ~ rank127], '
+                      f'below {collectives.MAX_RANKS}')
     return named
 
 
@@ -185,7 +185,7 @@ def _operation(where: str, text: str, file: _File) -> None:
              'epoch_end']))
     if len(cells) <= section.column[WAY]:
         inputs.refuse(where, 'columns', len(cells),
-                      f'at least {section.column[WAY] + 1}')
+                      f'at least {section.column[WAY] + 1} columns')
     group = cells[section.column['comm_group']].removeprefix('CommGroup.')
     group = 'all_nodes' if group == 'all' else group
     if group not in parallel.GROUPS:
@@ -227,5 +227,5 @@ def _elapsed_s(where: str, cells: list[str], section: _Section) -> float:
         found_ms = math.nan
     if not 0 <= found_ms < math.inf:
         inputs.refuse(where, ELAPSED, cells[column],
-                      'milliseconds, at least 0, or None')
+                      'at least 0 milliseconds, or None')
     return found_ms / 1e3

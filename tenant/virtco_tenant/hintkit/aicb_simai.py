@@ -55,7 +55,8 @@ def read(path: str, lines: Iterable[tuple[str, str]]) -> parallel.Workload:
         compute_ns += _layer(where, fields, sums)
         n_read += 1
     if not n_read:
-        inputs.refuse(where, 'lines', 0, f'{n_lines}, as the second line says')
+        inputs.refuse(where, 'lines', 0,
+                      f'as many as the second line says ({n_lines})')
     notes = [f'The file says {n_lines} lines and has {n_read}: what is '
              'missing is left out.'] if n_read < n_lines else []
     if told['pp'] > 1:
@@ -104,7 +105,7 @@ def _layer(where: str, fields: Sequence[str], sums: parallel.Sums) -> int:
     :returns: nanoseconds of computing.
     """
     if len(fields) != FIELDS:
-        inputs.refuse(where, 'fields', len(fields), str(FIELDS))
+        inputs.refuse(where, 'fields', len(fields), f'{FIELDS} fields')
     computed_ns = 0
     for at, usual in ((2, 'tp_group'), (5, 'tp_group'), (8, 'dp_group')):
         time_ns, name, size = fields[at:at + 3]
@@ -118,7 +119,7 @@ def _layer(where: str, fields: Sequence[str], sums: parallel.Sums) -> int:
                 name, group = name.removesuffix(suffix), other
                 break
         if name not in COLLECTIVES:
-            inputs.refuse(where, 'collective', fields[at + 1], 'NONE, '
+            inputs.refuse(where, 'collective', fields[at + 1], 'one of NONE, '
                           + ', '.join(COLLECTIVES) + ', with _EP or _DP_EP')
         key = COLLECTIVES[name], group, ''
         sums[key] = sums.get(key, 0.0) + size_bytes

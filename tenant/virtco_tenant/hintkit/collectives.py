@@ -26,11 +26,11 @@ def convert(calls: Sequence[tuple[str, float]], world_size: int,
     for collective, size_bytes in calls:
         if algorithm == 'tree' and collective != 'all_reduce':
             inputs.refuse(inputs.OPTIONS, '--algorithm', algorithm,
-                          f'ring; NCCL uses a tree for all_reduce, not for '
-                          f'{collective}')
+                          f'ring for {collective} (NCCL uses a tree only for '
+                          'all_reduce)')
         if collective == 'all_to_all' and world_size > MAX_PAIR_RANKS:
             inputs.refuse(inputs.OPTIONS, '--world-size', world_size,
-                          f'at most {MAX_PAIR_RANKS} for all_to_all')
+                          f'at most {MAX_PAIR_RANKS} ranks for all_to_all')
         # NCCL's trees join VMs; inside of one there is a chain.
         found, inside = (
             made.onto_vms(ring_and_tree.tree_all_reduce(n_vms, size_bytes), 1)

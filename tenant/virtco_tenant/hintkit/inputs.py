@@ -53,11 +53,11 @@ def lines(path: str) -> Iterator[tuple[str, str]]:
                            f'at most {MAX_LINE_CHARS} characters')
                 yield where, line
     except UnicodeDecodeError:
-        refuse(path, f'text after line {number}', 'bytes',
+        refuse(path, f'text after line {number}', 'other bytes',
                'UTF-8 text, or gzip in a file named *.gz')
     except (OSError, EOFError) as error:
         refuse(path, 'file', getattr(error, 'strerror', None) or str(error),
-               'a file that can be read')
+               'a readable file')
 
 
 def _open(path: str) -> Any:
@@ -78,7 +78,7 @@ def text_of(given: str, limit_bytes: int) -> tuple[str, str | None]:
     path = given.removeprefix('@')
     if path != '-' and not pathlib.Path(path).is_file():
         refuse(OPTIONS, 'FILE or TEXT', given,
-               'a file that exists, or JSON that begins with [ or {')
+               'an existing file, or JSON that begins with [ or {')
     found = []
     left = 2 * limit_bytes  # room for spaces, which the compact form lacks
     for _where, line in lines(path):
@@ -93,7 +93,7 @@ def write_text(path: str, text: str) -> None:
     try:
         pathlib.Path(path).write_text(text + '\n', encoding='utf-8')
     except OSError as error:
-        refuse(path, 'file', error.strerror, 'a file that can be written')
+        refuse(path, 'file', error.strerror, 'a writable file')
 
 
 def count(where: str, field: str, value: str, least: int, most: int) -> int:
@@ -107,11 +107,8 @@ def size_bytes(where: str, field: str, value: str) -> float:
     """Parse a size with or without a unit, as in a hint."""
     try:
         found = units.parse_size_bytes(value)
-    except units.AmbiguousUnit as error:
-        refuse(where, field, value, error.advice)
-    except ValueError:
-        refuse(where, field, value, 'a number of bytes or text such as '
-                                    '"720MB" or "1.5 GiB"')
+    except units.NotAnAmount as error:
+        refuse(where, field, value, error.limit)
     most = hint_matrix.Limits().max_bytes
     if found > most:
         refuse(where, field, value, f'at most {units.format_size(most)}')
@@ -121,13 +118,10 @@ def size_bytes(where: str, field: str, value: str) -> float:
 def rate_bps(where: str, field: str, value: str) -> float:
     try:
         found = units.parse_rate_bps(value)
-    except units.AmbiguousUnit as error:
-        refuse(where, field, value, error.advice)
-    except ValueError:
-        found = 0.0
+    except units.NotAnAmount as error:
+        refuse(where, field, value, error.limit)
     if not 1 <= found <= 1e15:
-        refuse(where, field, value, 'a rate such as "10Gbit", between 1 bit/s '
-                                    'and 1 Pbit/s')
+        refuse(where, field, value, 'a rate between 1 bit/s and 1 Pbit/s')
     return found
 
 

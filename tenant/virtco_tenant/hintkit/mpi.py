@@ -55,11 +55,11 @@ def _dense(path: str) -> tuple[int, made.Flows]:
         n_ranks = n_ranks or len(cells)
         if len(cells) != n_ranks or n_ranks > MAX_RANKS:
             inputs.refuse(where, 'columns', len(cells),
-                          f'{n_ranks} as in the first row, at most '
+                          f'{n_ranks}, as in the first row, and at most '
                           f'{MAX_RANKS}')
         if src >= n_ranks:
             inputs.refuse(where, 'rows', src + 1,
-                          f'{n_ranks}, as many as columns')
+                          f'as many rows as columns ({n_ranks})')
         for dst, cell in enumerate(cells):
             size = inputs.size_bytes(where, f'column {dst + 1}', cell)
             if size and dst != src:
@@ -67,7 +67,7 @@ def _dense(path: str) -> tuple[int, made.Flows]:
         src += 1
     if src != n_ranks or not n_ranks:
         inputs.refuse(where, 'rows', src,
-                      f'{n_ranks or "at least 1"}, as many as columns')
+                      f'as many rows as columns ({n_ranks or "at least 1"})')
     return n_ranks, flows
 
 
@@ -77,7 +77,7 @@ def _triples(path: str) -> tuple[int, made.Flows]:
     for where, cells in _rows(path):
         if len(cells) != 3:
             inputs.refuse(where, 'columns', len(cells),
-                          '3: sender, receiver, bytes')
+                          '3 columns (sender, receiver, bytes)')
         src, dst = (inputs.count(where, name, cell, 0, MAX_RANKS - 1)
                     for name, cell in zip(('sender', 'receiver'), cells))
         size = inputs.size_bytes(where, 'bytes', cells[2])
@@ -85,5 +85,5 @@ def _triples(path: str) -> tuple[int, made.Flows]:
         if src != dst:
             flows[src, dst] = flows.get((src, dst), 0.0) + size
     if most < 0:
-        inputs.refuse(path, 'lines', 0, 'at least one')
+        inputs.refuse(path, 'lines', 0, 'at least one line')
     return most + 1, flows

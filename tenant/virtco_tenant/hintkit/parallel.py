@@ -67,11 +67,11 @@ class Workload:
         found = world_size or max(least, tp * pp * (data or 1))
         if not least <= found <= collectives.MAX_RANKS:
             inputs.refuse(self.path, 'world size', found,
-                          f'from {least} to {collectives.MAX_RANKS}')
+                          f'{least} to {collectives.MAX_RANKS} ranks')
         data = data or found // (tp * pp)
         if tp * pp * data != found or data % ep:
             inputs.refuse(self.path, 'world size', found,
-                          f'TP {tp} times PP {pp} times DP {data}, DP a '
+                          f'TP {tp} times PP {pp} times DP {data}, with DP a '
                           f'multiple of EP {ep} (no context parallelism)')
         return Layout(size, found)
 

@@ -51,11 +51,11 @@ def convert(paths: Sequence[str], by: str = 'host',
     wanted = set(stages) or set(log.read)
     for stage in sorted(wanted - set(log.read)):
         inputs.refuse(inputs.OPTIONS, '--stage', stage,
-                      'a stage that read from a shuffle: ' + ', '.join(
+                      'a stage that read from a shuffle, one of ' + ', '.join(
                           str(one) for one in sorted(log.read)))
     if not log.workers:
         inputs.refuse(paths[0], f'events {TASK_END}', 0,
-                      'at least one, with "Task Metrics"')
+                      'at least one event with "Task Metrics"')
     flows: made.Flows = {}
     lost_bytes = 0.0
     for stage in wanted:
@@ -162,5 +162,5 @@ def _number(where: str, parent: dict[str, Any], key: str) -> int:
     found = parent.get(key)
     if isinstance(found, bool) or not isinstance(found, int) or (
             not 0 <= found < 2 ** 63):
-        inputs.refuse(where, key, found, 'a whole number from 0 on')
+        inputs.refuse(where, key, found, 'a whole number of at least 0')
     return found

@@ -122,7 +122,7 @@ def test_an_all_reduce_takes_fast_pairs_for_ring_and_trees(tenant, call):
 
 def test_an_all_reduce_has_no_matrix(tenant, controller):
     for body, words in (({'all_reduce_bytes': 1e6, 'tm': [[0]]},
-                         'left out where tm is given'),
+                         'nothing beside tm'),
                         ({'all_reduce_bytes': 0}, 'all_reduce_bytes')):
         answer = controller.call(
             'POST', '/v1/groups/a/mapping', body, 400,
@@ -251,7 +251,7 @@ def test_commands(tenant, call, tmp_path):
 @pytest.mark.parametrize(('argv', 'words'), [
     (('tree', '--group', 'b'), 'Group b was not found'),
     (('tree', '--group', 'a', '--root', '9'), 'a rank between 0 and 3'),
-    (('tree', '--group', 'a', '--size-bytes', 'many'), 'such as 8MB'),
+    (('tree', '--group', 'a', '--size-bytes', 'many'), '720MB'),
     (('mapping', '--group', 'a', '--tm', '/nowhere'), 'no such file'),
     (('mapping', '--group', 'a', '--all-reduce', 'all'), '--all-reduce'),
     (('mapping', '--group', 'a', '--format', 'rankfile', '--slots', '0\n1'),

@@ -73,7 +73,7 @@ def test_a_name_is_announced_anew_and_others_are_bounded(launched):
     assert [c['id'] for c in tenant.coflows() if c['name'] == 'model'] == [
         second.id] != [first.id]
     announce(tenant, name='data')
-    refused(tenant, 'Quota of announced coflows of the group: 3', name='more')
+    refused(tenant, 'of the group: expected at most 2, got 3', name='more')
     tenant.call('PATCH', f'/v1/coflows/{second.id}', {'state': 'done'})
     announce(tenant, name='more')
     assert {c['name'] for c in tenant.coflows()} == {'a', 'data', 'more'}
@@ -81,11 +81,11 @@ def test_a_name_is_announced_anew_and_others_are_bounded(launched):
 
 def test_what_is_wrong_is_refused_and_nothing_is_written(launched):
     tenant, _edges, _hosts = launched
-    refused(tenant, '3 rows.*2 rows', tm={
+    refused(tenant, '2 rows.*3 rows', tm={
         'n': 3, 'flows': [[0, 2, 1000]]})
-    refused(tenant, "name.*'a'.*hint", name='a')
+    refused(tenant, "name.*hint, got 'a'", name='a')
     refused(tenant, r'\[1\]\[0\]', tm=[[0, 0], [-1, 0]])
-    refused(tenant, 'iterations.*2.*1 in a coflow', tm=[
+    refused(tenant, 'iterations.*1 in an announced coflow, got 2', tm=[
         {'name': 'x', 'iterations': 2, 'tm': BACK}])
     refused(tenant, 'expires_s', expires_s=1e9)
     with pytest.raises(exception.NotFound):

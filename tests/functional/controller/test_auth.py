@@ -237,7 +237,7 @@ def test_quotas_and_rates_are_a_projects(send):
     found = [register('busy') for _ in range(60)]
     assert [one.status_code for one in found] == [201] * 2 + [403] * 58
     assert found[-1].json['error']['code'] == 'virtco.quota_exceeded'
-    assert found[-1].json['error']['limit'] == '2 per project'
+    assert found[-1].json['error']['limit'] == 'at most 2 per project'
     limited = register('busy')
     assert limited.status_code == 429
     assert 50 <= int(limited.headers['Retry-After']) <= 101

@@ -224,8 +224,8 @@ def test_projects_are_bounded(make):
     for n, name in enumerate('abc'):
         status = 'planned' if n < 2 else 'ignored'
         answer = tenant.place(n, name, status=status)
-    assert 'groups of the project: 3' in answer['why']
-    assert 'at most 2' in answer['why']
+    assert 'groups of the project: expected at most 2' in answer['why']
+    assert 'got 3' in answer['why']
     assert controller.metrics()['virtco_ignored_hints_total'] == 1
 
 

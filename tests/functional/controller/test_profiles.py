@@ -196,7 +196,7 @@ def test_an_application_alone_has_bounds(tenant):
         assert told in answer['why']
     answer = tenant.place(9, 'c', '[[0, 1], [0, 0]]', status='ignored',
                           hints={'virtco:app_refuse': 'true'})
-    assert 'beside virtco:app' in answer['why']
+    assert 'nothing without virtco:app' in answer['why']
 
 
 def test_an_unknown_size_is_served_after_a_small_known_one(tenant):

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from virtco import exception
 from virtco_tenant.cast import peers
 from virtco_tenant.cast import tracker as trackers
 
@@ -31,7 +32,8 @@ def test_what_is_said_has_bounds(field, good, bad):
     for value in good:
         assert checked(**{field: value})[field] == value
     for value in bad:
-        with pytest.raises(ValueError, match=f'^{field}: '):
+        with pytest.raises(exception.Invalid,
+                           match=f'^{field}: expected .*, got '):
             checked(**{field: value})
 
 
@@ -40,7 +42,7 @@ def test_what_may_be_left_unsaid():
         'name': 'a', 'port': 1, 'cluster': None, 'share': 0.0,
         'rates_bps': {}, 'failed': None, 'files': None}
     for wrong in ([], None, 'text'):
-        with pytest.raises(ValueError, match='an object'):
+        with pytest.raises(exception.Invalid, match='an object'):
             trackers._checked(wrong)
 
 

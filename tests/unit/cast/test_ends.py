@@ -200,7 +200,8 @@ def test_a_port_that_is_taken(sender):
     sender.monkeypatch.setattr(trackers, 'serve', refuse)
     args = command._parser().parse_args([
         'send', str(sender.path), '--receivers', '2', '--port', '80'])
-    with pytest.raises(exception.Invalid, match='0.0.0.0:80.*Address in use'):
+    with pytest.raises(exception.Invalid,
+                       match='Address in use.*, got 0.0.0.0:80'):
         sending.send(args, sender.out)
 
 
@@ -313,8 +314,8 @@ def test_what_both_have_in_common():
 
 
 @pytest.mark.parametrize('text, limit', [
-    (None, 'a JSON file'), ('{', 'a JSON file'), ('[]', '{"VM"'),
-    ('{"a": 7}', '{"VM"')])
+    (None, 'a JSON file'), ('{', 'a JSON file'), ('[]', 'an object {"VM"'),
+    ('{"a": 7}', 'an object {"VM"')])
 def test_clusters_that_are_none_are_refused(tmp_path, text, limit):
     path = tmp_path / 'clusters.json'
     if text is not None:

@@ -133,7 +133,7 @@ def test_files_that_changed(tmp_path):
 
 def test_files_are_described_the_same_at_any_time(tmp_path):
     path = tmp_path / 'file'
-    with pytest.raises(exception.Invalid, match='that exists'):
+    with pytest.raises(exception.Invalid, match='an existing file'):
         torrents.describe(path)
     path.write_bytes(b'')
     with pytest.raises(exception.Invalid, match='at least one byte'):

@@ -316,8 +316,9 @@ def test_a_schema_of_another_version_is_refused(of_another_version):
         with pytest.raises(exception.Invalid) as error:
             refused(of_another_version)
         assert str(error.value).startswith(
-            'schema of the database: revision 019 is not acceptable: one '
-            'that this version knows (initial): ')
+            'schema of the database: expected one that this version knows '
+            '(initial; ')
+        assert str(error.value).endswith(', got revision 019.')
     assert migration.current(of_another_version) == '019'
 
 

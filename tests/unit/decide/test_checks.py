@@ -106,12 +106,12 @@ def test_who_may_be_checked():
     assert not hasattr(network, 'afforded')
     with pytest.raises(exception.Invalid, match='2 to 1024 different'):
         found.checked(['a', 'a'], checks.Purpose.CHECK)
-    with pytest.raises(exception.Invalid, match='hosts that report'):
+    with pytest.raises(exception.Invalid, match='a host that reports'):
         found.checked(['a', 'z'], checks.Purpose.CHECK)
     many = [str(number) for number in range(1025)]
-    with pytest.raises(exception.Invalid, match='hosts: 1025 '):
+    with pytest.raises(exception.Invalid, match='hosts, got 1025'):
         found.checked(many, checks.Purpose.CHECK)
-    with pytest.raises(exception.Invalid, match='hosts that report'):
+    with pytest.raises(exception.Invalid, match='a host that reports'):
         found.checked(many[:1024], checks.Purpose.CHECK)
     least, most = discovery.LEAST_HOSTS, discovery.MOST_HOSTS
     for n in (least - 1, most + 1):
@@ -226,7 +226,7 @@ def test_what_fails_tells_why():
 def test_who_cannot_be_checked_is_not_taken():
     network = Network()
     found, _concluded = start(network)
-    with pytest.raises(exception.Invalid, match='hosts that report'):
+    with pytest.raises(exception.Invalid, match='a host that reports'):
         found.take(check('az'))
     assert found._thread is None and network.held == []
 

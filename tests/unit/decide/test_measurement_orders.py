@@ -185,7 +185,7 @@ def test_orders_are_bounded(start, conf, clock):
     with pytest.raises(exception.Invalid, match='two different hosts'):
         api.orders.probe(wire.ProbeRequest(pairs=[('a', 'a')]))
     conf.probe.enabled = False
-    with pytest.raises(exception.Invalid, match='enabled: False'):
+    with pytest.raises(exception.Invalid, match='enabled: expected true'):
         api.orders.probe(PROBE)
     # Those that are over are kept in a bounded number.
     leader = start()

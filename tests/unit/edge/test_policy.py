@@ -143,8 +143,8 @@ def test_just_beyond_a_limit_is_refused(path, value, field):
 
 
 def test_what_is_shown_of_a_value_is_short():
-    for length, shown in ((78, 78 * 'x' + '"'), (79, 79 * 'x' + '…'),
-                          (10_000, 79 * 'x' + '…')):
+    for length, shown in ((158, 158 * 'x' + '"'), (159, 158 * 'x' + '…'),
+                          (10_000, 158 * 'x' + '…')):
         with pytest.raises(exception.PolicyInvalid) as caught:
             edge_policy.EdgePolicy.from_dict(
                 _changed(('flows', 0, 'src_ip'), 'x' * length))

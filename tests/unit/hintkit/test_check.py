@@ -130,12 +130,12 @@ def test_a_file_is_named_where_it_is_wrong(tmp_path):
     with pytest.raises(exception.InputInvalid) as caught:
         running.hint('check', str(path))
     assert str(caught.value) == (
-        f"{path}: virtco:tm[0][1]: '5Gb' is not acceptable: bits or bytes? "
-        'write 5GB.')
+        f'{path}: virtco:tm[0][1]: expected a size in bytes, such as 5GB, '
+        "not in bits, got '5Gb'.")
     path.write_text('[[0, 5],\n [0, x]]')
     with pytest.raises(exception.InputInvalid, match='line 2 column 6'):
         running.hint('check', str(path))
-    with pytest.raises(exception.InputInvalid, match='a file that exists'):
+    with pytest.raises(exception.InputInvalid, match='an existing file'):
         running.hint('check', str(tmp_path / 'other.json'))
 
 
@@ -155,7 +155,7 @@ def test_whole_hints_are_checked(tmp_path):
                                 'virtco:index': 1}))
     assert facts('check', str(path))['hints']['virtco:index'] == '1'
     path.write_text('{"virtco:cofow": "a"}')
-    with pytest.raises(exception.InputInvalid, match='a known key'):
+    with pytest.raises(exception.InputInvalid, match='one of the keys'):
         running.hint('check', str(path))
     joins = running.hint('check', '{"virtco:coflow": "a"}')
     assert 'joins a group' in joins and ready(joins) == [

@@ -11,7 +11,7 @@ from virtco_tenant.hintkit import inputs
 def test_a_text_is_written_or_the_place_is_named(tmp_path):
     inputs.write_text(str(tmp_path / 'tm'), '[]')
     assert (tmp_path / 'tm').read_text() == '[]\n'
-    with pytest.raises(exception.VirtcoException, match='can be written'):
+    with pytest.raises(exception.VirtcoException, match='a writable file'):
         inputs.write_text(str(tmp_path / 'no' / 'tm'), '[]')
 
 
@@ -78,5 +78,5 @@ def test_a_text_is_given_or_named(tmp_path):
     path.write_text('12345\n789012\n')
     with pytest.raises(exception.InputInvalid, match='at most 12 bytes'):
         inputs.text_of(str(path), 6)
-    with pytest.raises(exception.InputInvalid, match='that exists'):
+    with pytest.raises(exception.InputInvalid, match='an existing file'):
         inputs.text_of(str(tmp_path), 6)

@@ -116,8 +116,8 @@ def test_patterns_may_recur():
         '2,x,1')
     assert 'between 1 and 500' in refused(
         'from-pattern', 'ring', '--n', '501', '--size', '1')
-    assert 'bits or bytes' in refused('from-pattern', 'ring', '--n', '3',
-                                      '--size', '1Gb')
+    assert 'not in bits' in refused('from-pattern', 'ring', '--n', '3',
+                                    '--size', '1Gb')
 
 
 def test_mpi_ranks_on_vms():
@@ -161,23 +161,23 @@ def test_a_rank_that_sends_to_itself_alone_is_one(tmp_path):
 
 
 @pytest.mark.parametrize('text, argv, words', [
-    ('0 1\n1', [], 'line 2: columns: 1 is not acceptable: 2 as in the first'),
-    ('0 1\n', [], 'line 1: rows: 1 is not acceptable: 2'),
-    ('0 1\n1 0\n1 0', [], 'line 3: rows: 3'),
-    ('# x\n0 many\n1 0', [], "line 2: column 2: 'many'"),
+    ('0 1\n1', [], 'line 2: columns: expected 2, as in the first'),
+    ('0 1\n', [], 'rows: expected as many rows as columns .2., got 1'),
+    ('0 1\n1 0\n1 0', [], 'line 3: rows: .*, got 3'),
+    ('# x\n0 many\n1 0', [], "line 2: column 2: .*, got 'many'"),
     ('0 5Gb\n1 0', [], 'line 1: column 2'),
     ('0 -1\n1 0', [], 'line 1: column 2'),
-    ('', [], 'rows: 0'),
-    ('0 1', ['--triples'], 'line 1: columns: 2'),
-    ('0 x 5', ['--triples'], "line 1: receiver: 'x'"),
+    ('', [], 'rows: .*, got 0'),
+    ('0 1', ['--triples'], 'line 1: columns: .*, got 2'),
+    ('0 x 5', ['--triples'], "line 1: receiver: .*, got 'x'"),
     ('0 20000 5', ['--triples'], 'between 0 and 19999'),
-    ('', ['--triples'], 'lines: 0'),
+    ('', ['--triples'], 'lines: .*, got 0'),
     ('0 1\n1 0', ['--ranks-per-vm', '0'], '--ranks-per-vm'),
 ])
 def test_mpi_that_is_refused(tmp_path, text, argv, words):
     path = tmp_path / 'm.txt'
     path.write_text(text)
-    assert words in refused('from-mpi', str(path), *argv)
+    assert re.search(words, refused('from-mpi', str(path), *argv))
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -187,7 +187,7 @@ def test_files_that_cannot_be_read(tmp_path):
     assert 'UTF-8 text' in refused('from-mpi', str(path))
     packed = tmp_path / 'm.gz'
     packed.write_bytes(b'no gzip')
-    assert 'a file that can be read' in refused('from-mpi', str(packed))
+    assert 'a readable file' in refused('from-mpi', str(packed))
     packed.write_bytes(gzip.compress(b'0 7\n0 0\n'))
     assert matrix('from-mpi', str(packed)) == {(0, 1): 7}
 
@@ -236,7 +236,7 @@ def test_collectives_of_four_vms(collective, total):
     if collective == 'all_reduce':
         assert sum(matrix(*tree).values()) == total * 4e6
     else:
-        assert 'NCCL uses a tree for all_reduce' in refused(*tree)
+        assert 'NCCL uses a tree only for all_reduce' in refused(*tree)
 
 
 def test_gpus_of_one_vm_do_not_use_the_network():
@@ -289,26 +289,29 @@ def test_aicb_without_ranks_averages_its_iterations(tmp_path):
 
 
 @pytest.mark.parametrize('text, words', [
-    ('', 'header: None'),
+    ('', 'header: .*, got nothing'),
     (operation(), 'line 1: header'),
     ('comm_type,x\n', 'line 1: header'),
-    (HEADER + operation('all_red'), "line 2: comm_type: 'CommType.all_red'"),
+    (HEADER + operation('all_red'),
+     "line 2: comm_type: .*, got 'CommType.all_red'"),
     (HEADER + operation(group='xp_group'), 'line 2: comm_group'),
-    (HEADER + operation(n='x'), "line 2: comm_group_size: 'x'"),
-    (HEADER + operation() + operation(n=8), 'line 3: comm_group_size: 8'),
-    (HEADER + operation(size='x'), "line 2: msg_size: 'x'"),
+    (HEADER + operation(n='x'), "line 2: comm_group_size: .*, got 'x'"),
+    (HEADER + operation() + operation(n=8),
+     'line 3: comm_group_size: .*, got 8'),
+    (HEADER + operation(size='x'), "line 2: msg_size: .*, got 'x'"),
     (HEADER + operation('isend', 'pp_group', 2), 'line 2: additional'),
-    (HEADER + 'CommType.reduce,1\n', 'line 2: columns: 2'),
+    (HEADER + 'CommType.reduce,1\n', 'line 2: columns: .*, got 2'),
     (HEADER + 'CommType.reduce,CommGroup.dp_group,4,8,step,None,None\n',
-     'line 2: columns: 7'),
+     'line 2: columns: .*, got 7'),
     (HEADER + operation(), 'an iteration after'),
     ('[rank]\n' + HEADER, 'line 1: ranks'),
-    ('[rank0 ~ rank6]\n' + HEADER + END + operation() + END, 'world size: 7'),
+    ('[rank0 ~ rank6]\n' + HEADER + END + operation() + END,
+     'world size: .*, got 7'),
 ])
 def test_aicb_that_is_refused(tmp_path, text, words):
     path = tmp_path / 'w.csv'
     path.write_text(text)
-    assert words in refused('from-aicb', str(path))
+    assert re.search(words, refused('from-aicb', str(path)))
 
 
 def test_aicb_of_older_columns_needs_the_number_of_ranks(tmp_path):
@@ -319,7 +322,8 @@ def test_aicb_of_older_columns_needs_the_number_of_ranks(tmp_path):
         'comm_type,comm_group,msg_size,stage,dst,src,additional,_elapsed_time'
         ',algbw,busbw,count\n' + one.format('all_gather', 800) + END
         + one.format('all_gather', 800) + END)
-    assert 'world size: None' in refused('from-aicb', str(path))
+    assert re.search('world size: .*, got nothing', refused(
+        'from-aicb', str(path)))
     asked = '--world-size', '4', '--gpus-per-vm', '1'
     assert set(matrix('from-aicb', str(path), *asked).values()) == {600}
     # No other column is needed.
@@ -395,7 +399,7 @@ def test_there_are_as_many_ranks_as_a_file_names(tmp_path):
     path.write_text('[rank0 ~ rank7]\n' + HEADER + END + operation(
         group='tp_group', n=2) + END)
     assert facts('from-aicb', str(path))['n_vms'] == 1
-    assert 'world size: 4 is not acceptable: from 8 to' in refused(
+    assert 'world size: expected 8 to' in refused(
         'from-aicb', str(path), '--world-size', '4')
 
 
@@ -408,7 +412,7 @@ def test_aicb_for_simai_on_other_numbers_of_ranks(tmp_path):
     # DP is 2 then, all of it EP: nothing is left to gather over.
     assert smaller.flows(smaller.layout(), 1)[2].keys() == {
         'dp_group', 'ep_group', 'pp_group'}
-    with pytest.raises(exception.InputInvalid, match='world size: 12'):
+    with pytest.raises(exception.InputInvalid, match='world size: .*, got 12'):
         found.scaled(12)
 
 
@@ -440,22 +444,23 @@ def test_an_exchange_of_too_many_is_refused(monkeypatch):
 
 @pytest.mark.parametrize('text, words', [
     ('MICRO\n', 'line 1: number of lines'),
-    ('MICRO\nx\n', "line 2: number of lines: 'x'"),
-    ('MICRO\n1\n', 'lines: 0'),
-    ('MICRO\n1\nlayer -1 1 NONE 0\n', 'line 3: fields: 5'),
+    ('MICRO\nx\n', "line 2: number of lines: .*, got 'x'"),
+    ('MICRO\n1\n', 'lines: .*, got 0'),
+    ('MICRO\n1\nlayer -1 1 NONE 0\n', 'line 3: fields: .*, got 5'),
     (SIMAI + '2\n' + LAYERS.replace('2000', '-1'), 'line 4: time in ns'),
     (SIMAI + '2\n' + LAYERS.replace('ALLTOALL_EP', 'ALLTOALL_XP'),
-     "line 4: collective: 'ALLTOALL_XP'"),
+     "line 4: collective: .*, got 'ALLTOALL_XP'"),
     (SIMAI.replace('all_gpus: 16', 'all_gpus: 15') + '2\n' + LAYERS,
-     'all_gpus: 15'),
-    (SIMAI.replace('ep: 2', 'ep: 3') + '2\n' + LAYERS, 'world size: 16'),
-    (SIMAI.replace('ga: 3', 'ga: x') + '2\n' + LAYERS, "ga:: 'x'"),
+     'all_gpus: .*, got 15'),
+    (SIMAI.replace('ep: 2', 'ep: 3') + '2\n' + LAYERS,
+     'world size: .*, got 16'),
+    (SIMAI.replace('ga: 3', 'ga: x') + '2\n' + LAYERS, "ga:: .*, got 'x'"),
     (SIMAI.replace('all_gpus: 16', 'all_gpus: 99999999') + '2\n' + LAYERS,
      'between 1 and 65536')])
 def test_aicb_for_simai_that_is_refused(tmp_path, text, words):
     path = tmp_path / 'w.txt'
     path.write_text(text)
-    assert words in refused('from-aicb', str(path))
+    assert re.search(words, refused('from-aicb', str(path)))
 
 
 def test_what_stays_inside_of_vms_is_told():

@@ -146,13 +146,13 @@ NAMED = {'name': 'x', 'tm': [[0, 1], [0, 0]]}
 
 
 @pytest.mark.parametrize('values, field, limit', [
-    ({'virtco:tm': '[[0]]'}, 'virtco:coflow', 'required'),
-    ({'virtco:cofow': 'a'}, 'virtco:cofow', 'known key'),
-    ({'virtco:coflow': ['a', 'b']}, 'virtco:coflow', 'one text'),
+    ({'virtco:tm': '[[0]]'}, 'virtco:coflow', 'a name beside'),
+    ({'virtco:cofow': 'a'}, 'virtco:cofow', 'one of the keys'),
+    ({'virtco:coflow': ['a', 'b']}, 'virtco:coflow', 'a text'),
     ({'virtco:coflow': ''}, 'virtco:coflow', '1 to 8'),
     ({'virtco:coflow': 'x' * 9}, 'virtco:coflow', '1 to 8'),
     ({'virtco:coflow': 'a\n'}, 'virtco:coflow', 'printable'),
-    (tm('[[0]]', **{'virtco:tm_ref': 'r'}), 'virtco:tm_ref', 'together'),
+    (tm('[[0]]', **{'virtco:tm_ref': 'r'}), 'virtco:tm_ref', 'nothing beside'),
     (tm('[[0, 1], [0, 0]]', **{'virtco:index': '2'}), 'virtco:index',
      'between 0 and 1'),
     (tm('[[0]]', **{'virtco:index': '-1'}), 'virtco:index', 'row'),
@@ -177,9 +177,9 @@ NAMED = {'name': 'x', 'tm': [[0, 1], [0, 0]]}
     (tm([['1MB'] * 2, ['1MB'] * 2]), 'virtco:tm bytes', 'at most 3 MB'),
     (tm({'n': 5, 'flows': []}), 'virtco:tm.n', '1 and 4'),
     (tm({'n': 2.0, 'flows': []}), 'virtco:tm.n', 'whole'),
-    (tm({'n': 2}), 'virtco:tm.flows', 'required'),
+    (tm({'n': 2}), 'virtco:tm.flows', 'a value'),
     (tm({'n': 2, 'flows': {}}), 'virtco:tm.flows', 'list'),
-    (tm({'n': 2, 'flows': [], 'skew': 1}), 'virtco:tm', 'known key'),
+    (tm({'n': 2, 'flows': [], 'skew': 1}), 'virtco:tm', 'one of the keys'),
     (tm({'n': 2, 'flows': [[0, 1]]}), 'virtco:tm.flows[0]', 'receiver'),
     (tm({'n': 2, 'flows': [[0, 1, '600kB']] * 2}), 'virtco:tm[0][1]',
      'between 0 and 1 MB'),
@@ -189,14 +189,14 @@ NAMED = {'name': 'x', 'tm': [[0, 1], [0, 0]]}
     (tm({'pattern': 'ring', 'n': 5, 'size': 1}), 'virtco:tm.n', '1 and 4'),
     (tm({'pattern': 'ring', 'n': 1, 'size': 1}), 'virtco:tm', 'at least 2'),
     (tm({'pattern': 'ring', 'n': 2, 'size': 1, 'skew': 1}), 'virtco:tm',
-     'known key'),
+     'one of the keys'),
     (tm({'pattern': 'ring', 'n': 2}), 'virtco:tm', 'size or flow_size'),
     (tm({'pattern': 'shuffle', 'senders': 2, 'size': 1}), 'virtco:tm',
      'receivers'),
     (tm({'pattern': 'shuffle', 'senders': 3, 'receivers': 2, 'size': 1}),
      'virtco:tm', 'at most 4'),
     (tm({'pattern': 'broadcast', 'n': 3, 'senders': 2, 'size': 1}),
-     'virtco:tm', 'one of the senders'),
+     'virtco:tm', 'senders of 1'),
     (tm({'pattern': 'all-to-all', 'n': 3, 'senders': 2, 'size': 1}),
      'virtco:tm', 'one n'),
     (tm({'pattern': 'all-to-all', 'n': 3, 'size': 1, 'skew': -1}),
@@ -219,7 +219,7 @@ NAMED = {'name': 'x', 'tm': [[0, 1], [0, 0]]}
     (tm([{**NAMED, 'iterations': '3'}]), 'virtco:tm[0].iterations',
      'whole number'),
     (tm([{**NAMED, 'tm': [NAMED]}]), 'virtco:tm[0].tm[0]', 'sizes'),
-    (tm([{'tm': [[0]]}]), 'virtco:tm[0].name', 'required')])
+    (tm([{'tm': [[0]]}]), 'virtco:tm[0].name', 'a value')])
 def test_offences_name_field_value_and_limit(values, field, limit):
     with pytest.raises(exception.HintInvalid) as caught:
         hints.parse(values, None, SMALL)
@@ -386,8 +386,8 @@ def test_an_order_of_ranks_puts_the_matrix_on_its_rows():
 
 
 @pytest.mark.parametrize('fields, field, limit', [
-    ({'period': 1}, 'period', 'beside iterations'),
-    ({'compute': 1, 'iterations': 1}, 'compute', 'beside iterations'),
+    ({'period': 1}, 'period', 'nothing where iterations'),
+    ({'compute': 1, 'iterations': 1}, 'compute', 'nothing where iterations'),
     ({'iterations': 2, 'period': 0.0009}, 'period', '1 ms and 720 h'),
     ({'iterations': 2, 'period': '43201min'}, 'period', '1 ms and 720 h'),
     ({'iterations': 2, 'period': '3 parsecs'}, 'period', '"250ms"'),
@@ -395,13 +395,14 @@ def test_an_order_of_ranks_puts_the_matrix_on_its_rows():
     ({'iterations': 2, 'period': None}, 'period', '1 ms and 720 h'),
     ({'iterations': 2, 'compute': -1}, 'compute', '0 s and 720 h'),
     ({'iterations': 2, 'period': '1s', 'compute': '1001ms'}, 'compute',
-     'at most the period, 1 s'),
+     'at most the period (1 s)'),
     ({'order': 'fifo'}, 'order', 'one of mrtf, intensity'),
     ({'order': ['mrtf']}, 'order', 'one of mrtf, intensity'),
     ({'order': None}, 'order', 'one of mrtf, intensity'),
-    ({'order': 'intensity'}, 'order', 'mrtf, without a compute above 0'),
+    ({'order': 'intensity'}, 'order',
+     'mrtf where there is no compute above 0'),
     ({'order': 'intensity', 'iterations': 0, 'compute': 0}, 'order',
-     'mrtf, without a compute above 0'),
+     'mrtf where there is no compute above 0'),
     ({'rank_hint': 1}, 'rank_hint', 'true, false or the'),
     ({'rank_hint': 'true'}, 'rank_hint', 'true, false or the'),
     ({'rank_hint': [0]}, 'rank_hint', 'rows by rank'),

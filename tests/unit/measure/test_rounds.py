@@ -41,7 +41,7 @@ def test_two_rounds_give_both_directions():
 
 
 def test_a_host_named_twice_is_refused():
-    with pytest.raises(exception.Invalid, match='hosts: a is not'):
+    with pytest.raises(exception.Invalid, match='each host once, got a'):
         rounds.disjoint_rounds(['a', 'b', 'a'])
 
 

@@ -113,7 +113,7 @@ class _Handler(server.BaseHTTPRequestHandler):
     def _refusal(self) -> None:
         self._answer(400, json.dumps({'error': {
             'code': 'virtco.invalid', 'title': 'Invalid',
-            'detail': 'flavor.vcpus: -1 is not acceptable'}}).encode())
+            'detail': 'flavor.vcpus: expected at least 0, got -1.'}}).encode())
 
     def _close(self) -> None:
         self.close_connection = True

@@ -171,7 +171,7 @@ def test_all_vms_have_hosts(values, n_missing):
                              state=states.MemberState.PLANNED))
     with pytest.raises(exception.Invalid) as caught:
         bench.advice.tree('p', 'b')
-    assert 'row 1 has' in caught.value.kwargs['limit']
+    assert 'row 1)' in caught.value.kwargs['limit']
 
 
 @pytest.mark.parametrize('n_vms', [5, 6])

@@ -126,7 +126,7 @@ def test_a_tree_for_launchers():
 
 
 @pytest.mark.parametrize(('field', 'value', 'words'), [
-    ('--size-bytes', '8Mb', 'bits or bytes'), ('--size-bytes', 'much', '8MB')])
+    ('--size-bytes', '8Mb', 'not in bits'), ('--size-bytes', 'much', '720MB')])
 def test_a_size_that_is_none(field, value, words):
     with pytest.raises(exception.Invalid, match=words):
         _tree(field, value)

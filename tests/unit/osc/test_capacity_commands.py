@@ -94,11 +94,11 @@ def test_what_is_free_must_be_told_of_hosts(text, tmp_path):
 
 def test_what_is_wrong_with_a_file_is_told_in_short(tmp_path):
     path = tmp_path / 'free.json'
-    path.write_text(json.dumps({'h1': FREE['h1'] | {'disk_gb': 'x' * 99}}))
+    path.write_text(json.dumps({'h1': FREE['h1'] | {'disk_gb': 'x' * 199}}))
     with pytest.raises(exception.InputInvalid) as caught:
         _capacity('--flavor', 'vcpus=1', '--free', str(path))
     told = caught.value.kwargs['value']
-    assert len(told) == 80 and 'convert string to float' in told
+    assert len(told) == 160 and 'convert string to float' in told
 
 
 def test_a_name_of_a_flavor_or_no_file_asks_the_cloud(free):

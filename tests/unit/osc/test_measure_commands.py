@@ -10,6 +10,7 @@ from oslo_config import cfg
 import pytest
 
 from tests.unit.osc import controller
+from virtco import exception
 from virtco.conf import probe_options as probe_conf
 from virtco.measure import calibration
 from virtco.osc import measure_commands as measure
@@ -193,7 +194,7 @@ def test_what_the_topology_does_not_explain(planes):
     ['a', 'b'], ['a', 'b', 'c'], ['a', 'b', 'c', 'a'],
     [f'h{i}' for i in range(18)]])
 def test_paths_are_whole_and_disjoint(hosts):
-    with pytest.raises(osc_exceptions.CommandError, match='4 to 16'):
+    with pytest.raises(exception.Invalid, match='4 to 16 different'):
         _interference(Tree('none'), *hosts)
 
 
@@ -261,7 +262,7 @@ def test_what_a_calibration_is_told():
     _calibrate(client)
     assert client.asked[-1]['pairs'] == [
         [str(i), str(i + 1)] for i in range(0, 10, 2)]
-    with pytest.raises(osc_exceptions.CommandError, match='two hosts'):
+    with pytest.raises(exception.Invalid, match='at least 2 hosts'):
         _calibrate(client, '--hosts', 'a')
 
 

@@ -82,7 +82,7 @@ def test_the_first_look_tells_of_an_outage_by_its_error():
     ('--interval', '0.49'), ('--rows', '0'),
     ('--rows', '0', '--interval', '0.5')])
 def test_options_that_are_refused(argv):
-    with pytest.raises(osc_exceptions.CommandError, match=argv[0]):
+    with pytest.raises(exception.Invalid, match=argv[0]):
         run(Client(), *argv)
 
 

@@ -401,7 +401,7 @@ def test_who_would_be_delayed_has_a_name(make):
 
 def test_what_would_be_on_the_hosts_that_are_known(make):
     question = plan.PlanRequest(groups=[RING])
-    with pytest.raises(exception.Invalid, match='no host is known'):
+    with pytest.raises(exception.Invalid, match='none is known'):
         make().room.what_if(question)
     asked = make()
     asked.ask(0)

@@ -175,7 +175,8 @@ def test_coflows_ports_and_weights():
     one = live.LiveCoflow('one', flows(ab=1.0))
     with pytest.raises(exception.Invalid, match='each coflow once'):
         scheduling.schedule([one, one], ports(), now_s=0.0)
-    with pytest.raises(exception.Invalid, match='ports: a .*each host once'):
+    with pytest.raises(exception.Invalid,
+                       match='ports: .*each host once, got a'):
         scheduling.schedule([one], [live.Port('b', 1, 1), *(
             live.Port('a', 1, 1) for _ in range(2))], now_s=0.0)
     for weight in (0.0, math.inf, math.nan):
@@ -183,7 +184,7 @@ def test_coflows_ports_and_weights():
             scheduling.schedule([one, live.LiveCoflow(
                 'two', flows(ab=1.0), weight=weight)], ports(), now_s=0.0)
     with pytest.raises(exception.Invalid,
-                       match='host of coflow two: z .*one of the ports'):
+                       match='host of coflow two: .* with ports, got z'):
         scheduling.schedule([one, live.LiveCoflow('two', flows(
             ab=1.0, bz=1.0))], ports(), now_s=0.0)
     # Together they would be one byte.

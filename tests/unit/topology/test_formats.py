@@ -4,6 +4,7 @@
 
 import dataclasses
 import json
+import re
 
 from hypothesis import given
 from hypothesis import settings
@@ -140,9 +141,9 @@ GRAPH = '''{"instances": [
 
 
 @pytest.mark.parametrize('text, old, new, line, told', [
-    (TWO_LEAVES, 'n[5-8]', 'n[4-8]', 9, 'node leaf2: hosts: \'n4\''),
+    (TWO_LEAVES, 'n[5-8]', 'n[4-8]', 9, 'node leaf2: hosts: .*, got \'n4\''),
     (TWO_LEAVES, 'leaf[1-2]', 'leaf[1-3]', 5, 'switch core: children: '
-                                              '\'leaf3\''),
+                                              '.*, got \'leaf3\''),
     (TWO_LEAVES, 'nodes: n[5-8]', 'children: leaf1', 9, 'below core'),
     (TWO_LEAVES, 'nodes: n[5-8]', 'children: leaf2', 9, 'leaf2'),
     (TWO_LEAVES, 'leaf[1-2]', 'core', 5, 'not below itself'),
@@ -156,9 +157,9 @@ GRAPH = '''{"instances": [
     (TWO_LEAVES, '- switch: leaf2', '- switch: leaf2\n      switch: leaf3',
      10, 'each once'),
     (TWO_LEAVES, '    switches:', '   switches:\n - x', 5, 'YAML'),
-    (PLAIN, 'n[5-7]', 'n[4-7]', 12, 'rack2: hosts: \'n4\''),
-    (PLAIN, '- n8', '- n7', 12, 'rack2: hosts: \'n7\''),
-    (PLAIN, '10Gbit', '10GB', 9, 'node rack1: uplink: \'10GB\''),
+    (PLAIN, 'n[5-7]', 'n[4-7]', 12, 'rack2: hosts: .*, got \'n4\''),
+    (PLAIN, '- n8', '- n7', 12, 'rack2: hosts: .*, got \'n7\''),
+    (PLAIN, '10Gbit', '10GB', 9, 'node rack1: uplink: .*, got \'10GB\''),
     (PLAIN, 'down: 5Gbit', 'down: -5', 11, 'node rack2: uplink down'),
     (PLAIN, 'down: 5Gbit', 'left: 5Gbit', 11, 'node rack2: uplink'),
     (PLAIN, 'oversubscription: 4', 'oversubscription: none', 5,
@@ -168,11 +169,12 @@ GRAPH = '''{"instances": [
     (PLAIN, 'name: rack2', 'name: rack1', 10, '\'rack1\''),
     (PLAIN, 'name: front-end', 'name: front-end\n  colour: red', 4,
      '\'colour\''),
-    (CONF, 'Nodes=n[5-8]', 'Nodes=n[4-8]', 4, 'node leaf2: hosts: \'n4\''),
+    (CONF, 'Nodes=n[5-8]', 'Nodes=n[4-8]', 4,
+     'node leaf2: hosts: .*, got \'n4\''),
     (CONF, 'Nodes=n[5-8]', 'Nodes=n[5-8] Colour=red', 4, '\'Colour=red\''),
     (CONF, 'leaf[1-2]', 'leaf[1-3]', 5, '\'leaf3\''),
     (CONF, 'SwitchName=leaf2 ', '', 4, 'SwitchName'),
-    (GRAPH, '"n3"', '"n2"', 4, 'instance 3: \'n2\''),
+    (GRAPH, '"n3"', '"n2"', 4, 'instance 3: .*, got \'n2\''),
     (GRAPH, '["leaf2", "core"]', '["leaf1", "cor"]', 3, 'leaf1 is below'),
     (GRAPH, '["leaf2", "core"]', '"leaf1"', 3, 'instance n2'),
     (GRAPH, '["leaf2", "core"]', '["core", "core"]', 3, 'each switch once'),
@@ -184,7 +186,7 @@ def test_errors_name_line_and_node(text, old, new, line, told):
     with pytest.raises(exception.InputInvalid) as error:
         formats.read(text.replace(old, new, 1), 'net.yaml')
     assert str(error.value).startswith(f'net.yaml, line {line}: ')
-    assert told in str(error.value)
+    assert re.search(told, str(error.value))
     assert '\n' not in str(error.value)
 
 
@@ -340,11 +342,11 @@ def test_a_table_of_racks_only():
 
 @pytest.mark.parametrize('text, words', [
     ('host,rack\n', '1 lines'), (TABLE + 'h1,G6,P8,S1\n', 'line 7: host'),
-    (TABLE + 'h6,G6,P8\n', 'line 7: columns: 3'),
-    (TABLE + 'h6,G6,,S1\n', "line 7: PSW: ''"),
+    (TABLE + 'h6,G6,P8\n', 'line 7: columns: .*, got 3'),
+    (TABLE + 'h6,G6,,S1\n', "line 7: PSW: .*, got ''"),
     ('host,rack,rack\na,b,c\n', 'each name once'),
     ('host,' + ','.join(f'l{i}' for i in range(17)) + '\na' + ',b' * 17,
-     'columns: 18')])
+     'columns: .*, got 18')])
 def test_a_wrong_table_names_the_line(text, words):
     with pytest.raises(exception.InputInvalid, match=words):
         formats.read(text, 'f')
@@ -392,7 +394,7 @@ def planes(n, entry):
     (formats.SLURM_YAML, planes(17, '- {{topology: t{}, flat: true}}\n'),
      'at most 16'),
     (formats.SLURM_YAML, planes(2, '- {{topology: t, flat: true, x{0}: 1}}\n'),
-     "topology: 'x0'"),
+     "topology: expected .*, got 'x0'"),
     (formats.SLURM_YAML, planes(2, '- {{topology: t, tree: {{}}}}\n'),
      'line 2: .*no other topology has'),
     (formats.SLURM_YAML, '- {topology: a, flat: true, tree: {}}',
@@ -421,10 +423,11 @@ def planes(n, entry):
     (formats.TOPOGRAPH, '{"instances": 3}', 'an object with instances'),
     (formats.TOPOGRAPH, '{"instances": [3]}', 'instance 1: .*an object'),
     (formats.TOPOGRAPH_MODEL, '- a', 'an object with switches and blocks'),
-    (formats.TOPOGRAPH_MODEL, 'switches: {"a b": {}}', "switch: 'a b'"),
+    (formats.TOPOGRAPH_MODEL, 'switches: {"a b": {}}',
+     "switch: .*, got 'a b'"),
     (formats.TOPOGRAPH_MODEL, 'switches: {a: {switches: ["b c"]}}',
-     "switch a: switches: 'b c'"),
-    (formats.TABLE, 'host,a b\nh,x\n', "line 1: column: 'a b'"),
+     "switch a: switches: .*, got 'b c'"),
+    (formats.TABLE, 'host,a b\nh,x\n', "line 1: column: .*, got 'a b'"),
     (formats.TABLE, 'host,rack\nh,' + 'x' * 140_000, 'line 2: .*lines of CSV')
 ])
 def test_what_no_file_says(name, text, words):
@@ -442,17 +445,19 @@ def test_as_many_planes_as_there_may_be():
 
 def test_what_is_named_is_one_plane():
     text = 'planes:\n- name: p\n- name: q\n'
-    with pytest.raises(exception.InputInvalid, match='the file names 2'):
+    with pytest.raises(exception.InputInvalid,
+                       match='nothing for a file with 2'):
         formats.read(text, 'f', plane='front')
     with pytest.raises(exception.InputInvalid, match=(
-            "^f: plane: 'a b'.*letters")):
+            "^f: plane: .*letters.*, got 'a b'")):
         formats.read(text, 'f', plane='a b')
-    with pytest.raises(exception.TopologyInvalid, match="level: 'a b'"):
+    with pytest.raises(exception.TopologyInvalid,
+                       match="level: .*, got 'a b'"):
         formats.renamed(formats.read(text, 'f').topology, ('a b',))
     two = formats.read(text, 'f').topology
-    with pytest.raises(laws.Wrong, match='planes: 2'):
+    with pytest.raises(laws.Wrong, match='planes: .*, got 2'):
         formats.write(two, formats.SLURM_CONF)
-    with pytest.raises(laws.Wrong, match='planes: 2'):
+    with pytest.raises(laws.Wrong, match='planes: .*, got 2'):
         formats.write(two, formats.TOPOGRAPH)
 
 

@@ -50,9 +50,9 @@ def test_the_largest_topology_and_a_larger_one(build, most):
     (_levels('a', 'b', 'a'), 'no other level'),
     (_nodes(tree.Node('a'), tree.Node('a')), 'no other node'),
     (_nodes(tree.Node('a', (), (tree.Node('a'),))), 'no other node'),
-    (_nodes(tree.Node('a', ('h', 'g', 'h'))), "'h'.*each host once"),
+    (_nodes(tree.Node('a', ('h', 'g', 'h'))), "each host once, got 'h'"),
     (_nodes(tree.Node('a', ('h',)), tree.Node('b', ('g', 'h'))),
-     'node a has it'),
+     'a has it.*, got .h'),
     (_nodes(tree.Node('')), 'at most 255'),
     (_nodes(tree.Node('a', ('h i',))), 'node a: host'),
     (_nodes(tree.Node('a', (), (tree.Node('x' * 256),))), 'at most 255')])
@@ -61,9 +61,9 @@ def test_what_no_topology_has(topology, words):
         laws.check(topology)
 
 
-@pytest.mark.parametrize('n', [78, 79])
+@pytest.mark.parametrize('n', [158, 159])
 def test_a_value_that_is_long_is_cut_short(n):
     shown = laws.Wrong((), 'f', 'x' * n, 'l')
-    assert ('…' in str(shown)) == (n > 78)
-    assert ("'" + 'x' * 78 + ("…" if n > 78 else "'")) in str(shown)
+    assert ('…' in str(shown)) == (n > 158)
+    assert ("'" + 'x' * 158 + ("…" if n > 158 else "'")) in str(shown)
     assert shown.path == () and shown.line is None

@@ -2,6 +2,8 @@
 
 """Diffs, drawings and what Nova tells, without a controller."""
 
+import re
+
 from hypothesis import given
 from hypothesis import settings
 import pytest
@@ -112,19 +114,19 @@ def test_nova_tells_racks_pods_and_zones():
 
 @pytest.mark.parametrize('more, told', [
     (nova.Aggregate('d', ('h1',), {'virtco:rack': 'r3'}),
-     'aggregate d: host h1: rack: \'r3\''),
+     'aggregate d: host h1: rack: .*, got \'r3\''),
     (nova.Aggregate('d', ('h9',), {'virtco:rack': 'r 3'}),
-     'aggregate d: rack: \'r 3\''),
+     'aggregate d: rack: .*, got \'r 3\''),
     (nova.Aggregate('d', ('h1',), {'virtco:rack': 'r1',
                                    'virtco:rack_uplink': 'fast'}),
-     'aggregate d: uplink: \'fast\''),
+     'aggregate d: uplink: .*, got \'fast\''),
     (nova.Aggregate('d', ('h9',), {'virtco:rack': 'r1', 'virtco:pod': 'p2'}),
      'one parent per switch'),
 ])
 def test_contradictions_in_nova_name_the_aggregate(more, told):
     with pytest.raises(exception.TopologyInvalid) as error:
         nova.read([*AGGREGATES, more], {}, ('rack', 'pod', 'zone'))
-    assert told in str(error.value)
+    assert re.search(told, str(error.value))
 
 
 def test_a_nova_without_names_gives_nothing():

@@ -38,7 +38,7 @@ def test_payloads_that_nobody_took_come_later(payloads, data):
 def test_a_frame_above_the_limit_is_refused_by_its_length_alone():
     reader = frames.Reader(most_bytes=10)
     assert list(reader.feed(frames.frame(b'x' * 10))) == [b'x' * 10]
-    with pytest.raises(exception.Invalid, match='11 bytes.*at most 10'):
+    with pytest.raises(exception.Invalid, match='at most 10 bytes, got 11'):
         list(reader.feed((11).to_bytes(4, 'big')))
 
 

@@ -53,8 +53,8 @@ def check(call: Call, body: check_wire.CheckRequest) -> check_wire.Check:
     if (body.hosts is not None) == (body.group is not None) and (
             body.hosts is not None or body.purpose != 'discover'):
         raise exception.Invalid(
-            field='hosts or group', value=[] if body.hosts is None
-            else ['group', 'hosts'], limit='one of the two')
+            field='hosts or group', limit='one of the two',
+            value=None if body.hosts is None else 'both')
     return call.rooms.decide.orders.check(
         _hosts(call, body), checks.Purpose(body.purpose))
 
@@ -82,8 +82,8 @@ def matrix(call: Call, kind: str, query: wire.MatrixQuery) -> wire.Matrix:
         'constant' if query.kind == 'rate' else 'median')
     if statistic == 'constant' and query.kind != 'rate':
         raise exception.Invalid(field='statistic', value=statistic,
-                                limit='one for latencies: latest, median, '
-                                'least, most, range')
+                                limit='one of latest, median, least, most and '
+                                'range, as latencies have')
     pairs = call.rooms.state.pairs
     table = pairs.table(0.0)
     if query.at is not None:
@@ -142,11 +142,11 @@ def _names(table: history.Table, hosts: Sequence[str] | None) -> list[str]:
     names = sorted(table.hosts) if hosts is None else list(hosts)
     if len(names) > MOST_HOSTS:
         raise exception.Invalid(field='hosts', value=len(names),
-                                limit=f'at most {MOST_HOSTS}; name some')
+                                limit=f'at most {MOST_HOSTS} (name some)')
     for name in names:
         if name not in table.hosts:
             raise exception.Invalid(field='hosts', value=name,
-                                    limit='hosts that were measured')
+                                    limit='a host that was measured')
     return names
 
 

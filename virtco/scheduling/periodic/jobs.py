@@ -38,14 +38,14 @@ class PeriodicJob:
             if not 0 <= value < math.inf:
                 raise exception.Invalid(
                     field=f'{field} of job {self.job_id}', value=value,
-                    limit='finite seconds, at least 0')
+                    limit='a finite time of at least 0 s')
         if self.workers < 1:
             raise exception.Invalid(field=f'workers of job {self.job_id}',
                                     value=self.workers, limit='at least 1')
         if self.period_s <= 0:
             raise exception.Invalid(field=f'period of job {self.job_id}',
                                     value=self.period_s,
-                                    limit='seconds above 0')
+                                    limit='a time above 0 s')
 
     @property
     def send_s(self) -> float:

@@ -20,8 +20,8 @@ def check(problem: snapshot.PlacementProblem) -> None:
     for field, values in (('hosts', names), ('tree.subtrees', [
             one.name for one in problem.tree.subtrees])):
         if len(set(values)) != len(values):
-            raise exception.Invalid(field=field, value=len(values),
-                                    limit='all names differ')
+            raise exception.Invalid(field=field, value='a name twice',
+                                    limit='different names')
     for host in problem.hosts:
         # One look at the usual host: there may be thousands.
         if not (len(host.free) == n_resources and host.egress_bps >= 0
@@ -54,7 +54,7 @@ def _check_tree(tree: cluster.Tree) -> None:
     except ValueError as error:
         name = str(error)
         raise exception.Invalid(field=f'{name}.parent', value=name,
-                                limit='not part of itself') from error
+                                limit='a subtree outside itself') from error
     for host, leaf in tree.leaf_of.items():
         if leaf not in known:
             raise exception.Invalid(field=f'tree.leaf_of[{host}]', value=leaf,
@@ -69,7 +69,7 @@ def _check_traffic(problem: snapshot.PlacementProblem) -> None:
                 raise exception.Invalid(
                     field=f'{coflow.name}.flows',
                     value=dst if src in known else src,
-                    limit=f'VM indices below {limit}')
+                    limit=f'a VM index below {limit}')
             if not 0 <= size_bytes < math.inf:
                 raise exception.Invalid(
                     field=f'{coflow.name}.size_bytes', value=size_bytes,
@@ -81,7 +81,7 @@ def _check_traffic(problem: snapshot.PlacementProblem) -> None:
             if not 0 <= vm < len(problem.vms):
                 raise exception.Invalid(
                     field='server_groups.members', value=vm,
-                    limit=f'VM indices below {len(problem.vms)}')
+                    limit=f'a VM index below {len(problem.vms)}')
 
 
 def _check_vector(field: str, values: tuple[float, ...], length: int,

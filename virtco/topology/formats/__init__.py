@@ -84,8 +84,8 @@ def _named(read: result.Read, plane: str | None) -> result.Read:
         return read
     if len(read.topology.planes) != 1:
         raise laws.Wrong((), 'plane', plane,
-                         f'left out, the file names '
-                         f'{len(read.topology.planes)}')
+                         f'nothing for a file with '
+                         f'{len(read.topology.planes)} planes')
     return dataclasses.replace(read, topology=tree.Topology(
         (dataclasses.replace(read.topology.planes[0], name=plane),)))
 

@@ -87,7 +87,7 @@ def check_size(text: str) -> None:
     """
     if len(text) > MAX_BYTES:
         raise Unreadable(None, f'{len(text)} characters',
-                         f'at most {MAX_BYTES}')
+                         f'at most {MAX_BYTES} characters')
 
 
 def from_json(text: str) -> Document:

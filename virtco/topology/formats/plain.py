@@ -45,7 +45,7 @@ def load(value: Any) -> tree.Topology:
     planes = document.sequence(found.get('planes'), ('planes',), 'planes')
     if len(planes) > laws.MAX_PLANES:
         raise laws.Wrong(('planes',), 'planes', len(planes),
-                         f'at most {laws.MAX_PLANES}')
+                         f'at most {laws.MAX_PLANES} planes')
     result: list[tree.Plane] = []
     for i, item in enumerate(planes):
         plane = load_plane(item, ('planes', i))
@@ -141,11 +141,8 @@ def _rate(value: Any, path: document.Path, field: str) -> float | None:
     if isinstance(value, str):
         try:
             value = units.parse_rate_bps(value[:40])
-        except units.AmbiguousUnit as error:
-            raise laws.Wrong(path, field, value, error.advice) from None
-        except ValueError:
-            raise laws.Wrong(path, field, value,
-                             'a rate such as "100Gbit"') from None
+        except units.NotAnAmount as error:
+            raise laws.Wrong(path, field, value, error.limit) from None
     return _number(value, path, field, laws.MAX_RATE_BPS)
 
 

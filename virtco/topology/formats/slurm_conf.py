@@ -92,7 +92,7 @@ def write(topology: tree.Topology) -> result.Written:
     """
     if len(topology.planes) != 1:
         raise laws.Wrong((), 'planes', len(topology.planes),
-                         'one plane in a topology.conf')
+                         'one plane for a topology.conf')
     plane, = topology.planes
     lines = []
     left_out = False

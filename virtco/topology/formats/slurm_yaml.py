@@ -37,7 +37,7 @@ def _load(value: Any) -> result.Read:
         raise laws.Wrong((), 'document', value, 'a list of topologies')
     if len(value) > laws.MAX_PLANES:
         raise laws.Wrong((), 'topologies', len(value),
-                         f'at most {laws.MAX_PLANES}')
+                         f'at most {laws.MAX_PLANES} topologies')
     planes: dict[str, tree.Plane] = {}
     notices = []
     for i, item in enumerate(value):
@@ -48,7 +48,8 @@ def _load(value: Any) -> result.Read:
                              'a name that no other topology has')
         kinds = [kind for kind in KEYS[2:] if kind in found]
         if len(kinds) != 1:
-            raise laws.Wrong((i,), f'topology {name}', ', '.join(kinds),
+            raise laws.Wrong((i,), f'topology {name}',
+                             ', '.join(kinds) or None,
                              'exactly one of tree, block and flat')
         if kinds == ['flat']:
             notices.append(f'topology {name} is flat and was left out')

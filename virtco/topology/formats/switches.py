@@ -85,8 +85,8 @@ def _adopt(plane: str, switch: Switch, child: str,
                          'a switch that the file describes')
     if child in parent_of:
         raise laws.Wrong(switch.path, field, child,
-                         'a switch with one parent, it is below '
-                         f'{parent_of[child]} already')
+                         'a switch without another parent (it is below '
+                         f'{parent_of[child]} already)')
     parent_of[child] = switch.name
 
 
@@ -123,8 +123,8 @@ class Branches:
             elif before != parent:
                 raise laws.Wrong(
                     path, f'host {host}, switch {child}', parent,
-                    f'one parent per switch, {child} is below {before} '
-                    'already')
+                    f'one parent per switch ({child} is below {before} '
+                    'already)')
 
     def plane(self, levels: tuple[tree.Level, ...] = (),
               uplinks: Mapping[str, tree.Uplink] | None = None

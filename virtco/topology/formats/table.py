@@ -58,7 +58,7 @@ def _load(text: str, plane: str) -> result.Read:
     for number, row in rows:
         if len(row) != len(header):
             raise laws.Wrong((number,), 'columns', len(row),
-                             f'{len(header)}, as the header has')
+                             f'{len(header)}, as in the header')
     if len({row[levels[0]] for _number, row in rows}) <= len(
             {row[levels[-1]] for _number, row in rows}):
         levels.reverse()

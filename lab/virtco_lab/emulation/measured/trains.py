@@ -115,8 +115,8 @@ def pairs90(options: beds.Options, display: displays.Display
             errors, n_failed = _all_pairs(bed)
             took_s = time.monotonic() - begin_s
         if not errors:
-            raise exception.Invalid(field='trains', value='none arrived',
-                                    limit='a rate of some pair')
+            raise exception.Invalid(field='trains', value=None,
+                                    limit='the rate of at least one pair')
         rows.append((kind, round(took_s, 1), _PAPER_PAIRS_S,
                      round(statistics.mean(errors), 2),
                      round(statistics.median(errors), 2),

@@ -164,7 +164,7 @@ def read(directory: pathlib.Path, name: str) -> Record:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise exception.Invalid(
             field='record', value=str(path),
-            limit=f'a figure that --write wrote ({error})') from error
+            limit=f'a figure written by --write ({error})') from error
 
 
 def seconds(record: Record, settings: Sequence[str], n_seeds: int) -> float:
@@ -185,8 +185,8 @@ def compare(figure: samples.Figure, found: samples.Samples, record: Record,
     for seed in found.seeds:
         if seed not in record.found.seeds:
             raise exception.Invalid(
-                field='--seeds', value=seed, limit=f'the seeds recorded of '
-                f'{record.name}: {shown_seeds(record.found.seeds)}')
+                field='--seeds', value=seed, limit='a recorded seed of '
+                f'{record.name} ({shown_seeds(record.found.seeds)})')
         places.append(record.found.seeds.index(seed))
     count, differences = 0, []
     for setting, rows in found.values.items():
@@ -197,7 +197,7 @@ def compare(figure: samples.Figure, found: samples.Samples, record: Record,
             if known is None:
                 raise exception.Invalid(
                     field=record.name, value=f'{setting} / {series}',
-                    limit='a recorded cell; write the figure anew')
+                    limit='a recorded cell (--write records the figure)')
             expected = _mean([value for place in places
                               for value in known[place]])
             value = _mean(found.of(setting, series))

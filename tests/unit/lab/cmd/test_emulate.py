@@ -68,10 +68,10 @@ def test_a_rate_needs_its_unit(capsys):
     for text in ('50', ' 50 '):
         with pytest.raises(SystemExit):
             parse('demo', f'--rate={text}')
-        assert 'has no unit: write 50Mbit' in capsys.readouterr().err
+        assert 'such as 50Mbit' in capsys.readouterr().err
     with pytest.raises(SystemExit):
         parse('demo', '--rate=2Gbit')
-    assert ("'2Gbit' is not between 5 Mbit/s and 1 Gbit/s"
+    assert ("between 5 Mbit/s and 1 Gbit/s, got '2Gbit'"
             in capsys.readouterr().err)
 
 
@@ -107,7 +107,7 @@ def machine(monkeypatch, tmp_path):
      'Without it, tools/demo --simulate runs the same workload through the '
      'simulator.\n'),
     (exception.Invalid(field='a', value=1, limit='2'), 1,
-     'virtco-emulate: a: 1 is not acceptable: 2.\n'),
+     'virtco-emulate: a: expected 2, got 1.\n'),
     (KeyboardInterrupt(), 130, 'Interrupted; everything was removed.\n')])
 def test_how_it_ends(error, code, said, machine, monkeypatch, capsys):
     def fail():
@@ -141,8 +141,8 @@ def test_a_directory_that_cannot_be_written_is_named_first(
     for path in ('/proc', tmp_path / 'file' / 'x'):
         assert emulate.main([*words, str(path)]) == 1
         said = capsys.readouterr().err
-        assert f'{words[-1]}: {path}' in said
-        assert 'a directory to write to (' in said
+        assert f'{words[-1]}: expected a directory to write to (' in said
+        assert f'got {path}' in said
     assert machine.done == []
 
 
@@ -282,8 +282,8 @@ def test_options_of_test_cases_are_refused_elsewhere(figure, machine, capsys):
     for words in (('--shape', 'dense'), ('--hosts', '5'),
                   ('--first-seed', '0')):
         assert figure.run('choreo-9', *words) == 1
-        assert (f'{words[0]}: {words[1]} is not acceptable: an option of '
-                'test cases, choreo-9 has none') in capsys.readouterr().err
+        assert (f'{words[0]}: expected nothing for choreo-9, which has no '
+                f'test cases, got {words[1]}.') in capsys.readouterr().err
     assert not figure.options and not machine.done
 
 

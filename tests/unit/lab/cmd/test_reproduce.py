@@ -212,15 +212,16 @@ def test_without_it_the_figure_is_left_out_of_all_others(run):
 
 
 @pytest.mark.parametrize(('words', 'said'), [
-    (('--write', '--short'), '--short'),
-    (('--check', '--shape', 'dense'), '--shape: dense'),
-    (('--write', '--shape', 'dense'), '--shape: dense'),
-    (('--check', '--topology', 'x'), '--topology: x'),
-    (('--write', '--topology', 'x'), '--topology: x'),
+    (('--write', '--short'), '--write or --short, got both'),
+    (('--check', '--shape', 'dense'), '--shape: expected medium'),
+    (('--write', '--shape', 'dense'), '--shape: expected medium'),
+    (('--check', '--topology', 'x'), '--topology: expected nothing with'),
+    (('--write', '--topology', 'x'), '--topology: expected nothing with'),
     (('--check', '--workload', 'x'), '--workload: '),
     (('--write', '--workload', 'x'), '--workload: '),
-    (('--trace', 'x'), '--trace: x'), (('--topology', 'x'), '--topology: x'),
-    (('--only', 'drawn'), '--only: drawn'),
+    (('--trace', 'x'), '--trace: expected an existing file, got x'),
+    (('--topology', 'x'), '--topology: expected an existing file, got x'),
+    (('--only', 'drawn'), '--only: expected nothing without the figure'),
     (('--check',), 'drawn.json')])
 def test_what_cannot_be_done_is_named(run, words, said):
     assert run('drawn', *words) == 2
@@ -230,7 +231,7 @@ def test_what_cannot_be_done_is_named(run, words, said):
 
 def test_a_name_that_is_no_figure_is_named_with_those_that_are(run):
     assert run('all', '--only', 'drawn,other') == 2
-    assert ('--only: other is not acceptable: one of drawn, fixed, traced'
+    assert ('--only: expected one of drawn, fixed, traced'
             in run.err)
 
 

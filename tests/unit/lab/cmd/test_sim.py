@@ -66,7 +66,8 @@ def test_wrong_usage_is_told_in_one_line(argv, capsys):
 
 def test_how_it_ends(monkeypatch, capsys):
     assert command.main(['run', '--trace', '/nowhere']) == 2
-    assert capsys.readouterr().err.startswith('virtco-sim: trace: /nowhere')
+    assert capsys.readouterr().err.startswith(
+        'virtco-sim: trace: expected a readable text file')
 
     def end():
         raise KeyboardInterrupt

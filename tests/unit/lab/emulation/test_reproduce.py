@@ -104,7 +104,8 @@ def _options(tmp_path, **changes):
 def test_groups_without_room_are_refused_before_anything_is_built(
         bench, tmp_path):
     few = cases.Scale(4, FEW.rate_bps)
-    with pytest.raises(exception.Invalid, match='--hosts: 4 is not .*: 28 VM'):
+    with pytest.raises(exception.Invalid,
+                       match='--hosts: expected 28 free slots .*on 4 hosts'):
         reproduce.FIGURES['virtco-case6'](
             _options(tmp_path, scale=few), _Display())
     assert not bench.runs

@@ -67,5 +67,5 @@ def test_the_truth_is_not_looked_at(monkeypatch):
 
 @pytest.mark.parametrize('policy', ['sebf', 'fair', 'dark', 'fifo'])
 def test_only_orders_by_what_is_left(policy):
-    with pytest.raises(exception.Invalid, match='goes by what is left'):
+    with pytest.raises(exception.Invalid, match='a policy by remaining bytes'):
         unknown.run(traces.Trace(2, ()), 1e9, policy)
