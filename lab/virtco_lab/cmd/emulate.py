@@ -105,6 +105,9 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--simulate', action='store_true',
         help='no root, no traffic: planner, scheduler and simulator')
+    parser.add_argument(
+        '--ui', action='store_true',
+        help="serve the controller's live page on a port of loopback")
     parser.add_argument('--seed', type=types.seed, default=0,
                         help='of the generated workload (default 0)')
     parser.add_argument('--only', choices=demo.ONLY,
@@ -190,7 +193,12 @@ def _demo(arguments: argparse.Namespace) -> int:
             limit=f'one of {names[0]} to {names[-1]}')
     options = demo.Options(
         arguments.hosts, arguments.rate, arguments.seed,
-        arguments.report_dir, arguments.slow_host, arguments.only)
+        arguments.report_dir, arguments.slow_host, arguments.only,
+        arguments.ui)
+    if arguments.ui and arguments.simulate:
+        raise exception.Invalid(
+            field='--ui', value='--simulate',
+            limit='a run on the testbed, which has a controller')
     # With --json, progress must not get into the JSON.
     console = rich.console.Console(stderr=arguments.json)
     _check_writable('--report-dir', arguments.report_dir)

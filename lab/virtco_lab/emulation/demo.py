@@ -30,6 +30,7 @@ class Options:
 
     :ivar rate_bps: of the uplinks; None measures what the machine carries.
     :ivar only: the workload to run, None = all of :data:`ONLY`.
+    :ivar has_page: whether the controller's live page can be seen.
     """
 
     n_hosts: int
@@ -38,6 +39,7 @@ class Options:
     report_dir: pathlib.Path
     slow_host: str | None = None
     only: str | None = None
+    has_page: bool = False
 
     @property
     def slots(self) -> int:
@@ -99,13 +101,16 @@ class Demo:
             self._choose_rate()
         config = testbed_module.Config(
             options.n_hosts, self._rate_bps, options.report_dir / 'logs',
-            options.slots, slow_host=options.slow_host)
+            options.slots, slow_host=options.slow_host,
+            has_page=options.has_page)
         with testbed_module.Testbed(config, display.say) as testbed:
             display.say(f'building {options.n_hosts} hypervisors, uplinks of '
                         f'{units.format_rate(self._rate_bps)}')
             testbed.build()
             display.say('starting controller, edge modules and Nova')
             testbed.start_services()
+            if options.has_page:
+                display.say(f'watch it at {testbed.open_page()}')
             display.say('measuring the uplinks with packet trains')
             if not testbed.wait_measured():
                 self._notes.append(

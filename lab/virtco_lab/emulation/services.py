@@ -11,22 +11,62 @@ import collections.abc
 import json
 import os
 import pathlib
+import socket
 import sys
 import types
 import typing
 
 from virtco_lab.emulation import fabric as fabric_module
+from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import process
 
 #: Group -> option -> value.
 Options = collections.abc.Mapping[
     str, collections.abc.Mapping[str, typing.Any]]
 CONTROLLER_PORT = 8791
+#: Of the API on the control namespace's loopback, where the page is served.
+_PAGE_PORT = 8790
 _PROBE_PORT = 7472
 
 
 def controller_url(fabric: fabric_module.Fabric) -> str:
     return f'http://{fabric.control_address}:{CONTROLLER_PORT}'
+
+
+def page_url() -> str:
+    """Return the address of the API beside the live page, in the control
+    namespace.
+    """
+    return f'http://127.0.0.1:{_PAGE_PORT}'
+
+
+def page_options(fabric: fabric_module.Fabric) -> Options:
+    """Make the controller's options for its live page.
+
+    Without keystone it serves the page on loopback only, so the API is there,
+    and what Nova and the edge modules ask for stays where it was.
+    """
+    return {'api': {
+        'ui': True, 'host': '127.0.0.1', 'port': _PAGE_PORT,
+        'service_host': fabric.control_address,
+        'service_port': CONTROLLER_PORT},
+        'distributor': {'host': fabric.control_address}}
+
+
+def start_page(fabric: fabric_module.Fabric, logs: pathlib.Path
+               ) -> tuple[process.Child, str]:
+    """Lead a free port of this machine's loopback to the live page.
+
+    :returns: the process that does, and the page's address.
+    """
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        port = free.getsockname()[1]
+    inside = f'nsenter --net={namespaces.path(fabric.control)}'
+    return process.Child('the way to the live page', [
+        'socat', f'TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork',
+        f'EXEC:{inside} socat STDIO TCP\\:127.0.0.1\\:{_PAGE_PORT}'],
+        logs / 'page.log'), f'http://127.0.0.1:{port}/ui/'
 
 
 def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,

@@ -46,6 +46,7 @@ class Config:
     :ivar slow_host: hypervisor whose cable carries half of ``rate_bps``,
         unknown to the controller.
     :ivar logs: directory for the logs of all processes.
+    :ivar has_page: whether the controller's live page can be seen.
     :ivar with_nova: else servers are placed by asking the controller.
     :ivar controller: options of the controller instead of the testbed's.
     """
@@ -55,6 +56,7 @@ class Config:
     logs: pathlib.Path
     slots: int
     slow_host: str | None = None
+    has_page: bool = False
     with_nova: bool = True
     controller: services.Options = dataclasses.field(default_factory=dict)
 
@@ -95,10 +97,12 @@ class Testbed:
         # The machine's proxies, if any, do not reach into the namespaces.
         self._http = requests.Session()
         self._http.trust_env = False
-        self._controller = v1.Client(
-            services.controller_url(self.fabric),
-            ks_session.Session(auth=noauth.NoAuth(), session=self._http),
-            timeout_s=_REQUEST_S)
+        self._services, self._controller = (v1.Client(
+            url, ks_session.Session(auth=noauth.NoAuth(), session=self._http),
+            timeout_s=_REQUEST_S) for url in (
+                services.controller_url(self.fabric),
+                services.page_url() if config.has_page
+                else services.controller_url(self.fabric)))
         self._planner: process.Child | None = None
         self._nova: process.Child | None = None
         self._edges: dict[str, process.Child] = {}
@@ -149,7 +153,9 @@ class Testbed:
                 self.fabric, self.config.slots, flavors, *where)
             self._children.append(self._nova)
         self._planner = services.start_controller(
-            self.fabric, *where, options=self.config.controller)
+            self.fabric, *where, options={**self.config.controller, **(
+                services.page_options(self.fabric) if self.config.has_page
+                else {})})
         self._children.append(self._planner)
         self._wait(lambda: self._health() is not None,
                    'the controller to open its port', self._planner)
@@ -166,11 +172,25 @@ class Testbed:
                                                  timeout_s=_REQUEST_S)
         else:
             self._cloud = planned_cloud.PlannedCloud(
-                self._controller, self.config.hosts, self.config.slots,
+                self._services, self.config.hosts, self.config.slots,
                 flavors)
         self._wait(lambda: self._reported() >= set(self.config.hosts),
                    'a report of every edge module', self._planner,
                    lambda: len(self._reported()))
+
+    def open_page(self) -> str:
+        """Make the live page reachable and return its address."""
+        child, url = services.start_page(self.fabric, self.config.logs)
+        self._children.append(child)
+
+        def is_there() -> bool:
+            try:
+                return self._http.get(url, timeout=_REQUEST_S).ok
+            except requests.ConnectionError:
+                return False
+
+        self._wait(is_there, 'the live page', child)
+        return url
 
     def wait_measured(self) -> bool:
         """Wait until every pair of hosts was measured; False: not all.
@@ -340,7 +360,7 @@ class Testbed:
         found.clear()
         known = self.controller_hosts()
         for host in self.config.hosts:
-            policy = self.inside(functools.partial(self._controller.policy,
+            policy = self.inside(functools.partial(self._services.policy,
                                                    host))
             if known[host].applied_generation != policy.generation:
                 return False

@@ -26,7 +26,7 @@ def test_a_demo_by_default():
     assert found == {
         'hosts': 6, 'rate': None, 'slow_host': None, 'simulate': False,
         'seed': 0, 'only': None, 'report_dir': pathlib.Path('virtco-report'),
-        'json': False}
+        'json': False, 'ui': False}
     assert parse('demo', '--slow-host')['slow_host'] == 'h1'
     assert parse('demo', '--slow-host', 'h3')['slow_host'] == 'h3'
 
@@ -222,6 +222,13 @@ def test_the_slow_host_must_be_one_of_the_demo(demo, capsys):
     assert demo.run_it('--hosts', '4', '--slow-host', 'h4') == 1
     assert 'one of h0 to h3' in capsys.readouterr().err
     assert demo.run_it('--hosts', '5', '--slow-host', 'h4') == 0
+
+
+def test_the_page_is_of_a_real_run(demo, capsys):
+    assert demo.run_it('--ui') == 0
+    assert Demo.made[0].has_page
+    assert demo.run_it('--ui', '--simulate') == 1
+    assert '--ui' in capsys.readouterr().err
 
 
 # Figures.

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The testbed's live page, seen from outside of its namespaces."""
+
+import requests
+
+from virtco_lab.emulation import testbed as testbed_module
+
+RATE_BPS = 40e6
+
+
+def test_a_browser_on_this_machine_sees_the_testbed(tmp_path):
+    config = testbed_module.Config(3, RATE_BPS, tmp_path / 'logs', 2,
+                                   has_page=True, with_nova=False)
+    with testbed_module.Testbed(config) as testbed:
+        testbed.build()
+        testbed.start_services()
+        url = testbed.open_page()
+        with requests.Session() as browser:
+            browser.trust_env = False
+            page = browser.get(url, timeout=60)
+            assert page.status_code == 200 and '<script' in page.text
+            hosts = browser.get(url.replace('/ui/', '/v1/hosts'), timeout=60)
+            assert {host['host'] for host in hosts.json()['hosts']} == {
+                *config.hosts}
+            events = browser.get(url + 'events', stream=True, timeout=60)
+            assert next(events.iter_lines()) == b'event: changed'
+            events.close()
+        assert testbed.change_settings({'order': 'sebf'}) is None
