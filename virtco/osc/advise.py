@@ -27,17 +27,17 @@ class _Advise(base.Command):
                       help='Name or id'),
         base.argument(
             '--matrix', choices=MATRICES, default='constant', help=(
-                'Rates to go by: the long-term ones by the estimator that '
-                'predicts this cloud best (default), those by RPCA, medians, '
-                'or the newest readings')),
+                'Rates to use: the long-term ones by the estimator that '
+                'predicts this cloud best (default), those by RPCA, '
+                'medians, or the newest readings')),
         base.argument('--format', choices=FORMATS, default='table'),
         base.argument(
             '--names', choices=launchers.NAMES, default='auto', help=(
-                'What files of hosts call the VMs (default: by name, where '
-                'names are host names and unique, else by address)')),
+                'Names of the VMs in files of hosts (default: name, if '
+                'names are host names and unique, else address)')),
         base.argument(
             '--slots', default='0', metavar='<slots>',
-            help='Of each rank in a rankfile, such as 0-7 (default 0)'),
+            help='Cores of each rank in a rankfile, such as 0-7 (default 0)'),
         base.PROJECT)
 
     @abc.abstractmethod
@@ -84,11 +84,11 @@ class _Advise(base.Command):
 class Tree(_Advise):
     """Show the fastest trees for a broadcast or reduce in a group
 
-    Each tree's time is that of one message on the measured rates and
-    latencies, in the segments that suit it. JSON has the edges of any tree. A
-    rankfile orders the ranks for that tree of Open MPI's own which is fastest,
-    and the options that choose it go to the standard error; nccl and torchrun
-    order them for NCCL's ring.
+    The time of a tree is that of one message at the measured rates and
+    latencies, in the fastest segments. JSON has the edges of every tree. A
+    rankfile orders the ranks for the fastest of Open MPI's own trees, and the
+    options that choose it are on the standard error; nccl and torchrun order
+    the ranks for NCCL's ring.
     """
 
     arguments = (
@@ -96,10 +96,10 @@ class Tree(_Advise):
         base.argument('--root', type=int, default=0, metavar='<row>',
                       help='Row of the VM that sends (default 0)'),
         base.argument('--size-bytes', default='8MB', metavar='<size>',
-                      help='Of the message, such as 100MB (default '
+                      help='Size of the message, such as 100MB (default '
                            '%(default)s)'),
         base.argument('--reduce', action='store_true',
-                      help='To the root instead of from it'))
+                      help='Send to the root instead of from it'))
 
     def ask(self, args: Any) -> wire.Tree:
         return self.client.tree(
@@ -148,10 +148,10 @@ def _cut(found: wire.Tree, tree: wire.NamedTree) -> str:
 class Mapping(_Advise):
     """Show which rank should run on which VM of a group
 
-    Rank i sends what row i of the matrix says, or what NCCL's all-reduce
-    sends. A rank's time is what its VM's port needs for all that it sends or
-    receives; of an all-reduce that of ring or double binary tree, whichever
-    is slower.
+    Row i of the matrix has the bytes of rank i; --all-reduce uses those of
+    NCCL. The time of a rank is the time of its VM's port to send or receive
+    all of them; for an all-reduce that of ring or double binary tree,
+    whichever is slower.
     """
 
     def get_parser(self, prog_name: str) -> Any:
@@ -163,8 +163,8 @@ class Mapping(_Advise):
                 '(default: the hint of the group)'))
         what.add_argument(
             '--all-reduce', metavar='<size>', help=(
-                'Ranks for NCCL\'s all-reduce of so much, such as 100MB, by '
-                'its ring and by its double binary tree'))
+                "Order ranks for NCCL's all-reduce of this size, such as "
+                "100MB, by its ring and by its double binary tree"))
         return parser
 
     def ask(self, args: Any) -> wire.Mapping:

@@ -37,8 +37,8 @@ class _Fits(msgspec.Struct, frozen=True):
 class Capacity(base.Lister):
     """Count how many groups of VMs fit below each switch of a level
 
-    What is left on the hosts is asked of placement, or read from a file;
-    what the controller holds for planned groups is taken off.
+    The free resources of the hosts come from placement or from a file; room
+    that the controller holds for planned groups is subtracted.
     """
 
     row: type[msgspec.Struct] = _Fits

@@ -30,8 +30,8 @@ def _of_project(what: str) -> base.Argument:
 class ListCoflows(base.Lister):
     """List coflows, and the groups that have none
 
-    A group whose hint could not be used has the state "ignored", one that was
-    placed without a plan "neutral"; the reason stands in its warnings.
+    A group with an invalid hint has the state "ignored", one that was placed
+    without a plan "neutral"; its warnings have the reason.
     """
 
     row = wire.Coflow
@@ -63,7 +63,8 @@ class ShowCoflow(base.ShowOne):
     asks = wire.SHOW
     arguments = (base.argument(
         'coflow_id', metavar='coflow',
-        help='Id or name; of a group without a coflow its name or a server'),)
+        help='Id or name; for a group without a coflow its name or the id '
+             'of a server'),)
 
     def entry(self, args: Any) -> msgspec.Struct:
         asked, coflows = args.coflow_id, self.client.coflows()
@@ -113,8 +114,8 @@ AnnounceCoflow = base.declared(
     base.argument('name', help='Name of the coflow'), base.TM,
     base.argument(
         '--expires', dest='expires_s', type=float, metavar='<seconds>',
-        help='Give it up so long from now, if it has not ended '
-             '(default 3600)'), base.PROJECT,
+        help='Time after which the coflow ends if it is not '
+             'done, in seconds (default 3600)'), base.PROJECT,
     told="""Announce a coflow over the VMs of a group that runs
 
     Its rows are those of the group. A coflow of the same name that was
@@ -126,7 +127,8 @@ ListEvents = base.declared(
 ShowClusters = base.declared(
     base.Lister, group_wire.CLUSTERS, base.GROUP,
     base.argument('--level', choices=['rack', 'host'],
-                  help='What they share (default rack)'), base.PROJECT,
+                  help='Level that the VMs of a cluster share '
+                       '(default rack)'), base.PROJECT,
     told="""Show which VMs of a group share a rack or a host
 
     The ids of clusters mean nothing outside the group.
@@ -140,8 +142,8 @@ PRIORITY = (
     base.argument('--priority-class', type=int, metavar='<class>',
                   help='Lower is served first (order priority)'),
     base.argument('--weight', type=float, metavar='<weight>',
-                  help='Worth of its time (order mrtf) or its share (order '
-                       'weighted-fair)'))
+                  help='Weight of its time (order mrtf) or of its share '
+                       '(order weighted-fair)'))
 
 
 class _Prioritize(base.ShowOne):
@@ -163,7 +165,7 @@ class SetCoflow(_Prioritize):
 class SetProject(_Prioritize):
     """Set the priority class or weight of a project, or forgive (operators)
 
-    It holds for the project's coflows in flight and for those to come.
+    The value holds for running and later coflows of the project.
     """
 
     asks = project_wire.CHANGE
@@ -171,16 +173,16 @@ class SetProject(_Prioritize):
         base.argument('project_id', metavar='project', help='Project id'),
         *PRIORITY,
         base.argument('--forgive', dest='debt_bytes', action='store_const',
-                      const=0, help='What it owes for sending more than it '
-                      'said'))
+                      const=0, help='Delete its debt for bytes beyond its '
+                                    'hints'))
 
 
 class CreatePlan(base.Lister):
     """Ask where a group would be placed now; nothing is reserved (operators)
 
-    FILE holds the body of POST /v1/plans: groups, hosts and options. Without
-    it --tm and --flavor describe a group, and the hosts are those of the
-    cloud with what is free on them.
+    FILE has the body of POST /v1/plans: groups, hosts and options. Without it
+    --tm and --flavor describe a group, and the hosts are those of the cloud
+    with their free resources.
     """
 
     row: type[msgspec.Struct] = plan_wire.Vm
@@ -199,7 +201,7 @@ class CreatePlan(base.Lister):
                       help='Ask for a promise as in the hint '
                            'virtco:deadline'),
         base.argument('--budget', type=float, metavar='<seconds>',
-                      help='Time to plan'),
+                      help='Time of the search for a plan'),
         base.argument('--delays', action='store_true',
                       help='List the coflows that would end later '
                            'instead of the hosts'))

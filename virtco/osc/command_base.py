@@ -44,7 +44,7 @@ GROUP = argument('group', help='Id or name')
 TM = argument('tm', help='The matrix as in the hint virtco:tm, or @FILE')
 PROJECT = argument('--project', dest='project_id', metavar='<project>',
                    help='Project id, default your own')
-PLANE = argument('--plane', metavar='<name>', help='Only this one')
+PLANE = argument('--plane', metavar='<name>', help='Only this plane')
 APPLY = argument('--apply', action='store_true', help='Change the topology')
 
 

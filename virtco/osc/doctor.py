@@ -25,7 +25,8 @@ class Doctor(base.Lister):
     arguments = (
         base.argument('coflow', nargs='?', help='Id or name'),
         base.argument('--config-file', metavar='<file>',
-                      help='Of a controller, such as /etc/virtco/virtco.conf'))
+                      help='Configuration file of a controller, such as '
+                           '/etc/virtco/virtco.conf'))
 
     def entries(self, args: Any) -> list[findings.Finding]:
         if args.config_file is not None:

@@ -57,7 +57,7 @@ class Check(base.Lister):
     """Check hypervisors before they are used
 
     Rounds of packet trains between disjoint pairs find hosts and leaf uplinks
-    that do much less than they should. Placements count with what is found.
+    with a low rate. Placements use the findings.
     """
 
     row = _Finding
@@ -66,12 +66,13 @@ class Check(base.Lister):
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         what = parser.add_mutually_exclusive_group(required=True)
-        what.add_argument('--hosts', metavar='HOST,…', help='At least two')
+        what.add_argument('--hosts', metavar='HOST,…', help=(
+            'Hosts to check, at least two'))
         what.add_argument('--group', metavar='<id>',
                           help='The hosts of this group\'s VMs')
         parser.add_argument('--timeout', type=float, default=300.0,
                             metavar='SECONDS',
-                            help='How long to wait for it (default 300)')
+                            help='Longest wait for the result (default 300)')
         return parser
 
     def entries(self, args: Any) -> list[_Finding]:
@@ -139,9 +140,9 @@ class Matrix(base.Command):
                 'constant (default of rates), latest, median (default of '
                 'latencies), least, most or range of the readings kept')),
         base.argument('--at', type=float, metavar='SECONDS', help=(
-            'As it was at this time, in seconds since 1970')),
+            'State at this time, in seconds since 1970')),
         base.argument('--hosts', metavar='HOST,…',
-                      help='Only these'),
+                      help='Only these hosts'),
         base.argument('--format', choices=['csv', 'json'],
                       default='csv'),
         base.argument('--plot', metavar='FILE',

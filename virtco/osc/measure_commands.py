@@ -77,9 +77,10 @@ class Calibrate(base.Lister):
     """Find the packet trains that tell what TCP gets in this cloud
 
     Measures a few disjoint pairs of hosts with one TCP connection each, then
-    with trains of several lengths, and marks the cheapest trains that are near
-    enough. Takes some minutes; what is measured is not used for placement.
-    With --write the controller takes them at its next start.
+    with trains of several lengths, and marks the cheapest trains that are
+    accurate enough. Takes some minutes; the results are not used for
+    placement. With --write the controller uses these trains from its next
+    start on.
     """
 
     row = _Calibrated
@@ -93,7 +94,7 @@ class Calibrate(base.Lister):
                       default=calibration.NEAR_ENOUGH, help=(
                           'Largest mean error (default: %(default)s)')),
         base.argument('--seconds', type=float, default=3.0, help=(
-            'Of each TCP connection (default: %(default)s)')),
+            'Duration of each TCP connection (default: %(default)s)')),
         base.argument('--write', type=pathlib.Path, metavar='<file>',
                       help=('Write the setting as configuration of the '
                             'controller, such as '
@@ -177,7 +178,7 @@ class _CrossTraffic(msgspec.Struct, frozen=True):
 class CrossTraffic(base.ShowOne):
     """Estimate the other connections on the path between two hosts
 
-    By one TCP connection, each 10 ms (Choreo section 3.2).
+    Uses one TCP connection, measured each 10 ms (Choreo section 3.2).
     """
 
     arguments = (
@@ -213,9 +214,9 @@ class _Interference(msgspec.Struct, frozen=True):
 class Interference(base.Lister):
     """Find out which paths between hosts share a bottleneck, and where
 
-    By a TCP connection on each path alone, then on each two of them at the
-    same time (Choreo section 3.3). Where some share one, the topology tells
-    at which level it may be: more paths tell more levels apart.
+    Uses a TCP connection on each path alone, then on every two paths at the
+    same time (Choreo section 3.3). For a shared bottleneck the topology gives
+    the possible levels; more paths distinguish more levels.
     """
 
     row = _Interference

@@ -38,7 +38,7 @@ class ListHosts(base.Lister):
 DrainHost = base.declared(
     base.ShowOne, host_wire.DRAIN, base.HOST,
     base.argument('--reason', default='',
-                  help='For those who read it later'),
+                  help='Reason, shown by host show'),
     told="""Plan no new group for a hypervisor (operators)
 
     VMs stay where they are, with their rates; the state is "drained" once no
@@ -92,9 +92,9 @@ class ExplainPlacement(base.Lister):
     arguments = (
         base.argument('instance', help='UUID'),
         base.argument('--reasons', action='store_true',
-                      help='List what decided instead of the hosts'),
+                      help='List the reasons instead of the hosts'),
         base.argument('--budget', type=float, metavar='<seconds>',
-                      help='Time to find out what decided'))
+                      help='Time of the search for reasons'))
 
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         found = self.client.placement(args.instance)
@@ -143,8 +143,8 @@ def _summary(found: placement_wire.Kept,
 class ListAdvice(base.Lister):
     """List moves of running VMs that would pay (operators)
 
-    They are those of the last re-evaluation; --now looks anew, without writing
-    anything down or moving anything.
+    The moves are those of the last re-evaluation. --now searches now, as a dry
+    run: nothing is stored or moved.
     """
 
     row = plan_wire.Move
@@ -153,9 +153,9 @@ class ListAdvice(base.Lister):
 
     arguments = (
         base.argument('--now', action='store_true',
-                      help='Look anew: a dry run'),
+                      help='Search now, as a dry run'),
         base.argument('--budget', type=float, metavar='<seconds>',
-                      help='Time to look, with --now'))
+                      help='Time of the search, with --now'))
 
     def entries(self, args: Any) -> list[plan_wire.Move]:
         client = self.client

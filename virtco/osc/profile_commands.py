@@ -81,7 +81,8 @@ class ShowApp(base.ShowOne):
     asks = wire.SHOW_APP
     arguments = (
         APP, base.argument('--vms', dest='n_vms', type=int, metavar='<n>',
-                           help='VMs of that launch, default as the last'),
+                           help='Number of VMs of that launch, default that '
+                                'of the last one'),
         base.PROJECT)
 
     def entry(self, args: Any) -> msgspec.Struct:

@@ -33,17 +33,19 @@ class Top(base.Command):
                       help='Print it once, and as a picture to a file'),
         base.argument('--interval', type=float, default=2.0,
                       metavar='<seconds>',
-                      help='Between two looks, at least 0.5; default 2'),
+                      help='Time between two updates, at least 0.5; default '
+                           '2'),
         base.argument('--project', metavar='<project>',
                       help='Only coflows of this project id'),
         base.argument('--state', metavar='<state>',
                       help='Only coflows in this state'),
         base.argument('--filter', default='', metavar='<text>',
-                      help='Only what has this text in a name of the '
+                      help='Only rows with this text in the name of the '
                            'coflow, its group, project or hosts'),
         base.argument('--sort', choices=list(overview.SORTS),
                       default='order',
-                      help='order: as they are served (default)'),
+                      help='Order of the rows; order: as they are served '
+                           '(default)'),
         base.argument('--rows', type=int, default=20, metavar='<n>',
                       help='Most rows of each table, default 20'))
 

@@ -46,7 +46,8 @@ class Import(base.Command):
                  'availability zones and provider traits '
                  '(CUSTOM_RACK_NAME)')
         parser.add_argument('--format', choices=formats.READ,
-                            help='Default: found out by the text')
+                            help='Format of the file; default: recognised by '
+                                 'its text')
         parser.add_argument('--plane', metavar='<name>',
                             help='Name of the plane where there is one, '
                                  f'default {tree.FRONT_END}')
@@ -87,25 +88,25 @@ class Import(base.Command):
 class Discover(base.Command):
     """Find the tree above the hypervisors by measuring
 
-    All of them send at the same time by TCP, in differently paired rounds:
-    pairs that cross an oversubscribed uplink get less. Takes minutes and a
-    part of the probes' budget, and without --apply it only prints what would
-    change.
+    All hypervisors send at the same time by TCP, in rounds of different pairs:
+    pairs that cross an oversubscribed uplink get a lower rate. Takes minutes
+    and a part of the probes' budget. Without --apply it only prints the
+    changes.
     """
 
     arguments = (
         base.argument('--hosts', metavar='HOST,…',
-                      help='Default: all that report'),
+                      help='Hosts that take part; default: all that report'),
         base.argument('--plane', metavar='<name>',
                       default=tree.FRONT_END,
                       help='Name of the plane (default: %(default)s)'),
         base.argument(
             '--levels', metavar='<names>',
-            help='Names of the levels from the hosts upwards; default: those '
-                 'of the plane as it is, or rack,pod,zone'),
+            help='Names of the levels from the hosts upwards; default: '
+                 'those of the existing plane, or rack,pod,zone'),
         base.argument('--timeout', type=float, default=3600.0,
                       metavar='SECONDS',
-                      help='How long to wait (default 3600)'),
+                      help='Longest wait for the result (default 3600)'),
         base.APPLY)
 
     def take_action(self, args: Any) -> None:
