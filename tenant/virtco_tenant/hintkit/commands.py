@@ -70,21 +70,24 @@ class _Hint(_Command):
         parser.add_argument('--name', default='coflow', metavar='<name>',
                             help='Value of virtco:coflow, default coflow')
         parser.add_argument('--vms', metavar='<n>',
-                            help='Servers that will be created; warns where '
-                                 'the matrix has more or fewer rows')
+                            help='Number of servers that will be created; '
+                                 'warns if the matrix has more or fewer rows')
         parser.add_argument('--rate', default='1Gbit', metavar='<rate>',
-                            help='Of each VM, for the time it takes alone')
+                            help='Rate of each VM, for the time of the '
+                                 'transfer alone')
         parser.add_argument('--all', action='store_true',
                             help='Show the sums of all VMs')
         parser.add_argument('--output', metavar='<file>',
-                            help='Write the text of virtco:tm there')
+                            help='File for the text of virtco:tm')
         parser.add_argument('--format', default='text',
                             choices=['text', 'json', 'tm', 'options'],
-                            help='text: all for a screen; json: all for a '
-                                 'program; tm: only the value of virtco:tm; '
-                                 'options: only those for the command line')
+                            help='text: all values for reading; json: all '
+                                 'values for a program; tm: only the value '
+                                 'of virtco:tm; options: only the options of '
+                                 'openstack server create')
         parser.add_argument('--controller', metavar='<url>',
-                            help='Ask this controller what it would do')
+                            help='Ask this controller for the placement and '
+                                 'its time')
         parser.add_argument('--slots', default='8', metavar='<n>',
                             help='VMs that each host has room for, for '
                                  '--controller; default 8')
@@ -249,20 +252,22 @@ class _Maker(_Hint):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('--iterations', metavar='<n>',
-                            help='How often it is sent; 0 is without end')
+                            help='Number of times that the matrix is sent; 0 '
+                                 'is without end')
         for name, meaning in (
                 ('period', 'From the start of one iteration to the next'),
                 ('compute', 'Part of it in which nothing is sent')):
             parser.add_argument(f'--{name}', metavar='<time>',
                                 help=f'{meaning}, such as 800ms')
         parser.add_argument('--order', choices=coflow_model.ORDERS,
-                            help='By which it is served; by intensity where '
-                                 'it computes, unless said')
+                            help='Order in which the coflow is served; '
+                                 'default intensity with --compute, else '
+                                 'mrtf')
         parser.add_argument('--rank-hint', action='store_true',
                             help='Ask for an order of ranks')
         parser.add_argument(
             '--rank-order', metavar='<row,row,...>',
-            help='Row of each rank, as virtco advise tells it')
+            help='Row of each rank, as virtco advise prints it')
         return parser
 
     @abc.abstractmethod
@@ -315,9 +320,9 @@ class FromPattern(_Maker):
             parser.add_argument(f'--{name}', metavar='<n>',
                                 help='As in the hint; see the user guide')
         parser.add_argument('--size', metavar='<size>',
-                            help='Of all flows together, such as 19GB')
+                            help='Sum of all flows, such as 19GB')
         parser.add_argument('--flow-size', metavar='<size>',
-                            help='Of every flow, instead of --size')
+                            help='Size of every flow, instead of --size')
         parser.add_argument('--skew', type=float, metavar='<exponent>')
         return parser
 
@@ -341,7 +346,8 @@ class FromMpi(_Maker):
                             help='Lines are sender, receiver, bytes')
         parser.add_argument('--ranks-per-vm', default='1', metavar='<n>')
         parser.add_argument('--cyclic', action='store_true',
-                            help='Ranks go round the VMs (map-by node)')
+                            help='Ranks are dealt to the VMs in turn (map-by '
+                                 'node)')
         return parser
 
     def make(self, args: Any) -> made.Made:
@@ -359,7 +365,8 @@ class FromSpark(_Maker):
                             help='Event log, plain or .gz; several of a '
                                  'rolling log')
         parser.add_argument('--by', choices=['host', 'executor'],
-                            default='host', help='What is a VM')
+                            default='host', help=(
+                                'Unit of the log that is a VM'))
         parser.add_argument('--stage', action='append', default=[],
                             metavar='<id>',
                             help='Only the shuffle that this stage reads; '
@@ -394,7 +401,7 @@ class FromNccl(_Collective):
         parser = super().get_parser(prog_name)
         parser.add_argument('collective', choices=sorted(ring_and_tree.RING))
         parser.add_argument('--bytes', required=True, metavar='<size>',
-                            help='Of the buffer in one iteration, as '
+                            help='Size of the buffer in one iteration, as '
                                  'nccl-tests counts it')
         return parser
 
@@ -412,9 +419,11 @@ class FromTorch(_Collective):
         parser.add_argument('strategy', choices=sorted(
             collectives.STRATEGIES))
         parser.add_argument('--parameters', required=True, metavar='<n>',
-                            help='Of the model, such as 25.6M or 7B')
+                            help='Number of parameters of the model, such as '
+                                 '25.6M or 7B')
         parser.add_argument('--dtype', choices=sorted(collectives.DTYPES),
-                            default='fp32', help='Of what is sent')
+                            default='fp32', help=(
+                                'Type of the numbers that are sent'))
         return parser
 
     def make(self, args: Any) -> made.Made:
@@ -433,7 +442,7 @@ class FromAicb(_Maker):
                                          'writes it')
         parser.add_argument('--gpus-per-vm', default='8', metavar='<n>')
         parser.add_argument('--world-size', metavar='<n>',
-                            help='Ranks; default is what the file names')
+                            help='Number of ranks; default: that of the file')
         return parser
 
     def make(self, args: Any) -> made.Made:
