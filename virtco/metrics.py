@@ -68,16 +68,16 @@ class Metrics:
             'virtco_plan_seconds', 'Time the planner took for a group.',
             buckets=(.005, .01, .02, .05, .1, .2, .3, .5, 1, 2, 10))
         self.plans = counter(
-            'virtco_plans', 'Plans of groups, by what became of the linear '
+            'virtco_plans', 'Plans of groups, by the result of the linear '
             'relaxation: solved and rounded, certified before, no time, not '
             'applicable.', ['relaxation'])
         self.window_groups = counter(
             'virtco_window_groups', 'New groups that waited for others, by '
-            'what came of it: planned together, alone as no other came, late, '
+            'the result: planned together, alone as no other came, late, '
             'refused together, failed.', ['outcome'])
         self.plan_conflicts = counter(
             'virtco_plan_conflicts',
-            'Plans made anew because another was committed meanwhile.')
+            'Plans repeated because another was committed meanwhile.')
         self.ignored_hints = counter(
             'virtco_ignored_hints', 'Hints that could not be used.')
         self.nova_unplanned = counter(
@@ -89,7 +89,7 @@ class Metrics:
             ['status'])
         self.shadow_coflows = counter(
             'virtco_shadow_coflows', 'Coflows that were done in shadow mode, '
-            'by what the plan would have been: faster, slower, alike.',
+            'by the plan compared with the result: faster, slower, alike.',
             ['plan'])
         self.shadow_saved_seconds = counter(
             'virtco_shadow_saved_seconds', 'Measured minus planned CCT of '
