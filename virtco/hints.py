@@ -120,7 +120,8 @@ class Deadline:
         """
         if self.at_s is not None:
             return self.at_s
-        return launched_s + (self.after_s or 0.0)
+        assert self.after_s is not None
+        return launched_s + self.after_s
 
     def __str__(self) -> str:
         if self.at_s is not None:

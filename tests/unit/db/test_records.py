@@ -318,22 +318,24 @@ def test_where_members_are(session):
                      state=states.MemberState.RESERVED, instance_uuid='i2',
                      expires_at=4.0),
          made.member('p-a', 3),
+         made.member('p-a', 4, host='h4', planned_host='h5', state=running,
+                     instance_uuid='i4'),
          made.member('q-b', 0, host='h3', state=running, instance_uuid='j'),
          made.member('p-gone', 0, host='h9', planned_host='h8',
                      state=running, instance_uuid='k'))
     assert groups.hosts_by_group(session, ['p-a', 'q-b']) == {
-        'p-a': ['h1', 'h2', 'h3', None], 'q-b': ['h3']}
-    assert groups.elsewhere_by_group(session, ['p-a', 'q-b']) == {'p-a': 1}
+        'p-a': ['h1', 'h2', 'h3', None, 'h4'], 'q-b': ['h3']}
+    assert groups.elsewhere_by_group(session, ['p-a', 'q-b']) == {'p-a': 2}
     assert groups.running_by_plan(session) == {
-        'planned': 1, 'other': 1, 'none': 1}
+        'planned': 1, 'other': 2, 'none': 1}
     assert groups.living_vms(session) == [
         ('i0', 'p', running, 'h1'), ('i1', 'p', running, 'h2'),
         ('i2', 'p', states.MemberState.RESERVED, 'h3'),
-        ('j', 'q', running, 'h3')]
+        ('i4', 'p', running, 'h4'), ('j', 'q', running, 'h3')]
     assert [one.row_index for one in groups.expired(session, 5.0)] == [2]
-    assert len(groups.living_members(session)) == 5
+    assert len(groups.living_members(session)) == 6
     assert len(groups.living_members(session, ['q-b'])) == 1
-    assert groups.used_rows(groups.members(session, 'p-a')) == {0, 1, 2}
+    assert groups.used_rows(groups.members(session, 'p-a')) == {0, 1, 2, 4}
     assert groups.member_of(session, 'j').group_id == 'q-b'
 
 

@@ -427,6 +427,64 @@ def test_wishes(text, wish):
     assert hints.parse(hints.encode(found)) == found
 
 
+@pytest.mark.parametrize('within, spread, is_wished, is_binding', [
+    (None, None, False, False), ('rack', None, True, False),
+    (None, 'rack', True, False), ('rack:required', None, True, True),
+    (None, 'rack:required', True, True),
+    ('pod:required', 'rack', True, True), ('pod', 'rack', True, False)])
+def test_wishes_bind_where_one_is_required(within, spread, is_wished,
+                                           is_binding):
+    found = hints.parse({'virtco:coflow': 'a', **{
+        f'virtco:{key}': text for key, text in (
+            ('within', within), ('spread', spread)) if text}}).wishes
+    assert (bool(found), found.is_binding) == (is_wished, is_binding)
+
+
+def test_an_outline_tells_matrices_apart_by_their_text():
+    def digest(text):
+        return hints.outline(tm(text) if text else {
+            'virtco:coflow': 'a'}).digest
+
+    assert digest(None) == ''
+    assert digest('[[0, 1], [0, 0]]') == digest('[[0, 1], [0, 0]]')
+    # Whoever spells it another way is not known again, which costs time only.
+    assert len({digest('[[0, 1], [0, 0]]'), digest('[[0,1], [0, 0]]'),
+                digest('no matrix'), ''}) == 4
+
+
+def test_an_application_is_named_and_may_not_be_learned_of():
+    found = hints.parse({'virtco:coflow': 'a', 'virtco:app': 'sort'})
+    assert found.app == hints.App('sort') and found.app.refuses is False
+    assert hints.parse(hints.encode(found)) == found
+    found = hints.parse({'virtco:coflow': 'a', 'virtco:app': 'sort',
+                         'virtco:app_refuse': 'true'})
+    assert found.app == hints.App('sort', True)
+    assert hints.parse(hints.encode(found)) == found
+    assert hints.parse({'virtco:coflow': 'a'}).app is None
+    with pytest.raises(exception.HintInvalid, match='beside virtco:app'):
+        hints.parse({'virtco:coflow': 'a', 'virtco:app_refuse': 'true'})
+
+
+@pytest.mark.parametrize('text, is_taken', [
+    (str(366 * 86400), True), (str(366 * 86400 + 1), False),
+    ('1970-01-01T00:00:00Z', True), ('1969-12-31T23:59:59Z', False)])
+def test_the_first_and_the_last_deadline(text, is_taken):
+    given_hint = {'virtco:coflow': 'a', 'virtco:deadline': text}
+    if is_taken:
+        assert hints.parse(given_hint).deadline is not None
+    else:
+        with pytest.raises(exception.HintInvalid, match='virtco:deadline'):
+            hints.parse(given_hint)
+
+
+def test_metadata_may_have_as_many_items_as_nova_takes():
+    hint = hints.parse(tm([[0, 5], [0, 0]]))
+    # Beside the name.
+    assert len(hints.encode_metadata(hint, 'x' * 255 * 127)) == 128
+    with pytest.raises(exception.HintInvalid, match='at most 128 metadata'):
+        hints.encode_metadata(hint, 'x' * 255 * 128)
+
+
 @pytest.mark.parametrize('text, wish', [
     ('rack:skew=2', hints.Wish('rack', skew=2)),
     ('pod:required:skew=10', hints.Wish('pod', True, 10))])
