@@ -8,6 +8,7 @@ import types
 
 from keystoneauth1 import exceptions as ks_exceptions
 import pytest
+import sqlalchemy as sa
 
 from tests import openssl
 from tests.unit.api import service
@@ -42,6 +43,17 @@ def test_a_database_that_may_only_be_read(tmp_path):
     path = tmp_path / 'x'
     path.touch()
     database = db_session.Database(f'sqlite:///file:{path}?mode=ro&uri=true')
+    found, = selftest.writes(database)
+    database.dispose()
+    assert found.code == 'VC-021'
+
+
+def test_a_database_that_begins_and_takes_no_write(tmp_path):
+    database = db_session.Database(f'sqlite:///{tmp_path}/x')
+    migration.upgrade(database)
+    database.dispose()
+    sa.event.listen(database.engine, 'connect', lambda connection, _: (
+        connection.execute('PRAGMA query_only = 1')))
     found, = selftest.writes(database)
     database.dispose()
     assert found.code == 'VC-021'

@@ -12,7 +12,9 @@ from tests.unit import made
 from tests.unit import stored
 from tests.unit.api import service
 from virtco import app
+from virtco import exception
 from virtco.api import health_report as health
+from virtco.db import leader
 from virtco.db import models
 from virtco.model import states
 from virtco.wire import edge_policy
@@ -157,6 +159,19 @@ def test_coflows_are_announced(own):
     assert own.refused(404, 'POST', path, body, role='member,reader',
                        project='q')
     assert own.refused(404, 'POST', path + '?project_id=q', body)
+
+
+def test_an_announcement_that_another_one_replaced_at_once(own, monkeypatch):
+    coflows = own.rooms.objects.coflows
+
+    def show(coflow_id, _schedule):
+        coflows.delete(coflow_id)
+        raise exception.NotFound(what='Coflow', id=coflow_id)
+
+    monkeypatch.setattr(coflows, 'show', show)
+    told = own.refused(409, 'POST', '/v1/groups/a/coflows', {
+        'name': 'next', 'tm': [[0, 7, 0], [0, 0, 0], [5, 0, 0]]})
+    assert told['code'] == 'virtco.conflict' and "'next'" in told['detail']
 
 
 # Advice for a group.
@@ -355,8 +370,16 @@ def test_distributors(api):
     assert api.refused(404, 'GET', '/v1/distributor', role='service')
     named = service.Service(distributor={'endpoints': 'd1:1,d2:2'})
     found = named.get('/v1/distributor', role='service')
+    assert found['endpoints'] == ['d1:1', 'd2:2'] and 'ticket' not in found
+    # A ticket is for the host that asks, once a leader was seen.
+    with named.rooms.database.reader() as session:
+        named.rooms.elector.seen = leader.current(session)
+    path = '/v1/distributor?host=h1'
+    asked = named.get(path, role='service', user='h1')
+    assert asked == found | {'ticket': named.rooms.distribute.ticket_of('h1')}
+    assert asked['ticket'] != named.rooms.distribute.ticket_of('h2')
+    assert named.refused(403, 'GET', path, role='service', user='h2')
     named.rooms.database.dispose()
-    assert found['endpoints'] == ['d1:1', 'd2:2']
 
 
 # Operations.
@@ -414,8 +437,9 @@ def test_what_does_not_plan_needs_no_planner(plans):
     assert found.parts['planner'] is not plans
 
 
-def test_gauges(own):
+def test_gauges(own, monkeypatch):
     own.clock.now_s += 4
+    monkeypatch.setattr(own.rooms.state.live, 'count_overstating', lambda: 3)
     own.add(stored.group('b'), stored.coflow('p-b'), stored.group('c'),
             stored.coflow('p-c', state=states.CoflowState.DONE))
     own.rooms.state.live.load_debts({'q': 7.0})
@@ -429,6 +453,7 @@ def test_gauges(own):
     assert values['virtco_coflows{state="active"}'] == 2
     assert values['virtco_coflows{state="done"}'] == 1
     assert values['virtco_coflows{state="planned"}'] == 0
+    assert values['virtco_overstating_coflows'] == 3
     lag = {name: value for name, value in values.items()
            if 'generation' in name and 'host="h' in name}
     # What is left of the epoch before is no lag.

@@ -369,3 +369,31 @@ def test_every_name_has_a_binary_collation(database):
         found = set(connection.exec_driver_sql(
             COLLATIONS[database.engine.dialect.name]).scalars())
     assert found in ({'BINARY'}, {'C'}, {'utf8mb4_nopad_bin'})
+
+
+class Turn:
+    """A lock of writers that notes how long each would wait for it."""
+
+    def __init__(self):
+        self.waits_s = []
+
+    def acquire(self, timeout):
+        self.waits_s.append(timeout)
+        return True
+
+    def release(self):
+        """Nobody else waits."""
+
+
+def test_a_writer_waits_for_others_as_long_as_it_may(database):
+    database._sqlite_turn = turn = Turn()
+    for patience_s in (0.0, 10 * database.timeout_s):
+        with database.writer(patience_s):
+            pass
+    with database.statements():
+        pass
+    database.retried(lambda _session: None)
+    assert turn.waits_s == [
+        database.timeout_s, 10 * database.timeout_s, database.timeout_s,
+        db_session.PATIENCE_S]
+    assert db_session.PATIENCE_S > database.timeout_s
