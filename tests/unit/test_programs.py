@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import logging
 import signal
+import sys
 import types
 
 from oslo_config import cfg
@@ -154,6 +155,7 @@ def test_a_program_stops_all_that_it_started(config, monkeypatch,
         def run(self):
             noted.append('run')
             handlers[signal.SIGTERM](signal.SIGTERM, None)
+            noted.append('runs on')
 
         def close(self):
             noted.append('close')
@@ -162,9 +164,11 @@ def test_a_program_stops_all_that_it_started(config, monkeypatch,
     monkeypatch.setattr(controller, '_server', lambda *_: Server())
     monkeypatch.setattr(controller.signal, 'signal', handlers.__setitem__)
     monkeypatch.setattr(controller.os, 'execv',
-                        lambda *_: noted.append('execv'))
+                        lambda *args: noted.append(args))
+    monkeypatch.setattr(sys, 'orig_argv', ['python3', 'program', '--x'])
     assert controller.main(['--config-file', str(config)]) == 5
-    assert noted == ['start', 'run', 'close', 'stop'] + ['execv'] * begins_anew
+    assert noted == ['start', 'run', 'close', 'stop'] + [
+        (sys.executable, [sys.executable, 'program', '--x'])] * begins_anew
     # A second signal does not break off the stop.
     assert set(handlers.values()) == {signal.SIG_IGN}
 
@@ -309,11 +313,17 @@ def test_a_nova_with_a_flaw_is_warned_of(monkeypatch, version, is_flawed):
 
 @pytest.mark.parametrize('program, code', [
     (manage.main, 1), (status.main, 255), (controller.main, 1)])
-def test_a_configuration_that_is_wrong(program, code, config, capsys):
+def test_a_configuration_that_is_wrong(program, code, config, capsys,
+                                       monkeypatch):
     config.write_text('[placement]\nbudget_s = soon\n')
     rest = {manage.main: ['db', 'version'], status.main: ['upgrade', 'check'],
             controller.main: []}[program]
     assert program(['--config-file', str(config), *rest]) == code
+    assert 'budget_s' in capsys.readouterr().err
+    # Without arguments those of the process are meant.
+    monkeypatch.setattr(sys, 'argv', ['x', '--config-file', str(config),
+                                      *rest])
+    assert program() == code
     assert 'budget_s' in capsys.readouterr().err
 
 

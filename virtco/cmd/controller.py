@@ -302,7 +302,7 @@ def _stop_on_signal(loader: Loader) -> None:
     def stop(_number: int, _frame: Any) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
-        raise SystemExit(0)
+        raise SystemExit
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)

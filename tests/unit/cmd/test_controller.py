@@ -15,6 +15,7 @@ import pytest
 
 from tests import patience
 from virtco import exception
+from virtco import systemd
 from virtco.api import front
 from virtco.api import listeners
 from virtco.api import viewers
@@ -135,10 +136,13 @@ def test_a_distributor_tells_how_it_is(tmp_path):
     assert not found._server.is_alive()
 
 
-def test_a_loader_that_began_nothing_stops():
+def test_a_loader_that_began_nothing_stops(monkeypatch):
+    told = []
+    monkeypatch.setattr(systemd, 'notify', lambda **words: told.append(words))
     loader = controller.Loader(None)
     loader.stop()
     assert not loader._thread.is_alive() and loader._thread.daemon
+    assert told == [{'STOPPING': 1}]
 
 
 def test_the_collector_spares_what_is_there_for_good(thawed):
@@ -258,3 +262,19 @@ def test_whoever_reaches_an_open_api_is_an_operator(
                            program) == 1
     assert ('whoever reaches it' in caplog.text) is is_warned
     assert f'{program.name} cannot start: ' in capsys.readouterr().err
+
+
+def test_why_it_cannot_start_stands_in_its_log(tmp_path, monkeypatch):
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        with socket.create_server(('127.0.0.1', 0)) as taken:
+            conf_of(tmp_path, DEFAULT={'log_file': tmp_path / 'log'}, api={
+                'host': '127.0.0.1', 'port': taken.getsockname()[1]})
+            assert controller.main(
+                ['--config-file', str(tmp_path / 'virtco.conf')]) == 1
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    assert 'virtco-controller cannot start: 127.0.0.1 port ' in (
+        (tmp_path / 'log').read_text())

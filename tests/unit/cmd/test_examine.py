@@ -3,6 +3,7 @@
 """``virtco doctor --config-file`` on this machine."""
 
 import http.server
+import logging
 import socket
 import threading
 
@@ -61,6 +62,25 @@ def test_a_file_that_cannot_be_read_is_the_only_problem(tmp_path):
     path.write_text('[placement]\nbudget_s = soon\n')
     found, = examine.examine(str(path))
     assert found.code and '[placement] budget_s' in found.finding
+
+
+def test_one_port_that_is_served_is_enough(tmp_path, monkeypatch, answering):
+    asked = []
+    monkeypatch.setattr(selftest, 'before_start', lambda _conf, found: iter(
+        asked.append(found) or []))
+    with socket.create_server(('127.0.0.1', 0)) as unused:
+        free = unused.getsockname()[1]
+    served = answering('{"status": "ok"}')
+    path = tmp_path / 'virtco.conf'
+    path.write_text(
+        f'[api]\nhost = 127.0.0.1\nport = {free}\n[monitoring]\n'
+        f'host = 127.0.0.1\nport = {served}\n')
+    for library in ('alembic', 'oslo_service', 'stevedore'):
+        monkeypatch.setattr(logging.getLogger(library), 'level', 0)
+    assert examine.examine(str(path)) == [] and asked == [[]]
+    # What libraries tell of their loading is no finding.
+    assert {logging.getLogger(library).level for library in (
+        'alembic', 'oslo_service', 'stevedore')} == {logging.ERROR}
 
 
 @pytest.mark.parametrize('host, addresses', [
