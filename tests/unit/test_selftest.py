@@ -172,12 +172,25 @@ def test_what_keystone_answers(tmp_path, monkeypatch, status, code):
         ('VC-003', '[oslo_messaging_rabbit] sls, ssl is meant perhaps')]),
     ('[nova]\nauth_type = password\nuser-name = u\npasword = p\n', [
         ('VC-003', '[nova] pasword, password is meant perhaps')]),
+    ('[keystone_authtoken]\nauth_type = password\npasword = p\n', [
+        ('VC-003', '[keystone_authtoken] pasword, password is meant')]),
     ('[nova]\nauth_type = qqq\npasword = p\n', []),
     ('[nova]\nauth_url = u\n', [('VC-003', '[nova] auth_url')])])
 def test_options_that_nothing_reads(tmp_path, text, found):
     told = list(selftest.unknown(configured(tmp_path, text)))
     assert [(one.code, one.finding[:len(words)]) for one, (_, words)
             in zip(told, found, strict=True)] == found
+
+
+@pytest.mark.parametrize('text, n_chosen', [
+    ('[oslo_messaging_rabbit]\nsls = true\n', 1), ('[nova]\nqqq = 1\n', 0)])
+def test_threads_are_chosen_before_the_message_bus_is_loaded(
+        tmp_path, monkeypatch, text, n_chosen):
+    chosen = []
+    monkeypatch.setattr(selftest.listener, 'choose_threads',
+                        lambda: chosen.append(True))
+    assert len(list(selftest.unknown(configured(tmp_path, text)))) == 1
+    assert len(chosen) == n_chosen
 
 
 @pytest.mark.parametrize('host, family', [
