@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import resource
 import socket
+import types
 
 import pytest
 
@@ -185,6 +186,19 @@ def test_without_edge_modules_no_trains_are_asked_for(make, monkeypatch):
     site.server._heard = {'h1'}
     ordered(site, asked.append, lambda: site.notes)
     assert site.take() == [('heard', {'h1'})] and asked == []
+
+
+def test_an_accept_that_fails_is_told_and_tried_again(make, monkeypatch,
+                                                      caplog):
+    async def refuse(_listener):
+        raise OSError(24, 'Too many open files')
+
+    site = make()
+    monkeypatch.setattr(site.server, 'loop', types.SimpleNamespace(
+        sock_accept=refuse))
+    assert site.run(site.server._accept, 2) == [0.1, 0.1]
+    assert caplog.messages == [
+        'Cannot accept a connection: [Errno 24] Too many open files']
 
 
 def test_the_log_has_one_line_in_a_while(make, caplog):

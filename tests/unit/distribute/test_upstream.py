@@ -228,6 +228,15 @@ def test_edge_modules_hear_what_the_leader_has_for_them(site):
     assert site.took == [('h1', b'{"a":1}')]
 
 
+def test_a_policy_of_a_million_flows_is_taken():
+    flows = tuple(edge_policy.FlowEntry(
+        'c' * 36, 'v' * 36, '255.255.255.255', '255.255.255.254', 0x6fff,
+        65535) for _ in range(1000))
+    size_bytes = len(codec.document(dataclasses.replace(
+        POLICY, flows=flows)))
+    assert 1000 * size_bytes < upstream.MOST_BYTES
+
+
 def test_a_refusal_is_an_error(site):
     with pytest.raises(ConnectionRefusedError, match='why not'):
         site.hear(messages.Refused('why not', 'a:1'))
