@@ -3,6 +3,7 @@
 """How the rooms are wired: who leads, and what is looked at."""
 
 import math
+import threading
 import types
 
 import pytest
@@ -212,8 +213,13 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
 
 
 def test_it_tests_itself_as_soon_as_it_starts(tmp_path, monkeypatch):
-    found = [problems.Problem('VC-003', '[api] prot')]
-    monkeypatch.setattr(selftest, 'repeated', lambda *_: iter(found))
+    found, are_daemons = [problems.Problem('VC-003', '[api] prot')], []
+
+    def repeated(*_):
+        are_daemons.append(threading.current_thread().daemon)
+        return iter(found)
+
+    monkeypatch.setattr(selftest, 'repeated', repeated)
     own = make(tmp_path)
     assert own.problems == () and own._tester._interval_s == 15.0
     own.start()
@@ -221,6 +227,8 @@ def test_it_tests_itself_as_soon_as_it_starts(tmp_path, monkeypatch):
         patience.wait_for(lambda: own.problems == tuple(found), 'the test')
     finally:
         own.stop()
+    # One that lasts does not keep the process from ending.
+    assert are_daemons == [True]
 
 
 @pytest.mark.parametrize('asks_nova', [True, False])
