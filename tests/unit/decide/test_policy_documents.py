@@ -96,12 +96,13 @@ def test_a_receiver_keeps_room_for_what_waits_by_a_size_that_is_believed(
 
 def test_those_that_pause_get_what_the_busy_leave():
     found = policies.compute(at(
+        # Its place, name and bytes are before those of the one that paused.
+        coflow('asleep', {PAIR: 1.0}, moved_s=100.0, is_resting=True),
         coflow('paused', {PAIR: 1e3}, moved_s=10.0),
-        coflow('resting', {PAIR: 1.0}, moved_s=100.0, is_resting=True),
         coflow('queued', {PAIR: 3e9}, moved_s=10.0, is_queued=True),
         coflow('busy', {PAIR: 2e9}, moved_s=99.5)))
     assert [(c.coflow_id, c.rank) for c in found.schedule.coflows] == [
-        ('busy', 0), ('queued', 1), ('paused', 2), ('resting', 3)]
+        ('busy', 0), ('queued', 1), ('paused', 2), ('asleep', 3)]
 
 
 def test_under_fair_nothing_has_a_class():

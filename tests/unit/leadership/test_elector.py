@@ -484,9 +484,12 @@ def test_one_that_started_outlives_what_it_cannot_do(site, caplog):
 
 def test_what_was_not_foreseen_is_one_line(site, caplog):
     one = site.look()
+    one.turn()
+    assert one.is_answered()
     one._database = None
     one.turn()
-    assert 'Who leads is unknown.' in caplog.text and one.seen is None
+    assert 'Who leads is unknown.' in caplog.text
+    assert not one.is_answered() and one.has_database()
 
 
 def test_whether_the_database_answers(site):

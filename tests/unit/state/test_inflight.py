@@ -4,6 +4,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from tests.unit.state import test_live_state as known
@@ -367,6 +368,19 @@ def test_what_none_of_its_flows_can_have_sent_is_beyond_its_hint():
     assert found.progress.excess_bytes == 0.5
     found.credit('h0', 'h1', 0.25)
     assert found.progress.excess_bytes == 0.75
+
+
+def test_late_bytes_of_an_unknown_size_are_of_the_flows_that_left():
+    found = tracked(is_estimated=True)
+    found.place(members('h1', 'h1', 'h2'))
+    found.credit('h0', 'h1', 5.0)
+    assert found.progress.sent_bytes.tolist() == [5, 0, 0]
+    # What the host sends now is of those that are there.
+    found.credit('h1', 'h2', 8.0, np.array([0.25, 0.75]))
+    assert found.progress.sent_bytes.tolist() == [5, 2, 6]
+    found.credit('h9', None, 3.0)
+    assert found.progress.sent_bytes.tolist() == [5, 2, 6]
+    assert found.progress.excess_bytes == 3.0
 
 
 def test_routes_are_remembered_for_late_reports_up_to_a_bound():
