@@ -65,6 +65,7 @@ class Netlink:
         self._say('neighbour', verb, given)
 
     def close(self):
+        assert not self.is_closed
         self.is_closed = True
 
 
@@ -136,6 +137,7 @@ def test_hypervisors_hang_on_a_core_and_on_the_control_network(kernel):
     assert kernel.limits == [
         (CORE, fabric.shaping.limit_commands('h0', 8e6))]
     assert all(netlink.is_closed for netlink in kernel.opened)
+    one.close()
 
 
 @pytest.fixture(name='built')

@@ -115,7 +115,7 @@ def test_a_receiver_is_woken_by_a_quarter_of_its_window_or_the_last_byte(
 
 def test_every_byte_arrives_and_is_counted(ports):
     sizes = [3_000_000, 1, 70_000]
-    job = traffic.Job((0.0, 0.25), (
+    job = traffic.Job((0.0, 0.3), (
         _flow(next(ports), sizes[0], 0), _flow(next(ports), sizes[1], 0),
         _flow(next(ports), sizes[2], 1),
         _flow(next(ports), 1_000_000, 1, 'h0')), window_bytes=WINDOW,
@@ -124,13 +124,13 @@ def test_every_byte_arrives_and_is_counted(ports):
     found, events = _run(job)
     took_s = time.monotonic() - began_s
     assert found['event'] == 'done' and found['bin_s'] == 0.05
-    assert 0.25 <= found['wall_s'] <= took_s
+    assert 0.3 <= found['wall_s'] <= took_s
     assert 0 <= found['cpu_s'] < 10
     assert 0 <= found['retransmits'] < 100
     # Each is measured from its own start.
     first_s, second_s = found['ccts_s']
     assert 0 < first_s < found['wall_s']
-    assert 0 < second_s <= found['wall_s'] - 0.25 + 1e-3
+    assert 0 < second_s <= found['wall_s'] - 0.3 + 1e-3
     # What is inside of a host crosses no link.
     assert [sum(column) for column in zip(*found['timeline'])] == [
         sizes[0] + sizes[1], sizes[2]]
@@ -139,7 +139,7 @@ def test_every_byte_arrives_and_is_counted(ports):
     assert events[0] == {'event': 'progress', 'received': [0, 0]}
     done = [(event['coflow'], event['cct_s']) for event in events
             if event['event'] == 'coflow']
-    assert done == sorted(done, key=lambda one: one[0] * 0.25 + one[1])
+    assert done == sorted(done, key=lambda one: one[0] * 0.3 + one[1])
     assert dict(done) == dict(enumerate(found['ccts_s']))
     progress = [event['received'] for event in events
                 if event['event'] == 'progress']
