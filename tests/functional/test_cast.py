@@ -190,13 +190,15 @@ def test_names_and_links_of_a_directory(start, tmp_path):
 
 
 @pytest.mark.parametrize('words, said', [
-    (['send', '/none', '--receivers', '1'], 'path: /none'),
+    (['send', '/none', '--receivers', '1'],
+     'path: expected an existing file or'),
     (['send', '/etc/hostname', '--receivers', '1', '--address', '192.0.2.1'],
-     '--port: 192.0.2.1:0'),
+     '--port: expected a free port of this VM'),
     (['send', '/etc/hostname', '--receivers', '1', '--history',
-      '/etc/hostname'], '--history: /etc/hostname'),
+      '/etc/hostname'], '--history: expected a file written by'),
     (['receive', 'nonsense', '/tmp'], 'http://HOST:PORT/KEY'),
-    (['receive', 'http://127.0.0.1:9/key', '/none'], 'directory: /none')])
+    (['receive', 'http://127.0.0.1:9/key', '/none'],
+     'directory: expected an existing directory, got /none')])
 def test_wrong_words_end_in_one_line(words, said):
     done = subprocess.run([*_COMMAND, *words], text=True,
                           capture_output=True)
