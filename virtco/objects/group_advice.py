@@ -151,11 +151,12 @@ class Advice:
                 predicted_s=one.predicted_s, gap=codec.finite(one.gap))
                 for one in by_basis[basis]],
             estimates=[_estimate(
-                all_of[name], best=its[0].name, bound_s=its[0].bound_s,
-                predicted_s={one.name: one.predicted_s for one in its},
+                all_of[name], best=first.name, bound_s=first.bound_s,
+                predicted_s={one.name: one.predicted_s
+                             for one in (first, *others)},
                 as_chosen_s=mappings.slowest_s(
-                    exchanges, np.array(its[0].order), chosen.paths))
-                for name, its in by_basis.items()])
+                    exchanges, np.array(first.order), chosen.paths))
+                for name, (first, *others) in by_basis.items()])
 
     def _exchanges(self, group: _Group, matrix: Any,
                    all_reduce_bytes: float | None
