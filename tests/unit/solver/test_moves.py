@@ -203,6 +203,15 @@ def test_a_run_over_many_ports():
         Run(search, np.array([0, 0, m]), 3, 0).told_s for m in range(1, n))
 
 
+def test_of_ports_that_are_equally_slow_the_first_is_the_top():
+    """Host 0 sends what host 16 receives, in another block of ports."""
+    search, _start = begin(problems.fig_1_problem(
+        hosts=tuple(problems.cluster.Host(f'h{m}', (2.0,), 8.0, 8.0)
+                    for m in range(17))), snapshot.Objective.ISOLATED)
+    state = Run(search, np.array([0, 16, 16]), 3, 0).state
+    assert state.top_s[0] == 5.0 and state.top_port[0] == 0
+
+
 def crowded(number):
     """A small problem of the benchmarks with more coflows.
 

@@ -186,7 +186,11 @@ def test_set_partition_knows_shares(skew, t_s, verdict):
     found, assign = partition.decide(partition.within_s(t_s))
     assert found.name == verdict
     assert (assign is None) == (verdict == 'REFUTED')
-    assert assign is None or inst.fits(assign)
+    if assign is not None:
+        assert inst.fits(assign)
+        racks = [TREE.leaf_of[name] for name in inst.to_hosts(assign)]
+        assert sorted(partition.master.shares) == pytest.approx(sorted(
+            3 + skew - racks.count(rack) for rack in ('r0', 'r1')), abs=1e-6)
     # Shares that were used in a dive are there again.
     partition.master.release()
     assert partition.master.shares == pytest.approx(3 + skew)
@@ -212,7 +216,10 @@ def ring(**wishes):
     ({'within': (snapshot.Within('rack', (0, 1)),)}, ('h0', 'h1', 'h3'),
      dict.fromkeys(('h2', 'h3'), 'it has to share a switch with its group')),
     ({'within': (snapshot.Within('rack', (0,)),)}, ('h0', 'h1', 'h3'),
-     {'h3': 'not below a switch that its wishes allow'})])
+     {'h3': 'not below a switch that its wishes allow'}),
+    ({'server_groups': (snapshot.ServerGroup(
+        snapshot.GroupPolicy.ANTI_AFFINITY, (0, 1)),)}, ('h0', 'h1', 'h2'),
+     {'h1': 'its anti-affinity group already has VMs there'})])
 def test_a_ranking_says_which_wish_forbids_a_host(wishes, placed, why):
     problem = ring(**wishes)
     plan = dataclasses.replace(planner.plan(problem), hosts=placed)

@@ -53,7 +53,7 @@ class Master:
     What is fixed (:meth:`fix`) is covered and out of the way.
 
     :ivar count: hosts left of every class.
-    :ivar placed: nodes that are fixed, bool of shape (n,).
+    :ivar placed: movable nodes that are fixed, bool of shape (n,).
     :ivar shares: what is left of every shared resource.
     """
 
@@ -83,8 +83,7 @@ class Master:
     def release(self) -> None:
         """Forget what was fixed."""
         self.count = np.array([len(k.hosts) for k in self.pool.classes])
-        self.placed = self.pool.inst.fixed >= 0
-        self.placed[self.movable] = False
+        self.placed = np.zeros(len(self.node_row), dtype=bool)
         self.needed = np.ones(self.n_cover)
         self.assign = self.pool.inst.fixed.copy()
         self.hosts = [list(k.hosts) for k in self.pool.classes]
