@@ -79,6 +79,31 @@ def test_few_tasks_get_the_optimum(problem):
     assert mappings.lower_bound_s(volumes, paths) <= optimum_s * (1 + 1e-9)
 
 
+def least_s(volumes, paths, task, member):
+    """A task's busier port, its largest messages on the fastest paths."""
+    others = np.arange(len(volumes)) != member
+    found = []
+    for sizes, slowness, latency_s in (
+            (volumes[task], paths.slowness[member], paths.latency_s[member]),
+            (volumes[:, task], paths.slowness[:, member],
+             paths.latency_s[:, member])):
+        sizes = sorted(sizes[sizes > 0], reverse=True)
+        found.append(sum(sorted(latency_s[others])[:len(sizes)]) + sum(
+            size * one for size, one in zip(sizes, sorted(slowness[others]))))
+    return max(found)
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_the_bound_is_of_the_best_places_for_each_alone(seed):
+    volumes, paths = made(5, seed, density=0.8)
+    expected_s = min(
+        max(least_s(volumes, paths, task, member)
+            for task, member in enumerate(order))
+        for order in itertools.permutations(range(5)))
+    assert mappings.lower_bound_s(volumes, paths) == pytest.approx(
+        expected_s)
+
+
 def relieved(module, problem, n_fixed=0, work=mappings.WORK):
     """Order, ports and work left of one of the kernels."""
     volumes, paths = problem
@@ -195,6 +220,9 @@ def test_messages_of_tasks_by_hand():
             expected[i, j] = (latency_s[a, b]
                               + 8 * volumes[i, j] / rates_bps[a, b])
     np.testing.assert_allclose(found, expected)
+    paths = mappings.Paths(rates_bps, latency_s, np.arange(3))
+    assert mappings.slowest_s((volumes / 2, volumes, volumes / 3), order,
+                              paths) == by_hand(volumes, order, paths)
     assert mappings.sent_s(volumes, order, rates_bps, latency_s) == (
         pytest.approx(max(expected.sum(axis=1))))
 
