@@ -242,6 +242,17 @@ def test_calls_are_bounded_in_time():
     assert client_of(lambda *_: (399, b'7')).request('GET', '/x') == 7
 
 
+def test_arguments_that_an_operation_does_not_have_are_refused():
+    client = client_of(lambda *_: (200, b'{}'))
+    for call in (lambda: client.host('h1', 'h2'),
+                 lambda: client.host('h1', depth=3),
+                 lambda: client.settings('all')):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(TypeError, match=r'^showHost takes \(host\)$'):
+        client.host('h1', 'h2')
+
+
 def test_where_the_controller_is(monkeypatch):
     monkeypatch.delenv('VIRTCO_URL', raising=False)
     assert v1.Client().url == v1.DEFAULT_URL
