@@ -130,6 +130,12 @@ def test_texts_of_a_query_are_read_as_numbers():
         WIDE.read({'weight': 'nan'})
 
 
+def test_text_stands_for_a_number_in_a_query_alone():
+    assert SMALL.convert({'number': 3}) == Small(3)
+    with pytest.raises(exception.Invalid, match='an integer'):
+        SMALL.convert({'number': '3'})
+
+
 def test_a_tag_tells_the_kind():
     assert refused(PETS, b'{"type": "cow"}') == (
         'type', '"cow"', 'one of cat, dog')
@@ -150,8 +156,9 @@ def test_text_that_no_database_takes_is_refused(raw):
 
 @pytest.mark.parametrize('text', ['NaN', '[Infinity]', '-Infinity'])
 def test_numbers_that_are_none(text):
-    with pytest.raises(exception.Invalid):
-        decoding.loads(text)
+    for read in (decoding.loads, lambda text: SMALL.decode(text.encode())):
+        with pytest.raises(exception.Invalid, match='without NaN or Inf'):
+            read(text)
 
 
 def test_what_is_no_json_or_too_deep():
