@@ -167,7 +167,7 @@ def test_a_group_that_lost_a_vm_is_refused(controller):
     def refused():
         answer = tenant.call('GET', '/v1/groups/a/tree', None, None, params={
             'project_id': tenant.project})
-        return 'which row 2 has not' in json.dumps(answer)
+        return 'without one: row 2' in json.dumps(answer)
 
     patience.wait_for(refused, 'the end of the VM')
 

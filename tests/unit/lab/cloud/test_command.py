@@ -278,7 +278,7 @@ def test_a_cloud_has_1_to_64_hypervisors(number, is_fine, capsys):
         else:
             with pytest.raises(SystemExit):
                 command._parser().parse_args(['up', name, number])
-            assert f'{number}: 1 to 64' in capsys.readouterr().err
+            assert f'between 1 and 64, got {number}' in capsys.readouterr().err
 
 
 def test_only_root_makes_namespaces(cloud, monkeypatch):

@@ -173,7 +173,9 @@ def test_a_figure_is_drawn_as_ever(name, is_short, story, monkeypatch):
 def test_where_no_train_arrives_there_is_no_figure(story, monkeypatch):
     monkeypatch.setattr(Bed, 'train', lambda *_: Future(
         measured.bed.protocol.ProbeError('lost')))
-    with pytest.raises(trains.exception.Invalid, match='none arrived'):
+    with pytest.raises(
+            trains.exception.Invalid,
+            match='at least one pair, got nothing'):
         trains.pairs90(measured.bed.Options(50e6, 3), drawing.Display())
 
 
