@@ -95,7 +95,8 @@ def test_rates_change_one_after_another_until_the_broadcast_is_over(
     with broadcast._changing(Mesh(), [1, 2, 3, 4]):
         while len(changes) < 2:
             time.sleep(0.001)
-    assert [rates_bps for rates_bps, _ in changes] == [1, 2][:len(changes)]
+    assert [rates_bps for rates_bps, _ in changes] == (
+        [1, 2, 3, 4][:len(changes)])
     for number, (_, at_s) in enumerate(changes, 1):
         assert at_s >= began_s + number * 0.02
     # All of them come, where there is time.
