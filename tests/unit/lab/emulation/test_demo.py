@@ -220,6 +220,9 @@ class Testbed:
     def wait_measured(self):
         return self.is_measured
 
+    def open_page(self):
+        return 'http://page'
+
     def host_rates(self):
         return (results.HostRate('h0', 1e7, 9.96e6, None),
                 results.HostRate('h1', 1e7, 5e6, 4.9e6, slow=True))
@@ -282,7 +285,8 @@ def _run(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(('name', 'changes'), [
-    ('usual', {}), ('slow', {'slow_host': 'h1', 'only': 'fig1'}),
+    ('usual', {}), ('page', {'has_page': True, 'only': 'fig1'}),
+    ('slow', {'slow_host': 'h1', 'only': 'fig1'}),
     ('measured', {'rate_bps': None, 'only': 'mix'}),
     ('simulated', {'is_simulated': True, 'slow_host': 'h1'}),
     ('rate', {'is_simulated': True, 'rate_bps': None, 'only': 'fig1'})])

@@ -140,3 +140,22 @@ def test_nova_is_told_its_hosts_and_speaks_by_a_pipe(started, tmp_path):
         'hosts': {'h0': 7, 'h1': 7},
         'controller_url': 'http://172.30.0.1:8791', 'listen': '172.30.0.1',
         'flavors': {'slot1': 1}, 'log_file': f'{tmp_path}/logs/nova.log'}
+
+
+def test_the_live_page_is_on_loopback_beside_the_api_of_services():
+    assert services.page_url() == 'http://127.0.0.1:8790'
+    assert services.page_options(_fabric()) == {
+        'api': {'ui': True, 'host': '127.0.0.1', 'port': 8790,
+                'service_host': '172.30.0.1', 'service_port': 8791},
+        'distributor': {'host': '172.30.0.1'}}
+
+
+def test_a_free_port_of_this_machine_leads_to_the_live_page(started,
+                                                            tmp_path):
+    child, url = services.start_page(_fabric(), tmp_path)
+    port = int(url.removeprefix('http://127.0.0.1:').removesuffix('/ui/'))
+    assert port > 0 and child == 'a child'
+    assert started == [('the way to the live page', [
+        'socat', f'TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork',
+        'EXEC:nsenter --net=/run/netns/virtco-emu-abc123-control socat STDIO '
+        'TCP\\:127.0.0.1\\:8790'], tmp_path / 'page.log', {})]

@@ -87,7 +87,8 @@ def _entry(host, egress_bps=5.0, ingress_bps=6.0, generation=3,
 
 class Controller:
     def __init__(self, url, session=None, timeout_s=None):
-        assert url == 'http://172.30.0.1:8791' and timeout_s == 86400
+        assert timeout_s == 86400
+        self.url = url
         assert session.session.trust_env is False
         self.known = [_entry(host) for host in (*HOSTS, 'other')]
         self.pairs, self.policies, self.settings = [], {}, None
@@ -127,7 +128,7 @@ class Pool:
 def _bed(monkeypatch, tmp_path):
     """Makes testbeds; notes what is waited for and what happens."""
     made = types.SimpleNamespace(story=[], waits=[], is_ready=True,
-                                 health=[None, 500, 200])
+                                 health=[None, 500, 200], options=[])
     story = made.story
 
     def wait_until(condition, what, children, *, of=None, say=None,
@@ -145,7 +146,8 @@ def _bed(monkeypatch, tmp_path):
         def call(*args, options=None):
             story.append(f'start {name}' + (
                 f' on {args[1]} at {args[2]:g}' if name == 'edge' else ''))
-            made.started = args, options
+            if name == 'controller':
+                made.options.append(options)
             return Child(story, f'edge-{args[1]}' if name == 'edge' else name,
                          ['{"url": "http://nova"}'] if name == 'nova' else ())
         return call
@@ -227,6 +229,35 @@ def test_services_are_started_until_all_answer(bed, tmp_path):
         ('Nova to be ready', 'nova', 60.0),
         ('a report of every edge module', 'controller', 60.0)]
     assert found.edge_pids() == {'h0': [7, 7], 'h1': [7, 7]}
+
+
+def test_the_live_page_is_on_loopback_and_led_to_this_machine(
+        bed, monkeypatch):
+    found = bed.up(has_page=True, controller={'a': {'b': 1}})
+    assert found._controller.url == 'http://127.0.0.1:8790'
+    assert found._services.url == 'http://172.30.0.1:8791'
+    assert bed.make()._controller.url == 'http://172.30.0.1:8791'
+    assert bed.options == [{'a': {'b': 1}, **(
+        testbed_module.services.page_options(found.fabric))}]
+    answers = [requests.ConnectionError(), False, True]
+    asked = []
+
+    def get(self, url, timeout):
+        asked.append((url, timeout))
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return types.SimpleNamespace(ok=answer)
+
+    monkeypatch.setattr(requests.Session, 'get', get)
+    monkeypatch.setattr(
+        testbed_module.services, 'start_page', lambda fabric, logs: (
+            Child(bed.story, 'page'), f'{fabric.control} {logs.name}'))
+    assert found.open_page() == 'control logs'
+    assert asked == 3 * [('control logs', 86400)]
+    assert bed.waits[-1] == ('the live page', 'page', 60.0)
+    found.close()
+    assert bed.story[0] == 'terminate page'
 
 
 def test_without_nova_the_controller_is_asked_itself(bed):
@@ -362,7 +393,7 @@ def test_flows_are_enforced_once_all_edges_know_them_and_no_others(
         bed, generation, wanted, is_enforced):
     found = bed.up()
     found._controller.known[1] = _entry('h1', generation=generation)
-    found._controller.policies = {
+    found._services.policies = {
         host: types.SimpleNamespace(generation=3, flows=[
             types.SimpleNamespace(src_ip=src, dst_ip=dst)])
         for host, src, dst in (('h0', 'a', 'b'), ('h1', 'b', 'a'))}
