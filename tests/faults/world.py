@@ -86,7 +86,7 @@ class World:
         self.generations = {}
         #: A VM left, and its notification comes after Nova's numbers count
         #: as right: until then its room counts twice.
-        self.is_lost = False
+        self.is_lost = self.ages_are_unknown = False
         self._numbers = itertools.count(1)
         self._connection = connection
         # What schedulers read as used, per host.
@@ -106,6 +106,7 @@ class World:
             # may take it for older than the lag of Nova's numbers, or for
             # older than a reservation may be.
             self.stepped_s = 0
+            self.ages_are_unknown = True
             self.catch_up()
             self.is_lost |= bool(self.messages)
             for vm in self.vms.values():
@@ -188,6 +189,9 @@ class World:
         if not offers:
             self.statuses['no room in Nova'] += 1
             return
+        # Of a VM that left, Nova's numbers may tell before its message does;
+        # only of a row that is known to be young is that doubted.
+        self.is_lost |= self.ages_are_unknown and bool(self.messages)
         body = {
             'project_id': 'p', 'display_name': f'{name}-{index}',
             'reservation_id': name, 'launch_index': index,
