@@ -465,6 +465,8 @@ def test_at_the_uplink_no_entry_names_a_port():
             'add rule netdev virtco dev_1_lo goto classify\n') in text
     assert classifier.replace(table) == 0
     assert classifier.ports() == () and classifier.peers() == {}
+    # Limits are of a port's packets alone.
+    assert nft.NftClassifier.limits and not classifier.limits
     nobody = nft.NftEgressClassifier(kernel, 'nobody')
     with pytest.raises(exception.NotFound, match='nobody'):
         nobody.build_table(flows, [])

@@ -10,6 +10,7 @@ import pytest
 
 from edge_module.ports import kinds
 from edge_module.ports import ovsdb
+from edge_module.ports import port_source
 from virtco import exception
 
 
@@ -187,3 +188,16 @@ def test_the_guard_sees_what_another_wrote():
     guard.ensure()
     found.changes = 4
     assert not guard.was_lost()
+
+
+def test_ports_of_open_vswitch_are_those_of_a_switch():
+    """Though their devices may have no master."""
+    found = ovsdb.OvsPorts(database(
+        Open_vSwitch=[], Bridge=[],
+        Interface=[interface('lo', vm_uuid='a')]))
+    ports = port_source.Ports(found)
+    ports.read()
+    assert [(port.dev, port.notes) for port in ports.ports] == [('lo', ())]
+    found.is_switched = False
+    ports.read()
+    assert [port.notes for port in ports.ports] == [(kinds.ROUTED,)]

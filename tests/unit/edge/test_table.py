@@ -33,6 +33,11 @@ def test_flows_and_ports_that_are_not_here_wait():
     assert not table.entries and table.hooks == {('tap1', 5)}
 
 
+def test_a_port_of_which_only_the_name_is_known_is_not_here():
+    assert not base.VmPort('v1', 'tap1').is_here
+    assert base.VmPort('v1', 'tap1', 1).is_here
+
+
 def test_equal_addresses_of_two_tenants_do_not_meet():
     table = base.build_table(
         [flow(), flow(vm='v2', minor=18)],
@@ -49,3 +54,15 @@ def test_first_of_equal_flows_wins():
 def test_device_names_that_are_commands_are_left_out():
     table = base.build_table([flow()], [port(dev='a"; flush')])
     assert not table.hooks and not table.entries
+
+
+def test_an_entry_of_a_port_says_which_and_others_say_none():
+    """What is only counted stays in its port's class."""
+    table = base.build_table(
+        [flow(port=80), flow(minor=edge_policy.DEFAULT_MINOR)], [port()],
+        {17: 0x8010, 18: 0x8012})
+    assert table.entries == {
+        base.Key('tap1', '10.0.0.1', '10.0.0.2', 80): 17,
+        base.Key('tap1', '10.0.0.1', '10.0.0.2', 0): 0x7005}
+    assert table.control == {17: 0x8010, 0x7005: 0x9005}
+    assert base.build_table([flow()], [port()]).control == {}
