@@ -164,6 +164,7 @@ class Arrivals:
 
     def select(self, wanted, _writing, _failing, wait_s):
         self.waits.append(wait_s)
+        assert len(self.waits) < 50, 'it has no end'
         at_s, what = self._events[0] if self._events else (math.inf, [])
         source = self.sock if isinstance(what, dict) else self
         if source not in wanted or at_s > self._clock.s + wait_s:
