@@ -83,6 +83,8 @@ def test_a_stack_asks_the_controller_with_patience():
     stopping = threading.Event()
     one = nova_stack.Stack(nova_stack.Config(
         {'h0': 3}, 'http://c', virtco={'timeout_ms': 5}), stopping)
+    # To unittest it is a test of that name.
+    assert one.id().endswith('.Stack.serve')
     assert (one.hypervisors, one.with_virtco, one.notify_controller) == (
         {'h0': 3}, True, True)
     assert one.virtco_options == {
