@@ -279,6 +279,17 @@ def test_the_head_of_a_queue_keeps_half_of_each_port(trickle):
           trickle=trickle)
 
 
+def test_a_sender_has_receivers_in_two_words_of_a_set():
+    n = 66
+    cap_bps = {(way, host): 1.0 for way in ('out', 'in') for host in range(n)}
+    cap_bps['in', 0] = 0.5
+    flows = [Flow(0, (('out', 2), ('in', dst)), bits, 1.0)
+             for dst, bits in ((0, 8), (64, 1))]
+    agree((np.array(list(cap_bps.values())), uplinks_model.NONE, cap_bps,
+           flows, [False, False], [0]), True, 0, policies.SHARE_MADD,
+          policies.BACKFILL_GREEDY)
+
+
 WEIGHTS = st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=5, max_size=5)
 FLOORS = st.lists(st.sampled_from([0.0, 0.0, 0.01, 0.125, 9.0]), min_size=5,
                   max_size=5)

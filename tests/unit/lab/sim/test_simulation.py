@@ -118,6 +118,16 @@ def test_dark_demotes_by_what_was_sent():
     assert ccts == pytest.approx([105.0, 11.0])
 
 
+def test_dark_demotes_at_the_very_end_of_a_flow():
+    """10 MB are sent when its small flow ends; its large one steps back."""
+    megabyte = 8e6
+    demands = [demand((0, 1, 5 * megabyte), (2, 3, 15 * megabyte)),
+               demand((2, 3, 2 * megabyte))]
+    ccts = run(demands, 'dark', arrivals=[0.0, 2.0], rate_bps=megabyte,
+               each_flow=False)
+    assert ccts == pytest.approx([17.0, 5.0])
+
+
 def test_theta_bounds_the_wait():
     """Small coflows keep coming; the big one makes progress all the same."""
     demands = [demand((0, 1, 8.0))] + [demand((0, 1, 1.0))] * 100
