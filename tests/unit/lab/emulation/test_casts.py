@@ -9,9 +9,9 @@ import types
 import pytest
 
 from virtco import exception
-
-casts = pytest.importorskip('virtco_lab.emulation.casts')
-peers, swarm = casts.peers, casts.swarm
+from virtco_lab.emulation import casts
+from virtco_tenant.cast import peers
+from virtco_tenant.cast import swarm
 
 
 class Racks:

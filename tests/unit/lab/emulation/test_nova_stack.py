@@ -14,8 +14,8 @@ import urllib.request
 
 import pytest
 
-nova_stack = pytest.importorskip('virtco_lab.emulation.nova_stack')
-nova_cloud = nova_stack.nova_cloud
+from virtco_lab.emulation import nova_cloud
+from virtco_lab.emulation import nova_stack
 
 
 @pytest.fixture(name='main')

@@ -8,9 +8,9 @@ import math
 import pytest
 
 from tests.unit.lab.emulation import drawing
-
-orchestra = pytest.importorskip('virtco_lab.emulation.orchestra')
-casts, racks_module = orchestra.casts, orchestra.racks_module
+from virtco_lab.emulation import casts
+from virtco_lab.emulation import orchestra
+from virtco_lab.emulation import racks as racks_module
 
 #: Seconds that a copy takes longer with each scheme.
 _FACTORS = {name: 1 + place / 4 for place, name in enumerate(
