@@ -133,6 +133,20 @@ def test_a_load_uses_each_host_once_and_crosses_the_uplink():
             assert own & set(pair) == {pair[not load.is_up]}
 
 
+def test_an_uplink_is_loaded_three_times_by_other_peers():
+    """Each way; where near peers are all there are, they are tried once."""
+    own, others = ('a0', 'a1'), tuple(f'b{i}' for i in range(8))
+    loads = discovery.loads((discovery.Branch('rack1', 0, own, None),
+                             discovery.Branch('rack2', 0, others, None)))
+    ups = [one for one in loads if one.branch == 'rack1' and one.is_up]
+    assert [one.pairs for one in ups] == [
+        (('a0', f'b{i}'), ('a1', f'b{i + 1}')) for i in (0, 2, 4)]
+    assert {one.peers for one in ups} == {'near'}
+    assert [one.pairs for one in loads if one.branch == 'rack1'
+            and not one.is_up] == [tuple(pair[::-1] for pair in one.pairs)
+                                   for one in ups]
+
+
 @pytest.mark.parametrize('n_hosts', [1, 3, 257])
 def test_the_number_of_hosts_is_bounded(n_hosts):
     with pytest.raises(exception.Invalid, match='4 to 256'):
