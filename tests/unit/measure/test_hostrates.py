@@ -155,6 +155,14 @@ def test_a_lower_bound_counts_only_where_it_is_higher():
     assert (rate.egress_bps, rate.egress_lower_bound) == (2e9, True)
 
 
+def test_of_bounds_the_highest_of_the_newest_counts():
+    readings = [history.Reading('a', peer, bps, at_s, lower_bound=True)
+                for at_s, (peer, bps) in enumerate(zip(
+                    'bcdef', (9e9, 5e7, 9e7, 2e7, 4e7)))]
+    rate = made.host_rates(readings, 4.0)['a']
+    assert (rate.egress_bps, rate.egress_lower_bound) == (9e7, True)
+
+
 def test_noise_averages_out_at_the_top():
     readings = [history.Reading('a', peer, bps, 0.0)
                 for peer, bps in zip('bcde', (9.8e7, 1e8, 1.02e8, 2e7),
