@@ -68,6 +68,12 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._name = areas.module_name(path)
         self._tree = tree
 
+    def forget(self) -> None:
+        """Forget the module if this process has imported it itself."""
+        if sys.modules.pop(self._name, None) is not None:
+            parent, _, stem = self._name.rpartition('.')
+            delattr(sys.modules[parent], stem)
+
     def find_spec(self, name, path=None, target=None):
         if name != self._name:
             return None
@@ -228,7 +234,9 @@ def _has_failed(task: Task, limit_s: float) -> bool:
             else mutants.build(text, task.mutant.number))
     if is_kernel(task.path):
         sys.meta_path.insert(0, _Plain())
-    sys.meta_path.insert(0, _Finder(task.path, tree))
+    finder = _Finder(task.path, tree)
+    sys.meta_path.insert(0, finder)
+    finder.forget()
     os.chdir(areas.ROOT)
     files = areas.tests(task.path)
     watch = _Watch(limit_s)

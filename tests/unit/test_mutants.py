@@ -107,6 +107,21 @@ assert outcome.verdict is run.Verdict.KILLED, outcome
     assert done.returncode == 0, done.stderr
 
 
+def test_a_module_that_the_judge_imports_itself_is_replaced_too():
+    path = 'virtco/compiled.py'
+    number = next(one.number for one in mutants.find(
+        path, (areas.ROOT / path).read_text())
+        if one.where == 'plain' and one.before == '1')
+    done = subprocess.run(
+        [sys.executable, '-c', 'from tests.mutation import mutants, run\n'
+         f'one = mutants.Mutant({path!r}, "plain", 1, "", "", {number})\n'
+         'run.load_libraries()\n'
+         f'print(*(found.verdict.value for found in run.judge('
+         f'[run.Task({path!r}, one)], 20, 1e9, 1)))'],
+        capture_output=True, text=True, cwd=areas.ROOT, timeout=300)
+    assert done.stdout == 'killed\n', done.stderr
+
+
 def test_a_mutant_that_conftest_cannot_load_is_noticed(tmp_path):
     """In a process of its own, as above."""
     (tmp_path / 'conftest.py').write_text('raise ValueError\n')
