@@ -20,7 +20,7 @@ def add(ports: cython.double[::1], at: cython.longlong[::1],
         src: cython.Py_ssize_t, dst: cython.Py_ssize_t,
         size_bytes: cython.double, sign: cython.double
         ) -> cython.Py_ssize_t:
-    """A message between two members, on or off their machines' ports."""
+    """Add a message's time to both machines' ports; sign -1 takes it off."""
     n_machines: cython.Py_ssize_t = ports.shape[0] // 2
     if size_bytes > 0.0:
         took_s: cython.double = sign * (
@@ -40,7 +40,8 @@ def move(task: cython.Py_ssize_t, but: cython.Py_ssize_t,
          at: cython.longlong[::1], slowness: cython.double[:, ::1],
          latency_s: cython.double[:, ::1], ports: cython.double[::1]
          ) -> cython.Py_ssize_t:
-    """All messages of a task but those with one other."""
+    """Add to the ports, or take off, a task's messages except with one other.
+    """
     e: cython.Py_ssize_t
     for e in range(first[task], first[task + 1]):
         if peer[e] != but:
@@ -61,7 +62,7 @@ def swap(task: cython.Py_ssize_t, other: cython.Py_ssize_t,
          got: cython.double[::1], at: cython.longlong[::1],
          slowness: cython.double[:, ::1], latency_s: cython.double[:, ::1],
          ports: cython.double[::1]) -> cython.Py_ssize_t:
-    """Two tasks change places, and ports carry what they then send."""
+    """Swap the members of two tasks and update the ports' loads."""
     move(task, -1, -1.0, order, first, peer, sent, got, at, slowness,
          latency_s, ports)
     move(other, task, -1.0, order, first, peer, sent, got, at, slowness,
@@ -81,7 +82,7 @@ def restore(task: cython.Py_ssize_t, order: cython.longlong[::1],
             first: cython.longlong[::1], peer: cython.longlong[::1],
             at: cython.longlong[::1], ports: cython.double[::1],
             trial: cython.double[::1]) -> cython.Py_ssize_t:
-    """The ports that a task and its peers use, as they are without a swap."""
+    """Undo a trial swap on the ports that a task and its peers use."""
     e: cython.Py_ssize_t
     n_machines: cython.Py_ssize_t = ports.shape[0] // 2
     p: cython.Py_ssize_t = at[order[task]]
@@ -113,7 +114,8 @@ def fourth_powers(ports: cython.double[::1]) -> cython.double:
 def is_less(top: cython.double, power: cython.double,
             other_top: cython.double, other_power: cython.double
             ) -> cython.bint:
-    """By the busiest port; of equal ones by all of them."""
+    """Compare costs by the busiest port, and by all ports where it is equal.
+    """
     if top < NEARLY * other_top:
         return True
     if other_top < NEARLY * top:
@@ -248,7 +250,7 @@ def grow(cost_s: cython.double[:, ::1], at: cython.longlong[::1],
          out_s: cython.double[::1], in_s: cython.double[::1],
          member: cython.longlong[::1], parent: cython.longlong[::1],
          key: cython.double[::1], to: cython.longlong[::1]) -> None:
-    """A tree by the message that ends first, again and again.
+    """Grow a tree by the message that ends first, again and again.
 
     :param streams: a member passes on what it is still receiving.
     :param has_s: when each member has the data: 0 of the root, else infinite.
@@ -270,7 +272,7 @@ def nearest(sender: cython.Py_ssize_t, cost_s: cython.double[:, ::1],
             out_s: cython.double[::1], in_s: cython.double[::1],
             to: cython.longlong[::1], place: cython.Py_ssize_t
             ) -> cython.double:
-    """When a sender's next message may end; ``to[place]`` gets it."""
+    """Return when a sender's next message may end; ``to[place]`` gets it."""
     r: cython.Py_ssize_t
     end_s: cython.double
     best_s: cython.double = INF
@@ -337,7 +339,7 @@ def deliver(sender: cython.longlong[::1], receiver: cython.longlong[::1],
             n_segments: cython.Py_ssize_t, has_s: cython.double[::1],
             out_s: cython.double[::1], in_s: cython.double[::1],
             end_s: cython.double[::1]) -> None:
-    """When each edge of a tree has delivered the last segment.
+    """Compute when each edge of a tree has delivered the last segment.
 
     Every member passes on a segment to its children in the order of the
     edges, then the next one.
@@ -413,7 +415,7 @@ def served_s(order: cython.longlong[::1], sender: cython.longlong[::1],
              at: cython.longlong[::1], n_segments: cython.Py_ssize_t,
              member: cython.longlong[:, ::1], edge_s: cython.double[:, ::1],
              busy_s: cython.double[:, ::1]) -> cython.Py_ssize_t:
-    """The edge that delivers last, and in ``edge_s[1]`` when each does."""
+    """Find the edge that delivers last; ``edge_s[1]`` gets when each does."""
     e: cython.Py_ssize_t
     i: cython.Py_ssize_t
     last: cython.Py_ssize_t = 0

@@ -68,7 +68,7 @@ def advance(rater: Rater, run: Run, live: cython.longlong[::1],
 @cython.exceptval(check=False)
 def rerate(rater: Rater, run: Run, order: cython.longlong[::1],
            now_s: cython.double) -> cython.void:
-    """Order coflows, in place, and rate them anew."""
+    """Order coflows, in place, and rate them again."""
     n_lifted = put_in_order(rater, run, order, now_s)
     allocate(rater, order, n_lifted, run.sharing, run.backfill, 0.0,
              run.trickle, run.weight, run.alone_s)
@@ -80,7 +80,7 @@ def rerate(rater: Rater, run: Run, order: cython.longlong[::1],
 def pass_time(rater: Rater, run: Run, live: cython.longlong[::1],
               until_s: cython.double, max_events: cython.Py_ssize_t,
               stop_at_end: cython.bint) -> cython.Py_ssize_t:
-    """See :func:`advance`; changes run.now_s and run.n_live."""
+    """Run events as :func:`advance` does; change run.now_s and run.n_live."""
     events = 0
     rate_anew: cython.bint = True
     is_turn: cython.bint
@@ -125,7 +125,7 @@ def pass_time(rater: Rater, run: Run, live: cython.longlong[::1],
 @cython.nogil
 @cython.exceptval(check=False)
 def queue_of(sent_bits: cython.double) -> cython.int:
-    """Queue by attained service, and 0 is served first."""
+    """Return the queue by attained service; queue 0 is served first."""
     queue = 0
     limit = QUEUE_BITS
     while sent_bits >= limit * (1.0 - 1e-9) and queue < N_QUEUES - 1:
@@ -177,7 +177,7 @@ def put_in_order(rater: Rater, run: Run, order: cython.longlong[::1],
 @cython.exceptval(check=False)
 def next_flow_end_s(rater: Rater, run: Run, order: cython.longlong[::1]
                     ) -> cython.double:
-    """Seconds until a flow ends, inf when nothing moves."""
+    """Compute the seconds until a flow ends, inf when nothing moves."""
     dt_s = INF
     for i in range(order.shape[0]):
         c = order[i]
@@ -194,7 +194,7 @@ def next_flow_end_s(rater: Rater, run: Run, order: cython.longlong[::1]
 @cython.exceptval(check=False)
 def next_coflow_end_s(rater: Rater, run: Run, order: cython.longlong[::1]
                       ) -> cython.double:
-    """Seconds until a coflow's last flow ends at rates that do not change.
+    """Compute the seconds until a coflow's last flow ends at present rates.
 
     Where only that matters, all flows that end before make one event.
     """
@@ -221,7 +221,7 @@ def next_coflow_end_s(rater: Rater, run: Run, order: cython.longlong[::1]
 @cython.exceptval(check=False)
 @cython.inline
 def flow_end_s(rater: Rater, i: cython.Py_ssize_t) -> cython.double:
-    """Seconds until flow i of the extra list ends."""
+    """Compute the seconds until flow i of the extra list ends."""
     f = rater.extra_flow[i]
     c = rater.owner[f]
     rate = rater.extra_rate[i] + rater.base[f] * rater.pace[c]
@@ -233,7 +233,7 @@ def flow_end_s(rater: Rater, i: cython.Py_ssize_t) -> cython.double:
 @cython.exceptval(check=False)
 def next_turn_s(rater: Rater, run: Run, order: cython.longlong[::1]
                 ) -> cython.double:
-    """Seconds until a queue or starvation changes the order."""
+    """Compute the seconds until a queue or starvation changes the order."""
     dt_s = INF
     if run.by == BY_QUEUE:
         dt_s = next_queue_s(rater, run, order)
@@ -261,7 +261,7 @@ def next_turn_s(rater: Rater, run: Run, order: cython.longlong[::1]
 @cython.exceptval(check=False)
 def next_queue_s(rater: Rater, run: Run, order: cython.longlong[::1]
                  ) -> cython.double:
-    """Seconds until a coflow has sent so much that its queue changes."""
+    """Compute the seconds until a coflow moves to its next queue."""
     dt_s = INF
     for i in range(order.shape[0]):
         run.last_s[order[i]] = 0.0

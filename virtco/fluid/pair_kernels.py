@@ -129,7 +129,7 @@ def start(sharing: Sharing, c: cython.Py_ssize_t) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def list_live(sharing: Sharing) -> cython.void:
-    """List live pairs anew, all and by port."""
+    """List the live pairs again, all and by port."""
     for p in range(sharing.cap.shape[0]):
         sharing.end[p] = sharing.start[p]
     sharing.n_pairs = 0
@@ -182,7 +182,7 @@ def advance(sharing: Sharing, now_s: cython.double, until_s: cython.double,
 @cython.exceptval(check=False)
 def pass_time(sharing: Sharing, until_s: cython.double,
               max_events: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """See :func:`advance`; changes sharing.now_s."""
+    """Run events as :func:`advance` does; change sharing.now_s."""
     events = 0
     while sharing.now_s < until_s and events < max_events:
         share(sharing)
@@ -225,7 +225,7 @@ def serve(sharing: Sharing, dt_s: cython.double, slack_s: cython.double
 @cython.nogil
 @cython.exceptval(check=False)
 def next_end_s(sharing: Sharing) -> cython.double:
-    """Seconds until a flow ends, inf when nothing moves."""
+    """Compute the seconds until a flow ends, inf when nothing moves."""
     dt_s = INF
     for i in range(sharing.n_pairs):
         k = sharing.live[i]
@@ -239,7 +239,8 @@ def next_end_s(sharing: Sharing) -> cython.double:
 @cython.nogil
 @cython.exceptval(check=False)
 def share(sharing: Sharing) -> cython.void:
-    """Max-min rates by progressive filling; see rate_kernel.fill_max_min."""
+    """Set max-min rates by progressive filling; see rate_kernel.fill_max_min.
+    """
     n_open = begin(sharing)
     level = 0.0
     while n_open > 0:
@@ -295,7 +296,7 @@ def begin(sharing: Sharing) -> cython.Py_ssize_t:
 @cython.exceptval(check=False)
 def stop_at(sharing: Sharing, p: cython.Py_ssize_t, level: cython.double
             ) -> cython.void:
-    """Port p is full: its pairs rise no further."""
+    """Stop the rise of the pairs at port p, which is full."""
     for i in range(sharing.start[p], sharing.end[p]):
         k = sharing.at[i]
         if sharing.rising[k]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What changes while simulated coflows run, compiled.
+"""State of a run of simulated coflows, compiled.
 
 See :mod:`virtco.fluid.event_kernels` for what the events are.
 """
@@ -44,7 +44,7 @@ view: Any = memoryview
 @cython.final
 @cython.cclass
 class Run:
-    """A policy as numbers, what changes while coflows run, and scratch.
+    """A policy as numbers, the state of the run, and scratch.
 
     The arrays are shared with those given; shapes (C,).
     """

@@ -41,7 +41,7 @@ def bottlenecks(rater: Rater, out: cython.double[::1]) -> cython.void:
 @cython.exceptval(check=False)
 def prefix_times(rater: Rater, order: cython.longlong[::1],
                  out: cython.double[::1]) -> cython.void:
-    """Seconds until each coflow's last port has served it and all before it.
+    """Compute when each coflow's last port has served all up to it, in s.
 
     Max over ports of the prefix load over the rate. It bounds the end from
     neither side: it is too early where a coflow waits at one port and MADD
@@ -155,7 +155,8 @@ def swap_neighbours(rater: Rater, order: cython.longlong[::1],
 @cython.exceptval(check=False)
 def gains_by_swap(rater: Rater, c: cython.Py_ssize_t, d: cython.Py_ssize_t,
                   weight: cython.double[::1]) -> cython.bint:
-    """Whether d before c is better than c before d behind rater.demand."""
+    """Return whether d before c is better than c before d behind rater.demand.
+    """
     now_s = (weight[c] * prefix_time(rater, c, -1)
              + weight[d] * prefix_time(rater, d, c))
     then_s = (weight[d] * prefix_time(rater, d, -1)
@@ -168,7 +169,8 @@ def gains_by_swap(rater: Rater, c: cython.Py_ssize_t, d: cython.Py_ssize_t,
 @cython.exceptval(check=False)
 def prefix_time(rater: Rater, c: cython.Py_ssize_t, before: cython.Py_ssize_t
                 ) -> cython.double:
-    """Prefix time of c behind rater.demand and coflow ``before``, if any."""
+    """Compute the prefix time of c behind rater.demand and coflow ``before``.
+    """
     longest = 0.0
     for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
         rater.share[rater.port[e]] = 0.0

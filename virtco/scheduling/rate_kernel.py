@@ -96,7 +96,7 @@ def allocate(rater: Rater, order: cython.longlong[::1],
 @cython.nogil
 @cython.exceptval(check=False)
 def open_all(rater: Rater) -> cython.void:
-    """Every port has its rate left."""
+    """Open every port with all of its rate left."""
     for w in range(rater.all_words):
         rater.open_ports[w] = rater.all_open[w]
     for p in range(rater.cap.shape[0]):
@@ -109,7 +109,8 @@ def open_all(rater: Rater) -> cython.void:
 @cython.inline
 def set_left(rater: Rater, p: cython.Py_ssize_t, left_bps: cython.double
              ) -> cython.void:
-    """Port p has left_bps left."""
+    """Set what is left of port p, in bit/s; close the port where it is full.
+    """
     rater.residual[p] = left_bps
     if left_bps <= FULL * rater.cap[p]:
         rater.open_ports[rater.word[p]] &= ~rater.bit[p]
@@ -128,7 +129,7 @@ def is_full(rater: Rater, p: cython.Py_ssize_t) -> cython.bint:
 @cython.exceptval(check=False)
 @cython.inline
 def is_open(rater: Rater, p: cython.Py_ssize_t) -> cython.bint:
-    """Whether port p has a rate and is not full."""
+    """Return whether port p has a rate and is not full."""
     return rater.open_ports[rater.word[p]] & rater.bit[p] != 0
 
 
@@ -137,7 +138,7 @@ def is_open(rater: Rater, p: cython.Py_ssize_t) -> cython.bint:
 @cython.exceptval(check=False)
 @cython.inline
 def is_blocked(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
-    """Whether a port that coflow c uses is full."""
+    """Return whether a port that coflow c uses is full."""
     if not rater.has_sets:
         for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
             if rater.alive[e] > 0 and not is_open(rater, rater.port[e]):
@@ -155,7 +156,7 @@ def is_blocked(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
 @cython.exceptval(check=False)
 @cython.inline
 def can_receive(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
-    """Whether coflow c uses an ingress that is not full."""
+    """Return whether coflow c uses an ingress that is not full."""
     if not rater.has_sets:
         for e in range(rater.split[c], rater.entry_ptr[c + 1]):
             if rater.alive[e] > 0 and is_open(rater, rater.port[e]):
@@ -172,7 +173,7 @@ def can_receive(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def next_alive(rater: Rater, f: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """First flow from f on that has not ended (F when there is none).
+    """Find the first flow from f on that has not ended (F when there is none).
 
     Ended flows point past themselves; looking shortens the path.
     """
@@ -425,7 +426,7 @@ def add_extra(rater: Rater, f: cython.Py_ssize_t, p: cython.Py_ssize_t,
 @cython.exceptval(check=False)
 @cython.inline
 def path_length(rater: Rater, f: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Ports that flow f passes: both hosts' and uplinks."""
+    """Count the ports that flow f passes: both hosts' and uplinks."""
     return 2 + rater.up_ptr[f + 1] - rater.up_ptr[f]
 
 
@@ -435,7 +436,7 @@ def path_length(rater: Rater, f: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 def port_on_path(rater: Rater, f: cython.Py_ssize_t, k: cython.Py_ssize_t
                  ) -> cython.Py_ssize_t:
-    """The k-th port that flow f passes."""
+    """Return the k-th port that flow f passes."""
     if k == 0:
         return rater.port[rater.src[f]]
     if k == 1:
@@ -448,7 +449,7 @@ def port_on_path(rater: Rater, f: cython.Py_ssize_t, k: cython.Py_ssize_t
 @cython.exceptval(check=False)
 @cython.inline
 def is_path_open(rater: Rater, f: cython.Py_ssize_t) -> cython.bint:
-    """Whether nothing behind the sender's port is full."""
+    """Return whether nothing behind the sender's port is full."""
     if is_full(rater, rater.port[rater.dst[f]]):
         return False
     for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
@@ -487,7 +488,7 @@ def open_flows(rater: Rater, order: cython.longlong[::1],
 @cython.exceptval(check=False)
 def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t,
                  by_size: cython.bint, most: cython.double) -> cython.void:
-    """Weighted max-min rates for rater.flows[:n_open] over what is left.
+    """Share what is left by weighted max-min among rater.flows[:n_open].
 
     Progressive filling: all rise together (in proportion to their weights)
     until a port is full; its flows stop there, the others rise on.
@@ -540,7 +541,7 @@ def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t,
 @cython.exceptval(check=False)
 def stop_all_at(rater: Rater, p: cython.Py_ssize_t, level: cython.double
                 ) -> cython.void:
-    """Port p is full: its flows rise no further."""
+    """Stop the flows of port p, which is full."""
     for k in range(rater.start[p], rater.place[p]):
         i = rater.at_port[k]
         if rater.stopped[i]:

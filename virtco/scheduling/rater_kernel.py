@@ -168,7 +168,7 @@ def fill_rows(rater: Rater) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def end_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
-    """Flow f has ended."""
+    """Mark flow f as ended in its sender's row."""
     row = rater.row_at[rater.src[f]]
     if row >= 0:
         p = rater.port[rater.dst[f]]
@@ -179,7 +179,7 @@ def end_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def start_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
-    """Flow f, which had ended, starts again."""
+    """Mark flow f, which had ended, as started again in its sender's row."""
     row = rater.row_at[rater.src[f]]
     if row >= 0:
         p = rater.port[rater.dst[f]]
@@ -191,7 +191,7 @@ def start_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
 @cython.exceptval(check=False)
 def enter_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
                ) -> cython.void:
-    """Coflow c has flows at port p again."""
+    """Mark port p as used by coflow c."""
     rater.used_ports[c * rater.all_words + rater.word[p]] |= rater.bit[p]
 
 
@@ -200,7 +200,7 @@ def enter_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
 @cython.exceptval(check=False)
 def leave_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
                ) -> cython.void:
-    """Coflow c has no flow at port p any more."""
+    """Mark port p as not used any more by coflow c."""
     rater.used_ports[c * rater.all_words + rater.word[p]] &= ~rater.bit[p]
 
 

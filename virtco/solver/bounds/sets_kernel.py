@@ -223,7 +223,7 @@ def branch_on(g: Sets, node: cython.Py_ssize_t, depth: cython.Py_ssize_t
 @cython.nogil
 @cython.exceptval(check=False)
 def turn_round(g: Sets, depth: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Rule out the last node that joined first; the trail's new length."""
+    """Rule out the last node that joined first; return the trail's length."""
     while depth > 0 and g.trail_by[depth - 1] == LAST:
         depth -= 1
         undo(g, depth)
@@ -267,7 +267,7 @@ def least_received(g: Sets, node: cython.Py_ssize_t) -> cython.double:
 @cython.exceptval(check=False)
 def absorbable(g: Sets, knapsack: cython.Py_ssize_t, share: cython.double
                ) -> cython.double:
-    """Most that joining can save of share * out + (1 - share) * in time."""
+    """Bound the saving by joining in share * out + (1 - share) * in time."""
     count = 0
     saved = 0.0
     for node in range(g.n):
@@ -305,7 +305,7 @@ def absorbable(g: Sets, knapsack: cython.Py_ssize_t, share: cython.double
 @cython.exceptval(check=False)
 def least_time(g: Sets, knapsack: cython.Py_ssize_t, cutoff: cython.double
                ) -> cython.double:
-    """Lower bound over all ways to let the set grow.
+    """Bound the time from below over all ways to let the set grow.
 
     Differences of large sums are lowered by what rounding may have added.
     """
@@ -328,7 +328,7 @@ def least_time(g: Sets, knapsack: cython.Py_ssize_t, cutoff: cython.double
 @cython.nogil
 @cython.exceptval(check=False)
 def heaviest(g: Sets) -> cython.Py_ssize_t:
-    """Undecided neighbour with the most traffic to the set that fits."""
+    """Find the fitting neighbour with the most traffic to the set, or -1."""
     best = -1
     most = 0.0
     for node in range(g.n):
@@ -346,7 +346,7 @@ def heaviest(g: Sets) -> cython.Py_ssize_t:
 @cython.exceptval(check=False)
 def cheapest(g: Sets, knapsack: cython.Py_ssize_t, cutoff: cython.double,
              enough: cython.double, limit: cython.Py_ssize_t) -> cython.double:
-    """Least time of a set that contains the nodes INSIDE now.
+    """Find the least time of a set that contains the nodes INSIDE now.
 
     :param cutoff: sets of at least this time are not looked for; cutoff is
         returned when there is no better one.
@@ -385,7 +385,7 @@ def cheapest(g: Sets, knapsack: cython.Py_ssize_t, cutoff: cython.double,
 def least_around(g: Sets, classes: Classes, node: cython.Py_ssize_t,
                  cutoff: cython.double, enough: cython.double,
                  limit: cython.Py_ssize_t) -> float:
-    """Least time over all host classes of a set with the node.
+    """Find the least time over all host classes of a set with the node.
 
     :returns: as :func:`cheapest`; the set in g.found.
     """
@@ -413,7 +413,7 @@ def least_around(g: Sets, classes: Classes, node: cython.Py_ssize_t,
 @cython.exceptval(check=False)
 def reduced_value(g: Sets, node: cython.Py_ssize_t,
                   offset: cython.Py_ssize_t) -> cython.double:
-    """Value of a node less what it takes of every row."""
+    """Return the value of a node less what it takes of every row."""
     rows = g.n_resources
     worth = g.value[node]
     for r in range(rows):
@@ -427,7 +427,7 @@ def reduced_value(g: Sets, node: cython.Py_ssize_t,
 @cython.nogil
 @cython.exceptval(check=False)
 def relaxed(g: Sets, offset: cython.Py_ssize_t) -> cython.double:
-    """Upper bound on any completion; g.slack gets what it leaves free."""
+    """Bound any completion from above; g.slack gets what it leaves free."""
     rows = g.n_resources
     total = g.sums[0]
     for d in range(rows + 2):
@@ -457,7 +457,7 @@ def relaxed(g: Sets, offset: cython.Py_ssize_t) -> cython.double:
 @cython.exceptval(check=False)
 def improve(g: Sets, level: cython.Py_ssize_t, cutoff: cython.double
             ) -> cython.double:
-    """Least bound found by some steps; its multipliers stay at the level."""
+    """Lower the bound by some steps; its multipliers stay at the level."""
     rows = g.n_resources + 2
     first = level * rows
     trial = (g.n + 1) * rows
@@ -495,7 +495,7 @@ def improve(g: Sets, level: cython.Py_ssize_t, cutoff: cython.double
 def settle(g: Sets, level: cython.Py_ssize_t, bound: cython.double,
            cutoff: cython.double, depth: cython.Py_ssize_t
            ) -> cython.Py_ssize_t:
-    """Settle what the bound forces; the trail's new length."""
+    """Settle what the bound forces; return the trail's new length."""
     first = level * (g.n_resources + 2)
     for node in range(g.n):
         if g.status[node] != UNDECIDED:
@@ -537,7 +537,7 @@ def keep_if_better(g: Sets, cutoff: cython.double) -> cython.double:
 @cython.nogil
 @cython.exceptval(check=False)
 def choose(g: Sets, level: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Undecided node of the largest reduced value, -1 to stop here.
+    """Choose the undecided node of largest reduced value, -1 to stop here.
 
     A part of a set that has no traffic with the rest of it and no node of
     value can be left away: only nodes of value or with traffic to the set
@@ -560,7 +560,7 @@ def choose(g: Sets, level: cython.Py_ssize_t) -> cython.Py_ssize_t:
 def most_valuable(g: Sets, classes: Classes, c: cython.Py_ssize_t,
                   allowance: cython.double, cutoff: cython.double,
                   limit: cython.Py_ssize_t) -> float:
-    """Upper bound on the value of any set that class c can hold.
+    """Bound from above the value of any set that class c can hold.
 
     It is the cutoff when no set is worth more. Sets worth more than those
     found before, and than the cutoff, are counted in g.counts and the last

@@ -31,7 +31,7 @@ def total_s(start: cython.longlong[::1], path: cython.longlong[:, ::1],
             level: cython.longlong[::1], alone_s: cython.double[::1],
             rate: cython.double[::1], load: cython.double[::1],
             room: cython.double[::1], work: cython.double[::1]) -> float:
-    """Sum of the coflows' remaining CCTs; -1 when it takes too long.
+    """Sum up the coflows' remaining CCTs; return -1 when it takes too long.
 
     :param start: flows of coflow c are start[c] to start[c + 1] - 1.
     :param path: ports of each flow, shape (F, L); changed, as all that
@@ -104,7 +104,7 @@ def slowest_s(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
               path: cython.longlong[:, ::1], left: cython.double[::1],
               load: cython.double[::1], room: cython.double[::1],
               rate_of: cython.double[::1]) -> cython.double:
-    """Time of a coflow on the slowest of its ports, with the room there."""
+    """Compute a coflow's time on the slowest of its ports, by their room."""
     worst: cython.double = 0.0
     for f in range(first, last):
         for i in range(path.shape[1]):
@@ -130,7 +130,7 @@ def madd(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
          load: cython.double[::1], room: cython.double[::1],
          rate_of: cython.double[::1], rate: cython.double[::1]
          ) -> cython.void:
-    """All flows of a coflow end together; none where a port is full."""
+    """Rate a coflow's flows to end together, at 0 where a port is full."""
     gamma: cython.double = slowest_s(first, last, path, left, load, room,
                                      rate_of)
     for f in range(first, last):

@@ -59,7 +59,7 @@ def read(active: tuple[Any, ...], index: dict[str, int],
 @cython.nogil
 @cython.exceptval(check=False)
 def time_s(load: cython.double, s_per_byte: cython.double) -> cython.double:
-    """0 * inf = 0: nothing takes no time on a port without bandwidth."""
+    """Return load * s_per_byte with 0 * inf = 0: no bytes take no time."""
     return load * s_per_byte if load > 0.0 else 0.0
 
 
@@ -69,7 +69,8 @@ def time_s(load: cython.double, s_per_byte: cython.double) -> cython.double:
 def rise(top_port: cython.longlong[:, ::1], top_s: cython.double[:, ::1],
          row: cython.Py_ssize_t, p: cython.longlong, t: cython.double
          ) -> cython.void:
-    """Port p now takes t seconds: keep a row's slowest ports in order."""
+    """Insert port p with t seconds into a row's slowest ports, kept in order.
+    """
     i: cython.Py_ssize_t = 0
     last: cython.Py_ssize_t = top_s.shape[1] - 1
     while i < last and top_port[row, i] != p:
@@ -89,7 +90,7 @@ def prefix_tops(start: cython.longlong[::1], port: cython.longlong[::1],
                 s_per_byte: cython.double[::1], load: cython.double[::1],
                 top_port: cython.longlong[:, ::1],
                 top_s: cython.double[:, ::1]) -> None:
-    """The slowest ports after the first 0, 1, ... A coflows.
+    """Find the slowest ports after the first 0, 1, ... A coflows.
 
     :param load: bytes per port before the first; changed.
     :param top_port: the ports per prefix, slowest first, -1 for none;
@@ -118,7 +119,7 @@ def prefix_tops(start: cython.longlong[::1], port: cython.longlong[::1],
 def by_port(start: cython.longlong[::1], port: cython.longlong[::1],
             size_bytes: cython.double[::1], first: cython.longlong[::1],
             rank: cython.longlong[::1], at_port: cython.double[::1]) -> None:
-    """The same entries port by port, each port's in the coflows' order.
+    """Group the entries by port, each port's in the coflows' order.
 
     :param first: shape (P + 1,), zeros; port p's are first[p] to
         first[p + 1] - 1.

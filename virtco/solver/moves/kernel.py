@@ -121,7 +121,7 @@ class State:
 @cython.nogil
 @cython.exceptval(check=False)
 def draw(s: State, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Integer in [0, limit) from a 32-bit xorshift; the same everywhere."""
+    """Draw an integer in [0, limit) from a 32-bit xorshift, portably."""
     x = s.random[0]
     x ^= (x << 13) & WORD
     x ^= x >> 17
@@ -178,7 +178,7 @@ def add(g: Graph, s: State, port: cython.Py_ssize_t, level: cython.Py_ssize_t,
 def add_path(g: Graph, s: State, src: cython.Py_ssize_t,
              dst: cython.Py_ssize_t, level: cython.Py_ssize_t,
              size_bytes: cython.double) -> cython.void:
-    """Bytes on the ports of a path."""
+    """Add bytes to the ports of a path."""
     if src == dst:
         return
     m = g.n_hosts
@@ -227,7 +227,8 @@ def shift(g: Graph, s: State, node: cython.Py_ssize_t, b: cython.Py_ssize_t
 def shift_row(g: Graph, s: State, row: cython.Py_ssize_t,
               first: cython.Py_ssize_t, last: cython.Py_ssize_t,
               a: cython.Py_ssize_t, b: cython.Py_ssize_t) -> cython.void:
-    """At one level, the ports of the two hosts, or of their subtrees."""
+    """Shift a node's bytes between two hosts, or their subtrees, at one level.
+    """
     part = row * g.n_hosts
     behind = g.n_uplinks if row else g.n_hosts
     u = g.port_out[part + a]
@@ -270,7 +271,7 @@ def shift_row(g: Graph, s: State, row: cython.Py_ssize_t,
 def shift_levels(g: Graph, s: State, row: cython.Py_ssize_t,
                  first: cython.Py_ssize_t, last: cython.Py_ssize_t,
                  a: cython.Py_ssize_t, b: cython.Py_ssize_t) -> cython.void:
-    """The same at several levels."""
+    """Shift a node's bytes as :func:`shift_row` does, at several levels."""
     kk = g.n_levels
     part = row * g.n_hosts
     behind = g.n_uplinks if row else g.n_hosts
@@ -312,7 +313,7 @@ def shift_levels(g: Graph, s: State, row: cython.Py_ssize_t,
 @cython.exceptval(check=False)
 def shift_pairs(g: Graph, s: State, node: cython.Py_ssize_t,
                 a: cython.Py_ssize_t, b: cython.Py_ssize_t) -> cython.void:
-    """On the pairs of hosts that a node's bytes pass."""
+    """Shift a node's bytes on the pairs of hosts that they pass."""
     m = g.n_hosts
     pairs = 2 * (m + g.n_uplinks)
     for e in range(g.adj_start[node], g.adj_start[node + 1]):
@@ -349,7 +350,7 @@ def revert(g: Graph, s: State) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def find_top(g: Graph, s: State, k: cython.Py_ssize_t) -> cython.void:
-    """The level's maximum and its port; looks at blocks that changed."""
+    """Find the level's maximum and its port, in blocks that changed."""
     kk = g.n_levels
     top = g.floor_s[k]
     where: cython.Py_ssize_t = -1
@@ -377,7 +378,7 @@ def find_top(g: Graph, s: State, k: cython.Py_ssize_t) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def refresh(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
-    """Scales, sums of powers and true maxima from the loads."""
+    """Recompute scales, sums of powers and true maxima from the loads."""
     kk = g.n_levels
     s.counts[3] += REFRESH * kk * g.n_ports
     for i in range(len(s.block_stale)):
@@ -424,7 +425,7 @@ def true_cost(g: Graph, s: State) -> cython.double:
 @cython.exceptval(check=False)
 def changed_cost(g: Graph, s: State, power: cython.Py_ssize_t
                  ) -> cython.double:
-    """Smoothed cost with the touched ports' new loads; fills the changes.
+    """Compute the smoothed cost of the touched ports; fill the changes.
 
     Infinite when a port would exceed its level's ceiling.
     """
@@ -511,7 +512,7 @@ def enlist(g: Graph, s: State, node: cython.Py_ssize_t, a: cython.Py_ssize_t,
 @cython.nogil
 @cython.exceptval(check=False)
 def set_up(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
-    """Loads, members and sums of the assignment in the state."""
+    """Set the state's loads, members and sums from its assignment."""
     kk = g.n_levels
     for i in range(g.n_ports * kk):
         s.load[i] = g.base[i]
@@ -608,7 +609,7 @@ def fits(g: Graph, s: State) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def pick_node(g: Graph, s: State) -> cython.Py_ssize_t:
-    """A node; half of the time one on a bottleneck's host."""
+    """Draw a node, half of the time one on a bottleneck's host."""
     if draw(s, 2) == 0:
         k = 0 if g.n_levels == 1 else draw(s, g.n_levels)
         port = s.top_port[k]
@@ -631,7 +632,7 @@ def pick_node(g: Graph, s: State) -> cython.Py_ssize_t:
 @cython.exceptval(check=False)
 def pick_below(g: Graph, s: State, port: cython.Py_ssize_t
                ) -> cython.Py_ssize_t:
-    """A node in an uplink's subtree, or any after some trials."""
+    """Draw a node in an uplink's subtree, or any after some trials."""
     node: cython.Py_ssize_t = 0
     for _ in range(4):
         node = g.movable[draw(s, len(g.movable))]
@@ -646,7 +647,7 @@ def pick_below(g: Graph, s: State, port: cython.Py_ssize_t
 @cython.exceptval(check=False)
 def pick_target(g: Graph, s: State, node: cython.Py_ssize_t
                 ) -> cython.Py_ssize_t:
-    """A host; 60 % of the time that of a neighbour.
+    """Draw a host, 60 % of the time that of a neighbour.
 
     With a tree, half of the other times one in the neighbour's subtree.
     """
@@ -690,7 +691,7 @@ def add_block(g: Graph, s: State, node: cython.Py_ssize_t,
 @cython.exceptval(check=False)
 def pick_sharing(g: Graph, s: State, host: cython.Py_ssize_t
                  ) -> cython.Py_ssize_t:
-    """A node that takes of the shared resource that a host lacks, or -1."""
+    """Draw a node that takes of the shared resource a host lacks, or -1."""
     for r in range(g.n_own, g.n_resources):
         slot = g.slot[host * g.n_resources + r]
         if s.free[slot] >= 0:

@@ -43,7 +43,7 @@ def slowest_other(top_port: cython.longlong[:, :, ::1],
                   table: cython.Py_ssize_t, row: cython.Py_ssize_t,
                   slot_port: cython.longlong[:, ::1], t: cython.Py_ssize_t,
                   n_base: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Where in a row of tops the slowest port outside the trial is."""
+    """Find the slowest port of a row of tops that is outside the trial."""
     i: cython.Py_ssize_t = 0
     while i < n_base and is_slot(slot_port, t, n_base,
                                  top_port[table, row, i]):
@@ -59,7 +59,7 @@ def fill_slots(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
                into: cython.double[:, ::1], absent: cython.double[:, ::1],
                slot_port: cython.longlong[:, ::1],
                slot_bytes: cython.double[:, :, ::1]) -> None:
-    """The slots of trials first to last - 1.
+    """Fill the slots of trials first to last - 1.
 
     :param host: the host of each trial.
     :param port_out: per row, hosts first, and host; -1 for none.
@@ -113,7 +113,7 @@ def own_times(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
               top_port: cython.longlong[:, :, ::1],
               top_s: cython.double[:, :, ::1], own_s: cython.double[:, ::1],
               port: cython.longlong[::1]) -> None:
-    """Isolated CCT of each own coflow and of all together, per trial.
+    """Compute isolated CCTs of each own coflow and of all together, per trial.
 
     :param top_port: slowest ports elsewhere of each own coflow and, in the
         last row, of all together; shape (1, C + 1, n_base + 1).
@@ -161,7 +161,7 @@ def prefix_sums(trials: cython.longlong[::1], n_base: cython.Py_ssize_t,
                 top_s: cython.double[:, :, ::1], floor_s: cython.double[::1],
                 running_s: cython.double[::1], running: cython.double[::1],
                 own: cython.double[::1], result: cython.double[::1]) -> None:
-    """Sum of all prefix CCTs of trials whose own coflows have one order.
+    """Sum up all prefix CCTs of trials whose own coflows have one order.
 
     :param order: own coflows by rising isolated CCT, shape (C,).
     :param before: running coflows served before each of them, per trial.
