@@ -461,7 +461,7 @@ def test_an_application_is_named_and_may_not_be_learned_of():
     assert found.app == hints.App('sort', True)
     assert hints.parse(hints.encode(found)) == found
     assert hints.parse({'virtco:coflow': 'a'}).app is None
-    with pytest.raises(exception.HintInvalid, match='beside virtco:app'):
+    with pytest.raises(exception.HintInvalid, match='without virtco:app'):
         hints.parse({'virtco:coflow': 'a', 'virtco:app_refuse': 'true'})
 
 
