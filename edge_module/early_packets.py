@@ -30,10 +30,12 @@ class EarlyPackets:
     """Queues of ports with packets of flows that have a class now.
 
     :ivar rate_bps: sum of the rates of their coflows; 0 without such queues.
+    :ivar limits_bps: the same of those towards a limited host, by its slot.
     """
 
     def __init__(self) -> None:
         self.rate_bps = 0.0
+        self.limits_bps: dict[int, float] = {}
         # By minor the sent bytes after which the packets are gone.
         self._last_bytes: dict[int, int] = {}
         self._until_s = 0.0
@@ -60,6 +62,7 @@ class EarlyPackets:
         own = minors.of_ports(ifindexes.values())
         seats = minors.seats(ifindexes.values())
         begun = set()
+        limited = set()
         for dev, coflow in new:
             ifindex = ifindexes[dev]
             for minor, seen in stats.items():
@@ -69,6 +72,11 @@ class EarlyPackets:
                     self._last_bytes[minor] = (seen.sent_bytes
                                                + seen.backlog_bytes)
                     begun.add(coflow)
+                    limited.add((minors.limit_of(minor), coflow))
+        for slot, coflow in limited:
+            if slot is not None:
+                self.limits_bps[slot] = (self.limits_bps.get(slot, 0.0)
+                                         + coflow.rate_bps)
         self.rate_bps += sum(coflow.rate_bps for coflow in begun)
         if begun:
             self._until_s = now_s + MOST_S
@@ -85,5 +93,5 @@ class EarlyPackets:
             if any(minor in stats and stats[minor].sent_bytes < last_bytes
                    for minor, last_bytes in self._last_bytes.items()):
                 return False
-        self._last_bytes, self.rate_bps = {}, 0.0
+        self._last_bytes, self.limits_bps, self.rate_bps = {}, {}, 0.0
         return True

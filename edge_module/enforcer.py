@@ -109,7 +109,8 @@ class Enforcer:
         return shape.build_tree(
             self.policy, self.link_bps, settings, self.n_past,
             [port.ifindex for port in self.ports or () if port.is_here],
-            self._turns.turns, self._early.rate_bps, self._made)
+            self._turns.turns, self._early.rate_bps, self._early.limits_bps,
+            self._made)
 
     def _settings_now(self) -> model.TreeSettings:
         return dataclasses.replace(self.settings,

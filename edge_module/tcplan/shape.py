@@ -139,17 +139,21 @@ def _with_turn(item: model.HtbClass, turn: float,
 
 def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
                    default_bps: float, base: model.Tree,
-                   settings: model.TreeSettings, seats: Iterable[int]
+                   settings: model.TreeSettings, seats: Iterable[int],
+                   early_bps: Mapping[int, float]
                    ) -> Iterable[model.HtbClass]:
     """Yield a class per limited destination, and its child of each port.
 
     :param factor: by which the limits are multiplied.
+    :param early_bps: what is added to them then, by slot.
     """
     parent = base[minors.UNMANAGED]
     slots = {0: unmanaged.others_bps,
              **{limit.slot: limit.rate_bps for limit in unmanaged.limits}}
     for slot, rate_bps in slots.items():
-        ceil_bps = model.whole_bps(min(factor * rate_bps, parent.ceil_bps))
+        usual_bps = model.whole_bps(min(factor * rate_bps, parent.ceil_bps))
+        ceil_bps = model.whole_bps(min(
+            usual_bps + early_bps.get(slot, 0.0), parent.ceil_bps))
         yield dataclasses.replace(
             parent, minor=minors.of_limit(slot), parent=minors.UNMANAGED,
             rate_bps=model.IDLE_RATE_BPS, ceil_bps=ceil_bps)
@@ -159,9 +163,9 @@ def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
                 _port_class(minor, base), parent=minors.of_limit(slot),
                 ceil_bps=ceil_bps,
                 limit_bytes=model.leaf_limit_bytes(
-                    min(default_bps, ceil_bps), settings),
+                    min(default_bps, usual_bps), settings),
                 packet_bytes=model.leaf_packet_bytes(
-                    default_bps, ceil_bps, settings))
+                    default_bps, usual_bps, settings))
 
 
 def _control_class(minor: int, base: model.Tree,
@@ -200,8 +204,10 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                settings: model.TreeSettings = model.TreeSettings(),
                n_past: int = 0, ports: Iterable[int] = (),
                turns: Mapping[int, float] = types.MappingProxyType({}),
-               early_bps: float = 0.0, made: Made | None = None
-               ) -> model.Tree:
+               early_bps: float = 0.0,
+               early_limits_bps: Mapping[int, float] = (
+                   types.MappingProxyType({})),
+               made: Made | None = None) -> model.Tree:
     """Return the tree that enforces a policy on a link.
 
     Guaranteed rates of coflows are scaled down together until they fit with
@@ -218,6 +224,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         :mod:`edge_module.tcplan.turns`.
     :param early_bps: rate at which packets of coflows leave the queues of
         unmanaged traffic; see :mod:`edge_module.early_packets`.
+    :param early_limits_bps: what these add to limits, by slot.
     :param made: cache of the tree before; it is updated.
     """
     link_bps = min(link_bps, policy.egress_bps)
@@ -234,7 +241,8 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         for item in _limit_classes(
                 policy.unmanaged, 2.0 ** n_past,
                 model.whole_bps(policy.default_rate_bps),
-                base, settings, minors.seats(ports).values()):
+                base, settings, minors.seats(ports).values(),
+                early_limits_bps):
             tree[item.minor] = item
     for minor in (minors.SHARED, minors.UNMANAGED) if early_bps else ():
         tree[minor] = dataclasses.replace(

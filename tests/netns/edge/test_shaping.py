@@ -34,22 +34,28 @@ def test_coflow_gets_its_rate_beside_noise(pair):
 
 
 @real_time
-def test_a_flow_has_its_rate_as_soon_as_a_late_hint_comes(pair):
+@pytest.mark.parametrize('is_limited', [False, True])
+def test_a_flow_has_its_rate_as_soon_as_a_late_hint_comes(pair, is_limited):
     """Its sender's timer expired several times beside a busy coflow."""
     bed, edge = pair
     busy, late = bed.add_vm('h1'), bed.add_vm('h1')
     sinks = bed.add_vm('h2'), bed.add_vm('h2')
     edge.set_ports()
-    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
-        'C1', 39e6, [(busy, sinks[0], 1)]).build())
+    first = policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 39e6, [(busy, sinks[0], 1)])
+    then = policies.PolicyBuilder('h1', LINK_BPS, 2).coflow(
+        'C1', 19e6, [(busy, sinks[0], 1)]).coflow(
+        'C2', 19e6, [(late, sinks[1], 1)])
+    if is_limited:
+        for one in (first, then):
+            one.limit(2e5, sinks)
+    edge.set_policy(first.build())
     flows = [beds.Flow(busy, sinks[0]).start()]
     beds.wait_for(lambda: flows[0].received_at(99) > 4e6, 20, 'a busy link')
     flows.append(beds.Flow(late, sinks[1]).start())
     time.sleep(2)
     at_s = flows[1].now_s()
-    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS, 2).coflow(
-        'C1', 19e6, [(busy, sinks[0], 1)]).coflow(
-        'C2', 19e6, [(late, sinks[1], 1)]).build())
+    edge.set_policy(then.build())
     time.sleep(0.5)
     rate_bps = flows[1].rate_bps(at_s, at_s + 0.5)
     for flow in flows:

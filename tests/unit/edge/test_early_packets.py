@@ -64,6 +64,7 @@ def test_what_the_port_of_a_new_flow_queued_goes_at_its_coflows_rate(
     early.wait(minor, backlog_bytes=3000, sent_bytes=500)
     assert early.find({OLD: 0x11, NEW: 0x12})
     assert early.queues.rate_bps == 3e7
+    assert early.queues.limits_bps == ({3: 3e7} if minor == LIMITED else {})
     # Nothing more is new.
     assert not early.find({OLD: 0x11, NEW: 0x12})
     assert early.queues.rate_bps == 3e7
@@ -72,6 +73,7 @@ def test_what_the_port_of_a_new_flow_queued_goes_at_its_coflows_rate(
     # What came behind them does not count.
     early.wait(minor, backlog_bytes=9000, sent_bytes=3500)
     assert early.are_sent() and early.queues.rate_bps == 0
+    assert early.queues.limits_bps == {}
     assert not early.are_sent()
 
 
@@ -93,6 +95,7 @@ def test_each_coflow_counts_once(early):
     third = classified.Key('tap1', '10.0.0.1', '10.0.0.7')
     assert early.find({NEW: 0x12, OTHER: 0x11, third: 0x20})
     assert early.queues.rate_bps == 3.5e7
+    assert early.queues.limits_bps == {3: 3.5e7}
     early.wait(OWN, sent_bytes=3000)
     assert not early.are_sent()
     early.wait(LIMITED, sent_bytes=1)

@@ -504,6 +504,22 @@ def test_early_packets_do_not_slow_coflows_down():
         assert tree.items() <= usual.items()
 
 
+def test_early_packets_raise_the_limit_of_their_host_alone():
+    """Queues stay as long as they are, so that none is made again."""
+    wanted = dataclasses.replace(policy([]), unmanaged=unmanaged(
+        {1: 4e6, 2: 9e6}))
+    usual = shape.build_tree(wanted, LINK_BPS, ports=[4])
+    tree = shape.build_tree(wanted, LINK_BPS, ports=[4],
+                            early_limits_bps={1: 3e6, 7: 1e6})
+    changed = {minors.of_limit(1), minors.of_limited(1, 4)}
+    assert {minor for minor in tree if tree[minor] != usual[minor]} == changed
+    for minor in changed:
+        assert tree[minor] == dataclasses.replace(usual[minor], ceil_bps=7e6)
+    most = shape.build_tree(wanted, LINK_BPS, ports=[4],
+                            early_limits_bps={1: 2 * LINK_BPS})
+    assert most[minors.of_limit(1)].ceil_bps == LINK_BPS
+
+
 def test_weights_of_receivers_make_their_turns():
     settings = model.TreeSettings()
     tree = shape.build_tree(policy([coflow(0x10, 60e6, (4, 1, 3))]),
