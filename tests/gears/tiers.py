@@ -59,7 +59,7 @@ TIERS = {
     'netns': Tier(_parts('netns', 2, '-m', 'not real_time'),
                   ((*PYTEST, '-m', 'real_time', 'tests/netns'),),
                   budget_cpu_s=450, is_default=True),
-    'unit': Tier(_parts('unit', 6), budget_cpu_s=600, is_default=True),
+    'unit': Tier(_parts('unit', 6), budget_cpu_s=700, is_default=True),
     'docs': Tier(alone=(('sphinx-build', '-q', '-W', '-b', 'html',
                          'doc/source', 'doc/build/html'),)),
     'kernel': Tier(alone=(('tools/kernel_vm', *PYTEST, 'tests/kernel'),),
