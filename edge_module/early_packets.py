@@ -53,12 +53,15 @@ class EarlyPackets:
         coflow_of = {minor: coflow for coflow in policy.classes
                      for minor in (coflow.minor, *(
                          child.minor for child in coflow.destinations))}
+        # At the uplink entries name no port, and no port has a class.
+        ifindexes = dict(table.hooks)
         new = {(key.dev, coflow_of[minor])
                for key in table.entries.keys() - known
-               if (minor := table.entries[key]) in coflow_of}
+               if (minor := table.entries[key]) in coflow_of
+               and key.dev in ifindexes}
         if not new:
             return False
-        ifindexes, stats = dict(table.hooks), read()
+        stats = read()
         own = minors.of_ports(ifindexes.values())
         seats = minors.seats(ifindexes.values())
         begun = set()

@@ -108,6 +108,13 @@ def test_flows_that_are_only_counted_have_no_class(early):
     assert early.n_reads == 0
 
 
+def test_flows_at_the_uplink_have_no_port(early):
+    early.wait(OWN, backlog_bytes=3000)
+    at_uplink = classified.Key('', '10.0.0.1', '10.0.0.9')
+    assert not early.find({OLD: 0x11, at_uplink: 0x12})
+    assert early.n_reads == 0
+
+
 def test_after_a_start_nothing_is_new():
     queues = early_packets.EarlyPackets()
     assert not queues.find(policy(), classified.Table(PORTS, {NEW: 0x12}),
