@@ -72,8 +72,10 @@ def test_a_stopped_responder_leaves_its_port():
 
 def test_a_port_that_is_half_taken_is_left_alone():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-        taken.bind((LOOPBACK, 0))
-        port = taken.getsockname()[1]
+        # A number that no TCP socket of another test has, either.
+        with socket.create_server((LOOPBACK, 0)) as free:
+            port = free.getsockname()[1]
+            taken.bind((LOOPBACK, port))
         with pytest.raises(OSError):
             make(port)
         socket.create_server((LOOPBACK, port)).close()
