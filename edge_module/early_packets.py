@@ -5,10 +5,11 @@
 They stay in the queue of the port's unmanaged traffic, which beside busy
 coflows drains at a few packets a second, while TCP's sender waits for their
 acknowledgements: after a hint that came 2 s late a flow stood still for
-another 1.2 s. So unmanaged traffic has the coflow's rate, too, until these
-packets are sent. The kernel ignores a new priority of a class with packets,
-and a leaf at the idle rate owes tokens for a minute: only the leaf's parent
-becomes faster at once.
+another 1.2 s. So unmanaged traffic has the flow's rate, too, until these
+packets are sent, and so has the limit towards its host, but none towards
+another. The kernel ignores a new priority of a class with packets, and a leaf
+at the idle rate owes tokens for a minute: only the leaf's parent becomes
+faster at once.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ Read = Callable[[], Mapping[int, wire.ClassStats]]
 class EarlyPackets:
     """Queues of ports with packets of flows that have a class now.
 
-    :ivar rate_bps: sum of the rates of their coflows; 0 without such queues.
+    :ivar rate_bps: sum of the rates of these flows; 0 without such queues.
     :ivar limits_bps: the same of those towards a limited host, by its slot.
     """
 
@@ -50,40 +51,44 @@ class EarlyPackets:
         known, self._known = self._known, table.entries.keys()
         if known is None:
             return False
-        coflow_of = {minor: coflow for coflow in policy.classes
-                     for minor in (coflow.minor, *(
-                         child.minor for child in coflow.destinations))}
         # At the uplink entries name no port, and no port has a class.
         ifindexes = dict(table.hooks)
-        new = {(key.dev, coflow_of[minor])
-               for key in table.entries.keys() - known
-               if (minor := table.entries[key]) in coflow_of
+        targets = _targets(policy)
+        new = {(key.dev, minor) for key in table.entries.keys() - known
+               if (minor := table.entries[key]) in targets
                and key.dev in ifindexes}
         if not new:
             return False
+        slots = {limit.host: limit.slot for limit in policy.unmanaged.limits
+                 } if policy.unmanaged is not None else {}
         stats = read()
         own = minors.of_ports(ifindexes.values())
         seats = minors.seats(ifindexes.values())
-        begun = set()
-        limited = set()
-        for dev, coflow in new:
-            ifindex = ifindexes[dev]
-            for minor, seen in stats.items():
-                if seen.backlog_bytes and (
-                        minor == own[ifindex]
-                        or minors.seat_of(minor) == seats[ifindex]):
-                    self._last_bytes[minor] = (seen.sent_bytes
-                                               + seen.backlog_bytes)
-                    begun.add(coflow)
-                    limited.add((minors.limit_of(minor), coflow))
-        for slot, coflow in limited:
-            if slot is not None:
-                self.limits_bps[slot] = (self.limits_bps.get(slot, 0.0)
-                                         + coflow.rate_bps)
-        self.rate_bps += sum(coflow.rate_bps for coflow in begun)
+        begun, limited = set(), set()
+        for dev, minor in new:
+            # What waits towards other hosts is no packet of this flow.
+            slot = slots.get(targets[minor][0])
+            if self._waits(own[ifindexes[dev]], stats):
+                begun.add(minor)
+            if slot is not None and self._waits(
+                    minors.of_limited(slot, seats[ifindexes[dev]]), stats):
+                begun.add(minor)
+                limited.add((slot, minor))
+        self.rate_bps += sum(targets[minor][1] for minor in begun)
+        for slot, minor in limited:
+            self.limits_bps[slot] = (self.limits_bps.get(slot, 0.0)
+                                     + targets[minor][1])
         if begun:
             self._until_s = now_s + MOST_S
         return bool(begun)
+
+    def _waits(self, leaf: int, stats: Mapping[int, wire.ClassStats]) -> bool:
+        """Note what is queued in a leaf; return whether there is something."""
+        seen = stats.get(leaf)
+        if seen is None or not seen.backlog_bytes:
+            return False
+        self._last_bytes[leaf] = seen.sent_bytes + seen.backlog_bytes
+        return True
 
     def are_sent(self, read: Read, now_s: float) -> bool:
         """Return whether the packets are all sent now, or were served for
@@ -98,3 +103,14 @@ class EarlyPackets:
                 return False
         self._last_bytes, self.limits_bps, self.rate_bps = {}, {}, 0.0
         return True
+
+
+def _targets(policy: edge_policy.EdgePolicy) -> dict[int, tuple[str, float]]:
+    """Return the host and the rate of each class of data, by minor.
+
+    The host of a class for all of a coflow's hosts is empty.
+    """
+    return {coflow.minor: ('', coflow.rate_bps) for coflow in policy.classes
+            } | {child.minor: (child.host, child.rate_bps)
+                 for coflow in policy.classes
+                 for child in coflow.destinations}

@@ -133,13 +133,6 @@ def of_limited(slot: int, seat: int) -> int:
     return of_limit(slot) | seat
 
 
-def seat_of(minor: int) -> int | None:
-    """Return the seat of a port's class of a limited host, None for others.
-    """
-    return (minor & (1 << _LIMIT_BITS) - 1 if is_limited_port(minor)
-            else None)
-
-
 def limit_of(minor: int) -> int | None:
     """Return the slot of a class of limited traffic; None for others."""
     if minor < _FIRST_LIMIT:

@@ -27,7 +27,10 @@ def policy():
                 edge_policy.Destination(f'h{number}', minor + number, 0.5,
                                         rate_bps / 2, 1e8)
                 for number in (1, 2)))
-        for name, minor, rate_bps in (('a', 0x10, 3e7), ('b', 0x20, 5e6))))
+        for name, minor, rate_bps in (('a', 0x10, 3e7), ('b', 0x20, 5e6))),
+        unmanaged=edge_policy.Unmanaged(2e6, (), tuple(
+            edge_policy.DestinationLimit(host, slot, 1e6, ())
+            for host, slot in (('h2', 3), ('h3', 4)))))
 
 
 class Early:
@@ -63,13 +66,13 @@ def test_what_the_port_of_a_new_flow_queued_goes_at_its_coflows_rate(
         early, minor):
     early.wait(minor, backlog_bytes=3000, sent_bytes=500)
     assert early.find({OLD: 0x11, NEW: 0x12})
-    assert early.queues.rate_bps == 3e7
-    assert early.queues.limits_bps == ({3: 3e7} if minor == LIMITED else {})
+    assert early.queues.rate_bps == 1.5e7
+    assert early.queues.limits_bps == ({3: 1.5e7} if minor == LIMITED else {})
     # Nothing more is new.
     assert not early.find({OLD: 0x11, NEW: 0x12})
-    assert early.queues.rate_bps == 3e7
+    assert early.queues.rate_bps == 1.5e7
     early.wait(minor, backlog_bytes=9000, sent_bytes=3499)
-    assert not early.are_sent() and early.queues.rate_bps == 3e7
+    assert not early.are_sent() and early.queues.rate_bps == 1.5e7
     # What came behind them does not count.
     early.wait(minor, backlog_bytes=9000, sent_bytes=3500)
     assert early.are_sent() and early.queues.rate_bps == 0
@@ -78,7 +81,8 @@ def test_what_the_port_of_a_new_flow_queued_goes_at_its_coflows_rate(
 
 
 @pytest.mark.parametrize('minor', [
-    OWN_2, LIMITED_2, minors.HOST, minors.of_limit(3), 0x10,
+    OWN_2, LIMITED_2, minors.of_limited(4, SEAT), minors.of_limited(0, SEAT),
+    minors.HOST, minors.of_limit(3), 0x10,
     minors.of_port_control(OWN)])
 def test_other_queues_do_not_matter(early, minor):
     early.wait(minor, backlog_bytes=3000)
@@ -87,15 +91,16 @@ def test_other_queues_do_not_matter(early, minor):
     assert early.queues.rate_bps == 0 and not early.are_sent()
 
 
-def test_each_coflow_counts_once(early):
+def test_each_flow_counts_once_and_raises_the_limit_of_its_host(early):
     early.wait(OWN, backlog_bytes=3000)
     early.wait(LIMITED, backlog_bytes=1)
     assert early.find({NEW: 0x12, OTHER: 0x11})
     assert early.queues.rate_bps == 3e7
+    assert early.queues.limits_bps == {3: 1.5e7}
     third = classified.Key('tap1', '10.0.0.1', '10.0.0.7')
-    assert early.find({NEW: 0x12, OTHER: 0x11, third: 0x20})
-    assert early.queues.rate_bps == 3.5e7
-    assert early.queues.limits_bps == {3: 3.5e7}
+    assert early.find({NEW: 0x12, OTHER: 0x11, third: 0x22})
+    assert early.queues.rate_bps == 3.25e7
+    assert early.queues.limits_bps == {3: 1.75e7}
     early.wait(OWN, sent_bytes=3000)
     assert not early.are_sent()
     early.wait(LIMITED, sent_bytes=1)

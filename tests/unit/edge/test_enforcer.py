@@ -262,7 +262,7 @@ def test_what_was_queued_before_a_hint_goes_at_the_coflows_rate():
     assert changed == {minors.UNMANAGED, minors.SHARED}
     for minor in changed:
         assert found.uplink.tree[minor].rate_bps == (
-            before[minor].rate_bps + 40e6)
+            before[minor].rate_bps + 30e6)
     assert found.is_waiting
     found.collect(101.5)
     assert found.uplink.tree != before
