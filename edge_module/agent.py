@@ -110,8 +110,7 @@ class Agent:
         """Begin to hear of policies, to report, and to measure."""
         if self.conf.probe.enabled:
             try:
-                self.probe = probe_service.ProbeService(
-                    self.conf, self.link, self.conf.edge.host)
+                self.probe = probe_service.ProbeService(self.conf, self.link)
                 self.probe.start()
             except OSError as error:
                 LOG.error('No packet trains, plans use the link speed: %s',

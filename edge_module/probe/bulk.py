@@ -6,7 +6,9 @@ import contextlib
 import dataclasses
 import socket
 import time
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
@@ -43,6 +45,13 @@ class Flow:
             sum(windows) / (len(windows) * window_s)), windows)
 
 
+class _Counted(msgspec.Struct, frozen=True):
+    windows_bytes: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
+
+
+_read_counted = protocol.Reader(_Counted)
+
+
 def transfer(address: str, port: int, asked: protocol.Bulk,
              settings: sender.Settings, key: protocol.Key,
              start_s: float | None = None) -> Flow:
@@ -57,7 +66,7 @@ def transfer(address: str, port: int, asked: protocol.Bulk,
     control, _ = protocol.connect(address, port, begin_s + settings.timeout_s
                           + asked.lasts_s, key)
     with control.sock:
-        control.ask('bulk', 'go', **dataclasses.asdict(asked))
+        control.ask('bulk', 'go', **msgspec.structs.asdict(asked))
         if start_s is not None:
             _prepare(control.sock, settings)
             time.sleep(max(0.0, start_s - time.monotonic()))
@@ -68,7 +77,8 @@ def transfer(address: str, port: int, asked: protocol.Bulk,
             control.sock.shutdown(socket.SHUT_WR)
         except OSError as error:
             raise protocol.ProbeError(f'cannot send: {error}') from None
-        return _read_flow(control.receive('flow'), _overhead(control.sock))
+        windows = _read_counted(control.receive('flow')).windows_bytes
+        return Flow(_steady_bps(windows), windows, _overhead(control.sock))
 
 
 def _prepare(sock: socket.socket, settings: sender.Settings) -> None:
@@ -77,10 +87,7 @@ def _prepare(sock: socket.socket, settings: sender.Settings) -> None:
     """
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
-    if settings.bypass_classes:
-        with contextlib.suppress(PermissionError):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY,
-                            sender.HTB_DIRECT)
+    sender.bypass_classes(sock, settings)
 
 
 def _fill(sock: socket.socket, stop_s: float, left_bytes: int) -> None:
@@ -96,15 +103,7 @@ def _overhead(sock: socket.socket) -> float:
     return (protocol.mtu(sock) + protocol.ETHERNET_BYTES) / mss_bytes
 
 
-def _read_flow(answer: dict[str, Any], overhead: float) -> Flow:
-    windows = answer.get('windows_bytes')
-    if (not isinstance(windows, list)
-            or not all(type(one) is int and one >= 0 for one in windows)):
-        raise protocol.ProbeError('no valid flow')
-    return Flow(_steady_bps(windows), tuple(windows), overhead)
-
-
-def _steady_bps(windows_bytes: list[int]) -> float:
+def _steady_bps(windows_bytes: tuple[int, ...]) -> float:
     """Return the rate of a connection over its steady windows.
 
     The first quarter is left out for slow start and the burst of a token

@@ -58,12 +58,10 @@ def address_of(dev: str) -> str | None:
 
 
 def address_towards(host: str) -> str | None:
-    """Return the local address of the route to a host, None without one."""
+    """Return the local IPv4 address of the route to a host, if any."""
     try:
-        family, kind, _, _, sockaddr = socket.getaddrinfo(
-            host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as sock:
-            sock.connect(sockaddr)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.connect((host, 9))
             return str(sock.getsockname()[0])
     except OSError:
         return None

@@ -7,10 +7,10 @@ import logging
 import threading
 import time
 from typing import Any
-from typing import Protocol
 
 from oslo_config import cfg
 
+from edge_module import stream
 from edge_module.probe import bulk
 from edge_module.probe import netdev
 from edge_module.probe import responder
@@ -27,43 +27,28 @@ _BACKOFF_S = (0.5, 5.0)
 _ANYWHERE = '192.0.2.1'
 
 
-class Link(Protocol):
-    """Connection to the controller, as the probe service uses it."""
-
-    def wait_train(self, wait_s: float) -> dict[str, Any] | None:
-        """Wait for the next train to send; None when there is none in time."""
-
-    def say_measurement(self, measurement: dict[str, Any]) -> None:
-        """Send the result of a measurement to the controller."""
-
-
 class ProbeService:
     """Answers trains of others and sends those the controller asks for.
 
     :param link: used by a thread of its own.
-    :param host: name of this hypervisor.
-    :param max_trains_per_minute: accepted from all peers together, and sent.
     :ivar address: where trains are received.
     :ivar port: the port, also when a free one was asked for.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, link: Link, host: str,
-                 max_trains_per_minute: int = 60):
+    def __init__(self, conf: cfg.ConfigOpts, link: stream.Link):
         options = conf.probe
         uplink_dev = conf.edge.uplink_dev
         self._link = link
-        self._host = host
+        self._host = conf.edge.host
         self._settings = sender.Settings(uplink_dev=uplink_dev)
         self.address: str = (
             options.address
             or (uplink_dev and netdev.address_of(uplink_dev))
             or netdev.address_towards(_ANYWHERE) or '127.0.0.1')
         self._responder = responder.Responder(responder.Settings(
-            address=self.address, port=options.port,
-            max_trains_per_minute=max_trains_per_minute,
-            uplink_dev=uplink_dev))
+            address=self.address, port=options.port, uplink_dev=uplink_dev))
         self.port = self._responder.port
-        self._pace = protocol.Pace(max_trains_per_minute)
+        self._pace = protocol.Pace(protocol.TRAINS_PER_MINUTE)
         self._stop = threading.Event()
         self._worker = threading.Thread(target=self._run, daemon=True,
                                         name='virtco-probe-sender')
@@ -125,7 +110,7 @@ class ProbeService:
         key = protocol.Key.from_dict(probe)
         if probe.get('kind') == 'bulk':
             return self._bulk(probe, key)
-        train = protocol.Train.from_dict(probe)
+        train = protocol.read_train(probe)
         self._pace.admit()
         found = sender.measure(
             probe['address'], probe['port'], train, dataclasses.replace(
@@ -140,7 +125,7 @@ class ProbeService:
 
     def _bulk(self, probe: dict[str, Any], key: protocol.Key
               ) -> dict[str, Any]:
-        asked = protocol.Bulk.from_dict(probe)
+        asked = protocol.read_bulk(probe)
         start_s = protocol.start_of(probe)
         self._pace.admit()
         flow = bulk.transfer(probe['address'], probe['port'], asked,

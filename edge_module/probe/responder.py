@@ -12,7 +12,10 @@ import socket
 import struct
 import threading
 import time
+from typing import Annotated
 from typing import Any
+
+import msgspec
 
 from edge_module.probe import netdev
 from edge_module.probe import train_protocol as protocol
@@ -50,7 +53,7 @@ class Settings:
     port: int
     timeout_s: float = protocol.TIMEOUT_S
     max_bytes: int = 16 * 2 ** 20
-    max_trains_per_minute: int = 60
+    max_trains_per_minute: int = protocol.TRAINS_PER_MINUTE
     max_bulk_bytes: int = protocol.MAX_BULK_BYTES
     uplink_dev: str | None = None
 
@@ -96,28 +99,30 @@ class Responder:
         :param start_s: when its bulk connection is to begin, on the clock of
             time.monotonic; None for no certain time.
         """
-        now_s = time.monotonic()
         with self._lock:
-            self._expected = {name: found for name, found
-                              in self._expected.items()
-                              if found.until_s > now_s}
+            self._forget_past()
             if len(self._expected) >= _MOST_EXPECTED:
                 self._expected.pop(next(iter(self._expected)))
-            self._expected[key.probe_id] = _Expected(key, now_s + lasts_s,
-                                                     start_s)
+            self._expected[key.probe_id] = _Expected(
+                key, time.monotonic() + lasts_s, start_s)
+
+    def _forget_past(self) -> None:
+        now_s = time.monotonic()
+        self._expected = {name: found for name, found
+                          in self._expected.items() if found.until_s >= now_s}
 
     def _who(self, probe_id: object) -> '_Expected':
         with self._lock:
+            self._forget_past()
             found = self._expected.get(str(probe_id))
-        if found is None or time.monotonic() > found.until_s:
+        if found is None:
             raise protocol.ProbeError('nobody is expected by that name')
         return found
 
     def _expects(self) -> bool:
-        now_s = time.monotonic()
         with self._lock:
-            return any(found.until_s > now_s
-                       for found in self._expected.values())
+            self._forget_past()
+            return bool(self._expected)
 
     def stop(self) -> None:
         self._stop.set()
@@ -162,7 +167,7 @@ class Responder:
                 self._receive_bulk(control, message, expected.start_s)
                 return
             try:
-                train = protocol.Train.from_dict(message)
+                train = protocol.read_train(message)
                 if train.size_bytes > left_bytes:
                     raise protocol.ProbeError(
                         f'{train.size_bytes} bytes are more than '
@@ -198,7 +203,7 @@ class Responder:
                       ) -> None:
         """Count the bytes of a TCP connection by window, and send them."""
         try:
-            bulk = protocol.Bulk.from_dict(message)
+            bulk = protocol.read_bulk(message)
             self._pace.admit()
         except protocol.ProbeError as error:
             control.send('refuse', why=str(error))
@@ -250,6 +255,17 @@ class _Expected:
     start_s: float | None
 
 
+class _Sent(msgspec.Struct, frozen=True):
+    """Message of the sender about the burst that it just sent."""
+
+    index: int
+    sent: Annotated[int, msgspec.Meta(ge=1)]
+    sending_s: float
+
+
+_read_sent = protocol.Reader(_Sent)
+
+
 def _count(control: protocol.Control, most_bytes: int, window_s: float,
            start_s: float | None) -> list[int]:
     """Count the bytes of each window until the stream ends.
@@ -291,10 +307,10 @@ class _BurstReceiver:
     def next(self, index: int) -> trains.Burst | None:
         """Receive the next burst; None when the sender ends the train."""
         arrivals: dict[int, float] = {}
-        told: dict[str, Any] | None = None
+        told: _Sent | None = None
         quiet_s = _QUIET_S
         last_s = time.monotonic()
-        while told is None or len(arrivals) < told['sent']:
+        while told is None or len(arrivals) < told.sent:
             readable = self._wait(quiet_s if told else None)
             now_s = time.monotonic()
             if self._packets in readable:
@@ -313,8 +329,8 @@ class _BurstReceiver:
                     self._control.send('pong')
                 else:
                     told, last_s = self._checked(message, index), now_s
-        return trains.Burst(told['sent'], tuple(arrivals.items()),
-                            told['sending_s'])
+        return trains.Burst(told.sent, tuple(arrivals.items()),
+                            told.sending_s)
 
     def _wait(self, quiet_s: float | None) -> list[socket.socket]:
         left_s = self._control.deadline_s - time.monotonic()
@@ -326,20 +342,16 @@ class _BurstReceiver:
         return select.select(wanted, [], [],
                              min(left_s, quiet_s or left_s))[0]
 
-    def _checked(self, message: dict[str, Any],
-                 index: int) -> dict[str, Any]:
+    def _checked(self, message: dict[str, Any], index: int) -> _Sent:
         """Check the sender's message about the burst that it just sent.
 
-        :returns: the message.
         :raises protocol.ProbeError: for invalid fields.
         """
-        sent, sending_s = message.get('sent'), message.get('sending_s')
-        if (message.get('index') != index or index >= self._train.bursts
-                or type(sent) is not int
-                or not 0 < sent <= self._train.packets
-                or type(sending_s) is not float):
+        told = _read_sent(message)
+        if (told.index != index or index >= self._train.bursts
+                or told.sent > self._train.packets):
             raise protocol.ProbeError(f'the burst is not valid: {message}')
-        return message
+        return told
 
     def _drain(self, index: int, arrivals: dict[int, float]) -> None:
         for cookie, burst, seq, seconds, nanoseconds in _arrived(

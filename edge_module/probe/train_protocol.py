@@ -39,8 +39,14 @@ import select
 import socket
 import struct
 import time
+from typing import Annotated
 from typing import Any
+from typing import Generic
+from typing import TypeVar
 
+import msgspec
+
+from virtco import decoding
 from virtco import exception
 from virtco.wire import reports
 
@@ -58,7 +64,8 @@ MAX_PACKET_BYTES = 8972
 MAX_BULK_S = 10.0
 MAX_BULK_BYTES = 2 ** 28
 MAX_START_S = 10.0
-_WINDOWS_S = (0.001, 1.0)
+#: Accepted from all peers together, and as many sent.
+TRAINS_PER_MINUTE = 60
 ETHERNET_BYTES = 14
 _UDP_BYTES = 8
 _IP_BYTES = {socket.AF_INET: 20, socket.AF_INET6: 40}
@@ -68,14 +75,28 @@ _UNEXPECTED_S, _RETRY_S = 3.0, 0.2
 # Of <bits/in.h>, <linux/in6.h>: not in the socket module.
 _IP_MTU, _IPV6_MTU = 14, 24
 
+_T = TypeVar('_T')
+
 
 class ProbeError(Exception):
     """A train that did not come about, with the reason."""
 
 
-def _wrong(field: str, limit: str, value: Any) -> ProbeError:
-    return ProbeError(f'{field}: ' + exception.expected(
-        limit, None if value is None else repr(value)))
+class Reader(Generic[_T]):
+    """Reader of the fields of a message or an order; others are ignored."""
+
+    def __init__(self, kind: type[_T]):
+        self._decoder: decoding.Decoder[_T] = decoding.Decoder(kind, 'message')
+
+    def __call__(self, fields: dict[str, Any]) -> _T:
+        """Read and check the fields.
+
+        :raises ProbeError: for a value out of bounds, naming field and limit.
+        """
+        try:
+            return self._decoder.convert(fields)
+        except exception.Invalid as error:
+            raise ProbeError(str(error)) from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
@@ -164,76 +185,43 @@ def frame_bytes(family: int, packet_bytes: int) -> int:
     return packet_bytes + header_bytes(family) + ETHERNET_BYTES
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Train:
+class Train(msgspec.Struct, frozen=True):
     """Size of a requested train: bursts, packets per burst, payload bytes
     per packet.
-
-    :raises ProbeError: for a value out of bounds, naming field and limit.
     """
 
-    bursts: int
-    packets: int
-    packet_bytes: int
-
-    def __post_init__(self) -> None:
-        for field, low, high in (
-                ('bursts', 1, MAX_BURSTS), ('packets', 2, MAX_PACKETS),
-                ('packet_bytes', HEADER.size, MAX_PACKET_BYTES)):
-            value = getattr(self, field)
-            if type(value) is not int or not low <= value <= high:
-                raise _wrong(
-                    field, f'a whole number between {low} and {high}', value)
+    bursts: Annotated[int, msgspec.Meta(ge=1, le=MAX_BURSTS)]
+    packets: Annotated[int, msgspec.Meta(ge=2, le=MAX_PACKETS)]
+    packet_bytes: Annotated[int, msgspec.Meta(ge=HEADER.size,
+                                              le=MAX_PACKET_BYTES)]
 
     @property
     def size_bytes(self) -> int:
         """Payload of all packets."""
         return self.bursts * self.packets * self.packet_bytes
 
-    @classmethod
-    def from_dict(cls, body: dict[str, Any]) -> 'Train':
-        """Read ``bursts``, ``packets`` and ``packet_bytes`` of a message."""
-        try:
-            return cls(body['bursts'], body['packets'], body['packet_bytes'])
-        except KeyError as missing:
-            raise _wrong(missing.args[0], 'a value', None) from None
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Bulk:
+class Bulk(msgspec.Struct, frozen=True):
     """A bulk TCP connection that is asked for.
 
     :ivar lasts_s: the sender stops after this time, or after ``size_bytes``.
     :ivar window_s: the receiver counts bytes in windows of this length.
-    :raises ProbeError: for a value out of bounds, naming field and limit.
     """
 
-    lasts_s: float
-    size_bytes: int = MAX_BULK_BYTES
-    window_s: float = reports.WINDOW_S
+    lasts_s: Annotated[float, msgspec.Meta(gt=0, le=MAX_BULK_S)]
+    size_bytes: Annotated[int, msgspec.Meta(
+        ge=1, le=MAX_BULK_BYTES)] = MAX_BULK_BYTES
+    window_s: Annotated[float, msgspec.Meta(
+        ge=0.001, le=1.0)] = reports.WINDOW_S
 
-    def __post_init__(self) -> None:
-        if type(self.lasts_s) is not float or not (
-                0 < self.lasts_s <= MAX_BULK_S):
-            raise _wrong('lasts_s', f'at most {MAX_BULK_S} s, above 0',
-                         self.lasts_s)
-        if type(self.size_bytes) is not int or not (
-                0 < self.size_bytes <= MAX_BULK_BYTES):
-            raise _wrong('size_bytes',
-                         f'a whole number between 1 and {MAX_BULK_BYTES}',
-                         self.size_bytes)
-        low, high = _WINDOWS_S
-        if type(self.window_s) is not float or not (
-                low <= self.window_s <= high):
-            raise _wrong('window_s', f'a time between {low} and {high} s',
-                         self.window_s)
 
-    @classmethod
-    def from_dict(cls, body: dict[str, Any]) -> 'Bulk':
-        """Read the fields of a message or an order."""
-        return cls(body.get('lasts_s'),  # type: ignore[arg-type]
-                   body.get('size_bytes', MAX_BULK_BYTES),
-                   body.get('window_s', reports.WINDOW_S))
+class _Round(msgspec.Struct, frozen=True):
+    start_in_s: Annotated[float, msgspec.Meta(
+        ge=0, le=MAX_START_S)] | None = None
+
+
+read_train, read_bulk, _read_round = Reader(Train), Reader(Bulk), Reader(
+    _Round)
 
 
 def start_of(order: dict[str, Any]) -> float | None:
@@ -243,14 +231,8 @@ def start_of(order: dict[str, Any]) -> float | None:
         start.
     :raises ProbeError: for a time out of bounds.
     """
-    start_in_s = order.get('start_in_s')
-    if start_in_s is None:
-        return None
-    if (type(start_in_s) not in (int, float)
-            or not 0 <= start_in_s <= MAX_START_S):
-        raise _wrong('start_in_s', f'a time between 0 and {MAX_START_S} s',
-                     start_in_s)
-    return time.monotonic() + float(start_in_s)
+    start_in_s = _read_round(order).start_in_s
+    return None if start_in_s is None else time.monotonic() + start_in_s
 
 
 class PeerGone(ProbeError):
@@ -303,7 +285,17 @@ class Control:
             if len(self._buffer) > _MAX_LINE_BYTES:
                 raise ProbeError('the message is too long')
         line, self._buffer = self._buffer.split(b'\n', 1)
-        return self._check(line, wanted)
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ProbeError('the message is not JSON') from None
+        op = message.get('op') if isinstance(message, dict) else None
+        if op == 'refuse':
+            raise ProbeError(f'refused: {message.get("why")}')
+        if op not in wanted:
+            raise ProbeError('op: ' + exception.expected(
+                ' or '.join(wanted), op))
+        return dict(message)
 
     def receive_into(self, buffer: bytearray) -> int:
         """Read bulk data; return its bytes, 0 at the end of the stream."""
@@ -316,19 +308,6 @@ class Control:
     def ask(self, op: str, wanted: str, **fields: Any) -> dict[str, Any]:
         self.send(op, **fields)
         return self.receive(wanted)
-
-    @staticmethod
-    def _check(line: bytes, wanted: tuple[str, ...]) -> dict[str, Any]:
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            raise ProbeError('the message is not JSON') from None
-        op = message.get('op') if isinstance(message, dict) else None
-        if op == 'refuse':
-            raise ProbeError(f'refused: {message.get("why")}')
-        if op not in wanted:
-            raise _wrong('op', ' or '.join(wanted), op)
-        return dict(message)
 
     def _left_s(self) -> float:
         left_s = self.deadline_s - time.monotonic()
@@ -368,8 +347,7 @@ def connect(address: str, port: int, deadline_s: float, key: Key
             raise
 
 
-def _authenticate(control: Control, key: Key
-                  ) -> tuple[str, str]:
+def _authenticate(control: Control, key: Key) -> tuple[str, str]:
     mine = os.urandom(NONCE_BYTES).hex()
     answer = control.ask('hello', 'challenge', version=VERSION,
                          probe_id=key.probe_id, nonce=mine)

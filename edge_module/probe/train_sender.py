@@ -8,7 +8,8 @@ import logging
 import select
 import socket
 import time
-from typing import Any
+
+import msgspec
 
 from edge_module.probe import netdev
 from edge_module.probe import train_protocol as protocol
@@ -31,6 +32,11 @@ _PINGING_S = 0.3
 #: How much longer the bursts get when a token bucket bent the first train.
 _LONGER = 8
 _PAUSE_S = 0.001
+#: Share of other traffic in the uplink's bytes, at either end, above which the
+#: rate is only a lower bound.
+_FOREIGN_SHARE = 0.05
+#: What a device says that cannot cut super-packets.
+_UNCUT = (errno.EIO, errno.EINVAL, errno.EMSGSIZE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,8 +49,6 @@ class Settings:
     :ivar bypass_classes: send trains past the classes of the uplink's HTB, so
         that they measure the link and not the policy; without CAP_NET_ADMIN
         they are sent in the default class.
-    :ivar foreign_share: share of other traffic in the uplink's bytes, at
-        either end, above which the rate is only a lower bound.
     :ivar repeats: False to take the train as it is, whether its bursts are
         long enough or not: for calibration.
     """
@@ -54,32 +58,28 @@ class Settings:
     max_bytes: int = 2 ** 24
     max_bulk_bytes: int = protocol.MAX_BULK_BYTES
     bypass_classes: bool = True
-    foreign_share: float = 0.05
     repeats: bool = True
     uplink_dev: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Measurement:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement(trains.TrainRate):
     """Result of a train about the path to the peer.
 
-    :ivar rate_bps: see :class:`edge_module.probe.trains.TrainRate`.
-    :ivar throughput_bps: expected throughput of a bulk TCP connection.
+    ``lower_bound`` also tells of other traffic; ``agrees`` is always True in
+    the result of :func:`measure` unless it is a lower bound.
+
+    :ivar foreign_share: share of other traffic at the receiver's uplink.
     :ivar rtt: round trips between the two processes before the train.
-    :ivar lower_bound: whether the path may be faster than measured.
     :ivar sent_bytes: payload of all packets, also of a longer second train.
-    :ivar agrees: see :class:`edge_module.probe.trains.TrainRate`; always True
-        in the result of :func:`measure` unless it is a lower bound.
     """
 
-    rate_bps: float
-    throughput_bps: float
-    lower_bound: bool
-    agrees: bool
-    loss: float
+    foreign_share: float
     rtt: trains.RoundTrips
-    bursts: int
     sent_bytes: int = 0
+
+
+_read_measurement = protocol.Reader(Measurement)
 
 
 def measure(address: str, port: int, train: protocol.Train,
@@ -134,13 +134,7 @@ class _Session:
     def _packet_socket(self) -> socket.socket:
         peer = self._control.sock.getpeername()
         sock = socket.socket(self._control.sock.family, socket.SOCK_DGRAM)
-        if self._settings.bypass_classes:
-            try:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY,
-                                HTB_DIRECT)
-            except PermissionError:
-                LOG.debug('No CAP_NET_ADMIN: the train is sent in the '
-                          'default class of the uplink.')
+        bypass_classes(sock, self._settings)
         sock.setblocking(False)
         sock.connect(peer)
         return sock
@@ -166,7 +160,7 @@ class _Session:
     def _send(self, sock: socket.socket,
               train: protocol.Train) -> Measurement:
         control = self._control
-        control.ask('train', 'go', **dataclasses.asdict(train))
+        control.ask('train', 'go', **msgspec.structs.asdict(train))
         cookie = self._key.cookie(self._n_trains, *self._nonces)
         self._n_trains += 1
         rtt = self._round_trips()
@@ -177,10 +171,9 @@ class _Session:
         foreign = netdev.foreign_share(
             before_bytes, netdev.sent_bytes(dev),
             n_sent * protocol.frame_bytes(sock.family, train.packet_bytes))
-        found, foreign_there = _read_result(control.ask('end', 'result'),
-                                            rtt)
-        self._is_shared = (max(foreign, foreign_there)
-                           > self._settings.foreign_share)
+        found = _read_measurement({**control.ask('end', 'result'),
+                                   'rtt': dataclasses.asdict(rtt)})
+        self._is_shared = max(foreign, found.foreign_share) > _FOREIGN_SHARE
         return found
 
     def _send_bursts(self, sender: 'BurstSender',
@@ -216,6 +209,16 @@ class _Session:
         return time.perf_counter() - begin_s
 
 
+def bypass_classes(sock: socket.socket, settings: Settings) -> None:
+    """Have a socket's packets pass the uplink's classes, if it may."""
+    if settings.bypass_classes:
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, HTB_DIRECT)
+        except PermissionError:
+            LOG.debug('No CAP_NET_ADMIN: packets are sent in the default '
+                      'class of the uplink.')
+
+
 class BurstSender:
     """Sends bursts of one train as fast as the sender can.
 
@@ -236,16 +239,12 @@ class BurstSender:
             _MAX_SUPER_PACKET_BYTES // train.packet_bytes))
         self.n_packets = train.packets // self._segments * self._segments
         self._buffer = bytearray(self.n_packets * train.packet_bytes)
-        self._use_segments()
-
-    def _use_segments(self) -> None:
-        if self._segments == 1:
-            return
-        try:
-            self._sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT,
-                                  self._packet_bytes)
-        except OSError:
-            self._segments = 1
+        if self._segments > 1:
+            try:
+                sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT,
+                                train.packet_bytes)
+            except OSError:
+                self._segments = 1
 
     def send(self, index: int, deadline_s: float) -> float:
         """Send one burst.
@@ -268,9 +267,12 @@ class BurstSender:
                 waited_s += self._wait(deadline_s)
                 continue
             except OSError as error:
-                if not self._can_go_on(error):
+                if self._segments == 1 or error.errno not in _UNCUT:
                     raise protocol.ProbeError(
                         f'cannot send: {error}') from None
+                # Go on in single packets.
+                self._sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, 0)
+                self._segments = 1
                 continue
             sent_bytes += size_bytes
         return max(0.0, time.perf_counter() - begin_s - waited_s)
@@ -281,29 +283,3 @@ class BurstSender:
         if left_s <= 0 or not select.select([], [self._sock], [], left_s)[1]:
             raise protocol.ProbeError('the uplink does not send')
         return time.perf_counter() - begin_s
-
-    def _can_go_on(self, error: OSError) -> bool:
-        """Return whether to go on, in single packets, after an error.
-
-        True if the device could not cut super-packets.
-        """
-        if self._segments > 1 and error.errno in (errno.EIO, errno.EINVAL,
-                                                  errno.EMSGSIZE):
-            self._sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, 0)
-            self._segments = 1
-            return True
-        return False
-
-
-def _read_result(result: dict[str, Any], rtt: trains.RoundTrips
-                 ) -> tuple[Measurement, float]:
-    """Read the measurement and the receiver's share of other traffic."""
-    try:
-        return Measurement(
-            rate_bps=float(result['rate_bps']), rtt=rtt,
-            throughput_bps=float(result['throughput_bps']),
-            lower_bound=bool(result['lower_bound']),
-            agrees=bool(result['agrees']), loss=float(result['loss']),
-            bursts=int(result['bursts'])), float(result['foreign_share'])
-    except (KeyError, TypeError, ValueError):
-        raise protocol.ProbeError(f'no valid result: {result}') from None

@@ -11,7 +11,7 @@ Two rates are told from the same arrivals:
   as it holds pass at the speed of the sender. Packets that a full queue drops
   do not lower it. Host rates are made of it.
 * :attr:`TrainRate.throughput_bps`, what Choreo expects of a bulk TCP
-  connection: with losses, the narrower of two formulas.
+  connection by the packets that arrived.
 """
 
 import bisect
@@ -31,8 +31,6 @@ AGREEMENT = 0.25
 SENDER_LIMITED = 0.8
 #: A burst with fewer packets left after the first quarter is not used.
 MIN_PACKETS = 6
-#: C of the throughput formula of TCP, about sqrt(3/2).
-TCP_CONSTANT = math.sqrt(3 / 2)
 
 _SEGMENTS = 3
 
@@ -96,14 +94,13 @@ class TrainRate:
     bursts: int
 
 
-def estimate(bursts: Sequence[Burst], *, frame_bytes: int, packet_bytes: int,
-             rtt_s: float | None = None) -> TrainRate | None:
+def estimate(bursts: Sequence[Burst], *, frame_bytes: int, packet_bytes: int
+             ) -> TrainRate | None:
     """Estimate the rate of a path.
 
     :param frame_bytes: size of one packet as tc counts it, with Ethernet and
         IP headers.
     :param packet_bytes: payload P of one packet.
-    :param rtt_s: see :func:`throughput_bps`.
     :returns: None when too few packets arrived to say anything.
     """
     used = [(burst, segments) for burst in bursts
@@ -117,7 +114,7 @@ def estimate(bursts: Sequence[Burst], *, frame_bytes: int, packet_bytes: int,
     arrived = sum(len(burst.arrivals) for burst in bursts)
     return TrainRate(
         rate_bps=statistics.median(rates),
-        throughput_bps=throughput_bps(bursts, packet_bytes, rtt_s=rtt_s),
+        throughput_bps=throughput_bps(bursts, packet_bytes),
         loss=max(0.0, 1 - arrived / sent),
         lower_bound=bool(shares)
         and statistics.median(shares) >= SENDER_LIMITED,
@@ -144,34 +141,22 @@ def segment_rates_bps(burst: Burst,
                  for begin_s, end_s in zip(edges, edges[1:]))
 
 
-def throughput_bps(bursts: Sequence[Burst], packet_bytes: int, *,
-                   rtt_s: float | None = None,
-                   mss_bytes: int = 1460) -> float:
+def throughput_bps(bursts: Sequence[Burst], packet_bytes: int) -> float:
     """Return Choreo's estimate of TCP throughput, in payload bit/s.
 
-    It is min{P(N-1)(1-l)/T, MSS C / (RTT sqrt(l))}. T is extended by the
-    average time per packet for each packet missing at either end of a burst.
-    The second term applies only with a round-trip time and losses.
+    It is P(N-1)(1-l)/T. T is extended by the average time per packet for each
+    packet missing at either end of a burst. Choreo's other term,
+    MSS C / (RTT sqrt(l)), is left out: the receiver knows no round-trip time.
     """
-    packets = 0.0
-    total_s = 0.0
-    sent = 0
-    arrived = 0
+    packets = total_s = 0.0
     for burst in bursts:
-        sent += burst.sent
-        arrived += len(burst.arrivals)
         per_packet_s = _time_per_packet_s(burst)
         if per_packet_s > 0:
             packets += (burst.sent - 1) * len(burst.arrivals) / burst.sent
             total_s += per_packet_s * (burst.sent - 1)
     if total_s <= 0:
         return 0.0
-    rate_bps = units.bytes_per_s_to_bps(packet_bytes * packets / total_s)
-    loss = 1 - arrived / sent
-    if rtt_s and loss > 0:
-        rate_bps = min(rate_bps, units.bytes_per_s_to_bps(
-            mss_bytes * TCP_CONSTANT / (rtt_s * math.sqrt(loss))))
-    return rate_bps
+    return units.bytes_per_s_to_bps(packet_bytes * packets / total_s)
 
 
 def _time_per_packet_s(burst: Burst) -> float:

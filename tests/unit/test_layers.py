@@ -63,7 +63,7 @@ ORDER = [
 
 # What the edge module may import of virtco.
 OF_EDGE = (
-    'virtco.wire', 'virtco.units', 'virtco.exception',
+    'virtco.wire', 'virtco.units', 'virtco.exception', 'virtco.decoding',
     # Leaves by which every daemon starts: its options, and what systemd hears.
     'virtco.configuration', 'virtco.systemd')
 

@@ -206,7 +206,8 @@ def _service(role, controller):
     conf([], project='virtco-edge', default_config_files=[])
     conf.set_override('uplink_dev', harness.UPLINK, 'edge')
     conf.set_override('port', 0, 'probe')
-    return service.ProbeService(conf, controller, f'host-{role}')
+    conf.set_override('host', f'host-{role}', 'edge')
+    return service.ProbeService(conf, controller)
 
 
 def test_the_service_measures_what_the_controller_asks_for(net):

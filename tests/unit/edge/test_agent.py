@@ -405,8 +405,8 @@ def test_it_saves_now_and_then(agent, clock, monkeypatch):
 class Probe:
     """Trains that are sent from here, or cannot be."""
 
-    def __init__(self, conf, link, host):
-        self.given = link, host
+    def __init__(self, conf, link):
+        self.given = link, conf.edge.host
         self.noted = []
 
     def start(self):

@@ -22,8 +22,8 @@ ORDER = {'probe_id': 7, 'peer': 'h2', 'address': '192.0.2.7', 'port': 99,
          'key': KEY.secret.hex()}
 FOUND = sender.Measurement(
     rate_bps=1e6, throughput_bps=2e6, lower_bound=True, agrees=True,
-    loss=0.125, rtt=trains.RoundTrips(0.1, 0.2, 0.3, 4), bursts=2,
-    sent_bytes=5)
+    loss=0.125, bursts=2, foreign_share=0.5,
+    rtt=trains.RoundTrips(0.1, 0.2, 0.3, 4), sent_bytes=5)
 
 
 @pytest.fixture
@@ -33,6 +33,7 @@ def conf():
     found([], project='virtco-edge', default_config_files=[])
     found.set_override('address', LOOPBACK, group='probe')
     found.set_override('port', 0, group='probe')
+    found.set_override('host', 'h1', group='edge')
     return found
 
 
@@ -55,7 +56,8 @@ class Link:
 
 @pytest.fixture
 def service(conf):
-    found = probing.ProbeService(conf, Link(), 'h1', 2)
+    found = probing.ProbeService(conf, Link())
+    found._pace = protocol.Pace(2)
     yield found
     found._responder._listener.close()
     found._responder._packets.close()
@@ -200,7 +202,7 @@ def test_trains_are_received_at_an_address_of_the_uplink(conf, address, dev,
                                                          found):
     conf.set_override('address', address, group='probe')
     conf.set_override('uplink_dev', dev, group='edge')
-    service = probing.ProbeService(conf, Link(), 'h1')
+    service = probing.ProbeService(conf, Link())
     service._responder._listener.close()
     service._responder._packets.close()
     assert service.address == found and service.port > 0
@@ -208,7 +210,7 @@ def test_trains_are_received_at_an_address_of_the_uplink(conf, address, dev,
 
 
 def test_a_service_may_send_sixty_trains_a_minute(conf):
-    service = probing.ProbeService(conf, Link(), 'h1')
+    service = probing.ProbeService(conf, Link())
     service._responder._listener.close()
     service._responder._packets.close()
     for pace in (service._pace, service._responder._pace):

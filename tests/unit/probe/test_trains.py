@@ -28,9 +28,8 @@ def _burst(rate_bps, n=200, *, bucket_bytes=0, line_bps=math.inf, granule=1,
     return trains.Burst(n, tuple(arrivals), sending_s)
 
 
-def _estimate(*bursts, **kwargs):
-    return trains.estimate(bursts, frame_bytes=FRAME, packet_bytes=PAYLOAD,
-                           **kwargs)
+def _estimate(*bursts):
+    return trains.estimate(bursts, frame_bytes=FRAME, packet_bytes=PAYLOAD)
 
 
 @given(RATE, st.integers(20, 500), st.integers(1, 10))
@@ -116,14 +115,12 @@ def test_a_queue_that_overflows_does_not_look_like_a_bucket():
     assert found.rate_bps == pytest.approx(1e8)
 
 
-def test_lossy_paths_are_bound_by_the_tcp_formula():
-    burst = _burst(1e8, 200, lost={50, 150})
-    found = _estimate(burst, rtt_s=0.05)
-    assert found.throughput_bps == pytest.approx(
-        1460 * 8 * math.sqrt(1.5) / (0.05 * math.sqrt(0.01)))
+def test_a_few_lost_packets_hardly_lower_the_rate():
+    found = _estimate(_burst(1e8, 200, lost={50, 150}))
     assert found.rate_bps == pytest.approx(1e8, rel=0.02)
-    assert _estimate(burst).throughput_bps > found.throughput_bps
-    assert _estimate(_burst(1e8), rtt_s=0.05).throughput_bps > 9e7
+    assert found.throughput_bps == pytest.approx(
+        0.99 * 1e8 * PAYLOAD / FRAME)
+    assert found.loss == pytest.approx(0.01)
 
 
 def test_one_disturbed_burst_does_not_count():
@@ -153,7 +150,7 @@ def test_any_arrivals_give_a_finite_answer_or_none(arrivals):
     in_order = sorted(arrivals, key=lambda arrival: arrival[1])
     burst = trains.Burst(100, tuple((seq, time_ns / 1e9)
                                     for seq, time_ns in in_order), 0.1)
-    found = _estimate(burst, rtt_s=0.001)
+    found = _estimate(burst)
     if found is not None:
         assert math.isfinite(found.rate_bps) and found.rate_bps > 0
         assert math.isfinite(found.throughput_bps)
