@@ -19,7 +19,6 @@ TOKEN = 'keystone.token_auth'
 #: Load balancers and Prometheus carry no tokens, nor do those who look for the
 #: versions.
 OPEN_PATHS = ('/', '/v1', '/health', '/metrics')
-MOST_CALLERS = 10_000
 #: Processor time that the requests of one caller take, in the long run per
 #: second and at once; a list of 500 coflows takes 25 ms.
 CPU_PER_S = 0.05
@@ -32,39 +31,6 @@ OPEN_BURST = 4 * OPEN_PER_S
 #: Who owes less than this time waits and is answered, so that a client that
 #: sends one request after the other is slowed down and never refused.
 HELD_S = 1.0
-
-
-class Pace:
-    """A token bucket per caller.
-
-    Each process counts for itself.
-
-    :param per_s: tokens that come back to each per second.
-    :param burst: tokens that each has at first.
-    """
-
-    def __init__(self, per_s: float, burst: float,
-                 clock: Callable[[], float] = time.monotonic):
-        self._per_s = per_s
-        self._burst = burst
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._buckets: dict[str, token_bucket.Bucket] = {}
-
-    def wait_s(self, caller: str) -> float:
-        """Return the seconds until the caller owes nothing."""
-        bucket = self._buckets.get(caller)
-        return 0.0 if bucket is None else bucket.wait_s(self._clock())
-
-    def spend(self, caller: str, amount: float) -> None:
-        now_s = self._clock()
-        with self._lock:
-            if len(self._buckets) >= MOST_CALLERS:
-                self._buckets = {
-                    name: bucket for name, bucket in self._buckets.items()
-                    if not bucket.is_full(now_s)}
-            self._buckets.setdefault(caller, token_bucket.Bucket(
-                self._per_s, self._burst)).spend(amount, now_s)
 
 
 class Limiter:
@@ -85,9 +51,10 @@ class Limiter:
                  cpu_clock: Callable[[], float] = time.thread_time,
                  sleep: Callable[[float], None] = time.sleep):
         self._is_keystone = is_keystone
+        self._clock = clock
         self._cpu_clock = cpu_clock
-        self._cpu = Pace(CPU_PER_S, BURST_CPU_S, clock)
-        self._open = Pace(OPEN_PER_S, OPEN_BURST, clock)
+        self._cpu = token_bucket.Buckets(CPU_PER_S, BURST_CPU_S)
+        self._open = token_bucket.Buckets(OPEN_PER_S, OPEN_BURST)
         self._sleep = sleep
         self._places = threading.Semaphore(most_held)
 
@@ -97,17 +64,18 @@ class Limiter:
 
         :raises falcon.HTTPTooManyRequests: when it has to wait.
         """
+        now_s = self._clock()
         if (TOKEN not in request.env if self._is_keystone
                 else request.path in OPEN_PATHS):
             address = request.remote_addr
-            self._hold(self._open.wait_s(address),
+            self._hold(self._open.wait_s(address, now_s),
                        f'{address} asks without a token more often than '
                        f'{OPEN_PER_S} times a second.')
-            self._open.spend(address, 1)
+            self._open.spend(address, 1, now_s)
             return
         caller = self._charged(request)
         if caller:
-            self._hold(self._cpu.wait_s(caller),
+            self._hold(self._cpu.wait_s(caller, now_s),
                        f'Requests of {caller} take more than '
                        f'{CPU_PER_S:.0%} of a processor.')
             request.context.charged = caller, self._cpu_clock()
@@ -117,8 +85,8 @@ class Limiter:
         charged = getattr(request.context, 'charged', None)
         if charged is not None:
             caller, began_s = charged
-            self._cpu.spend(caller, TOKEN_CPU_S
-                            + self._cpu_clock() - began_s)
+            self._cpu.spend(caller, TOKEN_CPU_S + self._cpu_clock() - began_s,
+                            self._clock())
 
     def _charged(self, request: falcon.Request) -> str:
         """Name who pays for a request; nobody: an empty name."""

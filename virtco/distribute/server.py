@@ -189,8 +189,11 @@ class Server(LoopThread):
         self._peers: dict[str, connection.Peer] = {}
         self._per_address: collections.Counter[str] = collections.Counter()
         self._heard: set[str] = set()
-        # Also of those that come back before theirs is full again.
-        self._budgets: dict[str, token_bucket.Budget] = {}
+        # Also of those that come back before theirs are full again.
+        self._bytes = token_bucket.Buckets(token_bucket.BYTES_PER_S,
+                                           token_bucket.BURST_BYTES)
+        self._cpu = token_bucket.Buckets(token_bucket.CPU_PER_S,
+                                         token_bucket.BURST_CPU_S)
         self._due: dict[str, None] = {}
         self._is_sending = False
         self._last_log_s = -LOG_INTERVAL_S
@@ -375,11 +378,6 @@ class Server(LoopThread):
                 if (found.seat is not None and found.heard_s < limit_s
                         and not found.is_paused):
                     found.refuse(f'{found.seat.host} is silent')
-            now_s = self.clock()
-            self._budgets = {host: budget for host, budget
-                             in self._budgets.items()
-                             if host in self._open
-                             or not budget.is_full(now_s)}
 
     async def _say_alive(self) -> None:
         """Tell each edge module in turn that the server is alive."""
@@ -474,12 +472,11 @@ class Server(LoopThread):
 
     def charge(self, host: str, size_bytes: int, cpu_s: float) -> float:
         """Charge a host's budget; return the seconds until it owes nothing."""
-        budget = self._budgets.get(host)
-        if budget is None:
-            budget = self._budgets[host] = token_bucket.Budget()
         now_s = self.clock()
-        budget.spend(size_bytes, cpu_s + self._doors.spent_s(host), now_s)
-        wait_s = budget.wait_s(now_s)
+        self._bytes.spend(host, size_bytes, now_s)
+        self._cpu.spend(host, cpu_s + self._doors.spent_s(host), now_s)
+        wait_s = max(self._bytes.wait_s(host, now_s),
+                     self._cpu.wait_s(host, now_s))
         if wait_s > 0:
             self._counts.throttled.inc()
             self._log('%s says more than its budget allows, and is read '

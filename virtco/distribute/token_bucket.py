@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Token buckets: what one host may say, and may cost the controller. Pure."""
+"""Token buckets: what one host or caller may say, and may cost."""
 
-import math
+import threading
 
 from virtco.wire import frames
 
@@ -13,12 +13,16 @@ CPU_PER_S = 0.01
 #: For a whole report after a reconnection.
 BURST_BYTES = frames.MOST_BYTES
 BURST_CPU_S = 0.1
+#: Names whose buckets are looked through for full ones.
+MOST_NAMES = 10_000
 
 
-class Bucket:
-    """Tokens that come back at a steady rate (GCRA, ITU-T I.371).
+class Buckets:
+    """A bucket of tokens that come back at a steady rate, for each name (GCRA,
+    ITU-T I.371).
 
-    An expense above what is left is owed, so that it may have any size.
+    An expense above what is left is owed, so that it may have any size. A full
+    bucket is as one that nobody used, and is forgotten.
 
     :param per_s: tokens that come back per second.
     :param burst: tokens in a full bucket, which it is at first.
@@ -27,34 +31,19 @@ class Bucket:
     def __init__(self, per_s: float, burst: float):
         self._per_s = per_s
         self._burst_s = burst / per_s
-        self._full_s = -math.inf
+        self._full_s: dict[str, float] = {}
+        self._lock = threading.Lock()
 
-    def spend(self, amount: float, now_s: float) -> None:
-        self._full_s = max(self._full_s, now_s) + amount / self._per_s
+    def spend(self, name: str, amount: float, now_s: float) -> None:
+        with self._lock:
+            if len(self._full_s) >= MOST_NAMES:
+                self._full_s = {
+                    other: full_s for other, full_s in self._full_s.items()
+                    if full_s > now_s}
+            self._full_s[name] = (max(self._full_s.get(name, now_s), now_s)
+                                  + amount / self._per_s)
 
-    def wait_s(self, now_s: float) -> float:
+    def wait_s(self, name: str, now_s: float) -> float:
         """Return the seconds until nothing is owed, 0 where nothing is."""
-        return max(0.0, self._full_s - now_s - self._burst_s)
-
-    def is_full(self, now_s: float) -> bool:
-        return self._full_s <= now_s
-
-
-class Budget:
-    """Bytes and processor time of one host."""
-
-    def __init__(self) -> None:
-        self._bytes = Bucket(BYTES_PER_S, BURST_BYTES)
-        self._cpu = Bucket(CPU_PER_S, BURST_CPU_S)
-
-    def spend(self, size_bytes: int, cpu_s: float, now_s: float) -> None:
-        self._bytes.spend(size_bytes, now_s)
-        self._cpu.spend(cpu_s, now_s)
-
-    def wait_s(self, now_s: float) -> float:
-        """Return the seconds until nothing is owed, 0 where nothing is."""
-        return max(self._bytes.wait_s(now_s), self._cpu.wait_s(now_s))
-
-    def is_full(self, now_s: float) -> bool:
-        """Tell whether the host has nothing to pay for any more."""
-        return self._bytes.is_full(now_s) and self._cpu.is_full(now_s)
+        full_s = self._full_s.get(name, now_s)
+        return max(0.0, full_s - now_s - self._burst_s)

@@ -129,17 +129,3 @@ def test_few_refused_requests_are_held_at_a_time():
     held.clear()
     assert api.ask() > 0
     assert len(held) == 3
-
-
-def test_what_is_remembered_of_callers_is_bounded(monkeypatch):
-    monkeypatch.setattr(pace, 'MOST_CALLERS', 10)
-    now_s = 100.0
-    found = pace.Pace(1, 1, lambda: now_s)
-    found.spend('debtor', 1000)
-    most = 0
-    for number in range(50):
-        found.spend(f'p{number}', 1)
-        most = max(most, len(found._buckets))
-        now_s += 0.2
-    assert most == 10
-    assert found.wait_s('debtor') == pytest.approx(1000 - 1 - 10)

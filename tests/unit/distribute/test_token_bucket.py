@@ -18,10 +18,10 @@ AMOUNTS = st.floats(0.1, 100)
                   st.floats(0.1, 10), AMOUNTS)
 def test_no_time_sees_more_than_its_tokens(asked, per_s, burst):
     """Of one who spends whenever it owes nothing."""
-    bucket, now_s, spent = token_bucket.Bucket(per_s, burst), 0.0, []
+    buckets, now_s, spent = token_bucket.Buckets(per_s, burst), 0.0, []
     for pause_s, amount in asked:
-        now_s += max(pause_s, bucket.wait_s(now_s))
-        bucket.spend(amount, now_s)
+        now_s += max(pause_s, buckets.wait_s('h', now_s))
+        buckets.spend('h', amount, now_s)
         spent.append((now_s, amount))
     for first, last in itertools.combinations_with_replacement(
             range(len(spent)), 2):
@@ -34,42 +34,49 @@ def test_no_time_sees_more_than_its_tokens(asked, per_s, burst):
 @hypothesis.given(st.lists(st.tuples(st.floats(0, 50), AMOUNTS), min_size=1),
                   st.floats(0.1, 10), AMOUNTS)
 def test_its_level_is_that_of_tokens_that_are_counted(asked, per_s, burst):
-    bucket, now_s, level = token_bucket.Bucket(per_s, burst), 0.0, burst
+    buckets, now_s, level = token_bucket.Buckets(per_s, burst), 0.0, burst
     for pause_s, amount in asked:
         now_s += pause_s
         level = min(burst, level + per_s * pause_s) - amount
-        bucket.spend(amount, now_s)
-        wait_s = bucket.wait_s(now_s)
+        buckets.spend('h', amount, now_s)
+        wait_s = buckets.wait_s('h', now_s)
         assert wait_s == pytest.approx(max(0.0, -level / per_s), abs=1e-6)
-        assert bucket.wait_s(now_s + wait_s + 1e-6) == 0
-        full_s = now_s + (burst - level) / per_s
-        assert bucket.is_full(full_s + 1e-6)
-        assert not bucket.is_full(full_s - 1e-3)
+        assert buckets.wait_s('h', now_s + wait_s + 1e-6) == 0
 
 
 def test_a_bucket_that_nobody_used_is_full():
-    bucket = token_bucket.Bucket(2, 10)
-    assert bucket.is_full(0.0) and bucket.wait_s(0.0) == 0
-    bucket.spend(10, 0.0)
-    assert bucket.wait_s(0.0) == 0
-    bucket.spend(1, 0.0)
-    assert bucket.wait_s(0.0) == 0.5
-
-
-@pytest.mark.parametrize('size_bytes, cpu_s, wait_s', [
-    (token_bucket.BURST_BYTES, token_bucket.BURST_CPU_S, 0),
-    (token_bucket.BURST_BYTES + 3 * token_bucket.BYTES_PER_S, 0, 3),
-    (0, token_bucket.BURST_CPU_S + 3 * token_bucket.CPU_PER_S, 3)])
-def test_a_budget_is_of_bytes_and_of_processor_time(size_bytes, cpu_s,
-                                                    wait_s):
-    budget = token_bucket.Budget()
-    assert budget.is_full(5.0)
-    budget.spend(size_bytes, cpu_s, 5.0)
-    assert budget.wait_s(5.0) == pytest.approx(wait_s)
-    assert not budget.is_full(5.0) and budget.is_full(100.0)
+    buckets = token_bucket.Buckets(2, 10)
+    assert buckets.wait_s('h', 0.0) == 0
+    buckets.spend('h', 10, 0.0)
+    assert buckets.wait_s('h', 0.0) == 0
+    buckets.spend('h', 1, 0.0)
+    assert buckets.wait_s('h', 0.0) == 0.5
+    assert buckets.wait_s('other', 0.0) == 0
 
 
 def test_a_whole_report_of_any_size_is_read_at_once():
-    budget = token_bucket.Budget()
-    budget.spend(frames.MOST_BYTES, 0.0, 5.0)
-    assert budget.wait_s(5.0) == 0
+    assert token_bucket.BURST_BYTES == frames.MOST_BYTES
+
+
+def test_what_is_remembered_of_names_is_bounded(monkeypatch):
+    monkeypatch.setattr(token_bucket, 'MOST_NAMES', 10)
+    buckets, now_s, most = token_bucket.Buckets(1, 1), 100.0, 0
+    buckets.spend('debtor', 1000, now_s)
+    for number in range(50):
+        buckets.spend(f'p{number}', 1, now_s)
+        most = max(most, len(buckets._full_s))
+        now_s += 0.25
+        # Full again after a second.
+        assert {f'p{n}' for n in range(max(0, number - 2), number + 1)} < (
+            buckets._full_s.keys())
+    assert most == 10
+    assert buckets.wait_s('debtor', now_s) == 1000 - 1 - 12.5
+
+
+def test_a_full_bucket_is_forgotten(monkeypatch):
+    monkeypatch.setattr(token_bucket, 'MOST_NAMES', 2)
+    buckets = token_bucket.Buckets(1, 5)
+    buckets.spend('full', 3, 0.0)
+    buckets.spend('not', 4, 0.0)
+    buckets.spend('new', 1, 3.0)
+    assert buckets._full_s == {'not': 4.0, 'new': 4.0}

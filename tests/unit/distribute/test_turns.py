@@ -62,19 +62,12 @@ def test_a_host_pays_from_one_budget_whatever_costs(make, caplog):
 
 def test_who_comes_back_owes_what_it_owed(make):
     site = make()
-    edge, other = site.join('h1'), site.join('h2')
+    edge = site.join('h1')
     site.server.clock = lambda: 100.0
-    for host in ('h1', 'h2', 'h3'):
-        site.server.charge(host, 2 * token_bucket.BURST_BYTES, 0)
+    site.server.charge('h1', 2 * token_bucket.BURST_BYTES, 0)
     site.server.closed(edge)
     site.run(site.server._watch)
-    wait_s = site.server.charge('h1', 0, 0)
-    assert wait_s > 0
-    # A host that is gone is forgotten when its budget is full again.
-    site.server.clock = lambda: 1000.0
-    other.heard_s = 1000.0
-    site.run(site.server._watch)
-    assert site.server._budgets.keys() == {'h2'}
+    assert site.server.charge('h1', 0, 0) > 0
 
 
 def test_silent_peers_are_let_go(make):
