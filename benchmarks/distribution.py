@@ -59,9 +59,9 @@ from virtco.distribute import certificates
 from virtco.distribute import connection
 from virtco.distribute import edge_session as session
 from virtco.distribute import intake
-from virtco.distribute import policy_frames as codec
 from virtco.distribute import server
 from virtco.wire import edge_policy
+from virtco.wire import frames
 from virtco.wire import messages
 
 ROUNDS = 5
@@ -106,7 +106,7 @@ class Observed(server.Server):
 
     def heard(self, seat: connection.Seat, event: session.Event,
               payload: bytes) -> None:
-        if isinstance(event, messages.Ack) and seat.host is not None:
+        if isinstance(event, messages.Ack):
             self.acked_s[seat.host] = time.perf_counter()
         super().heard(seat, event, payload)
 
@@ -213,10 +213,13 @@ class Bench:
                 for sample in metric.samples
                 if sample.name.endswith('_total'))}
 
-    def _policy(self, host: str) -> codec.Numbered | None:
+    def _policy(self, host: str, known: int) -> server.Numbered | None:
         found = self.publisher.get(host)
-        return None if found is None else codec.Numbered(
-            self.seen.epoch, found)
+        if found is None or found.generation == known:
+            return None
+        return found.generation, frames.pack(
+            'policy', epoch=self.seen.epoch, generation=found.generation,
+            policy=found)
 
     def _said(self, host: str, event: session.Event, _payload: bytes) -> None:
         if isinstance(event, session.Report) and event.report is not None:
@@ -326,8 +329,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             args.relays)) as bench:
         found: dict[str, Any] = {
             'hosts': args.hosts, 'changed': n_changed,
-            'policy_bytes': len(codec.Numbered(
-                0, policy_of('h', 1)).frame()),
+            'policy_bytes': len(frames.pack(
+                'policy', epoch=0, generation=0, policy=policy_of('h', 1))),
             **bench.connect()}
         rounds = [bench.round(n_changed, seed)
                   for seed in range(1, 1 + ROUNDS)]

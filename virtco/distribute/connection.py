@@ -34,25 +34,17 @@ PAUSE_S = 0.1
 class Seat:
     """
     :ivar session: what it said.
-    :ivar peer: the relay that speaks for it; None for one with a connection
-        of its own.
+    :ivar connection: of its own, or of the relay that speaks for it.
+    :ivar peer: that relay; None for one with a connection of its own.
     """
 
     def __init__(self, hub: 'server.Server', connection: 'Connection',
-                 made: session.Session, peer: 'Peer | None' = None):
-        self.session = made
+                 hello: messages.Hello, peer: 'Peer | None' = None):
+        self.host = hello.host
+        self.session = session.Session(hello)
+        self.connection = connection
         self.peer = peer
         self._hub = hub
-        self._connection = connection
-
-    @property
-    def host(self) -> str | None:
-        return self.session.host
-
-    @property
-    def is_writable(self) -> bool:
-        """False while the other end does not read what it was sent."""
-        return self._connection.is_writable
 
     def take(self, message: messages.Said, payload: bytes) -> None:
         """Take a message of the host and pass on its event.
@@ -63,38 +55,37 @@ class Seat:
         event = self.session.take(message)
         if isinstance(event, session.Report) and event.report is None:
             self.write(_RESEND)
-        self._hub.heard(self, event, payload)
+        else:
+            self._hub.heard(self, event, payload)
 
     def write(self, frame: bytes) -> bool:
         """Write a frame; False when the other end does not read at the moment.
         """
-        if self.peer is None:
-            return self._connection.write(frame)
-        assert self.host is not None
-        return self._connection.write(frames.enveloped(
-            self.host, frame[frames.HEADER_BYTES:]))
+        if self.peer is not None:
+            frame = frames.enveloped(self.host, frame[frames.HEADER_BYTES:])
+        return self.connection.write(frame)
 
     def refuse(self, why: str) -> None:
         """Say why, and let it go."""
         if self.peer is None:
-            self._connection.refuse(why)
+            self.connection.refuse(why)
         else:
-            assert self.host is not None
             self.peer.refuse(self.host, why)
 
 
 class Peer:
     """Another process of the controller, perhaps a relay.
 
+    :ivar connection: of this process.
     :ivar seats: of the hosts that it speaks for.
     """
 
     def __init__(self, hub: 'server.Server', connection: 'Connection',
                  name: str):
         self.name = name
+        self.connection = connection
         self.seats: dict[str, Seat] = {}
         self._hub = hub
-        self._connection = connection
 
     def take(self, payload: bytes) -> None:
         """Take a message of the process itself or of a host it speaks for.
@@ -102,7 +93,7 @@ class Peer:
         :raises virtco.exception.VirtcoException: for an invalid message.
         """
         if not frames.is_enveloped(payload):
-            self._hub.told(self, messages.decode_peer(payload))
+            self._hub.doors.told(self.name, messages.decode_peer(payload))
             return
         host, inner = frames.opened(payload)
         if not inner:
@@ -121,17 +112,16 @@ class Peer:
         except exception.VirtcoException as error:
             self.refuse(host, str(error))
 
-    def _seat(self, host: str, hello: messages.Said) -> None:
-        seat = Seat(self._hub, self._connection, session.Session(
-            lambda hello: hello.host == host, self._hub.epoch), self)
-        seat.session.take(hello)
-        self.seats[host] = seat
-        self._hub.opened(seat, typing.cast(messages.Hello, hello))
+    def _seat(self, host: str, message: messages.Said) -> None:
+        hello = session.greeted(message, self._hub.doors.epoch(),
+                                lambda hello: hello.host == host)
+        self.seats[host] = Seat(self._hub, self.connection, hello, self)
+        self._hub.opened(self.seats[host], hello)
 
     def refuse(self, host: str, why: str) -> None:
         """Let go of one of its hosts."""
         self._hub.refused(host, why)
-        self.write(frames.enveloped(host, messages.pack(
+        self.connection.write(frames.enveloped(host, messages.pack(
             messages.Refused(why))))
         self.drop(host)
 
@@ -140,18 +130,6 @@ class Peer:
         seat = self.seats.pop(host, None)
         if seat is not None:
             self._hub.left(seat)
-
-    def write(self, frame: bytes) -> bool:
-        return self._connection.write(frame)
-
-    @property
-    def heard_s(self) -> float:
-        """When something last came, on the loop's clock."""
-        return self._connection.heard_s
-
-    def refuse_all(self, why: str) -> None:
-        """Let go of it and of its hosts."""
-        self._connection.refuse(why)
 
 
 class Connection(asyncio.Protocol):
@@ -241,7 +219,7 @@ class Connection(asyncio.Protocol):
 
     def _charge(self, size_bytes: int, began_s: float) -> float:
         """Charge an edge module for a message."""
-        if self.seat is None or self.seat.host is None:
+        if self.seat is None:
             return 0.0
         return self._hub.charge(self.seat.host, size_bytes,
                                 self._hub.cpu_clock() - began_s)
@@ -283,7 +261,7 @@ class Connection(asyncio.Protocol):
             self._greet(payload)
 
     def _greet(self, payload: bytes) -> None:
-        leader = self._hub.elsewhere
+        leader = self._hub.doors.elsewhere()
         if leader is not None:
             self.refuse('another process leads' if leader else
                         'nobody is known to lead', leader)
@@ -292,16 +270,15 @@ class Connection(asyncio.Protocol):
         if isinstance(message, messages.Peer):
             self._join(message)
             return
-        seat = Seat(self._hub, self, session.Session(self._may_speak_for,
-                                                     self._hub.epoch))
-        seat.session.take(message)
+        hello = session.greeted(message, self._hub.doors.epoch(),
+                                self._may_speak_for)
         self._end_hello()
-        self.seat = seat
-        self._hub.opened(seat, typing.cast(messages.Hello, message))
+        self.seat = Seat(self._hub, self, hello)
+        self._hub.opened(self.seat, hello)
 
     def _join(self, hello: messages.Peer) -> None:
-        session.check(hello, self._hub.epoch)
-        key = self._hub.peer_key
+        session.check(hello, self._hub.doors.epoch())
+        key = self._hub.doors.peer_key()
         if not key or not tickets.is_same(tickets.of_peer(key, hello.name),
                                           hello.ticket):
             raise exception.Forbidden(
@@ -321,7 +298,7 @@ class Connection(asyncio.Protocol):
 
     def _may_speak_for(self, hello: messages.Hello) -> bool:
         """Tell whether ticket or certificate names the host of a hello."""
-        key = self._hub.ticket_key
+        key = self._hub.doors.ticket_key()
         if key is not None:
             # Anybody can sign with an empty key.
             return bool(key) and tickets.is_same(

@@ -10,6 +10,7 @@ from typing import Any
 from typing import Protocol
 import urllib.parse
 
+import msgspec
 from oslo_config import cfg
 
 from virtco import exception
@@ -19,10 +20,8 @@ from virtco.decide import decide as decide_room
 from virtco.distribute import certificates
 from virtco.distribute import edge_session as session
 from virtco.distribute import intake
-from virtco.distribute import policy_frames as codec
 from virtco.distribute import server
 from virtco.distribute import tickets
-from virtco.distribute import upstream
 from virtco.leadership import elector
 from virtco.state import state as states
 from virtco.wire import frames
@@ -161,9 +160,13 @@ class Distribute:
     def _ticket_key(self) -> str | None:
         return self._key() if self._asks_for_tickets else None
 
-    def _policy(self, host: str) -> server.Policy | None:
+    def _policy(self, host: str, known: int) -> server.Numbered | None:
         found = self._decide.publisher.get(host)
-        return codec.Numbered(self._epoch or 0, found) if found else None
+        if found is None or found.generation == known:
+            return None
+        return found.generation, frames.pack(
+            'policy', epoch=self._epoch or 0, generation=found.generation,
+            policy=found)
 
     def _said(self, host: str, event: session.Event, _payload: bytes) -> None:
         match event:
@@ -195,10 +198,8 @@ class Distribute:
 
     def _answer(self, name: str, host: str) -> None:
         assert self._server is not None
-        found = self._decide.publisher.get(host)
-        self._server.answer(name, messages.Asked(
-            host, upstream.NO_POLICY if found is None
-            else codec.document(found)))
+        self._server.answer(name, messages.Asked(host, msgspec.Raw(
+            msgspec.json.encode(self._decide.publisher.get(host)))))
 
     def _trains(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
         prober = self._decide.prober

@@ -32,42 +32,24 @@ Event = (messages.Hello | messages.Ack | messages.Nack | messages.Measured
 
 class Session:
     """
-    :param may_speak_for: whether a hello is of its host, by the certificate
-        or by the ticket.
-    :param epoch: of the leader.
-    :ivar host: None until it said hello.
     :ivar sent: generation of the newest policy that it has or was sent.
+    :ivar report: the last one, whole.
     """
 
-    def __init__(self, may_speak_for: Callable[[messages.Hello], bool],
-                 epoch: int = 0):
-        self.host: str | None = None
-        self.sent = 0
-        self._epoch = epoch
-        self._report: reports.Report | None = None
-        self._may_speak_for = may_speak_for
-
-    @property
-    def report(self) -> reports.Report | None:
-        """The last one, whole."""
-        return self._report
+    def __init__(self, hello: messages.Hello):
+        self.host = hello.host
+        self.sent = hello.generation
+        self.report: reports.Report | None = None
 
     def take(self, message: messages.Said) -> Event:
         """Take the host's next message; return the event that it stands for.
 
         :raises virtco.exception.Invalid: for a message out of turn.
-        :raises virtco.exception.Forbidden: to speak for this host.
+        :raises virtco.exception.Forbidden: to measure for another host.
         """
-        is_hello = isinstance(message, messages.Hello)
-        if (isinstance(message, messages.Peer)
-                or is_hello != (self.host is None)):
-            raise exception.Invalid(
-                field='type', value=message.__struct_config__.tag,
-                limit='one hello, before every other message')
         match message:
-            case messages.Hello():
-                self._greet(message)
-                return message
+            case messages.Hello() | messages.Peer():
+                raise _out_of_turn(message)
             case messages.Ack() | messages.Nack():
                 return message
             case messages.Measured():
@@ -76,30 +58,49 @@ class Session:
                         what=f'to measure for {message.measurement.src}')
                 return message
             case messages.Heartbeat():
-                return Report(self._report, False)
+                return Report(self.report, False)
             case messages.Whole():
-                self._report = message.report
+                self.report = message.report
             case deltas.Delta():
                 self._patch(message)
-        return Report(self._report, self._report is not None)
-
-    def _greet(self, hello: messages.Hello) -> None:
-        check(hello, self._epoch)
-        if not self._may_speak_for(hello):
-            raise exception.Forbidden(
-                what=f'to speak for {hello.host} with this certificate or '
-                'ticket')
-        self.host = hello.host
-        self.sent = hello.generation
+        return Report(self.report, self.report is not None)
 
     def _patch(self, delta: deltas.Delta) -> None:
-        if self._report is None:
+        if self.report is None:
             return
         try:
-            self._report = deltas.patch(self._report, delta)
+            self.report = deltas.patch(self.report, delta)
         except exception.Invalid:
             # What it tells belongs to another report than this one.
-            self._report = None
+            self.report = None
+
+
+def greeted(message: messages.Said, epoch: int,
+            may_speak_for: Callable[[messages.Hello], bool]
+            ) -> messages.Hello:
+    """Check the first message of an edge module, its hello.
+
+    :param epoch: of the leader.
+    :param may_speak_for: whether a hello is of its host, by the certificate
+        or by the ticket.
+    :raises virtco.exception.Invalid: for another message, or see
+        :func:`check`.
+    :raises virtco.exception.Forbidden: to speak for this host.
+    """
+    if not isinstance(message, messages.Hello):
+        raise _out_of_turn(message)
+    check(message, epoch)
+    if not may_speak_for(message):
+        raise exception.Forbidden(
+            what=f'to speak for {message.host} with this certificate or '
+            'ticket')
+    return message
+
+
+def _out_of_turn(message: messages.Said) -> exception.Invalid:
+    return exception.Invalid(
+        field='type', value=message.__struct_config__.tag,
+        limit='one hello, before every other message')
 
 
 def check(hello: messages.Hello | messages.Peer, epoch: int) -> None:

@@ -7,7 +7,6 @@ newest policy of each until the edge module reads it. While nobody leads its
 edge modules stay; the next leader is told their last reports.
 """
 
-import dataclasses
 from typing import Any
 
 import msgspec
@@ -36,15 +35,6 @@ class _Kind(msgspec.Struct, frozen=True):
 _KIND = msgspec.json.Decoder(_Kind)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Policy:
-    generation: int
-    payload: bytes
-
-    def frame(self) -> bytes:
-        return frames.frame(self.payload)
-
-
 class Relay:
     def __init__(self, conf: cfg.ConfigOpts):
         self.metrics = metrics.Metrics()
@@ -53,7 +43,7 @@ class Relay:
         self._leader = elector.Elector(self._database, None,
                                        conf.leadership.lease_s)
         self._asks_for_tickets = distribute.asks_for_tickets(conf)
-        self._policies: dict[str, _Policy] = {}
+        self._policies: dict[str, server.Numbered] = {}
         self._server: server.Server
         self._upstream: upstream.Upstream
 
@@ -83,7 +73,7 @@ class Relay:
         return server.Doors(
             epoch=lambda: self._upstream.epoch,
             is_led=lambda: self._upstream.is_connected,
-            ticket_key=self._ticket_key, policy=self._policies.get,
+            ticket_key=self._ticket_key, policy=self._policy,
             n_hosts=lambda: self._upstream.n_hosts, came=self._came,
             left=self._left, said=self._said)
 
@@ -92,6 +82,10 @@ class Relay:
         if not self._asks_for_tickets:
             return None
         return seen.ticket_key if seen is not None else ''
+
+    def _policy(self, host: str, known: int) -> server.Numbered | None:
+        found = self._policies.get(host)
+        return None if found is None or found[0] == known else found
 
     def _came(self, host: str, hello: messages.Hello) -> None:
         self._upstream.forward(host, messages.pack(hello))
@@ -120,7 +114,7 @@ class Relay:
             return
         kind = _KIND.decode(payload)
         if kind.type == 'policy':
-            self._policies[host] = _Policy(kind.generation, payload)
+            self._policies[host] = kind.generation, frames.frame(payload)
             self._server.changed([host])
         elif kind.type == 'refused':
             self._server.seats()[host].refuse(kind.why)

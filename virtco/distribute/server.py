@@ -17,7 +17,6 @@ import socket
 import threading
 import time
 from typing import Any
-from typing import Protocol
 
 from oslo_config import cfg
 
@@ -28,7 +27,6 @@ from virtco.distribute import edge_session as session
 from virtco.distribute import token_bucket
 from virtco.wire import frames
 from virtco.wire import messages
-from virtco.wire import reports
 
 try:
     import uvloop
@@ -68,12 +66,8 @@ PEERS_ALIVE_S = 0.5
 PEERS_SILENT_S = 2.5
 
 
-class Policy(Protocol):
-    @property
-    def generation(self) -> int: ...
-
-    def frame(self) -> bytes:
-        """Return the frame for the edge module."""
+#: Generation of a policy, and its frame for the edge module.
+Numbered = tuple[int, bytes]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,7 +81,8 @@ class Doors:
     :ivar ticket_key: by which edge modules are told apart; None where
         certificates do that, or nobody does.
     :ivar peer_key: by which peers prove who they are; empty: none may come.
-    :ivar policy: of a host, None without one.
+    :ivar policy: of a host; None without one, and for one of the generation
+        that the host has.
     :ivar n_hosts: how many may connect.
     :ivar came: takes a host and its hello.
     :ivar left: takes a host that is not here any more.
@@ -102,7 +97,7 @@ class Doors:
 
     epoch: Callable[[], int]
     is_led: Callable[[], bool]
-    policy: Callable[[str], Policy | None]
+    policy: Callable[[str, int], Numbered | None]
     n_hosts: Callable[[], int]
     said: Callable[[str, session.Event, bytes], None]
     elsewhere: Callable[[], str | None] = lambda: None
@@ -181,7 +176,7 @@ class Server(LoopThread):
         self.cpu_clock = time.thread_time
         self._lease_s: float = conf.leadership.lease_s
         self._ttl_s: float = conf.scheduler.policy_ttl_s
-        self._doors = doors
+        self.doors = doors
         self._counts = counts
         self._ordered = asyncio.Event()
         self._open: dict[str, connection.Seat] = {}
@@ -208,26 +203,6 @@ class Server(LoopThread):
             uvloop is not None) else asyncio.new_event_loop())
         self.beside += [self._accept, self._watch, self._turn,
                         self._say_alive, self._say_alive_to_peers]
-
-    @property
-    def epoch(self) -> int:
-        return self._doors.epoch()
-
-    @property
-    def elsewhere(self) -> str | None:
-        return self._doors.elsewhere()
-
-    @property
-    def ticket_key(self) -> str | None:
-        return self._doors.ticket_key()
-
-    @property
-    def peer_key(self) -> str:
-        return self._doors.peer_key()
-
-    @property
-    def is_tls(self) -> bool:
-        return self._tls is not None
 
     @property
     def alive_s(self) -> float:
@@ -310,12 +285,12 @@ class Server(LoopThread):
         if peer is not None and self._peers.get(peer.name) is peer:
             del self._peers[peer.name]
             LOG.info('Peer %s left.', peer.name)
-            self._doors.peers(self._peers)
+            self.doors.peers(self._peers)
 
     def left(self, seat: connection.Seat) -> None:
-        if seat.host is not None and self._open.get(seat.host) is seat:
+        if self._open.get(seat.host) is seat:
             del self._open[seat.host]
-            self._doors.left(seat.host)
+            self.doors.left(seat.host)
             self._counts.connections.set(len(self._open))
 
     def opened(self, seat: connection.Seat, hello: messages.Hello) -> None:
@@ -328,33 +303,29 @@ class Server(LoopThread):
             seat.write(frames.frame(messages.pack(messages.Welcome(
                 self._led_epoch(), self.alive_s, self.heartbeat_s,
                 self._spread_s(), self.most_bytes))))
-        self._doors.came(hello.host, hello)
+        self.doors.came(hello.host, hello)
         self.changed([hello.host])
 
     def joined(self, peer: connection.Peer) -> None:
         self._peers[peer.name] = peer
         LOG.info('Peer %s joined.', peer.name)
-        peer.write(frames.frame(messages.pack(messages.Welcome(
-            self.epoch, PEERS_ALIVE_S))))
-        self._doors.peers(self._peers)
-
-    def told(self, peer: connection.Peer, message: messages.PeerSaid
-             ) -> None:
-        self._doors.told(peer.name, message)
+        peer.connection.write(frames.frame(messages.pack(messages.Welcome(
+            self.doors.epoch(), PEERS_ALIVE_S))))
+        self.doors.peers(self._peers)
 
     def _answer(self, name: str, message: messages.Asked) -> None:
         peer = self._peers.get(name)
         if peer is not None:
-            peer.write(frames.frame(messages.pack(message)))
+            peer.connection.write(frames.frame(messages.pack(message)))
 
     def _led_epoch(self) -> int:
         """Return the leader's epoch; 0 while a relay has no leader."""
-        return self.epoch if self._doors.is_led() else 0
+        return self.doors.epoch() if self.doors.is_led() else 0
 
     def _spread_s(self) -> float:
         """Return the time over which all come back when they lose this server.
         """
-        n_hosts = max(self._doors.n_hosts(), len(self._open))
+        n_hosts = max(self.doors.n_hosts(), len(self._open))
         return min(SPREAD_S, n_hosts / RESYNC_PER_S[self._tls is not None])
 
     def refused(self, who: str, why: str) -> None:
@@ -397,7 +368,7 @@ class Server(LoopThread):
         """
         while True:
             await asyncio.sleep(PEERS_ALIVE_S)
-            leader = self.elsewhere
+            leader = self.doors.elsewhere()
             if leader is not None:
                 for found in list(self._all):
                     if found.peer is not None or found.seat is not None:
@@ -405,13 +376,13 @@ class Server(LoopThread):
                                      leader)
             elif self._peers:
                 alive = frames.frame(messages.pack(messages.Alive(
-                    self.epoch, self._doors.n_hosts())))
+                    self.doors.epoch(), self.doors.n_hosts())))
                 limit_s = self.clock() - PEERS_SILENT_S
                 for peer in list(self._peers.values()):
-                    if peer.heard_s < limit_s:
-                        peer.refuse_all('it is silent')
+                    if peer.connection.heard_s < limit_s:
+                        peer.connection.refuse('it is silent')
                         continue
-                    peer.write(alive)
+                    peer.connection.write(alive)
                     # A relay lets go of those that are silent.
                     self._heard.update(host for host, seat
                                        in peer.seats.items()
@@ -440,41 +411,36 @@ class Server(LoopThread):
 
     def _send(self, host: str, to: connection.Seat) -> None:
         """Send the newest policy, unless the other end does not read."""
-        if not to.is_writable:
+        if not to.connection.is_writable:
             return
-        policy = self._doors.policy(host)
-        if policy is not None and policy.generation != to.session.sent:
-            to.write(policy.frame())
-            to.session.sent = policy.generation
+        found = self.doors.policy(host, to.session.sent)
+        if found is not None:
+            to.session.sent, frame = found
+            to.write(frame)
             self._counts.policies_sent.inc()
 
     def resumed(self, connection: connection.Connection) -> None:
-        self.changed([seat.host for seat in connection.seats
-                      if seat.host is not None])
+        self.changed([seat.host for seat in connection.seats])
 
     # What edges say.
 
     def heard(self, seat: connection.Seat, event: session.Event,
               payload: bytes) -> None:
-        host = seat.host
-        assert host is not None
         match event:
-            case session.Report(report=None):
-                return
-            case session.Report(report=reports.Report(), is_new=False):
+            case session.Report(is_new=False):
                 self.rests(seat)
                 return
             case messages.Nack():
                 self._counts.policies_refused.inc()
-                self._log('%s refuses policy %d: %s', host, event.generation,
-                          event.error)
-        self._doors.said(host, event, payload)
+                self._log('%s refuses policy %d: %s', seat.host,
+                          event.generation, event.error)
+        self.doors.said(seat.host, event, payload)
 
     def charge(self, host: str, size_bytes: int, cpu_s: float) -> float:
         """Charge a host's budget; return the seconds until it owes nothing."""
         now_s = self.clock()
         self._bytes.spend(host, size_bytes, now_s)
-        self._cpu.spend(host, cpu_s + self._doors.spent_s(host), now_s)
+        self._cpu.spend(host, cpu_s + self.doors.spent_s(host), now_s)
         wait_s = max(self._bytes.wait_s(host, now_s),
                      self._cpu.wait_s(host, now_s))
         if wait_s > 0:
@@ -485,8 +451,7 @@ class Server(LoopThread):
 
     def rests(self, seat: connection.Seat) -> None:
         """Note that the last report of a seat still holds."""
-        if seat.host is not None:
-            self._heard.add(seat.host)
+        self._heard.add(seat.host)
 
     async def _turn(self) -> None:
         """Hand out trains each turn, since rounds begin by time, and pass on
@@ -499,11 +464,11 @@ class Server(LoopThread):
             self._ordered.clear()
             if self._heard:
                 heard, self._heard = self._heard, set()
-                self._doors.heard(heard)
+                self.doors.heard(heard)
             if not self._open:
                 continue
             trains = await self.loop.run_in_executor(
-                None, self._doors.trains, list(self._open))
+                None, self.doors.trains, list(self._open))
             for host, train in trains.items():
                 self.pass_on(host, frames.pack('probe', train=train))
 

@@ -37,9 +37,11 @@ CONNECT_S = 2.0
 MOST_BYTES = 256 * 1024 * 1024
 #: What waits to be sent; of hosts beyond that the last report is told later.
 MOST_WAITING_BYTES = 8 * 1024 * 1024
-NO_POLICY = msgspec.Raw(b'null')
 #: Messages that wait while there is no connection.
 MOST_SAID = 1000
+
+#: Document of a policy to come, null without one.
+Answer = concurrent.futures.Future[msgspec.Raw]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,8 +82,7 @@ class Upstream(server.LoopThread):
         self._doors = doors
         self._tls = tls
         self._said: list[messages.PeerSaid] = []
-        self._asked: dict[str, list[concurrent.futures.Future[
-            bytes | None]]] = {}
+        self._asked: dict[str, list[Answer]] = {}
         self._behind: set[str] = set()
         self._writer: asyncio.StreamWriter | None = None
         super().__init__('upstream', loop or asyncio.new_event_loop())
@@ -110,16 +111,15 @@ class Upstream(server.LoopThread):
 
         :raises virtco.exception.Starting: when the leader does not answer.
         """
-        found: concurrent.futures.Future[bytes | None] = (
-            concurrent.futures.Future())
+        found: Answer = concurrent.futures.Future()
         self._soon(self._ask, host, found)
         try:
-            document = found.result(wait_s)
+            document = msgspec.json.decode(found.result(wait_s))
         except TimeoutError:
             raise exception.Starting(
                 why='the process that leads does not answer') from None
-        return None if document is None else edge_policy.EdgePolicy.from_dict(
-            msgspec.json.decode(document))
+        return (None if document is None
+                else edge_policy.EdgePolicy.from_dict(document))
 
     # On its loop.
 
@@ -155,8 +155,7 @@ class Upstream(server.LoopThread):
         else:
             self._said = [*self._said[1 - MOST_SAID:], message]
 
-    def _ask(self, host: str,
-             answer: concurrent.futures.Future[bytes | None]) -> None:
+    def _ask(self, host: str, answer: Answer) -> None:
         self._asked.setdefault(host, []).append(answer)
         if self._writer is not None:
             self._say(messages.Ask(host))
@@ -234,8 +233,7 @@ class Upstream(server.LoopThread):
                 self.n_hosts = n_hosts
             case messages.Asked(host=host, policy=policy):
                 for answer in self._asked.pop(host, ()):
-                    answer.set_result(
-                        bytes(policy) if policy != NO_POLICY else None)
+                    answer.set_result(policy)
             case messages.Refused(why=why):
                 raise ConnectionRefusedError(why)
 

@@ -18,7 +18,6 @@ from tests.netns.edge import bed as beds
 from virtco import metrics
 from virtco.conf import opts
 from virtco.distribute import edge_session as session
-from virtco.distribute import policy_frames as codec
 from virtco.distribute import server as servers
 from virtco.wire import frames
 
@@ -31,10 +30,6 @@ _FIRST = 1_000_000
 class _Policy:
     generation: int
     document: object
-
-    def frame(self):
-        return codec.edge_frame(1, self.generation,
-                                json.dumps(self.document).encode())
 
 
 class Controller:
@@ -66,9 +61,16 @@ class Controller:
     def _listen(self):
         self.server = servers.Server(self.conf, servers.Doors(
             epoch=lambda: 1, is_led=lambda: True,
-            policy=lambda host: self.policy, n_hosts=lambda: 1,
-            said=self._take), metrics.Metrics())
+            policy=self._policy_but, n_hosts=lambda: 1, said=self._take),
+            metrics.Metrics())
         self._rest = _Server(self.address, _Handler)
+
+    def _policy_but(self, _host, known):
+        one = self.policy
+        return None if one is None or one.generation == known else (
+            one.generation, frames.pack(
+                'policy', epoch=1, generation=one.generation,
+                policy=msgspec.Raw(json.dumps(one.document).encode())))
 
     def _take(self, _host, event, _payload):
         if isinstance(event, session.Report):

@@ -71,6 +71,17 @@ class Tls:
         return self._found
 
 
+class Doors:
+    """What a hub asks and tells: its values, and its notes."""
+
+    def __init__(self, hub):
+        self.told = hub.told
+        self._hub = hub
+
+    def __getattr__(self, name):
+        return lambda: getattr(self._hub, name)
+
+
 class Hub:
     """Notes what it is told, the host or the name of the subject first."""
 
@@ -87,6 +98,7 @@ class Hub:
         self.charged, self.waits_s = [], []
         for name, value in values.items():
             setattr(self, name, value)
+        self.doors = Doors(self)
 
     def clock(self):
         return self.now_s

@@ -37,30 +37,23 @@ class Writes:
 
 
 class Seat(Writes):
+    """An edge module with a connection that keeps what it is told."""
+
     def __init__(self, host, peer=None, sent=0, report=None):
         super().__init__()
-        self.host, self.peer = host, peer
+        self.host, self.peer, self.connection = host, peer, self
         self.session = types.SimpleNamespace(sent=sent, report=report)
 
 
-class Peer(Writes):
-    def __init__(self, name):
-        super().__init__()
-        self.name, self.seats = name, {}
-        self.connection = None
-
-    @property
-    def heard_s(self):
-        return self.connection.heard_s
-
-    def refuse_all(self, why):
-        self.connection.refuse(why)
+class Peer:
+    def __init__(self, name, connection):
+        self.name, self.seats, self.connection = name, {}, connection
 
 
 class Connection(Writes):
-    def __init__(self, address='10.0.0.1', seat=None, peer=None):
+    def __init__(self, address='10.0.0.1', seat=None):
         super().__init__()
-        self.address, self.seat, self.peer = address, seat, peer
+        self.address, self.seat, self.peer = address, seat, None
         self.heard_s = 0.0
         self.is_paused = False
 
@@ -76,11 +69,10 @@ class Policies:
     def __init__(self, **generations):
         self.generations = generations
 
-    def __call__(self, host):
+    def __call__(self, host, known):
         found = self.generations.get(host)
-        return None if found is None else types.SimpleNamespace(
-            generation=found,
-            frame=lambda: frames.pack('policy', generation=found))
+        return None if found in (None, known) else (
+            found, frames.pack('policy', generation=found))
 
 
 class Site(test_server.Site):
@@ -94,7 +86,7 @@ class Site(test_server.Site):
         self.notes = []
         self.n_hosts, self.leader, self.leads = n_hosts, None, True
         self.policies = policies
-        self.server._doors = server.Doors(
+        self.server.doors = server.Doors(
             epoch=lambda: 9, is_led=lambda: self.leads,
             elsewhere=lambda: self.leader, policy=policies,
             ticket_key=lambda: 'tickets', peer_key=lambda: 'peers',
@@ -123,8 +115,8 @@ class Site(test_server.Site):
         return found
 
     def join_peer(self, name='p1', hosts=()):
-        found = Connection(peer=Peer(name))
-        found.peer.connection, found.heard_s = found, self.server.clock()
+        found = Connection()
+        found.peer, found.heard_s = Peer(name, found), self.server.clock()
         self._add(found)
         self.server.joined(found.peer)
         for host in hosts:

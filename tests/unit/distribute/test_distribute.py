@@ -6,6 +6,7 @@ import socket
 import time
 import types
 
+import msgspec
 import pytest
 
 from tests.unit import made
@@ -16,9 +17,8 @@ from virtco import metrics
 from virtco.db import leader
 from virtco.distribute import distribute
 from virtco.distribute import edge_session as session
-from virtco.distribute import policy_frames as codec
 from virtco.distribute import tickets
-from virtco.distribute import upstream
+from virtco.wire import edge_policy
 from virtco.wire import frames
 from virtco.wire import messages
 
@@ -147,12 +147,24 @@ def test_edge_modules_hear_whether_it_leads(one):
     assert doors.is_led()
 
 
+def epoch_of(numbered):
+    """Of the policy of h1, which came out as it went in."""
+    generation, frame = numbered
+    (payload,) = frames.Reader().feed(frame)
+    message = frames.unpack(payload)
+    assert message['type'] == 'policy'
+    assert generation == message['generation'] == POLICY.generation
+    assert edge_policy.EdgePolicy.from_dict(message['policy']) == POLICY
+    return message['epoch']
+
+
 def test_its_own_policies_are_told(one):
     doors = one._doors()
-    assert doors.policy('h1') == codec.Numbered(0, POLICY)
+    assert epoch_of(doors.policy('h1', 0)) == 0
     lead(one)
-    assert doors.policy('h1') == codec.Numbered(9, POLICY)
-    assert doors.policy('h2') is None and doors.n_hosts() == 3
+    assert epoch_of(doors.policy('h1', 0)) == 9
+    assert doors.policy('h1', POLICY.generation) is None
+    assert doors.policy('h2', 0) is None and doors.n_hosts() == 3
     assert doors.trains(['h1', 'h2', 'h4']) == {'h1': {'probe_id': 'p'}}
 
 
@@ -208,8 +220,9 @@ def test_peers_ask_for_policies(one):
         one._doors().told('p1', messages.Ask(host))
     assert taken_in(one) == [
         ('server', 'answer', 'p1',
-         messages.Asked('h1', codec.document(POLICY))),
-        ('server', 'answer', 'p1', messages.Asked('h2', upstream.NO_POLICY))]
+         messages.Asked('h1', msgspec.Raw(msgspec.json.encode(POLICY)))),
+        ('server', 'answer', 'p1', messages.Asked(
+            'h2', msgspec.Raw(b'null')))]
 
 
 def test_it_listens_if_it_may_lead(conf):

@@ -26,22 +26,19 @@ def _say(one, kind, **fields):
         msgspec.json.encode({'type': kind, **fields})))
 
 
-def _new(may=lambda hello: True, epoch=0):
-    return session.Session(may, epoch)
+def _greet(kind='hello', may=lambda hello: True, led=4, **fields):
+    return session.greeted(messages.decode(
+        msgspec.json.encode({'type': kind, **fields})), led, may)
 
 
 @pytest.fixture
 def one():
-    found = _new()
-    _say(found, 'hello', version=VERSION, host='h1', generation=3)
-    return found
+    return session.Session(messages.Hello(VERSION, 'h1', generation=3))
 
 
-def test_a_hello_opens():
-    one = _new()
-    assert (one.host, one.sent, one.report) == (None, 0, None)
-    assert _say(one, 'hello', version=VERSION, host='h1', generation=3,
-                epoch=0) == messages.Hello(VERSION, 'h1', 0, 3)
+def test_a_hello_opens(one):
+    assert _greet(version=VERSION, host='h1', generation=3, epoch=0) == (
+        messages.Hello(VERSION, 'h1', 0, 3))
     assert (one.host, one.sent, one.report) == ('h1', 3, None)
 
 
@@ -53,17 +50,13 @@ def test_a_hello_opens():
     ({'generation': -1}, 'generation: .*, got -1'),
     ({'host': '../h1'}, 'host'), ({'host': 'x' * 256}, 'host')])
 def test_a_hello_that_is_refused(fields, error):
-    one = _new(epoch=4)
     with pytest.raises(exception.Invalid, match=error):
-        _say(one, 'hello', **({'version': VERSION, 'host': 'h1'} | fields))
-    assert one.host is None
+        _greet(**({'version': VERSION, 'host': 'h1'} | fields))
 
 
 @pytest.mark.parametrize('epoch', [0, 3, 4])
 def test_whoever_heard_of_no_later_leader_may_come(epoch):
-    one = _new(epoch=4)
-    _say(one, 'hello', version=VERSION, host='h1', epoch=epoch)
-    assert one.host == 'h1'
+    assert _greet(version=VERSION, host='h1', epoch=epoch).epoch == epoch
     session.check(messages.Peer(VERSION, 'p', epoch, ''), 4)
 
 
@@ -84,8 +77,8 @@ def test_a_policy_is_acknowledged_or_refused(one):
 
 def test_nobody_speaks_for_another_host(one):
     with pytest.raises(exception.Forbidden, match='h2'):
-        _say(_new(lambda hello: hello.host == 'h1'), 'hello',
-             version=VERSION, host='h2')
+        _greet(may=lambda hello: hello.host == 'h1', version=VERSION,
+               host='h2')
     with pytest.raises(exception.Forbidden, match='h2'):
         _say(one, 'measurement', measurement={
             'probe_id': 'p', 'src': 'h2', 'dst': 'h1', 'rate_bps': 1e9})
@@ -104,7 +97,7 @@ def test_a_measurement_of_its_own(one):
         'probe_id': 'p', 'src': 'h1', 'dst': 'h2', 'rate_bps': 1e9}})])
 def test_a_hello_comes_first(kind, fields):
     with pytest.raises(exception.Invalid, match='type'):
-        _say(_new(), kind, **fields)
+        _greet(kind, **fields)
 
 
 def test_one_hello_is_enough(one):
@@ -115,8 +108,8 @@ def test_one_hello_is_enough(one):
 @pytest.mark.parametrize('is_greeted', [False, True])
 def test_a_peer_is_no_edge_module(is_greeted, one):
     with pytest.raises(exception.Invalid, match='type: .*, got peer'):
-        _say(one if is_greeted else _new(), 'peer', version=VERSION,
-             name='p', epoch=0, ticket='')
+        (functools.partial(_say, one) if is_greeted else _greet)(
+            'peer', version=VERSION, name='p', epoch=0, ticket='')
 
 
 def test_reports_are_whole_then_deltas(one):

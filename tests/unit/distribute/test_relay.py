@@ -84,13 +84,11 @@ class Site:
 
     def connect(self, host, generation=0):
         link = Link()
-        seat = connection.Seat(self.server, link, session.Session(
-            lambda hello: True, self.server.epoch))
+        message = hello(host, generation)
+        seat = connection.Seat(self.server, link, message)
         link.seats = [seat]
         self.server._all.add(link)
         self.server._per_address[link.address] += 1
-        message = hello(host, generation)
-        seat.session.take(message)
         self.server.opened(seat, message)
         return link
 

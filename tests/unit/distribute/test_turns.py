@@ -40,8 +40,8 @@ def test_a_host_pays_from_one_budget_whatever_costs(make, caplog):
     site = make()
     site.server.clock = lambda: 100.0
     spent_s = {'h1': 0.5 * token_bucket.BURST_CPU_S}
-    site.server._doors = dataclasses.replace(
-        site.server._doors, spent_s=lambda host: spent_s.pop(host, 0.0))
+    site.server.doors = dataclasses.replace(
+        site.server.doors, spent_s=lambda host: spent_s.pop(host, 0.0))
 
     def charge(host, bursts, cpu_bursts):
         return site.server.charge(
@@ -104,11 +104,11 @@ def test_peers_hear_how_many_hosts_there_are(make):
     site = make(n_hosts=70)
     relay = site.join_peer(hosts=['h1', 'h2'])
     edge = site.join('h3')
-    relay.peer.take()
+    relay.take()
     edge.seat.take()
     relay.peer.seats['h1'].session.report = REPORT
     assert site.run(site.server._say_alive_to_peers) == [0.5]
-    assert relay.peer.take() == [{'type': 'alive', 'epoch': 9, 'n_hosts': 70}]
+    assert relay.take() == [{'type': 'alive', 'epoch': 9, 'n_hosts': 70}]
     assert edge.seat.take() == []
     # The heartbeats of its hosts end at the relay.
     assert site.server._heard == {'h1'}
@@ -119,20 +119,20 @@ def test_peers_hear_how_many_hosts_there_are(make):
 def test_a_process_that_does_not_lead_any_more_lets_all_go(make, leader):
     site = make()
     relay, edge, unknown = site.join_peer(), site.join('h1'), site.join()
-    relay.peer.take()
+    relay.take()
     site.leader = leader
     site.run(site.server._say_alive_to_peers)
     assert relay.refused == edge.refused == [
         ('this process does not lead any more', leader)]
     # It is told when it says who it is.
-    assert unknown.refused == [] and relay.peer.take() == []
+    assert unknown.refused == [] and relay.take() == []
 
 
 def ordered(site, trains, done):
     """One round of trains, with a loop that runs."""
     async def work():
-        site.server._doors = dataclasses.replace(
-            site.server._doors, trains=trains)
+        site.server.doors = dataclasses.replace(
+            site.server.doors, trains=trains)
         task = asyncio.create_task(site.server._turn())
         while not done():
             await asyncio.sleep(0)
