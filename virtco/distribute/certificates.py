@@ -11,6 +11,7 @@ from typing import Any
 
 import prometheus_client
 
+from virtco import exception
 from virtco import metrics
 
 LOG = logging.getLogger(__name__)
@@ -75,21 +76,17 @@ def of_server(options: Any, counts: metrics.Metrics) -> Renewed | None:
     """Make what the stream server shows; None without a certificate.
 
     :param options: of the section ``distributor``.
-    :raises OSError: for a file that cannot be used.
+    :raises virtco.exception.ConfigInvalid: for a file that cannot be used.
     """
     def make() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(options.cert_file, options.key_file or None)
         if options.client_ca_file:
             context.load_verify_locations(options.client_ca_file)
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    if not options.cert_file:
-        return None
-    return Renewed(make, (options.cert_file, options.key_file,
-                          options.client_ca_file),
-                   counts.unusable_certificates.labels('server'))
+    return _with_pair(options, 'client_ca_file', make,
+                      counts.unusable_certificates.labels('server'))
 
 
 def of_client(options: Any, counts: metrics.Metrics) -> Renewed | None:
@@ -97,16 +94,36 @@ def of_client(options: Any, counts: metrics.Metrics) -> Renewed | None:
     certificate.
 
     :param options: of the section ``distributor``: a process has one pair.
-    :raises OSError: for a file that cannot be used.
+    :raises virtco.exception.ConfigInvalid: for a file that cannot be used.
     """
     def make() -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=options.ca_file or None)
         context.hostname_checks_common_name = False
+        return context
+
+    return _with_pair(options, 'ca_file', make,
+                      counts.unusable_certificates.labels('client'))
+
+
+def _with_pair(options: Any, authorities: str,
+               make: Callable[[], ssl.SSLContext],
+               unusable: prometheus_client.Gauge) -> Renewed | None:
+    """Add this process's certificate to the contexts that are made.
+
+    :param authorities: option whose file ``make`` reads.
+    """
+    def make_with_pair() -> ssl.SSLContext:
+        context = make()
         context.load_cert_chain(options.cert_file, options.key_file or None)
         return context
 
     if not options.cert_file:
         return None
-    return Renewed(make, (options.cert_file, options.key_file,
-                          options.ca_file),
-                   counts.unusable_certificates.labels('client'))
+    try:
+        return Renewed(make_with_pair, (
+            options.cert_file, options.key_file,
+            getattr(options, authorities)), unusable)
+    except OSError as error:
+        raise exception.ConfigInvalid(
+            why=f'[distributor] cert_file, key_file or {authorities}: '
+            f'{error}') from error

@@ -13,7 +13,6 @@ import urllib.parse
 import msgspec
 from oslo_config import cfg
 
-from virtco import exception
 from virtco import metrics
 from virtco.db import leader
 from virtco.decide import decide as decide_room
@@ -223,18 +222,12 @@ def open_server(conf: cfg.ConfigOpts, doors: server.Doors,
 
     :raises virtco.exception.ConfigInvalid: for files that are no good.
     """
-    options = conf.distributor
-    try:
-        tls = certificates.of_server(options, counts)
-    except OSError as error:
-        raise exception.ConfigInvalid(
-            why='[distributor] cert_file, key_file or client_ca_file: '
-            f'{error}') from error
+    tls = certificates.of_server(conf.distributor, counts)
     try:
         found = server.Server(conf, doors, counts, tls)
     except OSError as error:
         LOG.error('No edge module can connect, for port %d cannot be '
-                  'listened on: %s', options.port, error)
+                  'listened on: %s', conf.distributor.port, error)
         return None
     LOG.info('Edge modules may connect to port %d.', found.port)
     return found

@@ -259,13 +259,8 @@ def open_upstream(conf: cfg.ConfigOpts, looks: elector.Elector,
     :param looks: who leads.
     :raises virtco.exception.ConfigInvalid: for files that are no good.
     """
-    try:
-        tls = certificates.of_client(conf.distributor, counts)
-    except OSError as error:
-        raise exception.ConfigInvalid(
-            why='[distributor] cert_file, key_file or ca_file: '
-            f'{error}') from error
-    return Upstream(tls, lambda: looks.seen, looks.has_database, doors, loop)
+    return Upstream(certificates.of_client(conf.distributor, counts),
+                    lambda: looks.seen, looks.has_database, doors, loop)
 
 
 def _waiting_bytes(writer: asyncio.StreamWriter) -> int:

@@ -9,6 +9,7 @@ import types
 import pytest
 
 from tests import openssl
+from virtco import exception
 from virtco import metrics
 from virtco.distribute import certificates
 
@@ -170,5 +171,5 @@ def test_no_certificate_no_tls(site):
 def test_the_first_pair_must_be_good(site):
     site.cert.write_text('no certificate')
     for make in (certificates.of_server, certificates.of_client):
-        with pytest.raises(OSError):
+        with pytest.raises(exception.ConfigInvalid, match='cert_file'):
             make(site.options, site.counts)
