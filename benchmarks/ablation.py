@@ -105,7 +105,7 @@ def _cost_s(problem: snapshot.PlacementProblem, plan: snapshot.Plan) -> float:
         return plan.cct_s
     if plan.objective is Objective.JOINT:
         return plan.objective_s
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     index = {host.name: i for i, host in enumerate(problem.hosts)}
     return portfolio.Judged(inst, budgets.unlimited()).cost_s(np.array(
         [index[plan.hosts[vms[0]]] for vms in inst.node_vms]))

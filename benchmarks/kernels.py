@@ -75,7 +75,8 @@ def _instance(name: str, n_active: int = 0) -> instances.Instance:
                        for host in problem.hosts) for _ in range(2)]
         active.append(snapshot.ActiveCoflow(f'a{i}', *loads))
     return instances.build(dataclasses.replace(problem,
-                                               active=tuple(active)))
+                                               active=tuple(active)),
+        budgets.unlimited())
 
 
 def _anneal(name: str, moves: int, levels: bool = False) -> Run:

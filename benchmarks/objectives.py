@@ -143,7 +143,7 @@ def average_cct_s(hosts: list[cluster.Host],
                   active: list[snapshot.ActiveCoflow]) -> float:
     problem = snapshot.PlacementProblem(tuple(hosts), (), (),
                                         active=tuple(active))
-    inst = solver_instances.build(problem, reduce=False)
+    inst = solver_instances.build(problem)
     prefix_s = objectives.prefix_cct_s(inst, np.zeros(
         (0, len(inst.s_per_byte))))
     return float(prefix_s.mean())
@@ -154,7 +154,8 @@ def lower_bound_s(hosts: list[cluster.Host],
     """Mean over the coflows of the bound on each alone."""
     return statistics.fmean(
         lowerbounds.anchored_sets(
-            solver_instances.build(group(hosts, app, [])), np.inf,
+            solver_instances.build(group(hosts, app, []),
+                budgets.unlimited()), np.inf,
             budgets.unlimited()).lower_s for app in apps)
 
 

@@ -76,12 +76,12 @@ def measure(problem: snapshot.PlacementProblem, seed: int, repeats: int
     plan = snapshot.Plan(
         tuple(f'h{m}' for m in assign), 0.0, (), ONLINE, 0.0, 0.0, 0.0,
         'given')
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     return {
         'hosts': len(problem.hosts), 'coflows': len(problem.active),
         'entries': len(inst.running.port),
         'reading_ms': cpu_ms(
-            lambda: instances.build(problem, reduce=False), repeats),
+            lambda: instances.build(problem), repeats),
         'ranking_ms': cpu_ms(
             lambda: ranking.rank(inst, ONLINE, assign, 0), repeats),
         'both_ms': cpu_ms(

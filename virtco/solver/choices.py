@@ -8,7 +8,6 @@ on; the last one is searched. No placement is better than the least of all
 choices' bounds, whatever became of a choice.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
 import itertools
@@ -45,8 +44,6 @@ BOUND_SHARE = 0.1
 #: Relative closeness at which a choice cannot be better.
 CLOSED = states.CLOSED
 
-Build = Callable[[instances.Prepared], instances.Instance]
-
 
 @dataclasses.dataclass
 class _Choice:
@@ -71,21 +68,16 @@ class _Choice:
         return (False, *states.key(self.found.value), self.lower_s)
 
 
-def run(whole: instances.Prepared, build: Build,
-        objective: snapshot.Objective, seed: int, budget: budgets.Budget, *,
-        certify: bool = False, on_incumbent: states.OnIncumbent | None = None
+def run(whole: instances.Prepared, task: states.Task
         ) -> tuple[instances.Instance, states.Outcome]:
     """Search a problem; the instance that the best placement is of.
 
-    :param build: makes an instance of what is left of the problem.
     :raises virtco.exception.PlacementInfeasible: when nothing fits.
     """
     if not whole.together:
-        inst = build(whole)
-        return inst, search.run(inst, objective, seed, budget,
-                                certify=certify, on_incumbent=on_incumbent)
-    return _Race(whole, build, objective, seed, budget, certify,
-                 on_incumbent).run()
+        inst = whole.instance(task.budget)
+        return inst, search.run(inst, task)
+    return _Race(whole, task).run()
 
 
 def parts(whole: instances.Prepared) -> Iterator[instances.Prepared]:
@@ -128,7 +120,7 @@ def any_placement(whole: instances.Prepared, seed: int,
     for part in parts(whole):
         try:
             return feasible.any_placement(
-                part.instance(reduce=False), seed, budget)
+                part.instance(), seed, budget)
         except exception.PlacementInfeasible as error:
             if not whole.together:
                 raise
@@ -143,17 +135,10 @@ def _nowhere(whole: instances.Prepared) -> exception.PlacementInfeasible:
 
 
 class _Race:
-    def __init__(self, whole: instances.Prepared, build: Build,
-                 objective: snapshot.Objective, seed: int,
-                 budget: budgets.Budget, certify: bool,
-                 on_incumbent: states.OnIncumbent | None):
+    def __init__(self, whole: instances.Prepared, task: states.Task):
         self.whole = whole
-        self.build = build
-        self.objective = objective
-        self.seed = seed
-        self.budget = budget
-        self.certify = certify
-        self.on_incumbent = on_incumbent
+        self.task = task
+        self.budget = task.budget
         self.choices: list[_Choice] = []
         #: Bound of the choices that are not looked at.
         self.rest_s = math.inf
@@ -176,7 +161,7 @@ class _Race:
             alone = all(self._is_beaten(other) for other in self.choices
                         if other is not choice)
             self._search(choice, self.budget if alone else self.budget.slice(
-                LAST_SHARE), self.certify)
+                LAST_SHARE), self.task.certify)
             if choice.found is not None:
                 break
         self._refute()
@@ -190,7 +175,8 @@ class _Race:
             if not budget.in_time() and self._has_answer():
                 return
             try:
-                start = feasible.any_placement(choice.inst, self.seed, budget)
+                start = feasible.any_placement(
+                    choice.inst, self.task.seed, budget)
             except exception.PlacementInfeasible:
                 return
             found = states.Outcome(start, local.evaluate(start),
@@ -209,11 +195,12 @@ class _Race:
             if n == MOST_CHOICES or (n and not self.budget.in_time()):
                 self.rest_s = 0.0
                 break
-            inst = self.build(part)
+            inst = part.instance(self.budget)
             signature = _signature(inst)
             if signature is None or signature not in seen:
                 seen.add(signature)
-                local = localsearch.Searcher(inst, self.objective, self.seed)
+                local = localsearch.Searcher(inst, self.task.objective,
+                                             self.task.seed)
                 lower_s = lowerbounds.anchored_sets(
                     inst, math.inf, self.budget.slice(BOUND_SHARE),
                     growths=0).lower_s
@@ -224,10 +211,9 @@ class _Race:
     def _search(self, choice: _Choice, budget: budgets.Budget,
                 certify: bool = False) -> None:
         try:
-            found = search.run(
-                choice.inst, self.objective, self.seed, budget,
-                certify=certify, on_incumbent=self._telling(choice),
-                known=choice.found)
+            found = search.run(choice.inst, dataclasses.replace(
+                self.task, budget=budget, certify=certify,
+                on_incumbent=self._telling(choice)), choice.found)
         except exception.PlacementInfeasible:
             return
         self.moves += found.moves
@@ -237,7 +223,7 @@ class _Race:
 
     def _telling(self, choice: _Choice) -> states.OnIncumbent | None:
         """Wrap the listener: it hears of the overall best and bound."""
-        told = self.on_incumbent
+        told = self.task.on_incumbent
         if told is None:
             return None
 

@@ -30,7 +30,7 @@ def delays(problem: snapshot.PlacementProblem, plan: snapshot.Plan
 
     :raises virtco.exception.Invalid: when the problem makes no sense.
     """
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     own = objectives.own_loads(inst, inst.from_hosts(plan.hosts))
     after_s = objectives.prefix_cct_s(inst, own)[:len(inst.running)]
     before_s = inst.running_prefix_s

@@ -39,10 +39,6 @@ ONLINE_SHARE = 0.5
 #: VM or running coflow.
 BUILD_CALLS = 300
 BUILD_CELLS = 10
-#: Work to compare two hosts that may not be needed, and part of the budget to
-#: compare each two in. Of more hosts all are compared with the best ones only.
-COMPARE_UNITS = 4.0
-COMPARE_SHARE = 0.1
 #: Work to rank a host, for each coflow.
 RANK_UNITS = 100.0
 #: Part of the budget that a baseline's bound may take.
@@ -81,23 +77,20 @@ def plan(problem: snapshot.PlacementProblem, *,
                                 limit='at least 0 s')
     budget = budgets.Budget(budgets.clock_of(clock), budget_s,
                             is_cancelled=is_cancelled)
+    task = states.Task(objective, seed, budget, certify, on_incumbent)
     if planner != 'virtco':
-        return _baseline(problem, objective, planner, seed, budget)
+        return _baseline(problem, planner, task)
     if portfolio.applies(problem, objective):
-        return _judged(problem, seed, budget_s, budget, certify,
-                       on_incumbent)
-    return _answer(*_chosen(
-        _prepare(problem, budget), objective, seed, budget, certify,
-        on_incumbent), objective)
+        return _judged(problem, task, budget_s)
+    return _answer(*choices.run(_read(problem, budget), task), objective)
 
 
-def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
-            budget: budgets.Budget, certify: bool,
-            on_incumbent: states.OnIncumbent | None) -> snapshot.Plan:
+def _judged(problem: snapshot.PlacementProblem, task: states.Task,
+            budget_s: float) -> snapshot.Plan:
     """Compare the online search's answer with others' by simulation."""
-    objective = snapshot.Objective.ONLINE
-    whole = _prepare(problem, budget)
-    inst = whole.instance(reduce=False)
+    budget = task.budget
+    whole = _read(problem, budget)
+    inst = whole.instance()
     moves = 0
 
     def searched(problem: snapshot.PlacementProblem,
@@ -105,13 +98,15 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
                  on_incumbent: states.OnIncumbent | None = None
                  ) -> tuple[np.ndarray, states.Outcome]:
         nonlocal moves
-        part = _prepare(problem, budget)
-        reduced, found = _chosen(part, objective, seed, budget.slice(
-            1.0, most_s=share * budget_s), certify, on_incumbent)
+        reduced, found = choices.run(_read(problem, budget),
+                                     dataclasses.replace(
+            task, objective=objective, on_incumbent=on_incumbent,
+            budget=budget.slice(1.0, most_s=share * budget_s)))
         moves += found.moves
         return reduced.host_index[found.assign], found
 
-    assign, found = searched(problem, objective, ONLINE_SHARE, on_incumbent)
+    assign, found = searched(problem, task.objective, ONLINE_SHARE,
+                             task.on_incumbent)
     own = portfolio.Candidate(found.method, assign)
 
     def proposals() -> Iterator[portfolio.Candidate]:
@@ -127,7 +122,7 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
                 placed, _found = searched(
                     problem, snapshot.Objective.ISOLATED, share)
             else:
-                placed = _by_rule(by, whole, seed, budget)
+                placed = _by_rule(by, whole, task.seed, budget)
             if placed is not None:
                 yield portfolio.Candidate(by, placed)
 
@@ -136,43 +131,43 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
         chosen = portfolio.best(inst, proposals(), budget)
     return _answer(inst, dataclasses.replace(
         found, assign=chosen.assign, method=snapshot.Method(chosen.method),
-        moves=moves), objective)
+        moves=moves), task.objective)
 
 
 def _baseline(problem: snapshot.PlacementProblem,
-              objective: snapshot.Objective, planner: str, seed: int,
-              budget: budgets.Budget) -> snapshot.Plan:
-    whole = _prepare(problem, budget)
-    inst = whole.instance(reduce=False)
+              planner: str, task: states.Task) -> snapshot.Plan:
+    budget = task.budget
+    whole = _read(problem, budget)
+    inst = whole.instance()
     lower_s = lowerbounds.anchored_sets(
         inst, math.inf, budget.slice(BOUND_SHARE)).lower_s
     moves = 0
     notes: tuple[str, ...] = ()
     placed: np.ndarray | None
     if planner == 'virtco-printed':
-        inst_left, found = _chosen(
-            _prepare(residual.residual(problem), budget),
-            snapshot.Objective.ISOLATED, seed, budget)
-        placed = inst_left.host_index[found.assign]
+        reduced, found = choices.run(
+            _read(residual.residual(problem), budget), states.Task(
+                snapshot.Objective.ISOLATED, task.seed, budget))
+        placed = reduced.host_index[found.assign]
         moves, notes = found.moves, found.notes
     else:
         # A rule without an end of its own would be another rule.
-        placed = _by_rule(planner, whole, seed,
+        placed = _by_rule(planner, whole, task.seed,
                           budgets.Budget(budget.clock, math.inf))
     if placed is None:
-        placed = choices.any_placement(whole, seed, budget)
+        placed = choices.any_placement(whole, task.seed, budget)
         notes = (f'{planner} got stuck; any valid placement instead',)
     return _answer(inst, states.Outcome(
-        placed, objectives.evaluate(inst, placed, objective),
+        placed, objectives.evaluate(inst, placed, task.objective),
         snapshot.Method(planner), lower_s=lower_s, moves=moves,
-        notes=notes), objective)
+        notes=notes), task.objective)
 
 
 def _by_rule(planner: str, whole: instances.Prepared, seed: int,
              budget: budgets.Budget) -> np.ndarray | None:
     """Place by a rule that knows no coflow; return None when stuck."""
     for part in choices.parts(whole):
-        inst = part.instance(reduce=False)
+        inst = part.instance()
         candidates.spend(inst, budget)
         placed = (candidates.spread(inst, random.Random(seed))
                   if planner == 'spread'
@@ -213,7 +208,7 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                                 limit=f'a VM index below {len(problem.vms)}')
     budget = budgets.Budget(budgets.clock_of(clock), budget_s,
                             is_cancelled=is_cancelled)
-    inst = _build(problem, budget, reduce=False)
+    inst = _read(problem, budget).instance()
     assign = _assignment(inst, plan)
 
     def in_time() -> bool:
@@ -234,7 +229,7 @@ def evaluate(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
 
     :raises virtco.exception.Invalid: for a plan of other VMs or hosts.
     """
-    inst = _build(problem, budget, reduce=False)
+    inst = _read(problem, budget).instance()
     assign = _assignment(inst, plan)
     value = objectives.evaluate(inst, assign, plan.objective)
     lower_s = lowerbounds.anchored_sets(
@@ -254,34 +249,11 @@ def _assignment(inst: instances.Instance, plan: snapshot.Plan) -> np.ndarray:
     return inst.from_hosts(plan.hosts)
 
 
-def _build(problem: snapshot.PlacementProblem, budget: budgets.Budget,
-           reduce: bool = True) -> instances.Instance:
-    return _prepare(problem, budget).instance(reduce, most_compared(budget))
-
-
-def _prepare(problem: snapshot.PlacementProblem, budget: budgets.Budget
+def _read(problem: snapshot.PlacementProblem, budget: budgets.Budget
              ) -> instances.Prepared:
     budget.spend_numpy(BUILD_CALLS, BUILD_CELLS * len(problem.hosts)
                        * (len(problem.vms) + len(problem.active)))
     return instances.prepare(problem)
-
-
-def _chosen(whole: instances.Prepared,
-            objective: snapshot.Objective, seed: int, budget: budgets.Budget,
-            certify: bool = False,
-            on_incumbent: states.OnIncumbent | None = None
-            ) -> tuple[instances.Instance, states.Outcome]:
-    """Search a problem; the instance of the answer, and the answer."""
-    def build(part: instances.Prepared) -> instances.Instance:
-        return part.instance(True, most_compared(budget))
-
-    return choices.run(whole, build, objective, seed, budget,
-                       certify=certify, on_incumbent=on_incumbent)
-
-
-def most_compared(budget: budgets.Budget) -> float:
-    """Return how many unlike hosts a budget allows to compare in pairs."""
-    return math.sqrt(COMPARE_SHARE * budget.units() / COMPARE_UNITS)
 
 
 def _answer(inst: instances.Instance, found: states.Outcome,

@@ -25,7 +25,7 @@ def residual(problem: snapshot.PlacementProblem
     Active coflows get MADD rates (bytes / CCT on what is left) in MRTF
     order, as VirtCO's Algorithm 1 line 5 hands them out.
     """
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     # A port with nothing left makes a coflow's time infinite, its rate 0.
     with np.errstate(divide='ignore'):
         full = 1 / inst.s_per_byte

@@ -49,23 +49,17 @@ FINISH = (
 )
 
 
-def run(inst: instances.Instance, objective: snapshot.Objective, seed: int,
-        budget: budgets.Budget, *, certify: bool = False,
-        on_incumbent: states.OnIncumbent | None = None,
+def run(inst: instances.Instance, task: states.Task,
         known: states.Outcome | None = None) -> states.Outcome:
     """Search an instance.
 
-    :param certify: use all of the budget to prove the answer or better it.
-    :param on_incumbent: told of better answers and bounds; stops the search
-        by returning something true.
     :param known: outcome of an earlier search of the instance, to go on from.
     :raises virtco.exception.PlacementInfeasible: when nothing fits.
     """
-    state = states.State(inst, objective, seed, budget, certify=certify,
-                         on_incumbent=on_incumbent)
+    state, budget = states.State(inst, task), task.budget
     state.stage = 'any placement'
     state.add(states.Method.BEST_FIT,
-              feasible.any_placement(inst, seed, budget))
+              feasible.any_placement(inst, task.seed, budget))
     if known is not None:
         state.add(known.method, known.assign)
         state.raise_bound(known.lower_s)

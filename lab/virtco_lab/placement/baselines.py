@@ -40,7 +40,7 @@ def plan(problem: snapshot.PlacementProblem, *, planner: str = 'virtco',
         return solver.plan(problem, planner=planner, objective=objective,
                            seed=seed, budget_s=budget_s, clock=clock)
     budget = budgets.Budget(budgets.clock_of(clock), budget_s)
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     assign = RULES[planner](inst, seed, budget)
     notes: tuple[str, ...] = ()
     if assign is None:

@@ -28,7 +28,7 @@ def virtco_milp(problem: snapshot.PlacementProblem
 
     :raises virtco.exception.PlacementInfeasible: when there is none.
     """
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     sent = _bytes(inst)
     nodes, hosts = range(inst.n_nodes), range(inst.n_hosts)
     unit_s = _unit_s(inst, sent)
@@ -77,7 +77,7 @@ def choreo_ilp(problem: snapshot.PlacementProblem
     if problem.pair_rate_bps is None:
         raise exception.Invalid(field='pair_rate_bps', value=None,
                                 limit='a rate per pair of hosts')
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     sent = _bytes(inst)
     hosts = range(inst.n_hosts)
     unit_s = _unit_s(inst, sent)

@@ -35,7 +35,7 @@ ISOLATED = snapshot.Objective.ISOLATED
 def test_bounds_stay_below_the_optimum(problem):
     best = problems.optimum(problem, problems.isolated_s)
     hypothesis.assume(best is not None)
-    inst = instances.build(problem)
+    inst = instances.build(problem, budgets.unlimited())
     bound = lowerbounds.anchored_sets(inst, math.inf, budgets.unlimited())
     assert bound.lower_s <= best
     relaxed = relaxation.solve(inst, budgets.unlimited())
@@ -51,8 +51,8 @@ def test_bounds_stay_below_the_optimum(problem):
 def test_reduction_loses_nothing(problem):
     best = problems.optimum(problem, problems.isolated_s)
     hypothesis.assume(best is not None)
-    full = instances.build(problem, reduce=False)
-    small = instances.build(problem)
+    full = instances.build(problem)
+    small = instances.build(problem, budgets.unlimited())
     assert set(small.host_index) <= set(full.host_index)
     kept = [problem.hosts[m] for m in small.host_index]
     rest = dataclasses.replace(problem, hosts=tuple(kept), active=())
@@ -64,7 +64,7 @@ def test_reduction_loses_nothing(problem):
 @hypothesis.given(problems.problems())
 def test_enumeration_finds_the_optimum(problem):
     try:
-        inst = instances.build(problem)
+        inst = instances.build(problem, budgets.unlimited())
     except exception.PlacementInfeasible:
         return
     best = problems.optimum(problem, problems.isolated_s)
@@ -82,7 +82,8 @@ def test_milp_and_enumeration_agree(seed):
     problem = reference.to_problem(item)
     optimum_s, hosts = oracles.virtco_milp(problem)
     found_s, _assign = smallgroup.enumerate_all(
-        instances.build(problem), math.inf, budgets.unlimited())
+        instances.build(problem,
+            budgets.unlimited()), math.inf, budgets.unlimited())
     assert optimum_s == pytest.approx(found_s, rel=1e-5)
     assert problems.is_valid(problem, hosts)
     assert problems.isolated_s(problem, hosts) == pytest.approx(
@@ -113,7 +114,7 @@ def test_many_equal_hosts_reduce_to_the_number_of_vms(n_hosts, seed):
     item = generator.small(rng, 0)
     item['hosts'] = [dict(item['hosts'][0], id=f'h{m}', slots=8)
                      for m in range(n_hosts)]
-    inst = instances.build(reference.to_problem(item))
+    inst = instances.build(reference.to_problem(item), budgets.unlimited())
     assert inst.n_hosts == min(n_hosts, len(item['vms']))
 
 
@@ -125,7 +126,7 @@ def test_better_hosts_push_out_worse_ones():
            for m in range(30)]
     wide = [{'id': 'wide', 'slots': 10, 'egress': 1e7, 'ingress': 1e7}]
     item['hosts'] = bad + good + wide
-    inst = instances.build(reference.to_problem(item))
+    inst = instances.build(reference.to_problem(item), budgets.unlimited())
     kept = {inst.host_name(m) for m in range(inst.n_hosts)}
     assert kept == {h['id'] for h in good + wide}
 
@@ -135,7 +136,7 @@ def test_relaxation_is_below_search_where_nothing_else_is_exact(pattern):
     rng = random.Random(pattern)
     item = generator.paper18(rng, 'pager-1m', 'sparse', 'tight')
     problem = reference.to_problem(item)
-    relaxed = relaxation.solve(instances.build(problem),
+    relaxed = relaxation.solve(instances.build(problem, budgets.unlimited()),
                                budgets.unlimited())
     plan = planner.plan(problem, objective=ISOLATED, budget_s=10)
     assert relaxed is not None

@@ -63,7 +63,7 @@ def least_s(problem, flows):
 
 def enumerated_s(problem):
     """Least CCT of all placements, each with what its caps need."""
-    inst = instances.build(without(problem), reduce=False)
+    inst = instances.build(without(problem))
     flows = [row for one in problem.coflows for row in one.matrix.rows()]
     return min((max(objectives.evaluate(
         inst, np.array(assign), snapshot.Objective.ISOLATED).cct_s,

@@ -15,6 +15,7 @@ from virtco.solver import budget as budgets
 from virtco.solver import choices
 from virtco.solver import planner
 from virtco.solver.model import instance as instances
+from virtco.solver.stages import search_state as states
 
 Objective = snapshot.Objective
 
@@ -35,10 +36,9 @@ def racks(rates, slots=None, n_vms=4, **changes):
 
 
 def race(problem, budget_s=1.0, clock=None, **options):
-    return choices.run(
-        instances.prepare(problem), lambda part: part.instance(),
+    return choices.run(instances.prepare(problem), states.Task(
         Objective.ISOLATED, 1, budgets.Budget(
-            clock or budgets.Counter(), budget_s), **options)
+            clock or budgets.Counter(), budget_s), **options))
 
 
 def plan(problem, budget_s=1.0, **options):

@@ -49,7 +49,7 @@ TOLD = [
 
 def build(problem):
     try:
-        return instances.build(problem, reduce=False)
+        return instances.build(problem)
     except exception.PlacementInfeasible:
         hypothesis.reject()
 
@@ -72,7 +72,7 @@ def unlike(**changes):
         'coflows': (coflow.Coflow.from_flows('c', 4, [
             (0, 1, 3.0), (1, 0, 1.0), (1, 2, 5.0), (3, 2, 7.0)]),)}
     return instances.build(snapshot.PlacementProblem(
-        **{**fields, **changes}), reduce=False)
+        **{**fields, **changes}))
 
 
 def nodes(*members, n=4):
@@ -351,7 +351,7 @@ def test_a_fixed_set_is_out_of_the_way():
 
 
 def test_narrowing_meets_at_the_known_best():
-    inst = instances.build(problems.fig_1_problem(), reduce=False)
+    inst = instances.build(problems.fig_1_problem())
     partition = setpartition.Partition(inst, budgets.unlimited())
     seen = []
 

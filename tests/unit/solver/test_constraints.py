@@ -28,7 +28,7 @@ def problem(vms, frees=((4.0,), (3.0,), (2.0,)), **changes):
 
 
 def build(*args, **kwargs):
-    return instances.build(problem(*args, **kwargs), reduce=False)
+    return instances.build(problem(*args, **kwargs))
 
 
 def group(policy, *members, taken=(), most=1):

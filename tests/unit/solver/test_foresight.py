@@ -21,7 +21,7 @@ def build(frees, flows=((0, 1, 6.0),), rates=(8.0, 8.0), n_vms=2, **changes):
                        for m, free in enumerate(frees)),
         'vms': tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(n_vms)),
         'coflows': (coflow.Coflow.from_flows('c', n_vms, flows),),
-        **changes}), reduce=False)
+        **changes}))
 
 
 def copies_s(inst, *assign):

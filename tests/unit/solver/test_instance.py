@@ -10,11 +10,12 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 
 
-def build(reduce=False, **changes):
-    return instances.build(problems.fig_1_problem(**changes), reduce=reduce)
+def build(budget=None, **changes):
+    return instances.build(problems.fig_1_problem(**changes), budget)
 
 
 def vms(*pins, need=1.0):
@@ -71,14 +72,15 @@ def test_pinned_and_excluded_hosts_are_no_others():
     assert not inst.fits(np.array([0, 1, 2]))
 
 
-def test_hosts_that_are_not_needed_are_dropped_unless_told():
+def test_hosts_that_are_not_needed_are_dropped_for_a_search():
     hosts = tuple(cluster.Host(f'h{m}', (1.0,), 8.0 - m, 8.0)
                   for m in range(9))
     problem = problems.fig_1_problem(hosts=hosts)
-    inst = instances.build(problem)
+    inst = instances.build(problem, budgets.unlimited())
     assert inst.host_index.tolist() == [0, 1, 2] and inst.movable.size == 3
     assert build(hosts=hosts).n_hosts == 9
-    assert instances.build(problem, most_compared=0.0).n_hosts >= 3
+    assert instances.build(problem, budgets.Budget(
+        budgets.Counter(), 0.0)).n_hosts >= 3
 
 
 def test_vms_without_hosts_are_refused():
@@ -107,7 +109,7 @@ def test_dropped_hosts_hold_up_who_is_behind_them():
     hosts = tuple(cluster.Host(f'h{m}', (2.0,), 8.0, 8.0) for m in range(5)
                   ) + (cluster.Host('slow', (2.0,), 1.0, 1.0),)
     active = (snapshot.ActiveCoflow('r', (('slow', 3.0),), (('h0', 1.0),)),)
-    inst = build(reduce=True, hosts=hosts, active=active)
+    inst = build(budgets.unlimited(), hosts=hosts, active=active)
     assert 5 not in inst.host_index.tolist()
     assert inst.floor_s.tolist() == [0.0, 24.0]
     assert inst.active_cct_s.tolist() == [24.0]

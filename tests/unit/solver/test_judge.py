@@ -73,7 +73,7 @@ def with_pairs(problem):
 def test_it_tells_what_the_simulator_tells(problem):
     problem = with_pairs(problem)
     try:
-        inst = instances.build(problem, reduce=False)
+        inst = instances.build(problem)
         assign = feasible.any_placement(inst, 0, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()
@@ -99,7 +99,7 @@ def busy_cloud():
 
 
 def test_kernel_agrees_with_its_plain_self(monkeypatch):
-    inst = instances.build(busy_cloud())
+    inst = instances.build(busy_cloud(), budgets.unlimited())
     assign = np.arange(6) // 2
     expected = judge.Judge(inst, budgets.unlimited()).total_s(assign)
     monkeypatch.setattr(judge, 'judge_kernel',
@@ -108,7 +108,7 @@ def test_kernel_agrees_with_its_plain_self(monkeypatch):
 
 
 def test_a_coarser_look_is_close_and_too_much_is_refused(monkeypatch):
-    inst = instances.build(busy_cloud())
+    inst = instances.build(busy_cloud(), budgets.unlimited())
     assign = np.arange(6)
     exact = judge.Judge(inst, budgets.unlimited()).total_s(assign)
     monkeypatch.setattr(judge, 'MOST_LOOKS', 31 * 14.0)
@@ -142,7 +142,7 @@ def racked(problem, uplink_bps, n_racks=2):
 
 
 def judged_s(problem, assign):
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     return judge.Judge(inst, budgets.unlimited()).total_s(assign)
 
 
@@ -151,7 +151,7 @@ def judged_s(problem, assign):
 def test_uplinks_that_never_limit_change_no_judgement(problem):
     problem = with_pairs(problem)
     try:
-        inst = instances.build(problem, reduce=False)
+        inst = instances.build(problem)
         assign = feasible.any_placement(inst, 0, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()
@@ -176,7 +176,7 @@ def test_a_running_coflow_holds_its_racks_uplink():
     across, inside = np.array([2, 3]), np.array([1, 3])
     assert judged_s(problem, across) == pytest.approx(3.0)
     assert judged_s(problem, inside) == pytest.approx(2.0)
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     assert inst.running.dense()[0, 8:].tolist() == [125e6, 0, 0, 125e6]
 
 
@@ -191,7 +191,7 @@ def test_running_coflows_load_uplinks_as_they_load_hosts(problem):
                   for host in problem.hosts),
             {host.name: host.name for host in problem.hosts}))
     try:
-        inst = instances.build(alone, reduce=False)
+        inst = instances.build(alone)
     except exception.PlacementInfeasible:
         hypothesis.reject()
     rows, m = inst.running.dense(), len(problem.hosts)
@@ -200,7 +200,7 @@ def test_running_coflows_load_uplinks_as_they_load_hosts(problem):
 
 def test_the_best_schedule_wins_and_the_first_on_a_tie():
     problem = busy_cloud()
-    inst = instances.build(problem)
+    inst = instances.build(problem, budgets.unlimited())
     spread, packed = np.arange(6), 2 + np.arange(6) // 2 % 3
     chosen = portfolio.best(inst, [
         portfolio.Candidate('spread', spread),
@@ -229,7 +229,7 @@ def test_online_is_never_behind_its_rivals_proposals():
     problem = busy_cloud()
     plan = planner.plan(problem, seed=1)
     assert problems.is_valid(problem, plan.hosts)
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
 
     def total_s(hosts):
         return judge.Judge(inst, budgets.unlimited()).total_s(np.array(
@@ -245,7 +245,7 @@ def test_running_coflows_on_uplinks_cost_what_a_plain_reading_says(problem):
     if problem.pair_rate_bps is not None:
         problem = dataclasses.replace(problem, pair_rate_bps=None)
     try:
-        inst = instances.build(problem, reduce=False)
+        inst = instances.build(problem)
         assign = feasible.any_placement(inst, 0, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()
@@ -268,7 +268,7 @@ def test_how_closely_a_schedule_is_looked_at(monkeypatch, most_looks, fewest,
                                              coarse):
     """Thirty own flows: 15 events are one of every two flows."""
     problem = dataclasses.replace(busy_cloud(), active=())
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     asked = []
 
     def total_s(start, path, left, rate_of, grain_s, most, *work):
@@ -299,7 +299,7 @@ def test_how_closely_a_schedule_is_looked_at(monkeypatch, most_looks, fewest,
 
 
 def test_a_schedule_that_takes_too_long_has_no_cost(monkeypatch):
-    inst = instances.build(busy_cloud(), reduce=False)
+    inst = instances.build(busy_cloud())
     monkeypatch.setattr(judge, 'judge_kernel', types.SimpleNamespace(
         total_s=lambda *_args: -1.0))
     assert portfolio.Judged(inst, budgets.unlimited()).cost_s(
@@ -307,7 +307,7 @@ def test_a_schedule_that_takes_too_long_has_no_cost(monkeypatch):
 
 
 def test_those_to_come_weigh_three_tenths_beside_a_schedule():
-    inst = instances.build(busy_cloud(), reduce=False)
+    inst = instances.build(busy_cloud())
     assign = np.arange(6)
     total_s = judge.Judge(inst, budgets.unlimited()).total_s(assign)
     ahead_s = objectives.evaluate(inst, assign, ONLINE).ahead_s

@@ -33,7 +33,7 @@ def draw_instance(kind, seed=0):
         item = generator.small(rng, 3)
     else:
         item = generator.paper18(rng, kind, 'medium', 'partial')
-    return instances.build(reference.to_problem(item))
+    return instances.build(reference.to_problem(item), budgets.unlimited())
 
 
 @pytest.mark.parametrize('kind', ['pager-1m', 'recomm-1g', 'small rack',
@@ -117,7 +117,7 @@ def test_many_levels_are_merged_but_judged_exactly():
         ((host_names[(i + 1) % 3], 1e7 * (i + 1)),)) for i in range(60))
     problem = snapshot.PlacementProblem(
         problem.hosts, problem.vms, problem.coflows, active=active)
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     search = localsearch.Searcher(inst, snapshot.Objective.ONLINE, 0)
     start = candidates.best_fit(inst)
     level, base, floor, weight = search.levels(start)

@@ -25,7 +25,7 @@ APART = np.array([0, 1, 2])
 
 def searcher(objective=Objective.ISOLATED, seed=1, **changes):
     return localsearch.Searcher(instances.build(
-        problems.fig_1_problem(**changes), reduce=False), objective, seed)
+        problems.fig_1_problem(**changes)), objective, seed)
 
 
 def hosts(*rates_bps, slots=2.0):
@@ -329,7 +329,7 @@ def test_an_equal_placement_is_no_better():
 
 
 def test_a_cut_begins_with_clusters_and_moves_each_node(monkeypatch):
-    inst = instances.build(problems.fig_1_problem(), reduce=False)
+    inst = instances.build(problems.fig_1_problem())
     asked = []
 
     def cut(self, start, moves, _budget):

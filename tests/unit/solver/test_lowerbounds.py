@@ -17,7 +17,7 @@ from virtco.solver.model import instance as instances
 
 
 def build(**changes):
-    return instances.build(problems.fig_1_problem(**changes), reduce=False)
+    return instances.build(problems.fig_1_problem(**changes))
 
 
 def hosts(*rates_bps, slots=2.0):

@@ -38,7 +38,7 @@ plain = functools.cache(compiled.plain)
 def begin(problem, objective, seed=1, code=kernel):
     """A searcher and where it starts; rejects what fits nowhere."""
     try:
-        inst = instances.build(problem, reduce=False)
+        inst = instances.build(problem)
     except exception.PlacementInfeasible:
         hypothesis.reject()
     start = candidates.best_fit(inst)

@@ -19,7 +19,7 @@ APART = np.array([0, 1, 2])
 
 
 def build(**changes):
-    return instances.build(problems.fig_1_problem(**changes), reduce=False)
+    return instances.build(problems.fig_1_problem(**changes))
 
 
 def running(*sizes):

@@ -35,7 +35,7 @@ ISOLATED = snapshot.Objective.ISOLATED
 
 def build(problem):
     try:
-        return instances.build(problem)
+        return instances.build(problem, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()
 
@@ -145,7 +145,7 @@ def test_narrowing_ends_at_the_optimum(problem):
 def test_pricing_is_the_same_uncompiled():
     item = generator.paper18(random.Random(2), 'recomm-1g', 'medium',
                              'partial')
-    inst = instances.build(reference.to_problem(item))
+    inst = instances.build(reference.to_problem(item), budgets.unlimited())
     value = np.array([random.Random(j).random()
                       for j in range(inst.n_nodes)])
     nothing = np.zeros(inst.n_nodes, dtype=bool)

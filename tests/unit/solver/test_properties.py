@@ -67,7 +67,7 @@ def test_online_search_finds_the_optimum(problem):
 @hypothesis.given(problems.problems('hose'))
 def test_settling_is_valid_and_pays(problem):
     try:
-        inst = instances.build(problem)
+        inst = instances.build(problem, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()
     start = candidates.best_fit(inst)

@@ -31,7 +31,7 @@ def test_kernels_agree_with_their_plain_selves(monkeypatch):
         *problem.coflows, problem.coflows[0].scaled(0.3)))
 
     def found():
-        inst = instances.build(problem, reduce=False)
+        inst = instances.build(problem)
         values = ranking.evaluate(
             inst, snapshot.Objective.ONLINE, np.arange(6) // 2, 1,
             np.arange(12), lambda: True)
@@ -53,7 +53,7 @@ def test_hosts_not_looked_at_come_after_those_that_were():
         hosts, tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(2)),
         (flows,))
     plan = planner.plan(problem)
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     assign = np.array([int(name[1:]) for name in plan.hosts])
     ranked = ranking.rank(inst, plan.objective, assign, 0, lambda: False)
     assert len(ranked) == len(hosts) and ranked[0].host == plan.hosts[0]
@@ -88,7 +88,7 @@ def test_why_says_who_is_there_and_what_decides():
     problem = snapshot.PlacementProblem(
         tuple(cluster.Host(f'h{m}', (3.0,), 8.0, 8.0) for m in range(4)),
         vms, (coflow.Coflow.from_flows('c', 4, [(0, 1, 6.0), (0, 2, 1.0)]),))
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     ranked = ranking.rank(inst, snapshot.Objective.ISOLATED,
                           np.array([0, 1, 1, 2]), 0)
     assert {one.host: one.why for one in ranked} == {

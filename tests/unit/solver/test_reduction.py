@@ -2,11 +2,13 @@
 
 """Hosts that a group can do without."""
 
+import math
 import random
 
 import numpy as np
 import pytest
 
+from virtco.solver import budget as budgets
 from virtco.solver.model import loads
 from virtco.solver.model import reduction
 
@@ -56,3 +58,11 @@ def test_needed_hosts_are_the_plain_rules(seed, lead, monkeypatch):
     kept = reduction.needed_hosts(
         *arguments[:2], loads.of_dense(arguments[2]), *arguments[3:])
     assert kept.tolist() == plain(*arguments)
+
+
+@pytest.mark.parametrize('seconds, hosts', [
+    (1.0, 5000.0), (0.25, 2500.0), (0.0, 0.0), (math.inf, math.inf)])
+def test_a_tenth_of_a_budget_compares_hosts(seconds, hosts):
+    """Every two of so many, at 4 units each."""
+    assert reduction.most_compared(budgets.Budget(
+        budgets.Counter(), seconds)) == pytest.approx(hosts)

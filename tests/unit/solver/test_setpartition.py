@@ -19,7 +19,7 @@ BELOW = 1 - setpartition.JUST_BELOW
 
 def begin():
     return setpartition.Partition(instances.build(
-        problems.fig_1_problem(), reduce=False), budgets.unlimited())
+        problems.fig_1_problem()), budgets.unlimited())
 
 
 def narrowed(lower_s, upper_s, verdict_of, judge):

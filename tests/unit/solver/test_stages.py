@@ -32,11 +32,11 @@ TOGETHER, APART = np.array([0, 0, 1]), np.array([0, 1, 2])
 
 def begin(objective=ISOLATED, seconds=math.inf, seen=None, answer=None,
           problem=None, **options):
-    inst = instances.build(problem or problems.fig_1_problem(), reduce=False)
-    return states.State(
-        inst, objective, 1, budgets.Budget(budgets.Counter(), seconds),
+    inst = instances.build(problem or problems.fig_1_problem())
+    return states.State(inst, states.Task(
+        objective, 1, budgets.Budget(budgets.Counter(), seconds),
         on_incumbent=None if seen is None else (
-            lambda progress: seen.append(progress) or answer), **options)
+            lambda progress: seen.append(progress) or answer), **options))
 
 
 def value(objective_s, cct_s=0.0, ahead_s=0.0):

@@ -41,7 +41,7 @@ def build(frees, demands, flows=(), rates=None, **changes):
     if frees and isinstance(frees[0], tuple):
         fields['resources'] = ('vcpus', 'ram')
     return instances.build(snapshot.PlacementProblem(
-        **{**fields, **changes}), reduce=False)
+        **{**fields, **changes}))
 
 
 def _vector(value):
@@ -72,7 +72,7 @@ RULES = {
                   st.integers(0, 99))
 def test_a_rule_keeps_every_constraint(problem, rule, seed):
     try:
-        inst = instances.build(problem, reduce=False)
+        inst = instances.build(problem)
     except exception.PlacementInfeasible:
         hypothesis.reject()
     found = RULES[rule](inst, random.Random(seed))

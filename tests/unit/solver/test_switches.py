@@ -153,7 +153,7 @@ def shared(n_vms, share, **changes):
         tuple(cluster.Vm(f'v{j}', (1.0,), **changes.get(f'v{j}', {}))
               for j in range(n_vms)), (), tree,
         spread=(snapshot.Spread('rack', tuple(range(n_vms)),
-                                share - even),)), reduce=False)
+                                share - even),)))
 
 
 def test_a_share_is_one_resource_of_all_hosts_below_a_switch():
@@ -181,7 +181,7 @@ def test_set_partition_knows_shares(skew, t_s, verdict):
                     for m in range(3)),
         coflows=(coflow.Coflow.from_flows('c', 6, [
             (0, 1, 4e9), (2, 3, 2e9), (4, 5, 1e9)]),))
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     partition = setpartition.Partition(inst, budgets.unlimited())
     found, assign = partition.decide(partition.within_s(t_s))
     assert found.name == verdict

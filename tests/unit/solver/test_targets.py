@@ -30,7 +30,7 @@ SETTINGS = hypothesis.settings(
 @hypothesis.given(problems.problems('hose'))
 def test_targets_only_improve_and_only_what_can_be(problem):
     try:
-        inst = instances.build(problem)
+        inst = instances.build(problem, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()
     start = candidates.best_fit(inst)
@@ -56,7 +56,7 @@ def test_targets_better_a_loaded_cloud(groups):
     problem = generator.group(hosts, apps[-1], [running])
     if groups == 2:
         problem = generator.merged(hosts, apps[:2])
-    inst = instances.build(problem)
+    inst = instances.build(problem, budgets.unlimited())
     local = localsearch.Searcher(inst, snapshot.Objective.ONLINE, 0)
     start = candidates.spread(inst, rng)
     found = targets.improve(inst, start, budgets.unlimited())
@@ -85,7 +85,7 @@ def test_levels_and_the_bytes_they_leave():
         tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(2)),
         (coflow.Coflow.from_flows('c', 2, [(0, 1, 6.0)]),),
         active=(running, late))
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     group = targets._Group(inst, budgets.unlimited(),
                            snapshot.Objective.ONLINE)
     assert group.bytes == 6.0
@@ -104,12 +104,12 @@ def test_levels_and_the_bytes_they_leave():
 def test_a_group_that_cannot_move_stays(monkeypatch):
     pinned = problems.fig_1_problem(vms=tuple(
         cluster.Vm(f'vm{j}', (1.0,), f'h{j}') for j in range(3)))
-    inst = instances.build(pinned, reduce=False)
+    inst = instances.build(pinned)
     apart = np.array([0, 1, 2])
     assert targets.improve(inst, apart, budgets.unlimited()) is apart
     one = problems.fig_1_problem(
         coflows=problems.fig_1_problem().coflows[:1])
-    inst = instances.build(one, reduce=False)
+    inst = instances.build(one)
     late = budgets.Budget(budgets.Counter(), 0.0)
     assert targets.improve(inst, apart, late) is apart
     found = targets.improve(inst, apart, budgets.unlimited())

@@ -25,7 +25,7 @@ from virtco.solver.starts import feasible
                   st.sampled_from(snapshot.Objective), st.integers(0, 5))
 def test_each_host_costs_what_its_trial_costs(problem, objective, number):
     try:
-        inst = instances.build(problem, reduce=False)
+        inst = instances.build(problem)
         assign = feasible.any_placement(inst, number, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()
@@ -54,7 +54,7 @@ def test_each_host_costs_what_its_trial_costs(problem, objective, number):
                   st.integers(0, 6))
 def test_without_time_a_bound_is_given(problem, objective, number, looks):
     try:
-        inst = instances.build(problem, reduce=False)
+        inst = instances.build(problem)
         assign = feasible.any_placement(inst, number, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()

@@ -48,7 +48,7 @@ def problem_of(flows, tree, n_hosts=6, n_vms=6, active=()):
 
 def loads(problem, assign):
     """Bytes per named uplink of a placement."""
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     row = objectives.own_loads(inst, np.array(assign)).sum(axis=0)
     return {inst.port_name(port): row[port] for port in range(
         2 * inst.n_hosts, inst.n_fabric) if row[port]}
@@ -87,11 +87,11 @@ def test_levels_may_be_left_out_where_they_never_limit():
 def test_what_is_left_out_changes_no_cost(problem, seed):
     rng = random.Random(seed)
     try:
-        some = instances.build(problem, reduce=False)
+        some = instances.build(problem)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(uplinks, '_kept', lambda problem, _chains:
                           problem.tree.subtrees)
-            every = instances.build(problem, reduce=False)
+            every = instances.build(problem)
     except exception.PlacementInfeasible:
         hypothesis.reject()
     assign = np.array([rng.randrange(some.n_hosts) if host < 0 else host
@@ -108,7 +108,7 @@ def test_running_coflows_count_on_the_uplinks_of_hosts_beyond():
     pair = ('h9', 'h0', 7.0)
     problem = problem_of([(0, 1, 5.0)], tree, n_vms=2, active=(
         snapshot.ActiveCoflow('a', (('h9', 7.0),), (('h0', 7.0),), (pair,)),))
-    inst = instances.build(problem, reduce=False)
+    inst = instances.build(problem)
     row = inst.running.dense()[0]
     assert {inst.port_name(port): row[port]
             for port in np.flatnonzero(row)} == {

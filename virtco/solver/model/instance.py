@@ -26,6 +26,7 @@ import numpy as np
 from virtco import exception
 from virtco import units
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.model import constraints
 from virtco.solver.model import loads
 from virtco.solver.model import reduction
@@ -266,30 +267,34 @@ class Prepared(Arrays):
             allowed[wish.nodes] &= wish.switch == number
         return dataclasses.replace(self, allowed=allowed, together=())
 
-    def instance(self, reduce: bool = True, most_compared: float = np.inf
-                 ) -> Instance:
-        """Build the arrays of the hosts that are needed, or of all."""
+    def instance(self, budget: budgets.Budget | None = None) -> Instance:
+        """Build the arrays of all hosts.
+
+        :param budget: for a search, which needs fewer hosts: those that
+            cannot be needed are dropped, as far as it allows to compare them.
+        """
         keep = np.arange(len(self.problem.hosts))
-        if self.problem.pair_rate_bps is None and reduce and len(keep):
+        if (budget is not None and self.problem.pair_rate_bps is None
+                and len(keep)):
             keep = reduction.needed_hosts(
                 self.free, self.fabric[:2 * len(keep)].reshape(2, -1),
                 self.running, self.allowed, self.fixed,
                 np.vstack([self.above, self.sharing, *(
-                    wish.switch for wish in self.together)]), most_compared)
+                    wish.switch for wish in self.together)]),
+                reduction.most_compared(budget))
         return _assemble(self, keep)
 
 
-def build(problem: snapshot.PlacementProblem, *,
-          reduce: bool = True, most_compared: float = np.inf) -> Instance:
+def build(problem: snapshot.PlacementProblem,
+          budget: budgets.Budget | None = None) -> Instance:
     """Check a problem and turn it into arrays.
 
-    :param reduce: drop the hosts that cannot be needed.
-    :param most_compared: see :func:`reduction.needed_hosts`.
+    :param budget: see :meth:`Prepared.instance`.
     :raises virtco.exception.Invalid: for NaN, negative or dangling input.
     :raises virtco.exception.PlacementInfeasible: where a single VM or pin
         already shows that no placement exists.
     """
-    return prepare(problem).instance(reduce, most_compared)
+    return prepare(problem).instance(budget)
 
 
 def prepare(problem: snapshot.PlacementProblem) -> Prepared:

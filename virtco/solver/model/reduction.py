@@ -10,17 +10,28 @@ pinned VMs are neither dropped nor counted. Hosts that no VM may use go first.
 """
 
 import dataclasses
+import math
 
 import numpy as np
 
+from virtco.solver import budget as budgets
 from virtco.solver.model import loads as loads_model
 
+#: Work to compare two hosts that may not be needed, and part of the budget to
+#: compare each two in. Of more hosts all are compared with the best ones only.
+COMPARE_UNITS = 4.0
+COMPARE_SHARE = 0.1
 #: How many classes are looked at first, and by which of their values they
 #: are chosen: capacities and rates come first. Both only decide the time.
 LEAD = 256
 LEAD_COLUMNS = 4
 #: Cells of a table that compares classes, at most.
 CELLS = 1 << 22
+
+
+def most_compared(budget: budgets.Budget) -> float:
+    """Return how many unlike hosts a budget allows to compare in pairs."""
+    return math.sqrt(COMPARE_SHARE * budget.units() / COMPARE_UNITS)
 
 
 def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,

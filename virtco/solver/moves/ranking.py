@@ -51,7 +51,7 @@ def rank(inst: instances.Instance, objective: snapshot.Objective,
 
     The VMs of its affinity group go where the VM goes.
 
-    :param inst: built with ``reduce=False``.
+    :param inst: with all hosts.
     :param assign: planned host per node.
     :param in_time: asked now and then; once it says no, the hosts not looked
         at yet are ranked by a lower bound, behind the others.

@@ -59,11 +59,11 @@ def rounds(state: states.State, budget: budgets.Budget) -> None:
                              _heat(state, i), _power(state, i), budget)
                 if state.is_done(budget):
                     return
-            if not state.certify:
+            if not state.task.certify:
                 proofs.again(state, budget.slice(PARTITION_SHARE))
             if state.is_done(budget) or state.is_closed(CLOSE):
                 return
-        if not (state.certify
+        if not (state.task.certify
                 or state.answer.value.objective_s < before_s * (1 - CLOSE)):
             return
 

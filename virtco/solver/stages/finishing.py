@@ -25,8 +25,9 @@ def polish(state: states.State, budget: budgets.Budget) -> None:
 
     ISOLATED is the paper's Algorithm 2, which looks at nobody else.
     """
-    if state.objective == snapshot.Objective.ISOLATED or not np.isfinite(
-            state.answer.value.objective_s) or not budget.in_time():
+    if (state.task.objective == snapshot.Objective.ISOLATED
+            or not np.isfinite(state.answer.value.objective_s)
+            or not budget.in_time()):
         return
     moves = state.moves(POLISH_MOVES)
     found = state.answer.assign
@@ -45,8 +46,9 @@ def settle(state: states.State, budget: budgets.Budget) -> None:
 
     Alone in the cloud a group is never made slower for that.
     """
-    if state.objective != snapshot.Objective.ONLINE or not np.isfinite(
-            state.answer.value.objective_s) or state.inst.pipe:
+    if (state.task.objective != snapshot.Objective.ONLINE
+            or not np.isfinite(state.answer.value.objective_s)
+            or state.inst.pipe):
         return
     spare = SPARE if len(state.inst.running) else states.CLOSED
     limit_s = state.answer.value.objective_s * (1 + spare)

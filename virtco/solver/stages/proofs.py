@@ -70,7 +70,7 @@ def solve(state: states.State, budget: budgets.Budget) -> None:
 
 def again(state: states.State, budget: budgets.Budget) -> None:
     """Narrow the bounds with the placements found since."""
-    if state.certify or state.partition is not None:
+    if state.task.certify or state.partition is not None:
         _narrow(state, budget)
 
 
@@ -83,7 +83,7 @@ def lower_targets(state: states.State, budget: budgets.Budget) -> None:
         return
     state.relaxed = True
     state.offer(states.Method.LOWERED_TARGETS, targets.improve(
-        state.inst, state.answer.assign, budget, state.objective))
+        state.inst, state.answer.assign, budget, state.task.objective))
 
 
 def _narrow(state: states.State, budget: budgets.Budget) -> None:

@@ -28,6 +28,23 @@ OnIncumbent = Callable[[snapshot.Progress], object]
 
 
 @dataclasses.dataclass(frozen=True)
+class Task:
+    """Objective, time and listener of a search.
+
+    :ivar budget: of the whole search.
+    :ivar certify: use all of it to prove the answer or better it.
+    :ivar on_incumbent: told of better answers and bounds; stops the search
+        by returning something true.
+    """
+
+    objective: snapshot.Objective
+    seed: int
+    budget: budgets.Budget
+    certify: bool = False
+    on_incumbent: OnIncumbent | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Outcome:
     """Result of a search.
 
@@ -57,8 +74,6 @@ class Start:
 class State:
     """Search of an instance: answer, bounds, pool of starts.
 
-    :ivar budget: of the whole search.
-    :ivar certify: use all of it to prove the answer or better it.
     :ivar stage: name of the one that runs.
     :ivar best: the best answer so far.
     :ivar pool: placements to start from.
@@ -67,17 +82,11 @@ class State:
     :ivar partition: the set-partition program once it was begun.
     """
 
-    def __init__(self, inst: instances.Instance,
-                 objective: snapshot.Objective, seed: int,
-                 budget: budgets.Budget, *, certify: bool = False,
-                 on_incumbent: OnIncumbent | None = None):
+    def __init__(self, inst: instances.Instance, task: Task):
         self.inst = inst
-        self.objective = objective
-        self.seed = seed
-        self.budget = budget
-        self.certify = certify
-        self.on_incumbent = on_incumbent
-        self.local = localsearch.Searcher(inst, objective, seed)
+        self.task = task
+        self.budget = task.budget
+        self.local = localsearch.Searcher(inst, task.objective, task.seed)
         self.stage = ''
         self.best: Outcome | None = None
         self.pool: list[Start] = []
@@ -136,9 +145,9 @@ class State:
 
     def report(self) -> None:
         """Tell the caller, who may have enough."""
-        if self.on_incumbent is not None:
+        if self.task.on_incumbent is not None:
             objective_s = self.answer.value.objective_s
-            if self.on_incumbent(snapshot.Progress(
+            if self.task.on_incumbent(snapshot.Progress(
                     self.stage, self.budget.spent_s(), objective_s,
                     min(self.floor_s, objective_s),
                     self.inst.to_hosts(self.answer.assign))):

@@ -25,7 +25,7 @@ def build(flows, rooms=((1.0, 8.0, 8.0),) * 2, demands=None, allowed=()):
               for m, (slots, out, into) in enumerate(rooms)),
         tuple(cluster.Vm(f'v{j}', (need,), allowed=dict(allowed).get(j))
               for j, need in enumerate(demands)),
-        (coflow.Coflow.from_flows('c', n, flows),)), reduce=False)
+        (coflow.Coflow.from_flows('c', n, flows),)))
 
 
 def solve(inst, budget=None):
@@ -148,7 +148,7 @@ def test_rounding_may_run_into_a_wall():
 
 
 def test_fig_1_is_bounded_and_rounded():
-    inst = instances.build(problems.fig_1_problem(), reduce=False)
+    inst = instances.build(problems.fig_1_problem())
     assert inst.fits(relaxation.place(inst, budgets.unlimited()))
     lower_s = solve(inst).lower_s
     assert 0 < lower_s <= 4.0 < math.inf
