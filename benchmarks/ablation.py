@@ -84,7 +84,7 @@ VARIANTS: dict[str, Change] = {
     **{f'without {stage.name}': without(stage.name)
        for stage in (*search.STAGES, *search.FINISH)},
     'without any local search': replaced(states.State, 'anneal', _nothing),
-    'without any set partition': replaced(proofs, '_narrow', _nothing),
+    'without any set partition': replaced(proofs, 'narrow', _nothing),
     'without rounding': replaced(rounding, 'dive', _nothing),
     'without proposals': replaced(portfolio, 'applies', _no),
     **{f'without proposal of {name}': replaced(planner, 'RIVALS', tuple(

@@ -9,6 +9,7 @@ choices' bounds, whatever became of a choice.
 """
 
 from collections.abc import Iterator
+import contextlib
 import dataclasses
 import itertools
 import logging
@@ -20,10 +21,9 @@ from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import search
-from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
-from virtco.solver.moves import localsearch
-from virtco.solver.partition import setpartition
+from virtco.solver.stages import annealing
+from virtco.solver.stages import proofs
 from virtco.solver.stages import search_state as states
 from virtco.solver.starts import feasible
 
@@ -45,29 +45,6 @@ BOUND_SHARE = 0.1
 CLOSED = states.CLOSED
 
 
-@dataclasses.dataclass
-class _Choice:
-    """Choice of a switch for each wish, with its search so far.
-
-    :ivar found: the best placement, with what a search said of it.
-    :ivar lower_s: bound of t below these switches, floor_s: of the
-        objective.
-    """
-
-    inst: instances.Instance
-    local: localsearch.Searcher
-    lower_s: float
-    floor_s: float = 0.0
-    found: states.Outcome | None = None
-
-    @property
-    def key(self) -> tuple[bool, float, float, float]:
-        """Less is more promising."""
-        if self.found is None:
-            return True, 0.0, 0.0, self.lower_s
-        return (False, *states.key(self.found.value), self.lower_s)
-
-
 def run(whole: instances.Prepared, task: states.Task
         ) -> tuple[instances.Instance, states.Outcome]:
     """Search a problem; the instance that the best placement is of.
@@ -75,8 +52,9 @@ def run(whole: instances.Prepared, task: states.Task
     :raises virtco.exception.PlacementInfeasible: when nothing fits.
     """
     if not whole.together:
-        inst = whole.instance(task.budget)
-        return inst, search.run(inst, task)
+        state = states.State(whole.instance(task.budget), task)
+        search.run(state, task.budget)
+        return state.inst, search.outcome(state)
     return _Race(whole, task).run()
 
 
@@ -137,12 +115,13 @@ def _nowhere(whole: instances.Prepared) -> exception.PlacementInfeasible:
 class _Race:
     def __init__(self, whole: instances.Prepared, task: states.Task):
         self.whole = whole
-        self.task = task
+        self.told = task.on_incumbent
+        self.task = dataclasses.replace(task, on_incumbent=self._tell)
         self.budget = task.budget
-        self.choices: list[_Choice] = []
+        #: The search of each choice.
+        self.choices: list[states.State] = []
         #: Bound of the choices that are not looked at.
         self.rest_s = math.inf
-        self.moves = 0
 
     def run(self) -> tuple[instances.Instance, states.Outcome]:
         """Race the choices, search the winner, bound the others."""
@@ -155,38 +134,16 @@ class _Race:
             for i, choice in enumerate(racing):
                 if not self._is_beaten(choice):
                     self._anneal(choice, whole.slice(1 / (len(racing) - i)))
-            racing = sorted(racing, key=lambda choice: choice.key)[
-                :-(-len(racing) // STAY)]
-        for choice in sorted(self.choices, key=lambda choice: choice.key):
+            racing = sorted(racing, key=_promise)[:-(-len(racing) // STAY)]
+        for choice in sorted(self.choices, key=_promise):
             alone = all(self._is_beaten(other) for other in self.choices
                         if other is not choice)
             self._search(choice, self.budget if alone else self.budget.slice(
-                LAST_SHARE), self.task.certify)
-            if choice.found is not None:
+                LAST_SHARE))
+            if choice.best is not None:
                 break
         self._refute()
         return self._best()
-
-    def _anneal(self, choice: _Choice, budget: budgets.Budget) -> None:
-        """Run the local search from the best placement or from any."""
-        local, found = choice.local, choice.found
-        moves = MOST_MOVES
-        if found is None:
-            if not budget.in_time() and self._has_answer():
-                return
-            try:
-                start = feasible.any_placement(
-                    choice.inst, self.task.seed, budget)
-            except exception.PlacementInfeasible:
-                return
-            found = states.Outcome(start, local.evaluate(start),
-                                   snapshot.Method.BEST_FIT)
-            moves = FIRST_MOVES * choice.inst.n_nodes
-        assign, value = local.anneal(found.assign, moves, budget=budget)
-        if states.key(value) < states.key(found.value):
-            found = states.Outcome(assign, value,
-                                   snapshot.Method.LOCAL_SEARCH)
-        choice.found = found
 
     def _gather(self) -> None:
         """Find the choices that differ."""
@@ -199,50 +156,46 @@ class _Race:
             signature = _signature(inst)
             if signature is None or signature not in seen:
                 seen.add(signature)
-                local = localsearch.Searcher(inst, self.task.objective,
-                                             self.task.seed)
-                lower_s = lowerbounds.anchored_sets(
-                    inst, math.inf, self.budget.slice(BOUND_SHARE),
-                    growths=0).lower_s
-                self.choices.append(_Choice(
-                    inst, local, lower_s,
-                    lower_s if local.is_single() else 0.0))
+                choice = states.State(inst, self.task)
+                proofs.bound(choice, self.budget.slice(BOUND_SHARE))
+                self.choices.append(choice)
 
-    def _search(self, choice: _Choice, budget: budgets.Budget,
-                certify: bool = False) -> None:
-        try:
-            found = search.run(choice.inst, dataclasses.replace(
-                self.task, budget=budget, certify=certify,
-                on_incumbent=self._telling(choice)), choice.found)
-        except exception.PlacementInfeasible:
-            return
-        self.moves += found.moves
-        choice.found = found
-        choice.lower_s = max(choice.lower_s, found.lower_s)
-        choice.floor_s = max(choice.floor_s, found.floor_s)
+    def _anneal(self, choice: states.State, budget: budgets.Budget) -> None:
+        """Run the local search from the best placement or from any."""
+        moves = MOST_MOVES
+        if choice.best is None:
+            if not budget.in_time() and self._least_s() < math.inf:
+                return
+            try:
+                search.begin(choice, budget)
+            except exception.PlacementInfeasible:
+                return
+            moves = FIRST_MOVES * choice.inst.n_nodes
+        choice.stage = 'race'
+        choice.anneal(choice.answer.assign, moves, annealing.hot(choice),
+                      annealing.power(choice, 0), budget)
 
-    def _telling(self, choice: _Choice) -> states.OnIncumbent | None:
-        """Wrap the listener: it hears of the overall best and bound."""
-        told = self.task.on_incumbent
-        if told is None:
+    def _search(self, choice: states.State, budget: budgets.Budget) -> None:
+        # It may turn out that nothing fits below this switch.
+        with contextlib.suppress(exception.PlacementInfeasible):
+            search.run(choice, budget)
+
+    def _tell(self, progress: snapshot.Progress) -> object:
+        """Tell the listener, if any, of the overall best and bound."""
+        if self.told is None or self._least_s() < progress.objective_s:
             return None
+        return self.told(dataclasses.replace(progress, bound_s=min(
+            progress.bound_s, self.rest_s,
+            *(choice.floor_s for choice in self.choices))))
 
-        def tell(progress: snapshot.Progress) -> object:
-            others = [other for other in self.choices if other is not choice]
-            if any(other.found is not None
-                   and other.found.value.objective_s <= progress.objective_s
-                   for other in others):
-                return None
-            return told(dataclasses.replace(progress, bound_s=min(
-                progress.bound_s, self.rest_s,
-                *(other.floor_s for other in others))))
-
-        return tell
+    def _least_s(self) -> float:
+        return min((choice.best.value.objective_s for choice in self.choices
+                    if choice.best is not None), default=math.inf)
 
     def _refute(self) -> None:
         """Prove that the other choices are no better, while there is time."""
-        best = min(self.choices, key=lambda choice: choice.key, default=None)
-        if best is None or best.found is None:
+        best = min(self.choices, key=_promise, default=None)
+        if best is None or best.best is None:
             return
         left = [choice for choice in self.choices if choice is not best
                 and not self._is_beaten(choice)]
@@ -252,51 +205,32 @@ class _Race:
                 break
             budget = self.budget.slice(1 / (len(left) - n))
             if choice.local.is_single():
-                self._narrow(choice, best.found.value.cct_s, budget)
+                proofs.narrow(choice, best.best.value.cct_s, budget)
             else:
                 self._search(choice, budget)
 
-    def _narrow(self, choice: _Choice, best_s: float,
-                budget: budgets.Budget) -> None:
-        """Raise the bound of t by set partition, up to the best so far."""
-        def judge(assign: np.ndarray) -> float:
-            value = choice.local.evaluate(assign)
-            if choice.found is None or states.key(value) < states.key(
-                    choice.found.value):
-                choice.found = states.Outcome(
-                    assign, value, snapshot.Method.SET_PARTITION)
-            return value.cct_s
-
-        partition = setpartition.Partition(choice.inst, budget)
-        if choice.found is not None:
-            partition.pool.add_placement(choice.found.assign,
-                                         partition.within_s(best_s), budget)
-        choice.lower_s = choice.floor_s = max(
-            choice.lower_s, partition.narrow(choice.lower_s, best_s, judge))
-
-    def _has_answer(self) -> bool:
-        return any(choice.found is not None for choice in self.choices)
-
-    def _is_beaten(self, choice: _Choice) -> bool:
+    def _is_beaten(self, choice: states.State) -> bool:
         """Return whether a choice cannot be better than the best so far."""
-        best_s = min((other.found.value.objective_s for other in self.choices
-                      if other.found is not None), default=math.inf)
-        return choice.floor_s * (1 + CLOSED) >= best_s
+        return choice.floor_s * (1 + CLOSED) >= self._least_s()
 
     def _best(self) -> tuple[instances.Instance, states.Outcome]:
-        choice = min(self.choices, key=lambda choice: choice.key,
-                     default=None)
-        if choice is None or choice.found is None:
+        choice = min(self.choices, key=_promise, default=None)
+        if choice is None or choice.best is None:
             raise _nowhere(self.whole)
-        value = choice.found.value
-        lower_s = min(self.rest_s, *(one.lower_s for one in self.choices))
-        floor_s = min(self.rest_s, *(one.floor_s for one in self.choices))
-        if value.cct_s <= lower_s * (1 + CLOSED):
-            lower_s = value.cct_s
+        choice.lower_s = min(self.rest_s, *(
+            one.lower_s for one in self.choices))
+        choice.floor_s = min(self.rest_s, *(
+            one.floor_s for one in self.choices))
         return choice.inst, dataclasses.replace(
-            choice.found, moves=self.moves + sum(
-                one.local.moves_done for one in self.choices), lower_s=min(
-                lower_s, value.cct_s), floor_s=floor_s)
+            search.outcome(choice), moves=sum(
+                one.local.moves_done for one in self.choices))
+
+
+def _promise(choice: states.State) -> tuple[bool, float, float, float]:
+    """Return a key of a choice; less is more promising."""
+    if choice.best is None:
+        return True, 0.0, 0.0, choice.lower_s
+    return (False, *states.key(choice.best.value), choice.lower_s)
 
 
 def _signature(inst: instances.Instance) -> bytes | None:

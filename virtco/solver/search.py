@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
-from virtco.solver.model import instance as instances
 from virtco.solver.stages import annealing
 from virtco.solver.stages import finishing
 from virtco.solver.stages import proofs
@@ -49,21 +48,23 @@ FINISH = (
 )
 
 
-def run(inst: instances.Instance, task: states.Task,
-        known: states.Outcome | None = None) -> states.Outcome:
-    """Search an instance.
+def begin(state: states.State, budget: budgets.Budget) -> None:
+    """Find some placement.
 
-    :param known: outcome of an earlier search of the instance, to go on from.
     :raises virtco.exception.PlacementInfeasible: when nothing fits.
     """
-    state, budget = states.State(inst, task), task.budget
     state.stage = 'any placement'
-    state.add(states.Method.BEST_FIT,
-              feasible.any_placement(inst, task.seed, budget))
-    if known is not None:
-        state.add(known.method, known.assign)
-        state.raise_bound(known.lower_s)
-        state.raise_floor(known.floor_s)
+    state.add(states.Method.BEST_FIT, feasible.any_placement(
+        state.inst, state.task.seed, budget))
+
+
+def run(state: states.State, budget: budgets.Budget) -> None:
+    """Search an instance, from the best placement that is known.
+
+    :raises virtco.exception.PlacementInfeasible: when nothing fits.
+    """
+    if state.best is None:
+        begin(state, budget)
     for stage in STAGES:
         if state.is_closed():
             break
@@ -72,10 +73,10 @@ def run(inst: instances.Instance, task: states.Task,
     for stage in FINISH:
         state.stage = stage.name
         stage.run(state, budget)
-    return _outcome(state)
 
 
-def _outcome(state: states.State) -> states.Outcome:
+def outcome(state: states.State) -> states.Outcome:
+    """Return the answer with its bounds, notes and number of moves."""
     notes = []
     if state.budget.is_stopped():
         notes.append('the caller stopped the search')

@@ -88,9 +88,9 @@ def test_switches_that_are_alike_are_one_choice(monkeypatch):
     asked = []
     search = choices.search.run
 
-    def noted(inst, *args, **options):
-        asked.append(inst)
-        return search(inst, *args, **options)
+    def noted(state, budget):
+        asked.append(state)
+        search(state, budget)
 
     monkeypatch.setattr(choices.search, 'run', noted)
     assert plan(racks([1] * 9)).gap == 0
@@ -104,12 +104,40 @@ def test_switches_that_are_alike_are_one_choice(monkeypatch):
         instances.prepare(running))} == {None}
 
 
-def test_several_choices_race_before_one_is_searched():
+def test_several_choices_race_before_one_is_searched(monkeypatch):
     """The most promising one runs first, and none that it beats."""
-    for rates, moves in (((1,), 0), ((2, 1), 400), ((1, 2, 4), 400)):
+    raced = []
+    anneal = states.State.anneal
+
+    def noted(state, start, moves, *args):
+        raced.append((state.inst.host_name(0), state.stage, moves))
+        anneal(state, start, moves, *args)
+
+    monkeypatch.setattr(states.State, 'anneal', noted)
+    for rates, first in (((1,), []), ((2, 1), [('h00', 'race', 400)]),
+                         ((1, 2, 4), [('h20', 'race', 400)])):
+        raced.clear()
         _inst, found = race(racks(rates))
-        assert found.moves == moves
+        assert raced == first
         assert found.value.cct_s == found.lower_s == 8 / max(rates)
+
+
+def test_the_moves_of_all_choices_are_counted(monkeypatch):
+    searched = set()
+    anneal = states.State.anneal
+
+    def noted(state, *args):
+        searched.add(state)
+        anneal(state, *args)
+
+    monkeypatch.setattr(states.State, 'anneal', noted)
+    problem = racks((1, 1.01, 1.02), [3.0] * 3, n_vms=6)
+    _inst, found = race(dataclasses.replace(problem, coflows=(
+        coflow.Coflow.from_flows('c', 6, [
+            (a, b, 1e9 * (1 + a * b % 5)) for a in range(6)
+            for b in range(6) if a != b]),)))
+    assert len(searched) > 1
+    assert found.moves == sum(one.local.moves_done for one in searched)
 
 
 def test_rates_that_hardly_differ_leave_no_gap():

@@ -296,8 +296,8 @@ def test_heat_and_norm_alternate_by_rank():
         0.1, annealing.REHEAT, 0.1]
     assert [annealing._heat(several, n) for n in range(3)] == [
         annealing.REHEAT, 0.3, annealing.REHEAT]
-    assert [annealing._power(one, n) for n in range(3)] == [5, 6, 5]
-    assert [annealing._power(several, n) for n in range(3)] == [3, 4, 3]
+    assert [annealing.power(one, n) for n in range(3)] == [5, 6, 5]
+    assert [annealing.power(several, n) for n in range(3)] == [3, 4, 3]
 
 
 @pytest.mark.parametrize('stage, runs', [
@@ -341,7 +341,7 @@ def test_the_outcome_says_why_it_ended():
         state.budget.spend(10)
         if stop:
             state.budget.stop()
-        return search._outcome(state)
+        return search.outcome(state)
 
     late = 'the time budget cut the search short'
     stopped = 'the caller stopped the search'

@@ -28,8 +28,8 @@ def quick(state: states.State, budget: budgets.Budget) -> None:
     """Anneal the best placement there is a few times, from a high heat."""
     first, (per_node, runs) = state.answer.assign, QUICK
     for i in range(runs):
-        state.anneal(first, state.moves(per_node), _hot(state),
-                     _power(state, i), budget)
+        state.anneal(first, state.moves(per_node), hot(state),
+                     power(state, i), budget)
         if state.is_done(budget):
             return
 
@@ -39,7 +39,7 @@ def deepen(state: states.State, budget: budgets.Budget) -> None:
     for per_node, runs in DEEPER:
         for i in range(runs):
             state.anneal(state.starts(1)[0].assign, state.moves(per_node),
-                         _heat(state, 1 + i), _power(state, 1 + i), budget)
+                         _heat(state, 1 + i), power(state, 1 + i), budget)
             if state.is_done(budget):
                 return
 
@@ -56,7 +56,7 @@ def rounds(state: states.State, budget: budgets.Budget) -> None:
         for per_node, breadth in ROUNDS:
             for i, start in enumerate(state.starts(breadth)):
                 state.anneal(start.assign, state.moves(per_node),
-                             _heat(state, i), _power(state, i), budget)
+                             _heat(state, i), power(state, i), budget)
                 if state.is_done(budget):
                     return
             if not state.task.certify:
@@ -68,7 +68,8 @@ def rounds(state: states.State, budget: budgets.Budget) -> None:
             return
 
 
-def _hot(state: states.State) -> float:
+def hot(state: states.State) -> float:
+    """Choose the temperature of a search from anywhere."""
     return (localsearch.HOT if state.local.is_single()
             else localsearch.HOT_OF_MANY)
 
@@ -77,9 +78,9 @@ def _heat(state: states.State, rank: int) -> float:
     """Choose the temperature by rank in the pool: one keeps it, one does not.
     """
     keeps = rank % 2 == (1 if state.local.is_single() else 0)
-    return REHEAT if keeps else _hot(state)
+    return REHEAT if keeps else hot(state)
 
 
-def _power(state: states.State, rank: int) -> int:
+def power(state: states.State, rank: int) -> int:
     """Choose the norm for the pool's rank-th: p = 2 ** the result."""
     return (5 if state.local.is_single() else 3) + rank % 2

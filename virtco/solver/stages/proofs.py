@@ -65,13 +65,13 @@ def exhaust(state: states.State, budget: budgets.Budget) -> None:
 def solve(state: states.State, budget: budgets.Budget) -> None:
     """Prove that t cannot be less, or find a placement, for one coflow."""
     if state.local.is_single():
-        _narrow(state, budget)
+        narrow(state, state.answer.value.cct_s, budget)
 
 
 def again(state: states.State, budget: budgets.Budget) -> None:
     """Narrow the bounds with the placements found since."""
     if state.task.certify or state.partition is not None:
-        _narrow(state, budget)
+        narrow(state, state.answer.value.cct_s, budget)
 
 
 def lower_targets(state: states.State, budget: budgets.Budget) -> None:
@@ -86,8 +86,12 @@ def lower_targets(state: states.State, budget: budgets.Budget) -> None:
         state.inst, state.answer.assign, budget, state.task.objective))
 
 
-def _narrow(state: states.State, budget: budgets.Budget) -> None:
-    upper_s = state.answer.value.cct_s
+def narrow(state: states.State, upper_s: float, budget: budgets.Budget
+           ) -> None:
+    """Raise the bound of t by set partition, or find a placement.
+
+    :param upper_s: time that is to be beaten.
+    """
     if not 0 < upper_s < np.inf or _is_too_large(state) or (
             not budget.in_time()):
         return
