@@ -11,25 +11,21 @@ import cython
 if cython.compiled:
     from cython.cimports.virtco.fluid.run_kernels import end_coflow
     from cython.cimports.virtco.fluid.run_kernels import end_flow
-    from cython.cimports.virtco.fluid.run_kernels import rebound
     from cython.cimports.virtco.fluid.run_kernels import Run
+    from cython.cimports.virtco.scheduling.order_kernel import bottleneck
     from cython.cimports.virtco.scheduling.rate_kernel import next_alive
     from cython.cimports.virtco.scheduling.rater_kernel import Rater
 else:
     from virtco.fluid.run_kernels import end_coflow
     from virtco.fluid.run_kernels import end_flow
-    from virtco.fluid.run_kernels import rebound
     from virtco.fluid.run_kernels import Run
+    from virtco.scheduling.order_kernel import bottleneck
     from virtco.scheduling.rate_kernel import next_alive
     from virtco.scheduling.rater_kernel import Rater
 
 
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
 def write_rates(rater: Rater, order: cython.longlong[::1],
-                floor: cython.double, flow_bps: cython.double[::1]
-                ) -> cython.void:
+                floor: cython.double, flow_bps: cython.double[::1]) -> None:
     """Write the rate of each live flow of ``order`` as its host enforces it.
 
     :param floor: share of a link that its classes without a rate get, all of
@@ -106,12 +102,9 @@ def fit(rater: Rater, order: cython.longlong[::1], egress: cython.bint,
             f = next_alive(rater, f + 1)
 
 
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
 def send(rater: Rater, run: Run, order: cython.longlong[::1],
          flow_bps: cython.double[::1], now_s: cython.double,
-         until_s: cython.double) -> cython.void:
+         until_s: cython.double) -> None:
     """Let the live flows of ``order`` send from now_s to until_s."""
     for i in range(order.shape[0]):
         c = order[i]
@@ -132,4 +125,4 @@ def send(rater: Rater, run: Run, order: cython.longlong[::1],
         if run.left[c] == 0:
             end_coflow(rater, run, c)
         else:
-            rebound(rater, run, c)
+            run.bound[c] = bottleneck(rater, c)

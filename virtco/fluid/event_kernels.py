@@ -44,7 +44,6 @@ BY_WHOLE = cython.declare(cython.int, policies.BY_WHOLE)
 BY_QUEUE = cython.declare(cython.int, policies.BY_QUEUE)
 
 
-@cython.ccall
 def advance(rater: Rater, run: Run, live: cython.longlong[::1],
             n_live: cython.Py_ssize_t, now_s: cython.double,
             until_s: cython.double, max_events: cython.Py_ssize_t,
@@ -56,10 +55,45 @@ def advance(rater: Rater, run: Run, live: cython.longlong[::1],
     :param stop_at_end: return as soon as a coflow has ended.
     :returns: the time reached, the number of coflows still live, events used.
     """
-    events: cython.Py_ssize_t
+    events: cython.Py_ssize_t = 0
+    rate_anew: cython.bint = True
+    is_turn: cython.bint
+    ended: cython.bint
+    # A turn depends on what each flow has sent.
+    by_flow: cython.bint = (run.each_flow or run.by == BY_QUEUE
+                            or run.theta_s < INF)
     run.now_s, run.n_live = now_s, n_live
     with cython.nogil:
-        events = pass_time(rater, run, live, until_s, max_events, stop_at_end)
+        while run.n_live > 0 and run.now_s < until_s:
+            order: cython.longlong[::1] = live[:run.n_live]
+            if rate_anew:
+                if events >= max_events:
+                    break
+                rerate(rater, run, order, run.now_s)
+            turn_s = next_turn_s(rater, run, order)
+            dt_s = (next_flow_end_s(rater, run, order) if by_flow
+                    else next_coflow_end_s(rater, run, order))
+            is_turn = turn_s <= dt_s
+            dt_s = min(dt_s, turn_s)
+            if run.now_s + dt_s > until_s:
+                dt_s = until_s - run.now_s
+                run.now_s = until_s
+            elif dt_s == INF:
+                break
+            else:
+                run.now_s += dt_s
+            move(rater, run, order, dt_s)
+            kept = 0
+            for i in range(run.n_live):
+                if run.left[live[i]] > 0:
+                    live[kept] = live[i]
+                    kept += 1
+            ended = kept < run.n_live
+            rate_anew = run.each_flow or ended or is_turn
+            run.n_live = kept
+            events += 1
+            if ended and stop_at_end:
+                break
     return run.now_s, run.n_live, events
 
 
@@ -72,53 +106,6 @@ def rerate(rater: Rater, run: Run, order: cython.longlong[::1],
     n_lifted = put_in_order(rater, run, order, now_s)
     allocate(rater, order, n_lifted, run.sharing, run.backfill, 0.0,
              run.trickle, run.weight, run.alone_s)
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def pass_time(rater: Rater, run: Run, live: cython.longlong[::1],
-              until_s: cython.double, max_events: cython.Py_ssize_t,
-              stop_at_end: cython.bint) -> cython.Py_ssize_t:
-    """Run events as :func:`advance` does; change run.now_s and run.n_live."""
-    events = 0
-    rate_anew: cython.bint = True
-    is_turn: cython.bint
-    ended: cython.bint
-    # A turn depends on what each flow has sent.
-    by_flow: cython.bint = (run.each_flow or run.by == BY_QUEUE
-                            or run.theta_s < INF)
-    while run.n_live > 0 and run.now_s < until_s:
-        order: cython.longlong[::1] = live[:run.n_live]
-        if rate_anew:
-            if events >= max_events:
-                break
-            rerate(rater, run, order, run.now_s)
-        turn_s = next_turn_s(rater, run, order)
-        dt_s = (next_flow_end_s(rater, run, order) if by_flow
-                else next_coflow_end_s(rater, run, order))
-        is_turn = turn_s <= dt_s
-        dt_s = min(dt_s, turn_s)
-        if run.now_s + dt_s > until_s:
-            dt_s = until_s - run.now_s
-            run.now_s = until_s
-        elif dt_s == INF:
-            break
-        else:
-            run.now_s += dt_s
-        move(rater, run, order, dt_s)
-        kept = 0
-        for i in range(run.n_live):
-            if run.left[live[i]] > 0:
-                live[kept] = live[i]
-                kept += 1
-        ended = kept < run.n_live
-        rate_anew = run.each_flow or ended or is_turn
-        run.n_live = kept
-        events += 1
-        if ended and stop_at_end:
-            break
-    return events
 
 
 @cython.cfunc

@@ -14,9 +14,6 @@ cdef class Run:
     cdef double now_s
     cdef Py_ssize_t n_live
 
-cpdef void release(Rater rater, Run run, Py_ssize_t c, double[::1] base,
-                   double[::1] load, int[::1] alive) noexcept nogil
 cdef void end_flow(Rater rater, Run run, Py_ssize_t c, Py_ssize_t f) noexcept nogil
 cdef void end_coflow(Rater rater, Run run, Py_ssize_t c) noexcept nogil
-cdef void rebound(Rater rater, Run run, Py_ssize_t c) noexcept nogil
 cdef void move(Rater rater, Run run, long long[::1] order, double dt_s) noexcept nogil

@@ -13,12 +13,14 @@ import numpy as np
 from virtco.scheduling import policies
 
 if cython.compiled:
+    from cython.cimports.virtco.scheduling.order_kernel import bottleneck
     from cython.cimports.virtco.scheduling.rater_kernel import end_in_row
     from cython.cimports.virtco.scheduling.rater_kernel import enter_port
     from cython.cimports.virtco.scheduling.rater_kernel import leave_port
     from cython.cimports.virtco.scheduling.rater_kernel import Rater
     from cython.cimports.virtco.scheduling.rater_kernel import start_in_row
 else:
+    from virtco.scheduling.order_kernel import bottleneck
     from virtco.scheduling.rater_kernel import end_in_row
     from virtco.scheduling.rater_kernel import enter_port
     from virtco.scheduling.rater_kernel import leave_port
@@ -80,12 +82,9 @@ class Run:
         self.n_live = 0
 
 
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
 def release(rater: Rater, run: Run, c: cython.Py_ssize_t,
             base: cython.double[::1], load: cython.double[::1],
-            alive: cython.int[::1]) -> cython.void:
+            alive: cython.int[::1]) -> None:
     """Give a coflow that has ended all of its flows back.
 
     :param base: of all flows as at the beginning, shape (F,).
@@ -105,12 +104,9 @@ def release(rater: Rater, run: Run, c: cython.Py_ssize_t,
     run.end_s[c] = NAN
     run.sent_bits[c] = run.credit_s[c] = 0.0
     run.lifted_s[c] = -INF
-    rebound(rater, run, c)
+    run.bound[c] = bottleneck(rater, c)
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def move(rater: Rater, run: Run, order: cython.longlong[::1],
          dt_s: cython.double) -> cython.void:
     """Let dt_s pass up to run.now_s; flows that end are taken out."""
@@ -135,7 +131,7 @@ def move(rater: Rater, run: Run, order: cython.longlong[::1],
             if ends_s <= slack_s:
                 end_coflow(rater, run, c)
         if loads and run.touched[c] == BOUND_TOUCHED and run.left[c] > 0:
-            rebound(rater, run, c)
+            run.bound[c] = bottleneck(rater, c)
         if run.left[c] == 0 and run.end_s[c] != run.end_s[c]:
             end_coflow(rater, run, c)
 
@@ -183,9 +179,6 @@ def unload(rater: Rater, run: Run, c: cython.Py_ssize_t,
     rater.load[e] -= bits
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def end_flow(rater: Rater, run: Run, c: cython.Py_ssize_t,
              f: cython.Py_ssize_t) -> cython.void:
     e = rater.src[f]
@@ -215,9 +208,6 @@ def end_at(rater: Rater, run: Run, c: cython.Py_ssize_t,
         rater.load[e] = 0.0
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def end_coflow(rater: Rater, run: Run, c: cython.Py_ssize_t) -> cython.void:
     for f in range(rater.flow_ptr[c], rater.flow_ptr[c + 1]):
         rater.base[f] = 0.0
@@ -231,16 +221,3 @@ def end_coflow(rater: Rater, run: Run, c: cython.Py_ssize_t) -> cython.void:
     rater.pace[c] = 0.0
     rater.scale[c] = 0.0
     run.end_s[c] = run.now_s
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def rebound(rater: Rater, run: Run, c: cython.Py_ssize_t) -> cython.void:
-    """Recompute coflow c's bottleneck time at scale 1."""
-    longest = 0.0
-    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-        if rater.load[e] > 0.0:
-            cap = rater.cap[rater.port[e]]
-            longest = max(longest, rater.load[e] / cap if cap > 0.0 else INF)
-    run.bound[c] = longest

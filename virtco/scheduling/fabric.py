@@ -82,32 +82,6 @@ class Demand(NamedTuple):
     weight: np.ndarray
 
 
-class Rates(NamedTuple):
-    """Who gets which rate, as written by :func:`kernels.allocate`.
-
-    :ivar residual: bps left of each port, shape (P,).
-    :ivar pace: at which each coflow's scale shrinks, per second, shape (C,).
-    :ivar extra_flow: flows with a rate on top of the pace, shape (2F + P,).
-    :ivar extra_rate: that rate, bps, shape (2F + P,).
-    :ivar floor: guaranteed pace of each coflow, per second, 0 for none. It is
-        read, not written, shape (C,).
-    """
-
-    residual: np.ndarray
-    pace: np.ndarray
-    extra_flow: np.ndarray
-    extra_rate: np.ndarray
-    floor: np.ndarray
-
-
-def no_rates(fabric: Fabric) -> Rates:
-    # Back-fill in order goes over the flows twice.
-    n_extra = 2 * len(fabric.base) + len(fabric.cap)
-    return Rates(np.zeros(len(fabric.cap)), np.zeros(len(fabric.scale)),
-                 np.zeros(n_extra, np.int64), np.zeros(n_extra),
-                 np.zeros(len(fabric.scale)))
-
-
 def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
             flows: Demand,
             uplinks: uplinks_model.Uplinks = uplinks_model.NONE

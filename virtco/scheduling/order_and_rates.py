@@ -65,9 +65,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     fabric, flows = _lay_out(coflows, ports, index, size_factor)
     n_coflows = len(coflows)
     alone_s = np.zeros(n_coflows)
-    rates = fabric_model.no_rates(fabric)
     # The controller hands nothing over greedily, and rates a fabric once.
-    rater = rater_kernel.Rater(fabric, rates, False)
+    rater = rater_kernel.Rater(fabric, False)
     order_kernel.bottlenecks(rater, alone_s)
     lifted = np.zeros(n_coflows, bool)
     if theta_s < math.inf:
@@ -80,18 +79,18 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     if any(coflow.sending is not None for coflow in coflows):
         fabric = fabric_model.resized(fabric, _sending_bits(
             coflows, fabric, flows, size_factor))
-        rater = rater_kernel.Rater(fabric, rates, False)
+        rater = rater_kernel.Rater(fabric, False)
         rated_s = np.zeros(n_coflows)
         order_kernel.bottlenecks(rater, rated_s)
     if floors:
-        rates.floor[:] = [floors.get(coflow.coflow_id, 0.0)
-                          for coflow in coflows]
+        np.asarray(rater.floor)[:] = [floors.get(coflow.coflow_id, 0.0)
+                                      for coflow in coflows]
     rate_kernel.allocate(
         rater, order, int(lifted.sum()), chosen.sharing,
         policies.backfill(chosen), HORIZON_S,
         chosen.trickle,
         np.array([coflow.weight for coflow in coflows], np.float64), rated_s)
-    flow_bps = _flow_bps(fabric, rates, rater.n_extra)
+    flow_bps = _flow_bps(fabric, rater)
     ends_s = now_s + _ends(fabric, rater, chosen, order, flow_bps)
     flow_rates = flows.spread(flow_bps)
     return live.Schedule(now_s, tuple(
@@ -101,7 +100,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         in enumerate(zip(order.tolist(), alone_s[order].tolist(),
                          ends_s[order].tolist(), lifted[order].tolist()),
                      first_rank)),
-        _left(ports, rates.residual))
+        _left(ports, np.asarray(rater.residual)))
 
 
 def _sending_bits(coflows: Sequence[live.LiveCoflow],
@@ -269,13 +268,13 @@ def _ports(coflows: Sequence[live.LiveCoflow], pairs: Sequence[live.Pairs],
     return found[:, 0], found[:, 1]
 
 
-def _flow_bps(fabric: fabric_model.Fabric, rates: fabric_model.Rates,
-              n_extra: int) -> np.ndarray:
+def _flow_bps(fabric: fabric_model.Fabric, rater: rater_kernel.Rater
+              ) -> np.ndarray:
     """Compute the rate of each flow, bit/s, shape (F,)."""
     rate_bps: np.ndarray = fabric.base * np.repeat(
-        rates.pace, np.diff(fabric.flow_ptr))
-    np.add.at(rate_bps, rates.extra_flow[:n_extra],
-              rates.extra_rate[:n_extra])
+        rater.pace, np.diff(fabric.flow_ptr))
+    np.add.at(rate_bps, rater.extra_flow[:rater.n_extra],
+              rater.extra_rate[:rater.n_extra])
     return rate_bps
 
 

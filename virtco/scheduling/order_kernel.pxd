@@ -2,6 +2,7 @@
 
 from virtco.scheduling.rater_kernel cimport Rater
 
+cdef double bottleneck(Rater rater, Py_ssize_t c) noexcept nogil
 cpdef void sort(long long[::1] order, Py_ssize_t n, long long[::1] level,
                 double[::1] key) noexcept nogil
 cpdef void rank_repeating(long long[::1] order, long long[::1] level,

@@ -18,29 +18,29 @@ MAX_SWEEPS = cython.declare(cython.int, 10)
 NEARLY = cython.declare(cython.double, 1.0 - 1e-9)
 
 
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
-def bottlenecks(rater: Rater, out: cython.double[::1]) -> cython.void:
-    """Write each coflow's remaining time alone on the fabric, seconds.
+def bottleneck(rater: Rater, c: cython.Py_ssize_t) -> cython.double:
+    """Return coflow c's remaining time alone at scale 1, seconds.
 
     t of VirtCO Eq. (3) at a given placement: the most loaded port decides.
     """
+    longest = 0.0
+    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+        load = rater.load[e]
+        if load > 0.0:
+            cap = rater.cap[rater.port[e]]
+            longest = max(longest, load / cap if cap > 0.0 else INF)
+    return longest
+
+
+def bottlenecks(rater: Rater, out: cython.double[::1]) -> None:
+    """Write each coflow's remaining time alone on the fabric, seconds."""
     for c in range(out.shape[0]):
-        longest = 0.0
-        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-            load = rater.load[e]
-            if load > 0.0:
-                cap = rater.cap[rater.port[e]]
-                longest = max(longest, load / cap if cap > 0.0 else INF)
+        longest = bottleneck(rater, c)
         out[c] = longest * rater.scale[c] if longest > 0.0 else 0.0
 
 
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
 def prefix_times(rater: Rater, order: cython.longlong[::1],
-                 out: cython.double[::1]) -> cython.void:
+                 out: cython.double[::1]) -> None:
     """Compute when each coflow's last port has served all up to it, in s.
 
     Max over ports of the prefix load over the rate. It bounds the end from
@@ -50,21 +50,10 @@ def prefix_times(rater: Rater, order: cython.longlong[::1],
     clear(rater)
     for i in range(order.shape[0]):
         c = order[i]
-        longest = 0.0
-        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-            p = rater.port[e]
-            load = rater.load[e] * rater.scale[c]
-            rater.demand[p] += load
-            if load > 0.0:
-                cap = rater.cap[p]
-                longest = max(longest,
-                              rater.demand[p] / cap if cap > 0.0 else INF)
-        out[c] = longest
+        out[c] = prefix_time(rater, c, -1)
+        add_load(rater, c)
 
 
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
 def sort(order: cython.longlong[::1], n: cython.Py_ssize_t,
          level: cython.longlong[::1], key: cython.double[::1]) -> cython.void:
     """Sort the first n coflows by (level, key, index), in place.
@@ -84,9 +73,6 @@ def sort(order: cython.longlong[::1], n: cython.Py_ssize_t,
         order[j + 1] = c
 
 
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
 def rank_repeating(order: cython.longlong[::1], level: cython.longlong[::1],
                    alone_s: cython.double[::1], weight: cython.double[::1],
                    intensity: cython.double[::1], key: cython.double[::1]
@@ -118,9 +104,6 @@ def rank_repeating(order: cython.longlong[::1], level: cython.longlong[::1],
         key[c] = longest_s * (1.0 + before * 1e-12)
 
 
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
 def swap_neighbours(rater: Rater, order: cython.longlong[::1],
                     level: cython.longlong[::1], weight: cython.double[::1]
                     ) -> cython.void:
@@ -143,11 +126,18 @@ def swap_neighbours(rater: Rater, order: cython.longlong[::1],
                     order[i] = d
                     order[i + 1] = c
                     swapped = True
-            c = order[i]
-            for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-                rater.demand[rater.port[e]] += rater.load[e] * rater.scale[c]
+            add_load(rater, order[i])
         if not swapped:
             break
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def add_load(rater: Rater, c: cython.Py_ssize_t) -> cython.void:
+    """Add the bits that coflow c has left at each port to rater.demand."""
+    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+        rater.demand[rater.port[e]] += rater.load[e] * rater.scale[c]
 
 
 @cython.cfunc

@@ -39,9 +39,6 @@ BACKFILL_MAX_MIN = cython.declare(cython.int, policies.BACKFILL_MAX_MIN)
 BACKFILL_IN_ORDER = cython.declare(cython.int, policies.BACKFILL_IN_ORDER)
 
 
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
 def allocate(rater: Rater, order: cython.longlong[::1],
              n_lifted: cython.Py_ssize_t, sharing: cython.int,
              backfill: cython.int, horizon_s: cython.double,
@@ -61,7 +58,10 @@ def allocate(rater: Rater, order: cython.longlong[::1],
     :param alone_s: each coflow's remaining time alone on the fabric.
     """
     n = order.shape[0]
-    open_all(rater)
+    for w in range(rater.all_words):
+        rater.open_ports[w] = rater.all_open[w]
+    for p in range(rater.cap.shape[0]):
+        rater.residual[p] = rater.cap[p]
     for c in range(rater.pace.shape[0]):
         rater.pace[c] = 0.0
     rater.n_extra = 0
@@ -95,17 +95,6 @@ def allocate(rater: Rater, order: cython.longlong[::1],
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def open_all(rater: Rater) -> cython.void:
-    """Open every port with all of its rate left."""
-    for w in range(rater.all_words):
-        rater.open_ports[w] = rater.all_open[w]
-    for p in range(rater.cap.shape[0]):
-        rater.residual[p] = rater.cap[p]
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 @cython.inline
 def set_left(rater: Rater, p: cython.Py_ssize_t, left_bps: cython.double
              ) -> cython.void:
@@ -121,16 +110,8 @@ def set_left(rater: Rater, p: cython.Py_ssize_t, left_bps: cython.double
 @cython.exceptval(check=False)
 @cython.inline
 def is_full(rater: Rater, p: cython.Py_ssize_t) -> cython.bint:
+    """Return whether port p has no rate left, or never had one."""
     return rater.residual[p] <= FULL * rater.cap[p]
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-@cython.inline
-def is_open(rater: Rater, p: cython.Py_ssize_t) -> cython.bint:
-    """Return whether port p has a rate and is not full."""
-    return rater.open_ports[rater.word[p]] & rater.bit[p] != 0
 
 
 @cython.cfunc
@@ -141,7 +122,7 @@ def is_blocked(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
     """Return whether a port that coflow c uses is full."""
     if not rater.has_sets:
         for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-            if rater.alive[e] > 0 and not is_open(rater, rater.port[e]):
+            if rater.alive[e] > 0 and is_full(rater, rater.port[e]):
                 return True
         return False
     at = c * rater.all_words
@@ -159,7 +140,7 @@ def can_receive(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
     """Return whether coflow c uses an ingress that is not full."""
     if not rater.has_sets:
         for e in range(rater.split[c], rater.entry_ptr[c + 1]):
-            if rater.alive[e] > 0 and is_open(rater, rater.port[e]):
+            if rater.alive[e] > 0 and not is_full(rater, rater.port[e]):
                 return True
         return False
     at = c * rater.all_words
@@ -169,9 +150,6 @@ def can_receive(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
     return False
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def next_alive(rater: Rater, f: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Find the first flow from f on that has not ended (F when there is none).
 
@@ -324,12 +302,7 @@ def weighted_fair(rater: Rater, order: cython.longlong[::1],
         kept = 0
         for i in range(n_open):
             c = rater.chosen[i]
-            blocked = False
-            for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-                if rater.load[e] > 0.0 and is_full(rater, rater.port[e]):
-                    blocked = True
-                    break
-            if not blocked:
+            if not is_blocked(rater, c):
                 rater.chosen[kept] = c
                 kept += 1
         n_open = kept
@@ -502,38 +475,56 @@ def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t,
     for i in range(n_open):
         f = rater.flows[i]
         rater.rising_weight[i] = rater.base[f] if by_size else rater.weight[f]
+        rater.stopped[i] = 0
     n_rising = sort_by_port(rater, n_open)
     level = 0.0
-    for i in range(n_open):
-        rater.stopped[i] = 0
     while n_rising > 0:
-        step = INF
-        for i in range(n_rising):
-            p = rater.rising[i]
-            # Rounding may leave a demand of 0 or less.
-            if rater.demand[p] > 0.0:
-                step = min(step, rater.residual[p] / rater.demand[p])
+        step = rise(rater, n_rising, most - level)
         if step == INF:
             return
-        if step < most - level:
-            level += step
-        else:
-            step = most - level
-            level = most
-        for i in range(n_rising):
-            p = rater.rising[i]
-            set_left(rater, p, max(
-                0.0, rater.residual[p] - step * rater.demand[p]))
+        level = level + step if step < most - level else most
         for i in range(n_rising):
             p = rater.rising[i]
             if is_full(rater, p) or level >= most:
                 stop_all_at(rater, p, level)
-        kept = 0
-        for i in range(n_rising):
-            if rater.count[rater.rising[i]] > 0:
-                rater.rising[kept] = rater.rising[i]
-                kept += 1
-        n_rising = kept
+        n_rising = still_rising(rater, n_rising)
+
+
+def rise(rater: Rater, n_rising: cython.Py_ssize_t, most: cython.double
+         ) -> cython.double:
+    """Raise the level of all flows until a port in rater.rising is full.
+
+    :param most: by how much, per weight.
+    :returns: by how much it was; inf where nothing rises.
+    """
+    step = INF
+    for i in range(n_rising):
+        p = rater.rising[i]
+        # Rounding may leave a demand of 0 or less.
+        if rater.demand[p] > 0.0:
+            step = min(step, rater.residual[p] / rater.demand[p])
+    if step == INF:
+        return INF
+    step = min(step, most)
+    for i in range(n_rising):
+        p = rater.rising[i]
+        set_left(rater, p, max(
+            0.0, rater.residual[p] - step * rater.demand[p]))
+    return step
+
+
+def still_rising(rater: Rater, n_rising: cython.Py_ssize_t
+                 ) -> cython.Py_ssize_t:
+    """Drop the ports from rater.rising at which no flow rises any more.
+
+    Returns the number of those that are left.
+    """
+    kept = 0
+    for i in range(n_rising):
+        if rater.count[rater.rising[i]] > 0:
+            rater.rising[kept] = rater.rising[i]
+            kept += 1
+    return kept
 
 
 @cython.cfunc
@@ -549,21 +540,12 @@ def stop_all_at(rater: Rater, p: cython.Py_ssize_t, level: cython.double
         rater.stopped[i] = 1
         f = rater.flows[i]
         for j in range(path_length(rater, f)):
-            stop_at(rater, port_on_path(rater, f, j),
-                    rater.rising_weight[i])
+            q = port_on_path(rater, f, j)
+            rater.demand[q] -= rater.rising_weight[i]
+            rater.count[q] -= 1
         rater.extra_flow[rater.n_extra] = f
         rater.extra_rate[rater.n_extra] = rater.rising_weight[i] * level
         rater.n_extra += 1
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-@cython.inline
-def stop_at(rater: Rater, p: cython.Py_ssize_t, weight: cython.double
-            ) -> cython.void:
-    rater.demand[p] -= weight
-    rater.count[p] -= 1
 
 
 @cython.cfunc

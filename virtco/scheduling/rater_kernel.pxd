@@ -8,10 +8,8 @@ cdef class Rater:
     cdef long long[::1] flow_ptr, entry_ptr, split, skip
     cdef int[::1] src, dst, owner, port, alive, first, last
     # Results.
-    cdef double[::1] residual, pace, extra_rate
-    # Guaranteed paces; read only.
-    cdef double[::1] floor
-    cdef long long[::1] extra_flow
+    cdef readonly double[::1] residual, pace, extra_rate, floor
+    cdef readonly long long[::1] extra_flow
     cdef readonly Py_ssize_t n_extra
     cdef long long[::1] up_ptr
     cdef int[::1] up

@@ -20,15 +20,21 @@ view: Any = memoryview
 class Rater:
     """The arrays of a fabric, of its rates, and of scratch, for kernels.
 
-    Built once per fabric; the arrays are shared with those given.
+    Built once per fabric; the fabric's arrays are shared with it.
+
+    :ivar residual: bps left of each port, shape (P,).
+    :ivar pace: at which each coflow's scale shrinks, per second, shape (C,).
+    :ivar extra_flow: flows with a rate on top of the pace, ``n_extra`` of
+        them, shape (2F + P,).
+    :ivar extra_rate: that rate, bps, shape (2F + P,).
+    :ivar floor: guaranteed pace of each coflow, per second, 0 for none. It is
+        read, not written, shape (C,).
     """
 
-    def __init__(self, fabric: Any, rates: Any,
-                 has_sets: cython.bint = True) -> None:
+    def __init__(self, fabric: Any, has_sets: cython.bint = True) -> None:
         """Take a fabric's arrays.
 
         :param fabric: a :class:`virtco.scheduling.fabric.Fabric`.
-        :param rates: a :class:`virtco.scheduling.fabric.Rates`, written to.
         :param has_sets: lay out a set of ports for each coflow, which pays
             for those who rate one fabric many times. BACKFILL_GREEDY needs
             them. Without, the entries are looked through: of thousands of
@@ -45,21 +51,24 @@ class Rater:
         self.port, self.alive = view(fabric.port), view(fabric.alive)
         self.first, self.last = view(fabric.first), view(fabric.last)
         self.up_ptr, self.up = view(fabric.up_ptr), view(fabric.up)
-        self.residual, self.pace = view(rates.residual), view(rates.pace)
-        self.floor = view(rates.floor)
-        self.extra_flow = view(rates.extra_flow)
-        self.extra_rate = view(rates.extra_rate)
-        self.n_extra = 0
         n_ports, n_flows = len(fabric.cap), len(fabric.base)
-        self._lay_out_sets(fabric.n_hosts, len(fabric.scale),
-                           len(fabric.port))
+        n_coflows = len(fabric.scale)
+        self.residual = view(np.zeros(n_ports))
+        self.pace = view(np.zeros(n_coflows))
+        self.floor = view(np.zeros(n_coflows))
+        # Back-fill in order goes over the flows twice.
+        n_extra = 2 * n_flows + n_ports
+        self.extra_flow = view(np.zeros(n_extra, np.int64))
+        self.extra_rate = view(np.zeros(n_extra))
+        self.n_extra = 0
+        self._lay_out_sets(fabric.n_hosts, n_coflows, len(fabric.port))
         self.demand = view(np.zeros(n_ports))
         self.share = view(np.zeros(n_ports))
         self.count = view(np.zeros(n_ports, np.int64))
         self.start = view(np.zeros(n_ports + 1, np.int64))
         self.place = view(np.zeros(n_ports + 1, np.int64))
         self.rising = view(np.zeros(n_ports, np.int64))
-        self.chosen = view(np.zeros(len(fabric.scale), np.int64))
+        self.chosen = view(np.zeros(n_coflows, np.int64))
         self.flows = view(np.empty(n_flows, np.int64))
         self.rising_weight = view(np.empty(n_flows))
         self.at_port = view(np.empty(2 * n_flows + len(fabric.up), np.int32))
@@ -164,9 +173,6 @@ def fill_rows(rater: Rater) -> cython.void:
             rater.row_alive[at] |= rater.bit[p]
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def end_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
     """Mark flow f as ended in its sender's row."""
     row = rater.row_at[rater.src[f]]
@@ -175,9 +181,6 @@ def end_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
         rater.row_alive[row + rater.word[p] - rater.n_words] &= ~rater.bit[p]
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def start_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
     """Mark flow f, which had ended, as started again in its sender's row."""
     row = rater.row_at[rater.src[f]]
@@ -186,28 +189,18 @@ def start_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
         rater.row_alive[row + rater.word[p] - rater.n_words] |= rater.bit[p]
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def enter_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
                ) -> cython.void:
     """Mark port p as used by coflow c."""
     rater.used_ports[c * rater.all_words + rater.word[p]] |= rater.bit[p]
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def leave_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
                ) -> cython.void:
     """Mark port p as not used any more by coflow c."""
     rater.used_ports[c * rater.all_words + rater.word[p]] &= ~rater.bit[p]
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-@cython.inline
 def clear(rater: Rater) -> cython.void:
     for p in range(rater.cap.shape[0]):
         rater.demand[p] = 0.0

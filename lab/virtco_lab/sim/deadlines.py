@@ -142,7 +142,7 @@ class _Promises:
                           if not self._sim.ended(c)]
         self._plan = deadlines.renew(self._claims(self._promised),
                                      self._sim.now_s, self._plan)
-        floor = self._sim.rates.floor
+        floor = np.asarray(self._sim.rater.floor)
         floor[:] = 0.0
         for coflow_id, pace in self._plan.floors().items():
             # The kernels' pace is of the whole, not of what is left.
@@ -273,7 +273,7 @@ def run_varys(load: Load) -> Outcome:
     """
     sim = simulation.Simulation(load.cap_bps, simulation.Config('mrtf'),
                                 load.demands)
-    floor = sim.rates.floor
+    floor = np.asarray(sim.rater.floor)
     at_launch = np.zeros(len(load.demands), bool)
     for new, arrival_s in enumerate(load.arrivals_s.tolist()):
         while sim.n_live and sim.now_s < arrival_s:

@@ -9,53 +9,34 @@ makes fair sharing of a large trace affordable. The answer is that of the
 general engine, to which a test holds it.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
+from virtco import compiled
+from virtco.fluid import pair_kernels
 from virtco.scheduling import fabric as fabric_model
 
 
-class Pairs(NamedTuple):
-    """K pairs of ports, sorted by source; see the fabric for C, F and P.
+def build(fabric: fabric_model.Fabric, left: np.ndarray, end_s: np.ndarray
+          ) -> pair_kernels.Sharing:
+    """Build the pairs that the fabric's flows use; no flow is live.
 
-    :ivar of_flow: pair of each flow, shape (F,).
-    :ivar src: egress port of each pair, shape (K,).
-    :ivar dst: ingress port of each pair, shape (K,).
-    :ivar weight: of the pair's live flows together, shape (K,).
-    :ivar n_live: number of its live flows, shape (K,).
-    :ivar served: bits per weight so far, shape (K,).
-    :ivar head: its live flow that ends first, -1 for none, shape (K,).
-    :ivar next: flow after each flow, shape (F,).
-    :ivar ends_at: ``served`` at which each flow ends, shape (F,).
-    :ivar rate: bps per weight, shape (K,).
-    :ivar left: live flows of each coflow, shape (C,).
+    :param left: live flows of each coflow, shape (C,); changed.
+    :param end_s: when each coflow's last flow ended, shape (C,); changed.
     """
-
-    of_flow: np.ndarray
-    src: np.ndarray
-    dst: np.ndarray
-    weight: np.ndarray
-    n_live: np.ndarray
-    served: np.ndarray
-    head: np.ndarray
-    next: np.ndarray
-    ends_at: np.ndarray
-    rate: np.ndarray
-    left: np.ndarray
-
-
-def build(fabric: fabric_model.Fabric) -> Pairs:
-    """Build the pairs that the fabric's flows use; no flow is live."""
     n_ports, n_flows = len(fabric.cap), len(fabric.base)
     keys = (fabric.port[fabric.src].astype(np.int64) * n_ports
             + fabric.port[fabric.dst])
     pairs, of_flow = np.unique(keys, return_inverse=True)
     src, dst = np.divmod(pairs, n_ports)
-    zeros = np.zeros(len(pairs))
-    return Pairs(
+    n_pairs = len(pairs)
+    return pair_kernels.Sharing(**compiled.views(
         of_flow=of_flow.reshape(-1), src=src, dst=dst,
-        weight=zeros, n_live=np.zeros(len(pairs), np.int64),
-        served=zeros.copy(), head=np.full(len(pairs), -1),
-        next=np.full(n_flows, -1), ends_at=np.zeros(n_flows),
-        rate=zeros.copy(), left=np.diff(fabric.flow_ptr))
+        weight=np.zeros(n_pairs), n_live=np.zeros(n_pairs, np.int64),
+        served=np.zeros(n_pairs), due=np.zeros(n_pairs),
+        rate=np.zeros(n_pairs), rising=np.zeros(n_pairs, np.uint8),
+        head=np.full(n_pairs, -1), next=np.full(n_flows, -1),
+        ends_at=np.zeros(n_flows), left=left, end_s=end_s,
+        at=np.zeros(2 * n_pairs, np.int64), start=np.searchsorted(
+            np.sort(np.concatenate((src, dst))), np.arange(n_ports)),
+        end=np.zeros(n_ports, np.int64), weight_at=np.zeros(n_ports),
+        live=np.zeros(n_pairs, np.int64), n_pairs=0, now_s=0.0))

@@ -11,6 +11,7 @@ import numpy as np
 from virtco import exception
 from virtco.fluid import pair_kernels
 from virtco.scheduling import fabric as fabric_model
+from virtco.scheduling import rater_kernel
 from virtco_lab.sim import bound
 from virtco_lab.sim import demands as demand_model
 from virtco_lab.sim import pairs
@@ -88,23 +89,24 @@ def _capacity_bps(trace: traces.Trace, rate_bps: float) -> np.ndarray:
 
 def _share_fairly(trace: traces.Trace, fabric: fabric_model.Fabric,
                   progress: Callable[[float, int], None] | None) -> Replay:
-    by_pair = pairs.build(fabric)
+    rater = rater_kernel.Rater(fabric, False)
+    left = np.diff(fabric.flow_ptr)
     end_s = np.full(len(trace.coflows), math.nan)
-    sharing = pair_kernels.Sharing(fabric, by_pair, end_s)
+    sharing = pairs.build(fabric, left, end_s)
     now_s, total = 0.0, 0
     arrivals_s = [coflow.arrival_s for coflow in trace.coflows]
     for index, until_s in enumerate([*arrivals_s, math.inf]):
         events = simulation.CHUNK_EVENTS
         while events == simulation.CHUNK_EVENTS:
-            now_s, events = pair_kernels.advance(sharing, now_s, until_s,
-                                                 simulation.CHUNK_EVENTS)
+            now_s, events = pair_kernels.advance(
+                rater, sharing, now_s, until_s, simulation.CHUNK_EVENTS)
             total += events
             if progress is not None:
                 progress(now_s, total)
         if index < len(arrivals_s):
             now_s = max(now_s, until_s)
-            pair_kernels.start(sharing, index)
-            if by_pair.left[index] == 0:
+            pair_kernels.start(rater, sharing, index)
+            if left[index] == 0:
                 end_s[index] = now_s
     return Replay(end_s - np.array(arrivals_s), simulation.alone_s(fabric),
                   total)

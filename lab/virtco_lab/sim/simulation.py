@@ -109,8 +109,7 @@ class Simulation:
 
     def _take(self, fabric: fabric_model.Fabric) -> None:
         self.fabric = fabric
-        self.rates = fabric_model.no_rates(fabric)
-        self.rater = rater_kernel.Rater(fabric, self.rates)
+        self.rater = rater_kernel.Rater(fabric)
         self.state = _state(self.rater, fabric)
         self.run_of = run_kernels.Run(self.rater, self.state, self.rules)
 
@@ -203,8 +202,7 @@ class Simulation:
 def alone_s(fabric: fabric_model.Fabric) -> np.ndarray:
     """Compute each coflow's time alone, a lower bound of its CCT, in s."""
     out = np.zeros(len(fabric.scale))
-    order_kernel.bottlenecks(
-        rater_kernel.Rater(fabric, fabric_model.no_rates(fabric)), out)
+    order_kernel.bottlenecks(rater_kernel.Rater(fabric), out)
     return out
 
 

@@ -93,8 +93,7 @@ class Mind:
             scale=np.ones_like(fabric.scale))
         self._bound = np.zeros(len(fabric.scale))
         # Without sets of ports: they do not hear of flows that end.
-        self.rater = rater_kernel.Rater(
-            self._fabric, fabric_model.no_rates(fabric), False)
+        self.rater = rater_kernel.Rater(self._fabric, False)
         self.run_of = run_kernels.Run(
             self.rater, sim.state._replace(bound=self._bound), sim.rules)
         self._coflows = [_layout(fabric, c)

@@ -210,9 +210,8 @@ def agree(situation, has_sets, n_lifted, sharing, backfill, horizon_s=0.0,
                      for c in range(n))], above)
     fabric = fabric_model.resized(fabric, np.where(
         ended, 0.0, fabric.base))._replace(scale=np.full(n, scale))
-    rates = fabric_model.no_rates(fabric)
-    rates.floor[:] = floors
-    rater = rater_kernel.Rater(fabric, rates, has_sets)
+    rater = rater_kernel.Rater(fabric, has_sets)
+    np.asarray(rater.floor)[:] = floors
     alone_s = np.zeros(n)
     order_kernel.bottlenecks(rater, alone_s)
     for _ in range(2):  # Each allocation begins anew.
@@ -226,15 +225,15 @@ def agree(situation, has_sets, n_lifted, sharing, backfill, horizon_s=0.0,
         plain.alone_s(c) for c in range(n)])
     plainly(plain, order, n_lifted, sharing, backfill, horizon_s, trickle,
             weights, floors)
-    found_bps = fabric.base * np.repeat(rates.pace, np.diff(fabric.flow_ptr))
-    np.add.at(found_bps, rates.extra_flow[:rater.n_extra],
-              rates.extra_rate[:rater.n_extra])
+    found_bps = fabric.base * np.repeat(rater.pace, np.diff(fabric.flow_ptr))
+    np.add.at(found_bps, rater.extra_flow[:rater.n_extra],
+              rater.extra_rate[:rater.n_extra])
     assert found_bps.tolist() == pytest.approx(
         [one.rate_bps for one in flows], abs=1e-7)
-    assert rates.residual.tolist() == pytest.approx(
+    assert np.asarray(rater.residual).tolist() == pytest.approx(
         list(plain.left_bps.values()), abs=1e-7)
     # Nobody is listed for nothing.
-    assert (rates.extra_rate[:rater.n_extra] > 0).all()
+    assert (np.asarray(rater.extra_rate)[:rater.n_extra] > 0).all()
 
 
 def by_hand(*rows, cap=(1, 1, 1, 1, 1, 1, 1, 1)):
@@ -340,25 +339,24 @@ def test_sets_of_ports_follow_flows_that_end_and_come_back(situation, step_s):
     first = fabric.base.copy(), fabric.load.copy(), fabric.alive.copy()
 
     def agrees():
-        rates = fabric_model.no_rates(fabric)
-        for rater in (sim.rater, rater_kernel.Rater(fabric, rates)):
+        found = []
+        for rater in (sim.rater, rater_kernel.Rater(fabric)):
             rate_kernel.allocate(
                 rater, np.array(order), 0, policies.SHARE_MADD,
                 policies.BACKFILL_GREEDY, 0.0, 0.0, np.ones(len(order)),
                 np.ones(len(order)))
-        return all(np.array_equal(getattr(sim.rates, name),
-                                  getattr(rates, name))
-                   for name in ('residual', 'pace', 'extra_flow',
-                                'extra_rate'))
+            found.append([np.asarray(column).tolist() for column in (
+                rater.residual, rater.pace,
+                rater.extra_flow[:rater.n_extra],
+                rater.extra_rate[:rater.n_extra])])
+        return found[0] == found[1]
 
     for c in order:
         sim.start(c)
     for _ in range(4):
         sim.run(sim.now_s + step_s)
-        sim.rates.extra_flow[:], sim.rates.extra_rate[:] = 0, 0.0
         assert agrees()
     sim.run()
     for c in order:
         run_kernels.release(sim.rater, sim.run_of, c, *first)
-        sim.rates.extra_flow[:], sim.rates.extra_rate[:] = 0, 0.0
         assert agrees()

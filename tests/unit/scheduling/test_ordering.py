@@ -70,8 +70,7 @@ def laid_out(situation, scale):
     busy_s = [{port: scale[c] * load / cap_bps[port] if cap_bps[port]
                else math.inf for port, load in plain.loads[c].items()}
               for c in range(len(order))]
-    return rater_kernel.Rater(
-        fabric, fabric_model.no_rates(fabric), False), busy_s
+    return rater_kernel.Rater(fabric, False), busy_s
 
 
 def ends_s(busy_s, order):

@@ -13,6 +13,7 @@ from virtco import compiled
 from virtco.fluid import event_kernels
 from virtco.fluid import pair_kernels
 from virtco.scheduling import fabric
+from virtco_lab.sim import pairs
 from virtco_lab.sim import replay
 from virtco_lab.sim import simulation
 from virtco_lab.sim import traces
@@ -80,7 +81,11 @@ def test_the_same_fair_shares(seed):
         for c in range(6)))
     answer = replay.replay(trace, 1e9, replay.config_of('fair'))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, 'pair_kernels', PLAIN['fluid.pair_kernels'])
+        for module in (replay, pairs):
+            patch.setattr(module, 'pair_kernels',
+                          PLAIN['fluid.pair_kernels'])
+        patch.setattr(replay, 'rater_kernel',
+                      PLAIN['scheduling.rater_kernel'])
         plain = replay.replay(trace, 1e9, replay.config_of('fair'))
     assert plain.cct_s.tolist() == answer.cct_s.tolist()
     assert plain.events == answer.events
