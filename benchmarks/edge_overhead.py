@@ -361,11 +361,11 @@ def _table(vm: beds.Vm, sink: beds.Vm, hook: tuple[str, int], entries: int
            ) -> classify.Table:
     if not entries:
         return classify.Table()
-    keys = {classify.Key(vm.dev, vm.ip, sink.ip): 0x10}
+    found = {classify.Entry(hook[1], vm.ip, sink.ip): 0x10}
     for index in range(entries - 1):
-        keys[classify.Key(vm.dev, vm.ip, f'10.{100 + (index >> 16)}.'
-                          f'{index >> 8 & 255}.{index & 255}')] = 0x10
-    return classify.Table(frozenset({hook}), keys)
+        found[classify.Entry(hook[1], vm.ip, f'10.{100 + (index >> 16)}.'
+                             f'{index >> 8 & 255}.{index & 255}')] = 0x10
+    return classify.Table(frozenset({hook}), found)
 
 
 def per_packet(rounds: int, pairs: int, count: int) -> dict[str, float]:

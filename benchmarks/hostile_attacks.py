@@ -103,7 +103,7 @@ class Site:
                 tree = {minor: dataclasses.replace(item, quantum_bytes=0)
                         if minors.has_turns(minor) else item
                         for minor, item in found.items()}
-                return tree, nft.NftClassifier(kernel).dump()[0]
+                return tree, nft.NftClassifier(kernel).dump()
             except Exception:  # whatever it is, it does not stand
                 return None, None
         found: tuple[Any, Any] = beds.in_netns(self.bed.ns('h1'), read)

@@ -252,12 +252,12 @@ class Counters:
     def _total(self, name: Name) -> Total:
         return self.totals.setdefault(name, Total())
 
-    def add_pairs(self, counted: Mapping[classify.Key, classify.Counted]
-                  ) -> None:
+    def add_pairs(self, counted: Mapping[tuple[str, classify.Entry],
+                                         classify.Counted]) -> None:
         """Take in one reading of the classifier's counters."""
         self._count(Kind.PAIR, Kind.PAIR_PACKETS, {
-            (key.src_ip, key.dst_ip, f'{key.dev}:{key.dst_port}'): seen
-            for key, seen in counted.items()})
+            (entry.src_ip, entry.dst_ip, f'{dev}:{entry.dst_port}'): seen
+            for (dev, entry), seen in counted.items()})
 
     def add_peers(self, counted: Mapping[tuple[str, str], classify.Counted],
                   is_part: bool = False) -> None:

@@ -41,7 +41,7 @@ class EarlyPackets:
         self._last_bytes: dict[int, int] = {}
         self._until_s = 0.0
         # Before the first classification nothing is known of the flows.
-        self._known: Collection[classify.Key] | None = None
+        self._known: Collection[classify.Entry] | None = None
 
     def find(self, policy: edge_policy.EdgePolicy, table: classify.Table,
              read: Read, now_s: float) -> bool:
@@ -52,26 +52,25 @@ class EarlyPackets:
         if known is None:
             return False
         # At the uplink entries name no port, and no port has a class.
-        ifindexes = dict(table.hooks)
+        ifindexes = {ifindex for _, ifindex in table.hooks}
         targets = _targets(policy)
-        new = {(key.dev, minor) for key in table.entries.keys() - known
-               if (minor := table.entries[key]) in targets
-               and key.dev in ifindexes}
+        new = {(entry.ifindex, minor) for entry in table.entries.keys() - known
+               if (minor := table.entries[entry]) in targets
+               and entry.ifindex in ifindexes}
         if not new:
             return False
         slots = {limit.host: limit.slot for limit in policy.unmanaged.limits
                  } if policy.unmanaged is not None else {}
         stats = read()
-        own = minors.of_ports(ifindexes.values())
-        seats = minors.seats(ifindexes.values())
+        own, seats = minors.of_ports(ifindexes), minors.seats(ifindexes)
         begun, limited = set(), set()
-        for dev, minor in new:
+        for ifindex, minor in new:
             # What waits towards other hosts is no packet of this flow.
             slot = slots.get(targets[minor][0])
-            if self._waits(own[ifindexes[dev]], stats):
+            if self._waits(own[ifindex], stats):
                 begun.add(minor)
             if slot is not None and self._waits(
-                    minors.of_limited(slot, seats[ifindexes[dev]]), stats):
+                    minors.of_limited(slot, seats[ifindex]), stats):
                 begun.add(minor)
                 limited.add((slot, minor))
         self.rate_bps += sum(targets[minor][1] for minor in begun)

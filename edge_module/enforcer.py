@@ -129,15 +129,12 @@ class Enforcer:
     def desired_table(self) -> classify.Table:
         policy = self.policy
         if policy is None:
-            return self.classifier.build_table((), self.ports or ())
-        flows = policy.flows if self.conflict is None else tuple(
-            dataclasses.replace(flow, minor=minors.NOBODY)
-            for flow in policy.flows)
-        table = self.classifier.build_table(
-            flows, self.ports or (), classify.control_of(policy))
-        if not self.classifier.limits:
-            return table
-        return classify.limited(table, policy.unmanaged)
+            return classify.Table()
+        if self.conflict is not None:
+            policy = dataclasses.replace(policy, flows=tuple(
+                dataclasses.replace(flow, minor=minors.NOBODY)
+                for flow in policy.flows))
+        return self.classifier.build_table(policy, self.ports or ())
 
     def sync(self, policy: edge_policy.EdgePolicy | None, n_past: int,
              ports: tuple[classify.VmPort, ...] | None, now_s: float) -> bool:

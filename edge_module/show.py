@@ -4,7 +4,10 @@
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 import dataclasses
+from typing import Any
+from typing import TypeVar
 
 from edge_module import enforcer as edge_enforcer
 from edge_module.classify import classified as classify
@@ -14,6 +17,8 @@ from edge_module.tcplan import model
 from edge_module.tcplan import steps
 from virtco import units
 from virtco.wire import edge_policy
+
+_Key = TypeVar('_Key', bound=tuple[Any, ...])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,7 +132,7 @@ def drift(enforcer: edge_enforcer.Enforcer) -> Drift:
         item, quantum_bytes=snapshot.tree[minor].quantum_bytes)
         if minors.has_turns(minor) and minor in snapshot.tree else item
         for minor, item in enforcer.desired_tree().items()}
-    return between(snapshot.tree, desired, enforcer.classifier.dump()[0],
+    return between(snapshot.tree, desired, enforcer.classifier.dump(),
                    enforcer.desired_table())
 
 
@@ -155,17 +160,27 @@ def _entries(have: classify.Table, want: classify.Table) -> Iterator[str]:
         yield f'port {dev} is not classified'
     for dev, _ in sorted(have.hooks - want.hooks):
         yield f'port {dev} is classified without need'
-    for key in sorted({*have.entries, *want.entries}):
-        if have.entries.get(key) != want.entries.get(key):
-            yield (f'{key}: {have.entries.get(key)} instead of '
-                   f'{want.entries.get(key)}')
-    for minor in sorted({*have.control, *want.control}):
-        if have.control.get(minor) != want.control.get(minor):
-            yield (f'control packets of class {minor:#x}: '
-                   f'{have.control.get(minor)} instead of '
-                   f'{want.control.get(minor)}')
-    for mine, other in ((have.limits, want.limits),
-                        (have.others, want.others)):
-        for key in sorted({*mine, *other}):
-            if mine.get(key) != other.get(key):
-                yield f'what {key} sends unmanaged is in another class'
+    names = {0: 'the uplink', **{ifindex: dev for dev, ifindex
+                                 in have.hooks | want.hooks}}
+    for entry, stands, wanted in _different(have.entries, want.entries):
+        dev = names.get(entry.ifindex, f'({entry.ifindex})')
+        yield (f'{entry.src_ip} to {entry.dst_ip} port {entry.dst_port} at '
+               f'{dev}: {stands} instead of {wanted}')
+    for key, stands, wanted in _different(have.maps.get('control', {}),
+                                          want.maps.get('control', {})):
+        yield (f'control packets of class {key.number:#x}: '
+               f'{stands} instead of {wanted}')
+    for kind in ('to', 'others'):
+        for key, _, _ in _different(have.maps.get(kind, {}),
+                                    want.maps.get(kind, {})):
+            dev = names.get(key.number, f'({key.number})')
+            yield (f'what {dev} sends unmanaged to {key.mac or kind} is in '
+                   'another class')
+
+
+def _different(have: Mapping[_Key, int], want: Mapping[_Key, int]
+               ) -> Iterator[tuple[_Key, int | None, int | None]]:
+    """Yield the keys at which the two differ, each with both values."""
+    for key in sorted(have.keys() | want.keys()):
+        if have.get(key) != want.get(key):
+            yield key, have.get(key), want.get(key)

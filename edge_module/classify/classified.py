@@ -7,6 +7,11 @@ from collections.abc import Mapping
 import dataclasses
 import ipaddress
 import re
+from typing import Annotated
+from typing import Literal
+from typing import NamedTuple
+
+import msgspec
 
 from edge_module.tcplan import minors
 from virtco.wire import edge_policy
@@ -38,23 +43,44 @@ class VmPort:
         return self.ifindex > 0 and _DEV.match(self.dev) is not None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Key:
-    """Packets that enter by ``dev`` from src_ip to dst_ip."""
+class Entry(NamedTuple):
+    """Key of a flow entry: packets that enter by a port.
 
-    dev: str
+    :ivar ifindex: of the VM's port; 0 at the uplink.
+    :ivar dst_port: 0 matches every port and protocol.
+    """
+
+    ifindex: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)]
     src_ip: str
     dst_ip: str
-    dst_port: int = 0
+    dst_port: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 16)] = 0
 
     @property
     def is_ipv6(self) -> bool:
         return ':' in self.src_ip
 
 
+class MapKey(NamedTuple):
+    """Key of a small map.
+
+    :ivar number: a minor in the map of control packets, else an ifindex.
+    :ivar mac: where the map has limits by destination.
+    """
+
+    number: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)]
+    mac: Annotated[str, msgspec.Meta(
+        pattern=r'\A(?:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5})?\Z')] = ''
+
+
+#: The map of the classes of control packets, by class of data; of limits by
+#: port and destination Ethernet address; and by port, for broadcasts and for
+#: packets to more addresses than can be followed.
+SmallMap = Literal['control', 'to', 'others']
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counted:
-    """Counters of one key since its entry was made."""
+    """Counters of one entry since it was made."""
 
     sent_bytes: int
     sent_packets: int
@@ -67,52 +93,51 @@ class Table:
     A packet that matches no entry goes to its port's own class. A TCP packet
     without data (SYN, FIN, RST, acknowledgement) goes to the class of control
     packets of its coflow or port, so it never waits behind data. Other
-    unmanaged packets go to a class of ``limits``, chosen by their destination
-    Ethernet address.
+    unmanaged packets go to a class of the map ``to``, chosen by their
+    destination Ethernet address.
 
     :ivar hooks: (device, ifindex) of each port.
-    :ivar entries: minor of the class of each key.
-    :ivar control: minor of the class of control packets, by minor of the
-        class of data.
-    :ivar limits: minor by (device, destination Ethernet address).
-    :ivar others: by device, the minor for broadcasts and for packets to more
-        addresses than can be followed. Empty: no address is followed.
+    :ivar entries: minor of the class of each flow entry.
+    :ivar maps: minors by key, for each of the small maps; without ``others``
+        no address is followed.
     """
 
     hooks: frozenset[tuple[str, int]] = frozenset()
-    entries: Mapping[Key, int] = dataclasses.field(default_factory=dict)
-    control: Mapping[int, int] = dataclasses.field(default_factory=dict)
-    limits: Mapping[tuple[str, str], int] = dataclasses.field(
+    entries: Mapping[Entry, int] = dataclasses.field(default_factory=dict)
+    maps: Mapping[SmallMap, Mapping[MapKey, int]] = dataclasses.field(
         default_factory=dict)
-    others: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-def limited(table: Table, unmanaged: edge_policy.Unmanaged | None) -> Table:
-    """Return the table with the limits of a policy added at each port."""
+def _limits(unmanaged: edge_policy.Unmanaged | None, ifindexes: Iterable[int]
+            ) -> dict[SmallMap, dict[MapKey, int]]:
+    """Return the maps for the limits of a policy at each port."""
     if unmanaged is None:
-        return table
+        return {}
     slots = dict.fromkeys(unmanaged.others_macs, 0) | {
         mac: limit.slot for limit in unmanaged.limits for mac in limit.macs}
-    seats = minors.seats(ifindex for _, ifindex in table.hooks)
-    return dataclasses.replace(
-        table, limits={(dev, mac): minors.of_limited(slot, seats[ifindex])
-                       for dev, ifindex in table.hooks
-                       for mac, slot in slots.items()},
-        others={dev: minors.of_limited(0, seats[ifindex])
-                for dev, ifindex in table.hooks})
+    seats = minors.seats(ifindexes).items()
+    return {'to': {MapKey(ifindex, mac): minors.of_limited(slot, seat)
+                   for ifindex, seat in seats
+                   for mac, slot in slots.items()},
+            'others': {MapKey(ifindex): minors.of_limited(0, seat)
+                       for ifindex, seat in seats}}
 
 
-def control_of(policy: edge_policy.EdgePolicy) -> dict[int, int]:
-    """Map the minor of each class of data to that of its control packets."""
-    return {minor: minors.of_control(coflow.minor)
+def control_of(policy: edge_policy.EdgePolicy, entries: Mapping[Entry, int]
+               ) -> dict[MapKey, int]:
+    """Map the minor of each class of data that has an entry to that of its
+    control packets.
+    """
+    used = {*entries.values()}
+    return {MapKey(minor): minors.of_control(coflow.minor)
             for coflow in policy.classes
             for minor in (coflow.minor, *(child.minor for child
-                                          in coflow.destinations))}
+                                          in coflow.destinations))
+            if minor in used}
 
 
-def build_table(flows: Iterable[edge_policy.FlowEntry],
-                ports: Iterable[VmPort],
-                control: Mapping[int, int] | None = None) -> Table:
+def build_table(policy: edge_policy.EdgePolicy, ports: Iterable[VmPort]
+                ) -> Table:
     """Bind the flows of a policy to the ports that are here.
 
     A flow of a VM with several ports belongs to the one that has the source
@@ -128,30 +153,21 @@ def build_table(flows: Iterable[edge_policy.FlowEntry],
             by_vm.setdefault(port.vm, []).append(port)
             hooks.add((port.dev, port.ifindex))
     own = minors.of_ports(ifindex for _, ifindex in hooks)
-    entries: dict[Key, int] = {}
-    for flow in flows:
+    entries: dict[Entry, int] = {}
+    for flow in policy.flows:
         for port in by_vm.get(flow.src_vm, ()):
             if not port.ips or flow.src_ip in port.ips:
                 minor = (own[port.ifindex]
                          if flow.minor == edge_policy.DEFAULT_MINOR
                          else flow.minor)
                 entries.setdefault(
-                    Key(port.dev, flow.src_ip, flow.dst_ip,
-                        flow.dst_port or 0), minor)
-    return Table(frozenset(hooks), entries, used(control, entries) | (
-        {} if control is None else {
-            minor: minors.of_port_control(minor)
-            for minor in own.values()}))
-
-
-def used(control: Mapping[int, int] | None, entries: Mapping[Key, int]
-         ) -> dict[int, int]:
-    """Return the part of ``control`` whose classes have an entry.
-
-    :param control: see :attr:`Table.control`; None counts as empty.
-    """
-    return {minor: control[minor] for minor in set(entries.values())
-            if minor in control} if control else {}
+                    Entry(port.ifindex, flow.src_ip, flow.dst_ip,
+                          flow.dst_port or 0), minor)
+    return Table(frozenset(hooks), entries, {
+        'control': control_of(policy, entries) | {
+            MapKey(minor): minors.of_port_control(minor)
+            for minor in own.values()},
+        **_limits(policy.unmanaged, own)})
 
 
 def address(text: str) -> str:

@@ -10,13 +10,10 @@ port; a tenant is recognised by the port, so equal addresses do not meet.
 
 from collections.abc import Collection
 from collections.abc import Iterable
-from collections.abc import Mapping
-import dataclasses
 import json
 import logging
 import socket
 from typing import Any
-from typing import Literal
 
 from edge_module.classify import classified as base
 from edge_module.classify import nft_listing
@@ -29,106 +26,30 @@ from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 
-_SmallMap = Literal['control', 'to', 'others']
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Standing:
-    """Contents of virtco's nftables table, as read or as last written.
-
-    :ivar hooks: (device, ifindex) of each attached port.
-    :ivar own: minor of the own class of each, where it is known.
-    :ivar entries: minor of the class of each flow entry.
-    :ivar maps: minors by key, for each of the small maps.
-    :ivar rules: names of the rules of the chain ``classify``.
-    :ivar follows: whether destinations of unmanaged packets are followed.
-    :ivar strays: names of sets that belong to no attached port.
-    """
-
-    hooks: frozenset[tuple[str, int]] = frozenset()
-    own: Mapping[tuple[str, int], int] = dataclasses.field(
-        default_factory=dict)
-    entries: Mapping[nft_text.Entry, int] = dataclasses.field(
-        default_factory=dict)
-    maps: Mapping[_SmallMap, Mapping[nft_text.MapKey, int]] = (
-        dataclasses.field(default_factory=dict))
-    rules: tuple[str, ...] = ()
-    follows: bool = False
-    strays: tuple[str, ...] = ()
-
-
-def _maps(table: base.Table
-          ) -> dict[_SmallMap, dict[nft_text.MapKey, int]]:
-    """Return the contents that the small maps should have for a table."""
-    ifindexes = dict(table.hooks)
-    return {
-        'control': {nft_text.MapKey(minor): control
-                    for minor, control in table.control.items()},
-        'to': {nft_text.MapKey(ifindexes[dev], mac): minor
-               for (dev, mac), minor in table.limits.items()},
-        'others': {nft_text.MapKey(ifindexes[dev]): minor
-                   for dev, minor in table.others.items()}}
-
-
-def _from_maps(maps: Mapping[_SmallMap, Mapping[nft_text.MapKey, int]],
-               names: Mapping[int, str]
-               ) -> tuple[dict[int, int], dict[tuple[str, str], int],
-                          dict[str, int]]:
-    def dev(ifindex: int) -> str:
-        return names.get(ifindex, f'({ifindex})')
-
-    return ({key.number: minor
-             for key, minor in maps.get('control', {}).items()},
-            {(dev(key.number), key.mac): minor
-             for key, minor in maps.get('to', {}).items()},
-            {dev(key.number): minor
-             for key, minor in maps.get('others', {}).items()})
-
-
-def _names() -> dict[int, str]:
-    """Return the device name of each ifindex.
-
-    Index 0, of entries that name no port, maps to an empty name.
-    """
-    return {0: '', **dict(socket.if_nameindex())}
-
-
-def _key(entry: nft_text.Entry, names: Mapping[int, str]) -> base.Key:
-    # An entry of a device that is gone belongs to no port.
-    return base.Key(names.get(entry.ifindex, f'({entry.ifindex})'),
-                    *entry[1:])
-
-
 class NftClassifier:
     """Keeps virtco's nftables table equal to a classification.
 
     :meth:`replace` changes only the differences from the contents that it
     last wrote or read.
 
-    :cvar limits: whether :attr:`Table.limits` have an effect.
     :ivar refused: reason by port, as (device, ifindex), that the kernel or
         the helper refused to attach; tried again after :meth:`forget`.
     """
 
     name = 'nft'
     hook = nft_text.INGRESS
-    limits = True
 
     def __init__(self, kernel: protocol.Kernel):
         self.kernel = kernel
-        self.known: _Standing | None = None
+        self.known: nft_listing.Standing | None = None
         self.has_table = False
         self.has_skeleton = False
         self.refused: dict[tuple[str, int], str] = {}
 
-    def build_table(self, flows: Iterable[edge_policy.FlowEntry],
-                    ports: Iterable[base.VmPort],
-                    control: Mapping[int, int] | None = None) -> base.Table:
-        """Build the table for :meth:`replace` from flows and ports.
-
-        :param control: see :class:`base.Table`.
-        """
-        return base.build_table(flows, ports, control)
+    def build_table(self, policy: edge_policy.EdgePolicy,
+                    ports: Iterable[base.VmPort]) -> base.Table:
+        """Build the table for :meth:`replace` from a policy and ports."""
+        return base.build_table(policy, ports)
 
     def replace(self, table: base.Table) -> int:
         """Make the kernel hold exactly this table, in one transaction.
@@ -139,12 +60,9 @@ class NftClassifier:
         :raises virtco.exception.KernelRefused: the next call reads what
             stands, and goes on.
         """
-        ifindexes = dict(table.hooks) if self.hook.with_dev else {'': 0}
-        entries = {nft_text.Entry(ifindexes[key.dev], key.src_ip, key.dst_ip,
-                                  key.dst_port): minor
-                   for key, minor in table.entries.items()}
+        entries = table.entries
         if self.known is None:
-            self.known, _ = self._read()
+            self.known = self._read()
         have = self.known
         rules = self.hook.rules(entries)
         stale = [entry for entry, minor in have.entries.items()
@@ -159,10 +77,10 @@ class NftClassifier:
         self.refused = {port: why for port, why in self.refused.items()
                         if port in table.hooks}
         new = table.hooks - kept - self.refused.keys()
-        maps, follows = _maps(table), bool(table.others)
+        follows = bool(table.maps.get('others'))
         changes: list[operations.NftOperation] = []
-        for kind, wanted in maps.items():
-            old = have.maps.get(kind, {})
+        for kind in {**have.maps, **table.maps}:
+            old, wanted = have.maps.get(kind, {}), table.maps.get(kind, {})
             if old != wanted:
                 changes.append(operations.ChangeMap(
                     kind, [key for key, minor in old.items()
@@ -189,8 +107,9 @@ class NftClassifier:
             self.known = None
             raise
         self.has_table = self.has_skeleton = True
-        self.known = _Standing(table.hooks - self.refused.keys(), own,
-                               entries, maps, rules, follows)
+        self.known = nft_listing.Standing(
+            table.hooks - self.refused.keys(), entries, table.maps, own,
+            rules, follows)
         return len(stale) + len(fresh) + len(gone) + len(new)
 
     def _change_and_attach(self, changes: list[operations.NftOperation],
@@ -228,7 +147,7 @@ class NftClassifier:
         return [*([operations.DeleteTable()] if self.has_table else ()),
                 operations.AddTable()]
 
-    def _read(self) -> tuple[_Standing, dict[nft_text.Entry, base.Counted]]:
+    def _read(self) -> nft_listing.Standing:
         output, = self.kernel.nft_read([operations.Listing('table')])
         self.has_table = output is not None
         self.has_skeleton = False
@@ -237,41 +156,34 @@ class NftClassifier:
                                         json.loads(output)['nftables'])
             self.has_skeleton = reader.is_whole
             if self.has_skeleton:
-                return _Standing(
-                    frozenset(reader.hooks), reader.own, reader.entries,
-                    reader.values,
-                    tuple(reader.rules), reader.follows,
-                    tuple(reader.stray_sets())), reader.counted
-        return _Standing(), {}
+                return reader.standing()
+        return nft_listing.Standing()
 
-    def dump(self) -> tuple[base.Table, dict[base.Key, base.Counted]]:
-        found, counted = self._read()
-        names = _names()
-        return base.Table(
-            found.hooks,
-            {_key(entry, names): minor
-             for entry, minor in found.entries.items()},
-            *_from_maps(found.maps, names)), {
-            _key(entry, names): seen for entry, seen in counted.items()}
+    def dump(self) -> base.Table:
+        """Read the table from the kernel, whatever is known of it."""
+        return self._read()
 
-    def counted(self) -> dict[base.Key, base.Counted]:
+    def counted(self) -> dict[tuple[str, base.Entry], base.Counted]:
         """Read the counters of the entries; empty if the table was lost.
 
         Only the maps are listed: nftables 1.0.6 cannot list our rules without
         complaint.
+
+        :returns: counters by (device, entry); no device at the uplink.
         """
-        if self.known is None:
-            return self.dump()[1]
+        known = self.known if self.known is not None else self._read()
         objects: list[Any] = []
         for output in self.kernel.nft_read(
                 [operations.Listing('map', self.hook.map_name(kind))
-                 for kind in nft_text.kinds(self.known.rules)]):
+                 for kind in nft_text.kinds(known.rules)]):
             if output is None:  # lost; the audit puts it right
                 return {}
             objects += json.loads(output)['nftables']
-        names = _names()
-        return {_key(entry, names): seen for entry, seen
-                in nft_listing.Reader(self.hook, objects).counted.items()}
+        names = {0: '', **{ifindex: dev for dev, ifindex in known.hooks}}
+        # An entry of a device that is gone belongs to no port.
+        return {(names.get(entry.ifindex, f'({entry.ifindex})'), entry): seen
+                for entry, seen in nft_listing.Reader(
+                    self.hook, objects).counted.items()}
 
     def destinations(self) -> frozenset[tuple[str, str]]:
         """Read (device, Ethernet address) of recent unmanaged packets."""
@@ -337,15 +249,13 @@ class NftEgressClassifier(NftClassifier):
 
     name = 'nft-egress'
     hook = nft_text.EGRESS
-    limits = False
 
     def __init__(self, kernel: protocol.Kernel, uplink_dev: str):
         super().__init__(kernel)
         self.uplink_dev = uplink_dev
 
-    def build_table(self, flows: Iterable[edge_policy.FlowEntry],
-                    ports: Iterable[base.VmPort],
-                    control: Mapping[int, int] | None = None) -> base.Table:
+    def build_table(self, policy: edge_policy.EdgePolicy,
+                    ports: Iterable[base.VmPort]) -> base.Table:
         try:
             hooks = {(self.uplink_dev,
                       socket.if_nametoindex(self.uplink_dev))}
@@ -353,11 +263,11 @@ class NftEgressClassifier(NftClassifier):
             raise exception.NotFound(what='uplink device',
                                      id=self.uplink_dev) from error
         here = {port.vm for port in ports}
-        entries: dict[base.Key, int] = {}
-        for flow in flows:
+        entries: dict[base.Entry, int] = {}
+        for flow in policy.flows:
             if flow.src_vm in here:
-                entries.setdefault(base.Key(
-                    '', flow.src_ip, flow.dst_ip, flow.dst_port or 0),
+                entries.setdefault(base.Entry(
+                    0, flow.src_ip, flow.dst_ip, flow.dst_port or 0),
                     flow.minor)
         return base.Table(frozenset(hooks), entries,
-                          base.used(control, entries))
+                          {'control': base.control_of(policy, entries)})

@@ -2,6 +2,8 @@
 
 """Parsing of nft's JSON listings of virtco's table and of its sets."""
 
+from collections.abc import Mapping
+import dataclasses
 import json
 import socket
 from typing import Any
@@ -29,41 +31,54 @@ def counted_sets(listing: str) -> dict[str, dict[str, base.Counted]]:
         for shown in json.loads(listing)['nftables'] if 'set' in shown}
 
 
-class Reader:
-    """Contents of virtco's table, parsed from its JSON listing.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Standing(base.Table):
+    """Contents of virtco's nftables table, as read or as last written.
 
-    :ivar hooks: (device, ifindex) of each port chain.
-    :ivar own: minor of the class of each of these ports, where it is known.
-    :ivar towards: the same of each chain of packets to a port.
-    :ivar entries: minor of the class of each flow entry.
+    :ivar own: minor of the own class of each attached port, where it is known.
+    :ivar rules: names of the rules of the chain ``classify``.
+    :ivar follows: whether destinations of unmanaged packets are followed.
+    :ivar strays: names of sets that belong to no attached port.
+    """
+
+    own: Mapping[tuple[str, int], int] = dataclasses.field(
+        default_factory=dict)
+    rules: tuple[str, ...] = ()
+    follows: bool = False
+    strays: tuple[str, ...] = ()
+
+
+class Reader:
+    """Parser of the JSON listing of virtco's table, or of maps of it.
+
     :ivar counted: counters of each flow entry.
-    :ivar maps: key types by name of the map.
-    :ivar values: elements of the small maps, by kind.
     """
 
     def __init__(self, hook: nft_text.Hook, objects: list[dict[str, Any]]):
         self._hook = hook
-        self.hooks: set[tuple[str, int]] = set()
-        self.own: dict[tuple[str, int], int] = {}
-        self.towards: set[tuple[str, int]] = set()
-        self.entries: dict[nft_text.Entry, int] = {}
-        self.counted: dict[nft_text.Entry, base.Counted] = {}
-        self.maps: dict[str, tuple[str, ...]] = {}
-        self.sets: list[str] = []
-        self.values: dict[Any, dict[nft_text.MapKey, int]] = {}
-        self.unmanaged: list[str] = []
-        self.rules: list[str] = []
-        self.fixed_rules: dict[str, list[str]] = {}
+        self._hooks: set[tuple[str, int]] = set()
+        self._own: dict[tuple[str, int], int] = {}
+        # As the hooks, of each chain of packets to a port.
+        self._towards: set[tuple[str, int]] = set()
+        self._entries: dict[base.Entry, int] = {}
+        self.counted: dict[base.Entry, base.Counted] = {}
+        # Key types by name of the map.
+        self._types: dict[str, tuple[str, ...]] = {}
+        self._sets: list[str] = []
+        self._maps: dict[base.SmallMap, dict[base.MapKey, int]] = {}
+        self._unmanaged: list[str] = []
+        self._rules: list[str] = []
+        self._fixed_rules: dict[str, list[str]] = {}
         self._ifindexes = {name: ifindex
                            for ifindex, name in socket.if_nameindex()}
         self._seen: set[tuple[Any, ...]] = set()
         for item in objects:
             if 'map' in item:
                 types = item['map']['type']
-                self.maps[item['map']['name']] = (
+                self._types[item['map']['name']] = (
                     (types,) if isinstance(types, str) else tuple(types))
         for item in objects:
-            if 'map' in item and self.maps.items() <= hook.maps().items():
+            if 'map' in item and self._types.items() <= hook.maps().items():
                 kind = item['map']['name'].removeprefix(hook.map_name(''))
                 if kind in nft_text.FRAGMENTS:
                     continue
@@ -73,54 +88,55 @@ class Reader:
                     else:
                         self._read_element(element, value)
             elif 'set' in item:
-                self.sets.append(item['set']['name'])
+                self._sets.append(item['set']['name'])
             elif 'chain' in item:
                 name = item['chain']['name']
-                for prefix, found in ((nft_text.PORT_CHAIN, self.hooks),
-                                      (nft_text.TOWARDS_CHAIN, self.towards)):
+                for prefix, found in ((nft_text.PORT_CHAIN, self._hooks),
+                                      (nft_text.TOWARDS_CHAIN, self._towards)):
                     if name.startswith(prefix):
                         found.add(_port(name, prefix))
             elif 'rule' in item:
                 name = item['rule']['chain']
                 comment = item['rule'].get('comment', '')
                 if name == 'classify':
-                    self.rules.append(comment)
+                    self._rules.append(comment)
                 elif name == 'unmanaged':
-                    self.unmanaged.append(comment)
+                    self._unmanaged.append(comment)
                 elif name.startswith(nft_text.PORT_CHAIN) and comment:
-                    self.own[_port(name, nft_text.PORT_CHAIN)] = (
+                    self._own[_port(name, nft_text.PORT_CHAIN)] = (
                         nft_text.minor(comment))
                 elif name in hook.fixed():
-                    self.fixed_rules.setdefault(name, []).append(comment)
+                    self._fixed_rules.setdefault(name, []).append(comment)
 
-    @property
-    def follows(self) -> bool:
-        return 'to' in self.unmanaged
+    def standing(self) -> Standing:
+        return Standing(
+            frozenset(self._hooks), self._entries, self._maps, self._own,
+            tuple(self._rules), 'to' in self._unmanaged, self._stray_sets())
 
     @property
     def is_whole(self) -> bool:
         """Whether all maps and fixed rules are as they should be."""
-        return (self.maps == self._hook.maps()
-                and {name for name in self.sets if not _is_of_port(name)}
+        return (self._types == self._hook.maps()
+                and {name for name in self._sets if not _is_of_port(name)}
                 == ({self._hook.seen} if self._hook.seen else set())
-                and self._own_sets() <= {*self.sets}
-                and tuple(self.unmanaged) in nft_text.UNMANAGED.values()
-                and (self.towards == self.hooks or not self._hook.with_dev)
-                and self.fixed_rules == {
+                and self._own_sets() <= {*self._sets}
+                and tuple(self._unmanaged) in nft_text.UNMANAGED.values()
+                and (self._towards == self._hooks or not self._hook.with_dev)
+                and self._fixed_rules == {
                     name: [name] for name in self._hook.fixed()})
 
     def _own_sets(self) -> set[str]:
         """Return the names of the sets of attached ports."""
-        return {name for _, ifindex in self.hooks if self._hook.with_dev
+        return {name for _, ifindex in self._hooks if self._hook.with_dev
                 for name in nft_text.set_names(ifindex)}
 
-    def stray_sets(self) -> list[str]:
+    def _stray_sets(self) -> tuple[str, ...]:
         """Return the names of sets whose port has no chain any more.
 
         The kernel deletes the chains of a device that goes, not the sets.
         """
-        return sorted({name for name in self.sets if _is_of_port(name)}
-                      - self._own_sets())
+        return tuple(sorted({name for name in self._sets if _is_of_port(name)}
+                            - self._own_sets()))
 
     def _ifindex(self, dev: str) -> int:
         """Return the ifindex of a device, -1 for an unknown name.
@@ -130,15 +146,16 @@ class Reader:
         return self._ifindexes.get(dev) or int(
             dev if dev.isdecimal() else -1)
 
-    def _read_value(self, kind: str, element: Any, value: str) -> None:
+    def _read_value(self, kind: base.SmallMap, element: Any, value: str
+                    ) -> None:
         if kind == 'to':
             dev, mac = element['concat']
-            key = nft_text.MapKey(self._ifindex(dev), mac)
+            key = base.MapKey(self._ifindex(dev), mac)
         elif kind == 'others':
-            key = nft_text.MapKey(self._ifindex(element))
+            key = base.MapKey(self._ifindex(element))
         else:
-            key = nft_text.MapKey(nft_text.minor(element))
-        self.values.setdefault(kind, {})[key] = nft_text.minor(value)
+            key = base.MapKey(nft_text.minor(element))
+        self._maps.setdefault(kind, {})[key] = nft_text.minor(value)
 
     def _read_element(self, element: Any, value: str) -> None:
         inner = element.get('elem', element)
@@ -152,9 +169,9 @@ class Reader:
             ifindex = self._ifindex(dev)
         source, target, *port = parts
         # nft writes an IPv6 address as it likes best; compare in one form.
-        entry = nft_text.Entry(ifindex, base.address(source),
+        entry = base.Entry(ifindex, base.address(source),
                                base.address(target), port[1] if port else 0)
-        self.entries[entry] = nft_text.minor(value)
+        self._entries[entry] = nft_text.minor(value)
         counter = inner.get('counter', {'bytes': 0, 'packets': 0})
         before = self.counted.get(entry, base.Counted(0, 0))
         self.counted[entry] = base.Counted(

@@ -5,12 +5,9 @@
 from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
-from typing import Annotated
 from typing import Literal
-from typing import NamedTuple
 
-import msgspec
-
+from edge_module.classify import classified as base
 from edge_module.qdisc import wire
 
 TABLE = 'netdev virtco'
@@ -55,45 +52,6 @@ _IS_UNICAST = 'ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00'
 # long packet whose header claims a short length is longer than this, so it
 # gets no priority over data.
 _CONTROL_BYTES = 140
-
-
-class MapKey(NamedTuple):
-    """Key of a small map.
-
-    :ivar number: a minor in the map of control packets, else an ifindex.
-    :ivar mac: where the map has limits by destination.
-    """
-
-    number: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)]
-    mac: Annotated[str, msgspec.Meta(
-        pattern=r'\A(?:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5})?\Z')] = ''
-
-
-class Entry(NamedTuple):
-    """Key of a flow entry: port, addresses and destination port.
-
-    :ivar ifindex: of the VM's port; 0 at the uplink.
-    :ivar dst_port: 0 matches every port and protocol.
-    """
-
-    ifindex: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)]
-    src_ip: str
-    dst_ip: str
-    dst_port: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 16)]
-
-    @property
-    def is_ipv6(self) -> bool:
-        return ':' in self.src_ip
-
-    @property
-    def kind(self) -> str:
-        return _KINDS[self.is_ipv6, bool(self.dst_port)]
-
-    def element(self, protocol_name: str) -> str:
-        """Return the entry as the key of a map element, in nft's syntax."""
-        dev = f'{self.ifindex} . ' if self.ifindex else ''
-        port = f' . {protocol_name} . {self.dst_port}' if self.dst_port else ''
-        return f'{dev}{self.src_ip} . {self.dst_ip}{port}'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -180,12 +138,12 @@ class Hook:
         """Return the names of the chains that have one fixed rule each."""
         return (*CONTROL, STRANGERS) if self.with_dev else CONTROL
 
-    def rules(self, entries: Iterable[Entry]) -> tuple[RuleName, ...]:
+    def rules(self, entries: Iterable[base.Entry]) -> tuple[RuleName, ...]:
         """Return the names of the rules that the entries need, in order.
 
         Maps without an entry have no rule, so no packet is looked up there.
         """
-        used = {entry.kind for entry in entries}
+        used = set(map(kind_of, entries))
         return tuple(name for kind in _KINDS.values() if kind in used
                      for name in (*_FRAGMENT_RULES.get(kind, ()), kind))
 
@@ -273,6 +231,17 @@ def _without_data6() -> str:
     return f'ip6 nexthdr tcp ip6 length . @th,96,8 {{ {lengths} }}'
 
 
+def kind_of(entry: base.Entry) -> RuleName:
+    return _KINDS[entry.is_ipv6, bool(entry.dst_port)]
+
+
+def _element(entry: base.Entry, protocol_name: str) -> str:
+    """Return an entry as the key of a map element, in nft's syntax."""
+    dev = f'{entry.ifindex} . ' if entry.ifindex else ''
+    port = f' . {protocol_name} . {entry.dst_port}' if entry.dst_port else ''
+    return f'{dev}{entry.src_ip} . {entry.dst_ip}{port}'
+
+
 def kinds(rules: Iterable[str]) -> list[str]:
     """Return the kinds of entry whose maps the rules look up."""
     return [name for name in rules if name in _KINDS.values()]
@@ -292,14 +261,14 @@ def minor(text: str) -> int:
     return int(text.partition(':')[2], 16)
 
 
-def _map_key(kind: str, key: MapKey) -> str:
+def _map_key(kind: str, key: base.MapKey) -> str:
     if kind == 'control':
         return classid(key.number)
     return f'{key.number} . {key.mac}' if key.mac else str(key.number)
 
 
-def map_commands(hook: Hook, kind: str, stale: Iterable[MapKey],
-                 fresh: Iterable[tuple[MapKey, int]]) -> str:
+def map_commands(hook: Hook, kind: str, stale: Iterable[base.MapKey],
+                 fresh: Iterable[tuple[base.MapKey, int]]) -> str:
     """Return the commands that delete and add elements of a small map."""
     name = f'{TABLE} {hook.map_name(kind)}'
     text = ''
@@ -313,7 +282,7 @@ def map_commands(hook: Hook, kind: str, stale: Iterable[MapKey],
 
 
 def element_commands(hook: Hook, verb: str,
-                     items: Iterable[tuple[Entry, int | None]]
+                     items: Iterable[tuple[base.Entry, int | None]]
                      ) -> Iterator[str]:
     """Yield one command per map that adds or deletes its elements.
 
@@ -324,8 +293,8 @@ def element_commands(hook: Hook, verb: str,
     for entry, minor in items:
         value = '' if minor is None else f' : {classid(minor)}'
         for protocol_name in _PROTOCOLS if entry.dst_port else ('',):
-            by_map.setdefault(hook.map_name(entry.kind), []).append(
-                entry.element(protocol_name) + value)
+            by_map.setdefault(hook.map_name(kind_of(entry)), []).append(
+                _element(entry, protocol_name) + value)
     for name, elements in by_map.items():
         yield (f'{verb} element {TABLE} {name} '
                f'{{ {", ".join(elements)} }}\n')

@@ -108,7 +108,7 @@ class Redirect(_TcOperation, frozen=True):
 class MatchPair(_TcOperation, frozen=True):
     """Put the packets of a pair of addresses into a class."""
 
-    key: classify.Key
+    key: classify.Entry
     minor: model.Minor
 
     def message(self) -> wire.Message:
@@ -146,9 +146,9 @@ class AddTable(_Operation, frozen=True):
 class ChangeMap(_Operation, frozen=True):
     """Delete and add elements of a map from a class, port or destination."""
 
-    kind: Literal['control', 'to', 'others']
-    stale: list[nft_text.MapKey]
-    fresh: list[tuple[nft_text.MapKey, model.Minor]]
+    kind: classify.SmallMap
+    stale: list[classify.MapKey]
+    fresh: list[tuple[classify.MapKey, model.Minor]]
 
     def commands(self, hook: nft_text.Hook) -> str:
         return nft_text.map_commands(hook, self.kind, self.stale, self.fresh)
@@ -157,8 +157,8 @@ class ChangeMap(_Operation, frozen=True):
 class ChangeEntries(_Operation, frozen=True):
     """Delete and add entries of flows."""
 
-    stale: list[nft_text.Entry]
-    fresh: list[tuple[nft_text.Entry, model.Minor]]
+    stale: list[classify.Entry]
+    fresh: list[tuple[classify.Entry, model.Minor]]
 
     def commands(self, hook: nft_text.Hook) -> str:
         _check_addresses(self.stale)
@@ -239,7 +239,7 @@ class Listing(_Operation, frozen=True):
         return f'list {self.what} {nft_text.TABLE} {self.name}\n'
 
 
-def _check_addresses(entries: Iterable[nft_text.Entry]) -> None:
+def _check_addresses(entries: Iterable[classify.Entry]) -> None:
     """Check that entries hold addresses, not host names.
 
     nft would look host names up.

@@ -75,8 +75,8 @@ class Receiver:
         if len(received) > MOST_PAIRS:
             LOG.warning('%d pairs are received, the first %d are protected',
                         len(received), MOST_PAIRS)
-        wanted = {classify.Key('', pair.src_ip, pair.dst_ip,
-                               pair.dst_port or 0)
+        wanted = {classify.Entry(0, pair.src_ip, pair.dst_ip,
+                                 pair.dst_port or 0)
                   for pair in received[:MOST_PAIRS]}
         ifindex = socket.if_nametoindex(IFB_DEV)
         have = {shown[0]: shown[1:] for shown in map(

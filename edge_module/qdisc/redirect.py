@@ -117,7 +117,7 @@ def _words(address: str) -> list[int]:
             for at in range(0, len(packed), 4)]
 
 
-def match_pair(ifindex: int, key: classify.Key, minor: int) -> wire.Message:
+def match_pair(ifindex: int, key: classify.Entry, minor: int) -> wire.Message:
     """Build the request for a filter that puts a pair's packets into a class.
     """
     protocol = wire.ETH_P_IPV6 if key.is_ipv6 else wire.ETH_P_IP
@@ -143,7 +143,7 @@ def dump_pairs(ifindex: int) -> wire.Message:
         0, ifindex, 0, wire.ROOT_HANDLE, 0)
 
 
-def read_pair(body: bytes) -> tuple[classify.Key, int, int] | None:
+def read_pair(body: bytes) -> tuple[classify.Entry, int, int] | None:
     """Parse (key, handle, info) of a filter of :func:`match_pair`, or None."""
     _, _, handle, _, info = wire.TCMSG.unpack_from(body)
     options = dict(wire.attrs(dict(wire.attrs(body, wire.TCMSG.size)).get(
@@ -164,7 +164,7 @@ def read_pair(body: bytes) -> tuple[classify.Key, int, int] | None:
         return None
     source, target = (str(ipaddress.ip_address(b''.join(part)))
                       for part in (words[:half], words[half:]))
-    return classify.Key('', source, target, port), handle, info
+    return classify.Entry(0, source, target, port), handle, info
 
 
 def delete_pair(ifindex: int, handle: int, info: int) -> wire.Message:

@@ -52,7 +52,7 @@ class Edge:
 
     def counted(self):
         """Counters of the classifier's entries."""
-        return beds.in_netns(self.netns, self.enforcer.classifier.dump)[1]
+        return beds.in_netns(self.netns, self.enforcer.classifier.counted)
 
 
 @pytest.fixture

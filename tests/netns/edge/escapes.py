@@ -21,7 +21,6 @@ from oslo_config import cfg
 
 from edge_module import edge_options as edge_conf
 from edge_module.classify import classified as classify
-from edge_module.classify import nft_text
 from edge_module.privileged import guarded
 from edge_module.privileged import operations
 from edge_module.qdisc import redirect
@@ -40,14 +39,14 @@ def tries(directory):
     include = f'0 }}\ninclude "{directory}/secret"\n'
     yield 'text of nft', lambda: guarded.call('nft_run', include)
     yield 'include by an address', lambda: _nft(operations.ChangeEntries(
-        [nft_text.Entry(1, f'10.0.0.1{include}', '10.0.0.2', 0)], []))
+        [classify.Entry(1, f'10.0.0.1{include}', '10.0.0.2', 0)], []))
     yield 'look up the name of a host', lambda: _nft(
         operations.ChangeEntries(
-            [], [(nft_text.Entry(1, 'a.example', '10.0.0.2', 0), 16)]))
+            [], [(classify.Entry(1, 'a.example', '10.0.0.2', 0), 16)]))
     yield 'include by the name of a device', lambda: _nft(
         operations.DetachPort(f'x{include}', 5))
     yield 'include by a MAC address', lambda: _nft(operations.ChangeMap(
-        'to', [], [(nft_text.MapKey(
+        'to', [], [(classify.MapKey(
             1, f'00:00:00:00:00:01{include}'), 16)]))
     yield 'include by the name of a set', lambda: _read('set', include)
     yield 'include by a line after a name', lambda: _nft(
@@ -125,8 +124,8 @@ def _changes(uplink):
     yield operations.AddIngress(uplink)
     yield operations.Redirect(uplink, ifb)
     for number in (1, 2):
-        yield operations.MatchPair(ifb, classify.Key(
-            '', '10.0.0.1', f'10.0.0.{number}'), CLASS.minor)
+        yield operations.MatchPair(ifb, classify.Entry(
+            0, '10.0.0.1', f'10.0.0.{number}'), CLASS.minor)
     shown = guarded.tc_dump(redirect.dump_pairs(ifb))
     _, *first = next(filter(None, map(redirect.read_pair, shown)))
     yield operations.DeletePair(ifb, *first)

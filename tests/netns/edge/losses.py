@@ -138,7 +138,7 @@ class Site:
 
     def _has_all(self):
         tree = htb.Uplink(kernel, 'uplink0').snapshot().tree
-        table, _ = nft.NftClassifier(kernel).dump()
+        table = nft.NftClassifier(kernel).dump()
         ifindex = socket.if_nametoindex(self.src.dev)
         leaf, link = tree[_LEAF], tree[minors.LINK]
         return (leaf.rate_bps == leaf.ceil_bps == RATE_BPS
@@ -146,8 +146,8 @@ class Site:
                 and leaf.packet_bytes >= htb.frame_bytes('uplink0')
                 and minors.FIRST_PORT + ifindex in tree
                 and table.hooks == {(self.src.dev, ifindex)}
-                and table.entries == {classify.Key(
-                    self.src.dev, self.src.ip, self.dst.ip): _LEAF})
+                and table.entries == {classify.Entry(
+                    ifindex, self.src.ip, self.dst.ip): _LEAF})
 
     def _has_speed(self):
         tree = htb.Uplink(kernel, _FAST_DEV).snapshot().tree

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from edge_module.classify import classified
 from edge_module.tcplan import minors
 from tests.netns import gear
 from tests.netns.edge import bed as beds
@@ -115,8 +116,9 @@ def test_addresses_that_sent_nothing_share_one_class(site):
     """Broadcasts too; nobody's place in the set of addresses is taken."""
     bed, edge, member, sink, elsewhere, hostile = site
     _limited(edge, None)
-    others = beds.in_netns(edge.netns, edge.enforcer.desired_table).others[
-        hostile[0].dev]
+    table = beds.in_netns(edge.netns, edge.enforcer.desired_table)
+    others = table.maps['others'][classified.MapKey(
+        dict(table.hooks)[hostile[0].dev])]
     before = edge.stats()[others].sent_packets
     frames.send(hostile[0], (0x88B5, bytes(400)), 20)
     beds.wait_for(lambda: edge.stats()[others].sent_packets >= before + 20, 5,

@@ -51,7 +51,7 @@ def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
     # them; the port is not over-committed.
     left = edge_of(bed, 'h1')
     snapshot = beds.in_netns(left.netns, left.enforcer.uplink.snapshot)
-    table, _ = beds.in_netns(left.netns, left.enforcer.classifier.dump)
+    table = beds.in_netns(left.netns, left.enforcer.classifier.dump)
     assert set(table.entries.values()) <= set(snapshot.tree)
     # Somebody starts it again.
     again = edge_of(bed, 'h1', grace_s=0.0)

@@ -100,8 +100,7 @@ class Classifier(nft.NftClassifier):
 
     name = 'dictionary'
 
-    def __init__(self, limits=False):
-        self.limits = limits
+    def __init__(self):
         self.table, self.forgot, self.refused = None, 0, {}
         self.counts, self.peer_counts, self.macs = {}, {}, frozenset()
         self.readings = []
@@ -117,7 +116,7 @@ class Classifier(nft.NftClassifier):
         return self.macs
 
     def dump(self):
-        return self.table or classify.Table(), self.counts
+        return self.table or classify.Table()
 
     def counted(self):
         self.readings.append('pairs')

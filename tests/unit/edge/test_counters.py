@@ -128,12 +128,12 @@ def test_coflow_id_may_hold_anything():
 def test_pairs_tell_port_and_device():
     seen = counters.Counters()
     seen.add_pairs({
-        classify.Key('tap1', '10.0.0.1', '10.0.0.2', 80):
+        ('tap1', classify.Entry(5, '10.0.0.1', '10.0.0.2', 80)):
             classify.Counted(5, 1),
-        classify.Key('tap1', '10.0.0.1', '10.0.0.2'):
+        ('tap1', classify.Entry(5, '10.0.0.1', '10.0.0.2')):
             classify.Counted(7, 2),
         # Seen at the uplink's egress.
-        classify.Key('', '10.0.0.3', '10.0.0.2'):
+        ('', classify.Entry(0, '10.0.0.3', '10.0.0.2')):
             classify.Counted(9, 3)})
     assert seen.pairs() == (
         reports.PairCounter('10.0.0.1', '10.0.0.2', 5, 'tap1', 80, 1),
@@ -204,7 +204,8 @@ def test_peers_are_those_that_send_now_and_most(monkeypatch):
     seen.add_peers({('tap1', '10.0.0.3'): classify.Counted(8, 1)})
     assert seen.peers() == (
         reports.PeerCounter('tap1', '10.0.0.3', 908, 3),)
-    seen.add_pairs({classify.Key('tap1', 'a', 'b'): classify.Counted(5, 1)})
+    seen.add_pairs({('tap1', classify.Entry(5, 'a', 'b')):
+                    classify.Counted(5, 1)})
     seen.add_peers({})
     assert seen.peers() == () and len(seen.pairs()) == 1
     seen.add_peers(counted)

@@ -15,9 +15,13 @@ from tests.unit.edge import test_tcplan
 
 TREE = shape.build_tree(test_tcplan.policy(
     [test_tcplan.coflow(0x10, 40e6, (3.0, 1.0))]), test_tcplan.LINK_BPS)
-KEY, OTHER = (base.Key('tap1', '10.0.0.1', f'10.0.0.{n}') for n in (2, 3))
-TABLE = base.Table(frozenset({('tap1', 5)}), {KEY: 0x11}, {0x11: 0x8010},
-                   {('tap1', 'fa:16:3e:00:00:03'): 0xc106}, {'tap1': 0xc006})
+KEY, OTHER = (base.Entry(5, '10.0.0.1', f'10.0.0.{n}') for n in (2, 3))
+SHOWN = '10.0.0.1 to 10.0.0.{} port 0 at tap1: '
+CONTROL = {base.MapKey(0x11): 0x8010}
+TO = {base.MapKey(5, 'fa:16:3e:00:00:03'): 0xc106}
+OTHERS = {base.MapKey(5): 0xc006}
+TABLE = base.Table(frozenset({('tap1', 5)}), {KEY: 0x11}, {
+    'control': CONTROL, 'to': TO, 'others': OTHERS})
 
 
 @pytest.mark.parametrize('found', [
@@ -48,19 +52,23 @@ def test_classes(missing, slow):
     ({'hooks': frozenset()}, 'port tap1 is not classified'),
     ({'hooks': frozenset({('tap1', 5), ('tap2', 6)})},
      'port tap2 is classified without need'),
-    ({'entries': {}}, f'{KEY}: None instead of 17'),
-    ({'entries': {KEY: 0x12}}, f'{KEY}: 18 instead of 17'),
-    ({'entries': {KEY: 0x11, OTHER: 0x12}}, f'{OTHER}: 18 instead of None'),
-    ({'control': {}},
+    ({'entries': {}}, SHOWN.format(2) + 'None instead of 17'),
+    ({'entries': {KEY: 0x12}}, SHOWN.format(2) + '18 instead of 17'),
+    ({'entries': {KEY: 0x11, OTHER: 0x12}},
+     SHOWN.format(3) + '18 instead of None'),
+    ({'entries': {KEY: 0x11, OTHER._replace(ifindex=0): 0x12}},
+     '10.0.0.1 to 10.0.0.3 port 0 at the uplink: 18 instead of None'),
+    ({'maps': {'to': TO, 'others': OTHERS}},
      'control packets of class 0x11: None instead of 32784'),
-    ({'control': {0x11: 0x8010, 0x12: 0x8020}},
+    ({'maps': {**TABLE.maps, 'control': CONTROL | {
+        base.MapKey(0x12): 0x8020}}},
      'control packets of class 0x12: 32800 instead of None'),
-    ({'limits': {}}, "what ('tap1', 'fa:16:3e:00:00:03') sends unmanaged is "
-     'in another class'),
-    ({'others': {'tap1': 0xc007}},
-     'what tap1 sends unmanaged is in another class'),
-    ({'others': {'tap1': 0xc006, 'tap2': 0xc007}},
-     'what tap2 sends unmanaged is in another class')])
+    ({'maps': {'control': CONTROL, 'others': OTHERS}},
+     'what tap1 sends unmanaged to fa:16:3e:00:00:03 is in another class'),
+    ({'maps': {**TABLE.maps, 'others': {base.MapKey(5): 0xc007}}},
+     'what tap1 sends unmanaged to others is in another class'),
+    ({'maps': {**TABLE.maps, 'others': OTHERS | {base.MapKey(9): 0xc007}}},
+     'what (9) sends unmanaged to others is in another class')])
 def test_entries(have, line):
     found = show.between(TREE, TREE, dataclasses.replace(TABLE, **have),
                           TABLE)

@@ -11,9 +11,9 @@ from edge_module.tcplan import minors
 from virtco.wire import edge_policy
 
 PORTS = frozenset({('tap1', 5), ('tap2', 6)})
-OLD = classified.Key('tap2', '10.0.0.2', '10.0.0.9')
-NEW = classified.Key('tap1', '10.0.0.1', '10.0.0.9')
-OTHER = classified.Key('tap1', '10.0.0.1', '10.0.0.8')
+OLD = classified.Entry(6, '10.0.0.2', '10.0.0.9')
+NEW = classified.Entry(5, '10.0.0.1', '10.0.0.9')
+OTHER = classified.Entry(5, '10.0.0.1', '10.0.0.8')
 SEAT = minors.seats([5, 6])[5]
 #: The own class of tap1, and one to a limited host; then the same of tap2.
 OWN, LIMITED = minors.FIRST_PORT + 5, minors.of_limited(3, SEAT)
@@ -97,7 +97,7 @@ def test_each_flow_counts_once_and_raises_the_limit_of_its_host(early):
     assert early.find({NEW: 0x12, OTHER: 0x11})
     assert early.queues.rate_bps == 3e7
     assert early.queues.limits_bps == {3: 1.5e7}
-    third = classified.Key('tap1', '10.0.0.1', '10.0.0.7')
+    third = classified.Entry(5, '10.0.0.1', '10.0.0.7')
     assert early.find({NEW: 0x12, OTHER: 0x11, third: 0x22})
     assert early.queues.rate_bps == 3.25e7
     assert early.queues.limits_bps == {3: 1.75e7}
@@ -115,7 +115,7 @@ def test_flows_that_are_only_counted_have_no_class(early):
 
 def test_flows_at_the_uplink_have_no_port(early):
     early.wait(OWN, backlog_bytes=3000)
-    at_uplink = classified.Key('', '10.0.0.1', '10.0.0.9')
+    at_uplink = classified.Entry(0, '10.0.0.1', '10.0.0.9')
     assert not early.find({OLD: 0x11, at_uplink: 0x12})
     assert early.n_reads == 0
 

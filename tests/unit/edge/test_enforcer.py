@@ -34,10 +34,10 @@ PORT = classify.VmPort('v1', 'tap1', 5, 'fa:16:3e:00:00:01', ('10.0.0.1',))
 AWAY = classify.VmPort('v2', 'tap2', 0, 'fa:16:3e:00:00:02', ('10.0.0.3',))
 
 
-def make(limits=False, **kwargs):
+def make(**kwargs):
     steps = []
     found = enforcers.Enforcer(
-        dictionaries.Uplink(), dictionaries.Classifier(limits), LINK_BPS,
+        dictionaries.Uplink(), dictionaries.Classifier(), LINK_BPS,
         DEFAULT_BPS, grace_s=GRACE_S, step=steps.append, **kwargs)
     found.steps = steps
     return found
@@ -73,9 +73,9 @@ def test_a_policy_without_ports_leaves_the_classification():
     found.set_ports((PORT, AWAY), 100.0)
     assert found.classifier.table == found.desired_table()
     assert found.desired_table().entries == {
-        classify.Key('tap1', '10.0.0.1', '10.0.0.2'): 0x11}
-    assert found.desired_table().control == {
-        0x11: 0x8010, 0x7005: 0x9005}
+        classify.Entry(5, '10.0.0.1', '10.0.0.2'): 0x11}
+    assert found.desired_table().maps == {'control': {
+        classify.MapKey(0x11): 0x8010, classify.MapKey(0x7005): 0x9005}}
     assert {0x7005, 0x9005} <= set(
         found.uplink.tree)
     assert minors.FIRST_PORT not in found.uplink.tree
@@ -220,7 +220,7 @@ def test_beside_somebody_elses_qdisc_coflows_are_counted():
     guard, received = Guard(), []
     found = started(guard=guard, receiver=types.SimpleNamespace(
         ensure=received.append))
-    key = classify.Key('tap1', '10.0.0.1', '10.0.0.2')
+    key = classify.Entry(5, '10.0.0.1', '10.0.0.2')
     assert found.conflict is None
     assert found.classifier.table.entries == {key: 0x11}
     tree, asked = dict(found.uplink.tree), len(received)
@@ -297,16 +297,15 @@ def test_drift_names_each_difference_and_changes_nothing():
     assert 'port tap1 is not classified' in drift.entries
 
 
-@pytest.mark.parametrize('n_past, limits, unmanaged, n_limits', [
-    (0, True, UNMANAGED, 2), (3, True, UNMANAGED, 2),
-    (0, False, UNMANAGED, 0), (0, True, None, 0)])
+@pytest.mark.parametrize('n_past, unmanaged, n_limits', [
+    (0, UNMANAGED, 2), (3, UNMANAGED, 2), (0, None, 0)])
 def test_limits_hold_where_they_can_and_without_a_controller(
-        n_past, limits, unmanaged, n_limits):
-    found = make(limits)
+        n_past, unmanaged, n_limits):
+    found = make()
     found.set_ports((PORT,), 100.0)
     found.set_policy(dataclasses.replace(ONE, unmanaged=unmanaged), 100.0,
                      n_past)
-    assert len(found.classifier.table.limits) == n_limits
+    assert len(found.classifier.table.maps.get('to', ())) == n_limits
 
 
 class Guard:

@@ -2,6 +2,7 @@
 
 """What is asked of nftables, and what its listings mean."""
 
+import dataclasses
 import json
 
 import pytest
@@ -9,12 +10,13 @@ import pytest
 from edge_module.classify import classified as base
 from edge_module.classify import nft
 from edge_module.classify import nft_text
+from tests.unit.edge import test_tcplan
 from virtco import exception
 from virtco.wire import edge_policy
 
-PAIR = base.Key('lo', '10.0.0.1', '10.0.0.2')
-PORT = base.Key('lo', '10.0.0.1', '10.0.0.2', 80)
-SIX = base.Key('lo', 'fd00::1', 'fd00::2')
+PAIR = base.Entry(1, '10.0.0.1', '10.0.0.2')
+PORT = base.Entry(1, '10.0.0.1', '10.0.0.2', 80)
+SIX = base.Entry(1, 'fd00::1', 'fd00::2')
 LO = frozenset({('lo', 1)})
 
 
@@ -70,9 +72,11 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
 
 def _commands(*objects, entries=None, control=None, limits=None):
     kernel = _Kernel(*objects)
-    nft.NftClassifier(kernel).replace(base.Table(
-        LO, entries or {}, control or {}, limits or {},
-        {} if limits is None else {'lo': 0xc002}))
+    nft.NftClassifier(kernel).replace(base.Table(LO, entries or {}, {
+        'control': {base.MapKey(minor): to for minor, to in (
+            control or {}).items()},
+        **({} if limits is None else {
+            'to': limits, 'others': {base.MapKey(1): 0xc002}})}))
     return ''.join(kernel.commands)
 
 
@@ -159,7 +163,7 @@ FOLLOWING = ('to', 'control4', 'control6', 'seen', 'others')
 
 
 def test_unmanaged_packets_are_followed_where_there_are_limits():
-    limits = {('lo', MAC): 0xc102}
+    limits = {base.MapKey(1, MAC): 0xc102}
     text = _commands(*_listing(), limits=limits)
     assert f'ingress_to {{ 1 . {MAC} : 1:c102 }}' in text
     assert 'ingress_others { 1 : 1:c002 }' in text
@@ -177,7 +181,8 @@ def test_unmanaged_packets_are_followed_where_there_are_limits():
 def test_destinations_are_told_by_port():
     kernel = _Kernel(*_listing())
     classifier = nft.NftClassifier(kernel)
-    classifier.replace(base.Table(LO, others={'lo': 0xc002}))
+    classifier.replace(base.Table(LO, maps={
+        'others': {base.MapKey(1): 0xc002}}))
     assert 'add @ingress_reached { iif . ether daddr }' in kernel.commands[0]
     kernel.listing = json.dumps({'nftables': [
         {'metainfo': {}}, {'set': {'name': 'ingress_reached', 'elem': [
@@ -218,7 +223,7 @@ def test_packets_to_strangers_share_a_class():
     """One that the VM heard of is no stranger; the others are never limited
     by what the controller says of a destination.
     """
-    text = _commands(*_listing(devs=()), limits={('lo', MAC): 0xc102})
+    text = _commands(*_listing(devs=()), limits={base.MapKey(1, MAC): 0xc102})
     places = [text.index(part) for part in (
         'towards_1_lo { type filter hook egress device "lo"',
         'towards_1_lo add @near_1 { ether saddr }',
@@ -228,7 +233,7 @@ def test_packets_to_strangers_share_a_class():
 
 def test_a_limited_host_gets_acknowledgements_of_its_own_data_alone():
     """Others share its limit: a flood of them is nobody's connection."""
-    text = _commands(*_listing(devs=()), limits={('lo', MAC): 0xc102})
+    text = _commands(*_listing(devs=()), limits={base.MapKey(1, MAC): 0xc102})
     places = [text.index(part) for part in (
         'towards_1_lo meta length > 140 meta l4proto tcp '
         'add @owed_1 { ether saddr }',
@@ -319,11 +324,11 @@ def test_sets_of_a_port_are_bounded():
 
 
 @pytest.mark.parametrize('entry, kind, keys', [
-    (nft_text.Entry(5, '10.0.0.1', '10.0.0.2', 0), 'pair4',
+    (base.Entry(5, '10.0.0.1', '10.0.0.2', 0), 'pair4',
      ['5 . 10.0.0.1 . 10.0.0.2']),
-    (nft_text.Entry(0, '10.0.0.1', '10.0.0.2', 80), 'port4',
+    (base.Entry(0, '10.0.0.1', '10.0.0.2', 80), 'port4',
      ['10.0.0.1 . 10.0.0.2 . tcp . 80', '10.0.0.1 . 10.0.0.2 . udp . 80']),
-    (nft_text.Entry(5, 'fd00::1', 'fd00::2', 0), 'pair6',
+    (base.Entry(5, 'fd00::1', 'fd00::2', 0), 'pair6',
      ['5 . fd00::1 . fd00::2'])])
 def test_an_entry_is_an_element_of_its_kind(entry, kind, keys):
     """One for TCP and one for UDP where it has a port."""
@@ -367,9 +372,10 @@ def test_entry_of_a_device_that_is_gone_is_deleted_by_its_number():
 def test_element_that_is_listed_twice_counts_once():
     element = _element('lo', '10.0.0.1', '10.0.0.2', count=7)
     kernel = _Kernel(*_listing([element, element], ['pair4']))
-    table, counted = nft.NftClassifier(kernel).dump()
-    assert table == base.Table(LO, {PAIR: 0x11})
-    assert counted == {PAIR: base.Counted(7, 1)}
+    classifier = nft.NftClassifier(kernel)
+    table = classifier.dump()
+    assert (table.hooks, table.entries, table.maps) == (LO, {PAIR: 0x11}, {})
+    assert classifier.counted() == {('lo', PAIR): base.Counted(7, 1)}
 
 
 def test_what_nftables_refuses_is_known_no_more():
@@ -452,9 +458,13 @@ def test_at_the_uplink_no_entry_names_a_port():
                                    port)
              for vm, minor, port in (('v1', 0x11, None), ('v1', 0x12, None),
                                      ('v2', 0x13, None), ('v1', 0x14, 80))]
-    table = classifier.build_table(flows, [base.VmPort('v1', 'tap1', 5)],
-                                   {0x11: 0x8010, 0x13: 0x8013})
-    assert table.hooks == LO and table.control == {0x11: 0x8010}
+    # Limits are of a port's packets alone.
+    policy = dataclasses.replace(
+        test_tcplan.policy([test_tcplan.coflow(0x10, 1e6, (1.0, 1.0, 1.0))]),
+        flows=tuple(flows), unmanaged=edge_policy.Unmanaged(1e6))
+    table = classifier.build_table(policy, [base.VmPort('v1', 'tap1', 5)])
+    assert table.hooks == LO
+    assert table.maps == {'control': {base.MapKey(0x11): 0x8010}}
     assert classifier.replace(table) == 3
     text, = kernel.commands
     assert ('add element netdev virtco egress_pair4 '
@@ -465,8 +475,6 @@ def test_at_the_uplink_no_entry_names_a_port():
             'add rule netdev virtco dev_1_lo goto classify\n') in text
     assert classifier.replace(table) == 0
     assert classifier.ports() == () and classifier.peers() == {}
-    # Limits are of a port's packets alone.
-    assert nft.NftClassifier.limits and not classifier.limits
     nobody = nft.NftEgressClassifier(kernel, 'nobody')
     with pytest.raises(exception.NotFound, match='nobody'):
-        nobody.build_table(flows, [])
+        nobody.build_table(policy, [])

@@ -20,7 +20,7 @@ from tests.unit.edge import test_tcplan
 UPLINK, IFB, OTHER = 1, 50, 99
 TREE = shape.build_tree(test_tcplan.policy([]), test_tcplan.LINK_BPS)
 CLASS = next(iter(TREE.values()))
-KEY = classify.Key('', '10.0.0.1', '10.0.0.2')
+KEY = classify.Entry(0, '10.0.0.1', '10.0.0.2')
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ addresses = st.one_of(
     st.tuples(st.ip_addresses(v=4).map(str), st.ip_addresses(v=4).map(str)),
     st.tuples(st.ip_addresses(v=6).map(str), st.ip_addresses(v=6).map(str)))
 entries = st.dictionaries(
-    st.builds(lambda pair, port: classify.Key('tap1', *pair, port),
+    st.builds(lambda pair, port: classify.Entry(4, *pair, port),
               addresses, st.integers(0, 65535)),
     st.integers(0x10, 0x6fff), max_size=5)
 
@@ -166,18 +166,17 @@ def test_every_change_of_a_classifier_passes_the_decoder(ports, first,
     classifier = nft.NftClassifier(kernel)
     for found, hooks in ((first, {('tap4', 4), ('tap-2.5', 5)}),
                          (second, {('tap4', 4)})):
-        control = {minor: minor | 0x8000 for minor in found.values()}
-        classifier.replace(classify.Table(
-            frozenset(hooks),
-            {classify.Key('tap4', key.src_ip, key.dst_ip, key.dst_port): minor
-             for key, minor in found.items()}, control,
-            {('tap4', 'fa:16:3e:00:00:01'): 0xc102}, {'tap4': 0xc002}))
+        classifier.replace(classify.Table(frozenset(hooks), found, {
+            'control': {classify.MapKey(minor): minor | 0x8000
+                        for minor in found.values()},
+            'to': {classify.MapKey(4, 'fa:16:3e:00:00:01'): 0xc102},
+            'others': {classify.MapKey(4): 0xc002}}))
     classifier.destinations()
     classifier.peers()
     egress = nft.NftEgressClassifier(kernel, 'lo')
     egress.replace(classify.Table(frozenset({('lo', UPLINK)}), {
-        classify.Key('', key.src_ip, key.dst_ip, key.dst_port): minor
-        for key, minor in first.items()}))
+        entry._replace(ifindex=0): minor
+        for entry, minor in first.items()}))
     classifier.remove()
     assert kernel.changes
 
@@ -230,7 +229,7 @@ def test_malformed_changes_of_the_table_are_refused(change):
     ('10.0.0.1', 'fd00::1'), ('fd00::1', '10.0.0.2'), ('10.1', '10.0.0.2'),
     ('10.0.0.1\n', '10.0.0.2'), ('10.0.0.1\0', '10.0.0.2'), ('', '')])
 def test_what_is_no_address_does_not_reach_nft(source, target):
-    entry = nft_text.Entry(1, source, target, 0)
+    entry = classify.Entry(1, source, target, 0)
     for change in (operations.ChangeEntries([entry], []),
                    operations.ChangeEntries([], [(entry, 16)])):
         with pytest.raises(operations.Refused, match='is not of AF_INET'):

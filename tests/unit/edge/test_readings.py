@@ -20,7 +20,7 @@ from tests.unit.edge import test_enforcer
 from virtco import exception
 from virtco.wire import reports
 
-KEY = base.Key('tap1', '10.0.0.1', '10.0.0.2', 80)
+KEY = 'tap1', base.Entry(5, '10.0.0.1', '10.0.0.2', 80)
 STATS = {minors.LINK: wire.ClassStats(900),
          minors.HOST: wire.ClassStats(100, 3, 5, 2),
          minors.UNMANAGED: wire.ClassStats(70),
@@ -44,7 +44,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def enforcer():
-    found = test_enforcer.started(limits=True)
+    found = test_enforcer.started()
     found.uplink.seen = STATS
     found.classifier.counts = {KEY: base.Counted(40, 2)}
     found.classifier.peer_counts = {('tap1', '10.0.0.9'): base.Counted(60, 3)}

@@ -88,7 +88,7 @@ def test_pairs_follow_the_policy(side):
     handle, info = redirect.read_pair(side.kernel.filters[8][0])[1:]
     side.ensure(policy(PAIRS[1:]))
     match, delete = side.kernel.asked
-    assert match.key == classify.Key('', '10.0.0.2', '10.0.1.1', 0)
+    assert match.key == classify.Entry(0, '10.0.0.2', '10.0.1.1', 0)
     assert match.minor == receiver.MANAGED_MINOR
     assert (delete.ifindex, delete.handle, delete.info) == (8, handle, info)
 

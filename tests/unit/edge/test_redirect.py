@@ -25,7 +25,7 @@ ADDRESSES = st.one_of(
 
 @given(ADDRESSES, st.integers(0, 65535))
 def test_pair_reads_back(addresses, port):
-    key = classify.Key('', str(addresses[0]), str(addresses[1]), port)
+    key = classify.Entry(0, str(addresses[0]), str(addresses[1]), port)
     body = redirect.match_pair(7, key, 0x10)[2]
     shown = redirect.read_pair(body)
     assert shown is not None and shown[0] == key
@@ -131,7 +131,7 @@ def test_a_pair_is_matched_by_the_words_of_its_header(src, dst, protocol,
     if port:
         keys.append((0xFFFF, port, offsets[-1]))
     info = pref << 16 | socket.htons(protocol)
-    message = redirect.match_pair(7, classify.Key('', src, dst, port), 0x12)
+    message = redirect.match_pair(7, classify.Entry(0, src, dst, port), 0x12)
     assert message == (
         NEWTFILTER, CREATE_NEW, tcmsg(7, 0, ROOT, info) + nested(
             (1, b'u32\0'), (2, nested(
@@ -139,7 +139,7 @@ def test_a_pair_is_matched_by_the_words_of_its_header(src, dst, protocol,
     # The kernel shows it with a handle, by which it is deleted.
     shown = tcmsg(7, 0x80000800, ROOT, info) + message[2][20:]
     assert redirect.read_pair(shown) == (
-        classify.Key('', src, dst, port), 0x80000800, info)
+        classify.Entry(0, src, dst, port), 0x80000800, info)
     assert redirect.dump_pairs(7) == (GETTFILTER, 0, tcmsg(7, 0, ROOT, 0))
     assert redirect.delete_pair(7, 0x80000800, info) == (
         DELTFILTER, 0, tcmsg(7, 0x80000800, ROOT, info))
@@ -153,7 +153,7 @@ def test_a_filter_with_other_keys_is_no_pair():
     keys = [(0xFFFFFFFF, 1, 12), (0xFFFFFFFF, 2, 16), (0xFFFFFFFF, 3, 20)]
     classid = 1, struct.pack('=I', 0x10012)
     assert redirect.read_pair(shown(classid, (5, selector(*keys[:2])))) == (
-        classify.Key('', '0.0.0.1', '0.0.0.2', 0), 5, 1 << 16)
+        classify.Entry(0, '0.0.0.1', '0.0.0.2', 0), 5, 1 << 16)
     for other in (shown(classid, (5, selector(*keys[:1]))),
                   shown(classid, (5, selector(*keys))),
                   shown((5, selector(*keys[:2]))), shown(classid), shown()):

@@ -2,7 +2,10 @@
 
 """Binding of flows to ports."""
 
+import dataclasses
+
 from edge_module.classify import classified as base
+from tests.unit.edge import test_tcplan
 from virtco.wire import edge_policy
 
 
@@ -10,25 +13,30 @@ def flow(vm='v1', src='10.0.0.1', dst='10.0.0.2', minor=17, port=None):
     return edge_policy.FlowEntry('c1', vm, src, dst, minor, port)
 
 
+def build(flows, ports, **policy):
+    return base.build_table(dataclasses.replace(
+        test_tcplan.policy([]), flows=tuple(flows), **policy), ports)
+
+
 def port(vm='v1', dev='tap1', ifindex=5, ips=('10.0.0.1',)):
     return base.VmPort(vm, dev, ifindex, '', ips)
 
 
 def test_flow_belongs_to_the_port_with_its_address():
-    table = base.build_table(
+    table = build(
         [flow()], [port(), port(dev='tap2', ifindex=6, ips=('10.9.0.1',))])
-    assert table.entries == {base.Key('tap1', '10.0.0.1', '10.0.0.2'): 17}
+    assert table.entries == {base.Entry(5, '10.0.0.1', '10.0.0.2'): 17}
     assert table.hooks == {('tap1', 5), ('tap2', 6)}
 
 
 def test_ports_without_addresses_may_all_send():
-    table = base.build_table([flow()], [
+    table = build([flow()], [
         port(ips=()), port(dev='tap2', ifindex=6, ips=())])
-    assert {key.dev for key in table.entries} == {'tap1', 'tap2'}
+    assert {entry.ifindex for entry in table.entries} == {5, 6}
 
 
 def test_flows_and_ports_that_are_not_here_wait():
-    table = base.build_table([flow(vm='v9')], [port(), port(
+    table = build([flow(vm='v9')], [port(), port(
         dev='tap7', ifindex=0)])
     assert not table.entries and table.hooks == {('tap1', 5)}
 
@@ -39,30 +47,30 @@ def test_a_port_of_which_only_the_name_is_known_is_not_here():
 
 
 def test_equal_addresses_of_two_tenants_do_not_meet():
-    table = base.build_table(
+    table = build(
         [flow(), flow(vm='v2', minor=18)],
         [port(), port(vm='v2', dev='tap2', ifindex=6)])
-    assert table.entries[base.Key('tap1', '10.0.0.1', '10.0.0.2')] == 17
-    assert table.entries[base.Key('tap2', '10.0.0.1', '10.0.0.2')] == 18
+    assert table.entries[base.Entry(5, '10.0.0.1', '10.0.0.2')] == 17
+    assert table.entries[base.Entry(6, '10.0.0.1', '10.0.0.2')] == 18
 
 
 def test_first_of_equal_flows_wins():
-    table = base.build_table([flow(), flow(minor=18)], [port()])
+    table = build([flow(), flow(minor=18)], [port()])
     assert list(table.entries.values()) == [17]
 
 
 def test_device_names_that_are_commands_are_left_out():
-    table = base.build_table([flow()], [port(dev='a"; flush')])
+    table = build([flow()], [port(dev='a"; flush')])
     assert not table.hooks and not table.entries
 
 
 def test_an_entry_of_a_port_says_which_and_others_say_none():
     """What is only counted stays in its port's class."""
-    table = base.build_table(
-        [flow(port=80), flow(minor=edge_policy.DEFAULT_MINOR)], [port()],
-        {17: 0x8010, 18: 0x8012})
+    table = build([flow(port=80), flow(minor=edge_policy.DEFAULT_MINOR)],
+                  [port()], classes=(test_tcplan.coflow(16, 1e6, (3.0, 1.0)),))
     assert table.entries == {
-        base.Key('tap1', '10.0.0.1', '10.0.0.2', 80): 17,
-        base.Key('tap1', '10.0.0.1', '10.0.0.2', 0): 0x7005}
-    assert table.control == {17: 0x8010, 0x7005: 0x9005}
-    assert base.build_table([flow()], [port()]).control == {}
+        base.Entry(5, '10.0.0.1', '10.0.0.2', 80): 17,
+        base.Entry(5, '10.0.0.1', '10.0.0.2', 0): 0x7005}
+    # A class without an entry, such as 18, needs none for control packets.
+    assert table.maps == {'control': {base.MapKey(17): 0x8010,
+                                      base.MapKey(0x7005): 0x9005}}
