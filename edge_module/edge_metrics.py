@@ -2,9 +2,12 @@
 
 """Metrics in Prometheus's text form, made from the last report."""
 
+import collections
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -19,6 +22,10 @@ from virtco.wire import reports
 LOG = logging.getLogger(__name__)
 
 
+_Kind = type[core.GaugeMetricFamily] | type[core.CounterMetricFamily]
+_GAUGE, _COUNTER = core.GaugeMetricFamily, core.CounterMetricFamily
+
+
 class EdgeCollector(registry.Collector):
     """Reads the agent when it is asked, and keeps nothing of its own."""
 
@@ -29,142 +36,104 @@ class EdgeCollector(registry.Collector):
 
     def collect(self) -> Iterator[core.Metric]:
         report = self.reporter.last_report
-        yield _gauge('virtco_edge_controller_up',
-                     'Whether the controller answered the last call.',
-                     self.link.is_up)
-        yield _gauge('virtco_edge_policy_ttls_past',
-                     'How often the time to live of the policy passed.',
-                     self.enforcer.n_past)
-        yield _gauge('virtco_edge_healthy',
-                     'Whether the kernel holds what the policy says.',
-                     report is not None and report.health == 'ok')
+        yield _one(_GAUGE, 'controller_up',
+                   'Whether the controller answered the last call.',
+                   self.link.is_up)
+        yield _one(_GAUGE, 'policy_ttls_past',
+                   'How often the time to live of the policy passed.',
+                   self.enforcer.n_past)
+        yield _one(_GAUGE, 'healthy',
+                   'Whether the kernel holds what the policy says.',
+                   report is not None and report.health == 'ok')
         yield core.InfoMetricFamily(
             'virtco_edge_enforcement', 'What classifies.', {
                 'classifier': self.enforcer.classifier.name})
         if report is None:
             return
-        yield _gauge('virtco_edge_applied_generation',
-                     'Generation of the policy that is enforced.',
-                     report.applied_generation)
-        yield _gauge('virtco_edge_ports', 'VM ports that are classified.',
-                     len(report.ports))
-        yield _noted(report.ports)
+        yield _one(_GAUGE, 'applied_generation',
+                   'Generation of the policy that is enforced.',
+                   report.applied_generation)
+        yield _one(_GAUGE, 'ports', 'VM ports that are classified.',
+                   len(report.ports))
+        reasons = collections.Counter(note.partition(':')[0] for port
+                                      in report.ports for note in port.notes)
+        yield _family(_GAUGE, 'ports_not_managed',
+                      'VM ports whose traffic is not, or not all, managed, by '
+                      'the reason.', ('reason',), sorted(reasons.items()))
         yield from self._traffic(report)
-        yield _counter('virtco_edge_cpu_seconds',
-                       'CPU time of the edge module itself.',
-                       report.cpu_s or 0)
+        yield _one(_COUNTER, 'cpu_seconds',
+                   'CPU time of the edge module itself.', report.cpu_s or 0)
 
     def _traffic(self, report: reports.Report) -> Iterator[core.Metric]:
-        yield _counter('virtco_edge_uplink_sent_bytes',
-                       'Bytes sent by the uplink.',
-                       report.uplink_sent_bytes)
-        yield _counter('virtco_edge_default_sent_bytes',
-                       'Bytes of the uplink that belong to no coflow.',
-                       report.default_sent_bytes)
-        yield from _shared(report.shared)
-        yield from self._limited(report.unmanaged.limited)
-        sent = core.CounterMetricFamily(
-            'virtco_edge_coflow_sent_bytes', 'Bytes of a coflow to a host.',
-            labels=('coflow', 'destination'))
-        packets = core.CounterMetricFamily(
-            'virtco_edge_coflow_sent_packets', 'Packets of a coflow.',
-            labels=('coflow',))
-        drops = core.CounterMetricFamily(
-            'virtco_edge_coflow_drops', 'Packets of a coflow that its full '
-            'queue dropped.', labels=('coflow',))
-        backlog = core.GaugeMetricFamily(
-            'virtco_edge_coflow_backlog_bytes', 'Bytes of a coflow that '
-            'wait.', labels=('coflow',))
-        for entry in report.coflows:
-            coflow_id = entry.coflow_id
-            for child in entry.destinations:
-                sent.add_metric((coflow_id, child.host),
-                                child.sent_bytes)
-            packets.add_metric((coflow_id,), entry.sent_packets)
-            drops.add_metric((coflow_id,), entry.drops)
-            backlog.add_metric((coflow_id,), entry.backlog_bytes)
-        yield from (sent, packets, drops, backlog, self._rates())
-
-    def _limited(self, rows: Iterable[reports.LimitCounter]
-                 ) -> Iterator[core.Metric]:
-        """Yield the metrics of unmanaged traffic by limited destination.
-
-        Destinations without a limit of their own are ``others``.
-        """
-        label = ('destination',)
-        sent = core.CounterMetricFamily(
-            'virtco_edge_limited_sent_bytes', 'Unmanaged bytes to a host '
-            'where coflows arrive.', labels=label)
-        backlog = core.GaugeMetricFamily(
-            'virtco_edge_limited_backlog_bytes', 'Those that wait.',
-            labels=label)
-        drops = core.CounterMetricFamily(
-            'virtco_edge_limited_drops', 'Unmanaged packets to it that a '
-            'full queue dropped.', labels=label)
-        rate = core.GaugeMetricFamily(
-            'virtco_edge_limit_bps', 'Limit of what is sent to it, in bits '
-            'per second.', labels=label)
+        yield _one(_COUNTER, 'uplink_sent_bytes', 'Bytes sent by the uplink.',
+                   report.uplink_sent_bytes)
+        yield _one(_COUNTER, 'default_sent_bytes',
+                   'Bytes of the uplink that belong to no coflow.',
+                   report.default_sent_bytes)
+        yield from _by_field('shared', 'part', report.shared, {
+            'sent_bytes': 'Bytes of the host, of unmanaged VM traffic, and of '
+                          "the coflows' control packets.",
+            'drops': 'Packets of theirs that a full queue dropped.',
+            'backlog_bytes': 'Bytes of theirs that wait.'})
+        # Destinations without a limit of their own are ``others``.
+        limited = {row.host or 'others': row
+                   for row in report.unmanaged.limited}
+        yield from _by_field('limited', 'destination', limited, {
+            'sent_bytes': 'Unmanaged bytes to a host where coflows arrive.',
+            'backlog_bytes': 'Those that wait.'})
         dropped = self.reporter.readings.limited_drops()
-        for row in rows:
-            host = row.host or 'others'
-            sent.add_metric((host,), row.sent_bytes)
-            backlog.add_metric((host,), row.backlog_bytes)
-            drops.add_metric((host,), dropped.get(row.host or '', 0))
+        yield _family(_COUNTER, 'limited_drops',
+                      'Unmanaged packets to it that a full queue dropped.',
+                      ('destination',), (
+                          (name, dropped.get(row.host or '', 0))
+                          for name, row in limited.items()))
+        yield _family(_COUNTER, 'coflow_sent_bytes',
+                      'Bytes of a coflow to a host.',
+                      ('coflow', 'destination'), (
+                          (coflow.coflow_id, child.host, child.sent_bytes)
+                          for coflow in report.coflows
+                          for child in coflow.destinations))
+        yield from _by_field('coflow', 'coflow', {
+            coflow.coflow_id: coflow for coflow in report.coflows}, {
+            'sent_packets': 'Packets of a coflow.',
+            'drops': 'Packets of a coflow that its full queue dropped.',
+            'backlog_bytes': 'Bytes of a coflow that wait.'})
         policy = self.enforcer.policy
         unmanaged = policy.unmanaged if policy is not None else None
-        if unmanaged is not None:
-            rate.add_metric(('others',), unmanaged.others_bps)
-            for limit in unmanaged.limits:
-                rate.add_metric((limit.host,), limit.rate_bps)
-        yield from (sent, backlog, drops, rate)
-
-    def _rates(self) -> core.Metric:
-        rates = core.GaugeMetricFamily(
-            'virtco_edge_coflow_rate_bps', 'Rate the policy gives a coflow, '
-            'in bits per second.', labels=('coflow', 'name'))
-        policy = self.enforcer.policy
-        for coflow in policy.classes if policy is not None else ():
-            rates.add_metric((coflow.coflow_id, coflow.name),
-                             coflow.rate_bps)
-        return rates
+        yield _family(_GAUGE, 'limit_bps',
+                      'Limit of what is sent to it, in bits per second.',
+                      ('destination',), () if unmanaged is None else (
+                          ('others', unmanaged.others_bps),
+                          *((limit.host, limit.rate_bps)
+                            for limit in unmanaged.limits)))
+        yield _family(_GAUGE, 'coflow_rate_bps',
+                      'Rate the policy gives a coflow, in bits per second.',
+                      ('coflow', 'name'), () if policy is None else (
+                          (coflow.coflow_id, coflow.name, coflow.rate_bps)
+                          for coflow in policy.classes))
 
 
-def _shared(parts: Mapping[str, reports.PartCounters]
-            ) -> Iterator[core.Metric]:
-    label = ('part',)
-    sent = core.CounterMetricFamily(
-        'virtco_edge_shared_sent_bytes', 'Bytes of the host, of unmanaged VM '
-        "traffic, and of the coflows' control packets.", labels=label)
-    drops = core.CounterMetricFamily(
-        'virtco_edge_shared_drops', 'Packets of theirs that a full queue '
-        'dropped.', labels=label)
-    backlog = core.GaugeMetricFamily(
-        'virtco_edge_shared_backlog_bytes', 'Bytes of theirs that wait.',
-        labels=label)
-    for part, seen in parts.items():
-        sent.add_metric((part,), seen.sent_bytes)
-        drops.add_metric((part,), seen.drops)
-        backlog.add_metric((part,), seen.backlog_bytes)
-    yield from (sent, drops, backlog)
+def _family(kind: _Kind, name: str, text: str, labels: Sequence[str],
+            rows: Iterable[tuple[Any, ...]]) -> core.Metric:
+    """Return a metric with a sample for each row of labels and a value."""
+    found = kind(f'virtco_edge_{name}', text, labels=labels)
+    for *values, value in rows:
+        found.add_metric(values, value)
+    return found
 
 
-def _noted(ports: Iterable[reports.Port]) -> core.Metric:
-    noted = core.GaugeMetricFamily(
-        'virtco_edge_ports_not_managed', 'VM ports whose traffic is not, or '
-        'not all, managed, by the reason.', labels=('reason',))
-    reasons = [note.partition(':')[0] for port in ports
-               for note in port.notes]
-    for reason in sorted(set(reasons)):
-        noted.add_metric((reason,), reasons.count(reason))
-    return noted
+def _one(kind: _Kind, name: str, text: str, value: float) -> core.Metric:
+    return _family(kind, name, text, (), ((float(value),),))
 
 
-def _gauge(name: str, text: str, value: float) -> core.Metric:
-    return core.GaugeMetricFamily(name, text, value=float(value))
-
-
-def _counter(name: str, text: str, value: float) -> core.Metric:
-    return core.CounterMetricFamily(name, text, value=float(value))
+def _by_field(subject: str, label: str, rows: Mapping[str, Any],
+              texts: Mapping[str, str]) -> Iterator[core.Metric]:
+    """Yield a metric for each field that has a text; a backlog is a gauge."""
+    for field, text in texts.items():
+        yield _family(_GAUGE if field == 'backlog_bytes' else _COUNTER,
+                      f'{subject}_{field}', text, (label,), (
+                          (name, getattr(row, field))
+                          for name, row in rows.items()))
 
 
 def serve(conf: cfg.ConfigOpts, reporter: report.Reporter, link: stream.Link
