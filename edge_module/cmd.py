@@ -81,7 +81,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
         conf.edge.user, conf.edge.helper_user))
     systemd.notify(STATUS='Waiting for the virtual switch')
     parts.wait_ready()
-    agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports(),
+    agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports,
                              kernel_watch)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
@@ -95,9 +95,8 @@ def _saved_enforcer(conf: cfg.ConfigOpts) -> edge_enforcer.Enforcer:
     held = policy_ttl.HeldPolicy(conf.edge.host,
                                  state.StateDir(conf.edge.state_dir))
     enforcer.policy, enforcer.n_past = held.load(), held.n_past
-    source = parts.ports()
-    enforcer.ports = ports_base.with_devices(source.read(),
-                                             source.is_switched)
+    enforcer.ports = ports_base.with_devices(parts.ports.read(),
+                                             parts.ports.is_switched)
     return enforcer
 
 

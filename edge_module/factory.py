@@ -3,14 +3,14 @@
 """Puts an agent together from its configuration."""
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 import tenacity
 
 from edge_module import enforcer as edge_enforcer
 from edge_module.classify import nft
-from edge_module.ports import port_source as ports_base
+from edge_module.ports import port_source
 from edge_module.ports import static
 from edge_module.privileged import helper_protocol as protocol
 from edge_module.qdisc import htb
@@ -18,6 +18,9 @@ from edge_module.qdisc import link_speed
 from edge_module.qdisc import receiver as edge_receiver
 from edge_module.tcplan import model
 from virtco import exception
+
+if TYPE_CHECKING:
+    from edge_module.ports import ovsdb
 
 LOG = logging.getLogger(__name__)
 
@@ -34,20 +37,23 @@ FRAME_MIN_BYTES = 60
 SUPER_PACKET_S = 0.004
 
 
-def _ovsdb() -> Any:
-    """Import the module ``ovsdb``, whose library takes time to load."""
-    from edge_module.ports import ovsdb
-    return ovsdb
-
-
 class Parts:
     """The parts an agent is made of, as its options say."""
+
+    database: 'ovsdb.OvsDb | None' = None
+    guard: 'ovsdb.OvsGuard | None' = None
 
     def __init__(self, conf: cfg.ConfigOpts, kernel: protocol.Kernel):
         self.conf = conf
         self.kernel = kernel
-        self.database = (_ovsdb().OvsDb(conf.edge.ovsdb_connection)
-                         if conf.edge.ports_backend == 'ovs' else None)
+        self.ports: port_source.PortSource = static.StaticPorts(
+            conf.edge.ports_file)
+        if conf.edge.ports_backend == 'ovs':
+            # Its library takes time to load.
+            from edge_module.ports import ovsdb
+            self.ports = self.database = ovsdb.OvsDb(
+                conf.edge.ovsdb_connection)
+            self.guard = ovsdb.OvsGuard(self.database, conf.edge.uplink_dev)
 
     def wait_ready(self) -> None:
         """Return when Open vSwitch answers, if it is needed at all.
@@ -60,20 +66,7 @@ class Parts:
             retry=tenacity.retry_if_exception_type(exception.OvsUnavailable),
             wait=tenacity.wait_exponential(min=0.5, max=5),
             before_sleep=tenacity.before_sleep_log(LOG, logging.WARNING),
-        )(self.database.ports)()
-
-    def ports(self) -> ports_base.PortSource:
-        if self.database is None:
-            return static.StaticPorts(self.conf.edge.ports_file)
-        ports: ports_base.PortSource = _ovsdb().OvsPorts(self.database)
-        return ports
-
-    def guard(self) -> edge_enforcer.Guard | None:
-        if self.database is None:
-            return None
-        guard: edge_enforcer.Guard = _ovsdb().OvsGuard(
-            self.database, self.conf.edge.uplink_dev)
-        return guard
+        )(self.database.read)()
 
     def classifier(self) -> nft.NftClassifier:
         """Make the classifier that sees the packets of this virtual switch.
@@ -122,6 +115,6 @@ class Parts:
                 overhead_bytes=options.wire_overhead_bytes,
                 frame_min_bytes=options.wire_overhead_bytes
                 and FRAME_MIN_BYTES + options.wire_overhead_bytes),
-            guard=self.guard(), receiver=self.receiver(rate_bps),
+            guard=self.guard, receiver=self.receiver(rate_bps),
             speed_bps=lambda: link_speed.egress_bps(self.conf),
             grace_s=edge_enforcer.GRACE_S)

@@ -49,21 +49,31 @@ class _Api(impl_idl.OvsdbIdl):
     ovsdb_connection: Any = None  # hides the property of the library
 
 
-class OvsDb:
-    """A connection that is made when it is first needed.
+class OvsDb(base.PortSource):
+    """The VM interfaces of one Open vSwitch, over a connection that is made
+    when it is first needed.
 
+    :ivar changes: number of changes that were announced so far.
     :raises virtco.exception.OvsUnavailable: from every method, while the
         database cannot be reached.
     """
 
+    is_switched = True
+
     def __init__(self, address: str):
         self.address = address
         self.changes = 0
-        self.on_change: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], None] = lambda: None
         self._api: _Api | None = None
         self._starting: _Api | None = None
 
-    def _connected(self) -> _Api:
+    def notify(self, callback: Callable[[], None]) -> None:
+        self._on_change = callback
+
+    def token(self) -> object:
+        return self.changes
+
+    def connected(self) -> _Api:
         if self._api is None:
             try:
                 # What came in time until a try ran out of it is kept: on a
@@ -87,7 +97,7 @@ class OvsDb:
 
     def _changed(self) -> None:
         self.changes += 1
-        self.on_change()
+        self._on_change()
 
     def close(self) -> None:
         if self._api is not None:
@@ -95,11 +105,11 @@ class OvsDb:
             self._api = None
 
     def _rows(self, table: str) -> list[ovs_idl.Row]:
-        api = self._connected()
+        api = self.connected()
         with api.ovsdb_connection.lock:
             return list(api.idl.tables[table].rows.values())
 
-    def ports(self) -> tuple[classify.VmPort, ...]:
+    def read(self) -> tuple[classify.VmPort, ...]:
         """Return the interfaces that Nova or Neutron marked as a VM's."""
         found = []
         rows = self._rows('Interface')
@@ -134,83 +144,17 @@ class OvsDb:
 
         None when no bridge has the device.
         """
-        for bridge in self._rows('Bridge'):
-            for port in bridge.ports:
-                if any(item.name == dev for item in port.interfaces):
-                    return bridge.datapath_type or 'system'
-        return None
+        return next((bridge.datapath_type or 'system'
+                     for bridge in self._rows('Bridge')
+                     for port in bridge.ports if _has(port, dev)), None)
 
-    def _port_of(self, dev: str) -> ovs_idl.Row | None:
-        for port in self._rows('Port'):
-            if any(item.name == dev for item in port.interfaces):
-                return port
-        return None
-
-    def qos_type(self, dev: str) -> str | None:
-        """Return a device's type of QoS; '' without one, None without a port.
-        """
-        port = self._port_of(dev)
-        if port is None:
-            return None
-        return port.qos[0].type if port.qos else ''
-
-    def ensure_noop(self, dev: str) -> None:
-        """Make Open vSwitch leave the device's qdisc alone.
-
-        Without a QoS row it removes foreign qdiscs when it restarts.
-
-        :raises virtco.exception.QdiscConflict: when somebody, such as
-            Neutron, has it shape this device.
-        """
-        port = self._port_of(dev)
-        if port is None:
-            return
-        qos = port.qos[0] if port.qos else None
-        if qos is not None and qos.type != NOOP:
-            raise exception.QdiscConflict(
-                dev=dev, qdisc=f'Open vSwitch QoS {qos.type}')
-        if qos is not None:
-            return
-        api = self._connected()
-        with api.transaction(check_error=True) as transaction:
-            made = transaction.add(api.db_create(
-                'QoS', type=NOOP, external_ids={'owner': _OWNER}))
-            transaction.add(api.db_set('Port', port.name, ('qos', made)))
-        LOG.info('Open vSwitch leaves the qdisc of %s alone (%s)', dev, NOOP)
-
-    def remove_noop(self, dev: str) -> bool:
-        """Take our QoS row away again; False without one."""
-        port = self._port_of(dev)
-        qos = port.qos[0] if port is not None and port.qos else None
-        if port is None or qos is None or (
-                qos.external_ids.get('owner') != _OWNER):
-            return False
-        api = self._connected()
-        with api.transaction(check_error=True) as transaction:
-            transaction.add(api.db_clear('Port', port.name, 'qos'))
-            transaction.add(api.db_destroy('QoS', qos.uuid))
-        return True
+    def port_of(self, dev: str) -> ovs_idl.Row | None:
+        return next((port for port in self._rows('Port') if _has(port, dev)),
+                    None)
 
 
-class OvsPorts(base.PortSource):
-    """The VM interfaces of one Open vSwitch; told by events."""
-
-    is_switched = True
-
-    def __init__(self, database: OvsDb):
-        self.database = database
-
-    def notify(self, callback: Callable[[], None]) -> None:
-        self.database.on_change = callback
-
-    def token(self) -> object:
-        return self.database.changes
-
-    def read(self) -> tuple[classify.VmPort, ...]:
-        return self.database.ports()
-
-    def close(self) -> None:
-        self.database.close()
+def _has(port: ovs_idl.Row, dev: str) -> bool:
+    return any(item.name == dev for item in port.interfaces)
 
 
 class OvsGuard:
@@ -224,24 +168,53 @@ class OvsGuard:
     def ensure(self) -> None:
         """Have Open vSwitch leave the uplink's qdisc alone.
 
-        :raises virtco.exception.QdiscConflict: when it shapes the uplink.
+        Without a QoS row it removes foreign qdiscs when it restarts.
+
+        :raises virtco.exception.QdiscConflict: when somebody, such as
+            Neutron, has it shape the uplink.
         """
         # Read before the change, so that later changes show as a difference.
         changes = self.database.changes
-        found = self.database.qos_type(self.dev)
+        port = self.database.port_of(self.dev)
+        found = _qos_type(port)
         self._seen = changes, NOOP if found == '' else found
-        self.database.ensure_noop(self.dev)
+        if found not in ('', NOOP, None):
+            raise exception.QdiscConflict(dev=self.dev,
+                                          qdisc=f'Open vSwitch QoS {found}')
+        if port is not None and not found:
+            api = self.database.connected()
+            with api.transaction(check_error=True) as transaction:
+                made = transaction.add(api.db_create(
+                    'QoS', type=NOOP, external_ids={'owner': _OWNER}))
+                transaction.add(api.db_set('Port', port.name, ('qos', made)))
+            LOG.info('Open vSwitch leaves the qdisc of %s alone (%s)',
+                     self.dev, NOOP)
 
     def was_lost(self) -> bool:
         """Return whether the QoS changed since :meth:`ensure`; cheap."""
         changes = self.database.changes
         if self._seen is None or self._seen[0] == changes:
             return False
-        if self.database.qos_type(self.dev) != self._seen[1]:
+        if _qos_type(self.database.port_of(self.dev)) != self._seen[1]:
             return True
         self._seen = changes, self._seen[1]
         return False
 
     def remove(self) -> bool:
         """Undo what :meth:`ensure` did; False when there was nothing."""
-        return self.database.remove_noop(self.dev)
+        port = self.database.port_of(self.dev)
+        if port is None or not port.qos or (
+                port.qos[0].external_ids.get('owner') != _OWNER):
+            return False
+        api = self.database.connected()
+        with api.transaction(check_error=True) as transaction:
+            transaction.add(api.db_clear('Port', port.name, 'qos'))
+            transaction.add(api.db_destroy('QoS', port.qos[0].uuid))
+        return True
+
+
+def _qos_type(port: ovs_idl.Row | None) -> str | None:
+    """Return a port's type of QoS; '' without one, None without a port."""
+    if port is None:
+        return None
+    return port.qos[0].type if port.qos else ''

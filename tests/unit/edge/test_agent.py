@@ -498,7 +498,7 @@ def test_open_vswitch_is_waited_for(conf, monkeypatch):
         return answer
 
     monkeypatch.setattr('time.sleep', waits.append)
-    found.database = types.SimpleNamespace(ports=ports)
+    found.database = types.SimpleNamespace(read=ports)
     found.wait_ready()
     assert not answers and waits == [1]
 

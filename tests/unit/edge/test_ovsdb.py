@@ -71,7 +71,7 @@ def test_ports_are_those_that_nova_marked(config, router, notes):
                          interface('tap1', vm_uuid='a',
                                    attached_mac='fa:16:3e:00:00:01')])
     assert [(port.vm, port.dev, port.mac, port.notes)
-            for port in found.ports()] == [
+            for port in found.read()] == [
         ('a', 'tap1', 'fa:16:3e:00:00:01', notes), ('b', 'tap2', '', notes)]
 
 
@@ -82,7 +82,7 @@ def _tagged(network_type='', tag=(), peer='', datapath_type='netdev'):
         'network_type': network_type} if network_type else {}),
         row(tag=[], interfaces=[interface('x', peer)], other_config={})]
     (found,) = database(Open_vSwitch=[], Interface=[tap1], Bridge=[row(
-        ports=ports, datapath_type=datapath_type)]).ports()
+        ports=ports, datapath_type=datapath_type)]).read()
     return found.notes
 
 
@@ -100,37 +100,35 @@ def test_where_a_device_is():
     assert with_uplink().datapath_of('eth0') == 'system'
     assert with_uplink(datapath_type='netdev').datapath_of('eth0') == 'netdev'
     assert with_uplink().datapath_of('eth9') is None
-    assert with_uplink().qos_type('eth9') is None
-    assert with_uplink().qos_type('eth0') == ''
-    assert with_uplink(row(type='linux-htb')).qos_type('eth0') == 'linux-htb'
 
 
 def test_a_qdisc_is_left_alone_once_it_is_said():
     found = with_uplink()
-    found.ensure_noop('eth0')
+    ovsdb.OvsGuard(found, 'eth0').ensure()
     assert found._api.asked == [
         ('db_create', 'QoS', ('type', ovsdb.NOOP),
          ('external_ids', {'owner': 'virtco-edge'})),
         ('db_set', 'Port', 'br-port', ('qos', 'made'))]
     for quiet, dev in ((with_uplink(row(type=ovsdb.NOOP)), 'eth0'),
                        (with_uplink(), 'eth9')):
-        quiet.ensure_noop(dev)
+        ovsdb.OvsGuard(quiet, dev).ensure()
         assert quiet._api.asked == []
     with pytest.raises(exception.QdiscConflict, match='linux-htb'):
-        with_uplink(row(type='linux-htb')).ensure_noop('eth0')
+        ovsdb.OvsGuard(with_uplink(row(type='linux-htb')), 'eth0').ensure()
 
 
 def test_only_the_own_row_is_taken_away():
     ours = row(type=ovsdb.NOOP, uuid='u', external_ids={
         'owner': 'virtco-edge'})
     found = with_uplink(ours)
-    assert found.remove_noop('eth0')
+    assert ovsdb.OvsGuard(found, 'eth0').remove()
     assert found._api.asked == [('db_clear', 'Port', 'br-port', 'qos'),
                                 ('db_destroy', 'QoS', 'u')]
     other = row(type=ovsdb.NOOP, uuid='u', external_ids={})
     for found, dev in ((with_uplink(other), 'eth0'), (with_uplink(), 'eth0'),
                        (with_uplink(ours), 'eth9')):
-        assert not found.remove_noop(dev) and found._api.asked == []
+        assert not ovsdb.OvsGuard(found, dev).remove()
+        assert found._api.asked == []
 
 
 def test_changes_are_counted_and_told(monkeypatch):
@@ -142,10 +140,9 @@ def test_changes_are_counted_and_told(monkeypatch):
     monkeypatch.setattr(ovsdb, '_Api', lambda *_args, **_values: 'api')
     assert found._new_api() == 'api'
     told = []
-    ports = ovsdb.OvsPorts(found)
-    ports.notify(lambda: told.append(ports.token()))
+    found.notify(lambda: told.append(found.token()))
     ovsdb._Replica.notify(replica, 'update', None)
-    assert told == [1] and ports.token() == 1
+    assert told == [1] and found.token() == 1
 
 
 def test_a_connection_that_fails_is_tried_again(monkeypatch):
@@ -192,9 +189,8 @@ def test_the_guard_sees_what_another_wrote():
 
 def test_ports_of_open_vswitch_are_those_of_a_switch():
     """Though their devices may have no master."""
-    found = ovsdb.OvsPorts(database(
-        Open_vSwitch=[], Bridge=[],
-        Interface=[interface('lo', vm_uuid='a')]))
+    found = database(Open_vSwitch=[], Bridge=[],
+                     Interface=[interface('lo', vm_uuid='a')])
     ports = port_source.Ports(found)
     ports.read()
     assert [(port.dev, port.notes) for port in ports.ports] == [('lo', ())]
