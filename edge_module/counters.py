@@ -6,14 +6,19 @@ Pure: takes readings, returns totals. Bytes are on the wire, as the qdisc
 counts them; bytes of VM pairs are counted at the VM's port.
 """
 
+import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
+import contextlib
 import dataclasses
 import enum
 import heapq
+import operator
 from typing import Any
 from typing import NamedTuple
+
+import msgspec
 
 from edge_module.classify import classified as classify
 from edge_module.qdisc import wire
@@ -24,27 +29,18 @@ from virtco.wire import reports
 
 class Kind(enum.StrEnum):
     UPLINK = 'uplink'
+    # A part of the uplink's traffic as a whole, and each of its leaf classes.
     SHARED = 'shared'
-    SHARED_DROPS = 'shared drops'
+    LEAF = 'leaf'
     COFLOW = 'coflow'
     DESTINATION = 'destination'
-    PACKETS = 'packets'
-    DROPS = 'drops'
-    CONTROL = 'control'
     LIMITED = 'limited'
     PAIR = 'pair'
-    PAIR_PACKETS = 'pair packets'
     PEER = 'peer'
-    PEER_PACKETS = 'peer packets'
 
 
-# Kinds that belong to a coflow, by their place in its report.
-_OF_COFLOWS = {Kind.COFLOW: 'sent_bytes', Kind.PACKETS: 'sent_packets',
-               Kind.DROPS: 'drops', Kind.DESTINATION: '',
-               Kind.CONTROL: 'control_bytes'}
-
-
-_KINDS = frozenset(Kind)
+# Kinds of classes that change hands, and go on counting.
+_OF_OWNERS = frozenset({Kind.COFLOW, Kind.DESTINATION, Kind.LIMITED})
 #: Most peers in one report; those with the most bytes are kept.
 MOST_PEERS = 1000
 
@@ -57,8 +53,7 @@ class Part(enum.StrEnum):
     CONTROL = 'control'
 
 
-_PARTS = {minors.HOST: Part.HOST, minors.UNMANAGED: Part.UNMANAGED,
-          minors.CONTROL: Part.CONTROL}
+_PARENTS = {minors.UNMANAGED: Part.UNMANAGED, minors.CONTROL: Part.CONTROL}
 
 
 def _part_of(minor: int) -> Part | None:
@@ -77,7 +72,8 @@ class Name(NamedTuple):
     :ivar subject: coflow, part of the uplink's traffic or source address.
     :ivar target: host or destination address.
     :ivar where: minor of the class or device of the port; it distinguishes
-        successive classes or ports of one subject.
+        successive classes or ports of one subject. Empty for the sum of leaf
+        classes that were deleted.
     """
 
     kind: Kind
@@ -86,21 +82,34 @@ class Name(NamedTuple):
     where: str = ''
 
 
+class Counts(NamedTuple):
+    sent_bytes: int = 0
+    sent_packets: int = 0
+    drops: int = 0
+
+
 @dataclasses.dataclass(slots=True)
 class Total:
-    """Sum of a kernel counter over its restarts."""
+    """Sums of kernel counters over their restarts."""
 
-    base: int = 0
-    last: int = 0
+    base: Counts = Counts()
+    last: Counts = Counts()
 
-    def update(self, raw: int) -> None:
-        if raw < self.last:  # the counter restarted
-            self.base += self.last
+    def update(self, raw: Counts) -> None:
+        last = self.last
+        if raw[0] < last[0] or raw[1] < last[1] or raw[2] < last[2]:
+            self.base = Counts(*(  # of those that restarted
+                base + (before if now < before else 0)
+                for base, before, now in zip(self.base, last, raw)))
         self.last = raw
 
     @property
-    def value(self) -> int:
-        return self.base + self.last
+    def value(self) -> Counts:
+        return Counts(*map(operator.add, self.base, self.last))
+
+
+_Row = tuple[Name, Counts, Counts]
+_NO_STATS = wire.ClassStats()
 
 
 class Counters:
@@ -108,26 +117,21 @@ class Counters:
 
     def __init__(self, saved: Iterable[Any] = ()):
         self.totals: dict[Name, Total] = {}
-        self.backlog_bytes: dict[str, int] = {}
-        # Of a child class, by Name.where.
-        self._child_backlog_bytes: dict[str, int] = {}
-        self.shared_backlog_bytes: dict[Part, int] = {}
+        self._stats: Mapping[int, wire.ClassStats] = {}
+        # Limited hosts by slot; coflow and host by minor.
         self._limits: dict[int, str] = {}
-        self.limited_backlog_bytes: dict[int, int] = {}
-        self._classes: dict[int, tuple[str, str | None]] = {}
+        self._classes: dict[int, tuple[str, str]] = {}
         self._in_policy: set[int] = set()
-        # Per class its bytes, its packets if it is a coflow's, its drops.
-        self._of_class: dict[
-            int, tuple[Total, Total | None, Total]] | None = None
-        for kind, subject, target, where, base, last in saved:
-            if kind not in _KINDS:  # of another version
-                continue
-            self.totals[Name(Kind(kind), subject, target, where)] = Total(
-                int(base), int(last))
+        self._of_class: dict[int, Total | None] | None = None
+        for row in saved:
+            # One of another version is left out.
+            with contextlib.suppress(msgspec.ValidationError):
+                name, base, last = msgspec.convert(row, _Row)
+                self.totals[name] = Total(base, last)
 
-    def to_rows(self) -> list[list[Any]]:
+    def to_rows(self) -> list[_Row]:
         """Return all totals as JSON rows, for the constructor to read."""
-        return [[*name, total.base, total.last]
+        return [(name, total.base, total.last)
                 for name, total in self.totals.items()]
 
     def name_limits(self, unmanaged: edge_policy.Unmanaged | None) -> None:
@@ -143,111 +147,73 @@ class Counters:
         Classes that left the policy keep their names while the kernel has
         them.
         """
-        self._in_policy = set()
-        self._of_class = None
+        named = {}
         for coflow in classes:
-            self._classes[coflow.minor] = (coflow.coflow_id, None)
-            self._in_policy.add(coflow.minor)
+            named[coflow.minor] = coflow.coflow_id, ''
             for child in coflow.destinations:
-                self._classes[child.minor] = (coflow.coflow_id, child.host)
-                self._in_policy.add(child.minor)
+                named[child.minor] = coflow.coflow_id, child.host
+        self._classes.update(named)
+        self._in_policy = set(named)
+        self._of_class = None
 
     def add_stats(self, stats: Mapping[int, wire.ClassStats]) -> None:
         """Take in one dump of the classes.
 
         What was counted for a coflow is dropped once it is neither in the
-        policy nor in the kernel.
+        policy nor in the kernel, or its class is another's.
         """
-        self.backlog_bytes = {}
-        self._child_backlog_bytes = {}
-        self.shared_backlog_bytes = dict.fromkeys(Part, 0)
-        self.limited_backlog_bytes = {}
+        self._stats = stats
         if self._of_class is None or stats.keys() != self._of_class.keys():
             self._of_class = self._follow(stats.keys())
-        for minor, seen in stats.items():
-            sent_bytes, sent_packets, drops = self._of_class[minor]
-            sent_bytes.update(seen.sent_bytes)
-            if sent_packets is not None:
-                sent_packets.update(seen.sent_packets)
-            drops.update(seen.drops)
-            part = _part_of(minor)
-            if part is not None:
-                self.shared_backlog_bytes[part] += seen.backlog_bytes
-            slot = minors.limit_of(minor)
-            if slot is not None and minors.is_limited_port(minor):
-                self.limited_backlog_bytes[slot] = (
-                    self.limited_backlog_bytes.get(slot, 0)
-                    + seen.backlog_bytes)
-            if minor in self._classes:
-                coflow_id, host = self._classes[minor]
-                self.backlog_bytes[coflow_id] = (
-                    self.backlog_bytes.get(coflow_id, 0)
-                    + seen.backlog_bytes)
-                if host is not None and seen.backlog_bytes:
-                    self._child_backlog_bytes[str(minor)] = seen.backlog_bytes
+        for minor, total in self._of_class.items():
+            if total is not None:
+                seen = stats[minor]
+                total.update(Counts(seen.sent_bytes, seen.sent_packets,
+                                    seen.drops))
 
-    def _follow(self, classes: Set[int]
-                ) -> dict[int, tuple[Total, Total | None, Total]]:
-        """Return the (bytes, packets, drops) totals of the kernel's classes.
-
-        Totals of coflows that are neither in the policy nor in the kernel are
-        deleted.
-        """
-        for minor in [minor for minor in self._classes
-                      if minor not in classes
-                      and minor not in self._in_policy]:
-            del self._classes[minor]
-        known = {str(minor) for minor in self._classes} | {
-            str(minors.of_control(minor)) for minor in self._classes}
-        for name in [name for name in self.totals if name.where not in known
-                     and name.kind in _OF_COFLOWS]:
+    def _follow(self, classes: Set[int]) -> dict[int, Total | None]:
+        """Return the totals of the kernel's classes; delete those without."""
+        self._classes = {minor: of for minor, of in self._classes.items()
+                         if minor in classes or minor in self._in_policy}
+        for name in [name for name in self.totals if name.kind in _OF_OWNERS
+                     and name != self._name_of(int(name.where))]:
             del self.totals[name]
         self._fold(classes)
-        hosts = {str(minors.of_limit(slot)): host
-                 for slot, host in self._limits.items()}
-        for name in [name for name in self.totals
-                     if name.kind is Kind.LIMITED and name.target
-                     and hosts.get(name.where) != name.target]:
-            del self.totals[name]
-        return {minor: self._totals_of(minor) for minor in classes}
+        return {minor: None if name is None else self._total(name)
+                for minor, name in ((minor, self._name_of(minor))
+                                    for minor in classes)}
 
     def _fold(self, classes: Set[int]) -> None:
-        """Add the drops of deleted leaves to the total of their part."""
-        here = {str(minor) for minor in classes}
+        """Add up the totals of deleted leaves of each part."""
         for name in [name for name in self.totals
-                     if name.kind is Kind.SHARED_DROPS and name.where
-                     and name.where not in here]:
-            self._total(name._replace(where='')).base += self.totals.pop(
-                name).value
+                     if name.kind is Kind.LEAF and name.where
+                     and int(name.where) not in classes
+                     and self._controls(name) is None]:
+            into = self._total(name._replace(where=''))
+            into.base = Counts(*map(operator.add, into.base,
+                                    self.totals.pop(name).value))
 
-    def _totals_of(self, minor: int) -> tuple[Total, Total | None, Total]:
+    def _controls(self, leaf: Name) -> str | None:
+        """Return the coflow whose control packets alone a leaf holds."""
+        minor = minors.controlled_by(int(leaf.where or 0))
+        return self._classes[minor][0] if minor in self._classes else None
+
+    def _name_of(self, minor: int) -> Name | None:
+        """Return the name of a class's counter; None counts nothing."""
+        where, part, slot = str(minor), _part_of(minor), minors.limit_of(minor)
         if minor == minors.LINK:
-            return self._total(Name(Kind.UPLINK)), None, Total()
-        where, part = str(minor), _part_of(minor)
-        slot = minors.limit_of(minor)
-        if slot is not None and part is None:
-            # Slots change hands, and their classes go on counting.
-            return (self._total(Name(Kind.LIMITED, '', self._limits.get(
-                slot, ''), where)), None, Total())
+            return Name(Kind.UPLINK)
+        if minor in _PARENTS:
+            return Name(Kind.SHARED, _PARENTS[minor])
         if part is not None:
-            coflow_id, _ = self._classes.get(
-                minors.controlled_by(minor) or 0, ('', None))
-            return (self._total(Name(Kind.CONTROL, coflow_id, '', where))
-                    if coflow_id else self._total(Name(Kind.SHARED, part))
-                    if minor == minors.HOST else Total(), None,
-                    self._total(Name(Kind.SHARED_DROPS, part, '', where)))
-        if minor in _PARTS:
-            return (self._total(Name(Kind.SHARED, _PARTS[minor])), None,
-                    Total())
+            return Name(Kind.LEAF, part, '', where)
+        if slot is not None:
+            return Name(Kind.LIMITED, '', self._limits.get(slot, ''), where)
         if minor not in self._classes:
-            return Total(), None, Total()
+            return None
         coflow_id, host = self._classes[minor]
-        drops = self._total(Name(Kind.DROPS, coflow_id, '', where))
-        if host is not None:
-            return self._total(Name(Kind.DESTINATION, coflow_id, host,
-                                    where)), None, drops
-        return (self._total(Name(Kind.COFLOW, coflow_id, '', where)),
-                self._total(Name(Kind.PACKETS, coflow_id, '', where)), drops)
+        return Name(Kind.DESTINATION if host else Kind.COFLOW, coflow_id, host,
+                    where)
 
     def _total(self, name: Name) -> Total:
         return self.totals.setdefault(name, Total())
@@ -255,8 +221,9 @@ class Counters:
     def add_pairs(self, counted: Mapping[tuple[str, classify.Entry],
                                          classify.Counted]) -> None:
         """Take in one reading of the classifier's counters."""
-        self._count(Kind.PAIR, Kind.PAIR_PACKETS, {
-            (entry.src_ip, entry.dst_ip, f'{dev}:{entry.dst_port}'): seen
+        self._count(Kind.PAIR, {
+            Name(Kind.PAIR, entry.src_ip, entry.dst_ip,
+                 f'{dev}:{entry.dst_port}'): seen
             for (dev, entry), seen in counted.items()})
 
     def add_peers(self, counted: Mapping[tuple[str, str], classify.Counted],
@@ -266,106 +233,108 @@ class Counters:
         :param counted: counters by (device, destination address).
         :param is_part: whether the reading covers some ports only.
         """
-        self._count(Kind.PEER, Kind.PEER_PACKETS, {
-            ('', dst_ip, dev): seen
+        self._count(Kind.PEER, {
+            Name(Kind.PEER, '', dst_ip, dev): seen
             for (dev, dst_ip), seen in counted.items()}, is_part)
 
-    def _count(self, kind: Kind, packets: Kind,
-               counted: Mapping[tuple[str, str, str], classify.Counted],
+    def _count(self, kind: Kind, counted: Mapping[Name, classify.Counted],
                is_part: bool = False) -> None:
-        """Update the totals of two kinds, of bytes and of packets.
+        """Update the totals of a kind.
 
         :param is_part: keep totals that are not in ``counted``; otherwise
             they are deleted.
         """
-        live = set()
-        for rest, seen in counted.items():
-            for each, raw in ((kind, seen.sent_bytes),
-                              (packets, seen.sent_packets)):
-                name = Name(each, *rest)
-                self._total(name).update(raw)
-                live.add(name)
-        if is_part:
-            return
-        for name in [name for name in self.totals if name not in live
-                     and name.kind in (kind, packets)]:
+        for name, seen in counted.items():
+            self._total(name).update(Counts(seen.sent_bytes,
+                                            seen.sent_packets))
+        for name in [name for name in self.totals if not is_part
+                     and name.kind is kind and name not in counted]:
             del self.totals[name]
+
+    def _of_kind(self, kind: Kind) -> list[tuple[Name, Counts]]:
+        return [(name, total.value) for name, total in self.totals.items()
+                if name.kind is kind]
+
+    def _backlog_bytes(self, name: Name) -> int:
+        return self._stats.get(int(name.where or 0), _NO_STATS).backlog_bytes
 
     def peers(self) -> tuple[reports.PeerCounter, ...]:
         """Return the ``peers`` of a report."""
-        shown = [reports.PeerCounter(
-            dev=name.where, dst_ip=name.target, sent_bytes=total.value,
-            sent_packets=self._value(name._replace(kind=Kind.PEER_PACKETS)))
-            for name, total in self.totals.items() if name.kind is Kind.PEER]
-        return tuple(heapq.nlargest(MOST_PEERS, shown,
-                                    key=lambda one: one.sent_bytes))
+        return tuple(heapq.nlargest(MOST_PEERS, (reports.PeerCounter(
+            dev=name.where, dst_ip=name.target, sent_bytes=seen.sent_bytes,
+            sent_packets=seen.sent_packets)
+            for name, seen in self._of_kind(Kind.PEER)),
+            key=lambda one: one.sent_bytes))
 
     def uplink_bytes(self) -> int:
-        return self._value(Name(Kind.UPLINK))
-
-    def _value(self, name: Name) -> int:
-        total = self.totals.get(name)
-        return total.value if total is not None else 0
+        return self.totals.get(Name(Kind.UPLINK), Total()).value.sent_bytes
 
     def shared(self) -> dict[str, reports.PartCounters]:
         """Return the ``shared`` of a report: all but the coflows' data."""
-        drops = dict.fromkeys(map(str, Part), 0)
-        for name, total in self.totals.items():
-            if name.kind is Kind.SHARED_DROPS:
-                drops[name.subject] += total.value
-        return {str(part): reports.PartCounters(
-            sent_bytes=self._value(Name(Kind.SHARED, part)),
-            drops=drops[part],
-            backlog_bytes=self.shared_backlog_bytes.get(part, 0))
-            for part in map(Part, drops)}
+        sums: dict[str, collections.Counter[str]] = {
+            part: collections.Counter(sent_bytes=0) for part in Part}
+        for name, seen in self._of_kind(Kind.LEAF):
+            found = sums[name.subject]
+            found['drops'] += seen.drops
+            found['backlog_bytes'] += self._backlog_bytes(name)
+            if name.subject == Part.HOST:  # the only leaf without a parent
+                found['sent_bytes'] += seen.sent_bytes
+        for name, seen in self._of_kind(Kind.SHARED):
+            sums[name.subject]['sent_bytes'] = seen.sent_bytes
+        return {str(part): reports.PartCounters(**found)
+                for part, found in sums.items()}
+
+    def _limited_leaves(self) -> list[tuple[int, Name, Counts]]:
+        """Return the leaf classes of limited traffic, by slot."""
+        return [(slot, name, seen) for name, seen in self._of_kind(Kind.LEAF)
+                if (slot := minors.limit_of(int(name.where or 0))) is not None]
 
     def limited(self) -> tuple[reports.LimitCounter, ...]:
         """Return the counters of unmanaged traffic by limited host.
 
         The host is None for the class of all other destinations.
         """
+        backlog_bytes: collections.Counter[int | None] = collections.Counter()
+        for slot, name, _ in self._limited_leaves():
+            backlog_bytes[slot] += self._backlog_bytes(name)
         return tuple(reports.LimitCounter(
-            host=name.target or None, sent_bytes=total.value,
-            backlog_bytes=self.limited_backlog_bytes.get(
-                minors.limit_of(int(name.where)) or 0, 0))
-            for name, total in self.totals.items()
-            if name.kind is Kind.LIMITED)
+            host=name.target or None, sent_bytes=seen.sent_bytes,
+            backlog_bytes=backlog_bytes[minors.limit_of(int(name.where))])
+            for name, seen in self._of_kind(Kind.LIMITED))
 
     def limited_drops(self) -> dict[str, int]:
         """Return packets dropped by limited host, summed over present ports.
 
         The key is empty for the class of all other destinations.
         """
-        found: dict[str, int] = {}
-        # The metrics' thread asks while another one counts.
-        for name, total in list(self.totals.items()):
-            slot = (minors.limit_of(int(name.where))
-                    if name.kind is Kind.SHARED_DROPS and name.where else None)
-            if slot is not None:
-                host = self._limits.get(slot, '')
-                found[host] = found.get(host, 0) + total.value
+        found: collections.Counter[str] = collections.Counter()
+        for slot, _, seen in self._limited_leaves():
+            found[self._limits.get(slot, '')] += seen.drops
         return found
 
     def coflows(self) -> tuple[reports.CoflowCounters, ...]:
         """Return the ``coflows`` of a report."""
-        sums: dict[str, dict[str, int]] = {}
-        children: dict[str, list[reports.DestinationCounter]] = {}
-        for (kind, coflow_id, host, where), total in self.totals.items():
-            if kind not in _OF_COFLOWS:
-                continue
-            found = sums.setdefault(coflow_id, {'sent_bytes': 0})
-            if kind is Kind.DESTINATION:
-                children.setdefault(coflow_id, []).append(
-                    reports.DestinationCounter(
-                        host, total.value,
-                        self._child_backlog_bytes.get(where, 0)))
+        sums: dict[str, collections.Counter[str]] = collections.defaultdict(
+            lambda: collections.Counter(sent_bytes=0))
+        children: dict[str, list[reports.DestinationCounter]] = (
+            collections.defaultdict(list))
+        for name, seen in (*self._of_kind(Kind.COFLOW),
+                           *self._of_kind(Kind.DESTINATION)):
+            found, backlog = sums[name.subject], self._backlog_bytes(name)
+            found['drops'] += seen.drops
+            found['backlog_bytes'] += backlog
+            if name.kind is Kind.COFLOW:
+                found['sent_bytes'] += seen.sent_bytes
+                found['sent_packets'] += seen.sent_packets
             else:
-                field = _OF_COFLOWS[kind]
-                found[field] = found.get(field, 0) + total.value
+                children[name.subject].append(reports.DestinationCounter(
+                    name.target, seen.sent_bytes, backlog))
+        for name, seen in self._of_kind(Kind.LEAF):
+            coflow_id = self._controls(name)
+            if coflow_id is not None:
+                sums[coflow_id]['control_bytes'] += seen.sent_bytes
         return tuple(reports.CoflowCounters(
-            coflow_id, **found,
-            backlog_bytes=self.backlog_bytes.get(coflow_id, 0),
-            destinations=tuple(children.get(coflow_id, ())))
+            coflow_id, **found, destinations=tuple(children[coflow_id]))
             for coflow_id, found in sums.items())
 
     def pairs(self) -> tuple[reports.PairCounter, ...]:
@@ -375,13 +344,10 @@ class Counters:
         not see the port.
         """
         shown = []
-        for name, total in self.totals.items():
-            if name.kind is Kind.PAIR:
-                dev, _, port = name.where.rpartition(':')
-                packets = self.totals.get(
-                    name._replace(kind=Kind.PAIR_PACKETS), Total())
-                shown.append(reports.PairCounter(
-                    dev=dev or None, src_ip=name.subject, dst_ip=name.target,
-                    dst_port=int(port) or None, sent_bytes=total.value,
-                    sent_packets=packets.value))
+        for name, seen in self._of_kind(Kind.PAIR):
+            dev, _, port = name.where.rpartition(':')
+            shown.append(reports.PairCounter(
+                dev=dev or None, src_ip=name.subject, dst_ip=name.target,
+                dst_port=int(port) or None, sent_bytes=seen.sent_bytes,
+                sent_packets=seen.sent_packets))
         return tuple(shown)

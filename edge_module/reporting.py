@@ -175,7 +175,7 @@ class Readings:
         with self._counting:
             return self.counters.limited_drops()
 
-    def to_rows(self) -> list[list[Any]]:
+    def to_rows(self) -> list[Any]:
         with self._counting:
             return self.counters.to_rows()
 
@@ -204,7 +204,7 @@ class Reporter:
         self._about = about
         self._failed = failed
         self._deliver = deliver
-        saved = files.load('counters') or {}
+        saved = files.load('totals') or {}
         # Counters go on from their saved values, unless the host rebooted.
         if saved.get('boot_id') != self.boot_id:
             saved = {}
@@ -256,6 +256,6 @@ class Reporter:
                             self.enforcer.uplink.dev)
 
     def save(self) -> None:
-        self._files.save('counters', {
+        self._files.save('totals', {
             'boot_id': self.boot_id, 'epoch': self.epoch,
             'rows': self.readings.to_rows()})

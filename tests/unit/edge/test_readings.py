@@ -262,7 +262,7 @@ def test_counters_go_on_unless_the_host_was_booted(conf, enforcer, tmp_path):
     assert again.epoch == first.epoch != ''
     enforcer.uplink.seen = {minors.LINK: wire.ClassStats(5)}
     assert again.make(100.0).uplink_sent_bytes == 905
-    files.save('counters', files.load('counters') | {'boot_id': 'other'})
+    files.save('totals', files.load('totals') | {'boot_id': 'other'})
     other = reporter(conf, enforcer, files)
     assert other.epoch != first.epoch and len(other.epoch) == 32
     assert other.make(100.0).uplink_sent_bytes == 5
