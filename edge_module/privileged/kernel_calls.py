@@ -182,8 +182,11 @@ def nft_run(commands: str) -> tuple[int, str, str]:
     """Run nft commands in process, as one transaction.
 
     :returns: exit code, output (JSON), errors.
+    :raises OSError: for lack of file descriptors.
     """
     with _nft_lock:
+        # libnftables ends the process when it gets no socket.
+        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()
         library = _libnftables()
         # A context of its own per call: one that is kept has a stale idea of
         # tables that others, or a restart of the network, took away.

@@ -189,6 +189,17 @@ def test_nftables_answers_in_json_with_numbers(monkeypatch, fails):
                      (7, b'list'), (7, 'freed')]
 
 
+def test_nftables_is_not_asked_without_file_descriptors(monkeypatch):
+    """It would end the process."""
+    def refuse(*_args):
+        raise OSError(errno.EMFILE, 'told to')
+
+    monkeypatch.setattr(kernel.socket, 'socket', refuse)
+    monkeypatch.setattr(kernel, '_libnftables', None)
+    with pytest.raises(OSError, match='told to'):
+        kernel.nft_run('list')
+
+
 def test_text_of_nftables_is_read_or_refused(monkeypatch):
     asked = []
 
