@@ -4,14 +4,12 @@
 
 import re
 import socket
-import struct
 from typing import NamedTuple
 
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import wire
 
 _RTM_GETLINK = 18
-_IFINFOMSG = struct.Struct('=BxHiII')
 _IFLA_MASTER, _IFLA_LINKINFO = 10, 18
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND = 1, 2, 4
 _IFLA_TUN_TYPE, _IFF_TAP = 3, b'\x02'
@@ -60,7 +58,7 @@ class Device(NamedTuple):
 def look(dev: str) -> Device | None:
     """Read a device from the kernel; None when it does not exist."""
     try:
-        answer = kernel.ask((_RTM_GETLINK, 0, _IFINFOMSG.pack(
+        answer = kernel.ask((_RTM_GETLINK, 0, wire.IFINFOMSG.pack(
             0, 0, socket.if_nametoindex(dev), 0, 0)))
     except OSError:
         return None
@@ -68,7 +66,7 @@ def look(dev: str) -> Device | None:
 
 
 def read(answer: bytes) -> Device:
-    found = dict(wire.attrs(answer, _IFINFOMSG.size))
+    found = dict(wire.attrs(answer, wire.IFINFOMSG.size))
     info = dict(wire.attrs(found.get(_IFLA_LINKINFO, b''), 0))
     kind, master_kind, port_name = (
         value.rstrip(b'\0').decode() for value in (

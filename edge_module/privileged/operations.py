@@ -22,7 +22,6 @@ from edge_module.classify import classified as classify
 from edge_module.classify import nft_text
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
-from edge_module.tcplan import minors
 from edge_module.tcplan import model
 
 IfIndex = Annotated[int, msgspec.Meta(ge=1, lt=2 ** 31)]
@@ -52,7 +51,7 @@ class AddRoot(_TcOperation, frozen=True):
     """Put an HTB at the root of a device that has no qdisc of its own."""
 
     def message(self) -> wire.Message:
-        return wire.root_qdisc(self.ifindex, minors.HOST)
+        return wire.root_qdisc(self.ifindex)
 
 
 class SetClass(_TcOperation, frozen=True):

@@ -91,9 +91,9 @@ class Owned:
 def has_our_root(ifindex: int) -> bool:
     """Return whether a device's root qdisc is this module's HTB."""
     try:
-        return wire.read_qdisc(kernel.ask((
-            wire.RTM_GETQDISC, _NLM_F_ECHO,
-            wire.TCMSG.pack(0, ifindex, 0, wire.TC_H_ROOT, 0)))).is_ours
+        return wire.read_qdisc(kernel.ask(wire.tc(
+            wire.RTM_GETQDISC, _NLM_F_ECHO, ifindex, 0, wire.TC_H_ROOT)
+        )).is_ours
     except OSError:
         return False
 

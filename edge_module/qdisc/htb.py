@@ -71,16 +71,16 @@ class Uplink:
             raise exception.NotFound(what='uplink device', id=self.dev)
         return found
 
-    def _dump_qdiscs(self, ifindex: int) -> list[bytes]:
+    def _dump_qdiscs(self) -> list[bytes]:
         """Dump the qdiscs; the kernel adds those of other devices."""
-        return self.kernel.tc_dump(
+        ifindex = self.ifindex()
+        return [body for body in self.kernel.tc_dump(
             wire.dump_request(wire.RTM_GETQDISC, ifindex))
+            if wire.is_of(body, ifindex)]
 
     def snapshot(self) -> Snapshot:
         """Dump qdiscs and classes."""
-        ifindex = self.ifindex()
-        bodies = [body for body in self._dump_qdiscs(ifindex)
-                  if wire.is_of(body, ifindex)]
+        bodies = self._dump_qdiscs()
         qdiscs = list(map(wire.read_qdisc, bodies))
         root = next((qdisc for qdisc in qdiscs
                      if qdisc.parent == wire.TC_H_ROOT), None)
@@ -93,27 +93,23 @@ class Uplink:
         tree: model.Tree = {}
         stats: dict[int, wire.ClassStats] = {}
         for body in self.kernel.tc_dump(wire.dump_request(
-                wire.RTM_GETTCLASS, ifindex, wire.ROOT_HANDLE)):
+                wire.RTM_GETTCLASS, self.ifindex(), wire.ROOT_HANDLE)):
             shown = wire.read_class(body)
             if shown is None:
                 continue
-            minor = shown.htb_class.minor
-            leaf = leaves.get(shown.leaf_handle)
-            tree[minor] = shown.htb_class if leaf is None else (
-                dataclasses.replace(shown.htb_class,
-                                    limit_bytes=leaf.limit_bytes,
+            found, leaf_handle, seen = shown
+            stats[found.minor] = seen
+            leaf = leaves.get(leaf_handle)
+            tree[found.minor] = found if leaf is None else (
+                dataclasses.replace(found, limit_bytes=leaf.limit_bytes,
                                     packet_bytes=leaf.packet_bytes))
-            stats[minor] = shown.stats
         return Snapshot(True, None, tree, _with_drops(stats, bodies))
 
     def stats(self) -> dict[int, wire.ClassStats]:
         """Read the counters of the classes; empty while our qdisc is absent.
         """
-        ifindex = self.ifindex()
-        bodies = [body for body in self._dump_qdiscs(ifindex)
-                  if wire.is_of(body, ifindex)]
-        root = next((body for body in bodies
-                     if wire.is_root_of(body, ifindex)), None)
+        bodies = self._dump_qdiscs()
+        root = next(filter(wire.is_root, bodies), None)
         if root is None or not wire.read_qdisc(root).is_ours:
             return {}
         return _with_drops(self.class_stats(), bodies)

@@ -37,12 +37,10 @@ MOST_PAIRS = 1000
 class Receiver:
     """Keeps the ingress side of one uplink as a policy wants it."""
 
-    def __init__(self, kernel: protocol.Kernel, dev: str, ingress_bps: float,
-                 settings: model.TreeSettings = model.TreeSettings()):
+    def __init__(self, kernel: protocol.Kernel, dev: str, ingress_bps: float):
         self.kernel = kernel
         self.dev = dev
         self.ingress_bps = ingress_bps
-        self.settings = settings
         self.queue = htb.Uplink(kernel, IFB_DEV)
 
     def desired_tree(self, policy: edge_policy.EdgePolicy) -> model.Tree:
@@ -50,7 +48,7 @@ class Receiver:
         link_bps = LINK_SHARE * min(self.ingress_bps, policy.ingress_bps)
         return shape.receiver_tree(
             link_bps, min(policy.default_rate_bps, link_bps / 2),
-            MANAGED_MINOR, self.settings)
+            MANAGED_MINOR)
 
     def ensure(self, policy: edge_policy.EdgePolicy) -> None:
         """Create or change what is not right; packets come last."""

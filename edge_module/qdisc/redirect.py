@@ -15,12 +15,12 @@ IFB_DEV = 'virtco-in'
 RTM_NEWLINK = 16
 RTM_DELLINK = 17
 
-_IFINFOMSG = struct.Struct('=BxHiII')
 _IFLA_IFNAME, _IFLA_LINKINFO, _IFLA_INFO_KIND = 3, 18, 1
 _IFF_UP = 1
 _TC_H_INGRESS = 0xFFFFFFF1
 # Preference of the redirecting filter, by which it is known as ours.
 _REDIRECT_PREF = wire.R2Q_MARK
+_REDIRECT_INFO = wire.filter_info(_REDIRECT_PREF, wire.ETH_P_ALL)
 _U32_CLASSID, _U32_SEL, _U32_ACT = 1, 5, 7
 _ACT_KIND, _ACT_OPTIONS, _MIRRED_PARMS = 1, 2, 2
 _TC_ACT_STOLEN, _MIRRED_EGRESS_REDIRECT = 4, 1
@@ -40,27 +40,34 @@ _PORT_MASK = 0x0000FFFF
 def add_ifb(name: str) -> wire.Message:
     """Create an intermediate device and set it up."""
     return (RTM_NEWLINK, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
-            _IFINFOMSG.pack(0, 0, 0, _IFF_UP, _IFF_UP)
+            wire.IFINFOMSG.pack(0, 0, 0, _IFF_UP, _IFF_UP)
             + wire.attr(_IFLA_IFNAME, name.encode() + b'\0')
             + wire.attr(_IFLA_LINKINFO, wire.attr(_IFLA_INFO_KIND,
                                                   b'ifb\0')))
 
 
 def delete_link(ifindex: int) -> wire.Message:
-    return RTM_DELLINK, 0, _IFINFOMSG.pack(0, 0, ifindex, 0, 0)
+    return RTM_DELLINK, 0, wire.IFINFOMSG.pack(0, 0, ifindex, 0, 0)
 
 
 def ingress_qdisc(ifindex: int) -> wire.Message:
     """Build the request for a qdisc that holds filters of received packets.
     """
-    return (wire.RTM_NEWQDISC, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
-            wire.TCMSG.pack(0, ifindex, wire.INGRESS_HANDLE, _TC_H_INGRESS, 0)
-            + wire.attr(wire.KIND, b'ingress\0'))
+    return wire.tc(wire.RTM_NEWQDISC, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
+                   ifindex, wire.INGRESS_HANDLE, _TC_H_INGRESS, 0,
+                   wire.attr(wire.KIND, b'ingress\0'))
 
 
 def delete_ingress(ifindex: int) -> wire.Message:
-    return wire.RTM_DELQDISC, 0, wire.TCMSG.pack(
-        0, ifindex, wire.INGRESS_HANDLE, _TC_H_INGRESS, 0)
+    return wire.tc(wire.RTM_DELQDISC, 0, ifindex, wire.INGRESS_HANDLE,
+                   _TC_H_INGRESS)
+
+
+def _new_filter(ifindex: int, parent: int, info: int, options: bytes
+                ) -> wire.Message:
+    return wire.tc(wire.RTM_NEWTFILTER, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
+                   ifindex, 0, parent, info, wire.attr(wire.KIND, b'u32\0'),
+                   wire.attr(wire.OPTIONS, options))
 
 
 def _selector(keys: list[tuple[int, int, int]]) -> bytes:
@@ -80,16 +87,12 @@ def redirect_all(ifindex: int, target: int) -> wire.Message:
             0, 0, _TC_ACT_STOLEN, 0, 0, _MIRRED_EGRESS_REDIRECT, target)))
     options = wire.attr(_U32_ACT, wire.attr(1, action)) + wire.attr(
         _U32_SEL, _selector([(0, 0, 0)]))
-    return (wire.RTM_NEWTFILTER, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
-            wire.TCMSG.pack(0, ifindex, 0, wire.INGRESS_HANDLE,
-                            wire.filter_info(_REDIRECT_PREF, wire.ETH_P_ALL))
-            + wire.attr(wire.KIND, b'u32\0')
-            + wire.attr(wire.OPTIONS, options))
+    return _new_filter(ifindex, wire.INGRESS_HANDLE, _REDIRECT_INFO, options)
 
 
 def dump_redirects(ifindex: int) -> wire.Message:
-    return wire.RTM_GETTFILTER, 0, wire.TCMSG.pack(
-        0, ifindex, 0, wire.INGRESS_HANDLE, 0)
+    return wire.dump_request(wire.RTM_GETTFILTER, ifindex,
+                             wire.INGRESS_HANDLE)
 
 
 def redirect_target(body: bytes) -> int | None:
@@ -106,9 +109,8 @@ def redirect_target(body: bytes) -> int | None:
 
 
 def delete_redirect(ifindex: int) -> wire.Message:
-    return wire.RTM_DELTFILTER, 0, wire.TCMSG.pack(
-        0, ifindex, 0, wire.INGRESS_HANDLE,
-        wire.filter_info(_REDIRECT_PREF, wire.ETH_P_ALL))
+    return wire.tc(wire.RTM_DELTFILTER, 0, ifindex, 0, wire.INGRESS_HANDLE,
+                   _REDIRECT_INFO)
 
 
 def _words(address: str) -> list[int]:
@@ -131,16 +133,12 @@ def match_pair(ifindex: int, key: classify.Entry, minor: int) -> wire.Message:
     options = wire.attr(_U32_CLASSID, (
         wire.ROOT_HANDLE | minor).to_bytes(4, 'little')) + wire.attr(
         _U32_SEL, _selector(keys))
-    return (wire.RTM_NEWTFILTER, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
-            wire.TCMSG.pack(0, ifindex, 0, wire.ROOT_HANDLE,
-                            wire.filter_info(_PREFS[protocol], protocol))
-            + wire.attr(wire.KIND, b'u32\0')
-            + wire.attr(wire.OPTIONS, options))
+    return _new_filter(ifindex, wire.ROOT_HANDLE, wire.filter_info(
+        _PREFS[protocol], protocol), options)
 
 
 def dump_pairs(ifindex: int) -> wire.Message:
-    return wire.RTM_GETTFILTER, 0, wire.TCMSG.pack(
-        0, ifindex, 0, wire.ROOT_HANDLE, 0)
+    return wire.dump_request(wire.RTM_GETTFILTER, ifindex, wire.ROOT_HANDLE)
 
 
 def read_pair(body: bytes) -> tuple[classify.Entry, int, int] | None:
@@ -168,5 +166,5 @@ def read_pair(body: bytes) -> tuple[classify.Entry, int, int] | None:
 
 
 def delete_pair(ifindex: int, handle: int, info: int) -> wire.Message:
-    return wire.RTM_DELTFILTER, 0, wire.TCMSG.pack(
-        0, ifindex, handle, wire.ROOT_HANDLE, info)
+    return wire.tc(wire.RTM_DELTFILTER, 0, ifindex, handle, wire.ROOT_HANDLE,
+                   info)

@@ -40,6 +40,7 @@ ROOT_HANDLE = ROOT_MAJOR << 16
 R2Q_MARK = 0x7c0
 
 TCMSG = struct.Struct('=BxxxiIII')
+IFINFOMSG = struct.Struct('=BxHiII')
 _HANDLE_AT = 8
 _ATTR = struct.Struct('=HH')
 _RATESPEC = struct.Struct('=BBHhHI')
@@ -77,12 +78,10 @@ Message = tuple[int, int, bytes]
 class Qdisc:
     """A qdisc of a device as the kernel shows it."""
 
-    ifindex: int
     kind: str
     handle: int
     parent: int
     r2q: int | None = None
-    default_minor: int | None = None
     limit_bytes: int | None = None
     packet_bytes: int | None = None
 
@@ -103,15 +102,6 @@ class ClassStats:
     drops: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ShownClass:
-    """A class with its counters; its leaf's length is another message."""
-
-    htb_class: model.HtbClass
-    leaf_handle: int
-    stats: ClassStats
-
-
 def attr(kind: int, payload: bytes) -> bytes:
     length = _ATTR.size + len(payload)
     return _ATTR.pack(length, kind) + payload + b'\0' * (-length % 4)
@@ -126,23 +116,29 @@ def attrs(data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
         offset += (length + 3) & ~3
 
 
+def tc(kind: int, flags: int, ifindex: int, handle: int = 0, parent: int = 0,
+       info: int = 0, *attributes: bytes) -> Message:
+    """Build a message about a qdisc, class or filter of a device."""
+    return kind, flags, TCMSG.pack(0, ifindex, handle, parent, info) + (
+        b''.join(attributes))
+
+
 def _classid(minor: int) -> int:
     return ROOT_HANDLE | minor if minor else ROOT_HANDLE
 
 
-def root_qdisc(ifindex: int, default_minor: int) -> Message:
+def root_qdisc(ifindex: int) -> Message:
     """Put our HTB at the root of a device that has none.
 
     Without NLM_F_REPLACE the kernel refuses when somebody was faster.
     """
-    body = TCMSG.pack(0, ifindex, ROOT_HANDLE, TC_H_ROOT, 0)
-    body += attr(KIND, b'htb\0') + attr(OPTIONS, attr(
-        _HTB_INIT, _HTB_GLOB.pack(3, R2Q_MARK, default_minor, 0, 0)))
-    return RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, body
+    return tc(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, ifindex, ROOT_HANDLE,
+              TC_H_ROOT, 0, attr(KIND, b'htb\0'), attr(OPTIONS, attr(
+                  _HTB_INIT, _HTB_GLOB.pack(3, R2Q_MARK, minors.HOST, 0, 0))))
 
 
 def delete_root(ifindex: int) -> Message:
-    return RTM_DELQDISC, 0, TCMSG.pack(0, ifindex, ROOT_HANDLE, TC_H_ROOT, 0)
+    return tc(RTM_DELQDISC, 0, ifindex, ROOT_HANDLE, TC_H_ROOT)
 
 
 def set_class(ifindex: int, wanted: model.HtbClass) -> Message:
@@ -158,10 +154,9 @@ def set_class(ifindex: int, wanted: model.HtbClass) -> Message:
         options += attr(_HTB_RATE64, _U64.pack(int(rate)))
     if ceil >= _U32_MAX:
         options += attr(_HTB_CEIL64, _U64.pack(int(ceil)))
-    body = TCMSG.pack(0, ifindex, _classid(wanted.minor),
-                      _classid(wanted.parent), 0)
-    return (RTM_NEWTCLASS, NLM_F_CREATE,
-            body + attr(KIND, b'htb\0') + attr(OPTIONS, options))
+    return tc(RTM_NEWTCLASS, NLM_F_CREATE, ifindex, _classid(wanted.minor),
+              _classid(wanted.parent), 0, attr(KIND, b'htb\0'),
+              attr(OPTIONS, options))
 
 
 def set_leaf(ifindex: int, wanted: model.HtbClass) -> Message:
@@ -179,14 +174,13 @@ def set_leaf(ifindex: int, wanted: model.HtbClass) -> Message:
         0, packet_bytes))
     options += attr(_TBF_RATE64, _U64.pack(_UNBOUND))
     options += attr(_TBF_BURST, _U32.pack(packet_bytes))
-    body = TCMSG.pack(0, ifindex, wanted.minor << 16,
-                      _classid(wanted.minor), 0)
-    body += attr(KIND, b'tbf\0') + attr(OPTIONS, options)
-    return RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body
+    return tc(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, ifindex,
+              wanted.minor << 16, _classid(wanted.minor), 0,
+              attr(KIND, b'tbf\0'), attr(OPTIONS, options))
 
 
 def delete_class(ifindex: int, minor: int) -> Message:
-    return RTM_DELTCLASS, 0, TCMSG.pack(0, ifindex, _classid(minor), 0, 0)
+    return tc(RTM_DELTCLASS, 0, ifindex, _classid(minor))
 
 
 def filter_info(pref: int, protocol: int) -> int:
@@ -199,13 +193,12 @@ def dump_request(message_type: int, ifindex: int, parent: int = 0) -> Message:
 
     :param parent: handle of a qdisc, to dump its classes only.
     """
-    return message_type, 0, TCMSG.pack(0, ifindex, 0, parent, 0)
+    return tc(message_type, 0, ifindex, 0, parent)
 
 
-def is_root_of(body: bytes, ifindex: int) -> bool:
-    """Return whether a qdisc is the root of a device."""
-    _, device, _, parent, _ = TCMSG.unpack_from(body)
-    return bool(device == ifindex and parent == TC_H_ROOT)
+def is_root(body: bytes) -> bool:
+    """Return whether a qdisc is the root of its device."""
+    return bool(TCMSG.unpack_from(body)[3] == TC_H_ROOT)
 
 
 def is_of(body: bytes, ifindex: int) -> bool:
@@ -228,25 +221,21 @@ def _buffer_ticks(rate: float, least_bytes: int) -> int:
 
 
 def read_qdisc(body: bytes) -> Qdisc:
-    _, ifindex, handle, parent, _ = TCMSG.unpack_from(body)
+    _, _, handle, parent, _ = TCMSG.unpack_from(body)
     attributes = dict(attrs(body, TCMSG.size))
     kind = attributes.get(KIND, b'').rstrip(b'\0').decode()
-    options = attributes.get(OPTIONS, b'')
-    r2q = default_minor = limit = packet_bytes = None
-    if kind == 'htb':
-        init = dict(attrs(options, 0)).get(_HTB_INIT)
-        if init is not None:
-            _, r2q, default_minor, _, _ = _HTB_GLOB.unpack_from(init)
-    elif kind == 'tbf':
-        parameters = dict(attrs(options, 0)).get(_TBF_PARMS)
-        if parameters is not None:
-            _, _, limit, _, packet_bytes = _TBF_OPT.unpack_from(parameters)
-    return Qdisc(ifindex, kind, handle, parent, r2q, default_minor, limit,
-                 packet_bytes)
+    options = dict(attrs(attributes.get(OPTIONS, b''), 0))
+    r2q = limit = packet_bytes = None
+    if kind == 'htb' and _HTB_INIT in options:
+        _, r2q, *_ = _HTB_GLOB.unpack_from(options[_HTB_INIT])
+    elif kind == 'tbf' and _TBF_PARMS in options:
+        _, _, limit, _, packet_bytes = _TBF_OPT.unpack_from(
+            options[_TBF_PARMS])
+    return Qdisc(kind, handle, parent, r2q, limit, packet_bytes)
 
 
-def read_class(body: bytes) -> ShownClass | None:
-    """Parse a class of ours; None for a class of another qdisc."""
+def read_class(body: bytes) -> tuple[model.HtbClass, int, ClassStats] | None:
+    """Parse (class, handle of its leaf, counters); None unless it is ours."""
     _, _, handle, parent, info = TCMSG.unpack_from(body)
     attributes = dict(attrs(body, TCMSG.size))
     if handle >> 16 != ROOT_MAJOR or attributes.get(KIND) != b'htb\0':
@@ -256,12 +245,12 @@ def read_class(body: bytes) -> ShownClass | None:
      ) = _HTB_OPT.unpack_from(options[_HTB_PARMS])
     parent_minor = minors.ROOT if parent == TC_H_ROOT else parent & 0xffff
     _, _, overhead, _, least, _ = _RATESPEC.unpack(rate_spec)
-    return ShownClass(model.HtbClass(
+    return model.HtbClass(
         handle & 0xffff, parent_minor,
         _shown_rate(rate_spec, options.get(_HTB_RATE64)),
         _shown_rate(ceil_spec, options.get(_HTB_CEIL64)), prio, quantum,
-        None, overhead_bytes=overhead, frame_min_bytes=least), info,
-        _read_stats(attributes.get(_STATS2, b'')))
+        None, overhead_bytes=overhead, frame_min_bytes=least), info, (
+            _read_stats(attributes.get(_STATS2, b'')))
 
 
 def read_stats(body: bytes) -> tuple[int, ClassStats] | None:

@@ -71,24 +71,23 @@ def base_tree(link_bps: float, default_rate_bps: float,
               max(control, model.whole_bps(CONTROL_CEIL_SHARE * link))))}
 
 
-def receiver_tree(link_bps: float, default_rate_bps: float, minor: int,
-                  settings: model.TreeSettings) -> model.Tree:
+def receiver_tree(link_bps: float, default_rate_bps: float, minor: int
+                  ) -> model.Tree:
     """Return a tree of the link, a default class and one class for all
     coflows.
 
     :param minor: of the class of coflows.
     """
-    base = base_tree(link_bps, default_rate_bps, settings)
-    link = base[minors.LINK]
-    leaf = _shared_leaf(link_bps, link_bps, settings)
+    settings = model.TreeSettings()
+    link = base_tree(link_bps, default_rate_bps, settings)[minors.LINK]
     default = model.HtbClass(
         minors.HOST, minors.LINK,
         min(link.rate_bps, model.whole_bps(default_rate_bps)), link.ceil_bps,
-        model.LOWEST_PRIO, settings.min_quantum_bytes, *leaf)
-    return {item.minor: item for item in (link, _on_wire(default, settings), (
-        _on_wire(dataclasses.replace(
-            default, minor=minor, rate_bps=link.rate_bps - default.rate_bps,
-            prio=0), settings)))}
+        model.LOWEST_PRIO, settings.min_quantum_bytes,
+        *_shared_leaf(link_bps, link_bps, settings))
+    return {item.minor: item for item in (link, default, dataclasses.replace(
+        default, minor=minor, rate_bps=link.rate_bps - default.rate_bps,
+        prio=0))}
 
 
 def _on_wire(item: model.HtbClass, settings: model.TreeSettings

@@ -55,7 +55,7 @@ def test_another_shape_of_the_tree_loses_nothing(pair):
             if minor not in (minors.SHARED, minors.CONTROL)
             and minors.controlled_by(minor) is None}
         ifindex = socket.if_nametoindex('uplink0')
-        assert kernel.tc_send([wire.root_qdisc(ifindex, minors.HOST)]) == []
+        assert kernel.tc_send([wire.root_qdisc(ifindex)]) == []
         edge.enforcer.uplink.set_classes(tree.values(), {})
         return tree
 

@@ -10,7 +10,6 @@ import pytest
 from edge_module.privileged import operations
 from edge_module.qdisc import htb
 from edge_module.qdisc import wire
-from edge_module.tcplan import minors
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
 from virtco import exception
@@ -61,7 +60,7 @@ class Kernel:
 def uplink():
     found = htb.Uplink(Kernel(), 'lo')
     # Qdiscs of every device are listed.
-    found.kernel.qdiscs.append(wire.root_qdisc(OTHER, 2)[2])
+    found.kernel.qdiscs.append(wire.root_qdisc(OTHER)[2])
     return found
 
 
@@ -131,5 +130,5 @@ def test_a_device_that_is_not_there(uplink):
 def test_the_root_is_the_own_one(uplink):
     uplink.ensure_root()
     root, = (wire.read_qdisc(body) for body in uplink.kernel.qdiscs[1:])
-    assert root.is_ours and root.default_minor == minors.HOST
+    assert root.is_ours
     assert operations.AddRoot(LO).message()[2] == uplink.kernel.qdiscs[1]

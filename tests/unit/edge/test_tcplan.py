@@ -343,13 +343,12 @@ def test_what_stands_without_a_policy():
 
 
 def test_what_stands_at_a_receiver():
-    settings = model.TreeSettings(overhead_bytes=24)
-    tree = shape.receiver_tree(100e6, 8e6, 0x10, settings)
+    tree = shape.receiver_tree(100e6, 8e6, 0x10)
     assert parts(tree) == {
         minors.LINK: (minors.ROOT, 100e6, 100e6, 0),
         minors.HOST: (minors.LINK, 8e6, 100e6, 7),
         0x10: (minors.LINK, 92e6, 100e6, 0)}
-    assert {item.overhead_bytes for item in tree.values()} == {24}
+    assert {item.overhead_bytes for item in tree.values()} == {0}
     assert tree[0x10].limit_bytes == tree[minors.HOST].limit_bytes == 524288
     assert tree[minors.HOST].quantum_bytes == 65536
 

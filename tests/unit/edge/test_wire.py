@@ -23,7 +23,7 @@ def test_class_reads_back(minor, parent, rate, ceil, prio, quantum):
     assert kind == wire.RTM_NEWTCLASS and flags == wire.NLM_F_CREATE
     assert len(body) % 4 == 0
     shown = wire.read_class(body)
-    assert shown is not None and shown.htb_class == wanted
+    assert shown is not None and shown[0] == wanted
 
 
 def test_class_under_the_root_has_no_parent_class():
@@ -31,11 +31,11 @@ def test_class_under_the_root_has_no_parent_class():
     body = bytearray(wire.set_class(7, wanted)[2])
     # We name the qdisc, "1:"; the kernel shows TC_H_ROOT.
     assert body[12:16] == (wire.ROOT_HANDLE).to_bytes(4, 'little')
-    assert wire.read_class(bytes(body)).htb_class == wanted
+    assert wire.read_class(bytes(body))[0] == wanted
     body[12:16] = wire.TC_H_ROOT.to_bytes(4, 'little')
-    assert wire.read_class(bytes(body)).htb_class == wanted
+    assert wire.read_class(bytes(body))[0] == wanted
     body[12:16] = (wire.ROOT_HANDLE | 0x10).to_bytes(4, 'little')
-    assert wire.read_class(bytes(body)).htb_class.parent == 0x10
+    assert wire.read_class(bytes(body))[0].parent == 0x10
 
 
 def test_class_of_another_qdisc_is_not_ours():
@@ -46,9 +46,8 @@ def test_class_of_another_qdisc_is_not_ours():
 
 
 def test_our_qdisc_is_known_by_its_mark():
-    ours = wire.read_qdisc(wire.root_qdisc(7, 2)[2])
-    assert ours.is_ours and ours.ifindex == 7 and ours.default_minor == 2
-    other = wire.Qdisc(7, 'htb', wire.ROOT_HANDLE, wire.TC_H_ROOT, 10, 2)
+    assert wire.read_qdisc(wire.root_qdisc(7)[2]).is_ours
+    other = wire.Qdisc('htb', wire.ROOT_HANDLE, wire.TC_H_ROOT, 10)
     assert not other.is_ours
 
 
@@ -129,7 +128,7 @@ def test_attributes_are_padded_and_split_again():
 
 def test_messages_of_the_root_and_of_questions():
     root = tcmsg(7, 0x10000, 0xFFFFFFFF, 0)
-    assert wire.root_qdisc(7, 2) == (36, 0x600, root + nested(
+    assert wire.root_qdisc(7) == (36, 0x600, root + nested(
         (1, b'htb\0'), (2, nested(
             (2, struct.pack('=5I', 3, 0x7c0, 2, 0, 0))))))
     assert wire.delete_root(7) == (37, 0, root)
@@ -137,9 +136,8 @@ def test_messages_of_the_root_and_of_questions():
     assert wire.dump_request(42, 7) == (42, 0, tcmsg(7, 0, 0, 0))
     assert wire.dump_request(42, 7, 9) == (42, 0, tcmsg(7, 0, 9, 0))
     assert wire.filter_info(1, 0x0800) == 0x10000 | 0x0008
-    assert [wire.is_root_of(root, 7), wire.is_root_of(root, 8),
-            wire.is_root_of(tcmsg(7, 0x10000, 0x10000, 0), 7)] == [
-                True, False, False]
+    assert wire.is_root(root)
+    assert not wire.is_root(tcmsg(7, 0x10000, 0x10000, 0))
     assert [wire.is_of(root, ifindex) for ifindex in (7, 8)] == [True, False]
 
 
