@@ -84,7 +84,9 @@ class Agent:
         """
         kernel = self.enforcer.uplink.kernel
         # Go on with the last policy until the controller answers.
-        self._name(self.policy.load())
+        saved = self.policy.load()
+        if saved is not None:
+            self.reporter.readings.name(saved)
         self.sync()
         self.connect()
         while kernel.alive() and not self._is_ending:
@@ -172,7 +174,7 @@ class Agent:
         :returns: why it is refused.
         """
         try:
-            self._name(self.policy.take(offer.document))
+            self.reporter.readings.name(self.policy.take(offer.document))
         except exception.PolicyInvalid as error:
             why = str(error)
             if why != self._refused:
@@ -182,10 +184,6 @@ class Agent:
             return why
         self._refused = None
         return None
-
-    def _name(self, policy: Any) -> None:
-        if policy is not None:
-            self.reporter.readings.name(policy)
 
     def _succeeded(self) -> None:
         policy = self.enforcer.policy

@@ -50,14 +50,12 @@ class Epochs:
 
     Older schedulers are refused. The epoch is kept on disk over restarts.
 
-    :param files: None keeps the epoch until the end of the process only.
     :ivar newest: 0 until a scheduler sent its epoch.
     """
 
-    def __init__(self, files: state.StateDir | None = None):
+    def __init__(self, files: state.StateDir):
         self._files = files
-        self._lock = threading.Lock()
-        saved = files.load(_EPOCH) if files is not None else None
+        saved = files.load(_EPOCH)
         self.newest = saved if type(saved) is int and saved > 0 else 0
 
     def hear(self, epoch: int) -> None:
@@ -65,15 +63,12 @@ class Epochs:
 
         :raises virtco.exception.PolicyInvalid: for an older epoch.
         """
-        with self._lock:
-            if epoch < self.newest:
-                raise exception.PolicyInvalid(
-                    field='epoch', value=epoch,
-                    limit=f'at least {self.newest}')
-            if epoch > self.newest:
-                self.newest = epoch
-                if self._files is not None:
-                    self._files.save(_EPOCH, epoch)
+        if epoch < self.newest:
+            raise exception.PolicyInvalid(field='epoch', value=epoch,
+                                          limit=f'at least {self.newest}')
+        if epoch > self.newest:
+            self.newest = epoch
+            self._files.save(_EPOCH, epoch)
 
 
 class Outage:
@@ -114,9 +109,8 @@ class Link:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, generation: Callable[[], int],
-                 stop: threading.Event,
-                 files: state.StateDir | None = None,
-                 offered: Callable[[], None] = lambda: None):
+                 stop: threading.Event, files: state.StateDir,
+                 offered: Callable[[], None]):
         self._conf = conf
         self._epochs = Epochs(files)
         self._offered = offered
@@ -141,7 +135,7 @@ class Link:
         while not self._stop.is_set():
             try:
                 if not self._addresses:
-                    self._addresses = talk.find(self._conf, rest)
+                    self._addresses = rest.find()
                 address = self._addresses[0]
                 if address.ticket:
                     self._addresses = []  # the next leader has other ones

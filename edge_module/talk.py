@@ -19,13 +19,17 @@ from keystoneauth1 import session as ks_session
 from oslo_config import cfg
 
 from edge_module import edge_options as edge_conf
+from virtco import decoding
 from virtco import exception
 from virtco.wire import frames
+from virtco.wire import stream_address
 
 #: For a connection to the controller, and for an answer of its.
 TIMEOUT_S = 5.0
 # A million flows take less than 200 bytes each.
 _MOST_BYTES = 256 * 1024 * 1024
+_ANSWER: 'decoding.Decoder[stream_address.Distributor]' = decoding.Decoder(
+    stream_address.Distributor, 'answer')
 
 
 class Moved(OSError):
@@ -52,6 +56,7 @@ class EdgeClient:
     """Asks the controller's REST API where its distributors are."""
 
     def __init__(self, conf: cfg.ConfigOpts):
+        self._host = conf.edge.host
         self.url = conf.edge.controller_url.rstrip('/')
         auth = None
         options = conf[edge_conf.AUTH]
@@ -66,55 +71,37 @@ class EdgeClient:
                 key=options.keyfile))
         self._adapter = adapter.Adapter(
             session, endpoint_override=self.url, connect_retries=0)
-        self._timeout_s = TIMEOUT_S
 
-    def get_distributor(self, host: str) -> dict[str, Any]:
-        """Read the distributor's address, and this host's ticket if any.
+    def find(self) -> list[Address]:
+        """Ask for the distributor's addresses, in random order.
 
         :raises virtco.exception.ControllerUnavailable: when there is no
-            answer in time, an invalid one, or no distributor.
+            answer in time, an invalid one, or no distributor that speaks this
+            version of the protocol.
         """
         try:
-            found: dict[str, Any] = self._adapter.get(
-                '/v1/distributor', params={'host': host},
-                timeout=self._timeout_s).json()
+            found = _ANSWER.decode(self._adapter.get(
+                '/v1/distributor', params={'host': self._host}).content)
+            if found.version != frames.VERSION:
+                raise exception.ControllerUnavailable(
+                    url=self.url, why='its distributor speaks version '
+                    f'{found.version} of the protocol, and not '
+                    f'{frames.VERSION}')
+            ends = [urllib.parse.urlsplit(f'//{text}')
+                    for text in found.endpoints or ()]
+            random.shuffle(ends)
+            places = [(str(end.hostname), end.port or found.port)
+                      for end in ends]
         except ks_exception.NotFound as error:
             raise exception.ControllerUnavailable(
                 url=self.url, why='it has no distributor') from error
-        except (ks_exception.ClientException, ValueError,
-                RecursionError) as error:
+        except (ks_exception.ClientException, exception.Invalid,
+                ValueError) as error:
             raise exception.ControllerUnavailable(
                 url=self.url, why=exception.reason(error)) from error
-        return found
-
-
-def find(conf: cfg.ConfigOpts, rest: EdgeClient
-         ) -> list[Address]:
-    """Ask the controller for the distributor's addresses, in random order.
-
-    :raises virtco.exception.ControllerUnavailable: when it has none that
-        speaks this version of the protocol.
-    """
-    found = rest.get_distributor(conf.edge.host)
-    try:
-        if found['version'] != frames.VERSION:
-            raise exception.ControllerUnavailable(
-                url=conf.edge.controller_url, why='its distributor speaks '
-                f'version {found["version"]} of the protocol, and not '
-                f'{frames.VERSION}')
-        host = found['host'] or urllib.parse.urlsplit(
-            conf.edge.controller_url).hostname
-        rest_of = bool(found['tls']), str(found.get('ticket', ''))
-        ends = [urllib.parse.urlsplit(f'//{text}')
-                for text in found.get('endpoints', ())]
-        random.shuffle(ends)
-        return ([Address(str(end.hostname), int(end.port or found['port']),
-                         *rest_of) for end in ends]
-                or [Address(str(host), int(found['port']), *rest_of)])
-    except (KeyError, TypeError, ValueError) as error:
-        raise exception.ControllerUnavailable(
-            url=conf.edge.controller_url,
-            why=f'no address of its distributor: {error!r}') from error
+        host = found.host or urllib.parse.urlsplit(self.url).hostname
+        return [Address(*place, found.tls, found.ticket or '')
+                for place in places or [(str(host), found.port)]]
 
 
 def connect(conf: cfg.ConfigOpts, address: Address) -> socket.socket:

@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import signal
 import socket
+import tempfile
 import threading
 
 import msgspec
@@ -17,6 +18,7 @@ from oslo_config import cfg
 import pytest
 
 from edge_module import edge_options as edge_conf
+from edge_module import kept_state
 from edge_module import stream
 from tests import openssl
 from tests.functional.controller import harness
@@ -54,8 +56,10 @@ class Edge:
         self.generation = 0
         self.stop = threading.Event()
         self.offered = threading.Event()
+        self._directory = tempfile.TemporaryDirectory()
         self.link = stream.Link(conf, lambda: self.generation, self.stop,
-                                offered=self.offered.set)
+                                kept_state.StateDir(self._directory.name),
+                                self.offered.set)
         self._thread = threading.Thread(target=self.link.run, daemon=True)
         self._thread.start()
 

@@ -3,6 +3,7 @@
 """Where distributors are, and what goes wrong has a name."""
 
 import http.server
+import json
 import threading
 
 from keystoneauth1 import http_basic
@@ -14,6 +15,7 @@ import pytest
 from edge_module import edge_options as edge_conf
 from edge_module import talk
 from virtco import exception
+from virtco.wire import frames
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -29,13 +31,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+def answer(**values):
+    return json.dumps({'version': frames.VERSION, 'host': None, 'port': 7,
+                       'tls': False} | values).encode()
+
+
 @pytest.fixture
 def server(monkeypatch):
     for name in ('http_proxy', 'HTTP_PROXY', 'all_proxy', 'ALL_PROXY'):
         monkeypatch.delenv(name, raising=False)
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Handler)
     server.daemon_threads = True
-    server.seen, server.answer = [], (200, b'{"port": 7}')
+    server.seen, server.answer = [], (200, answer())
     thread = threading.Thread(target=server.serve_forever, args=(0.01,),
                               daemon=True)
     thread.start()
@@ -50,6 +57,7 @@ def _client(server, **auth):
     conf([], project='virtco')
     conf.set_override('controller_url', 'http://127.0.0.1:'
                       f'{server.server_address[1]}/virtco/', 'edge')
+    conf.set_override('host', 'h:1', 'edge')
     if auth:
         conf.register_opts(loading.get_auth_plugin_conf_options(
             auth['auth_type']), group=edge_conf.AUTH)
@@ -68,18 +76,37 @@ def test_it_shows_what_is_configured_and_else_nothing(server):
 
 
 def test_it_asks_for_its_host(server):
-    assert _client(server).get_distributor('h:1') == {'port': 7}
+    assert _client(server).find() == [talk.Address('127.0.0.1', 7, False)]
     assert server.seen == ['/virtco/v1/distributor?host=h%3A1']
 
 
 @pytest.mark.parametrize('code, body, why', [
     (404, b'{}', 'it has no distributor'), (403, b'{}', '403'),
     (503, b'{}', '503'), (200, b'{"a": ', 'Expecting'),
-    (200, b'[' * 100_000, 'depth')])
+    (200, b'[' * 100_000, 'deep'), (200, answer(port=None), 'port'),
+    (200, answer(endpoints=7), 'endpoints'),
+    (200, answer(endpoints=['a:x']), 'Port could not be cast'),
+    (200, answer(version=frames.VERSION + 1),
+     f'speaks version {frames.VERSION + 1} of the protocol'),
+    (200, answer(version=frames.VERSION - 1),
+     f'speaks version {frames.VERSION - 1} of the protocol')])
 def test_what_is_no_answer_ends_nothing(server, code, body, why):
     server.answer = code, body
     with pytest.raises(exception.ControllerUnavailable, match=why):
-        _client(server).get_distributor('h1')
+        _client(server).find()
+
+
+@pytest.mark.parametrize(('values', 'found'), [
+    ({}, [('127.0.0.1', 7, False)]),
+    ({'host': 'h', 'tls': True}, [('h', 7, True)]),
+    ({'endpoints': ['a:1', 'b', '[fd00::1]:2'], 'tls': True},
+     [('a', 1, True), ('b', 7, True), ('fd00::1', 2, True)]),
+    ({'endpoints': []}, [('127.0.0.1', 7, False)]),
+    ({'ticket': 'mine', 'later': 1}, [('127.0.0.1', 7, False, 'mine')])])
+def test_where_distributors_are(server, values, found):
+    server.answer = 200, answer(**values)
+    assert sorted(_client(server).find()) == [
+        talk.Address(*one) for one in found]
 
 
 def test_nobody_there(server):
@@ -87,4 +114,4 @@ def test_nobody_there(server):
     server.shutdown()
     server.server_close()
     with pytest.raises(exception.ControllerUnavailable):
-        edge.get_distributor('h1')
+        edge.find()

@@ -7,7 +7,9 @@ import logging
 import math
 import os
 import socket
+import tempfile
 import threading
+import types
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,15 +31,20 @@ HERE = talk.Address('d1', 1, False, 'mine')
 
 
 @pytest.fixture
-def link(monkeypatch):
+def files(tmp_path):
+    return state.StateDir(str(tmp_path))
+
+
+@pytest.fixture
+def link(monkeypatch, files):
     conf = cfg.ConfigOpts()
     edge_conf.register_opts(conf)
     conf([], project='virtco')
     conf.set_override('host', 'h1', 'edge')
     monkeypatch.setattr(talk, 'TIMEOUT_S', 0.2)
     offered = []
-    found = stream.Link(conf, lambda: 6, threading.Event(),
-                        offered=lambda: offered.append(1))
+    found = stream.Link(conf, lambda: 6, threading.Event(), files,
+                        lambda: offered.append(1))
     found.offered = offered
     yield found
     found._outbox.wake_end.close()
@@ -218,8 +225,8 @@ class Running:
     def __init__(self, link, monkeypatch, found, outcomes):
         self.tried = []
         self._link, self._outcomes = link, list(outcomes)
-        monkeypatch.setattr(stream.talk, 'EdgeClient', lambda conf: 'rest')
-        monkeypatch.setattr(stream.talk, 'find', lambda *_: self._find(found))
+        monkeypatch.setattr(stream.talk, 'EdgeClient', lambda conf: (
+            types.SimpleNamespace(find=lambda: self._find(found))))
         monkeypatch.setattr(stream.talk, 'connect', self._connect)
         monkeypatch.setattr(link, '_converse', self._converse)
         monkeypatch.setattr(stream.random, 'uniform',
@@ -301,14 +308,14 @@ def test_many_failures_are_one_line(caplog):
     assert len(lines(caplog)) == 3
 
 
-@pytest.fixture
-def files(tmp_path):
-    return state.StateDir(str(tmp_path))
-
-
 @given(st.lists(st.integers(0, 9), max_size=8))
 def test_the_newest_scheduler_is_listened_to(heard):
-    found, newest = stream.Epochs(), 0
+    with tempfile.TemporaryDirectory() as directory:
+        check_epochs(stream.Epochs(state.StateDir(directory)), heard)
+
+
+def check_epochs(found, heard):
+    newest = 0
     for epoch in heard:
         if epoch < newest:
             with pytest.raises(exception.PolicyInvalid) as caught:

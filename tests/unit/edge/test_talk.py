@@ -10,48 +10,10 @@ import pytest
 
 from edge_module import talk
 from tests import openssl
-from virtco import exception
 from virtco.wire import frames
 
 CONF = types.SimpleNamespace(edge=types.SimpleNamespace(
     controller_url='http://controller:8080/v1', host='h1'))
-
-
-class Rest:
-    def __init__(self, found):
-        self._found = found
-
-    def get_distributor(self, host):
-        assert host == 'h1'
-        return self._found
-
-
-def find(**values):
-    return sorted(talk.find(CONF, Rest(
-        {'version': frames.VERSION, 'host': None, 'port': 9999, 'tls': False}
-        | values)))
-
-
-@pytest.mark.parametrize(('values', 'found'), [
-    ({}, [('controller', 9999, False)]),
-    ({'host': 'h', 'tls': True}, [('h', 9999, True)]),
-    ({'endpoints': ['a:1', 'b', '[fd00::1]:2'], 'tls': True},
-     [('a', 1, True), ('b', 9999, True), ('fd00::1', 2, True)]),
-    ({'endpoints': []}, [('controller', 9999, False)]),
-    ({'ticket': 'mine'}, [('controller', 9999, False, 'mine')])])
-def test_where_distributors_are(values, found):
-    assert find(**values) == [talk.Address(*one) for one in found]
-
-
-def test_what_is_no_address():
-    for version in (frames.VERSION + 1, frames.VERSION - 1):
-        with pytest.raises(exception.ControllerUnavailable,
-                           match=f'speaks version {version} of the protocol'):
-            find(version=version)
-    for wrong in ({'port': None}, {'port': 'x'}, {'endpoints': 7}):
-        with pytest.raises(exception.ControllerUnavailable,
-                           match='no address of its distributor'):
-            find(**wrong)
 
 
 HERE = talk.Address('d1', 1, True, 'mine')
