@@ -230,7 +230,7 @@ def _promise(choice: states.State) -> tuple[bool, float, float, float]:
     """Return a key of a choice; less is more promising."""
     if choice.best is None:
         return True, 0.0, 0.0, choice.lower_s
-    return (False, *states.key(choice.best.value), choice.lower_s)
+    return (False, *choice.best.value.key, choice.lower_s)
 
 
 def _signature(inst: instances.Instance) -> bytes | None:

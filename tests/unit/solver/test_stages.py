@@ -67,8 +67,8 @@ def test_only_a_better_offer_is_the_answer():
 
 
 def test_the_isolated_time_decides_between_equal_objectives():
-    assert states.key(value(2.0, 1.0)) < states.key(value(2.0, 1.5))
-    assert states.key(value(1.0, 9.0)) < states.key(value(2.0, 0.0))
+    assert value(2.0, 1.0).key < value(2.0, 1.5).key
+    assert value(1.0, 9.0).key < value(2.0, 0.0).key
 
 
 def test_the_pool_hands_out_its_best():
@@ -76,9 +76,9 @@ def test_the_pool_hands_out_its_best():
     for objective_s, cct_s in ((3.0, 3.0), (1.0, 2.0), (2.0, 2.0),
                                (1.0, 1.0)):
         state.add(SPREAD, APART, value(objective_s, cct_s))
-    assert [states.key(one.value) for one in state.starts(3)] == [
+    assert [one.value.key for one in state.starts(3)] == [
         (1.0, 1.0), (1.0, 2.0), (2.0, 2.0)]
-    assert states.key(state.answer.value) == (1.0, 1.0)
+    assert state.answer.value.key == (1.0, 1.0)
     state.add(BEST_FIT, TOGETHER)
     assert len(state.pool) == 5
     assert state.pool[-1].value == state.evaluate(TOGETHER)
@@ -248,7 +248,8 @@ def test_bounds_hold_for_the_objective(objective):
     state = begin(objective)
     proofs.bound(state, state.budget)
     best = min((state.evaluate(np.array(assign)) for assign in (
-        (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 1, 2))), key=states.key)
+        (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 1, 2))),
+        key=lambda value: value.key)
     assert 0 < state.floor_s <= best.objective_s
     assert state.lower_s <= best.cct_s
 

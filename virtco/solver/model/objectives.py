@@ -47,6 +47,11 @@ class Evaluation:
     ahead_s: float
     port: int
 
+    @property
+    def key(self) -> tuple[float, float]:
+        """A key to compare evaluations by; less is better."""
+        return self.objective_s, self.cct_s
+
 
 def own_loads(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
     """Compute the bytes per own coflow and port, shape (C, P)."""

@@ -147,7 +147,7 @@ class Searcher:
             current = np.array(state.assign)
             found = np.array(state.best)
             found_value = self.evaluate(found)
-            if _better(found_value, value):
+            if found_value.key < value.key:
                 best, value = found, found_value
         self.s_per_move = (budget.spent_s() - since_s) / max(
             1, self.moves_done - done)
@@ -280,10 +280,6 @@ def _one_level(n_coflows: int, n_ports: int) -> Levels:
     """Put all coflows at one level, with nothing on the ports before them."""
     return (np.zeros(n_coflows, dtype=np.int64), np.zeros((1, n_ports)),
             np.zeros(1), np.ones(1))
-
-
-def _better(a: objectives.Evaluation, b: objectives.Evaluation) -> bool:
-    return (a.objective_s, a.cct_s) < (b.objective_s, b.cct_s)
 
 
 def _fixed_s(g: kernel.Graph) -> float:

@@ -36,7 +36,7 @@ def polish(state: states.State, budget: budgets.Budget) -> None:
             found, moves, hot=annealing.REHEAT, budget=budget)
     found = state.local.polish(found, moves, budget)
     value = state.evaluate(found)
-    if states.key(value) <= states.key(state.answer.value):
+    if value.key <= state.answer.value.key:
         state.best = dataclasses.replace(state.answer, assign=found,
                                          value=value)
 

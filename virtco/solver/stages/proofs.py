@@ -40,7 +40,7 @@ def try_all(state: states.State, budget: budgets.Budget) -> None:
     if state.local.is_single():
         return
     assign = smallgroup.try_all(
-        state.inst, lambda trial: states.key(state.evaluate(trial)))
+        state.inst, lambda trial: state.evaluate(trial).key)
     if assign is not None:
         state.offer(states.Method.EXHAUSTIVE, assign)
         state.raise_floor(state.answer.value.objective_s)

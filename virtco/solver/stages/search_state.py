@@ -62,15 +62,6 @@ class Outcome:
     relaxed: snapshot.Relaxed = snapshot.Relaxed.NOT_APPLICABLE
 
 
-@dataclasses.dataclass(frozen=True)
-class Start:
-    """A placement that the local search may start from."""
-
-    value: objectives.Evaluation
-    method: snapshot.Method
-    assign: np.ndarray
-
-
 class State:
     """Search of an instance: answer, bounds, pool of starts.
 
@@ -89,7 +80,7 @@ class State:
         self.local = localsearch.Searcher(inst, task.objective, task.seed)
         self.stage = ''
         self.best: Outcome | None = None
-        self.pool: list[Start] = []
+        self.pool: list[Outcome] = []
         self.lower_s = 0.0
         self.floor_s = 0.0
         self.bound = lowerbounds.Bound(0.0)
@@ -113,7 +104,7 @@ class State:
         if assign is None:
             return
         value = value or self.evaluate(assign)
-        if self.best is None or key(value) < key(self.best.value):
+        if self.best is None or value.key < self.best.value.key:
             self.best = Outcome(assign.copy(), value, method)
             self.report()
 
@@ -122,11 +113,11 @@ class State:
         """Offer it, and put it into the pool."""
         value = value or self.evaluate(assign)
         self.offer(method, assign, value)
-        self.pool.append(Start(value, method, assign))
+        self.pool.append(Outcome(assign, value, method))
 
-    def starts(self, count: int) -> list[Start]:
+    def starts(self, count: int) -> list[Outcome]:
         """Return the best ``count`` starts of the pool."""
-        self.pool.sort(key=lambda start: key(start.value))
+        self.pool.sort(key=lambda start: start.value.key)
         return self.pool[:count]
 
     def raise_bound(self, lower_s: float) -> None:
@@ -177,8 +168,3 @@ class State:
         degree = len(self.local.adjacency[1]) / max(1, self.inst.n_nodes)
         return int(per_node * self.inst.n_nodes
                    * min(1.0, USUAL_DEGREE / max(1.0, degree)))
-
-
-def key(value: objectives.Evaluation) -> tuple[float, float]:
-    """Return a key to compare evaluations by; less is better."""
-    return value.objective_s, value.cct_s
