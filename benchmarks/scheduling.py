@@ -5,12 +5,10 @@
 ``python -m benchmarks.scheduling`` keeps 500 live coflows on 150 hosts. Each
 turn takes one away, adds one, orders all of them and rates them anew: on the
 arrays that the simulator keeps (order and rates only), and through
-``virtco.scheduling.schedule``, given each coflow's flows by columns as the
-controller does, or as objects.
+``virtco.scheduling.schedule``, as the controller does.
 """
 
 import argparse
-from collections.abc import Sequence
 import json
 import sys
 import time
@@ -61,20 +59,14 @@ def on_arrays(demands: list[fabric_model.Demand], n_hosts: int, policy: str,
 
 
 def on_coflows(demands: list[fabric_model.Demand], n_hosts: int, policy: str,
-               turns: int, by_columns: bool) -> dict[str, float]:
-    """Times of ``schedule``.
-
-    :param by_columns: flows are :class:`live.Flows`, not objects.
-    """
-    ports = [live.Port(f'h{i}', RATE_BPS, RATE_BPS) for i in range(n_hosts)]
-    coflows = []
-    for i, demand in enumerate(demands):
-        flows: Sequence[live.LiveFlow] = live.Flows(
-            live.Pairs((f'h{src}', f'h{dst}')
-                       for src, dst in zip(*demand[:2])),
-            demand.bits / units.BITS_PER_BYTE)
-        coflows.append(live.LiveCoflow(
-            str(i), flows if by_columns else tuple(flows)))
+               turns: int) -> dict[str, float]:
+    """Times of ``schedule``."""
+    ports = live.Ports(tuple(f'h{i}' for i in range(n_hosts)),
+                       *np.full((2, n_hosts), RATE_BPS))
+    coflows = [live.LiveCoflow(str(i), live.Flows(
+        live.Pairs((f'h{src}', f'h{dst}') for src, dst in zip(*demand[:2])),
+        demand.bits / units.BITS_PER_BYTE))
+        for i, demand in enumerate(demands)]
     n_live = len(demands) - turns
     times_s = []
     for turn in range(-1, min(turns, 50)):
@@ -114,9 +106,8 @@ def main(argv: list[str] | None = None) -> int:
         'arrays_max_min': on_arrays(demands, args.hosts, args.policy,
                                     'max-min', args.turns)}
     if args.policy != 'dark':
-        for name, by_columns in (('columns', True), ('objects', False)):
-            answer[f'schedule_{name}'] = on_coflows(
-                demands, args.hosts, args.policy, args.turns, by_columns)
+        answer['schedule'] = on_coflows(demands, args.hosts, args.policy,
+                                        args.turns)
     if args.json:
         print(json.dumps(answer))
     else:

@@ -154,7 +154,7 @@ def test_what_pairs_pass():
     assert uplinks.NONE.cap_bps.shape == (0,)
 
 
-def test_columns_read_as_rows():
+def test_pairs_and_what_coflows_are_unless_told():
     pairs = live.Pairs([('a', 'b'), ('b', 'c'), ('c', 'a')])
     assert pairs.hosts == {'a', 'b', 'c'}
     index = {'a': 4, 'b': 5, 'c': 6}
@@ -165,21 +165,10 @@ def test_columns_read_as_rows():
     assert live.Pairs().numbers(index).shape == (0, 2)
     with pytest.raises(KeyError):
         pairs.numbers({'a': 1})
-    rates = live.FlowRates(pairs, np.array([1.0, 0.0, 3.0]),
-                           np.array([True, False, True]))
-    rows = (live.FlowRate('a', 'b', 1.0), live.FlowRate('c', 'a', 3.0))
-    assert len(rates) == 2 and tuple(rates) == rows and rates == rows
-    assert rates[1] == rows[1] and rates[:1] == rows[:1]
-    assert rates != rows[:1] and rates != 5
-    ports = live.Ports(('a', 'b'), np.array([1.0, 2.0]),
-                       np.array([3.0, 4.0]))
-    assert ports[1] == live.Port('b', 2.0, 4.0) and len(ports) == 2
-    assert ports[1:] == (live.Port('b', 2.0, 4.0),)
-    assert live.Ports.of(ports) is ports
-    assert live.Ports.of(tuple(ports)) == ports and ports != 5
-    assert ports != tuple(ports)[:1]
+    rates = live.FlowRates(pairs, np.array([1.0, 0.0, 3.0]))
     assert not live.CoflowSchedule('c', 0, 1.0, 1.0, rates).starving
-    one = live.LiveCoflow('c', ())
+    assert live.Schedule(0.0, ()).left.cap_bps.tolist() == []
+    one = live.LiveCoflow('c', live.Flows(pairs, np.ones(3)))
     assert (one.arrival_s, one.served_s, one.sent_bytes, one.claimed_bytes,
             one.priority_class, one.weight, one.n_flows, one.compute_s,
             one.workers, one.is_promised) == (

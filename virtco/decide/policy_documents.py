@@ -87,8 +87,8 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
         before=told.layouts if told is not None else None)
     told = host_policies.update(
         laid, schedule,
-        {c.live.coflow_id: c.live.flows.remaining_bytes for c in coflows
-         if isinstance(c.live.flows, live.Flows)}, ranks,
+        {c.live.coflow_id: c.live.flows.remaining_bytes for c in coflows},
+        ranks,
         host_policies.Options(
             options.work_conserving,
             options.min_rate_fraction, options.policy_ttl_s),
@@ -136,7 +136,7 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
     Only those starve that have something waiting.
     """
     options, now_s = snapshot.options, snapshot.now_s
-    ports: Sequence[live.Port] = snapshot.ports
+    ports = snapshot.ports
     late = {coflow_id: each_s for coflow_id, each_s in late_s.items()
             if each_s <= now_s}
     floors = promised.floors() if promised is not None else {}
@@ -252,7 +252,6 @@ def renew_promises(snapshot: known.Snapshot,
     ports = snapshot.ports
     claims = deadlines.no_claims(len(ports.cap_bps))
     for coflow in wanting[:n_promised + MOST_WISHES]:
-        assert isinstance(coflow.flows, live.Flows)
         size_s = snapshot.size_factor * ports.busy_s(
             coflow.flows, snapshot.hosts.number_of)
         left_s = coflow.deadline_s - snapshot.now_s

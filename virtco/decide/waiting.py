@@ -45,21 +45,21 @@ def find(schedule: live.Schedule, snapshot: known.Snapshot
              for coflow in snapshot.coflows}
     hosts = snapshot.hosts
     ports = live.Ports(hosts.names, snapshot.egress_bps, snapshot.ingress_bps)
-    busy_s = np.zeros(2 * len(ports))
+    n_hosts = len(hosts.names)
+    busy_s = np.zeros(2 * n_hosts)
     served: list[list[str]] = [[] for _ in busy_s]
     found = {}
     for coflow in schedule.coflows:
         left = flows[coflow.coflow_id]
-        assert isinstance(left, live.Flows)
         own_s = ports.busy_s(left, hosts.number_of)
         busy_s += own_s
         crossed = np.flatnonzero(own_s).tolist()
         if crossed:
             last = max(crossed, key=lambda port: (
-                busy_s[port], hosts.names[port % len(ports)], port))
+                busy_s[port], hosts.names[port % n_hosts], port))
             found[coflow.coflow_id] = Waiting(
-                hosts.names[last % len(ports)],
-                'ingress' if last >= len(ports) else 'egress',
+                hosts.names[last % n_hosts],
+                'ingress' if last >= n_hosts else 'egress',
                 float(busy_s[last]) * snapshot.size_factor,
                 len(served[last]), served[last])
         for port in crossed:

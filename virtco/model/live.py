@@ -2,23 +2,16 @@
 
 """Coflows in flight, and the scheduler's decisions about them."""
 
-from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 import functools
 import itertools
 import math
-from typing import Any
-from typing import overload
-from typing import TypeVar
 
 import numpy as np
 
 from virtco import units
 from virtco.model import uplinks as uplinks_model
-
-Row = TypeVar('Row')
 
 
 class Pairs(tuple[tuple[str, str], ...]):
@@ -50,84 +43,25 @@ class Pairs(tuple[tuple[str, str], ...]):
         return known[1]
 
 
-class _Columns(Sequence[Row]):
-    """An array over all host pairs of a coflow, read as rows.
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Flows:
+    """Bytes of one coflow from host to host, by columns.
 
-    A cloud has tens of thousands of pairs; a row is made when somebody looks
-    at it.
-    """
-
-    __slots__ = ('pairs',)
-    pairs: Pairs
-
-    def _places(self) -> Sequence[int]:
-        """Return the index of each row among the pairs."""
-        return range(len(self.pairs))
-
-    def _row(self, place: int) -> Row:
-        raise NotImplementedError
-
-    def __len__(self) -> int:
-        return len(self._places())
-
-    @overload
-    def __getitem__(self, index: int) -> Row:
-        ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]:
-        ...
-
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
-        if isinstance(index, slice):
-            return tuple(map(self._row, self._places()[index]))
-        return self._row(self._places()[index])
-
-    def __iter__(self) -> Iterator[Row]:
-        return map(self._row, self._places())
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LiveFlow:
-    """Remaining bytes of one coflow from one host to another.
-
-    Flows between VMs of the same host pair are one LiveFlow: enforcement is
-    at the granularity of coflows and hypervisors (VirtCO Corollary 1).
-    """
-
-    src_host: str
-    dst_host: str
-    remaining_bytes: float
-
-
-class Flows(_Columns[LiveFlow]):
-    """Flows by columns: what many of them are handed on as.
+    Flows between VMs of the same host pair are one: enforcement is at the
+    granularity of coflows and hypervisors (VirtCO Corollary 1).
 
     :ivar remaining_bytes: of each pair, shape (n_pairs,).
     """
 
-    __slots__ = ('remaining_bytes',)
-
-    def __init__(self, pairs: Pairs, remaining_bytes: np.ndarray):
-        self.pairs = pairs
-        self.remaining_bytes = remaining_bytes
-
-    def _row(self, place: int) -> LiveFlow:
-        return LiveFlow(*self.pairs[place],
-                        float(self.remaining_bytes[place]))
+    pairs: Pairs
+    remaining_bytes: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LiveCoflow:
     """An unfinished coflow as the scheduler sees it.
 
-    :ivar flows: remaining flows, as objects or :class:`Flows`.
+    :ivar flows: remaining flows.
     :ivar arrival_s: time at which it became active (any clock, the same for
         all).
     :ivar served_s: time of its last progress; theta counts from here.
@@ -150,7 +84,7 @@ class LiveCoflow:
     """
 
     coflow_id: str
-    flows: Sequence[LiveFlow]
+    flows: Flows
     arrival_s: float = 0.0
     served_s: float = 0.0
     sent_bytes: float = 0.0
@@ -168,17 +102,9 @@ class LiveCoflow:
     is_promised: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Port:
-    """Capacity of one host's uplink that coflows may use."""
-
-    host: str
-    egress_bps: float
-    ingress_bps: float
-
-
-class Ports(Sequence[Port]):
-    """Ports by columns.
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Ports:
+    """Rates that coflows may use, by columns.
 
     :ivar hosts: each once.
     :ivar egress_bps: of each, shape (n_hosts,).
@@ -186,24 +112,10 @@ class Ports(Sequence[Port]):
     :ivar uplinks: above the hosts.
     """
 
-    __slots__ = ('egress_bps', 'hosts', 'ingress_bps', 'uplinks')
-
-    def __init__(self, hosts: tuple[str, ...], egress_bps: np.ndarray,
-                 ingress_bps: np.ndarray,
-                 uplinks: uplinks_model.Uplinks = uplinks_model.NONE):
-        self.hosts = hosts
-        self.egress_bps = egress_bps
-        self.ingress_bps = ingress_bps
-        self.uplinks = uplinks
-
-    @classmethod
-    def of(cls, ports: Sequence[Port]) -> 'Ports':
-        if isinstance(ports, cls):
-            return ports
-        return cls(tuple(port.host for port in ports),
-                   np.array([port.egress_bps for port in ports], np.float64),
-                   np.array([port.ingress_bps for port in ports],
-                            np.float64))
+    hosts: tuple[str, ...]
+    egress_bps: np.ndarray
+    ingress_bps: np.ndarray
+    uplinks: uplinks_model.Uplinks = uplinks_model.NONE
 
     @property
     def cap_bps(self) -> np.ndarray:
@@ -223,8 +135,9 @@ class Ports(Sequence[Port]):
         src, dst = flows.pairs.numbers(index).T
         bits = flows.remaining_bytes * units.BITS_PER_BYTE * (src != dst)
         start, passed = self.uplinks.passed(src, dst)
+        n_hosts = len(self.hosts)
         load = np.bincount(
-            np.concatenate((src, len(self) + dst, 2 * len(self) + passed)),
+            np.concatenate((src, n_hosts + dst, 2 * n_hosts + passed)),
             np.concatenate((bits, bits, np.repeat(bits, np.diff(start)))),
             len(cap_bps))
         with np.errstate(divide='ignore'):
@@ -232,56 +145,21 @@ class Ports(Sequence[Port]):
                 load, cap_bps, out=np.zeros(len(cap_bps)), where=load > 0)
         return found
 
-    def __len__(self) -> int:
-        return len(self.hosts)
 
-    @overload
-    def __getitem__(self, index: int) -> Port:
-        ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Port]:
-        ...
-
-    def __getitem__(self, index: int | slice) -> Port | Sequence[Port]:
-        if isinstance(index, slice):
-            return tuple(self)[index]
-        return Port(self.hosts[index], float(self.egress_bps[index]),
-                    float(self.ingress_bps[index]))
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+#: Of no hosts.
+NO_PORTS = Ports((), np.zeros(0), np.zeros(0))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FlowRate:
-    src_host: str
-    dst_host: str
-    rate_bps: float
-
-
-class FlowRates(_Columns[FlowRate]):
-    """Rates by columns; rows are those of the flows that have bytes left.
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class FlowRates:
+    """Rates of one coflow by columns.
 
     :ivar pairs: the coflow's, in the order of its flows.
     :ivar rate_bps: of each pair, 0 where nothing is left, shape (n_pairs,).
-    :ivar has_left: whether the pair has bytes left, shape (n_pairs,).
     """
 
-    __slots__ = ('rate_bps', 'has_left')
-
-    def __init__(self, pairs: Pairs, rate_bps: np.ndarray,
-                 has_left: np.ndarray):
-        self.pairs = pairs
-        self.rate_bps = rate_bps
-        self.has_left = has_left
-
-    def _places(self) -> Sequence[int]:
-        places: list[int] = np.flatnonzero(self.has_left).tolist()
-        return places
-
-    def _row(self, place: int) -> FlowRate:
-        return FlowRate(*self.pairs[place], float(self.rate_bps[place]))
+    pairs: Pairs
+    rate_bps: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -312,4 +190,4 @@ class Schedule:
 
     now_s: float
     coflows: tuple[CoflowSchedule, ...]
-    left: Sequence[Port] = ()
+    left: Ports = NO_PORTS

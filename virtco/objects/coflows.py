@@ -143,7 +143,7 @@ class Coflows:
             if status is not None else None,
             priority_class=coflow.priority_class, weight=coflow.weight,
             rank=ranked.rank if ranked is not None else None,
-            rate_bps=sum(r.rate_bps for r in ranked.flow_rates)
+            rate_bps=float(ranked.flow_rates.rate_bps.sum())
             if ranked is not None else 0.0,
             cct_s=coflow.cct_s,
             measured_cct_s=measured['measured_cct_s'] if over else None,

@@ -32,7 +32,7 @@ NOTHING_BYTES = 1e-6
 
 
 def schedule(coflows: Sequence[live.LiveCoflow],
-             ports: Sequence[live.Port], *, policy: str = 'mrtf',
+             ports: live.Ports, *, policy: str = 'mrtf',
              now_s: float, theta_s: float = math.inf,
              late: Mapping[str, float] = types.MappingProxyType({}),
              floors: Mapping[str, float] = types.MappingProxyType({}),
@@ -41,8 +41,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     """Rank every coflow and give every host pair of it a rate.
 
     :param coflows: what is unfinished; ids must be unique.
-    :param ports: every host that a flow names, once; as
-        :class:`virtco.model.live.Ports` with the uplinks above them.
+    :param ports: of every host that a flow names, with the uplinks above.
     :param policy: a name of :data:`virtco.scheduling.policies.POLICIES`.
     :param now_s: on the clock of the coflows' times.
     :param theta_s: a coflow without progress for this long goes first.
@@ -60,7 +59,6 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     """
     chosen = policies.get(policy)
     starvation.check_theta(theta_s)
-    ports = live.Ports.of(ports)
     index = _index(ports)
     fabric, flows = _lay_out(coflows, ports, index, size_factor)
     n_coflows = len(coflows)
@@ -137,21 +135,18 @@ class _Flows(NamedTuple):
 
     :ivar pairs: of each coflow.
     :ivar start: of each coflow's flows and of none after, shape (C+1,).
-    :ivar has_left: whether it is part of the fabric, shape (start[-1],).
     :ivar place: which of them each flow of the fabric is, shape (F,).
     """
 
     pairs: list[live.Pairs]
     start: list[int]
-    has_left: np.ndarray
     place: np.ndarray
 
     def spread(self, flow_bps: np.ndarray) -> list[live.FlowRates]:
         """Assign the rates of the fabric's flows to the coflows."""
-        rate_bps = np.zeros(len(self.has_left))
+        rate_bps = np.zeros(self.start[-1])
         rate_bps[self.place] = flow_bps
-        return [live.FlowRates(pairs, rate_bps[start:end],
-                               self.has_left[start:end])
+        return [live.FlowRates(pairs, rate_bps[start:end])
                 for pairs, (start, end) in zip(
                     self.pairs, itertools.pairwise(self.start))]
 
@@ -189,19 +184,21 @@ def _lay_out(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
              ) -> tuple[fabric_model.Fabric, _Flows]:
     """Lay out the coflows' remaining flows between hosts as arrays."""
     _check(coflows)
-    columns = [_columns(coflow) for coflow in coflows]
-    pairs = [flows.pairs for flows in columns]
+    pairs = [coflow.flows.pairs for coflow in coflows]
     counts = np.array([len(some) for some in pairs], np.int64)
     owner = np.repeat(np.arange(len(coflows)), counts)
     src, dst = _ports(coflows, pairs, index)
     size_bytes = np.concatenate(
-        [np.zeros(0), *(flows.remaining_bytes for flows in columns)])
+        [np.zeros(0), *(coflow.flows.remaining_bytes for coflow in coflows)])
     is_size = (size_bytes >= 0) & (size_bytes < math.inf)
     if not is_size.all():
         wrong = int(np.argmin(is_size))
-        raise _bad_size(coflows[owner[wrong]], float(size_bytes[wrong]))
-    has_left = (src != dst) & (size_bytes >= NOTHING_BYTES)
-    kept = np.flatnonzero(has_left)
+        raise exception.Invalid(
+            field=f'remaining_bytes of coflow '
+                  f'{coflows[owner[wrong]].coflow_id}',
+            value=float(size_bytes[wrong]),
+            limit='a finite number of bytes, at least 0')
+    kept = np.flatnonzero((src != dst) & (size_bytes >= NOTHING_BYTES))
     owner = owner[kept]
     n_left = np.bincount(owner, minlength=len(coflows))
     weight = np.array([max(1, coflow.n_flows) for coflow in coflows],
@@ -212,7 +209,7 @@ def _lay_out(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
             src[kept], dst[kept],
             size_bytes[kept] * (size_factor * units.BITS_PER_BYTE),
             weight[owner]), ports.uplinks)
-    return fabric, _Flows(pairs, [0, *np.cumsum(counts).tolist()], has_left,
+    return fabric, _Flows(pairs, [0, *np.cumsum(counts).tolist()],
                           kept[order])
 
 
@@ -228,28 +225,6 @@ def _check(coflows: Sequence[live.LiveCoflow]) -> None:
             raise exception.Invalid(
                 field=f'weight of coflow {coflow.coflow_id}',
                 value=coflow.weight, limit='a finite number above 0')
-
-
-def _columns(coflow: live.LiveCoflow) -> live.Flows:
-    """Return a coflow's flows by columns, one row per pair."""
-    if isinstance(coflow.flows, live.Flows):
-        return coflow.flows
-    total: dict[tuple[str, str], float] = {}
-    for flow in coflow.flows:
-        pair = flow.src_host, flow.dst_host
-        size_bytes = flow.remaining_bytes
-        if not 0 <= size_bytes < math.inf:
-            raise _bad_size(coflow, size_bytes)
-        total[pair] = total.get(pair, 0.0) + size_bytes
-    return live.Flows(live.Pairs(total), np.fromiter(
-        total.values(), np.float64, len(total)))
-
-
-def _bad_size(coflow: live.LiveCoflow, size_bytes: float
-              ) -> exception.Invalid:
-    return exception.Invalid(
-        field=f'remaining_bytes of coflow {coflow.coflow_id}',
-        value=size_bytes, limit='a finite number of bytes, at least 0')
 
 
 def _ports(coflows: Sequence[live.LiveCoflow], pairs: Sequence[live.Pairs],

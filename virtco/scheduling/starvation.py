@@ -73,7 +73,7 @@ def renew(coflows: Iterable[live.LiveCoflow], alone_s: Mapping[str, float],
 
 def _served_s(coflow: live.LiveCoflow, wait: Wait, alone_s: float) -> float:
     """Return the seconds its bytes since then would have taken alone."""
-    left_bytes = sum(flow.remaining_bytes for flow in coflow.flows)
+    left_bytes = float(coflow.flows.remaining_bytes.sum())
     if left_bytes <= 0:
         return math.inf
     return (coflow.sent_bytes - wait.sent_bytes) / left_bytes * alone_s

@@ -194,14 +194,13 @@ def expect(placed: collections.abc.Sequence[Placed],
     if order == 'fair':
         return simulate(placed, rates_bps, order)
     coflows = [
-        live.LiveCoflow(str(number), tuple(
-            live.LiveFlow(src, dst, size)
-            for (src, dst), (size, _) in pairs.items()),
+        live.LiveCoflow(str(number), live.Flows(live.Pairs(pairs), np.array(
+            [size for size, _ in pairs.values()], float)),
             n_flows=max(1, sum(n for _, n in pairs.values())))
         for number, pairs in enumerate(
             entry.between_hosts() for entry in placed)]
-    ports = [live.Port(host, rate_bps, rate_bps)
-             for host, rate_bps in rates_bps.items()]
+    rate_bps = np.array(list(rates_bps.values()), float)
+    ports = live.Ports(tuple(rates_bps), rate_bps, rate_bps)
     made = scheduling.schedule(coflows, ports, policy=order, now_s=0.0)
     ends = {entry.coflow_id: entry.predicted_end_s for entry in made.coflows}
     return [ends[str(number)] for number in range(len(placed))]

@@ -7,6 +7,7 @@ each event with what a controller would know: the claim, and the bytes that
 the edges counted. The truth only decides when flows end.
 """
 
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -36,13 +37,13 @@ class Claim:
     coflow_id: str
     project_id: str
     arrival_s: float
-    flows: tuple[live.LiveFlow, ...]
+    flows: live.Flows
     claimed_bytes: float
     hint_delay_s: float = 0.0
 
     @property
     def size_bytes(self) -> float:
-        return sum(flow.remaining_bytes for flow in self.flows)
+        return float(sum(self.flows.remaining_bytes.tolist()))
 
 
 def expected_remaining_bytes(claimed_bytes: float, sent_bytes: float,
@@ -71,11 +72,16 @@ def expected_remaining_bytes(claimed_bytes: float, sent_bytes: float,
     return max(0.01 * claimed_bytes, limit - sent_bytes)
 
 
+def _rates(item: live.CoflowSchedule
+           ) -> Iterator[tuple[tuple[str, str], float]]:
+    return zip(item.flow_rates.pairs, item.flow_rates.rate_bps.tolist())
+
+
 class _Active:
     def __init__(self, claim: Claim):
         self.claim = claim
-        self.left = {(f.src_host, f.dst_host): f.remaining_bytes
-                     for f in claim.flows}
+        self.left = dict(zip(claim.flows.pairs,
+                             claim.flows.remaining_bytes.tolist()))
         self.sent_bytes = 0.0
 
     def claimed_bytes(self, now_s: float) -> float:
@@ -95,13 +101,10 @@ class _Active:
         expected = expected_remaining_bytes(
             claimed, self.sent_bytes, beta)
         factor = expected / sum(self.left.values())
-        whole = live.Flows(live.Pairs(
-            (f.src_host, f.dst_host) for f in self.claim.flows), np.array([
-                f.remaining_bytes for f in self.claim.flows]))
+        whole = self.claim.flows
         return live.LiveCoflow(
-            self.claim.coflow_id, tuple(
-                live.LiveFlow(src, dst, left * factor)
-                for (src, dst), left in self.left.items()),
+            self.claim.coflow_id, live.Flows(live.Pairs(self.left), np.array([
+                left * factor for left in self.left.values()])),
             arrival_s=self.claim.arrival_s, served_s=now_s,
             sent_bytes=self.sent_bytes, claimed_bytes=claimed,
             served=None if is_believed else live.Flows(
@@ -112,10 +115,9 @@ class _Active:
     def move(self, item: live.CoflowSchedule, dt_s: float) -> float:
         """Send for dt_s; returns the bytes."""
         before = self.sent_bytes
-        for rate in item.flow_rates:
-            pair = rate.src_host, rate.dst_host
+        for pair, rate_bps in _rates(item):
             sent = min(self.left[pair],
-                       units.bps_to_bytes_per_s(rate.rate_bps) * dt_s)
+                       units.bps_to_bytes_per_s(rate_bps) * dt_s)
             self.left[pair] -= sent
             self.sent_bytes += sent
             if self.left[pair] < ENDED_BYTES:
@@ -128,11 +130,10 @@ class _Active:
         """
         soonest_s = math.inf
         total_bps = 0.0
-        for rate in item.flow_rates:
-            left = self.left[rate.src_host, rate.dst_host]
-            soonest_s = min(soonest_s,
-                            units.transfer_time_s(left, rate.rate_bps))
-            total_bps += rate.rate_bps
+        for pair, rate_bps in _rates(item):
+            soonest_s = min(soonest_s, units.transfer_time_s(
+                self.left[pair], rate_bps))
+            total_bps += rate_bps
         left = policing.allowance_bytes(claimed, beta) - self.sent_bytes
         if 0 < left < math.inf:
             soonest_s = min(soonest_s, units.transfer_time_s(
@@ -140,7 +141,7 @@ class _Active:
         return soonest_s
 
 
-def simulate(claims: Sequence[Claim], ports: Sequence[live.Port], *,
+def simulate(claims: Sequence[Claim], ports: live.Ports, *,
              beta: float = 0.1, policed: bool = True, policy: str = 'mrtf'
              ) -> dict[str, float]:
     """Simulate the coflows; return the CCT of each, in s.

@@ -21,8 +21,7 @@ from virtco.wire import coflow_bodies as wire
 STATE = states.CoflowState
 SCHEDULE = live.Schedule(5.0, (live.CoflowSchedule(
     'c-p-a', 3, 1.0, 9.0, live.FlowRates(
-        live.Pairs([('h0', 'h1'), ('h0', 'h2')]), np.array([2.0, 3.0]),
-        np.array([True, True]))),))
+        live.Pairs([('h0', 'h1'), ('h0', 'h2')]), np.array([2.0, 3.0]))),))
 
 
 class Bench:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.unit import rows
 from virtco import exception
 from virtco import scheduling
 from virtco.model import cluster
@@ -29,8 +30,7 @@ def ports(tree=None):
 
 def flows(**sizes):
     """:param sizes: bytes, by the two hosts."""
-    return live.Flows(live.Pairs(tuple(pair) for pair in sizes),
-                      np.array(list(sizes.values()), float))
+    return rows.columns((*pair, size) for pair, size in sizes.items())
 
 
 def order(*coflows, policy='sebf', tree=None, **options):
@@ -93,7 +93,8 @@ def test_rates_and_ends_and_what_is_left():
         now_s=100.0, size_factor=1.5, first_rank=3)
     (one,) = made.coflows
     # 24 bits upwards through 2 bit/s; c could take 4.
-    assert list(one.flow_rates) == [live.FlowRate('a', 'c', 2.0)]
+    assert rows.rates(one.flow_rates) == [
+        ('a', 'c', 2.0), ('b', 'b', 0.0), ('c', 'b', 0.0)]
     assert (one.rank, one.remaining_cct_s, one.predicted_end_s) == (
         3, 12.0, 112.0)
     assert made.left.egress_bps.tolist() == [6.0, 16.0, 32.0]
@@ -106,8 +107,8 @@ def test_the_end_under_sharing_is_that_of_the_last_flow():
     made = scheduling.schedule(
         [live.LiveCoflow('one', flows(ab=1.0, cb=3.0))], ports(),
         policy='fair', now_s=10.0)
-    rates = {(r.src_host, r.dst_host): r.rate_bps
-             for r in made.coflows[0].flow_rates}
+    rates = {r[:2]: r.rate_bps
+             for r in rows.rates(made.coflows[0].flow_rates)}
     assert made.coflows[0].predicted_end_s == pytest.approx(10.0 + max(
         8.0 / rates['a', 'b'], 24.0 / rates['c', 'b']))
 
@@ -163,12 +164,10 @@ def test_rates_of_ports_are_finite(column, value):
 @pytest.mark.parametrize('size_bytes', [-1.0, math.inf, math.nan])
 def test_bytes_are_finite(size_bytes):
     honest = live.LiveCoflow('honest', flows(ab=1.0))
-    for some in (flows(ab=1.0, cb=size_bytes),
-                 (live.LiveFlow('a', 'b', size_bytes),)):
-        with pytest.raises(exception.Invalid,
-                           match='remaining_bytes of coflow wrong'):
-            scheduling.schedule([honest, live.LiveCoflow('wrong', some)],
-                                ports(), now_s=0.0)
+    wrong = live.LiveCoflow('wrong', flows(ab=1.0, cb=size_bytes))
+    with pytest.raises(exception.Invalid,
+                       match='remaining_bytes of coflow wrong'):
+        scheduling.schedule([honest, wrong], ports(), now_s=0.0)
 
 
 def test_coflows_ports_and_weights():
@@ -177,8 +176,8 @@ def test_coflows_ports_and_weights():
         scheduling.schedule([one, one], ports(), now_s=0.0)
     with pytest.raises(exception.Invalid,
                        match='ports: .*each host once, got a'):
-        scheduling.schedule([one], [live.Port('b', 1, 1), *(
-            live.Port('a', 1, 1) for _ in range(2))], now_s=0.0)
+        scheduling.schedule([one], rows.port_columns(
+            [('b', 1, 1), ('a', 1, 1), ('a', 1, 1)]), now_s=0.0)
     for weight in (0.0, math.inf, math.nan):
         with pytest.raises(exception.Invalid, match='weight of coflow two'):
             scheduling.schedule([one, live.LiveCoflow(
@@ -187,18 +186,6 @@ def test_coflows_ports_and_weights():
                        match='host of coflow two: .* with ports, got z'):
         scheduling.schedule([one, live.LiveCoflow('two', flows(
             ab=1.0, bz=1.0))], ports(), now_s=0.0)
-    # Together they would be one byte.
-    wrong = live.LiveFlow('a', 'b', -1.0), live.LiveFlow('a', 'b', 2.0)
-    with pytest.raises(exception.Invalid, match='at least 0'):
-        scheduling.schedule([live.LiveCoflow('two', wrong)], ports(),
-                            now_s=0.0)
-
-
-def test_flows_of_one_pair_are_one():
-    one = live.LiveCoflow('one', (
-        live.LiveFlow('a', 'b', 1.0), live.LiveFlow('a', 'b', 2.0)))
-    (made,) = scheduling.schedule([one], ports(), now_s=0.0).coflows
-    assert made.remaining_cct_s == 3.0
 
 
 def test_under_fair_all_flows_between_vms_share():
@@ -206,7 +193,7 @@ def test_under_fair_all_flows_between_vms_share():
         live.LiveCoflow('many', flows(ab=1.0, ac=1.0), n_flows=4),
         live.LiveCoflow('one', flows(ab=1.0), n_flows=0)], ports(),
         policy='fair', now_s=0.0)
-    rates = {c.coflow_id: [r.rate_bps for r in c.flow_rates]
+    rates = {c.coflow_id: c.flow_rates.rate_bps.tolist()
              for c in made.coflows}
     assert rates == {'many': pytest.approx([3.2, 3.2]),
                      'one': pytest.approx([1.6])}
@@ -218,18 +205,18 @@ def test_silent_flows_get_nothing_and_others_all():
                              sending=flows(ab=0.0, cb=9.0))
     made = scheduling.schedule([speaks, silent], ports(), policy='fifo',
                                now_s=0.0)
-    rates = {c.coflow_id: {(r.src_host, r.dst_host): r.rate_bps
-                           for r in c.flow_rates} for c in made.coflows}
+    rates = {c.coflow_id: {r[:2]: r.rate_bps for r in rows.rates(
+        c.flow_rates)} for c in made.coflows}
     assert rates == {'speaks': {('a', 'b'): 8.0},
                      'silent': {('a', 'b'): 0.0, ('c', 'b'): 32.0}}
 
 
 def test_the_least_that_is_left():
     least = scheduler.NOTHING_BYTES
-    for size_bytes, n_rates in ((least, 1), (0.99 * least, 0)):
+    for size_bytes, rate_bps in ((least, 8.0), (0.99 * least, 0.0)):
         (one,) = scheduling.schedule([live.LiveCoflow('one', flows(
             ab=size_bytes))], ports(), now_s=0.0).coflows
-        assert len(one.flow_rates) == n_rates
+        assert one.flow_rates.rate_bps.tolist() == [pytest.approx(rate_bps)]
 
 
 def test_who_waited_for_theta_goes_first():

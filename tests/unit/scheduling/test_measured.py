@@ -8,10 +8,10 @@ from hypothesis import example
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
-import numpy as np
 import pytest
 
 from tests import examples
+from tests.unit import rows
 from virtco import scheduling
 from virtco.model import live
 from virtco.scheduling.periodic import measured
@@ -97,10 +97,9 @@ class Job:
         self.unreported = 0.0
 
     def live(self):
-        pairs = live.Pairs((('a', 'b'),))
         return live.LiveCoflow(
-            self.name, (live.LiveFlow('a', 'b', self.left_bytes),),
-            whole=live.Flows(pairs, np.array([self.size_bytes])),
+            self.name, rows.columns([('a', 'b', self.left_bytes)]),
+            whole=rows.columns([('a', 'b', self.size_bytes)]),
             compute_s=max(1e-6, min(self.claimed_s,
                                     self.period.most_compute_s(
                                         8 * self.size_bytes / LINK_BPS))))
@@ -108,8 +107,8 @@ class Job:
 
 def run(jobs, until_s, step_s=0.01):
     """Jobs on one link, in the scheduler's order; reports each second."""
-    ports = [live.Port('a', LINK_BPS, LINK_BPS),
-             live.Port('b', LINK_BPS, LINK_BPS)]
+    ports = rows.port_columns([('a', LINK_BPS, LINK_BPS),
+                               ('b', LINK_BPS, LINK_BPS)])
     now_s, reported_s, rates = 0.0, 0.0, {}
     changed = True
     while now_s < until_s:
@@ -118,7 +117,7 @@ def run(jobs, until_s, step_s=0.01):
                 job.left_bytes, changed = job.size_bytes, True
         if changed:
             busy = [job.live() for job in jobs if job.left_bytes]
-            rates = {one.coflow_id: sum(r.rate_bps for r in one.flow_rates)
+            rates = {one.coflow_id: one.flow_rates.rate_bps.sum()
                      for one in scheduling.schedule(
                          busy, ports, now_s=now_s).coflows}
             changed = False

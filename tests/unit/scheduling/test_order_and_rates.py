@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests import examples
+from tests.unit import rows
 from virtco import exception
 from virtco import scheduling
 from virtco.model import live
@@ -26,13 +27,12 @@ ORDERED = [name for name, policy in policies.POLICIES.items()
 
 
 def coflow(name, *flows, **kwargs):
-    return live.LiveCoflow(name, tuple(
-        live.LiveFlow(src, dst, bits / 8) for src, dst, bits in flows),
-        **kwargs)
+    return live.LiveCoflow(name, rows.columns(
+        (src, dst, bits / 8) for src, dst, bits in flows), **kwargs)
 
 
 def unit_ports(hosts=HOSTS, rate_bps=1.0):
-    return [live.Port(host, rate_bps, rate_bps) for host in hosts]
+    return rows.port_columns((host, rate_bps, rate_bps) for host in hosts)
 
 
 def by_id(schedule):
@@ -41,7 +41,24 @@ def by_id(schedule):
 
 def rates_of(item):
     return {(rate.src_host, rate.dst_host): rate.rate_bps
-            for rate in item.flow_rates}
+            for rate in rows.rates(item.flow_rates)}
+
+
+def rates_left(answer, coflows):
+    """Rates of the flows that have bytes left between hosts; others have 0.
+    """
+    left = {item.coflow_id: rows.flows(item.flows) for item in coflows}
+    found = []
+    for item in answer.coflows:
+        for rate, flow in zip(rows.rates(item.flow_rates),
+                              left[item.coflow_id], strict=True):
+            assert rate[:2] == flow[:2]
+            if rate.src_host != rate.dst_host and (
+                    flow.remaining_bytes >= scheduler.NOTHING_BYTES):
+                found.append(rate)
+            else:
+                assert rate.rate_bps == 0
+    return found
 
 
 FIG1 = (coflow('C1', ('a', 'b', 5), ('b', 'c', 1), ('c', 'a', 2)),
@@ -65,16 +82,16 @@ def test_a_flow_that_is_almost_done_leaves_its_port_to_the_next():
 
 @st.composite
 def situations(draw):
-    ports = [live.Port(host, draw(st.sampled_from([0.5, 1.0, 3.0])),
-                       draw(st.sampled_from([0.0, 0.7, 1.0, 2.0])))
-             for host in HOSTS]
+    ports = rows.port_columns(
+        (host, draw(st.sampled_from([0.5, 1.0, 3.0])),
+         draw(st.sampled_from([0.0, 0.7, 1.0, 2.0]))) for host in HOSTS)
     pairs = [(src, dst) for src in HOSTS for dst in HOSTS]
     coflows = []
     for i in range(draw(st.integers(0, 5))):
         chosen = draw(st.lists(st.sampled_from(pairs), min_size=0, max_size=8,
                                unique=True))
-        flows = tuple(live.LiveFlow(src, dst, draw(st.floats(0, 1e6)))
-                      for src, dst in chosen)
+        flows = rows.columns((src, dst, draw(st.floats(0, 1e6)))
+                             for src, dst in chosen)
         coflows.append(live.LiveCoflow(
             f'c{i}', flows, arrival_s=draw(st.floats(0, 10)),
             served_s=draw(st.floats(0, 10)),
@@ -94,46 +111,19 @@ def test_rates_fit_and_conserve_work(situation, policy, theta_s):
     answer = scheduling.schedule(coflows, ports, policy=policy, now_s=10.0,
                                  theta_s=theta_s)
     assert [item.rank for item in answer.coflows] == list(range(len(coflows)))
-    left = {('out', port.host): port.egress_bps for port in ports}
-    left |= {('in', port.host): port.ingress_bps for port in ports}
+    left = {('out', port.host): port.egress_bps for port in rows.ports(ports)}
+    left |= {('in', port.host): port.ingress_bps
+             for port in rows.ports(ports)}
     size = {key: value for key, value in left.items()}
     wanting = []
-    for item in answer.coflows:
-        for rate in item.flow_rates:
-            assert rate.rate_bps >= 0
-            left['out', rate.src_host] -= rate.rate_bps
-            left['in', rate.dst_host] -= rate.rate_bps
-            wanting.append((('out', rate.src_host), ('in', rate.dst_host)))
+    for rate in rates_left(answer, coflows):
+        assert rate.rate_bps >= 0
+        left['out', rate.src_host] -= rate.rate_bps
+        left['in', rate.dst_host] -= rate.rate_bps
+        wanting.append((('out', rate.src_host), ('in', rate.dst_host)))
     assert all(left[key] >= -1e-6 * size[key] for key in left)
     for src, dst in wanting:
         assert left[src] <= 1e-6 * size[src] or left[dst] <= 1e-6 * size[dst]
-
-
-@hypothesis.settings(deadline=None, max_examples=examples.count(60))
-@hypothesis.given(situations(), st.sampled_from(sorted(policies.POLICIES)))
-def test_flows_by_columns_are_the_same_flows(situation, policy):
-    coflows, ports = situation
-    by_columns = [dataclasses.replace(item, flows=live.Flows(
-        live.Pairs((f.src_host, f.dst_host) for f in item.flows),
-        np.array([f.remaining_bytes for f in item.flows])))
-        for item in coflows]
-    assert [item.flows for item in by_columns] == [
-        item.flows for item in coflows]
-    answers = [scheduling.schedule(items, ports, policy=policy, now_s=10.0,
-                                   theta_s=5.0)
-               for items in (coflows, by_columns)]
-    assert answers[0] == answers[1]
-    for item in answers[0].coflows:
-        rates = rates_of(item)
-        # Of what is left, and in the order of the flows.
-        assert list(rates) == [
-            (f.src_host, f.dst_host)
-            for found in coflows if found.coflow_id == item.coflow_id
-            for f in found.flows if f.src_host != f.dst_host
-            and f.remaining_bytes >= scheduler.NOTHING_BYTES]
-        assert sum(rates.values()) == pytest.approx(
-            item.flow_rates.rate_bps.sum())
-        assert item.flow_rates[-1:] == tuple(item.flow_rates)[-1:]
 
 
 @hypothesis.settings(deadline=None, max_examples=examples.count(60))
@@ -141,9 +131,9 @@ def test_flows_by_columns_are_the_same_flows(situation, policy):
 def test_what_is_left_of_a_port_is_said(situation):
     coflows, ports = situation
     answer = scheduling.schedule(coflows, ports, now_s=10.0)
-    rates = [rate for item in answer.coflows for rate in item.flow_rates]
-    assert [port.host for port in answer.left] == list(HOSTS)
-    for port, left in zip(ports, answer.left):
+    rates = rates_left(answer, coflows)
+    assert answer.left.hosts == HOSTS
+    for port, left in zip(rows.ports(ports), rows.ports(answer.left)):
         assert port.egress_bps - left.egress_bps == pytest.approx(sum(
             r.rate_bps for r in rates if r.src_host == port.host), abs=1e-6)
         assert port.ingress_bps - left.ingress_bps == pytest.approx(sum(
@@ -162,15 +152,17 @@ def test_first_coflow_ends_at_its_bottleneck(situation, policy):
     coflows, ports = situation
     answer = scheduling.schedule(coflows, ports, policy=policy, now_s=0.0)
     head = next((item for item in answer.coflows
-                 if item.flow_rates and item.remaining_cct_s < math.inf),
+                 if 0 < item.remaining_cct_s < math.inf),
                 None)
     if head is None:
         return
-    remaining = {(flow.src_host, flow.dst_host): flow.remaining_bytes * 8
+    remaining = {flow[:2]: flow.remaining_bytes * 8
                  for item in coflows if item.coflow_id == head.coflow_id
-                 for flow in item.flows}
-    slowest_s = max(remaining[pair] / rate
-                    for pair, rate in rates_of(head).items())
+                 for flow in rows.flows(item.flows)
+                 if flow.src_host != flow.dst_host
+                 and flow.remaining_bytes >= scheduler.NOTHING_BYTES}
+    rates = rates_of(head)
+    slowest_s = max(size / rates[pair] for pair, size in remaining.items())
     assert slowest_s == pytest.approx(head.remaining_cct_s, rel=1e-6)
     if head.rank == 0:
         assert head.predicted_end_s == pytest.approx(head.remaining_cct_s)
@@ -178,11 +170,13 @@ def test_first_coflow_ends_at_its_bottleneck(situation, policy):
 
 def sum_of_prefixes_s(coflows, ports):
     ahead, total_s = collections.Counter(), 0.0
-    rate_bps = {('out', port.host): port.egress_bps for port in ports}
-    rate_bps |= {('in', port.host): port.ingress_bps for port in ports}
+    rate_bps = {('out', port.host): port.egress_bps
+                for port in rows.ports(ports)}
+    rate_bps |= {('in', port.host): port.ingress_bps
+                 for port in rows.ports(ports)}
     for item in coflows:
         own = set()
-        for flow in item.flows:
+        for flow in rows.flows(item.flows):
             if flow.src_host == flow.dst_host or (
                     flow.remaining_bytes < scheduler.NOTHING_BYTES):
                 continue
@@ -199,8 +193,8 @@ def sum_of_prefixes_s(coflows, ports):
 def test_no_two_neighbours_gain_by_a_swap(situation, theta_s):
     """Except across classes, and among the starving."""
     coflows, ports = situation
-    ports = [dataclasses.replace(port, ingress_bps=max(0.5, port.ingress_bps))
-             for port in ports]
+    ports = dataclasses.replace(
+        ports, ingress_bps=np.maximum(0.5, ports.ingress_bps))
     known = {item.coflow_id: item for item in coflows}
     plain, swapped = (scheduling.schedule(
         coflows, ports, policy=policy, now_s=10.0, theta_s=theta_s)
@@ -225,10 +219,11 @@ def test_no_two_neighbours_gain_by_a_swap(situation, theta_s):
 def test_flows_of_a_madd_coflow_end_together():
     """On full ports there is nothing to back-fill: exact MADD is left."""
     item = coflow('x', ('a', 'b', 6), ('a', 'c', 3), ('d', 'b', 0.0))
-    wide = [live.Port('a', 1, 1), live.Port('b', 9, 2 / 3),
-            live.Port('c', 9, 1 / 3), live.Port('d', 9, 9)]
+    wide = rows.port_columns([('a', 1, 1), ('b', 9, 2 / 3), ('c', 9, 1 / 3),
+                              ('d', 9, 9)])
     rates = rates_of(scheduling.schedule([item], wide, now_s=0).coflows[0])
-    assert rates == pytest.approx({('a', 'b'): 2 / 3, ('a', 'c'): 1 / 3})
+    assert rates == pytest.approx({('a', 'b'): 2 / 3, ('a', 'c'): 1 / 3,
+                                   ('d', 'b'): 0.0})
 
 
 @hypothesis.settings(deadline=None, max_examples=40)
@@ -288,12 +283,12 @@ def test_fifo_and_priority():
 def test_fifo_plus_leaves_a_trickle():
     items = [coflow(f'c{i}', ('a', 'b', 10), arrival_s=i) for i in range(4)]
     answer = scheduling.schedule(items, unit_ports(), now_s=9, policy='fifo+')
-    rates = [item.flow_rates[0].rate_bps for item in answer.coflows]
+    rates = [item.flow_rates.rate_bps[0] for item in answer.coflows]
     assert rates == pytest.approx([0.91, 0.03, 0.03, 0.03])
     many = [coflow(f'c{i}', ('a', 'b', 10), arrival_s=i) for i in range(101)]
     answer = scheduling.schedule(many, unit_ports(), now_s=9, policy='fifo+')
-    assert answer.coflows[0].flow_rates[0].rate_bps == pytest.approx(0.5)
-    assert answer.coflows[9].flow_rates[0].rate_bps == pytest.approx(0.005)
+    assert answer.coflows[0].flow_rates.rate_bps[0] == pytest.approx(0.5)
+    assert answer.coflows[9].flow_rates.rate_bps[0] == pytest.approx(0.005)
 
 
 def test_remaining_times_count_by_weight():
@@ -360,7 +355,7 @@ def test_starving_coflows_share_the_front():
     answer = scheduling.schedule([small, *big], unit_ports(), now_s=60.0,
                                  theta_s=60.0)
     assert [item.starving for item in answer.coflows] == [True, True, False]
-    assert [item.flow_rates[0].rate_bps for item in answer.coflows] == (
+    assert [item.flow_rates.rate_bps[0] for item in answer.coflows] == (
         pytest.approx([0.5, 0.5, 0.0]))
     again = scheduling.schedule([small, *big], unit_ports(), now_s=59.9,
                                 theta_s=60.0)
@@ -368,8 +363,7 @@ def test_starving_coflows_share_the_front():
 
 
 def served(*flows):
-    return live.Flows(live.Pairs((src, dst) for src, dst, _ in flows),
-                      np.array([size_bytes for *_, size_bytes in flows]))
+    return rows.columns(flows)
 
 
 @pytest.mark.parametrize('served_bits, first', [
@@ -406,14 +400,14 @@ def test_traffic_inside_a_host_is_free():
     item = coflow('x', ('a', 'a', 5), ('a', 'b', 0))
     answer = scheduling.schedule([item], unit_ports(), now_s=7.0).coflows[0]
     assert (answer.remaining_cct_s, answer.predicted_end_s) == (0.0, 7.0)
-    assert answer.flow_rates == ()
+    assert rates_of(answer) == {('a', 'a'): 0.0, ('a', 'b'): 0.0}
 
 
 @pytest.mark.parametrize('left_bps, is_full', [(0.5, True), (2.0, False)])
 def test_a_port_with_a_billionth_left_is_full(left_bps, is_full):
     """What rounding leaves of a rate is nobody's."""
-    ports = [live.Port('a', 1e9 - left_bps, 1e9), live.Port('b', 1e9, 1e9),
-             live.Port('c', 1e9, 1e9)]
+    ports = rows.port_columns([('a', 1e9 - left_bps, 1e9), ('b', 1e9, 1e9),
+                               ('c', 1e9, 1e9)])
     answer = by_id(scheduling.schedule(
         [coflow('first', ('a', 'b', 1e9)),
          coflow('second', ('c', 'b', 1e9), arrival_s=1.0)],
@@ -424,7 +418,7 @@ def test_a_port_with_a_billionth_left_is_full(left_bps, is_full):
 
 
 def test_dead_port_is_never_served():
-    ports = [live.Port('a', 1, 1), live.Port('b', 1, 0), live.Port('c', 1, 1)]
+    ports = rows.port_columns([('a', 1, 1), ('b', 1, 0), ('c', 1, 1)])
     item = coflow('x', ('a', 'b', 5), ('a', 'c', 1))
     answer = scheduling.schedule([item], ports, now_s=0.0).coflows[0]
     assert answer.remaining_cct_s == answer.predicted_end_s == math.inf
@@ -444,7 +438,7 @@ def test_dead_port_is_never_served():
      {'coflows': [coflow('x', ('a', 'b', 1), weight=0.0)]}),
     ('coflow_id', {'coflows': [coflow('x'), coflow('x')]}),
     ('ports', {'ports': unit_ports('aa')}),
-    ('egress_bps of a', {'ports': [live.Port('a', math.inf, 1)]}),
+    ('egress_bps of a', {'ports': rows.port_columns([('a', math.inf, 1)])}),
 ])
 def test_bad_input_is_named(field, change):
     arguments = {'coflows': FIG1, 'ports': unit_ports(), 'now_s': 0.0}
@@ -455,7 +449,8 @@ def test_bad_input_is_named(field, change):
 
 
 def test_nothing_to_schedule():
-    assert scheduling.schedule([], [], now_s=1.0) == live.Schedule(1.0, ())
+    answer = scheduling.schedule([], live.NO_PORTS, now_s=1.0)
+    assert (answer.now_s, answer.coflows, answer.left.hosts) == (1.0, (), ())
 
 
 def test_kernels_are_compiled_once_for_all_sizes():
@@ -472,8 +467,8 @@ def test_kernels_are_compiled_once_for_all_sizes():
 def test_leftovers_go_in_order_and_by_what_is_left():
     """Both others need a full port: the second gets all, the third none."""
     def coflow(name, *flows):
-        return live.LiveCoflow(name, tuple(live.LiveFlow(*f) for f in flows))
-    ports = [live.Port(f'h{i}', 8e6, 8e6) for i in range(5)]
+        return live.LiveCoflow(name, rows.columns(flows))
+    ports = rows.port_columns((f'h{i}', 8e6, 8e6) for i in range(5))
     made = scheduling.schedule([
         coflow('first', ('h0', 'h1', 1e6)),
         coflow('second', ('h0', 'h2', 3e6), ('h3', 'h2', 1e6),
@@ -487,11 +482,11 @@ def test_leftovers_go_in_order_and_by_what_is_left():
 
 
 def test_side_flows_get_what_madd_needs_while_others_can_use_the_rest():
-    ports = [live.Port(f'h{i}', 19.1e6, 19.1e6) for i in range(4)]
+    ports = rows.port_columns((f'h{i}', 19.1e6, 19.1e6) for i in range(4))
     made = scheduling.schedule([
-        live.LiveCoflow('a', (live.LiveFlow('h0', 'h1', 1.4e6),
-                              live.LiveFlow('h1', 'h0', 0.15e6))),
-        live.LiveCoflow('b', (live.LiveFlow('h3', 'h0', 10e6),))],
+        live.LiveCoflow('a', rows.columns([('h0', 'h1', 1.4e6),
+                                           ('h1', 'h0', 0.15e6)])),
+        live.LiveCoflow('b', rows.columns([('h3', 'h0', 10e6)]))],
         ports, now_s=0.0)
     side_bps = 19.1e6 * 0.15 / 1.4
     assert [entry.flow_rates.rate_bps.tolist() for entry in made.coflows] == [
@@ -528,12 +523,10 @@ def test_a_whole_coflow_tells_how_much_waits_for_it():
 
 def _silenced(one, silent):
     """Without the bytes of the flows at these places."""
-    pairs = live.Pairs((flow.src_host, flow.dst_host) for flow in one.flows)
-    left = np.array([flow.remaining_bytes for flow in one.flows])
-    sends = left.copy()
+    sends = one.flows.remaining_bytes.copy()
     sends[list(silent)] = 0.0
-    return dataclasses.replace(one, flows=live.Flows(pairs, left),
-                               sending=live.Flows(pairs, sends))
+    return dataclasses.replace(
+        one, sending=live.Flows(one.flows.pairs, sends))
 
 
 def test_a_silent_flow_leaves_its_port_to_the_rest_of_its_coflow():
@@ -564,9 +557,9 @@ def test_the_order_is_by_all_that_is_left_and_the_silent_get_nothing(data):
     coflows = [coflow(f'C{i}', *((*ends, bits) for ends, bits
                                  in flows.items()))
                for i, flows in enumerate(all_flows)]
-    silent = [data.draw(st.sets(st.integers(0, len(one.flows) - 1),
-                                max_size=len(one.flows) - 1))
-              for one in coflows]
+    silent = [data.draw(st.sets(st.integers(0, len(flows) - 1),
+                                max_size=len(flows) - 1))
+              for flows in all_flows]
     policy = data.draw(st.sampled_from(ORDERED))
     before, after = (scheduling.schedule(
         some, unit_ports(), policy=policy, now_s=0.0) for some in (
@@ -577,14 +570,14 @@ def test_the_order_is_by_all_that_is_left_and_the_silent_get_nothing(data):
     for item in after.coflows:
         number = int(item.coflow_id[1:])
         rates = rates_of(item)
-        assert not any(rates[flow.src_host, flow.dst_host] for place, flow
-                       in enumerate(coflows[number].flows)
+        assert not any(rates[pair] for place, pair
+                       in enumerate(all_flows[number])
                        if place in silent[number])
         if len(coflows) == 1:  # as if there were no others
-            alone, = scheduling.schedule([dataclasses.replace(
-                coflows[0], flows=[flow for place, flow
-                                   in enumerate(coflows[0].flows)
-                                   if place not in silent[0]])],
+            alone, = scheduling.schedule([coflow('C0', *(
+                (*pair, bits) for place, (pair, bits)
+                in enumerate(all_flows[0].items())
+                if place not in silent[0]))],
                 unit_ports(), policy=policy, now_s=0.0).coflows
             assert {pair: rate_bps for pair, rate_bps in rates.items()
                     if rate_bps} == pytest.approx(

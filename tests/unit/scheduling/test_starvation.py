@@ -8,6 +8,7 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
+from tests.unit import rows
 from virtco import exception
 from virtco import scheduling
 from virtco.model import live
@@ -15,7 +16,7 @@ from virtco.scheduling import policies
 from virtco.scheduling import starvation
 
 HOSTS = 'abcd'
-PORTS = [live.Port(host, 8.0, 8.0) for host in HOSTS]
+PORTS = rows.port_columns((host, 8.0, 8.0) for host in HOSTS)
 PAIRS = [(src, dst) for src in HOSTS for dst in HOSTS if src != dst]
 
 
@@ -38,8 +39,8 @@ class Cloud:
         """Schedule at each end, at ``until_s`` and when theta demands it."""
         while self.now_s < until_s and self.left:
             known = [live.LiveCoflow(
-                name, tuple(live.LiveFlow(*pair, size)
-                            for pair, size in flows.items()),
+                name, rows.columns(
+                    (*pair, size) for pair, size in flows.items()),
                 arrival_s=self.arrival_s[name], served_s=self.served_s[name])
                 for name, flows in self.left.items()]
             made = scheduling.schedule(
@@ -52,8 +53,8 @@ class Cloud:
 
     def pass_time(self, made, dt_s):
         rates = {item.coflow_id: {
-            (rate.src_host, rate.dst_host): rate.rate_bps / 8
-            for rate in item.flow_rates if rate.rate_bps > 0}
+            rate[:2]: rate.rate_bps / 8
+            for rate in rows.rates(item.flow_rates) if rate.rate_bps > 0}
             for item in made.coflows}
         for name, flows in rates.items():
             for pair, rate in flows.items():
@@ -105,7 +106,8 @@ def test_no_arrivals_make_a_coflow_wait_longer(first, attacks, policy,
 
 
 def waiting(arrival_s, served_s):
-    return live.LiveCoflow('c', (), arrival_s=arrival_s, served_s=served_s)
+    return live.LiveCoflow('c', rows.columns([]), arrival_s=arrival_s,
+                           served_s=served_s)
 
 
 @pytest.mark.parametrize('arrival_s, served_s', [(1.0, 4.0), (4.0, 1.0)])
@@ -136,8 +138,8 @@ def test_a_check_that_is_due_finds_the_starving(served_s, theta_s):
 
 def served(sent_bytes, served_s=0.0, left_bytes=800.0, arrival_s=0.0):
     """400 bytes have crossed the slowest port after half of alone_s."""
-    return live.LiveCoflow('c', (live.LiveFlow('a', 'b', left_bytes / 2),
-                                 live.LiveFlow('a', 'c', left_bytes / 2)),
+    return live.LiveCoflow('c', rows.columns([('a', 'b', left_bytes / 2),
+                                              ('a', 'c', left_bytes / 2)]),
                            arrival_s=arrival_s, served_s=served_s,
                            sent_bytes=sent_bytes)
 

@@ -4,6 +4,7 @@
 
 import dataclasses
 
+from tests.unit import rows
 from virtco.table import coflow_table
 from virtco.wire import edge_policy
 
@@ -12,7 +13,7 @@ def policies(schedule, coflows, remaining, links, minors, options):
     """The document of each link, by what the documentation says."""
     known = {c.coflow_id: c for c in coflows}
     rates = {(c.coflow_id, r.src_host, r.dst_host): r.rate_bps
-             for c in schedule.coflows for r in c.flow_rates}
+             for c in schedule.coflows for r in rows.rates(c.flow_rates)}
     found = {}
     for link in links:
         taken = minors[link.host].taken

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests.unit import rows
 from tests.unit.table import objects
 from virtco import scheduling
 from virtco.model import live
@@ -60,8 +61,8 @@ def table_coflow(name, *flows, dst_port=None):
 
 
 def schedule(coflows):
-    ports = [live.Port(h, 0.98 * EGRESS_BPS, 0.98 * INGRESS_BPS)
-             for h in HOSTS]
+    ports = rows.port_columns((h, 0.98 * EGRESS_BPS, 0.98 * INGRESS_BPS)
+                              for h in HOSTS)
     return scheduling.schedule(
         [live.LiveCoflow(c.coflow_id, live.Flows(c.table.pairs, c.bytes_left))
          for c in coflows], ports, now_s=0)

@@ -209,8 +209,7 @@ def made(laid, rates, remaining, before=None, ranks=None, **values):
     ids = [c.coflow_id for c in laid.coflows]
     schedule = live.Schedule(0.0, tuple(live.CoflowSchedule(
         name, rank, 1.0, 1.0, live.FlowRates(
-            coflow.pairs, np.array(rates[name]),
-            np.ones(len(coflow.pairs), bool)))
+            coflow.pairs, np.array(rates[name])))
         for rank, (name, coflow) in enumerate(zip(ids, laid.coflows))))
     return host_policies.update(
         laid, schedule, {name: np.array(some) for name, some

@@ -24,7 +24,8 @@ N_COFLOWS = 30
 LINK_BPS = 1e9
 GAP_S = 2.0
 LATE_S = 5.0
-PORTS = tuple(live.Port(f'h{i}', LINK_BPS, LINK_BPS) for i in range(N_HOSTS))
+PORTS = live.Ports(tuple(f'h{i}' for i in range(N_HOSTS)),
+                   *np.full((2, N_HOSTS), LINK_BPS))
 
 Spoil = Callable[[np.random.Generator, claims.Claim], claims.Claim]
 
@@ -67,11 +68,9 @@ def workload(seed: int) -> list[claims.Claim]:
         hosts = rng.choice(N_HOSTS, n_src + n_dst, replace=False)
         size_bytes = float(rng.lognormal(np.log(0.5e9), 1.5))
         shares = rng.dirichlet(np.ones(n_src * n_dst))
-        flows = tuple(
-            live.LiveFlow(f'h{src}', f'h{dst}', float(size_bytes * share))
-            for (src, dst), share in zip(
-                [(src, dst) for src in hosts[:n_src] for dst in hosts[n_src:]],
-                shares))
+        flows = live.Flows(live.Pairs(
+            (f'h{src}', f'h{dst}') for src in hosts[:n_src]
+            for dst in hosts[n_src:]), size_bytes * shares)
         rows.append(claims.Claim(f'c{i}', f'c{i}', float(arrival_s), flows,
                                  size_bytes))
     return rows

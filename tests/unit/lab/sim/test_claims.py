@@ -5,17 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from virtco.model import live
+from tests.unit import rows
 from virtco_lab.sim import claims
 
 GB = 1e9
-PORTS = [live.Port(f'h{i}', 8e9, 8e9) for i in range(4)]
+PORTS = rows.port_columns((f'h{i}', 8e9, 8e9) for i in range(4))
 
 
 def claim(name, arrival_s, size_bytes, factor=1.0, project=None, dst='h1',
           **kwargs):
     return claims.Claim(name, project or name, arrival_s,
-                        (live.LiveFlow('h0', dst, size_bytes),),
+                        rows.columns([('h0', dst, size_bytes)]),
                         size_bytes * factor, **kwargs)
 
 
