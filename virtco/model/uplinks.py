@@ -64,33 +64,56 @@ def of(tree: cluster.Tree, hosts: Sequence[str], egress_bps: np.ndarray,
     :param egress_bps: of each host, shape (H,).
     """
     chains = tree.chains()
-    chain_of = [chains[leaf] if (leaf := tree.leaf_of.get(host)) is not None
-                else () for host in hosts]
-    below = {one.name: [0.0, 0.0] for one in tree.subtrees}
-    for chain, out_bps, in_bps in zip(chain_of, egress_bps.tolist(),
-                                      ingress_bps.tolist(), strict=True):
-        for one in chain:
-            below[one.name][0] += out_bps
-            below[one.name][1] += in_bps
-    limiting = [one for one in tree.subtrees
-                if one.uplink_out_bps < below[one.name][0]
-                or one.uplink_in_bps < below[one.name][1]]
-    if not limiting:
+    leaves = [tree.leaf_of.get(host) for host in hosts]
+    below = {name: [0.0, 0.0] for name in chains}
+    for leaf, out_bps, in_bps in zip(leaves, egress_bps.tolist(),
+                                     ingress_bps.tolist(), strict=True):
+        if leaf is not None:
+            below[leaf][0] += out_bps
+            below[leaf][1] += in_bps
+    found = limiting(chains, below)
+    if not found:
         return NONE
-    number = {one.name: i for i, one in enumerate(limiting)}
-    return Uplinks(_above(chain_of, number), np.array(
-        [min(one.uplink_out_bps, below[one.name][0]) for one in limiting]
-        + [min(one.uplink_in_bps, below[one.name][1]) for one in limiting]))
+    names = [one.name for one in tree.subtrees if one.name in found]
+    return Uplinks(above([chains[leaf] if leaf is not None else ()
+                          for leaf in leaves], names),
+                   np.array([found[name] for name in names]).T.ravel())
 
 
-def _above(chain_of: Sequence[Sequence[cluster.Subtree]],
-           number: Mapping[str, int]) -> np.ndarray:
-    """Return the limiting subtrees of each host, shape (H, D); a subtree has
-    one column for all its hosts.
+def limiting(chains: Mapping[str, tuple[cluster.Subtree, ...]],
+             below: Mapping[str, list[float]]
+             ) -> dict[str, tuple[float, float]]:
+    """Return the rates of uplinks that can be slower than all ports below.
+
+    :param chains: of the tree.
+    :param below: rates out and in of the hosts right below each subtree;
+        those of subtrees are added.
+    :returns: subtree -> rates out and in.
     """
+    found = {}
+    # Children before their parents.
+    for name, chain in sorted(chains.items(), key=lambda item: -len(item[1])):
+        one, (out_bps, in_bps) = chain[-1], below[name]
+        rates = (min(out_bps, one.uplink_out_bps),
+                 min(in_bps, one.uplink_in_bps))
+        if rates != (out_bps, in_bps):
+            found[name] = rates
+        if one.parent is not None:
+            below[one.parent][0] += rates[0]
+            below[one.parent][1] += rates[1]
+    return found
+
+
+def above(chain_of: Sequence[Sequence[cluster.Subtree]],
+          names: Sequence[str]) -> np.ndarray:
+    """Return the numbers of the named subtrees in each chain, shape (H, D).
+
+    A subtree has one column in all chains.
+    """
+    number = {name: i for i, name in enumerate(names)}
     kept = [[number[one.name] for one in chain if one.name in number]
             for chain in chain_of]
-    above = np.full((len(kept), max(map(len, kept))), -1, np.int64)
-    for host, subtrees in enumerate(kept):
-        above[host, :len(subtrees)] = subtrees
-    return above
+    result = np.full((len(kept), max(map(len, kept))), -1, np.int64)
+    for row, subtrees in zip(result, kept):
+        row[:len(subtrees)] = subtrees
+    return result

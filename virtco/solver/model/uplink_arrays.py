@@ -21,6 +21,7 @@ import numpy as np
 
 from virtco.model import cluster
 from virtco.model import snapshot
+from virtco.model import uplinks
 from virtco.solver.model import loads
 
 
@@ -81,16 +82,10 @@ def of(problem: snapshot.PlacementProblem) -> Uplinks:
         return Uplinks()
     chains = tree.chains()
     kept = _kept(problem, chains)
-    index = {one.name: i for i, one in enumerate(kept)}
-    counted = {name: [index[one.name] for one in chain if one.name in index]
-               for name, chain in chains.items()}
-    n_tiers = max(map(len, counted.values()), default=0)
-    rows = {name: i for i, name in enumerate(chains)}
-    table = np.full((len(rows) + 1, n_tiers), -1, dtype=np.int64)
-    for name, row in rows.items():
-        table[row, :len(counted[name])] = counted[name]
-    return Uplinks(kept, {host: rows[leaf] for host, leaf
-                          in tree.leaf_of.items()}, table)
+    row_of = {name: row for row, name in enumerate(chains)}
+    return Uplinks(
+        kept, {host: row_of[leaf] for host, leaf in tree.leaf_of.items()},
+        uplinks.above([*chains.values(), ()], [one.name for one in kept]))
 
 
 def _kept(problem: snapshot.PlacementProblem,
@@ -106,16 +101,9 @@ def _kept(problem: snapshot.PlacementProblem,
     for host_name in _strangers(problem):
         for one in chains[leaf_of[host_name]]:
             below[one.name] = [math.inf, math.inf]
-    kept = set()
-    # Children before their parents.
-    for name, chain in sorted(chains.items(), key=lambda item: -len(item[1])):
-        one, (out, into) = chain[-1], below[name]
-        if one.uplink_out_bps < out or one.uplink_in_bps < into:
-            kept.add(name)
-        if one.parent is not None:
-            below[one.parent][0] += min(out, one.uplink_out_bps)
-            below[one.parent][1] += min(into, one.uplink_in_bps)
-    return tuple(one for one in problem.tree.subtrees if one.name in kept)
+    limiting = uplinks.limiting(chains, below)
+    return tuple(one for one in problem.tree.subtrees
+                 if one.name in limiting)
 
 
 def _strangers(problem: snapshot.PlacementProblem) -> set[str]:
