@@ -5,7 +5,6 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Set
 import logging
 import time
 from typing import Any
@@ -36,13 +35,13 @@ class Follow:
 
     :param changed: is told the ids of groups that changed.
     :param waiting: VMs that a host last reported, and that Nova has not
-        confirmed to run anywhere.
+        confirmed to run anywhere; whether each is reserved there.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
                  counts: metrics.Metrics,
                  changed: Callable[[Iterable[str]], None],
-                 waiting: Callable[[str], Set[str]],
+                 waiting: Callable[[str], Mapping[str, bool]],
                  clock: Callable[[], float] = time.time):
         self._conf = conf
         self._database = database
@@ -112,9 +111,9 @@ class Follow:
         Only a VM that no host was known to run: during a migration two hosts
         have its ports, and Nova's notification decides.
         """
-        for uuid in self._waiting(host):
+        for uuid, is_planned in self._waiting(host).items():
             try:
-                self.apply(notifications.Built(uuid, host))
+                self.apply(notifications.Seen(uuid, host, is_planned))
             except exception.VirtcoException as error:
                 LOG.warning('Cannot note that %s runs on %s: %s', uuid, host,
                             error)

@@ -29,6 +29,19 @@ class Built:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Seen:
+    """A host reports a port of the instance, which ran nowhere.
+
+    :ivar is_planned: whether it was reserved there as far as was known; else
+        it had no host.
+    """
+
+    instance_uuid: str
+    host: str
+    is_planned: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class OffHost:
     """The instance exists, but on no host (shelved).
 
@@ -47,7 +60,7 @@ class Gone:
     why: str = ''
 
 
-Change = Built | OffHost | Gone
+Change = Built | Seen | OffHost | Gone
 
 # Events after which the payload's host is where the instance runs. During a
 # live migration only the destination's last word counts: ``.start`` still

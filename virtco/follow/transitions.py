@@ -51,8 +51,8 @@ class Transitions:
         :returns: the member's group; None if nothing of it changed.
         """
         uuid = change.instance_uuid
-        host, flavor = ((change.host, dict(change.flavor)) if isinstance(
-            change, notifications.Built) else (None, {}))
+        host = getattr(change, 'host', None)
+        flavor = dict(getattr(change, 'flavor', ()))
         with self._database.reader() as session:
             if db_groups.member_of(session, uuid) is None and (
                     host and not flavor
@@ -87,6 +87,12 @@ class Transitions:
             db_groups.vacate(member)
             self._retire_if_empty(session, member.group_id)
             return True
+        if isinstance(change, notifications.Seen):
+            # Nova's word may have come since the host was heard.
+            known = change.host if change.is_planned else None
+            return (member.state != states.MemberState.RUNNING
+                    and member.host == known
+                    and self._built(session, member, change.host, {}))
         if _is_overtaken(member, change.at_s):
             return False
         if isinstance(change, notifications.Built):

@@ -110,21 +110,22 @@ class LiveState:
             for tracked in self._groups.coflows.values():
                 tracked.touch()
 
-    def waiting(self, host: str) -> Set[str]:
+    def waiting(self, host: str) -> Mapping[str, bool]:
         """Return the VMs that the host reports and Nova has not confirmed
-        anywhere; a VM that is reserved elsewhere is left out.
+        anywhere, and whether each is reserved there; a VM that is reserved
+        elsewhere is left out.
 
         The port of a VM that was shelved may outlive it for a moment. So
         where no host is planned, only a port that is new counts.
         """
         with self._lock:
             state = self._hosts[host]
-            found = set()
+            found = {}
             for vm in state.vms & self._groups.waiting.keys():
                 reserved = self._groups.waiting[vm]
                 if reserved == host or (
                         reserved is None and vm in state.new_vms):
-                    found.add(vm)
+                    found[vm] = reserved == host
                 elif reserved is not None:
                     self._progress.refuse_port(host, vm, reserved)
             return found

@@ -47,7 +47,7 @@ class Bench:
         self.follow = follow.Follow(
             stored.conf(controller={'keep_retired_s': 3600}), self.database,
             self.counts, lambda ids: self.changed.append(list(ids)),
-            lambda host: self.waiting.get(host, set()), lambda: self.now_s)
+            lambda host: self.waiting.get(host, {}), lambda: self.now_s)
 
     def notified(self, kind, uuid, host=None, at_s=5, **data):
         return self.follow.notified(kind, {'nova_object.data': {
@@ -208,7 +208,7 @@ def test_who_does_not_lead_any_more_reaps_nothing(bench):
 
 
 def test_a_port_shows_where_a_vm_runs(bench):
-    bench.waiting = {'h1': {'p-a-1', 'stranger'}}
+    bench.waiting = {'h1': {'p-a-1': True, 'stranger': False}}
     bench.follow.reported('h0', None)
     assert bench.changed == []
     bench.follow.reported('h1', None)
@@ -217,7 +217,7 @@ def test_a_port_shows_where_a_vm_runs(bench):
 
 
 def test_a_database_that_is_away_stops_no_report(bench):
-    bench.waiting = {'h1': {'p-a-1'}}
+    bench.waiting = {'h1': {'p-a-1': True}}
     with bench.database.engine.begin() as connection:
         connection.execute(models.sa.text('DROP TABLE members'))
     bench.follow.reported('h1', None)

@@ -135,6 +135,29 @@ def test_without_a_time_the_last_word_counts(database, follow):
     assert row(database) == (UUID, 'running', 'h2')
 
 
+@pytest.mark.parametrize('before, seen, after', [
+    ([], ('h0', True), ('running', 'h0')),
+    ([], ('h0', False), ('reserved', 'h0')),
+    ([], ('h1', True), ('reserved', 'h0')),
+    ([('instance.create.end', 'h1')], ('h0', True), ('running', 'h1')),
+    ([('instance.shelve_offload.end', None)], ('h0', True), ('vacant', None)),
+    ([('instance.shelve_offload.end', None)], ('h0', False),
+     ('running', 'h0'))])
+def test_a_port_moves_only_the_row_that_its_reader_knew(
+        database, follow, before, seen, after):
+    """Nova's word may come between a report and what follows from it."""
+    begin(database)
+    deliver(follow, [notification(*one, 5) for one in before])
+    is_changed = row(database)[1:] != after
+    assert (follow.apply(notifications.Seen(UUID, *seen)) == 'g') is is_changed
+    assert row(database) == (UUID, *after)
+
+
+def test_a_port_of_a_stranger_moves_nothing(database, follow):
+    begin(database)
+    assert follow.apply(notifications.Seen('stranger', 'h0', False)) is None
+
+
 def test_a_new_vm_in_the_row_begins_anew(database, follow):
     begin(database)
     deliver(follow, [notification('instance.create.end', 'h1', 50),

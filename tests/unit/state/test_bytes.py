@@ -181,7 +181,7 @@ def test_a_port_of_a_vm_that_is_reserved_elsewhere_moves_nothing():
     state.load_groups(
         [known.member('g', 0, 'h0', known.states.MemberState.RESERVED)],
         [known.stored()])
-    for host, found in (('h9', set()), ('h0', {'g-0'})):
+    for host, found in (('h9', {}), ('h0', {'g-0': True})):
         state.intake(host, made.report(ports=[{'vm': 'g-0'}]), 1.0)
         assert state.waiting(host) == found
     (refused,) = state.take_unsaved().findings

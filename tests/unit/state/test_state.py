@@ -544,12 +544,12 @@ def test_vms_that_nova_has_not_confirmed():
 
     live.intake('h0', ports(0, 1, 2, 7), 1.0)
     # Of one that is reserved elsewhere a port tells nothing.
-    assert live.waiting('h0') == {'g-1'}
+    assert live.waiting('h0') == {'g-1': False}
     live.intake('h5', ports(0), 1.0)
-    assert live.waiting('h5') == {'g-0'}
+    assert live.waiting('h5') == {'g-0': True}
     # The port of a VM that was shelved may outlive it.
     live.intake('h0', ports(0, 1, 2), 2.0)
-    assert live.waiting('h0') == set()
+    assert live.waiting('h0') == {}
     assert live.hosts_of_group('g') == ['h0', 'h5']
     assert live.count_members('h5') == 1
 
