@@ -65,6 +65,7 @@ class Cloud:
         self.number = 0
         self.edge, self.link_bps = None, 1e8
         self.rows = []
+        self.why = ''
 
     def _etcd_url(self):
         return f'etcd3+http://127.0.0.1:{self.wires["leader-etcd"].port}'
@@ -110,6 +111,14 @@ class Cloud:
                     ':epoch'), {'epoch': epoch, 'address':
                                 f'127.0.0.1:{self.wires["api-leader"].port}'})
 
+    def wait_planned(self):
+        """Launch VMs until one has a plan."""
+        try:
+            patience.wait_for(lambda: self.launch()[0] == 'planned', 'a plan')
+        except AssertionError as error:
+            raise AssertionError(f'{error}: {self.why}\n{self.state()}'
+                                 ) from None
+
     def launch(self):
         """One VM; the status of the answer and how long it took."""
         self.number += 1
@@ -122,6 +131,7 @@ class Cloud:
             f'{self.api.url}/v1/placements/'
             f'{self.tenant.instance(self.number)}', json=body, timeout=120)
         assert answer.status_code == 200, answer.text
+        self.why = answer.json()['why']
         return answer.json()['status'], watch.seconds()
 
     def round_trip(self):
@@ -220,7 +230,7 @@ def table(cloud):
 @pytest.mark.parametrize('pair', PAIRS)
 def test_a_wire_that_fails(cloud, pair, fault):
     cloud.first_leads()
-    patience.wait_for(lambda: cloud.launch()[0] == 'planned', 'a plan')
+    cloud.wait_planned()
     cloud.round_trip()
     epoch = cloud.leader()[0]
     cloud.wires[pair].set(fault)
@@ -231,7 +241,7 @@ def test_a_wire_that_fails(cloud, pair, fault):
         time.sleep(0.2)
     cloud.wires[pair].set('pass')
     watch = patience.Answer()
-    patience.wait_for(lambda: cloud.launch()[0] == 'planned', 'a plan')
+    cloud.wait_planned()
     planned_s = watch.seconds()
     patience.wait_for(_one_leads(cloud), 'one that leads')
     cloud.lead_through_wire()
@@ -246,7 +256,7 @@ def test_a_wire_that_fails(cloud, pair, fault):
     assert cloud.leader()[0] >= epoch
     if not pair.startswith('api-database'):
         # A busy machine may make one of them late.
-        assert 'planned' in {status for status, _ in launches[-3:]}
+        assert 'planned' in {status for status, _ in launches[-3:]}, cloud.why
 
 
 def _one_leads(cloud):

@@ -246,8 +246,9 @@ def placement(number, name='a', matrix=MATRIX, n_hosts=4, slots=2,
         'flavor': {'vcpus': 1, 'memory_mb': 512, 'disk_gb': 1},
         'server_group': None,
         'hosts': [{'host': host, 'node': host,
-                   'free': {'vcpus': free, 'memory_mb': 65536,
-                            'disk_gb': 900}}
+                   'free': {'vcpus': free,
+                            'memory_mb': max(65536, 512 * free),
+                            'disk_gb': max(900, free)}}
                   for host, free in offers.items()]} | changes
 
 
