@@ -112,5 +112,4 @@ class Events:
         response.set_headers({**HEADERS, 'X-Accel-Buffering': 'no'})
         response.stream = iter([viewers.CHANGED])
         request.env[viewers.KEEP] = functools.partial(
-            self._watchers.add,
-            asked.authorizer.project(request) or '')
+            self._watchers.add, asked.callers_project())

@@ -79,7 +79,8 @@ def events(call: Call, query: fields.ProjectQuery) -> wire.Events:
 
 
 def _require(call: Call, rule: policies.Rule, coflow_id: str) -> None:
-    call.require(rule, call.rooms.objects.coflows.project_of(coflow_id))
+    call.require(rule, project_id=call.rooms.objects.coflows.project_of(
+        coflow_id))
 
 
 def _shown(call: Call, coflow_id: str) -> wire.Coflow:

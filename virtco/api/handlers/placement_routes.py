@@ -20,7 +20,7 @@ def place(call: Call, instance_uuid: str, query: wire.One,
 
 def show(call: Call, instance_uuid: str) -> wire.Kept:
     found = call.rooms.place.placement(instance_uuid)
-    call.require(policies.SHOW_COFLOW, found.project_id)
+    call.require(policies.SHOW_COFLOW, project_id=found.project_id)
     if call.may(policies.HOSTS):
         return found
     # Hypervisors are the operators' business.
