@@ -107,14 +107,14 @@ def test_what_is_found_is_logged_once(rooms, monkeypatch, caplog):
 def test_health_is_degraded_by_errors_alone(codes, works, status):
     part = types.SimpleNamespace(
         is_alive=lambda: works, is_answered=lambda: True)
-    serves, found = health_report.document(types.SimpleNamespace(
-        starting=types.SimpleNamespace(what=None), place=part, plans=True,
-        decide=part, distribute=part, elector=part, keeps=lambda: True,
-        n_hosts=lambda: 0, leadership=lambda: {
+    serves, found = health_report.Document(types.SimpleNamespace(
+        metrics=None, starting=types.SimpleNamespace(what=None), plans=True,
+        place=part, decide=part, distribute=part, elector=part,
+        keeps=lambda: True, n_hosts=lambda: 0, leadership=lambda: {
             'epoch': 1, 'here': True, 'reached': True},
         objects=types.SimpleNamespace(
             settings=types.SimpleNamespace(is_shadow=False)),
-        problems=[problems.Problem(code, 'x') for code in codes]))
+        problems=[problems.Problem(code, 'x') for code in codes])).health()
     assert (serves, found.status) == (works, status)
     assert [one.code for one in found.problems] == codes
 

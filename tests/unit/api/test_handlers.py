@@ -432,7 +432,7 @@ def test_what_does_not_plan_needs_no_planner(plans):
     rooms = app.App(stored.conf(database={'connection': 'sqlite://'}),
                     clock=service.Clock(), parts=app.Parts(plans=plans))
     rooms.starting.ready()
-    _is_well, found = health.document(rooms)
+    _is_well, found = health.Document(rooms).health()
     rooms.database.dispose()
     assert found.parts['planner'] is not plans
 

@@ -20,20 +20,20 @@ class Thread(threading.Thread):
 def test_metrics_wait_half_a_second_for_one_count_at_a_time(monkeypatch):
     found, may_end, counted = service.Service(), threading.Event(), []
 
-    def count(rooms):
-        counted.append(rooms)
+    def count(document):
+        counted.append(document)
         assert may_end.wait(60)
 
-    monkeypatch.setattr(health_report, 'count', count)
+    monkeypatch.setattr(health_report.Document, '_count', count)
     monkeypatch.setattr(health_report.threading, 'Thread', Thread)
     document = health_report.Document(found.rooms)
     document.gauge()
     document.gauge()
-    assert counted == [found.rooms] and Thread.waits_s == [0.5, 0.5]
+    assert counted == [document] and Thread.waits_s == [0.5, 0.5]
     assert document._counting.daemon
     may_end.set()
     super(Thread, document._counting).join()
     document.gauge()
-    assert counted == [found.rooms] * 2
+    assert counted == [document] * 2
     super(Thread, document._counting).join()
     found.rooms.database.dispose()
