@@ -2,7 +2,6 @@
 
 """Puts the WSGI application together."""
 
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from typing import Any
@@ -15,6 +14,7 @@ from oslo_middleware import http_proxy_to_wsgi
 from virtco import app
 from virtco import metrics
 from virtco.api import errors
+from virtco.api import listeners
 from virtco.api import live_page
 from virtco.api import nesting
 from virtco.api import pace
@@ -23,11 +23,9 @@ from virtco.api import routes
 from virtco.api import versions
 from virtco.api.handlers import operation_routes as operations
 
-Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
-
 
 def application(conf: cfg.ConfigOpts,
-                rooms: app.App) -> Wsgi:
+                rooms: app.App) -> listeners.Wsgi:
     """Build the API inside out: falcon, the token check, request ids and
     proxies.
     """
@@ -39,7 +37,7 @@ def application(conf: cfg.ConfigOpts,
     errors.add_handlers(app)
     routes.add(app, conf, rooms)
     live_page.add(app, conf, rooms)
-    wsgi: Wsgi = nesting.checked(app)
+    wsgi: listeners.Wsgi = nesting.checked(app)
     if conf.api.auth_strategy == 'keystone':
         # Embedded controllers start without it.
         from keystonemiddleware import auth_token
@@ -64,7 +62,7 @@ class Monitored(Protocol):
         """Look up what is not counted."""
 
 
-def monitoring(found: Monitored) -> Wsgi:
+def monitoring(found: Monitored) -> listeners.Wsgi:
     """Build an application of ``/health`` and ``/metrics`` alone."""
     app = falcon.App()
     errors.add_handlers(app)
@@ -73,8 +71,8 @@ def monitoring(found: Monitored) -> Wsgi:
     return app
 
 
-def _except_open(app: Wsgi, guarded: Wsgi,
-                 open_paths: Collection[str] = pace.OPEN_PATHS) -> Wsgi:
+def _except_open(app: listeners.Wsgi, guarded: listeners.Wsgi,
+                 open_paths: Collection[str]) -> listeners.Wsgi:
     def choose(environ: dict[str, Any], start_response: Any
                ) -> Iterable[bytes]:
         is_open = environ['PATH_INFO'] in open_paths

@@ -6,7 +6,6 @@ It needs little but the standard library, so the port opens at once: Nova is
 answered neutrally rather than refused, and an edge is told to come back.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterable
 import json
 import re
@@ -17,8 +16,6 @@ from virtco.api import listeners
 from virtco.place import answer
 from virtco.wire import error
 
-Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
-
 _PLACEMENT = re.compile(r'/v1/placements/([^/]+)')
 _UNAVAILABLE = '503 Service Unavailable'
 
@@ -28,9 +25,9 @@ class Front:
 
     def __init__(self, start: startup.Startup):
         self._startup = start
-        self._api: Wsgi | None = None
+        self._api: listeners.Wsgi | None = None
 
-    def hand_over(self, api: Wsgi) -> None:
+    def hand_over(self, api: listeners.Wsgi) -> None:
         self._api = api
 
     def __call__(self, environ: dict[str, Any],

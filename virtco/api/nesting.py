@@ -2,7 +2,6 @@
 
 """Refuses bodies that are nested deeper than anything sensible."""
 
-from collections.abc import Callable
 from collections.abc import Iterable
 import io
 from typing import Any
@@ -12,8 +11,6 @@ import falcon
 from virtco import exception
 from virtco.api import errors
 from virtco.api import listeners
-
-Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 MOST_DEPTH = 64
 _NEITHER_BRACKET_NOR_QUOTE = bytes(set(range(256)) - set(b'[]{}"'))
@@ -40,7 +37,7 @@ def is_deeper(body: bytes, most: int = MOST_DEPTH) -> bool:
     return bool(brackets)
 
 
-def checked(app: Wsgi) -> Wsgi:
+def checked(app: listeners.Wsgi) -> listeners.Wsgi:
     """Wrap an application to refuse bodies that are nested too deeply."""
     def check(environ: dict[str, Any], start_response: Any
               ) -> Iterable[bytes]:

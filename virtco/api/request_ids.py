@@ -6,7 +6,6 @@ What oslo.middleware's own class does, without parsing the request and the
 answer a second time for it.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterable
 import re
 from typing import Any
@@ -14,13 +13,13 @@ from typing import Any
 from oslo_context import context
 from oslo_middleware import request_id
 
-Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+from virtco.api import listeners
 
 _GIVEN = 'HTTP_' + request_id.INBOUND_HEADER.upper().replace('-', '_')
 _FORMAT = re.compile(request_id.ID_FORMAT)
 
 
-def identified(app: Wsgi) -> Wsgi:
+def identified(app: listeners.Wsgi) -> listeners.Wsgi:
     """Wrap an application so that log and answer name the request's id."""
     def identify(environ: dict[str, Any], start_response: Any
                  ) -> Iterable[bytes]:

@@ -17,7 +17,7 @@ def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
          drained: wire.Drained, now_s: float) -> wire.Host:
     report, found = seen.report, seen.capacity
     return wire.Host(
-        host=seen.host, egress_bps=found.egress_bps,
+        **msgspec.structs.asdict(drained), egress_bps=found.egress_bps,
         ingress_bps=found.ingress_bps,
         link_egress_bps=report.link.egress_bps,
         link_ingress_bps=report.link.ingress_bps,
@@ -37,9 +37,7 @@ def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
         last_report=seen.last_report_s,
         coflows=[c.coflow_id for c in policy.classes] if policy else [],
         vms=sorted({port.vm for port in report.ports}),
-        health=report.health, error=report.error, cpu_s=report.cpu_s,
-        drain=drained.drain, drain_reason=drained.drain_reason,
-        drain_since=drained.drain_since)
+        health=report.health, error=report.error, cpu_s=report.cpu_s)
 
 
 def classes(seen: host_state.View,

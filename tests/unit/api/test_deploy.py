@@ -42,7 +42,8 @@ def test_a_process_tells_how_it_is():
     ('/', True), ('/v1', True), ('/health', True), ('/metrics', True),
     ('/v1/hosts', False), ('', False)])
 def test_some_paths_want_no_token(path, is_open):
-    chosen = deploy._except_open(lambda *_: 'open', lambda *_: 'guarded')
+    chosen = deploy._except_open(lambda *_: 'open', lambda *_: 'guarded',
+                                 pace.OPEN_PATHS)
     assert chosen({'PATH_INFO': path}, None) == (
         'open' if is_open else 'guarded')
 
