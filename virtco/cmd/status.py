@@ -20,6 +20,13 @@ from virtco.db import session as db_session
 #: scheduler hints is mended (OSSA-2026-022).
 PATCHED_NOVA = {31: (31, 3, 1), 32: (32, 2, 1), 33: (33, 0, 2)}
 
+GOOD = upgradecheck.Result(upgradecheck.Code.SUCCESS)
+
+
+def _warning_unless(is_good: object, told: str) -> upgradecheck.Result:
+    return GOOD if is_good else upgradecheck.Result(
+        upgradecheck.Code.WARNING, told)
+
 
 class Checks(upgradecheck.UpgradeCommands):
     def __init__(self, conf: cfg.ConfigOpts):
@@ -34,7 +41,7 @@ class Checks(upgradecheck.UpgradeCommands):
         except exception.VirtcoException as error:
             return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
         if found == migration.head():
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+            return GOOD
         return upgradecheck.Result(
             upgradecheck.Code.FAILURE,
             f'The schema is at {found or "nothing"}, this code needs '
@@ -42,38 +49,29 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _deadlines(self) -> upgradecheck.Result:
         placement = self._conf.placement
-        if placement.budget_s < placement.deadline_s:
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
-        return upgradecheck.Result(
-            upgradecheck.Code.WARNING,
+        return _warning_unless(
+            placement.budget_s < placement.deadline_s,
             f'[placement] budget_s = {placement.budget_s} is not below '
             f'deadline_s = {placement.deadline_s}: plans come too late.')
 
     def _authentication(self) -> upgradecheck.Result:
         api = self._conf.api
-        if (api.auth_strategy == 'keystone'
-                or api.host in listeners.LOOPBACK):
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
-        return upgradecheck.Result(
-            upgradecheck.Code.WARNING,
+        return _warning_unless(
+            api.auth_strategy == 'keystone' or api.host in listeners.LOOPBACK,
             f'[api] auth_strategy = noauth on {api.host}: whoever reaches '
             'it is an operator.')
 
     def _edges(self) -> upgradecheck.Result:
-        if (self._conf.api.auth_strategy == 'noauth'
-                or self._conf.distributor.client_ca_file):
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
-        return upgradecheck.Result(
-            upgradecheck.Code.WARNING,
+        return _warning_unless(
+            self._conf.api.auth_strategy == 'noauth'
+            or self._conf.distributor.client_ca_file,
             '[distributor] client_ca_file is not set: each edge module needs '
             'a user called as its [edge] host, or policy.yaml another rule '
             'virtco:edge:host.')
 
     def _comparison(self) -> upgradecheck.Result:
-        if self._conf.nova.auth_type:
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
-        return upgradecheck.Result(
-            upgradecheck.Code.WARNING,
+        return _warning_unless(
+            self._conf.nova.auth_type,
             '[nova] auth_type is not set: a server whose deletion is not '
             'notified keeps its bandwidth.')
 
@@ -82,13 +80,11 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             found = importlib.metadata.version('nova')
         except importlib.metadata.PackageNotFoundError:
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+            return GOOD
         version = tuple(map(int, re.findall(r'\d+', found)[:3]))
-        patched = PATCHED_NOVA.get(version[0])
-        if patched is None or version >= patched:
-            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
-        return upgradecheck.Result(
-            upgradecheck.Code.WARNING,
+        patched = PATCHED_NOVA.get(version[0], version)
+        return _warning_unless(
+            version >= patched,
             f'Nova {found} has the flaw of OSSA-2026-022 in scheduler hints: '
             f'expected {".".join(map(str, patched))} or later.')
 
