@@ -187,7 +187,8 @@ class Lock:
                 cursor.execute('SELECT 1')
             lock._conn.rollback()
         if not is_ours:
-            raise LostLock
+            raise TimeoutError('it ended the lock of a process that was '
+                               'silent')
         return True
 
     def _forget(self) -> None:
@@ -206,13 +207,6 @@ class Lock:
             # Its connection is gone, and the lock with it. Or tooz warns of
             # each lock that was given up this way.
             lock.acquired = False
-
-
-class LostLock(Exception):
-    """The service gave the lock up while this process was silent."""
-
-    def __str__(self) -> str:
-        return 'it ended the lock of a process that was silent'
 
 
 def _try_once(coordinator: Any) -> None:
