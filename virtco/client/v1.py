@@ -58,27 +58,27 @@ _RAISED: dict[str, type[exception.VirtcoException]] = {
 _A = TypeVar('_A')
 
 
-def _method(operation: wire.Operation[_A], names: str = '',
-            expected: Container[int] = ()) -> Callable[..., _A]:
+def _method(operation: wire.Operation[_A], expected: Container[int] = ()
+            ) -> Callable[..., _A]:
     """Make a method of an operation.
 
-    :param names: names of its positional arguments.
     :param expected: error statuses whose body is an answer.
     """
     def method(self: 'Client', /, *args: Any, **given: Any) -> _A:
-        positional = dict(zip(names.split(), args, strict=False))
+        positional = dict(zip(operation.parameters, args, strict=False))
         if len(positional) < len(args):
-            raise TypeError(f'{operation.name} takes ({names})')
+            raise TypeError(f'{operation.name} takes '
+                            f'({", ".join(operation.parameters)})')
         return self.call(operation, expected, **positional, **given)
 
     method.__doc__ = operation.summary
     return method
 
 
-def _only(operation: wire.Operation[Any], names: str = '') -> Any:
+def _only(operation: wire.Operation[Any]) -> Any:
     """Make a method that returns the only field of the answer."""
     (field,) = operation.answer.__struct_fields__
-    whole = _method(operation, names)
+    whole = _method(operation)
 
     def method(self: 'Client', /, *args: Any, **given: Any) -> Any:
         return getattr(whole(self, *args, **given), field)
@@ -90,8 +90,8 @@ def _only(operation: wire.Operation[Any], names: str = '') -> Any:
 class Client:
     """Calls of one controller; every call is bounded in time.
 
-    Arguments are parameters of the path and the query and fields of the body,
-    as the operation has them; None is as not given. Methods return the type
+    Arguments are parameters of the path, fields of the body and parameters of
+    the query, in this order; None is as not given. Methods return the type
     of the operation's answer, or the value of its only field.
 
     :param url: of the controller; None reads ``VIRTCO_URL``.
@@ -155,66 +155,57 @@ class Client:
             **{name: error[name] for name in ('field', 'value', 'limit')
                if name in error})
 
-    coflows: Callable[..., list[coflow_wire.Coflow]] = _only(
-        coflow_wire.LIST, 'project_id state')
-    coflow = _method(coflow_wire.SHOW, 'coflow_id')
-    register = _method(coflow_wire.REGISTER, 'name tm project_id')
+    coflows: Callable[..., list[coflow_wire.Coflow]] = _only(coflow_wire.LIST)
+    coflow = _method(coflow_wire.SHOW)
+    register = _method(coflow_wire.REGISTER)
     announce: Callable[..., list[coflow_wire.Coflow]] = _only(
-        coflow_wire.ANNOUNCE, 'group name tm expires_s project_id')
-    change_coflow = _method(coflow_wire.CHANGE, 'coflow_id')
-    delete_coflow = _method(coflow_wire.DELETE, 'coflow_id')
-    events: Callable[..., list[coflow_wire.Event]] = _only(
-        coflow_wire.EVENTS, 'project_id')
+        coflow_wire.ANNOUNCE)
+    change_coflow = _method(coflow_wire.CHANGE)
+    delete_coflow = _method(coflow_wire.DELETE)
+    events: Callable[..., list[coflow_wire.Event]] = _only(coflow_wire.EVENTS)
     projects: Callable[..., list[project_wire.Project]] = _only(
         project_wire.LIST)
-    change_project = _method(project_wire.CHANGE, 'project_id')
+    change_project = _method(project_wire.CHANGE)
     profiles: Callable[..., list[profile_wire.Counted]] = _only(
-        profile_wire.LIST, 'project_id')
-    profile = _method(profile_wire.SHOW, 'group project_id')
+        profile_wire.LIST)
+    profile = _method(profile_wire.SHOW)
     apps: Callable[..., list[profile_wire.Launched]] = _only(
-        profile_wire.LIST_APPS, 'project_id')
-    app = _method(profile_wire.SHOW_APP, 'name n_vms project_id')
-    forget_app = _method(profile_wire.FORGET_APP, 'name project_id')
+        profile_wire.LIST_APPS)
+    app = _method(profile_wire.SHOW_APP)
+    forget_app = _method(profile_wire.FORGET_APP)
     hosts: Callable[..., list[host_wire.Host]] = _only(host_wire.LIST)
-    host = _method(host_wire.SHOW, 'host')
-    forget_host = _method(host_wire.FORGET, 'host')
-    drain = _method(host_wire.DRAIN, 'host reason')
-    undrain = _method(host_wire.UNDRAIN, 'host')
-    policy = _method(host_wire.POLICY, 'host')
-    check = _method(check_wire.ORDER, 'hosts group')
+    host = _method(host_wire.SHOW)
+    forget_host = _method(host_wire.FORGET)
+    drain = _method(host_wire.DRAIN)
+    undrain = _method(host_wire.UNDRAIN)
+    policy = _method(host_wire.POLICY)
+    check = _method(check_wire.ORDER)
     checks = _method(check_wire.LIST)
-    check_state = _method(check_wire.SHOW, 'check_id')
+    check_state = _method(check_wire.SHOW)
     performers = _method(rate_wire.PERFORMERS)
     rates: Callable[..., list[rate_wire.MeasuredPair]] = _only(rate_wire.LIST)
-    matrix = _method(rate_wire.MATRIX, 'kind statistic at')
-    ask_probes: Callable[..., str] = _only(probe_wire.ORDER, 'pairs')
-    asked_probes = _method(probe_wire.SHOW, 'probe_id')
+    matrix = _method(rate_wire.MATRIX)
+    ask_probes: Callable[..., str] = _only(probe_wire.ORDER)
+    asked_probes = _method(probe_wire.SHOW)
     probes = _method(probe_wire.SCHEDULE)
-    place = _method(placement_wire.PLACE, 'instance_uuid')
-    placement = _method(placement_wire.SHOW, 'instance_uuid')
-    explanation = _method(
-        placement_wire.EXPLAIN, 'instance_uuid budget_s')
+    place = _method(placement_wire.PLACE)
+    placement = _method(placement_wire.SHOW)
+    explanation = _method(placement_wire.EXPLAIN)
     plan = _method(plan_wire.PLAN)
     advice: Callable[..., list[plan_wire.Move]] = _only(plan_wire.MOVES)
-    advise: Callable[..., list[plan_wire.Move]] = _only(
-        plan_wire.LOOK, 'budget_s')
-    tree = _method(
-        group_wire.TREE, 'group root size_bytes operation matrix project_id')
-    mapping = _method(
-        group_wire.MAPPING, 'group tm matrix project_id all_reduce_bytes')
-    clusters = _method(
-        group_wire.CLUSTERS, 'group level project_id')
+    advise: Callable[..., list[plan_wire.Move]] = _only(plan_wire.LOOK)
+    tree = _method(group_wire.TREE)
+    mapping = _method(group_wire.MAPPING)
+    clusters = _method(group_wire.CLUSTERS)
     settings = _method(setting_wire.SHOW)
     change_settings = _method(setting_wire.CHANGE)
     history: Callable[..., list[setting_wire.Changed]] = _only(
         setting_wire.HISTORY)
     topology = _method(topology_wire.SHOW)
-    change_topology = _method(
-        topology_wire.IMPORT, 'planes generation dry_run')
+    change_topology = _method(topology_wire.IMPORT)
     capacity = _method(topology_wire.CAPACITY)
-    delete_plane = _method(topology_wire.DELETE, 'plane')
-    notify: Callable[..., bool] = _only(
-        notification_wire.POST, 'event_type payload')
+    delete_plane = _method(topology_wire.DELETE)
+    notify: Callable[..., bool] = _only(notification_wire.POST)
     health = _method(health_wire.SHOW, expected=(503,))
 
     def call(self, operation: wire.Operation[_A], /,
@@ -224,6 +215,9 @@ class Client:
         :param given: parameters of the path and the query, and fields of
             the body.
         """
+        unknown = given.keys() - operation.parameters
+        if unknown:
+            raise TypeError(f'{operation.name} has no {sorted(unknown)}')
         path = re.sub(r'{(\w+)}', lambda found: urllib.parse.quote(
             str(given.pop(found.group(1))), safe=''), operation.path)
         given = {name: value for name, value in given.items()
@@ -233,10 +227,6 @@ class Client:
             body = {name: given.pop(name)
                     for name in operation.body.__struct_fields__
                     if name in given}
-        known = () if operation.query is None else (
-            operation.query.__struct_fields__)
-        if not given.keys() <= set(known):
-            raise TypeError(f'{operation.name} has no {sorted(given)}')
         found = self.request(operation.method, path, body, given, expected)
         try:
             return msgspec.convert(found, operation.answer)

@@ -103,9 +103,10 @@ class Tree(_Advise):
 
     def ask(self, args: Any) -> wire.Tree:
         return self.client.tree(
-            args.group, args.root, _size_bytes(args.size_bytes),
-            'reduce' if args.reduce else 'broadcast', args.matrix,
-            args.project_id)
+            args.group, root=args.root,
+            size_bytes=_size_bytes(args.size_bytes),
+            operation='reduce' if args.reduce else 'broadcast',
+            matrix=args.matrix, project_id=args.project_id)
 
     def headline(self, found: wire.Tree) -> str:
         way = 'to' if found.operation == 'reduce' else 'from'
@@ -169,10 +170,10 @@ class Mapping(_Advise):
 
     def ask(self, args: Any) -> wire.Mapping:
         return self.client.mapping(
-            args.group, None if args.tm is None else self.read_json(
-                '--tm', args.tm), args.matrix, args.project_id,
-            None if args.all_reduce is None else _size_bytes(
-                args.all_reduce, '--all-reduce'))
+            args.group, matrix=args.matrix, project_id=args.project_id,
+            tm=None if args.tm is None else self.read_json('--tm', args.tm),
+            all_reduce_bytes=None if args.all_reduce is None
+            else _size_bytes(args.all_reduce, '--all-reduce'))
 
     def headline(self, found: wire.Mapping) -> str:
         if found.operation == 'all_reduce':

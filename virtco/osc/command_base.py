@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import importlib
 import json
-import re
 import typing
 from typing import Any
 
@@ -74,17 +73,14 @@ class Command(command.Command):
 
     def ask(self, args: Any) -> Any:
         """Ask for the operation; arguments are called as its parameters."""
-        one = self.asks
-        known = {*re.findall(r'{(\w+)}', one.path), *(
-            name for kind in (one.body, one.query) if kind is not None
-            for name in kind.__struct_fields__)}
+        known = self.asks.parameters
         given = {name: value for name, value in vars(args).items()
                  if name in known}
         if 'coflow_id' in given:
             given['coflow_id'] = find_coflow(self.client, given['coflow_id'])
         if isinstance(given.get('tm'), str):
             given['tm'] = self.text_of(given['tm'])
-        return self.client.call(one, **given)
+        return self.client.call(self.asks, **given)
 
     def take_action(self, args: Any) -> Any:
         self.ask(args)

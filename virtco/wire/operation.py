@@ -7,6 +7,7 @@ OpenAPI is derived from them.
 """
 
 import dataclasses
+import re
 from typing import Any
 from typing import Generic
 from typing import TypeVar
@@ -52,6 +53,14 @@ class Operation(Generic[_A]):
     query: type[Query] | None = None
     status: int = 200
     example: Any = None
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names in the path, the body and the query, in this order."""
+        in_path = re.findall(r'{(\w+)}', self.path)
+        return list(dict.fromkeys([*in_path, *(
+            name for kind in (self.body, self.query) if kind is not None
+            for name in kind.__struct_fields__)]))
 
 
 NOTHING = type(None)

@@ -151,7 +151,7 @@ def test_the_next_launch_of_an_application_gets_what_was_learned(
     learned = client.app('sort', project_id=tenant.project)
     assert learned.size_bytes == pytest.approx(8e7, rel=1e-3)
     assert 'gather' in learned.how
-    larger = client.app('sort', 5, tenant.project)
+    larger = client.app('sort', n_vms=5, project_id=tenant.project)
     assert larger.tm == {'pattern': 'gather', 'senders': 4,
                             'size': pytest.approx(8e7, rel=1e-3)}
 

@@ -96,12 +96,13 @@ def test_projects_and_profiles(client):
     assert client.change_project('p', weight=3).weight == 3
     assert [one.project_id for one in client.projects()] == ['p']
     assert client.profiles() == client.apps('q') == []
-    for ask in (lambda: client.profile('x', 'q'), lambda: client.app('x', 5),
+    for ask in (lambda: client.profile('x', 'q'),
+                lambda: client.app('x', n_vms=5),
                 lambda: client.forget_app('x')):
         with pytest.raises(exception.NotFound):
             ask()
     with pytest.raises(exception.VirtcoException, match='n_vms'):
-        client.app('x', 1)
+        client.app('x', n_vms=1)
 
 
 def test_hosts(client):
@@ -159,14 +160,14 @@ def test_placements(client):
 
 
 def test_advice_for_a_group(client):
-    tree = client.tree('a', 2, 5e6, 'reduce', 'median', 'p')
+    tree = client.tree('a', 'p', 'reduce', 2, 5e6, 'median')
     assert (tree.root, tree.size_bytes, tree.operation,
             tree.matrix) == (2, 5e6, 'reduce', 'median')
     assert client.tree('a').root == 0
-    mapping = client.mapping('a', PAIR, 'median')
+    mapping = client.mapping('a', PAIR, matrix='median')
     assert (mapping.matrix, mapping.size_bytes) == ('median', 12)
     assert client.mapping('a', all_reduce_bytes=8e6).size_bytes == 8e6
-    assert client.clusters('a', 'host').level == 'host'
+    assert client.clusters('a', level='host').level == 'host'
     for ask in (client.tree, client.mapping, client.clusters):
         with pytest.raises(exception.NotFound):
             ask('a', project_id='q')
