@@ -59,15 +59,7 @@ class Capacity(base.Lister):
             help='JSON {host: {"vcpus", "memory_mb", "disk_gb"}} instead of '
                  'asking placement; - is standard input'))
 
-    def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
-        # The columns are known with the answer.
-        self._entries = self._ask(args)
-        return super().take_action(args)
-
     def entries(self, args: Any) -> list[msgspec.Struct]:
-        return self._entries
-
-    def _ask(self, args: Any) -> list[msgspec.Struct]:
         session = self.app.client_manager.session
         demand = nova_facts.flavor(session, args.flavor)
         free = (_free(args.free) if args.free is not None

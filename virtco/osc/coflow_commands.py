@@ -146,29 +146,25 @@ PRIORITY = (
                        '(order weighted-fair)'))
 
 
-class _Prioritize(base.ShowOne):
-    def entry(self, args: Any) -> msgspec.Struct:
-        if all(getattr(args, name, None) is None for name in (
-                'priority_class', 'weight', 'debt_bytes')):
-            raise osc_exceptions.CommandError(
-                'Give --priority-class or --weight.')
-        return super().entry(args)
+NO_PRIORITY = 'Give --priority-class or --weight.'
 
 
-class SetCoflow(_Prioritize):
+class SetCoflow(base.Change):
     """Set the priority class or the weight of a coflow (operators)"""
 
     asks = wire.CHANGE
+    nothing = NO_PRIORITY
     arguments = (base.COFLOW, *PRIORITY)
 
 
-class SetProject(_Prioritize):
+class SetProject(base.Change):
     """Set the priority class or weight of a project, or forgive (operators)
 
     The value holds for running and later coflows of the project.
     """
 
     asks = project_wire.CHANGE
+    nothing = NO_PRIORITY
     arguments = (
         base.argument('project_id', metavar='project', help='Project id'),
         *PRIORITY,
@@ -225,13 +221,11 @@ class CreatePlan(base.Lister):
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         plan = self.client.plan(**self._body(args))
         self.app.stderr.write(_summary(plan))
-        return plan.delays if args.delays else plan.vms
-
-    def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
-        if args.delays:
-            self.row = plan_wire.Delay
-            self.shown = ['name', 'project_id', 'before_s', 'after_s']
-        return super().take_action(args)
+        if not args.delays:
+            return plan.vms
+        self.row = plan_wire.Delay
+        self.shown = ['name', 'project_id', 'before_s', 'after_s']
+        return plan.delays
 
 
 def _summary(plan: plan_wire.Plan) -> str:

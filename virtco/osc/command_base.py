@@ -130,13 +130,14 @@ class Command(command.Command):
 class Lister(Command, command.Lister):
     """Shows ``shown`` of each row; ``--long`` adds the others of its type.
 
-    The columns of ``shown`` fit a terminal of 80 columns.
+    The columns of ``shown`` fit a terminal of 80 columns. :meth:`entries` may
+    set both for rows of another type.
 
     :ivar row: type of the rows, that of the list in the answer by default.
     """
 
     row: type[msgspec.Struct]
-    shown: Sequence[str]
+    shown: list[str]
 
     def __init_subclass__(cls) -> None:
         if 'asks' in vars(cls) and 'row' not in vars(cls):
@@ -156,13 +157,14 @@ class Lister(Command, command.Lister):
         return found
 
     def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
+        entries = self.entries(args)
         # Programs get all, and so does who names columns.
         is_long = args.formatter != 'table' or args.columns or args.long
         names = [*self.shown, *(
             name for name in columns.fields(self.row)
             if is_long and name not in self.shown)]
         return _heads(args, names), [columns.cells(names, entry)
-                                     for entry in self.entries(args)]
+                                     for entry in entries]
 
 
 class ShowOne(Command, command.ShowOne):
@@ -177,6 +179,21 @@ class ShowOne(Command, command.ShowOne):
         entry = self.entry(args)
         names = columns.fields(entry)
         return _heads(args, names), columns.cells(names, entry)
+
+
+class Change(ShowOne):
+    """Changes at least one field of a thing, and shows it.
+
+    :ivar nothing: says what to give where nothing is given.
+    """
+
+    nothing: str
+
+    def entry(self, args: Any) -> msgspec.Struct:
+        if all(getattr(args, name, None) is None
+               for name in self.asks.body.__struct_fields__):
+            raise osc_exceptions.CommandError(self.nothing)
+        return super().entry(args)
 
 
 def declared(kind: type[Command], asks: operation.Operation[Any],

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from osc_lib import exceptions as osc_exceptions
 
 from virtco import units
 from virtco.osc import command_base as base
@@ -100,13 +99,11 @@ class ExplainPlacement(base.Lister):
         found = self.client.placement(args.instance)
         explained = self.client.explanation(args.instance, args.budget)
         self.app.stderr.write(_summary(found, explained))
-        return explained.reasons if args.reasons else found.hosts
-
-    def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
-        if args.reasons:
-            self.row = placement_wire.Reason
-            self.shown = ['kind', 'subject', 'host', 'cct_s', 'instead_of_s']
-        return super().take_action(args)
+        if not args.reasons:
+            return found.hosts
+        self.row = placement_wire.Reason
+        self.shown = ['kind', 'subject', 'host', 'cct_s', 'instead_of_s']
+        return explained.reasons
 
 
 def _summary(found: placement_wire.Kept,
@@ -162,17 +159,12 @@ class ListAdvice(base.Lister):
         return client.advise(args.budget) if args.now else client.advice()
 
 
-class SetSettings(base.ShowOne):
+class SetSettings(base.Change):
     """Change run-time settings"""
 
     asks = setting_wire.CHANGE
-    names = setting_wire.SettingsChange.__struct_fields__
-    arguments = tuple(base.argument(f'--{name}', metavar=f'<{name}>')
-                      for name in names)
-
-    def entry(self, args: Any) -> msgspec.Struct:
-        if all(getattr(args, name) is None for name in self.names):
-            raise osc_exceptions.CommandError(
-                'Give at least one of '
-                + ', '.join(f'--{name}' for name in self.names) + '.')
-        return super().entry(args)
+    arguments = tuple(
+        base.argument(f'--{name}', metavar=f'<{name}>')
+        for name in setting_wire.SettingsChange.__struct_fields__)
+    nothing = ('Give at least one of '
+               + ', '.join(name for (name,), _ in arguments) + '.')
