@@ -72,9 +72,9 @@ class Answers:
 def examine(answers: Answers) -> list[Finding]:
     """List findings of all links in their order, also of those that work."""
     found: list[Finding] = []
-    for link, look in _LINKS.items():
+    for link, (look, fine) in _LINKS.items():
         findings = [of_problem(*rest, link=link) for rest in look(answers)]
-        found += findings or [Finding(link, OK, _FINE[link])]
+        found += findings or [Finding(link, OK, fine)]
     return found
 
 
@@ -186,16 +186,15 @@ def _completion(answers: Answers) -> Iterator[_Rest]:
                'planned time')
 
 
-_LINKS = {'controller': _controller, 'nova-scheduler': _nova,
-          'notifications': _notifications, 'hypervisors': _hypervisors,
-          'rates': _rates, 'policies': _policies, 'completion': _completion}
-_FINE = {'controller': 'every part works',
-         'nova-scheduler': 'asks, and takes the answers',
-         'notifications': 'no planned group waits for its VMs',
-         'hypervisors': 'all report, all are healthy',
-         'rates': 'known, and as large as nominal',
-         'policies': 'applied everywhere',
-         'completion': 'as planned'}
+#: The links in their order, each with the finding where it works.
+_LINKS = {
+    'controller': (_controller, 'every part works'),
+    'nova-scheduler': (_nova, 'asks, and takes the answers'),
+    'notifications': (_notifications, 'no planned group waits for its VMs'),
+    'hypervisors': (_hypervisors, 'all report, all are healthy'),
+    'rates': (_rates, 'known, and as large as nominal'),
+    'policies': (_policies, 'applied everywhere'),
+    'completion': (_completion, 'as planned')}
 
 
 def _coflow(coflow: coflow_wire.Coflow,
