@@ -5,7 +5,6 @@
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
-import dataclasses
 import math
 from typing import Any
 
@@ -30,23 +29,16 @@ FLAVOR = ('Name or id of a flavor, or what a VM takes, such as '
 MAX_TRAITS = 5000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Facts:
-    """:ivar traits: host -> traits of its provider that name a node."""
-
-    aggregates: tuple[nova.Aggregate, ...]
-    traits: dict[str, list[str]]
-
-
-def read(session: ks_session.Session | None,
-         levels: tuple[str, ...]) -> Facts:
-    """Read host aggregates and the traits that name nodes of these levels.
+def read(session: ks_session.Session | None, levels: tuple[str, ...]
+         ) -> tuple[list[nova.Aggregate], dict[str, list[str]]]:
+    """Read host aggregates and, by host, the traits that name nodes of these
+    levels.
 
     :raises virtco.exception.NovaUnavailable:
     :raises virtco.exception.Invalid: without a way to log in.
     """
     with _asking(session) as asked:
-        return Facts(tuple(_aggregates(asked)), _traits(asked, levels))
+        return list(_aggregates(asked)), _traits(asked, levels)
 
 
 def flavor(session: ks_session.Session | None, name: str

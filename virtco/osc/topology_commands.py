@@ -71,11 +71,9 @@ class Import(base.Command):
     def _read(self, args: Any) -> result.Read:
         levels = _names(args.levels)
         if args.from_nova:
-            facts = nova_facts.read(self.app.client_manager.session,
-                                    levels or tree.LEVEL_NAMES)
-            return nova.read(facts.aggregates, facts.traits,
-                             levels or tree.LEVEL_NAMES,
-                             args.plane or tree.FRONT_END)
+            levels = levels or tree.LEVEL_NAMES
+            facts = nova_facts.read(self.app.client_manager.session, levels)
+            return nova.read(*facts, levels, args.plane or tree.FRONT_END)
         found = formats.read(
             self.read('file', args.file, document.MAX_BYTES), args.file,
             args.format, args.plane)

@@ -61,19 +61,20 @@ def session():
 
 
 def test_aggregates_zones_and_traits(session):
-    facts = nova_facts.read(session, ('rack', 'zone'))
-    assert facts.aggregates == (nova.Aggregate(
+    aggregates, traits = nova_facts.read(session, ('rack', 'zone'))
+    assert aggregates == [nova.Aggregate(
         'a', ('h1',), {'virtco:rack': 'r1', 'availability_zone': 'z1'},
-        'z1'),)
-    assert facts.traits == {'h2': ['CUSTOM_RACK_R2']}
-    read = nova.read(facts.aggregates, facts.traits, ('rack', 'zone'))
+        'z1')]
+    assert traits == {'h2': ['CUSTOM_RACK_R2']}
+    read = nova.read(aggregates, traits, ('rack', 'zone'))
     assert [root.name for root in read.topology.planes[0].roots] == [
         'z1', 'R2']
 
 
 def test_traits_are_bounded(session, monkeypatch):
     monkeypatch.setattr(nova_facts, 'MAX_TRAITS', 1)
-    assert nova_facts.read(session, ('rack',)).traits
+    _aggregates, traits = nova_facts.read(session, ('rack',))
+    assert traits
     monkeypatch.setattr(nova_facts, 'MAX_TRAITS', 0)
     with pytest.raises(exception.NovaUnavailable, match='1 traits of level'):
         nova_facts.read(session, ('rack',))
