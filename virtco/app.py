@@ -23,6 +23,7 @@ from virtco.db import migration
 from virtco.db import session as db_session
 from virtco.decide import decide as decide_room
 from virtco.decide import publisher
+from virtco.distribute import certificates
 from virtco.distribute import distribute as distribute_room
 from virtco.distribute import upstream
 from virtco.follow import feedback
@@ -103,8 +104,9 @@ class App:
             conf, self.state, self.objects, self._policies, counts, clock)
         self.distribute = distribute_room.Distribute(
             conf, self.state, self.decide, self.elector, counts,
-            parts.schedules)
-        self._upstream = upstream.open_upstream(conf, self.elector, counts)
+            schedules)
+        self._upstream = upstream.Upstream(
+            self.elector, certificates.of_client(conf.distributor, counts))
         self.follow = follow_room.Follow(
             conf, database, counts, self.state.invalidate,
             self.state.live.waiting, clock)

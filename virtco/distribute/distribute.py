@@ -7,14 +7,12 @@ import logging
 import socket
 import time
 from typing import Any
-from typing import Protocol
 import urllib.parse
 
 import msgspec
 from oslo_config import cfg
 
 from virtco import metrics
-from virtco.db import leader
 from virtco.decide import decide as decide_room
 from virtco.distribute import certificates
 from virtco.distribute import edge_session as session
@@ -30,18 +28,6 @@ from virtco.wire import reports
 LOG = logging.getLogger(__name__)
 
 
-class Leadership(Protocol):
-    """Who leads; see :class:`virtco.leadership.elector.Elector`."""
-
-    epoch: int | None
-    seen: leader.Seen | None
-    peers: elector.Agreement
-
-    def is_current(self) -> bool: ...
-
-    def elsewhere(self) -> str | None: ...
-
-
 class Distribute:
     """Edge modules are served by the process that leads, and by relays.
 
@@ -50,7 +36,7 @@ class Distribute:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, state: states.State,
-                 decide: decide_room.Decide, leads: Leadership,
+                 decide: decide_room.Decide, leads: elector.Elector,
                  counts: metrics.Metrics, listens: bool):
         self._conf = conf
         self._state = state

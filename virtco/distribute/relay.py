@@ -15,6 +15,7 @@ from oslo_config import cfg
 from virtco import exception
 from virtco import metrics
 from virtco.db import session as db_session
+from virtco.distribute import certificates
 from virtco.distribute import distribute
 from virtco.distribute import edge_session as session
 from virtco.distribute import server
@@ -58,9 +59,11 @@ class Relay:
                 why='nobody could connect, see the line before')
         self._server = found
         self._leader.start()
-        self._upstream = upstream.open_upstream(
-            self._conf, self._leader, self.metrics, upstream.Doors(
-                self._replay, found.seats, self._took), found.loop)
+        self._upstream = upstream.Upstream(
+            self._leader, certificates.of_client(self._conf.distributor,
+                                                 self.metrics),
+            upstream.Doors(self._replay, found.seats, self._took),
+            found.loop)
         found.beside.append(self._upstream.run)
         found.start()
 

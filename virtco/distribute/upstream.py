@@ -15,10 +15,8 @@ import logging
 import urllib.parse
 
 import msgspec
-from oslo_config import cfg
 
 from virtco import exception
-from virtco import metrics
 from virtco.db import leader
 from virtco.distribute import certificates
 from virtco.distribute import server
@@ -60,9 +58,8 @@ class Doors:
 
 class Upstream(server.LoopThread):
     """
+    :param looks: who leads.
     :param tls: None for plain connections.
-    :param seen: who leads, as the database said last.
-    :param has_database: whether it said so lately.
     :param loop: on which :meth:`run` runs; None: one of its own, see
         :meth:`start`.
     :ivar epoch: the newest that was heard of.
@@ -70,15 +67,13 @@ class Upstream(server.LoopThread):
     :ivar is_connected: whether the leader is told.
     """
 
-    def __init__(self, tls: certificates.Renewed | None,
-                 seen: Callable[[], leader.Seen | None],
-                 has_database: Callable[[], bool], doors: Doors = Doors(),
+    def __init__(self, looks: elector.Elector,
+                 tls: certificates.Renewed | None, doors: Doors = Doors(),
                  loop: asyncio.AbstractEventLoop | None = None):
         self.n_hosts = 0
         self.is_connected = False
         self._epoch = 0
-        self._seen = seen
-        self._has_database = has_database
+        self._looks = looks
         self._doors = doors
         self._tls = tls
         self._said: list[messages.PeerSaid] = []
@@ -90,7 +85,7 @@ class Upstream(server.LoopThread):
 
     @property
     def epoch(self) -> int:
-        seen = self._seen()
+        seen = self._looks.seen
         return max(self._epoch, seen.epoch if seen is not None else 0)
 
     # What the process says and asks, on any thread.
@@ -164,7 +159,7 @@ class Upstream(server.LoopThread):
         why = ''
         while True:
             try:
-                seen = self._seen()
+                seen = self._looks.seen
                 if seen is not None and seen.address and (
                         seen.epoch >= self._epoch):
                     await self._converse(seen)
@@ -214,13 +209,13 @@ class Upstream(server.LoopThread):
         """Say that this process is here, and leave one that was deposed."""
         while True:
             await asyncio.sleep(server.PEERS_ALIVE_S)
-            seen = self._seen()
+            seen = self._looks.seen
             if seen is not None and seen.epoch > epoch:
                 writer.transport.abort()
                 return
             self._catch_up()
             writer.write(frames.frame(messages.pack(
-                messages.Here(self._has_database()))))
+                messages.Here(self._looks.has_database()))))
 
     def _hear(self, payload: bytes, writer: asyncio.StreamWriter) -> None:
         if frames.is_enveloped(payload):
@@ -249,18 +244,6 @@ class Upstream(server.LoopThread):
         said, self._said = self._said, []
         for message in (*said, *map(messages.Ask, self._asked)):
             self._say(message)
-
-
-def open_upstream(conf: cfg.ConfigOpts, looks: elector.Elector,
-                  counts: metrics.Metrics, doors: Doors = Doors(),
-                  loop: asyncio.AbstractEventLoop | None = None) -> Upstream:
-    """Create the link to the leader from the configuration.
-
-    :param looks: who leads.
-    :raises virtco.exception.ConfigInvalid: for files that are no good.
-    """
-    return Upstream(certificates.of_client(conf.distributor, counts),
-                    lambda: looks.seen, looks.has_database, doors, loop)
 
 
 def _waiting_bytes(writer: asyncio.StreamWriter) -> int:

@@ -7,7 +7,6 @@ import concurrent.futures
 import dataclasses
 import socket
 import threading
-import types
 
 import msgspec
 import pytest
@@ -17,6 +16,7 @@ from tests.unit import stored
 from virtco import exception
 from virtco import metrics
 from virtco.db import leader
+from virtco.distribute import certificates
 from virtco.distribute import server
 from virtco.distribute import upstream
 from virtco.leadership import lock
@@ -58,12 +58,14 @@ class Site:
     """An upstream whose loop the test turns, and what its doors were told."""
 
     def __init__(self):
-        self.seen, self.has_database = None, True
+        self.seen, self.knows = None, True
         self.hosts, self.took, self.replayed = {}, [], []
         self.upstream = upstream.Upstream(
-            None, lambda: self.seen, lambda: self.has_database,
-            upstream.Doors(self._replay, lambda: list(self.hosts),
+            self, None, upstream.Doors(self._replay, lambda: list(self.hosts),
                            lambda *args: self.took.append(args)))
+
+    def has_database(self):
+        return self.knows
 
     def _replay(self, host):
         self.replayed.append(host)
@@ -282,7 +284,7 @@ def test_the_leader_hears_that_this_process_is_here(site):
     assert site.run(site.upstream._watch(4, writer), 2) == [0.5] * 3
     here = messages.Here(True)
     assert writer.take() == [('h1', b'1'), here, here]
-    site.has_database, site.seen = False, None
+    site.knows, site.seen = False, None
     site.run(site.upstream._watch(4, writer))
     assert writer.take() == [messages.Here(False)]
     assert not writer.is_aborted
@@ -334,17 +336,14 @@ def test_what_keeps_it_from_the_leader_is_one_line(site, caplog):
 
 
 def test_by_which_files_the_leader_is_trusted():
-    conf, looks = stored.conf(), types.SimpleNamespace(
-        seen=SEEN, has_database=lambda: True)
-    counts = metrics.Metrics()
-    found = upstream.open_upstream(conf, looks, counts)
-    assert found._tls is None
-    looks.seen = dataclasses.replace(SEEN, epoch=7)
-    assert found.epoch == 7
-    found.loop.close()
+    site = Site()
+    site.seen = dataclasses.replace(SEEN, epoch=7)
+    assert site.upstream.epoch == 7
+    site.upstream.loop.close()
+    conf = stored.conf()
     conf.set_override('cert_file', '/proc/nowhere', 'distributor')
     with pytest.raises(exception.ConfigInvalid, match='cert_file'):
-        upstream.open_upstream(conf, looks, counts)
+        certificates.of_client(conf.distributor, metrics.Metrics())
 
 
 # Over loopback.
