@@ -4,7 +4,6 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
-import dataclasses
 import logging
 import math
 import threading
@@ -49,20 +48,11 @@ TEST_S = 15.0
 ASK_S = 2.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Parts:
-    """Duties of a process.
-
-    :ivar schedules: it may lead, and listens for edge modules.
-    :ivar plans: it answers Nova.
-    """
-
-    schedules: bool = True
-    plans: bool = True
-
-
 class App:
-    """:ivar place: where should this VM go?
+    """
+    :param schedules: it may lead, and listens for edge modules.
+    :param plans: it answers Nova.
+    :ivar place: where should this VM go?
     :ivar state: what is true now?
     :ivar objects: what is kept by name?
     :ivar decide: who sends when?
@@ -78,11 +68,10 @@ class App:
     def __init__(self, conf: cfg.ConfigOpts,
                  starting: startup.Startup | None = None,
                  clock: clocks.Clock | None = None,
-                 parts: Parts = Parts()):
+                 schedules: bool = True, plans: bool = True):
         self._conf = conf
-        self._parts = parts
         self.clock = clock = clock or clocks.Clock()
-        self.plans = parts.plans
+        self.plans = plans
         self.starting = starting or startup.Startup()
         self.database = database = db_session.Database.from_conf(conf)
         self.metrics = counts = metrics.Metrics(
@@ -92,7 +81,7 @@ class App:
         self.elector = electors.Elector(
             database, locks.Lock(locks.url_of(conf), lease_s,
                                  locks.name_of(conf))
-            if parts.schedules else None, lease_s,
+            if schedules else None, lease_s,
             lambda: self.distribute.address(), self._lead,
             lambda: self.on_deposed())
         self._policies = publisher.Publisher()

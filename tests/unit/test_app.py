@@ -146,10 +146,9 @@ def test_tenants_are_told_by_the_leader(rooms, leads):
 
 def test_times_that_the_documents_name():
     assert (app.FOLLOW_S, app.CHECK_S, app.ASK_S) == (1.0, 5.0, 2.0)
-    assert app.Parts() == app.Parts(True, True)
 
 
-def make(tmp_path, parts=app.Parts(), **groups):
+def make(tmp_path, schedules=True, plans=True, **groups):
     conf = stored.conf(
         database={'connection': f'sqlite:///{tmp_path}/db.sqlite'},
         controller={'state_dir': str(tmp_path)},
@@ -157,11 +156,11 @@ def make(tmp_path, parts=app.Parts(), **groups):
         leadership={'lease_s': 60.0},
         distributor={'host': '127.0.0.1', 'port': 0},
         api={'auth_strategy': 'noauth'}, **groups)
-    return app.App(conf, parts=parts)
+    return app.App(conf, schedules=schedules, plans=plans)
 
 
 def test_a_process_alone_leads_until_it_stops(tmp_path):
-    own = make(tmp_path, app.Parts(plans=False))
+    own = make(tmp_path, plans=False)
     assert not own.plans
     order = noted(own)
     own.start()
@@ -194,7 +193,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
     for part in (own._checker, own._watch, own.state, own.follow, server,
                  own.elector, own._tester, own.decide, own.objects._reader):
         assert not part.is_alive()
-    again = make(tmp_path, app.Parts(schedules=False))
+    again = make(tmp_path, schedules=False)
     try:
         again.start()
         assert not again.leads() and again.elector._lock is None
@@ -271,7 +270,7 @@ def test_with_credentials_of_nova_tenants_are_told_and_moves_looked_for(
         tmp_path):
     nowhere = 'http://127.0.0.1:1'
     own = make(
-        tmp_path, app.Parts(plans=False),
+        tmp_path, plans=False,
         reevaluation={'interval_s': 3600.0}, nova={
             'auth_type': 'none', 'endpoint_override': nowhere,
             'placement_endpoint_override': nowhere,

@@ -191,8 +191,9 @@ class Loader:
             from virtco.api import health_report as health
             from virtco.follow import listener
         with self._startup.step('reading the database'):
-            rooms = app.App(self._conf, self._startup, parts=app.Parts(
-                self._program.schedules, self._program.serves))
+            rooms = app.App(
+                self._conf, self._startup, plans=self._program.serves,
+                schedules=self._program.schedules)
             rooms.on_deposed = self._begin_anew
             rooms.start()
             self._rooms = rooms

@@ -430,7 +430,7 @@ def test_health_and_metrics(own):
 @pytest.mark.parametrize('plans', [False, True])
 def test_what_does_not_plan_needs_no_planner(plans):
     rooms = app.App(stored.conf(database={'connection': 'sqlite://'}),
-                    clock=service.Clock(), parts=app.Parts(plans=plans))
+                    clock=service.Clock(), plans=plans)
     rooms.starting.ready()
     _is_well, found = health.Document(rooms).health()
     rooms.database.dispose()
