@@ -62,27 +62,22 @@ def addresses(conf: cfg.ConfigOpts) -> list[tuple[str, int]]:
 
 
 class Listeners:
-    """:param application: what answers."""
+    """
+    :param application: what answers.
+    :param ports: to which the sockets are bound, in the order of
+        :func:`addresses`.
+    """
 
-    def __init__(self, conf: cfg.ConfigOpts, application: Wsgi):
+    def __init__(self, conf: cfg.ConfigOpts, application: Wsgi,
+                 ports: list[int]):
         self._application = application
-        self._has_service = conf.api.service_port is not None
-        self._has_monitoring = conf.monitoring.port is not None
-        self._has_open_metrics = not self._has_monitoring and (
-            conf.api.auth_strategy == 'noauth')
-        self._service: str | None = None
-        self._monitoring: str | None = None
-
-    def listens(self, ports: list[int]) -> None:
-        """Note the numbers of the ports that the sockets are bound to.
-
-        :param ports: in the order of :func:`addresses`.
-        """
         rest = [str(port) for port in ports[1:]]
-        if self._has_service:
-            self._service = rest.pop(0)
-        if self._has_monitoring:
-            self._monitoring = rest.pop(0)
+        self._service = (None if conf.api.service_port is None
+                         else rest.pop(0))
+        self._monitoring = (None if conf.monitoring.port is None
+                            else rest.pop(0))
+        self._has_open_metrics = self._monitoring is None and (
+            conf.api.auth_strategy == 'noauth')
 
     def __call__(self, environ: dict[str, Any],
                  start_response: Any) -> Iterable[bytes]:

@@ -241,9 +241,6 @@ def _server(conf: cfg.ConfigOpts, program: Program,
 
     :raises virtco.exception.ConfigInvalid: when it cannot listen.
     """
-    chosen: Any = application
-    if program.serves:
-        chosen = listeners.Listeners(conf, application)
     found = []
     for host, port in program.listens_on(conf):
         try:
@@ -258,10 +255,9 @@ def _server(conf: cfg.ConfigOpts, program: Program,
     LOG.info('Listening on %s.', '; '.join(reversed([
         f'{host}, port {port}' for (host, _), port in zip(
             program.listens_on(conf), ports, strict=True)])))
-    if program.serves:
-        chosen.listens(ports)
     server = waitress.create_server(
-        chosen, sockets=found,
+        listeners.Listeners(conf, application, ports) if program.serves
+        else application, sockets=found,
         _dispatcher=listeners.Dispatcher(conf.api.threads),
         max_request_body_size=listeners.MAX_BODY_BYTES,
         connection_limit=listeners.MAX_CONNECTIONS, ident='virtco',

@@ -72,10 +72,9 @@ BOTH = ['/', '/v1']
 @pytest.mark.parametrize('service, monitoring', [
     (None, None), (81, None), (None, 82), (81, 82)])
 def test_each_path_has_its_port(service, monitoring, auth):
-    found = listeners.Listeners(
-        make(service, monitoring, auth_strategy=auth), application)
     ports = [80] + [port for port in (service, monitoring) if port]
-    found.listens(ports)
+    found = listeners.Listeners(
+        make(service, monitoring, auth_strategy=auth), application, ports)
 
     def served(path, method='GET'):
         return {port for port in ports
@@ -101,8 +100,7 @@ def test_each_path_has_its_port(service, monitoring, auth):
 
 def test_a_balancer_hears_of_what_is_good():
     found = listeners.Listeners(make(monitoring=82), lambda environ, start: (
-        start('200 OK', []), [b'{"whole": 1}'])[1])
-    found.listens([80, 82])
+        start('200 OK', []), [b'{"whole": 1}'])[1], [80, 82])
     assert ask(found, 80, '/health') == (200, {'status': 'ok'})
 
 
