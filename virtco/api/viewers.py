@@ -12,7 +12,6 @@ from collections.abc import Callable
 import logging
 import threading
 from typing import Any
-from typing import Protocol
 
 from waitress import channel
 from waitress import task
@@ -34,22 +33,6 @@ CHANGED = b'event: changed\ndata:\n\n'
 ALIVE = b'event: alive\ndata:\n\n'
 
 
-class Viewer(Protocol):
-    """A connection that is written to."""
-
-    def is_ready(self) -> bool:
-        """Tell whether it took all that was written."""
-
-    def write(self, data: bytes) -> None:
-        """Write to the connection.
-
-        :raises OSError: when it is gone.
-        """
-
-    def close(self) -> None:
-        """End the connection."""
-
-
 class Task(task.WSGITask):  # type: ignore[misc]
     """A request to waitress whose answer may stay open after its thread."""
 
@@ -61,15 +44,21 @@ class Task(task.WSGITask):  # type: ignore[misc]
             super().finish()
 
     def is_ready(self) -> bool:
+        """Tell whether the viewer took all that was written."""
         return not self.channel.total_outbufs_len
 
     def write(self, data: bytes) -> None:
+        """Write to the viewer.
+
+        :raises OSError: when it is gone.
+        """
         try:
             super().write(data)
         except channel.ClientDisconnected as error:
             raise ConnectionResetError from error
 
     def close(self) -> None:
+        """End the connection."""
         self.channel.close_when_flushed = True
         self.channel.server.pull_trigger()
 
@@ -90,7 +79,7 @@ class Viewers:
         self._wait = wait or threading.Event().wait
         self._lock = threading.Lock()
         # Each with its project.
-        self._viewers: dict[Viewer, str] = {}
+        self._viewers: dict[Task, str] = {}
         self._runs = False
         self._is_changed = False
         self._silent_turns = 0
@@ -99,7 +88,7 @@ class Viewers:
         """Tell all viewers with the next turn to look again."""
         self._is_changed = True
 
-    def add(self, project_id: str, viewer: Viewer) -> bool:
+    def add(self, project_id: str, viewer: Task) -> bool:
         """Keep a viewer; False: there are too many, or of its project."""
         with self._lock:
             n_of = collections.Counter(self._viewers.values())
