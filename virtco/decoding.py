@@ -7,7 +7,6 @@ second time, to show the value at the path that msgspec's error names.
 """
 
 from collections.abc import Iterator
-from collections.abc import Mapping
 import functools
 import json
 import re
@@ -76,17 +75,11 @@ class Decoder(Generic[_T]):
         except RecursionError:
             raise _too_deep() from None
 
-    def read(self, texts: Mapping[str, Any]) -> _T:
-        """Convert parameters of a path or query, whose values are text.
-
-        :raises virtco.exception.Invalid: naming field, value and limit.
-        """
-        return self.convert(dict(texts), strict=False)
-
     def convert(self, value: Any, strict: bool = True) -> _T:
         """Convert JSON values.
 
-        :param strict: refuse text where it stands for another type.
+        :param strict: refuse text where it stands for another type, as it does
+            in parameters of a path or query.
         :raises virtco.exception.Invalid: naming field, value and limit.
         """
         try:

@@ -70,8 +70,8 @@ class Route:
             asked.require(self.rule)
         given: dict[str, Any] = dict(parameters)
         if self.query is not None:
-            given['query'] = self.query.read(
-                {**asked.request.params, **parameters})
+            given['query'] = self.query.convert(
+                {**asked.request.params, **parameters}, strict=False)
         if self.body is not None:
             given['body'] = media.decode(asked.request, self.body)
         media.answer(response, self.handler(asked, **given),
