@@ -20,7 +20,6 @@ VERSION = 1
 HEADER_BYTES = 4
 #: What an edge may send at once, unless the controller says otherwise.
 MOST_BYTES = 4 * 1024 * 1024
-MOST_DEPTH = 64
 
 
 def frame(payload: bytes) -> bytes:
@@ -110,32 +109,8 @@ def unpack(payload: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise exception.Invalid(field='frame', value=repr(payload[:40]),
                                 limit='JSON') from error
-    return checked(message)
-
-
-def checked(message: Any) -> dict[str, Any]:
-    """Check that a value is a message; return it.
-
-    :raises virtco.exception.Invalid: when it is none.
-    """
     if not isinstance(message, dict) or not isinstance(
             message.get('type'), str):
         raise exception.Invalid(field='frame', value=repr(message)[:80],
                                 limit='an object with a type')
-    if is_deeper(message, MOST_DEPTH):
-        raise exception.Invalid(field='frame', value='deep nesting',
-                                limit=f'at most {MOST_DEPTH} levels')
     return message
-
-
-def is_deeper(value: Any, most: int) -> bool:
-    """Tell whether lists and objects are nested deeper than ``most`` levels.
-    """
-    level = [value]
-    for _ in range(most):
-        level = [child for item in level for child in (
-            item.values() if isinstance(item, dict) else item)
-            if isinstance(child, (dict, list))]
-        if not level:
-            return False
-    return True
