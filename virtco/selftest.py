@@ -156,8 +156,8 @@ def certificates(options: Any) -> Iterator[Problem]:
     paths = [path for path in (options.cert_file, options.key_file,
                                options.client_ca_file, options.ca_file)
              if path]
-    unreadable = list(_unreadable('distributor', paths))
-    yield from (Problem('VC-040', finding) for finding in unreadable)
+    unreadable = list(_unreadable('VC-040', 'distributor', paths))
+    yield from unreadable
     if unreadable or not options.cert_file:
         return
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -201,10 +201,10 @@ def tokens(conf: cfg.ConfigOpts) -> Iterator[Problem]:
 
 def _token(conf: cfg.ConfigOpts, group: str) -> Iterator[Problem]:
     options = conf[group]
-    unreadable = list(_unreadable(group, filter(None, (
+    unreadable = list(_unreadable('VC-033', group, filter(None, (
         options.cafile, options.certfile, options.keyfile))))
     if unreadable:
-        yield from (Problem('VC-033', finding) for finding in unreadable)
+        yield from unreadable
         return
     try:
         auth = loading.load_auth_from_conf_options(conf, group)
@@ -229,13 +229,15 @@ def _line(error: Exception) -> str:
     return ' '.join(str(error).split())[:200]
 
 
-def _unreadable(group: str, paths: Iterable[str]) -> Iterator[str]:
+def _unreadable(code: str, group: str, paths: Iterable[str]
+                ) -> Iterator[Problem]:
     for path in paths:
         try:
             with open(path, 'rb'):
                 pass
         except OSError as error:
-            yield f'[{group}] {path}: {exception.reason(error)}'
+            yield Problem(code, f'[{group}] {path}: '
+                          f'{exception.reason(error)}')
 
 
 def unknown(conf: cfg.ConfigOpts) -> Iterator[Problem]:

@@ -10,15 +10,13 @@ from oslo_config import cfg
 
 import virtco.conf
 
-SKIPPED = {'opts'}
-
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """List the groups, each with its options: GROUP and OPTS of a module."""
     modules: list[Any] = [
         importlib.import_module(f'virtco.conf.{info.name}')
         for info in pkgutil.iter_modules(virtco.conf.__path__)
-        if info.name not in SKIPPED]
+        if info.name != 'opts']
     return [(module.GROUP, module.OPTS) for module in modules]
 
 
