@@ -220,8 +220,8 @@ class _Reader:
         sized = [key for key in ('size', 'flow_size') if key in value]
         if len(sized) != 1:
             refuse(field, value, 'either size or flow_size')
-        size_bytes = self._size(f'{field}.{sized[0]}', value[sized[0]],
-                                self._limits.max_bytes)
+        size_bytes = _size(f'{field}.{sized[0]}', value[sized[0]],
+                           self._limits.max_bytes)
         skew = self._skew(f'{field}.skew', value.get('skew', 0))
         n_flows = shape.n_flows(n_senders, n_receivers)
         self._take(field, n_flows, 0.0)
@@ -231,10 +231,8 @@ class _Reader:
             self._take(field, 0, flow_bytes)
         return _Matrix(field, n_vms, flows)
 
-    def _size(self, field: str, value: Any, most: float | None = None
-              ) -> float:
-        return _size(field, value, self._limits.max_bytes_per_flow
-                     if most is None else most)
+    def _size(self, field: str, value: Any) -> float:
+        return _size(field, value, self._limits.max_bytes_per_flow)
 
     def _skew(self, field: str, value: Any) -> float:
         most = hint_patterns.MAX_SKEW
