@@ -13,41 +13,28 @@ NAME = 'coflow_completion_time'
 TITLE = 'Coflow Completion Time'
 
 
-class MigrationsCount(indicators.IndicatorSpecification):
-    def __init__(self) -> None:
-        super().__init__(name='migrations_count', unit=None,
-                         description='Number of live migrations')
+class Indicator(indicators.IndicatorSpecification):
+    """A number that tells what an audit's moves are worth."""
+
+    def __init__(self, name: str, unit: str | None, description: str,
+                 schema: dict[str, Any]):
+        super().__init__(name=name, unit=unit, description=description)
+        self._schema = schema
 
     @property
     def schema(self) -> dict[str, Any]:
-        return {'type': 'integer', 'minimum': 0}
-
-
-class SavedTime(indicators.IndicatorSpecification):
-    def __init__(self) -> None:
-        super().__init__(
-            name='saved_s', unit='s',
-            description='What the coflows together end earlier, in seconds')
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {'type': 'number'}
-
-
-class MigrationTime(indicators.IndicatorSpecification):
-    def __init__(self) -> None:
-        super().__init__(
-            name='cost_s', unit='s',
-            description='What the migrations take together, in seconds')
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {'type': 'number', 'minimum': 0}
+        return self._schema
 
 
 class Efficacy(efficacy_base.EfficacySpecification):
     def get_indicators_specifications(self) -> list[Any]:
-        return [MigrationsCount(), SavedTime(), MigrationTime()]
+        return [
+            Indicator('migrations_count', None, 'Number of live migrations',
+                      {'type': 'integer', 'minimum': 0}),
+            Indicator('saved_s', 's', 'What the coflows together end earlier, '
+                      'in seconds', {'type': 'number'}),
+            Indicator('cost_s', 's', 'What the migrations take together, in '
+                      'seconds', {'type': 'number', 'minimum': 0})]
 
     def get_global_efficacy_indicator(self, indicators_map: Any = None
                                       ) -> list[Any]:
