@@ -35,6 +35,7 @@ from virtco.objects import objects as catalogue
 from virtco.place import place as places
 from virtco.state import state as states
 from virtco.wire import edge_policy
+from virtco.wire import health
 
 LOG = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class App:
             self._advise, counts)
         self._checker = periodic.Periodic('check', CHECK_S, self._check,
                                           counts)
-        self.problems: tuple[problems.Problem, ...] = ()
+        self.problems: tuple[health.Problem, ...] = ()
         self._tester = periodic.Periodic('test itself', TEST_S,
                                          self._test_itself, counts)
 
@@ -246,8 +247,8 @@ class App:
         found = tuple(selftest.repeated(self._conf, self.database))
         for one in found:
             if one not in self.problems:
-                LOG.log(logging.ERROR if one.is_error() else logging.WARNING,
-                        '%s: %s', one.code, one.finding)
+                LOG.log(logging.ERROR if problems.is_error(one.code)
+                        else logging.WARNING, '%s: %s', one.code, one.finding)
         self.problems = found
 
     def _check(self) -> None:

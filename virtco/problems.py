@@ -27,22 +27,6 @@ class Kind:
     action: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem that was found.
-
-    :ivar code: key of :data:`KINDS`.
-    :ivar finding: one line that names the thing and its value.
-    """
-
-    code: str
-    finding: str
-
-    def is_error(self) -> bool:
-        """Tell whether something does not work."""
-        return KINDS[self.code].state == ERROR
-
-
 KINDS = {
     'VC-001': Kind('configuration', ERROR, 'the file cannot be read',
                    'Name a readable file of sections and options in UTF-8.'),
@@ -135,3 +119,8 @@ KINDS = {
     'VC-084': Kind('coflow', WARNING, 'packets wait below the rate',
                    'The link carries less than the controller believes.'),
 }
+
+
+def is_error(code: str) -> bool:
+    """Tell whether something does not work."""
+    return KINDS[code].state == ERROR

@@ -29,7 +29,7 @@ from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
 from virtco.follow import listener
-from virtco.problems import Problem
+from virtco.wire.health import Problem
 
 #: A database that has less room than this takes no write before long.
 LEAST_FREE_BYTES = 16 << 20

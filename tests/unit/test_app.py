@@ -12,11 +12,11 @@ from tests import patience
 from tests.unit import stored
 from tests.unit.api import service
 from virtco import app
-from virtco import problems
 from virtco import selftest
 from virtco.db import leader
 from virtco.db import migration
 from virtco.follow import inventory
+from virtco.wire import health
 
 
 @pytest.fixture(scope='module')
@@ -212,7 +212,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
 
 
 def test_it_tests_itself_as_soon_as_it_starts(tmp_path, monkeypatch):
-    found, are_daemons = [problems.Problem('VC-003', '[api] prot')], []
+    found, are_daemons = [health.Problem('VC-003', '[api] prot')], []
 
     def repeated(*_):
         are_daemons.append(threading.current_thread().daemon)

@@ -12,12 +12,12 @@ import sqlalchemy as sa
 
 from tests import openssl
 from tests.unit.api import service
-from virtco import problems
 from virtco import selftest
 from virtco.api import health_report
 from virtco.cmd import controller
 from virtco.db import migration
 from virtco.db import session as db_session
+from virtco.wire import health
 
 
 @pytest.fixture(scope='module')
@@ -84,12 +84,12 @@ def test_a_disk_with_less_than_16_mib_is_full(monkeypatch, tmp_path, blocks,
 def test_a_directory_that_is_not_writable(monkeypatch, tmp_path):
     monkeypatch.setattr(selftest.os, 'access', lambda path, mode: False)
     found, = selftest._has_room(str(tmp_path / 'db'))
-    assert found == problems.Problem('VC-021', f'{tmp_path} is not writable')
+    assert found == health.Problem('VC-021', f'{tmp_path} is not writable')
 
 
 def test_what_is_found_is_logged_once(rooms, monkeypatch, caplog):
-    found = [problems.Problem('VC-031', '[nova]: 401'),
-             problems.Problem('VC-003', '[api] prot')]
+    found = [health.Problem('VC-031', '[nova]: 401'),
+             health.Problem('VC-003', '[api] prot')]
     monkeypatch.setattr(selftest, 'repeated', lambda *_args: iter(found))
     for _ in range(2):
         rooms._test_itself()
@@ -114,7 +114,7 @@ def test_health_is_degraded_by_errors_alone(codes, works, status):
             'epoch': 1, 'here': True, 'reached': True},
         objects=types.SimpleNamespace(
             settings=types.SimpleNamespace(is_shadow=False)),
-        problems=[problems.Problem(code, 'x') for code in codes])).health()
+        problems=[health.Problem(code, 'x') for code in codes])).health()
     assert (serves, found.status) == (works, status)
     assert [one.code for one in found.problems] == codes
 
@@ -216,7 +216,7 @@ def test_a_database_before_the_start(tmp_path, monkeypatch):
         monkeypatch.setattr(selftest.migration, 'current',
                             lambda _: revision)
         monkeypatch.setattr(selftest, 'writes', lambda _: iter(
-            [problems.Problem('written', '')]))
+            [health.Problem('written', '')]))
         monkeypatch.setattr(
             selftest.db_session.Database, 'from_conf',
             lambda _: types.SimpleNamespace(

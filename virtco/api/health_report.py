@@ -6,6 +6,7 @@ import threading
 
 from virtco import app
 from virtco import exception
+from virtco import problems
 from virtco.db import groups as db_groups
 from virtco.decide import publisher
 from virtco.model import states
@@ -33,12 +34,13 @@ class Document:
                  'keeper': rooms.keeps(),
                  'distributor': rooms.distribute.is_alive(),
                  'database': rooms.elector.is_answered()}
-        status = ('failing' if not all(parts.values()) else 'degraded'
-                  if any(one.is_error() for one in rooms.problems) else 'ok')
+        has_errors = any(problems.is_error(one.code)
+                         for one in rooms.problems)
+        status = ('failing' if not all(parts.values())
+                  else 'degraded' if has_errors else 'ok')
         return status != 'failing', wire.Health(
-            status=status, parts=parts, problems=[
-                wire.Problem(code=one.code, finding=one.finding)
-                for one in rooms.problems], hosts=rooms.n_hosts(),
+            status=status, parts=parts, problems=list(rooms.problems),
+            hosts=rooms.n_hosts(),
             mode='shadow' if rooms.objects.settings.is_shadow else 'enforce',
             leader=wire.Leadership(**rooms.leadership()))
 

@@ -114,7 +114,7 @@ class Listeners:
         told = msgspec.json.decode(body, type=_Problems).problems
         return answer(start_response, found[0], health.Health(
             status='ok' if is_good else 'failing',
-            problems=[health.Problem(code=one.code, finding='')
+            problems=[health.Problem(one.code, '')
                       for one in told] or msgspec.UNSET))
 
 

@@ -10,7 +10,7 @@ from virtco import exception
 from virtco import selftest
 from virtco.api import listeners
 from virtco.cmd import controller
-from virtco.problems import Problem
+from virtco.wire.health import Problem
 
 _ANSWER_S = 5
 

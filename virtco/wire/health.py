@@ -20,7 +20,7 @@ class Leadership(operation.Response, frozen=True, kw_only=True):
     reached: bool
 
 
-class Problem(operation.Response, frozen=True, kw_only=True):
+class Problem(operation.Response, frozen=True):
     """Problem that a process found in itself or around it.
 
     :ivar code: its kind, for ever the same; see the page on troubleshooting.
