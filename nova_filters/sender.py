@@ -35,7 +35,6 @@ class Sender:
         self._queue_size = queue_size
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._stopping = False
 
     def put(self, method: str, path: str, body: dict[str, Any],
             max_age_s: float = float('inf')) -> None:
@@ -54,21 +53,12 @@ class Sender:
                 self._thread.start()
             self._changed.notify()
 
-    def stop(self) -> None:
-        """Give up what is queued."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify()
-
     def _run(self) -> None:
         pause_s = 0.0
         while True:
+            time.sleep(pause_s)
             with self._changed:
-                if pause_s:
-                    self._changed.wait_for(lambda: self._stopping, pause_s)
-                self._changed.wait_for(lambda: self._queue or self._stopping)
-                if self._stopping:
-                    return
+                self._changed.wait_for(lambda: self._queue)
                 message = self._queue[0]
             if self._deliver(message):
                 pause_s = 0.0
