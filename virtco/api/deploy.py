@@ -66,8 +66,7 @@ def monitoring(found: Monitored) -> listeners.Wsgi:
     """Build an application of ``/health`` and ``/metrics`` alone."""
     app = falcon.App()
     errors.add_handlers(app)
-    app.add_route('/health', operations.Health(found))
-    app.add_route('/metrics', operations.Metrics(found))
+    operations.add_monitoring(app, found)
     return app
 
 

@@ -141,13 +141,6 @@ ROUTES = [
     _route(notification_wire.POST, operations.notify, policies.NOTIFY),
 ]
 
-#: Of each path that other processes serve, too.
-RESOURCES: dict[str, type] = {
-    '/': versions.Versions,
-    '/v1': versions.Versions,
-    '/health': operations.Health,
-    '/metrics': operations.Metrics,
-}
 OPERATIONS: list[wire.Operation[Any]] = [
     *(route.operation for route in ROUTES),
     version_wire.LIST, version_wire.SHOW, health_wire.SHOW,
@@ -166,10 +159,9 @@ def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
                 _responder(route, rooms, authorizer))
     for path, resource in resources.items():
         app.add_route(path, resource)
-    found = health.Document(rooms)
-    for path, kind in RESOURCES.items():
-        app.add_route(path, kind(
-            path == '/' if kind is versions.Versions else found))
+    app.add_route('/', versions.Versions(True))
+    app.add_route('/v1', versions.Versions(False))
+    operations.add_monitoring(app, health.Document(rooms))
 
 
 def _responder(route: Route, rooms: app.App, authorizer: context.Authorizer

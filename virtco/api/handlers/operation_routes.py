@@ -17,6 +17,15 @@ def notify(call: Call, body: notification.Notification
         body.event_type, body.payload, body.timestamp, body.publisher_id))
 
 
+def add_monitoring(app: 'falcon.App[Any, Any]', found: Any) -> None:
+    """Serve how a process is.
+
+    :param found: a :class:`virtco.api.deploy.Monitored`.
+    """
+    app.add_route('/health', Health(found))
+    app.add_route('/metrics', Metrics(found))
+
+
 class Health:
     def __init__(self, found: Any):
         self._found = found
