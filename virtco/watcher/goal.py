@@ -59,9 +59,7 @@ class CoflowCompletionTime(base.Goal):
     def get_display_name(cls) -> str:
         return TITLE
 
-    @classmethod
-    def get_translatable_display_name(cls) -> str:
-        return TITLE
+    get_translatable_display_name = get_display_name
 
     @classmethod
     def get_efficacy_specification(cls) -> Efficacy:

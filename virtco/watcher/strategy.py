@@ -55,9 +55,7 @@ class CoflowAdvice(base.BaseStrategy):
     def get_display_name(cls) -> str:
         return TITLE
 
-    @classmethod
-    def get_translatable_display_name(cls) -> str:
-        return TITLE
+    get_translatable_display_name = get_display_name
 
     @classmethod
     def get_goal_name(cls) -> str:
