@@ -104,15 +104,11 @@ def main(argv: list[str] | None = None,
         conf = make_conf(sys.argv[1:] if argv is None else argv,
                          prog=program.name)
         configuration.set_up_log(conf, 'virtco')
-    except exception.ConfigInvalid as error:
-        configuration.cannot_start(program.name, error)
-        return 1
-    if (program.serves and conf.api.auth_strategy == 'noauth'
-            and conf.api.host not in listeners.LOOPBACK):
-        LOG.warning('No authentication on %s: whoever reaches it is an '
-                    'operator.', conf.api.host)
-    loader = Loader(conf, program)
-    try:
+        if (program.serves and conf.api.auth_strategy == 'noauth'
+                and conf.api.host not in listeners.LOOPBACK):
+            LOG.warning('No authentication on %s: whoever reaches it is an '
+                        'operator.', conf.api.host)
+        loader = Loader(conf, program)
         server = _server(conf, program, loader.front)
     except exception.ConfigInvalid as error:
         configuration.cannot_start(program.name, error)
