@@ -191,13 +191,15 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
     finally:
         own.stop()
     for part in (own._checker, own._watch, own.state, own.follow, server,
-                 own.elector, own._tester, own.decide, own.objects._reader):
+                 own.elector._thread, own._tester, own.decide,
+                 own.objects._reader):
         assert not part.is_alive()
     again = make(tmp_path, schedules=False)
     try:
         again.start()
         assert not again.leads() and again.elector._lock is None
-        assert again.elector.seen.epoch == 1 and again.elector.is_alive()
+        assert again.elector.seen.epoch == 1
+        assert again.elector._thread.is_alive()
         assert again._follower.is_alive() and again._upstream.is_alive()
         assert again.keeps() and again.distribute.is_alive()
         assert not again.decide.loop.leads()
@@ -207,7 +209,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
     finally:
         again.stop()
     for one in (again._follower, again._upstream, again.place._writer,
-                again._watch, again.elector):
+                again._watch, again.elector._thread):
         assert not one.is_alive()
 
 

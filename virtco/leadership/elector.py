@@ -92,9 +92,6 @@ class Elector:
         if self._lock is not None:
             self._lock.close()
 
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
     def has_database(self) -> bool:
         """Return whether the database answered within the last lease."""
         return self._clock() - self._had_s <= self._lease_s

@@ -111,7 +111,7 @@ def test_a_program_does_its_duties(tmp_path, monkeypatch, program, serves,
     finally:
         loader.stop()
     assert bus.done == ['start', 'stop'] * schedules
-    assert not rooms.elector.is_alive()
+    assert not rooms.elector._thread.is_alive()
     assert (loader.exit_code, loader.begins_anew) == (0, False)
 
 

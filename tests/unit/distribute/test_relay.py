@@ -260,7 +260,7 @@ def test_where_nobody_could_connect_it_does_not_start(site):
     site.relay._conf.set_override('port', site.server.port, 'distributor')
     with pytest.raises(exception.ConfigInvalid, match='nobody could connect'):
         site.relay.start()
-    assert not site.relay._leader.is_alive()
+    assert not site.relay._leader._thread.is_alive()
 
 
 def test_it_serves_between_edge_modules_and_the_leader(tmp_path):
@@ -300,4 +300,4 @@ def test_it_serves_between_edge_modules_and_the_leader(tmp_path):
     finally:
         one.stop()
         first.server.stop()
-    assert not one._server.is_alive() and not one._leader.is_alive()
+    assert not one._server.is_alive() and not one._leader._thread.is_alive()

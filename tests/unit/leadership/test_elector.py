@@ -442,10 +442,10 @@ def test_one_that_looks_starts_without_a_database(site):
     one = site.look()
     one.start()
     try:
-        assert one.is_alive() and one.seen is None
+        assert one._thread.is_alive() and one.seen is None
     finally:
         one.stop()
-    assert not one.is_alive()
+    assert not one._thread.is_alive()
 
 
 def test_one_that_looks_knows_who_leads_from_its_start(site):
@@ -463,7 +463,7 @@ def test_one_that_may_lead_does_not_start_without_a_database(site):
     one = site.make('a')
     with pytest.raises(exception.VirtcoException):
         one.start()
-    assert not one.is_alive()
+    assert not one._thread.is_alive()
 
 
 def test_one_that_started_outlives_what_it_cannot_do(site, caplog):
