@@ -195,7 +195,9 @@ class Outline:
 def select(values: Mapping[str, Any] | None) -> dict[str, Any]:
     """Select the ``virtco:`` entries of a mapping; unwrap one-element lists.
     """
-    return {key: _unwrap(value) for key, value in (values or {}).items()
+    return {key: value[0] if isinstance(value, list | tuple)
+            and len(value) == 1 else value
+            for key, value in (values or {}).items()
             if isinstance(key, str) and key.startswith(PREFIX)}
 
 
@@ -340,12 +342,6 @@ def _joined(values: dict[str, Any]) -> dict[str, Any]:
     rest = {key: value for key, value in values.items()
             if not _CHUNK.fullmatch(key)}
     return {**rest, TM: text}
-
-
-def _unwrap(value: Any) -> Any:
-    if isinstance(value, (list, tuple)) and len(value) == 1:
-        return value[0]
-    return value
 
 
 def wish(key: str, value: Any) -> Wish:
