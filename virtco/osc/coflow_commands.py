@@ -209,14 +209,12 @@ class CreatePlan(base.Lister):
         if args.tm is None or args.flavor is None:
             raise osc_exceptions.CommandError(
                 'Give --tm and --flavor, or a file.')
-        body = {'groups': [{'name': 'plan', 'tm': self.text_of(args.tm),
-                            'flavor': nova_facts.flavor(
-                                self.app.client_manager.session,
-                                args.flavor)}]}
-        return body | {name: value for name, value in (
-            ('within', args.within), ('spread', args.spread),
-            ('deadline', args.deadline), ('budget_s', args.budget))
-            if value is not None}
+        demand = nova_facts.flavor(self.app.client_manager.session,
+                                   args.flavor)
+        return {'groups': [{'name': 'plan', 'tm': self.text_of(args.tm),
+                            'flavor': demand}],
+                'within': args.within, 'spread': args.spread,
+                'deadline': args.deadline, 'budget_s': args.budget}
 
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         plan = self.client.plan(**self._body(args))
