@@ -10,7 +10,6 @@ large batch is used up, or the controller goes away in its midst, the rest is
 placed by the plan that came with an earlier answer.
 """
 
-import collections
 from collections.abc import Callable
 import dataclasses
 import json
@@ -22,6 +21,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from nova_filters import controller_connection as connection
+from nova_filters import recent
 from nova_filters import sender
 from virtco import hints
 
@@ -137,8 +137,7 @@ class PlanClient:
         self._budget_s = budget_s
         self._breaker = breaker
         self._lock = threading.Lock()
-        self._requests: collections.OrderedDict[str, _Request] = (
-            collections.OrderedDict())
+        self._requests = recent.Recent(MAX_REQUESTS)
         self._calls = threading.BoundedSemaphore(MAX_CALLS)
         self._n_unplanned = 0
         self._late = sender.Sender(link, queue_size=MAX_LATE,
@@ -146,15 +145,13 @@ class PlanClient:
 
     def _request(self, request_id: str) -> _Request:
         with self._lock:
-            found = self._requests.pop(request_id, None) or _Request()
-            self._requests[request_id] = found
-            if len(self._requests) > MAX_REQUESTS:
-                self._requests.popitem(last=False)
+            found: _Request = self._requests.pop(request_id) or _Request()
+            self._requests.put(request_id, found)
             return found
 
     def may_ask(self, request_id: str) -> bool:
         """Return False when :meth:`place` would make no call."""
-        request = self._requests.get(request_id)
+        request: _Request | None = self._requests.get(request_id)
         return self._breaker.would_allow() and (
             request is None or request.spent_s < self._budget_s)
 

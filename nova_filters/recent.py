@@ -33,6 +33,9 @@ class Recent:
             self._values[key] = value
             self._forget()
 
+    def get(self, key: str) -> Any:
+        return self._values.get(key)
+
     def pop(self, key: str) -> Any:
         """Take the value, which nobody gets again, or None."""
         with self._lock:
