@@ -8,7 +8,6 @@ import json
 import logging
 import signal
 import sys
-import types
 
 from oslo_config import cfg
 import pytest
@@ -171,26 +170,6 @@ def test_a_program_stops_all_that_it_started(config, monkeypatch,
         (sys.executable, [sys.executable, 'program', '--x'])] * begins_anew
     # A second signal does not break off the stop.
     assert set(handlers.values()) == {signal.SIG_IGN}
-
-
-def test_so_many_connections_of_one_address():
-    closed, waiting = [], ['a', 'a', 'b', None]
-
-    def accept():
-        address = waiting.pop(0)
-        return None if address is None else (types.SimpleNamespace(
-            close=lambda: closed.append(address)), (address, 1))
-
-    server = types.SimpleNamespace(accepting=True, accept=accept)
-    channels = {0: server, 1: types.SimpleNamespace(addr=('a', 7)),
-                2: types.SimpleNamespace(addr=None)}
-    controller._limit_addresses(types.SimpleNamespace(map=channels), 2)
-    assert server.accept()[1] == ('a', 1)
-    channels[3] = types.SimpleNamespace(addr=('a', 8))
-    assert server.accept() is None and closed == ['a']
-    assert server.accept()[1] == ('b', 1)
-    assert server.accept() is None and closed == ['a']
-    assert not hasattr(channels[1], 'accept')
 
 
 # The database by hand.

@@ -11,12 +11,15 @@ need a token, ``/metrics`` is served nowhere else.
 from collections.abc import Callable
 from collections.abc import Iterable
 import re
+import socket
 from typing import Any
 
 import msgspec
 from oslo_config import cfg
+from waitress import channel
 from waitress import task
 
+from virtco.api import viewers
 from virtco.wire import error
 from virtco.wire import health
 
@@ -125,6 +128,24 @@ def answer(start_response: Any, status: str, document: msgspec.Struct,
     start_response(status, [('Content-Type', 'application/json'),
                             ('Content-Length', str(len(body))), *headers])
     return [body]
+
+
+class Channel(channel.HTTPChannel):  # type: ignore[misc]
+    """A connection of waitress, whose answers may stay open.
+
+    :param most: connections from one address; a further one is closed.
+    """
+
+    task_class = viewers.Task
+
+    def __init__(self, most: int, server: Any, sock: socket.socket,
+                 address: tuple[Any, ...], adj: Any, map: dict[int, Any]):
+        super().__init__(server, sock, address, adj, map=map)
+        n_there = sum(isinstance(other, Channel)
+                      and other.addr[0] == address[0]
+                      for other in list(map.values()))
+        if n_there > most:
+            self.handle_close()
 
 
 class Dispatcher(task.ThreadedTaskDispatcher):  # type: ignore[misc]

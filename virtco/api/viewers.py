@@ -63,12 +63,6 @@ class Task(task.WSGITask):  # type: ignore[misc]
         self.channel.server.pull_trigger()
 
 
-class Channel(channel.HTTPChannel):  # type: ignore[misc]
-    """A connection of waitress with such requests."""
-
-    task_class = Task
-
-
 class Viewers:
     """All who watch; :meth:`changed` may be called by any thread.
 

@@ -7,6 +7,7 @@ The programs that are one part of it start from here, too.
 """
 
 import dataclasses
+import functools
 import gc
 import logging
 import os
@@ -27,7 +28,6 @@ from virtco import exception
 from virtco import startup
 from virtco.api import front
 from virtco.api import listeners
-from virtco.api import viewers
 from virtco.cmd import entry
 from virtco.conf import opts
 
@@ -251,42 +251,20 @@ def _server(conf: cfg.ConfigOpts, program: Program,
     LOG.info('Listening on %s.', '; '.join(reversed([
         f'{host}, port {port}' for (host, _), port in zip(
             program.listens_on(conf), ports, strict=True)])))
+    channels: dict[int, Any] = {}
     server = waitress.create_server(
         listeners.Listeners(conf, application, ports) if program.serves
-        else application, sockets=found,
+        else application, map=channels, sockets=found,
         _dispatcher=listeners.Dispatcher(conf.api.threads),
         max_request_body_size=listeners.MAX_BODY_BYTES,
         connection_limit=listeners.MAX_CONNECTIONS, ident='virtco',
         channel_timeout=listeners.SILENCE_S,
         cleanup_interval=min(30, listeners.SILENCE_S), **SERVER)
-    _limit_addresses(server, conf.api.max_connections_per_address)
+    for listener in channels.values():
+        if getattr(listener, 'accepting', False):
+            listener.channel_class = functools.partial(
+                listeners.Channel, conf.api.max_connections_per_address)
     return server
-
-
-def _limit_addresses(server: Any, most: int) -> None:
-    """Limit connections per address, which waitress does not."""
-    # One socket's server has the map of all, several have one in common.
-    channels = getattr(server, 'map', None) or server._map
-
-    def limited(accept: Any) -> Any:
-        def accept_some() -> Any:
-            accepted = accept()
-            if accepted is None:
-                return None
-            n_there = sum(
-                getattr(channel, 'addr', None) is not None
-                and channel.addr[0] == accepted[1][0]
-                for channel in list(channels.values()))
-            if n_there < most:
-                return accepted
-            accepted[0].close()
-            return None
-        return accept_some
-
-    for found in list(channels.values()):
-        if getattr(found, 'accepting', False):
-            found.accept = limited(found.accept)
-            found.channel_class = viewers.Channel
 
 
 def _stop_on_signal(loader: Loader) -> None:

@@ -4,10 +4,12 @@
 
 import io
 import json
+import socket
 import types
 
 from oslo_config import cfg
 import pytest
+from waitress import adjustments
 
 from virtco.api import front
 from virtco.api import listeners
@@ -102,6 +104,31 @@ def test_a_balancer_hears_of_what_is_good():
     found = listeners.Listeners(make(monitoring=82), lambda environ, start: (
         start('200 OK', []), [b'{"whole": 1}'])[1], [80, 82])
     assert ask(found, 80, '/health') == (200, {'status': 'ok'})
+
+
+def test_so_many_connections_of_one_address():
+    channels, server, kept = {7: object()}, types.SimpleNamespace(
+        active_channels={}), []
+
+    def is_open(address):
+        here, there = socket.socketpair()
+        kept.append(there)
+        listeners.Channel(2, server, here, (address, 1),
+                          adjustments.Adjustments(), channels)
+        there.setblocking(False)
+        try:
+            return there.recv(1) != b''
+        except BlockingIOError:
+            return True
+
+    assert list(map(is_open, 'aabab')) == [True, True, True, False, True]
+    assert [one.addr[0] for one in server.active_channels.values()] == [
+        'a', 'a', 'b', 'b']
+    # One that ends makes room.
+    next(iter(server.active_channels.values())).handle_close()
+    assert is_open('a') and not is_open('a')
+    for one in [*server.active_channels.values(), *kept]:
+        one.close()
 
 
 @pytest.fixture
