@@ -23,6 +23,7 @@ from virtco.cmd import entry
 from virtco.osc import table_columns as columns
 from virtco.topology import tree
 from virtco.topology.formats import plain
+from virtco.wire import host as host_wire
 from virtco.wire import operation
 from virtco.wire import topology as wire
 
@@ -219,6 +220,14 @@ def _list_in(answer: Any) -> msgspec.structs.FieldInfo:
 def topology_of(planes: Sequence[wire.Plane]) -> tree.Topology:
     """Return the topology of the planes of an answer."""
     return plain.load({'planes': msgspec.to_builtins(planes)})
+
+
+def hosts_of(client: v1.Client) -> list[host_wire.Host] | None:
+    """List the hosts; None where the caller may not know of them."""
+    try:
+        return client.hosts()
+    except exception.Forbidden:
+        return None
 
 
 def find_coflow(client: v1.Client, name_or_id: str) -> str:

@@ -58,12 +58,8 @@ def _answers(client: v1.Client) -> findings.Answers:
     health = client.health()
     if health.status == 'starting':
         return findings.Answers(health, (), (), (), time.time())
-    try:
-        hosts = client.hosts()
-    except exception.Forbidden:
-        hosts = None
-    return findings.Answers(health, client.coflows(), client.events(), hosts,
-                            time.time())
+    return findings.Answers(health, client.coflows(), client.events(),
+                            base.hosts_of(client), time.time())
 
 
 def _of_file(path: str) -> list[findings.Finding]:

@@ -14,7 +14,6 @@ from virtco import screenshot
 from virtco.client import v1
 from virtco.osc import command_base as base
 from virtco.osc import overview
-from virtco.wire import host as wire
 
 #: Hosts whose classes are asked for, one call each.
 MOST_HOSTS = 64
@@ -98,11 +97,7 @@ def _look(client: v1.Client, args: Any) -> console.Group:
 
 def ask(client: v1.Client, project_id: str | None) -> overview.Seen:
     """Ask a controller for its coflows and, if allowed, its hosts."""
-    coflows = client.coflows(project_id)
-    try:
-        hosts: list[wire.Host] | None = client.hosts()
-    except exception.Forbidden:
-        hosts = None
+    coflows, hosts = client.coflows(project_id), base.hosts_of(client)
     if hosts is not None and len(hosts) <= MOST_HOSTS:
         hosts = [client.host(host.host) for host in hosts]
     return overview.Seen(coflows, hosts, time.time(), client.url)
