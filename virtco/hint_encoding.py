@@ -13,32 +13,25 @@ def encode_matrix(coflows: tuple[coflow_model.Coflow, ...], name: str) -> str:
     """Encode the coflows of the group ``name`` as text of ``virtco:tm``."""
     entries: list[dict[str, Any]] = []
     for coflow in coflows:
-        entry: dict[str, Any] = {'name': coflow.name}
-        if coflow.dst_port is not None:
-            entry['dst_port'] = coflow.dst_port
-        if coflow.iterations != 1:
-            entry['iterations'] = coflow.iterations
-        for key, time_s in (('period', coflow.period_s),
-                            ('compute', coflow.compute_s)):
-            if time_s is not None:
-                entry[key] = _plain(time_s)
-        if coflow.order is not None:
-            entry['order'] = coflow.order
-        if coflow.rank_hint:
-            entry['rank_hint'] = True
-        entry['tm'] = {'n': coflow.n_vms,
-                       'flows': [[src, dst, _plain(size_bytes)]
-                                 for src, dst, size_bytes
-                                 in coflow.matrix.rows()]}
-        entries.append(entry)
+        entry = {
+            'name': coflow.name, 'dst_port': coflow.dst_port,
+            'iterations': coflow.iterations if coflow.iterations != 1
+            else None, 'period': _plain(coflow.period_s),
+            'compute': _plain(coflow.compute_s), 'order': coflow.order,
+            'rank_hint': coflow.rank_hint or None,
+            'tm': {'n': coflow.n_vms,
+                   'flows': [[src, dst, _plain(size_bytes)] for
+                             src, dst, size_bytes in coflow.matrix.rows()]}}
+        entries.append({key: value for key, value in entry.items()
+                        if value is not None})
     if len(coflows) == 1 and set(entries[0]) == {'name', 'tm'} and (
             coflows[0].name == name):
         return json.dumps(entries[0]['tm'], separators=(',', ':'))
     return json.dumps(entries, separators=(',', ':'))
 
 
-def _plain(size_bytes: float) -> float | int:
+def _plain(amount: float | None) -> float | int | None:
     """Turn whole numbers below 2**53 into integers."""
-    if size_bytes.is_integer() and size_bytes < 2 ** 53:
-        return int(size_bytes)
-    return size_bytes
+    if amount is not None and amount.is_integer() and amount < 2 ** 53:
+        return int(amount)
+    return amount

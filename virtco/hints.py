@@ -256,27 +256,18 @@ def text_of_matrix(hints: Mapping[str, Any]) -> str:
 
 def encode(hint: Hint) -> dict[str, str]:
     """Encode a hint as scheduler hints that :func:`parse` reads back."""
-    values = {COFLOW: hint.coflow_name}
-    if hint.tm_ref is not None:
-        values[TM_REF] = hint.tm_ref
-    elif hint.coflows:
-        values[TM] = hint_encoding.encode_matrix(hint.coflows,
-                                                 hint.coflow_name)
-    if hint.index is not None:
-        values[INDEX] = str(hint.index)
-    for key, wish in ((WITHIN, hint.wishes.within),
-                      (SPREAD, hint.wishes.spread)):
-        if wish is not None:
-            values[key] = str(wish)
-    if hint.app is not None:
-        values[APP] = hint.app.name
-        if hint.app.refuses:
-            values[APP_REFUSE] = 'true'
-    if hint.preflight:
-        values[PREFLIGHT] = 'true'
-    if hint.deadline is not None:
-        values[DEADLINE] = str(hint.deadline)
-    return values
+    matrix = None
+    if hint.coflows and hint.tm_ref is None:
+        matrix = hint_encoding.encode_matrix(hint.coflows, hint.coflow_name)
+    values = {
+        COFLOW: hint.coflow_name, TM_REF: hint.tm_ref, TM: matrix,
+        INDEX: hint.index, WITHIN: hint.wishes.within,
+        SPREAD: hint.wishes.spread, APP: hint.app and hint.app.name,
+        APP_REFUSE: 'true' if hint.app and hint.app.refuses else None,
+        PREFLIGHT: 'true' if hint.preflight else None,
+        DEADLINE: hint.deadline}
+    return {key: str(value) for key, value in values.items()
+            if value is not None}
 
 
 def encode_metadata(hint: Hint, text: str = '') -> dict[str, str]:
