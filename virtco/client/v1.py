@@ -121,14 +121,12 @@ class Client:
             of the controller's.
         :raises virtco.exception.VirtcoException: the error it reported.
         """
-        kwargs: dict[str, Any] = {'timeout': self._timeout_s}
-        if body is not None:
-            kwargs['json'] = body
-        if params:
-            kwargs['params'] = {key: value for key, value in params.items()
-                                if value is not None}
+        given = {key: value for key, value in (params or {}).items()
+                 if value is not None}
         try:
-            response = self._adapter.request(path, method, **kwargs)
+            response = self._adapter.request(
+                path, method, json=body, params=given,
+                timeout=self._timeout_s)
         except ks_exceptions.ClientException as error:
             raise exception.ControllerUnavailable(
                 url=self.url, why=exception.reason(error)) from error
