@@ -211,8 +211,6 @@ def since_change(snapshots: npt.ArrayLike, threshold: float) -> Matrix:
     :param threshold: a fraction, of the earlier rate.
     """
     matrix = _checked(snapshots).copy()
-    if len(matrix) <= CHANGED_READINGS:
-        return matrix
     with np.errstate(invalid='ignore', over='ignore'):
         # Where all readings are alike nothing has changed.
         left = np.flatnonzero(~(np.fmax.reduce(matrix) <= (

@@ -135,6 +135,13 @@ def test_what_was_before_a_change_is_forgotten():
     assert constant.fit(found).rates[3] == pytest.approx(rates[3] * 0.4)
 
 
+@pytest.mark.parametrize('rate, is_changed', [
+    (3.0, False), (3.01, True), (1.0, False), (0.99, True)])
+def test_a_change_is_more_than_the_threshold(rate, is_changed):
+    found = constant.since_change([[2.0], [2.0], *[[rate]] * 3], 0.5)
+    assert np.isnan(found).any() == is_changed
+
+
 def test_disturbed_readings_are_no_change():
     _rates, readings = _history(6)
     readings[10:, 3] *= 0.4
