@@ -198,13 +198,12 @@ def _side_by_side(found: wire.Tree | wire.Mapping, first: str
                   ) -> rich.table.Table:
     """Make a table of predicted times by every estimate."""
     its = found.estimates
-    names = list(its[0].predicted_s)
+    chosen = next(one for one in its if one.matrix == found.matrix)
     table = _table(first, *(
         one.matrix + (' *' if one.matrix == found.matrix else '')
         for one in its))
-    for name in sorted(names, key=lambda name: next(
-            one.predicted_s[name] for one in its
-            if one.matrix == found.matrix)):
+    for name, _ in sorted(chosen.predicted_s.items(),
+                          key=lambda item: item[1]):
         table.add_row(name, *(units.format_time(one.predicted_s[name])
                               for one in its))
     table.add_section()
