@@ -23,6 +23,7 @@ from virtco.solver import planner
 from virtco.solver.judging import foresight
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
+from virtco.solver.model import switches
 from virtco.solver.moves import kernel
 from virtco.solver.partition import setpartition
 
@@ -225,6 +226,133 @@ def test_a_ranking_says_which_wish_forbids_a_host(wishes, placed, why):
     plan = dataclasses.replace(planner.plan(problem), hosts=placed)
     assert {row.host: row.why for row in planner.rank_hosts(
         problem, plan, 0) if not row.feasible} == why
+
+
+def test_an_overbooked_host_lacks_nothing_that_the_vm_does_not_need():
+    problem = ring(within=(snapshot.Within('rack', (0, 1)),))
+    problem = dataclasses.replace(
+        problem, resources=('slots', 'gpus'),
+        hosts=tuple(dataclasses.replace(host, free=(1.0, 1.0))
+                    for host in problem.hosts),
+        vms=tuple(dataclasses.replace(vm, demand=demand)
+                  for vm, demand in zip(problem.vms, (
+                      (1.0, 0.0), (0.0, 1.0), (0.0, 1.0)))))
+    plan = snapshot.Plan(
+        ('h0', 'h1', 'h1'), 0.0, (), Objective.ISOLATED, 0.0, 0.0, 0.0,
+        snapshot.Method.OTHER)
+    assert {row.host: row.why for row in planner.rank_hosts(
+        problem, plan, 0) if not row.feasible} == dict.fromkeys(
+            ('h2', 'h3'), 'it has to share a switch with its group')
+
+
+#: Racks r0, r1 and r2 of two hosts each below the zones z0 and z1; h6 is
+#: below no switch.
+ZONES = cluster.Tree(tuple(
+    cluster.Subtree(name, 1e9, 1e9, level=level, parent=parent)
+    for name, level, parent in (
+        ('z0', 'zone', None), ('z1', 'zone', None), ('r0', 'rack', 'z1'),
+        ('r1', 'rack', 'z0'), ('r2', 'rack', 'z1'))),
+    {f'h{m}': f'r{m // 2}' for m in range(6)})
+
+
+def zoned(pins, **wishes):
+    """A problem of VMs of which some are pinned, below two zones."""
+    return snapshot.PlacementProblem(
+        tuple(cluster.Host(f'h{m}', (9.0,), 1e9, 1e9) for m in range(7)),
+        tuple(cluster.Vm(f'v{j}', (1.0,), pinned)
+              for j, pinned in enumerate(pins)), (), ZONES, **wishes)
+
+
+@pytest.mark.parametrize('level, expected', [
+    ('zone', [1, 1, 0, 0, 1, 1, -1]), ('rack', [2, 2, 3, 3, 4, 4, -1]),
+    ('row', [-1] * 7)])
+def test_the_switch_of_a_level_above_each_host(level, expected):
+    assert switches.above(zoned([]), level).tolist() == expected
+
+
+@pytest.mark.parametrize('pins, tied, hosts', [
+    # Where most are, and of as many the last in the tree.
+    (['h0', 'h2', 'h3'], None, {2, 3}), (['h0', 'h2'], None, {2, 3}),
+    (['h4', 'h5', 'h2', 'h6'], None, {4, 5}),
+    # Pinned members count before VMs that are tied to others.
+    (['h2'], 0, {2, 3}), ([], 0, {0, 1}), (['h6'], 1, {0, 1}),
+    # Any switch where nobody is below one.
+    ([], None, {0, 1, 2, 3, 4, 5}), (['h6'], None, {0, 1, 2, 3, 4, 5}),
+    ([], 6, {0, 1, 2, 3, 4, 5})])
+def test_new_members_join_those_that_are_below_a_switch(pins, tied, hosts):
+    """Two new ones, of which the first may be tied to a pinned VM."""
+    n = len(pins) + 2
+    problem = zoned([*pins, None, None], within=(
+        snapshot.Within('rack', tuple(range(n))),))
+    node_of_vm = np.arange(n)[::-1].copy()
+    fixed = np.full(n, -1)
+    for vm, name in enumerate(pins):
+        fixed[node_of_vm[vm]] = int(name[1:])
+    if tied is not None:
+        fixed[node_of_vm[len(pins)]] = tied
+    allowed = np.ones((n, 7), dtype=bool)
+    left = switches.together(problem, node_of_vm, fixed, allowed)
+    for vm in range(n):
+        assert set(np.flatnonzero(allowed[node_of_vm[vm]])) == (
+            hosts if vm >= len(pins) else set(range(7)))
+    if len(hosts) == 6:
+        (wish,) = left
+        assert wish.nodes.tolist() == [True, True] + [False] * len(pins)
+        assert wish.switch.tolist() == [2, 2, 3, 3, 4, 4, -1]
+        apart = np.full(n, 6)
+        for found, holds in (((0, 1), True), ((0, 2), False),
+                             ((6, 6), False), ((6, 1), False)):
+            apart[:2] = found
+            assert wish.holds(apart) == holds
+    else:
+        assert left == ()
+
+
+def test_shares_count_members_pinned_below_a_switch():
+    """Five members for two zones: three each, less what is pinned there."""
+    problem = zoned(['h0', 'h1', 'h6', None, None], spread=(
+        snapshot.Spread('zone', (0, 1, 2, 3, 4)),
+        snapshot.Spread('rack', (0, 3), 2)))
+    # The last two VMs are one node, and VM 0 shares its node with nobody.
+    node_of_vm, fixed = np.array([2, 1, 3, 0, 0]), np.array([-1, 1, 0, 6])
+    allowed = np.ones((4, 7), dtype=bool)
+    found = switches.shares(problem, node_of_vm, fixed, allowed)
+    assert allowed.all()
+    assert found.demand.tolist() == [[2, 1], [0, 0], [0, 0], [0, 0]]
+    assert found.free[:, 0].tolist() == [1, 1, 3, 3, 1, 1, 0]
+    assert found.free[:, 1].tolist() == [2, 2, 3, 3, 3, 3, 0]
+    assert found.switch.tolist() == [[1, 1, 0, 0, 1, 1, -1],
+                                     [2, 2, 3, 3, 4, 4, -1]]
+
+
+@pytest.mark.parametrize('tied, skew, hosts', [
+    (1, 1, range(7)), (1, 0, ()), (6, 1, ()), (2, 0, range(7))])
+def test_a_tied_member_beyond_the_share_has_no_host(tied, skew, hosts):
+    """One each; v0 is pinned in r0, v1 is tied to a pinned VM."""
+    problem = zoned(['h0', None], spread=(
+        snapshot.Spread('rack', (0, 1), skew),))
+    allowed = np.ones((2, 7), dtype=bool)
+    switches.shares(problem, np.array([0, 1]), np.array([0, tied]), allowed)
+    assert np.flatnonzero(allowed[1]).tolist() == list(hosts)
+    assert allowed[0].all()
+
+
+@pytest.mark.parametrize('allowed, excluded, share', [
+    (None, (), 2), (('h0', 'h2', 'h4'), (), 2), (('h0', 'h2'), (), 2),
+    (('h0', 'h1', 'h2'), ('h2',), 4), (None, ('h4', 'h5'), 2),
+    (('h6',), (), 4)])
+def test_a_share_is_of_the_switches_that_members_may_use(
+        allowed, excluded, share):
+    """Four members: of three racks two each, of one rack all."""
+    problem = zoned([None] * 4, spread=(
+        snapshot.Spread('rack', (0, 1, 2, 3)),),
+        excluded_hosts=frozenset(excluded))
+    problem = dataclasses.replace(problem, vms=tuple(
+        dataclasses.replace(vm, allowed=allowed and frozenset(allowed))
+        for vm in problem.vms))
+    found = switches.shares(problem, np.arange(4), np.full(4, -1),
+                            np.ones((4, 7), dtype=bool))
+    assert found.free[:, 0].tolist() == [share] * 6 + [0]
 
 
 @pytest.mark.parametrize('skew, most', [(0, 2), (1, 3)])

@@ -68,11 +68,11 @@ def together(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray,
         # A VM may be tied to a pinned one by an affinity group.
         new = np.unique(node_of_vm[vms[~pinned]])
         pins = switch[fixed[node_of_vm[vms[pinned]]]]
+        if not (pins >= 0).any():
+            pins = switch[fixed[new[fixed[new] >= 0]]]
         pins = pins[pins >= 0]
-        if not len(pins):
-            pins = switch[fixed[new[fixed[new] >= 0]]][:1]
         if len(pins):
-            counts = np.bincount(np.maximum(pins, 0))
+            counts = np.bincount(pins)
             home = np.flatnonzero(counts == counts.max())[-1]
             allowed[new] &= switch == home
         else:
