@@ -290,6 +290,16 @@ def test_ranking_says_why():
     assert not full.feasible and 'slots' in full.why
 
 
+@pytest.mark.parametrize('pin', [0, 1])
+def test_ranking_says_where_a_vm_is_pinned(pin):
+    problem = problems.fig_1_problem(vms=tuple(
+        cluster.Vm(f'vm{j}', (1.0,), f'h{(pin + j) % 3}') for j in range(3)))
+    first, *others = planner.rank_hosts(problem, planner.plan(problem), 0)
+    assert (first.host, first.feasible) == (f'h{pin}', True)
+    assert others and {(row.feasible, row.why) for row in others} == {
+        (False, f'it is pinned to h{pin}')}
+
+
 @pytest.mark.parametrize('most', [1, 2, 3, 4, 100])
 def test_ranking_names_the_best_hosts_and_the_planned_one(most):
     problem = problems.fig_1_problem(excluded_hosts=frozenset(['h2']))

@@ -2,7 +2,6 @@
 
 """What a ranking says, and the loads that it reads."""
 
-import dataclasses
 import math
 
 import hypothesis
@@ -10,9 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from benchmarks import ranking as benchmark
 from tests.unit.solver import problems
-from virtco import compiled as kernels
 from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
@@ -20,29 +17,7 @@ from virtco.model import snapshot
 from virtco.solver import planner
 from virtco.solver.model import instance as instances
 from virtco.solver.model import loads
-from virtco.solver.model import loads_kernel
-from virtco.solver.moves import rank_kernel
 from virtco.solver.moves import ranking
-
-
-def test_kernels_agree_with_their_plain_selves(monkeypatch):
-    problem = benchmark.problem_of(12, 15, 6, 4, seed=3)
-    problem = dataclasses.replace(problem, coflows=(
-        *problem.coflows, problem.coflows[0].scaled(0.3)))
-
-    def found():
-        inst = instances.build(problem)
-        values = ranking.evaluate(
-            inst, snapshot.Objective.ONLINE, np.arange(6) // 2, 1,
-            np.arange(12), lambda: True)
-        return [values.objective_s, values.cct_s, values.port]
-
-    compiled = found()
-    monkeypatch.setattr(loads, 'loads_kernel',
-                        kernels.plain(loads_kernel.__name__))
-    monkeypatch.setattr(ranking, 'rank_kernel',
-                        kernels.plain(rank_kernel.__name__))
-    np.testing.assert_array_equal(found(), compiled)
 
 
 def test_hosts_not_looked_at_come_after_those_that_were():

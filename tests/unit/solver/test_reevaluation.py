@@ -48,6 +48,35 @@ def test_what_costs_more_than_it_saves():
     # A coflow that comes again saves each time.
     assert best(cost_s=1.5, n_times=2).saved_s == pytest.approx(2)
     assert best(cost_s=math.inf, n_times=1000) is None
+    # What it saves is not more than that.
+    assert best(cost_s=best().saved_s) is None
+
+
+def test_of_moves_that_save_as_much_the_first_vm_moves():
+    move = best(problem=problem(room=(2, 2, 1)))
+    assert (move.vm_index, move.target) == (0, 'h1')
+
+
+@pytest.mark.parametrize('policy, members, taken, moves', [
+    ('affinity', (0,), frozenset(), True),
+    ('affinity', (0,), frozenset({'h0'}), False),
+    ('affinity', (0, 2), frozenset(), False),
+    ('soft-affinity', (0, 2), frozenset(), True),
+    ('anti-affinity', (0, 2), frozenset(), True)])
+def test_a_vm_that_shares_its_host_by_affinity_stays(policy, members, taken,
+                                                     moves):
+    """v1 is pinned, so v0 alone may join it; v2 is beside v0."""
+    asked = problem(room=(2, 2, 1))
+    asked = dataclasses.replace(
+        asked, vms=(asked.vms[0], dataclasses.replace(
+            asked.vms[1], pinned='h1'), cluster.Vm('v2', (1.0,))),
+        coflows=(coflow.Coflow.from_flows('c', 3, [(0, 1, 1e9)]),),
+        server_groups=(snapshot.ServerGroup(
+            snapshot.GroupPolicy(policy), members, taken),))
+    on = ('h0', 'h1', 'h2' if policy == 'anti-affinity' else 'h0')
+    move = best(problem=asked, hosts=on)
+    assert (move is not None and (move.vm_index, move.target) == (0, 'h1')
+            ) == moves
 
 
 def test_no_room_no_move():
@@ -62,6 +91,22 @@ def test_a_host_is_left_at_any_cost():
     assert best(cost_s=math.inf, hosts=together, leaving={'h1'}) is None
     # And no VM goes there.
     assert best(leaving={'h1'}).target != 'h1'
+
+
+@pytest.mark.parametrize('order', list(itertools.permutations(range(3))))
+def test_a_host_is_left_before_anything_else_is_gained(order):
+    """One VM on h2 gains nothing; v0 would gain most beside v1."""
+    flows = [(order.index(0), order.index(1), 9e9)]
+    hosts = tuple(f'h{vm}' for vm in order)
+    asked = snapshot.PlacementProblem(
+        tuple(cluster.Host(f'h{i}', (float(free),), 8e9, 8e9)
+              for i, free in enumerate((1, 2, 1, 1))),
+        tuple(cluster.Vm(f'v{vm}', (1.0,)) for vm in order),
+        (coflow.Coflow.from_flows('c', 3, flows),))
+    assert best(hosts=hosts, problem=asked).source == 'h0'
+    move = best(hosts=hosts, problem=asked, leaving={'h2'})
+    assert (move.source, move.saved_s) == ('h2', pytest.approx(0))
+    assert move.vm_index == order.index(2)
 
 
 def test_the_time_of_a_migration():

@@ -65,6 +65,21 @@ def test_targets_better_a_loaded_cloud(groups):
             < 0.8 * local.evaluate(start).objective_s)
 
 
+@pytest.mark.parametrize('seconds, most_s, spent_s', [
+    (0.03, 0.5, 0.03), (0.5, 0.02, 0.02)])
+def test_a_group_keeps_to_its_time(monkeypatch, seconds, most_s, spent_s):
+    """It asks for the time so often that it exceeds it by little."""
+    rng = random.Random(0)
+    hosts = generator.cloud(rng, True)
+    inst = instances.build(generator.group(hosts, max(
+        generator.applications(rng, 'medium'), key=lambda app: app.n_vms),
+        ()))
+    monkeypatch.setattr(targets, 'MOST_S', most_s)
+    budget = budgets.Budget(budgets.Counter(), seconds)
+    targets.improve(inst, candidates.spread(inst, rng), budget)
+    assert spent_s <= budget.spent_s() <= 1.2 * spent_s
+
+
 def test_what_is_aimed_at():
     """All levels lower, then each by itself, then all by a little."""
     levels = targets._Levels(np.zeros((3, 0)), np.array([1.0, 2.0, 3.0]),

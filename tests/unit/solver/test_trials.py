@@ -2,6 +2,7 @@
 
 """A ranked host costs what the plain evaluation of its trial says."""
 
+import dataclasses
 import math
 
 import hypothesis
@@ -9,13 +10,18 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from benchmarks import ranking as benchmark
 from tests import examples
 from tests.unit.solver import problems
+from virtco import compiled as kernels
 from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
+from virtco.solver.model import loads
+from virtco.solver.model import loads_kernel
 from virtco.solver.model import objectives
+from virtco.solver.moves import rank_kernel
 from virtco.solver.moves import ranking
 from virtco.solver.starts import feasible
 
@@ -71,3 +77,23 @@ def test_without_time_a_bound_is_given(problem, objective, number, looks):
     for a, b, is_exact in zip(hasty.objective_s, exact.objective_s,
                               hasty.is_exact):
         assert problems.close(a, b) if is_exact else a <= b * (1 + 1e-9)
+
+
+def test_kernels_agree_with_their_plain_selves(monkeypatch):
+    problem = benchmark.problem_of(12, 15, 6, 4, seed=3)
+    problem = dataclasses.replace(problem, coflows=(
+        *problem.coflows, problem.coflows[0].scaled(0.3)))
+
+    def found():
+        inst = instances.build(problem)
+        values = ranking.evaluate(
+            inst, snapshot.Objective.ONLINE, np.arange(6) // 2, 1,
+            np.arange(12), lambda: True)
+        return [values.objective_s, values.cct_s, values.port]
+
+    compiled = found()
+    monkeypatch.setattr(loads, 'loads_kernel',
+                        kernels.plain(loads_kernel.__name__))
+    monkeypatch.setattr(ranking, 'rank_kernel',
+                        kernels.plain(rank_kernel.__name__))
+    np.testing.assert_array_equal(found(), compiled)
