@@ -2,6 +2,10 @@
 
 """Which typed operations the helper makes, and which it refuses."""
 
+import importlib
+import os
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 import msgspec
@@ -257,3 +261,15 @@ def test_a_call_has_a_size():
     data = msgspec.msgpack.encode(['ingress', [['AddTable']] * 500_001])
     with pytest.raises(operations.Refused, match='500000'):
         guarded.perform('nft_change', data)
+
+
+def test_a_sealed_helper_imports_no_further_module(monkeypatch):
+    monkeypatch.setattr(sys, 'meta_path', list(sys.meta_path))
+    monkeypatch.setattr(owned, 'configured', lambda: None)
+    guarded.context.set_client_mode(False)
+    try:
+        assert guarded.seal() == os.getpid()
+        with pytest.raises(ModuleNotFoundError, match='not loaded by the'):
+            importlib.import_module('__hello__')
+    finally:
+        guarded.context.set_client_mode(True)

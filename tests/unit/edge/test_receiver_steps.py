@@ -11,6 +11,7 @@ from edge_module.classify import classified as classify
 from edge_module.privileged import operations
 from edge_module.qdisc import receiver
 from edge_module.qdisc import redirect
+from edge_module.tcplan import minors
 from tests.unit.edge import dictionaries
 from tests.unit.edge import test_tcplan
 from virtco import exception
@@ -106,6 +107,26 @@ def test_a_change_that_is_refused_is_an_error(side, refused):
     side.kernel.refuses[refused] = errno.EPERM
     with pytest.raises(exception.KernelRefused):
         side.ensure(policy(PAIRS))
+
+
+def test_a_thousand_pairs_are_protected(side):
+    side.ensure(policy(tuple(
+        edge_policy.ReceivedPair('10.0.0.1', '10.0.1.1', port)
+        for port in range(1, 1003))))
+    assert steps(side).count('MatchPair') == 1000
+
+
+@pytest.mark.parametrize('own_bps, policy_bps, default_bps, expected', [
+    (1e9, 2e9, 1e6, (950e6, 1e6)), (4e9, 2e9, 1e6, (1900e6, 1e6)),
+    (1e9, 1e9, 9e8, (950e6, 475e6)), (1e9, 1e9, 4e8, (950e6, 4e8))])
+def test_the_queue_is_slower_than_the_slower_link(
+        side, own_bps, policy_bps, default_bps, expected):
+    """And the default class has at most half of it."""
+    side.ingress_bps = own_bps
+    tree = side.desired_tree(dataclasses.replace(
+        policy(), ingress_bps=policy_bps, default_rate_bps=default_bps))
+    assert (tree[minors.LINK].rate_bps, tree[minors.HOST].rate_bps) == (
+        pytest.approx(expected, rel=1e-6))
 
 
 @pytest.mark.parametrize('most, is_told', [(1, True), (2, False)])

@@ -94,6 +94,11 @@ def test_counters_of_a_class(parts, expected):
     assert wire.read_stats(shown(0x20033, 0x10001, SENT)) is None
 
 
+def test_a_class_that_nobody_saw_counted_nothing():
+    assert wire.ClassStats() == wire.ClassStats(
+        sent_bytes=0, sent_packets=0, backlog_bytes=0, drops=0)
+
+
 def test_what_a_leaf_dropped():
     """A leaf's qdisc is called as the class that it hangs from."""
     assert wire.read_leaf_drops(shown(0x330000, 0x10033, QUEUED)) == (0x33, 8)
