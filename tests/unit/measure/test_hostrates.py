@@ -163,6 +163,16 @@ def test_of_bounds_the_highest_of_the_newest_counts():
     assert (rate.egress_bps, rate.egress_lower_bound) == (9e7, True)
 
 
+def test_four_readings_of_a_side_count():
+    """The fastest is the fourth or the fifth newest."""
+    for newest_s, rate_bps in (3.0, 9e9), (4.0, 5e7):
+        readings = [history.Reading('a', peer, bps, at_s, lower_bound=True)
+                    for at_s, (peer, bps) in enumerate(zip(
+                        'bcdef', (9e9, 5e7, 5e7, 5e7, 5e7)))]
+        readings = readings[:int(newest_s) + 1]
+        assert made.host_rates(readings, newest_s)['a'].egress_bps == rate_bps
+
+
 def test_noise_averages_out_at_the_top():
     readings = [history.Reading('a', peer, bps, 0.0)
                 for peer, bps in zip('bcde', (9.8e7, 1e8, 1.02e8, 2e7),
@@ -221,7 +231,7 @@ def test_of_two_readings_of_one_time_the_last_holds():
 
 
 @pytest.mark.parametrize(('late_s', 'rate_bps'), [
-    (hostrates.STALE_S, 8e7), (hostrates.STALE_S + 1, 2e7)])
+    (4 * 1800.0, 8e7), (4 * 1800.0 + 1, 2e7)])
 def test_a_reading_that_is_much_older_says_nothing(late_s, rate_bps):
     rates = made.host_rates([_reading('a', 'b', 8e7),
                              _reading('a', 'c', 2e7, late_s)], late_s)

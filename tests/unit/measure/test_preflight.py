@@ -136,6 +136,17 @@ def test_a_leaf_of_two_loads_its_uplink():
         preflight.plan(sorted(few), few), few) == set()
 
 
+def test_a_loaded_leaf_sends_to_all_other_leaves_in_turn():
+    """To the first host of each, then to the second of each, and so on."""
+    leaf_of = {'a1': 'a', 'a2': 'a', 'b1': 'b', 'c1': 'c', 'b2': 'b',
+               'b3': 'b', 'b4': 'b'}
+    sent = [one.pairs for one in preflight.plan(list(leaf_of), leaf_of)
+            if one.loaded and one.pairs[0][0] in ('a1', 'a2')]
+    assert [pairs for pairs in sent if pairs[0][1][0] != 'a'] == [
+        (('a1', 'b1'), ('a2', 'c1')), (('a1', 'b2'), ('a2', 'b3')),
+        (('a1', 'b4'), ('a2', 'b1'))]
+
+
 def found_by(planned, readings, nominal=None, leaf_of=None, uplinks=None):
     return {(one.kind, one.subject): (one.rate_bps, one.expected_bps,
                                       len(one.evidence))

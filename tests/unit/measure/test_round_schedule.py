@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import collections
+import itertools
 import math
 import random
 import statistics
@@ -200,6 +201,34 @@ def test_an_uplink_carries_as_many_trains_as_fit():
         # The other way is free, and what stays below is not concerned.
         assert found.has_room('y', 'b', GBIT)
         assert found.has_room('a', 'b', 9 * GBIT)
+
+
+def test_a_train_takes_no_more_than_its_slower_host_has():
+    """Two slow trains pass an uplink that carries no fast one beside one."""
+    tree = cluster.Tree((cluster.Subtree('r', GBIT, GBIT),),
+                        {'a': 'r', 'b': 'r'})
+    for slow, n in ('cd', 2), ('', 1):
+        found = _schedule(retry_s=1e6)
+        # All pairs rest but those out of the rack.
+        for src, dst in itertools.permutations('abcd', 2):
+            if src in 'cd' or dst in 'ab':
+                found.failed((src, dst), 0.0)
+        pairs = found.next({host: GBIT / (2 if host in slow else 1)
+                            for host in 'abcd'}, 1.0, tree=tree)
+        assert len(pairs) == n
+
+
+def test_of_all_pairs_the_one_that_waits_longest_is_next():
+    """Whatever the order of the names is."""
+    hosts = dict.fromkeys('abcd', GBIT)
+    for first in 'bcd':
+        found = _schedule(freshness_s=10.0)
+        times_s = itertools.count(1)
+        pairs = sorted(itertools.permutations(hosts, 2), key=lambda pair: (
+            pair not in (('a', first), (first, 'a')), 'a' not in pair, pair))
+        for pair in pairs:
+            found.measured(pair, next(times_s))
+        assert {'a', first} == set(found.next(hosts, 100.0)[0])
 
 
 @pytest.mark.parametrize(('n', 'all_pairs'), [(4, True), (5, False)])
