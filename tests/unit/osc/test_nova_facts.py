@@ -95,3 +95,19 @@ def test_what_a_flavor_takes_and_what_is_left(session):
         'h2': {'vcpus': 27, 'memory_mb': 7680, 'disk_gb': 100}}
     with pytest.raises(exception.NotFound, match='Flavor big'):
         nova_facts.flavor(session, 'big')
+
+
+@pytest.mark.parametrize('of_nova, of_operator, zone', [
+    ('z1', None, 'z1'), (None, 'z2', 'z2'), ('z1', 'z2', 'z1'),
+    (None, None, None)])
+def test_the_zone_of_an_aggregate(session, monkeypatch, of_nova, of_operator,
+                                  zone):
+    """Older releases of Nova have it among the metadata only."""
+    body = {'name': 'a', 'hosts': []}
+    if of_nova:
+        body['availability_zone'] = of_nova
+    if of_operator:
+        body['metadata'] = {'availability_zone': of_operator}
+    monkeypatch.setitem(ANSWERS, '/os-aggregates', {'aggregates': [body]})
+    found, = nova_facts.read(session, ()).aggregates
+    assert found == nova.Aggregate('a', (), body.get('metadata', {}), zone)

@@ -85,6 +85,16 @@ def test_a_coflow_in_a_row():
     assert 'x, y' in named
 
 
+def test_columns_are_two_spaces_apart():
+    assert [line.rstrip() for line in shown(
+        [coflow('sort', rank=3), coflow('map', rank=14)]).splitlines()][:4
+            ] == ['2 coflows at http://c, by order',
+                  'Coflow   #   State  Left      Rate  Ends In   CCT  '
+                  'Waits For',
+                  'sort     3  active  1 GB  500 Mb/s     16 s  16 s',
+                  'map     14  active  1 GB  500 Mb/s     16 s  16 s']
+
+
 def test_hosts_in_rows():
     classes = [{'observed_bps': 4e8, 'destinations': ['h2', 'h3']}]
     screen = shown((), [
