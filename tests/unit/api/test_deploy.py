@@ -67,6 +67,20 @@ def test_without_keystone_callers_are_paced_by_address(
     found.rooms.database.dispose()
 
 
+def test_errors_of_the_application_are_documents():
+    found = service.Service()
+    found.conf.set_override('auth_strategy', 'noauth', 'api')
+    client = testing.TestClient(deploy.application(found.conf, found.rooms))
+    for path, title in (('/v1/nothing', '404 Not Found'),
+                        ('/v1/coflows/none', 'Not found')):
+        missing = client.simulate_get(path)
+        assert missing.status_code == 404
+        error = missing.json['error']
+        assert (error['code'], error['title']) == ('virtco.not_found', title)
+        assert error['detail']
+    found.rooms.database.dispose()
+
+
 class Failing:
     def __init__(self, error):
         self._error = error

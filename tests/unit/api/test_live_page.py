@@ -4,6 +4,7 @@
 
 import re
 import threading
+import types
 
 import falcon
 from falcon import testing
@@ -196,3 +197,19 @@ def test_who_comes_as_the_last_viewer_goes_shares_its_thread():
     turns.release()
     assert patience.wait_for(
         lambda: threading.active_count() == n_before, 'its end') is not None
+
+
+def test_the_server_is_woken_to_close_a_connection():
+    """It would wait until another connection has something to read."""
+    woken = []
+    channel = types.SimpleNamespace(
+        close_when_flushed=False, total_outbufs_len=0,
+        server=types.SimpleNamespace(pull_trigger=lambda: woken.append(
+            channel.close_when_flushed)))
+    task = viewers.Task(channel, types.SimpleNamespace(
+        error=None, version='1.1', headers={}))
+    assert task.is_ready()
+    task.close()
+    assert woken == [True]
+    channel.total_outbufs_len = 1
+    assert not task.is_ready()
