@@ -42,8 +42,6 @@ class NftClassifier:
     def __init__(self, kernel: protocol.Kernel):
         self.kernel = kernel
         self.known: nft_listing.Standing | None = None
-        self.has_table = False
-        self.has_skeleton = False
         self.refused: dict[tuple[str, int], str] = {}
 
     def build_table(self, policy: edge_policy.EdgePolicy,
@@ -95,8 +93,8 @@ class NftClassifier:
             changes.append(operations.SetUnmanaged(follows))
         changes += [operations.DetachPort(*port) for port in sorted(gone)]
         changes += map(operations.DeleteSet, have.strays)
-        if not self.has_skeleton:
-            changes[:0] = self._new_table()
+        if not have.is_whole:
+            changes.insert(0, operations.AddTable())
         if not changes and not new:
             return 0
         try:
@@ -106,10 +104,9 @@ class NftClassifier:
         except exception.KernelRefused:
             self.known = None
             raise
-        self.has_table = self.has_skeleton = True
         self.known = nft_listing.Standing(
             table.hooks - self.refused.keys(), entries, table.maps, own,
-            rules, follows)
+            rules, follows, is_whole=True)
         return len(stale) + len(fresh) + len(gone) + len(new)
 
     def _change_and_attach(self, changes: list[operations.NftOperation],
@@ -139,25 +136,12 @@ class NftClassifier:
         self.known = None
         self.refused = {}
 
-    def _new_table(self) -> list[operations.NftOperation]:
-        """Return operations that create the table.
-
-        A table that stands, damaged or of another version, is deleted first.
-        """
-        return [*([operations.DeleteTable()] if self.has_table else ()),
-                operations.AddTable()]
-
     def _read(self) -> nft_listing.Standing:
         output, = self.kernel.nft_read([operations.Listing('table')])
-        self.has_table = output is not None
-        self.has_skeleton = False
-        if output is not None:
-            reader = nft_listing.Reader(self.hook,
-                                        json.loads(output)['nftables'])
-            self.has_skeleton = reader.is_whole
-            if self.has_skeleton:
-                return reader.standing()
-        return nft_listing.Standing()
+        if output is None:
+            return nft_listing.Standing()
+        return nft_listing.Reader(
+            self.hook, json.loads(output)['nftables']).standing()
 
     def dump(self) -> base.Table:
         """Read the table from the kernel, whatever is known of it."""
@@ -229,7 +213,6 @@ class NftClassifier:
         errors = self.kernel.nft_change(self.hook.name,
                                         [operations.DeleteTable()])
         self.known = None
-        self.has_table = self.has_skeleton = False
         return errors is None
 
     def _change(self, changes: list[operations.NftOperation]) -> None:

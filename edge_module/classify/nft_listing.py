@@ -39,6 +39,8 @@ class Standing(base.Table):
     :ivar rules: names of the rules of the chain ``classify``.
     :ivar follows: whether destinations of unmanaged packets are followed.
     :ivar strays: names of sets that belong to no attached port.
+    :ivar is_whole: whether all maps and fixed rules are as they should be;
+        otherwise the table is made anew.
     """
 
     own: Mapping[tuple[str, int], int] = dataclasses.field(
@@ -46,6 +48,7 @@ class Standing(base.Table):
     rules: tuple[str, ...] = ()
     follows: bool = False
     strays: tuple[str, ...] = ()
+    is_whole: bool = False
 
 
 class Reader:
@@ -109,21 +112,20 @@ class Reader:
                     self._fixed_rules.setdefault(name, []).append(comment)
 
     def standing(self) -> Standing:
+        """Return the table; an empty one unless it is whole."""
+        hook = self._hook
+        is_whole = (
+            self._types == hook.maps()
+            and {name for name in self._sets if not _is_of_port(name)}
+            == ({hook.seen} if hook.seen else set())
+            and self._own_sets() <= {*self._sets}
+            and tuple(self._unmanaged) in nft_text.UNMANAGED.values()
+            and (self._towards == self._hooks or not hook.with_dev)
+            and self._fixed_rules == {name: [name] for name in hook.fixed()})
         return Standing(
             frozenset(self._hooks), self._entries, self._maps, self._own,
-            tuple(self._rules), 'to' in self._unmanaged, self._stray_sets())
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all maps and fixed rules are as they should be."""
-        return (self._types == self._hook.maps()
-                and {name for name in self._sets if not _is_of_port(name)}
-                == ({self._hook.seen} if self._hook.seen else set())
-                and self._own_sets() <= {*self._sets}
-                and tuple(self._unmanaged) in nft_text.UNMANAGED.values()
-                and (self._towards == self._hooks or not self._hook.with_dev)
-                and self._fixed_rules == {
-                    name: [name] for name in self._hook.fixed()})
+            tuple(self._rules), 'to' in self._unmanaged, self._stray_sets(),
+            True) if is_whole else Standing()
 
     def _own_sets(self) -> set[str]:
         """Return the names of the sets of attached ports."""

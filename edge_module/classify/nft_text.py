@@ -101,13 +101,14 @@ class Hook:
         return self.map_name('reached') if self.with_dev else None
 
     def skeleton(self) -> str:
-        """Return the commands that create the table, without ports,
-        rules and entries.
+        """Return the commands that replace the table, if there is one, by one
+        without ports, rules and entries.
         """
         # Without a size the kernel takes a hash table that grows; for a
         # million entries it would walk two million buckets per map and
         # reading.
-        return '\n'.join([f'add table {TABLE}', *(
+        return '\n'.join([f'add table {TABLE}', f'delete table {TABLE}',
+                          f'add table {TABLE}', *(
             f'add map {TABLE} {name} {{ type {" . ".join(types)} : classid; '
             f'{"counter; " if len(types) > 2 else ""}}}'
             for name, types in self.maps().items()
