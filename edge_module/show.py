@@ -21,24 +21,14 @@ from virtco.wire import edge_policy
 _Key = TypeVar('_Key', bound=tuple[Any, ...])
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Row:
-    """Line of ``--show`` about a class; rates in bits per second."""
-
-    classid: str
-    name: str
-    prio: int
-    rate_bps: int
-    ceil_bps: int
-    observed_bps: float
-    backlog_bytes: int
-    drops: int
+_HEAD = ('CLASS', 'COFLOW', 'PRIO', 'RATE', 'CEIL', 'OBSERVED', 'BACKLOG',
+         'DROPS')
 
 
 def rows(policy: edge_policy.EdgePolicy | None,
          ports: Iterable[classify.VmPort], before: htb.Snapshot,
-         after: htb.Snapshot, elapsed_s: float) -> Iterator[Row]:
-    """Yield a row per class from two readings of the kernel.
+         after: htb.Snapshot, elapsed_s: float) -> Iterator[tuple[str, ...]]:
+    """Yield a row of text per class from two readings of the kernel.
 
     The order is the policy's; classes of no policy come last.
 
@@ -75,22 +65,16 @@ def rows(policy: edge_policy.EdgePolicy | None,
         shown, stats = after.tree[minor], after.stats[minor]
         first = before.stats.get(minor)
         sent_bytes = stats.sent_bytes - (first.sent_bytes if first else 0)
-        yield Row(f'1:{minor:x}', names.get(minor, '(leaving)'), shown.prio,
-                  shown.rate_bps, shown.ceil_bps,
-                  units.bytes_per_s_to_bps(sent_bytes / elapsed_s),
-                  stats.backlog_bytes, stats.drops)
+        yield (f'1:{minor:x}', names.get(minor, '(leaving)'), str(shown.prio),
+               *map(units.format_rate, (
+                   shown.rate_bps, shown.ceil_bps,
+                   units.bytes_per_s_to_bps(sent_bytes / elapsed_s))),
+               units.format_size(stats.backlog_bytes), str(stats.drops))
 
 
-def table(shown: Iterable[Row]) -> str:
+def table(shown: Iterable[tuple[str, ...]]) -> str:
     """Return rows as an aligned text table with a header."""
-    lines = [('CLASS', 'COFLOW', 'PRIO', 'RATE', 'CEIL', 'OBSERVED',
-              'BACKLOG', 'DROPS')]
-    for row in shown:
-        lines.append((
-            row.classid, row.name, str(row.prio),
-            units.format_rate(row.rate_bps), units.format_rate(row.ceil_bps),
-            units.format_rate(row.observed_bps),
-            units.format_size(row.backlog_bytes), str(row.drops)))
+    lines = [_HEAD, *shown]
     widths = [max(map(len, column)) for column in zip(*lines)]
     return '\n'.join('  '.join(
         cell.ljust(width) for cell, width in zip(line, widths)

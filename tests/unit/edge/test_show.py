@@ -17,6 +17,7 @@ from edge_module.tcplan import minors
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
 from virtco import exception
+from virtco import units
 
 PORTS = (classify.VmPort(vm='a', dev='tap0', mac='', ips=(), ifindex=4),
          classify.VmPort(vm='b', dev='tap1', mac='', ips=(), ifindex=0))
@@ -39,37 +40,37 @@ def tree(policy):
 
 
 def test_rows_are_by_the_policy_with_what_is_observed(policy, tree):
-    found = {row.classid: row for row in show.rows(
+    found = {row[0]: row for row in show.rows(
         policy, PORTS, snapshot(tree, sent_bytes=1000),
         snapshot(tree, sent_bytes=3000, backlog_bytes=7, drops=9), 0.5)}
     assert found.keys() == {f'1:{minor:x}' for minor in tree}
     for row in found.values():
-        assert (row.observed_bps, row.backlog_bytes, row.drops) == (
-            8 * 2000 / 0.5, 7, 9)
-    link = found[f'1:{minors.LINK:x}']
+        assert row[5:] == (units.format_rate(8 * 2000 / 0.5),
+                           units.format_size(7), '9')
     item = tree[minors.LINK]
-    assert (link.name, link.prio, link.rate_bps, link.ceil_bps) == (
-        'link', item.prio, item.rate_bps, item.ceil_bps)
-    assert found[f'1:{minors.FIRST_PORT + 4:x}'].name == '    from tap0'
-    assert not any('tap1' in row.name for row in found.values())
+    assert found[f'1:{minors.LINK:x}'][1:5] == (
+        'link', str(item.prio), units.format_rate(item.rate_bps),
+        units.format_rate(item.ceil_bps))
+    assert found[f'1:{minors.FIRST_PORT + 4:x}'][1] == '    from tap0'
+    assert not any('tap1' in row[1] for row in found.values())
     coflow = policy.classes[0]
-    assert found['1:10'].name == (coflow.name or coflow.coflow_id)
-    assert found['1:11'].name == f'  to {coflow.destinations[0].host}'
+    assert found['1:10'][1] == (coflow.name or coflow.coflow_id)
+    assert found['1:11'][1] == f'  to {coflow.destinations[0].host}'
 
 
 def test_classes_of_no_policy_come_last(tree):
     found = list(show.rows(None, (), htb.Snapshot(True, None, {}, {}),
                            snapshot(tree, sent_bytes=1000), 2.0))
-    names = [row.name for row in found]
+    names = [row[1] for row in found]
     n_leaving = names.count('(leaving)')
     assert names[0] == 'link'
     assert n_leaving and names[-n_leaving:] == ['(leaving)'] * n_leaving
     # What is new has sent all of it since.
-    assert {row.observed_bps for row in found} == {4000.0}
+    assert {row[5] for row in found} == {units.format_rate(4000.0)}
 
 
 def test_a_table_is_aligned():
-    row = show.Row('1:10', 'sort', 3, 5_000_000, 10_000_000, 4e6, 2000, 1)
+    row = '1:10', 'sort', '3', '5 M', '10 M', '4 M', '2 KB', '1'
     head, line = show.table([row]).splitlines()
     assert line.split('  ')[0] == '1:10'
     for name, cell in (('COFLOW', 'sort'), ('PRIO', '3'), ('DROPS', '1')):
