@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import pathlib
-import threading
 from typing import Any
 
 from oslo_log import log as logging
@@ -15,18 +14,19 @@ LOG = logging.getLogger(__name__)
 
 
 class StateDir:
-    """Small JSON files that are replaced whole, or not at all."""
+    """Small JSON files, each saved by one thread; they are replaced whole, or
+    not at all.
+    """
 
     def __init__(self, path: str):
         self.path = pathlib.Path(path)
-        self._lock = threading.Lock()
         self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
 
     def save(self, name: str, value: Any) -> None:
         """Replace a file. A full disk costs a warning, not the service."""
         fresh = self.path / f'.{name}-new'
         try:
-            with self._lock, open(fresh, 'w') as file:
+            with open(fresh, 'w') as file:
                 # dump() would take the slow encoder.
                 file.write(json.dumps(value))
                 file.flush()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import errno
 import resource
 import threading
+import time
 
 from oslo_log import log as logging
 
@@ -18,15 +19,15 @@ _LAST_PAUSE_S = 5.0
 class Supervised:
     """Thread that restarts its work when it ends by an exception.
 
-    :ivar problem: error that ended the work, None without one; it stays until
-        the work has lasted for as long as the longest pause.
+    :ivar name: of the thread, for its messages.
     """
 
     def __init__(self, name: str, work: Callable[[], None],
                  stop: threading.Event,
                  changed: Callable[[], None] = lambda: None):
         self.name = name
-        self.problem: str | None = None
+        self._problem: str | None = None
+        self._began_s = 0.0
         self._work = work
         self._stop = stop
         self._changed = changed
@@ -36,28 +37,27 @@ class Supervised:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def problem(self) -> str | None:
+        """Error that ended the work, None without one; it stays until the
+        work has lasted for as long as the longest pause.
+        """
+        lasted_s = time.monotonic() - self._began_s
+        return None if lasted_s >= _LAST_PAUSE_S else self._problem
+
     def _run(self) -> None:
         pause_s = _FIRST_PAUSE_S
         while not self._stop.is_set():
-            timer = threading.Timer(_LAST_PAUSE_S, self._is_well)
-            timer.daemon = True
-            timer.start()
+            self._began_s = time.monotonic()
             try:
                 self._work()
             except Exception as error:
-                self.problem = (f'The thread {self.name} died: '
-                                + describe(error))
+                self._problem = (f'The thread {self.name} died: '
+                                 + describe(error))
                 LOG.exception('The thread %s died, it begins anew', self.name)
                 self._changed()
-            finally:
-                timer.cancel()
             self._stop.wait(pause_s)
             pause_s = min(_LAST_PAUSE_S, 2 * pause_s)
-
-    def _is_well(self) -> None:
-        if self.problem is not None:
-            self.problem = None
-            self._changed()
 
 
 def describe(error: Exception) -> str:

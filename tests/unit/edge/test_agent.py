@@ -333,7 +333,8 @@ def test_beside_somebody_elses_qdisc_it_works_degraded(agent, told):
     (lambda agent: offer(agent, host='h2'), 'degraded'),
     (lambda agent: setattr(agent.ports, 'error', 'x'), 'degraded'),
     (lambda agent: setattr(agent.enforcer, 'n_past', 1), 'degraded'),
-    (lambda agent: setattr(agent._threads[0], 'problem', 'x'), 'error'),
+    (lambda agent: agent._threads.append(
+        types.SimpleNamespace(problem='x')), 'error'),
     (lambda agent: setattr(agent.enforcer, 'ports', (dataclasses.replace(
         test_enforcer.PORT, notes=('x',)),)), 'degraded'),
     (lambda agent: agent.enforcer.classifier.refused.update(

@@ -5,6 +5,7 @@
 import errno
 import resource
 import threading
+import types
 
 from edge_module import kept_state as state
 from edge_module import supervise
@@ -15,9 +16,6 @@ def test_work_that_dies_begins_anew_and_is_named():
     runs = []
 
     def work():
-        # An agent that ends waits for none of them.
-        assert all(thread.daemon for thread in threading.enumerate()
-                   if isinstance(thread, threading.Timer))
         runs.append(1)
         if len(runs) == 1:
             raise ValueError('a bug')
@@ -34,24 +32,28 @@ def test_work_that_dies_begins_anew_and_is_named():
 
 
 def test_work_that_lasts_is_well_again(monkeypatch):
-    monkeypatch.setattr(supervise, '_LAST_PAUSE_S', 0.01)
     monkeypatch.setattr(supervise, '_FIRST_PAUSE_S', 0.01)
-    stop, well = threading.Event(), threading.Event()
+    now = types.SimpleNamespace(s=100.0)
+    now.monotonic = lambda: now.s
+    monkeypatch.setattr(supervise, 'time', now)
+    stop, again = threading.Event(), threading.Event()
     runs = []
 
     def work():
         runs.append(1)
         if len(runs) == 1:
-            raise ValueError
+            now.s += 60.0
+            raise ValueError('a bug')
+        again.set()
         stop.wait(20)
 
-    def changed():
-        if supervised.problem is None:
-            well.set()
-
-    supervised = supervise.Supervised('ports', work, stop, changed)
+    supervised = supervise.Supervised('ports', work, stop)
     supervised.start()
-    assert well.wait(20) and supervised.problem is None
+    assert again.wait(20)
+    now.s += 4.9
+    assert 'a bug' in supervised.problem
+    now.s += 0.2
+    assert supervised.problem is None
     stop.set()
 
 
