@@ -3,8 +3,10 @@
 """Reports to the controller, and the counters of the kernel in them."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+import functools
 import itertools
 import pathlib
 import threading
@@ -24,7 +26,7 @@ from virtco import exception
 from virtco.wire import edge_policy
 from virtco.wire import reports
 
-_PAIRS_COST = 100
+_REST = 100
 #: Reports between two readings of the counters of VM pairs; each reading
 #: takes 30 microseconds of processor time per pair.
 PAIRS_PERIODS = 5
@@ -103,54 +105,39 @@ class Readings:
             self.enforcer.observe(stats, now_s)
             self.destinations = self.enforcer.classifier.destinations()
             if now_s >= self._pairs_due_s:
-                self._read_pairs(now_s)
+                self._pairs_due_s = now_s + max(
+                    self._pairs_interval_s, _rest_s(self._read_pairs))
             if now_s >= self._peers_due_s:
-                self._read_peers(now_s)
+                self._peers_due_s = now_s + max(
+                    self._peers_interval_s, _rest_s(self._read_peers))
             elif now_s >= self._heavy_due_s:
-                self._read_heavy(stats, now_s)
+                self._heavy_due_s = now_s + _rest_s(
+                    functools.partial(self._read_heavy, stats))
         finally:
             lock.release()
 
-    def _read_pairs(self, now_s: float) -> None:
-        """Read the counters of pairs, taking at most 1 % of the time.
-
-        The interval grows with the cost of a reading.
-        """
-        start_s = time.thread_time()
+    def _read_pairs(self) -> None:
         counted = self.enforcer.classifier.counted()
         with self._counting:
             self.counters.add_pairs(counted)
             self.pairs = self.counters.pairs()
         self.helper_cpu_s = self.enforcer.uplink.kernel.cpu_s()
-        cost_s = time.thread_time() - start_s
-        self._pairs_due_s = now_s + max(self._pairs_interval_s,
-                                        _PAIRS_COST * cost_s)
 
-    def _read_peers(self, now_s: float) -> None:
-        start_s = time.thread_time()
-        counted = self.enforcer.classifier.peers()
+    def _read_peers(self, some: Collection[int] | None = None) -> None:
+        """Read the destinations of some ports, of all where none are given.
+        """
+        counted = self.enforcer.classifier.peers(some)
         with self._counting:
-            self.counters.add_peers(counted)
+            self.counters.add_peers(counted, is_part=some is not None)
             self.peers = self.counters.peers()
-        self._peers_due_s = now_s + max(
-            self._peers_interval_s,
-            _PAIRS_COST * (time.thread_time() - start_s))
 
-    def _read_heavy(self, stats: Mapping[int, wire.ClassStats],
-                    now_s: float) -> None:
+    def _read_heavy(self, stats: Mapping[int, wire.ClassStats]) -> None:
         """Read the destinations of the ports that send most unmanaged bytes.
         """
-        start_s = time.thread_time()
-        classifier = self.enforcer.classifier
-        some = self._heavy.find(stats, classifier.ports(),
+        some = self._heavy.find(stats, self.enforcer.classifier.ports(),
                                 self.enforcer.link_bps)
         if some:
-            counted = classifier.peers(some)
-            with self._counting:
-                self.counters.add_peers(counted, is_part=True)
-                self.peers = self.counters.peers()
-        self._heavy_due_s = now_s + _PAIRS_COST * (
-            time.thread_time() - start_s)
+            self._read_peers(some)
 
     def counted(self) -> dict[str, Any]:
         """Return the fields of a report that are counters."""
@@ -178,6 +165,15 @@ class Readings:
     def to_rows(self) -> list[Any]:
         with self._counting:
             return self.counters.to_rows()
+
+
+def _rest_s(reading: Callable[[], None]) -> float:
+    """Make a reading; return the seconds without another after which all
+    readings take 1 % of the time.
+    """
+    start_s = time.thread_time()
+    reading()
+    return _REST * (time.thread_time() - start_s)
 
 
 class Reporter:

@@ -33,7 +33,7 @@ def reporter(tmp_path):
         classifier=types.SimpleNamespace(
             counted=dict, destinations=lambda: frozenset(
                 {('tap1', 'b'), ('tap1', 'a')}),
-            peers=lambda: {('tap1', '10.0.0.2'): base.Counted(900, 10)}))
+            peers=lambda _: {('tap1', '10.0.0.2'): base.Counted(900, 10)}))
     return report.Reporter(
         conf, enforcer, state.StateDir(tmp_path), threading.Event(),
         lambda: {'health': 'ok', 'applied_generation': 0},
