@@ -60,8 +60,6 @@ class Enforcer:
     :param guard: keeps Open vSwitch, if there is one, from the uplink's qdisc.
     :param speed_bps: returns the present ``link_bps``, for a link whose speed
         changes.
-    :param step: called with the name of each step before it is made; tests
-        break off there.
     :ivar conflict: message that names the other program that shapes the
         uplink, None without one. During a conflict the uplink has no classes
         of this module; counters and the receiver's side go on.
@@ -73,8 +71,7 @@ class Enforcer:
                  guard: Guard | None = None,
                  receiver: edge_receiver.Receiver | None = None,
                  grace_s: float = GRACE_S,
-                 speed_bps: Callable[[], float] | None = None,
-                 step: Callable[[str], None] = lambda name: None):
+                 speed_bps: Callable[[], float] | None = None):
         self.classifier = classifier
         self.link_bps = link_bps
         self.default_rate_bps = default_rate_bps
@@ -84,8 +81,7 @@ class Enforcer:
         self.grace_s = grace_s
         self.speed_bps = speed_bps or (lambda: self.link_bps)
         self._seen_link: tuple[object, ...] = ()
-        self.step = step
-        self.tree = edge_tree.TreeKeeper(uplink, lambda name: self.step(name))
+        self.tree = edge_tree.TreeKeeper(uplink)
         self._made = shape.Made()
         self._early = early_packets.EarlyPackets()
         self.policy: edge_policy.EdgePolicy | None = None
@@ -179,14 +175,12 @@ class Enforcer:
     def _make_so(self, now_s: float) -> None:
         leave = self._shape_unless_others_do()
         if self.policy is not None and self.ports is not None:
-            self.step('classify')
             table = self.desired_table()
             self.classifier.replace(table)
             if self._early.find(self.policy, table, self.uplink.class_stats,
                                 now_s):
                 leave = self._shape_unless_others_do()
         if self.policy is not None and self.receiver is not None:
-            self.step('receive')
             self.receiver.ensure(self.policy)
         self.tree.let_leave(leave, now_s + self.grace_s)
 

@@ -6,7 +6,42 @@ from edge_module import enforcer
 from edge_module import show
 
 
+def _change(classes, current):
+    """What is done to classes: all of them are new, or some become slower."""
+    if classes[0].minor not in current:
+        return 'create'
+    return 'lower' if any(item.rate_bps < current[item.minor].rate_bps
+                          for item in classes) else 'raise'
+
+
 class Enforcer(enforcer.Enforcer):
+    """:ivar step: called with the name of each step before it is made."""
+
+    def __init__(self, *args, step=lambda name: None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.step = step
+        for maker, method, name in (
+                (self.uplink, 'ensure_root', lambda: 'root'),
+                (self.uplink, 'set_classes', _change),
+                (self.uplink, 'delete_classes', lambda minors: 'delete'),
+                (self.classifier, 'replace', lambda table: 'classify')):
+            self._tell_of(maker, method, name)
+        if self.receiver is not None:
+            self.receive_by(self.receiver)
+
+    def receive_by(self, receiver):
+        self.receiver = receiver
+        self._tell_of(receiver, 'ensure', lambda policy: 'receive')
+
+    def _tell_of(self, maker, method, name):
+        make = getattr(maker, method)
+
+        def told(*args):
+            self.step(name(*args))
+            return make(*args)
+
+        setattr(maker, method, told)
+
     def set_policy(self, policy, now_s, n_past=0):
         self._is_stale = True  # the test may have changed a part
         self.sync(policy, n_past, self.ports, now_s)

@@ -26,14 +26,10 @@ _NO_STATS = wire.ClassStats()
 
 
 class TreeKeeper:
-    """The tree of one uplink.
+    """The tree of one uplink."""
 
-    :param step: called with the name of each step before it is made.
-    """
-
-    def __init__(self, uplink: htb.Uplink, step: Callable[[str], None]):
+    def __init__(self, uplink: htb.Uplink):
         self.uplink = uplink
-        self._step = step
         # With the index of the device it was read from.
         self._known: tuple[int, model.Tree] | None = None
         # When classes without use are deleted.
@@ -85,11 +81,8 @@ class TreeKeeper:
         self._draining = self._held_up(wanted, tree) if wanted else {}
         update = steps.plan_update(tree, desire(tree, self._draining))
         try:
-            for name, classes in (('create', update.create),
-                                  ('lower', update.lower),
-                                  ('raise', update.raise_)):
+            for classes in (update.create, update.lower, update.raise_):
                 if classes:
-                    self._step(name)
                     self.uplink.set_classes(classes, tree)
                     tree.update((item.minor, item) for item in classes)
         except exception.VirtcoException:
@@ -109,7 +102,6 @@ class TreeKeeper:
             raise exception.QdiscConflict(dev=self.uplink.dev,
                                           qdisc=snapshot.foreign)
         if not snapshot.present:
-            self._step('root')
             LOG.info('Uplink %s is shaped by htb', self.uplink.dev)
             self.uplink.ensure_root()
             snapshot = self.uplink.snapshot()
@@ -202,7 +194,6 @@ class TreeKeeper:
                    if item.minor not in due}
         ready = [minor for minor in update.leave
                  if minor in due and minor not in staying]
-        self._step('delete')
         try:
             self.uplink.delete_classes(ready)
         except exception.VirtcoException:

@@ -5,7 +5,7 @@
 from tests.netns.edge import policies
 
 LINK_BPS = 40e6
-# In the order in which they are made; the enforcer names them.
+# In the order in which they are made; tests.enforcers names them.
 STEPS = ('root', 'create', 'lower', 'raise', 'classify', 'delete')
 
 

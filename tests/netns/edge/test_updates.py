@@ -33,8 +33,8 @@ def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
     a, b, c = bed.add_vm('h1'), bed.add_vm('h2'), bed.add_vm('h1')
     edge.enforcer.grace_s = 0.0
     if name == 'receive':
-        edge.enforcer.receiver = receiver.Receiver(kernel, 'uplink0',
-                                                   LINK_BPS)
+        edge.enforcer.receive_by(receiver.Receiver(kernel, 'uplink0',
+                                                   LINK_BPS))
     try:
         if name == 'root':
             faults.kill_at(edge, name)
@@ -55,6 +55,7 @@ def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
     assert set(table.entries.values()) <= set(snapshot.tree)
     # Somebody starts it again.
     again = edge_of(bed, 'h1', grace_s=0.0)
+    edge.enforcer.step = lambda name: None
     again.enforcer.receiver = edge.enforcer.receiver
     again.set_ports()
     again.set_policy(faults.after(a, b, c))

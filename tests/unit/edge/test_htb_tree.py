@@ -33,7 +33,7 @@ ALL = (0x8010, 0x11, 0x10)
 
 @pytest.fixture
 def keeper():
-    found = edge_tree.TreeKeeper(dictionaries.Uplink(), lambda name: None)
+    found = edge_tree.TreeKeeper(dictionaries.Uplink())
     found.change(FAST, SETTINGS)
     return found
 
@@ -169,13 +169,23 @@ def test_what_stands_is_not_changed_by_adding(keeper):
     assert keeper.uplink.tree[2] == other
 
 
-def test_steps_are_told_before_they_are_made():
-    steps = []
+def test_no_rate_rises_before_others_fell():
     uplink = dictionaries.Uplink()
-    found = edge_tree.TreeKeeper(uplink, lambda name: steps.append(
-        (name, uplink.asked.count('set_classes'))))
+    asked = []
+    make = uplink.set_classes
+
+    def set_classes(classes, current):
+        asked.append({item.minor: item.rate_bps - current[item.minor].rate_bps
+                      if item.minor in current else None for item in classes})
+        make(classes, current)
+
+    uplink.set_classes = set_classes
+    found = edge_tree.TreeKeeper(uplink)
     found.change(FAST, SETTINGS)
-    assert steps == [('root', 0), ('create', 0)]
+    assert len(asked) == 1 and set(asked.pop().values()) == {None}
     found.change(built(test_tcplan.coflow(0x10, 30e6),
                        test_tcplan.coflow(0x20, 70e6)), SETTINGS)
-    assert steps[2:] == [('create', 1), ('lower', 2), ('raise', 3)]
+    made, slower, faster = asked
+    assert set(made.values()) == {None}
+    assert max(slower.values()) < 0
+    assert min(faster.values()) == 0 < max(faster.values())
