@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from collections.abc import Iterator
+import contextlib
 import dataclasses
 import logging
 import os
@@ -31,7 +32,7 @@ _TIMESPEC = struct.Struct('@qq')
 _BUFFER_BYTES = 16 * 2 ** 20
 _QUIET_S = 0.05
 _MAX_QUIET_S = 0.5
-_ACCEPT_S = 0.2  # for a connection that went again
+_STOP_S = 1.2
 #: Seconds for which an unauthenticated peer may occupy the responder.
 _HELLO_S = 1.0
 _MOST_EXPECTED = 64
@@ -71,7 +72,6 @@ class Responder:
     def __init__(self, settings: Settings):
         self._settings = settings
         self._stop = threading.Event()
-        self._wake = os.eventfd(0)
         self._pace = protocol.Pace(settings.max_trains_per_minute)
         self._expected: dict[str, _Expected] = {}
         self._lock = threading.Lock()
@@ -126,24 +126,19 @@ class Responder:
 
     def stop(self) -> None:
         self._stop.set()
-        os.eventfd_write(self._wake, 1)
-        self._thread.join(_ACCEPT_S + 1.0)
+        self._listener.shutdown(socket.SHUT_RDWR)  # ends the wait
+        self._thread.join(_STOP_S)
         self._listener.close()
         self._packets.close()
 
     def _run(self) -> None:
-        self._listener.settimeout(_ACCEPT_S)
         while not self._stop.is_set():
-            select.select([self._listener.fileno(), self._wake], [], [])
-            if self._stop.is_set():
-                return
             try:
                 sock, peer = self._listener.accept()
-            except TimeoutError:
-                continue
             except OSError as error:
-                LOG.warning('Cannot accept packet trains: %s', error)
-                self._stop.wait(1.0)
+                if not self._stop.is_set():
+                    LOG.warning('Cannot accept packet trains: %s', error)
+                    self._stop.wait(1.0)
                 continue
             with sock:
                 if not self._expects():
@@ -166,16 +161,13 @@ class Responder:
             if message['op'] == 'bulk':
                 self._receive_bulk(control, message, expected.start_s)
                 return
-            try:
+            with _refusing(control):
                 train = protocol.read_train(message)
                 if train.size_bytes > left_bytes:
                     raise protocol.ProbeError(
                         f'{train.size_bytes} bytes are more than '
                         f'{left_bytes}')
                 self._pace.admit()
-            except protocol.ProbeError as error:
-                control.send('refuse', why=str(error))
-                raise
             left_bytes -= self._receive(control, train,
                                         expected.key.cookie(index, *nonces))
             index += 1
@@ -202,12 +194,9 @@ class Responder:
                       message: dict[str, Any], start_s: float | None
                       ) -> None:
         """Count the bytes of a TCP connection by window, and send them."""
-        try:
+        with _refusing(control):
             bulk = protocol.read_bulk(message)
             self._pace.admit()
-        except protocol.ProbeError as error:
-            control.send('refuse', why=str(error))
-            raise
         now_s = time.monotonic()
         control.deadline_s = (max(now_s, start_s or now_s) + bulk.lasts_s
                               + self._settings.timeout_s)
@@ -237,10 +226,9 @@ class Responder:
             before_bytes, netdev.received_bytes(dev), own_bytes)
         rate = trains.estimate(bursts, frame_bytes=frame_bytes,
                                packet_bytes=train.packet_bytes)
-        if rate is None:
-            why = 'too few packets arrived'
-            control.send('refuse', why=why)
-            raise protocol.ProbeError(why)
+        with _refusing(control):
+            if rate is None:
+                raise protocol.ProbeError('too few packets arrived')
         control.send('result', foreign_share=foreign,
                      **dataclasses.asdict(rate))
         return sum(burst.sent for burst in bursts) * train.packet_bytes
@@ -253,6 +241,16 @@ class _Expected:
     key: protocol.Key
     until_s: float
     start_s: float | None
+
+
+@contextlib.contextmanager
+def _refusing(control: protocol.Control) -> Iterator[None]:
+    """Tell the peer why what it asks for is refused."""
+    try:
+        yield
+    except protocol.ProbeError as error:
+        control.send('refuse', why=str(error))
+        raise
 
 
 class _Sent(msgspec.Struct, frozen=True):
