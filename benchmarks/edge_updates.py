@@ -99,8 +99,8 @@ class Bench:
 
     def fresh(self) -> enforcers.Enforcer:
         made = enforcers.Enforcer(htb.Uplink(kernel, 'uplink0'),
-                                 nft.NftClassifier(kernel), _LINK_BPS, 1e6,
-                                 grace_s=0.0)
+                                 nft.NftClassifier(kernel),
+                                 lambda: _LINK_BPS, grace_s=0.0)
         made.ports = (classify.VmPort(
             'vm', 'tap1', socket.if_nametoindex('tap1'), '', ('10.0.0.1',)),)
         return made

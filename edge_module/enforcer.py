@@ -34,6 +34,9 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds for which the class of an ended coflow stays for its last packets.
 GRACE_S = 5.0
+#: Of the uplink, guaranteed to all that is unmanaged while there is no policy;
+#: a policy brings its own.
+DEFAULT_SHARE = 0.02
 
 
 class Guard(Protocol):
@@ -58,29 +61,26 @@ class Enforcer:
     """Applies policies to one uplink and its VM ports.
 
     :param guard: keeps Open vSwitch, if there is one, from the uplink's qdisc.
-    :param speed_bps: returns the present ``link_bps``, for a link whose speed
-        changes.
+    :param speed_bps: returns the present speed of the link, which may change.
     :ivar conflict: message that names the other program that shapes the
         uplink, None without one. During a conflict the uplink has no classes
         of this module; counters and the receiver's side go on.
     """
 
     def __init__(self, uplink: htb.Uplink, classifier: nft.NftClassifier,
-                 link_bps: float, default_rate_bps: float, *,
+                 speed_bps: Callable[[], float], *,
                  settings: model.TreeSettings = model.TreeSettings(),
                  guard: Guard | None = None,
                  receiver: edge_receiver.Receiver | None = None,
-                 grace_s: float = GRACE_S,
-                 speed_bps: Callable[[], float] | None = None):
+                 grace_s: float = GRACE_S):
         self.classifier = classifier
-        self.link_bps = link_bps
-        self.default_rate_bps = default_rate_bps
+        self.speed_bps = speed_bps
+        self.link_bps = speed_bps()
         self.settings = settings
         self.guard = guard
         self.receiver = receiver
         self.grace_s = grace_s
-        self.speed_bps = speed_bps or (lambda: self.link_bps)
-        self._seen_link: tuple[object, ...] = ()
+        self._seen_link: tuple[int, int, float] | None = None
         self.tree = edge_tree.TreeKeeper(uplink)
         self._made = shape.Made()
         self._early = early_packets.EarlyPackets()
@@ -100,8 +100,8 @@ class Enforcer:
     def desired_tree(self) -> model.Tree:
         settings = self._settings_now()
         if self.policy is None:
-            return shape.base_tree(self.link_bps, self.default_rate_bps,
-                                   settings)
+            return shape.base_tree(
+                self.link_bps, DEFAULT_SHARE * self.link_bps, settings)
         return shape.build_tree(
             self.policy, self.link_bps, settings, self.n_past,
             [port.ifindex for port in self.ports or () if port.is_here],
@@ -227,8 +227,8 @@ class Enforcer:
                     or changes.tables
                     or self.guard is not None and self.guard.was_lost())
 
-    def _link(self) -> tuple[object, ...]:
-        """Return the uplink's (ifindex, frame bytes, bit/s); () without one.
+    def _link(self) -> tuple[int, int, float] | None:
+        """Return the uplink's (ifindex, frame bytes, bit/s), if it is there.
 
         Tree and limits have to be read and built again when it changes.
         """
@@ -236,7 +236,7 @@ class Enforcer:
             return (self.uplink.ifindex(), self._frame_bytes(),
                     self.speed_bps())
         except exception.NotFound:
-            return ()
+            return None
 
     def forget(self) -> None:
         """Discard all remembered kernel state: the next sync reads it."""
@@ -245,13 +245,10 @@ class Enforcer:
             self.classifier.forget()
             self.tree.forget()
             self._seen_link = self._link()
-            if self._seen_link:
-                link_bps = self.speed_bps()
-                if link_bps != self.link_bps:
-                    LOG.info('Uplink %s has %.0f Mbit/s now', self.uplink.dev,
-                             link_bps / 1e6)
-                self.default_rate_bps *= link_bps / self.link_bps
-                self.link_bps = link_bps
+            if self._seen_link and self._seen_link[2] != self.link_bps:
+                self.link_bps = self._seen_link[2]
+                LOG.info('Uplink %s has %.0f Mbit/s now', self.uplink.dev,
+                         self.link_bps / 1e6)
 
     def noted_ports(self) -> tuple[classify.VmPort, ...]:
         """Return the ports, with a note where one could not be attached."""

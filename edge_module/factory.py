@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-#: Of the uplink, guaranteed to all that is unmanaged while there is no policy;
-#: a policy brings its own.
-DEFAULT_SHARE = 0.02
 #: The shortest frame of Ethernet, without what the wire adds.
 FRAME_MIN_BYTES = 60
 #: Super-packets of 64 KiB are cut into frames where one takes longer than this
@@ -107,7 +104,7 @@ class Parts:
             ) from error
         return edge_enforcer.Enforcer(
             htb.Uplink(self.kernel, options.uplink_dev), self.classifier(),
-            rate_bps, rate_bps * DEFAULT_SHARE,
+            lambda: link_speed.egress_bps(self.conf),
             settings=model.TreeSettings(
                 min_leaf_bytes=options.leaf_min_bytes,
                 link_packet_s=options.wire_overhead_bytes
@@ -116,5 +113,4 @@ class Parts:
                 frame_min_bytes=options.wire_overhead_bytes
                 and FRAME_MIN_BYTES + options.wire_overhead_bytes),
             guard=self.guard, receiver=self.receiver(rate_bps),
-            speed_bps=lambda: link_speed.egress_bps(self.conf),
             grace_s=edge_enforcer.GRACE_S)

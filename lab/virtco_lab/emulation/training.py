@@ -106,7 +106,7 @@ class Bed:
             fabric.hypervisors['h0'].namespace, 1))
         self._enforcer = edge_enforcer.Enforcer(
             htb.Uplink(kernel, fabric_module.UPLINK_DEV),
-            nft.NftClassifier(kernel), self._edge_bps, OTHERS * rate_bps,
+            nft.NftClassifier(kernel), lambda: self._edge_bps,
             settings=model.TreeSettings(min_leaf_bytes=QUEUE_BYTES,
                                         link_packet_s=0.004))
 

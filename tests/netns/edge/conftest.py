@@ -29,7 +29,7 @@ class Edge:
         self.host = host
         self.enforcer = enforcers.Enforcer(
             htb.Uplink(kernel, 'uplink0'), nft.NftClassifier(kernel),
-            link_bps, link_bps * 0.02, **kwargs)
+            **{'speed_bps': lambda: link_bps, **kwargs})
 
     def call(self, name, *args):
         return beds.in_netns(self.netns, getattr(self.enforcer, name), *args)

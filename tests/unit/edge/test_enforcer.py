@@ -21,7 +21,7 @@ from tests.unit.edge import test_tcplan
 from virtco import exception
 from virtco.wire import edge_policy
 
-LINK_BPS, DEFAULT_BPS = 100e6, 3e6
+LINK_BPS = 100e6
 GRACE_S = 5.0
 FLOW = edge_policy.FlowEntry('c16', 'v1', '10.0.0.1', '10.0.0.2', 0x11)
 UNMANAGED = edge_policy.Unmanaged(2e6, ('fa:16:3e:00:00:09',), (
@@ -37,8 +37,9 @@ AWAY = classify.VmPort('v2', 'tap2', 0, 'fa:16:3e:00:00:02', ('10.0.0.3',))
 def make(**kwargs):
     steps = []
     found = enforcers.Enforcer(
-        dictionaries.Uplink(), dictionaries.Classifier(), LINK_BPS,
-        DEFAULT_BPS, grace_s=GRACE_S, step=steps.append, **kwargs)
+        dictionaries.Uplink(), dictionaries.Classifier(), **{
+            'speed_bps': lambda: LINK_BPS, 'grace_s': GRACE_S,
+            'step': steps.append, **kwargs})
     found.steps = steps
     return found
 
@@ -372,14 +373,15 @@ def test_a_link_of_another_speed():
     assert found.was_lost(kernel_events.Changes(links=True))
     assert found.link_bps == LINK_BPS
     found.forget()
-    assert (found.link_bps, found.default_rate_bps) == (
-        20e6, pytest.approx(DEFAULT_BPS / 5))
+    assert found.link_bps == 20e6
     assert not found.tree.is_known and found.classifier.forgot == 2
     # Without the device nothing is known of its speed.
     found.uplink.index, speed[0] = 0, 1e6
     found.forget()
     assert found.link_bps == 20e6
-    assert make().speed_bps() == LINK_BPS
+    found.uplink.index = 7
+    assert model.kept_bps(make(speed_bps=lambda: 20e6).desired_tree()
+                          ) == pytest.approx(0.02 * 20e6, rel=1e-3)
 
 
 def test_a_port_that_floods_has_shorter_turns():
