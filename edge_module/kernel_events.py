@@ -55,9 +55,6 @@ class Changes:
     links: bool = False
     tables: bool = False
 
-    def __bool__(self) -> bool:
-        return self.devices != frozenset() or self.links or self.tables
-
 
 class KernelWatch:
     """Listener to announcements in the caller's network namespace.

@@ -39,7 +39,6 @@ class Outbox:
         self._report: reports.Report | None = None
         self._told: reports.Report | None = None
         self._told_s = 0.0
-        self._seen: reports.Report | None = None
         self._was_moving = False
         self._beat_s = 0.0
         self._ack: dict[str, Any] | None = None
@@ -133,18 +132,16 @@ class Outbox:
         if report is None:
             return None
         if told is None:
-            self._told = self._seen = report
-            self._told_s, self._was_moving = now_s, False
+            self._told, self._told_s, self._was_moving = report, now_s, False
             return frames.pack('report', report=report)
         delta = deltas.diff(told, report)
         is_moving = bool(delta) and deltas.is_urgent(
             told, delta, now_s - self._told_s)
         # The end of urgent changes is sent at once as well.
-        if report is self._seen or not (
+        if report is told or not (
                 is_due or is_moving or self._was_moving):
             return None
-        self._seen, self._was_moving = report, is_moving
-        self._told, self._told_s = report, now_s
+        self._told, self._told_s, self._was_moving = report, now_s, is_moving
         if delta:
             return frames.frame(msgspec.json.encode(delta))
         return None if is_due else HEARTBEAT

@@ -10,10 +10,12 @@ port; a tenant is recognised by the port, so equal addresses do not meet.
 
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Mapping
 import json
 import logging
 import socket
 from typing import Any
+from typing import TypeVar
 
 from edge_module.classify import classified as base
 from edge_module.classify import nft_listing
@@ -25,6 +27,16 @@ from virtco import exception
 from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
+
+_Key = TypeVar('_Key', base.Entry, base.MapKey)
+
+def _difference(have: Mapping[_Key, int], wanted: Mapping[_Key, int]
+                ) -> tuple[list[_Key], list[tuple[_Key, int]]]:
+    """Return the keys to delete, and those to add with their minors."""
+    return ([key for key, minor in have.items() if wanted.get(key) != minor],
+            [(key, minor) for key, minor in wanted.items()
+             if have.get(key) != minor])
+
 
 class NftClassifier:
     """Keeps virtco's nftables table equal to a classification.
@@ -63,10 +75,7 @@ class NftClassifier:
             self.known = self._read()
         have = self.known
         rules = self.hook.rules(entries)
-        stale = [entry for entry, minor in have.entries.items()
-                 if entries.get(entry) != minor]
-        fresh = [(entry, minor) for entry, minor in entries.items()
-                 if have.entries.get(entry) != minor]
+        stale, fresh = _difference(have.entries, entries)
         of_ports = minors.of_ports(ifindex for _, ifindex in table.hooks)
         own = {hook: of_ports[hook[1]] for hook in table.hooks}
         kept = {hook for hook in have.hooks if not self.hook.with_dev
@@ -81,10 +90,7 @@ class NftClassifier:
             old, wanted = have.maps.get(kind, {}), table.maps.get(kind, {})
             if old != wanted:
                 changes.append(operations.ChangeMap(
-                    kind, [key for key, minor in old.items()
-                           if wanted.get(key) != minor],
-                    [(key, minor) for key, minor in wanted.items()
-                     if old.get(key) != minor]))
+                    kind, *_difference(old, wanted)))
         if stale or fresh:
             changes.append(operations.ChangeEntries(stale, fresh))
         if rules != have.rules:

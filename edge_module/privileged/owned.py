@@ -21,9 +21,10 @@ from edge_module.qdisc import wire
 # Without this flag older kernels send the answer to all listeners, but not to
 # the requesting socket.
 _NLM_F_ECHO = 8
+_AT_UPLINK = (operations.AddIngress, operations.Redirect)
+_AT_IFB = (operations.MatchPair, operations.DeletePair)
 _IN_OUR_TREE = (operations.SetClass, operations.SetLeaf,
-                operations.DeleteClass, operations.MatchPair,
-                operations.DeletePair)
+                operations.DeleteClass, *_AT_IFB)
 
 
 class Owned:
@@ -46,13 +47,9 @@ class Owned:
         for change in changes:
             if isinstance(change, operations.AddIfb):
                 continue
-            allowed = {uplink, ifb}
-            if isinstance(change, operations.AddIngress
-                          | operations.Redirect):
-                allowed = {uplink}
-            elif isinstance(change, operations.MatchPair
-                            | operations.DeletePair):
-                allowed = {ifb}
+            allowed = ({uplink} if isinstance(change, _AT_UPLINK)
+                       else {ifb} if isinstance(change, _AT_IFB)
+                       else {uplink, ifb})
             if change.ifindex not in allowed:
                 raise operations.Refused(
                     f'{type(change).__name__}: ifindex {change.ifindex} is '
@@ -66,7 +63,6 @@ class Owned:
             if not has_our_root(ifindex):
                 raise operations.Refused(
                     f"root qdisc of ifindex {ifindex} is not virtco's")
-
 
     def check_nft(self, hook: operations.HookName,
                   changes: Sequence[operations.NftOperation]) -> None:

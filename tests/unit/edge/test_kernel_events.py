@@ -74,13 +74,6 @@ def changes(**values):
     return kernel_events.Changes(**values)
 
 
-def test_whether_there_is_a_change():
-    assert not changes()
-    for values in ({'devices': None}, {'devices': frozenset({1})},
-                   {'links': True}, {'tables': True}):
-        assert changes(**values)
-
-
 @pytest.mark.parametrize(('route', 'devices', 'links'), [
     ([], set(), False),
     ([qdisc(7, 1), qdisc(9, 2)], {7, 9}, False),
