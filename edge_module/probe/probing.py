@@ -5,7 +5,6 @@
 import dataclasses
 import logging
 import threading
-import time
 from typing import Any
 
 from oslo_config import cfg
@@ -16,12 +15,10 @@ from edge_module.probe import netdev
 from edge_module.probe import responder
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
-from virtco import exception
 
 LOG = logging.getLogger(__name__)
 
 _WAIT_S = 20.0
-_BACKOFF_S = (0.5, 5.0)
 #: An address of the documentation network: packets to it take the default
 #: route, whose local address is then known.
 _ANYWHERE = '192.0.2.1'
@@ -66,24 +63,14 @@ class ProbeService:
         self._worker.join(0.2)
 
     def _run(self) -> None:
-        backoff_s = _BACKOFF_S[0]
         while not self._stop.is_set():
-            begin_s = time.monotonic()
-            try:
-                probe = self._link.wait_train(_WAIT_S)
-                if probe is not None:
-                    self._measure(probe)
-                backoff_s = _BACKOFF_S[0]
-            except Exception as error:
-                # An outage is told once for all threads.
-                is_told = isinstance(error, exception.ControllerUnavailable)
-                LOG.log(logging.DEBUG if is_told else logging.INFO,
-                        'Cannot measure for the controller: %s', error)
-                self._stop.wait(backoff_s)
-                backoff_s = min(2 * backoff_s, _BACKOFF_S[1])
+            order = self._link.wait_train(_WAIT_S)
+            if order is None:
                 continue
-            if probe is None and time.monotonic() - begin_s < 1.0:
-                self._stop.wait(1.0)
+            try:
+                self._measure(order)
+            except Exception:
+                LOG.exception('Cannot measure for the controller')
 
     def _measure(self, probe: dict[str, Any]) -> None:
         try:

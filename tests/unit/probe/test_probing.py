@@ -2,8 +2,6 @@
 
 """What the service makes of an order, and how often it asks for one."""
 
-import types
-
 from oslo_config import cfg
 import pytest
 
@@ -13,7 +11,6 @@ from edge_module.probe import probing
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
 from edge_module.probe import trains
-from virtco import exception
 
 LOOPBACK = '127.0.0.1'
 KEY = protocol.Key('7', bytes(range(32)))
@@ -127,60 +124,21 @@ def test_who_is_announced_is_expected_for_both_ends_time(service,
     assert expected == [(KEY, 10.0, 5.0)] and service._link.said == []
 
 
-class Stop:
-    """Ends a loop after so many looks; nobody waits in truth."""
+def test_an_order_that_cannot_be_followed_does_not_end_it(service, caplog):
+    """What the controller could have known, and what is a defect."""
+    service._link = link = Link(ORDER | {'key': 'x'}, {'peer': 'h2'}, None,
+                                {**ORDER, 'kind': 'bulk'})
+    link.wait_train = lambda wait_s, give=link.wait_train: (
+        service._stop.set() if not link._orders else None) or give(wait_s)
 
-    def __init__(self, clock, n_looks):
-        self._clock, self._left, self.waits = clock, n_looks, []
+    def fails(order, key):
+        raise ZeroDivisionError('a bug')
 
-    def is_set(self):
-        self._left -= 1
-        return self._left < 0
-
-    def wait(self, wait_s):
-        self._clock.s += wait_s
-        self.waits.append(wait_s)
-
-
-def run(service, monkeypatch, link, n_looks):
-    clock = types.SimpleNamespace(s=0.0)
-    monkeypatch.setattr(probing, 'time', types.SimpleNamespace(
-        monotonic=lambda: clock.s))
-    service._link, service._stop = link, Stop(clock, n_looks)
+    service._bulk = fails
     service._run()
     assert set(link.waits) == {20.0}
-    return service._stop.waits, clock
-
-
-def test_a_controller_that_fails_is_asked_less_and_less_often(
-        service, monkeypatch, caplog):
-    away = exception.ControllerUnavailable(url='u', why='away')
-    caplog.set_level('DEBUG')
-    orders = [away] * 6 + [ORDER | {'key': 'x'}] + [ValueError('odd')]
-    waits, _ = run(service, monkeypatch, Link(*orders), 8)
-    assert waits == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 0.5]
-    # An outage is told elsewhere, once.
-    assert [record.levelname for record in caplog.records
-            if 'Cannot measure' in record.getMessage()] == (
-                ['DEBUG'] * 6 + ['INFO'])
-
-
-def test_a_link_that_answers_at_once_is_not_asked_in_a_loop(service,
-                                                            monkeypatch):
-    assert run(service, monkeypatch, Link(), 3)[0] == [1.0] * 3
-    link = Link()
-
-    def slowly(wait_s):
-        link.waits.append(wait_s)
-        clock.s += 1.0
-
-    clock = types.SimpleNamespace(s=0.0)
-    link.wait_train = slowly
-    monkeypatch.setattr(probing, 'time', types.SimpleNamespace(
-        monotonic=lambda: clock.s))
-    service._link, service._stop = link, Stop(clock, 3)
-    service._run()
-    assert service._stop.waits == []
+    assert [record.levelname for record in caplog.records] == ['ERROR']
+    assert 'a bug' in caplog.text
 
 
 def test_a_measurement_is_said_and_a_failure_is_not(service, monkeypatch):
