@@ -23,6 +23,7 @@ import msgspec
 from edge_module.classify import classified as classify
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
+from edge_module.tcplan import model
 from virtco.wire import edge_policy
 from virtco.wire import reports
 
@@ -82,33 +83,27 @@ class Name(NamedTuple):
     where: str = ''
 
 
-class Counts(NamedTuple):
-    sent_bytes: int = 0
-    sent_packets: int = 0
-    drops: int = 0
-
-
 @dataclasses.dataclass(slots=True)
 class Total:
     """Sums of kernel counters over their restarts."""
 
-    base: Counts = Counts()
-    last: Counts = Counts()
+    base: model.Counts = model.Counts()
+    last: model.Counts = model.Counts()
 
-    def update(self, raw: Counts) -> None:
+    def update(self, raw: model.Counts) -> None:
         last = self.last
         if raw[0] < last[0] or raw[1] < last[1] or raw[2] < last[2]:
-            self.base = Counts(*(  # of those that restarted
+            self.base = model.Counts(*(  # of those that restarted
                 base + (before if now < before else 0)
                 for base, before, now in zip(self.base, last, raw)))
         self.last = raw
 
     @property
-    def value(self) -> Counts:
-        return Counts(*map(operator.add, self.base, self.last))
+    def value(self) -> model.Counts:
+        return model.Counts(*map(operator.add, self.base, self.last))
 
 
-_Row = tuple[Name, Counts, Counts]
+_Row = tuple[Name, model.Counts, model.Counts]
 _NO_STATS = wire.ClassStats()
 
 
@@ -167,9 +162,7 @@ class Counters:
             self._of_class = self._follow(stats.keys())
         for minor, total in self._of_class.items():
             if total is not None:
-                seen = stats[minor]
-                total.update(Counts(seen.sent_bytes, seen.sent_packets,
-                                    seen.drops))
+                total.update(stats[minor].counts)
 
     def _follow(self, classes: Set[int]) -> dict[int, Total | None]:
         """Return the totals of the kernel's classes; delete those without."""
@@ -190,7 +183,7 @@ class Counters:
                      and int(name.where) not in classes
                      and self._controls(name) is None]:
             into = self._total(name._replace(where=''))
-            into.base = Counts(*map(operator.add, into.base,
+            into.base = model.Counts(*map(operator.add, into.base,
                                     self.totals.pop(name).value))
 
     def _controls(self, leaf: Name) -> str | None:
@@ -219,14 +212,14 @@ class Counters:
         return self.totals.setdefault(name, Total())
 
     def add_pairs(self, counted: Mapping[tuple[str, classify.Entry],
-                                         classify.Counted]) -> None:
+                                         model.Counts]) -> None:
         """Take in one reading of the classifier's counters."""
         self._count(Kind.PAIR, {
             Name(Kind.PAIR, entry.src_ip, entry.dst_ip,
                  f'{dev}:{entry.dst_port}'): seen
             for (dev, entry), seen in counted.items()})
 
-    def add_peers(self, counted: Mapping[tuple[str, str], classify.Counted],
+    def add_peers(self, counted: Mapping[tuple[str, str], model.Counts],
                   is_part: bool = False) -> None:
         """Take in one reading of packets that matched no entry.
 
@@ -237,7 +230,7 @@ class Counters:
             Name(Kind.PEER, '', dst_ip, dev): seen
             for (dev, dst_ip), seen in counted.items()}, is_part)
 
-    def _count(self, kind: Kind, counted: Mapping[Name, classify.Counted],
+    def _count(self, kind: Kind, counted: Mapping[Name, model.Counts],
                is_part: bool = False) -> None:
         """Update the totals of a kind.
 
@@ -245,13 +238,12 @@ class Counters:
             they are deleted.
         """
         for name, seen in counted.items():
-            self._total(name).update(Counts(seen.sent_bytes,
-                                            seen.sent_packets))
+            self._total(name).update(seen)
         for name in [name for name in self.totals if not is_part
                      and name.kind is kind and name not in counted]:
             del self.totals[name]
 
-    def _of_kind(self, kind: Kind) -> list[tuple[Name, Counts]]:
+    def _of_kind(self, kind: Kind) -> list[tuple[Name, model.Counts]]:
         return [(name, total.value) for name, total in self.totals.items()
                 if name.kind is kind]
 
@@ -284,7 +276,7 @@ class Counters:
         return {str(part): reports.PartCounters(**found)
                 for part, found in sums.items()}
 
-    def _limited_leaves(self) -> list[tuple[int, Name, Counts]]:
+    def _limited_leaves(self) -> list[tuple[int, Name, model.Counts]]:
         """Return the leaf classes of limited traffic, by slot."""
         return [(slot, name, seen) for name, seen in self._of_kind(Kind.LEAF)
                 if (slot := minors.limit_of(int(name.where or 0))) is not None]

@@ -265,9 +265,8 @@ class Enforcer:
         :param stats: counters of the classes, by minor.
         :raises virtco.exception.VirtcoException: when the kernel refuses.
         """
-        counted = {minor: turns.Sent(seen.sent_bytes, seen.sent_packets,
-                                     seen.drops)
-                   for minor, seen in stats.items() if minors.has_turns(minor)}
+        counted = {minor: seen.counts for minor, seen in stats.items()
+                   if minors.has_turns(minor)}
         with self.lock:
             if self._turns.update(counted, now_s) and (
                     self.policy is not None and self.conflict is None):

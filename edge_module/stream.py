@@ -170,7 +170,7 @@ class Link:
         :returns: seconds over which hosts spread their return.
         :raises OSError: when the distributor does not welcome us.
         """
-        ends = talk.Talk(sock, talk.TIMEOUT_S)
+        ends = talk.Talk(sock)
         welcome = ends.greet(self._conf.edge.host, self._epochs.newest,
                              self._generation(), address)
         self._outbox.restart(welcome)

@@ -151,9 +151,8 @@ def _moved(leader: str, address: Address) -> Address:
 class Talk:
     """Messages over one socket."""
 
-    def __init__(self, sock: socket.socket, timeout_s: float):
+    def __init__(self, sock: socket.socket):
         self._sock = sock
-        self._timeout_s = timeout_s
         self._reader = frames.Reader(_MOST_BYTES)
         self._early: list[dict[str, Any]] = []
 
@@ -167,7 +166,7 @@ class Talk:
         self._sock.sendall(frames.pack(
             'hello', version=frames.VERSION, host=host, epoch=epoch,
             generation=generation, ticket=address.ticket))
-        deadline_s = time.monotonic() + self._timeout_s
+        deadline_s = time.monotonic() + TIMEOUT_S
         while (left_s := deadline_s - time.monotonic()) > 0:
             messages = self.read(None, left_s)
             if messages:

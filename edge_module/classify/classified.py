@@ -79,14 +79,6 @@ SmallMap = Literal['control', 'to', 'others']
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Counted:
-    """Counters of one entry since it was made."""
-
-    sent_bytes: int
-    sent_packets: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Table:
     """A whole classification: every port, and a class for each flow entry.
 

@@ -23,6 +23,7 @@ from edge_module.classify import nft_text
 from edge_module.privileged import helper_protocol as protocol
 from edge_module.privileged import operations
 from edge_module.tcplan import minors
+from edge_module.tcplan import model
 from virtco import exception
 from virtco.wire import edge_policy
 
@@ -153,7 +154,7 @@ class NftClassifier:
         """Read the table from the kernel, whatever is known of it."""
         return self._read()
 
-    def counted(self) -> dict[tuple[str, base.Entry], base.Counted]:
+    def counted(self) -> dict[tuple[str, base.Entry], model.Counts]:
         """Read the counters of the entries; empty if the table was lost.
 
         Only the maps are listed: nftables 1.0.6 cannot list our rules without
@@ -191,7 +192,7 @@ class NftClassifier:
         return [ifindex for _, ifindex in self.known.hooks]
 
     def peers(self, ifindexes: Collection[int] | None = None
-              ) -> dict[tuple[str, str], base.Counted]:
+              ) -> dict[tuple[str, str], model.Counts]:
         """Read the counters of packets that matched no entry.
 
         :param ifindexes: ports to read, of :meth:`ports`; None: all of them.

@@ -10,6 +10,7 @@ from typing import Any
 
 from edge_module.classify import classified as base
 from edge_module.classify import nft_text
+from edge_module.tcplan import model
 
 
 def elements(listing: str) -> frozenset[tuple[str, str]]:
@@ -20,10 +21,10 @@ def elements(listing: str) -> frozenset[tuple[str, str]]:
     return frozenset((str(dev), mac) for dev, mac in pairs)
 
 
-def counted_sets(listing: str) -> dict[str, dict[str, base.Counted]]:
+def counted_sets(listing: str) -> dict[str, dict[str, model.Counts]]:
     """Return counters by element, by name of the set that was listed."""
     return {shown['set']['name']: {
-        item['elem']['val']: base.Counted(
+        item['elem']['val']: model.Counts(
             item['elem']['counter']['bytes'],
             item['elem']['counter']['packets'])
         for item in shown['set'].get('elem', ())
@@ -64,7 +65,7 @@ class Reader:
         # As the hooks, of each chain of packets to a port.
         self._towards: set[tuple[str, int]] = set()
         self._entries: dict[base.Entry, int] = {}
-        self.counted: dict[base.Entry, base.Counted] = {}
+        self.counted: dict[base.Entry, model.Counts] = {}
         # Key types by name of the map.
         self._types: dict[str, tuple[str, ...]] = {}
         self._sets: list[str] = []
@@ -175,8 +176,8 @@ class Reader:
                                base.address(target), port[1] if port else 0)
         self._entries[entry] = nft_text.minor(value)
         counter = inner.get('counter', {'bytes': 0, 'packets': 0})
-        before = self.counted.get(entry, base.Counted(0, 0))
-        self.counted[entry] = base.Counted(
+        before = self.counted.get(entry, model.Counts())
+        self.counted[entry] = model.Counts(
             before.sent_bytes + counter['bytes'],
             before.sent_packets + counter['packets'])
 

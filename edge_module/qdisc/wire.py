@@ -101,6 +101,10 @@ class ClassStats:
     backlog_bytes: int = 0
     drops: int = 0
 
+    @property
+    def counts(self) -> model.Counts:
+        return model.Counts(self.sent_bytes, self.sent_packets, self.drops)
+
 
 def attr(kind: int, payload: bytes) -> bytes:
     length = _ATTR.size + len(payload)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import dataclasses
 import math
 from typing import Annotated
+from typing import NamedTuple
 
 import msgspec
 
@@ -90,6 +91,14 @@ class HtbClass:
 
 
 Tree = dict[int, HtbClass]
+
+
+class Counts(NamedTuple):
+    """Counters of a class or an entry since it was made."""
+
+    sent_bytes: int = 0
+    sent_packets: int = 0
+    drops: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ does.
 
 from collections.abc import Mapping
 import dataclasses
-from typing import NamedTuple
+import operator
+
+from edge_module.tcplan import model
 
 #: Length of a flooding port's turns, as part of the others'.
 FLOOD_TURN = 1 / 16
@@ -22,14 +24,6 @@ _LEAST_PACKETS = 200
 _FLOOD_S = 10.0
 # Turns change in these steps, so that few classes are changed.
 _STEPS = 16
-
-
-class Sent(NamedTuple):
-    """Counters of a port's class since it was created."""
-
-    sent_bytes: int
-    sent_packets: int
-    drops: int
 
 
 @dataclasses.dataclass(slots=True)
@@ -44,11 +38,12 @@ class PortTurns:
     overhead_bytes: int
     frame_min_bytes: int
     turns: dict[int, float] = dataclasses.field(default_factory=dict)
-    _before: dict[int, Sent] = dataclasses.field(default_factory=dict)
+    _before: dict[int, model.Counts] = dataclasses.field(default_factory=dict)
     _floods_until_s: dict[int, float] = dataclasses.field(
         default_factory=dict)
 
-    def update(self, counted: Mapping[int, Sent], now_s: float) -> bool:
+    def update(self, counted: Mapping[int, model.Counts], now_s: float
+               ) -> bool:
         """Update the turns from the classes' counters.
 
         :param counted: cumulative counters, by minor.
@@ -57,12 +52,10 @@ class PortTurns:
         """
         turns, before = {}, {}
         for minor, now in counted.items():
-            base = self._before.get(minor, Sent(0, 0, 0))
+            base = self._before.get(minor, model.Counts())
             if base.sent_packets > now.sent_packets:  # another class
-                base = Sent(0, 0, 0)
-            since = Sent(now.sent_bytes - base.sent_bytes,
-                         now.sent_packets - base.sent_packets,
-                         now.drops - base.drops)
+                base = model.Counts()
+            since = model.Counts(*map(operator.sub, now, base))
             turn = self.turns.get(minor, 1.0)
             if since.sent_packets + since.drops >= _LEAST_PACKETS:
                 base, turn = now, self._turn(minor, since, now_s)
@@ -76,7 +69,7 @@ class PortTurns:
         self.turns, self._before = turns, before
         return changed
 
-    def _turn(self, minor: int, since: Sent, now_s: float) -> float:
+    def _turn(self, minor: int, since: model.Counts, now_s: float) -> float:
         if since.drops > _FLOOD_LOSS * (since.sent_packets + since.drops):
             self._floods_until_s[minor] = now_s + _FLOOD_S
         frame_bytes = since.sent_bytes / max(1, since.sent_packets)

@@ -13,6 +13,7 @@ from edge_module import counters
 from edge_module.classify import classified as classify
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
+from edge_module.tcplan import model
 from tests.unit.edge import test_tcplan
 from virtco.wire import edge_policy
 from virtco.wire import reports
@@ -130,12 +131,12 @@ def test_pairs_tell_port_and_device():
     seen = counters.Counters()
     seen.add_pairs({
         ('tap1', classify.Entry(5, '10.0.0.1', '10.0.0.2', 80)):
-            classify.Counted(5, 1),
+            model.Counts(5, 1),
         ('tap1', classify.Entry(5, '10.0.0.1', '10.0.0.2')):
-            classify.Counted(7, 2),
+            model.Counts(7, 2),
         # Seen at the uplink's egress.
         ('', classify.Entry(0, '10.0.0.3', '10.0.0.2')):
-            classify.Counted(9, 3)})
+            model.Counts(9, 3)})
     assert seen.pairs() == (
         reports.PairCounter('10.0.0.1', '10.0.0.2', 5, 'tap1', 80, 1),
         reports.PairCounter('10.0.0.1', '10.0.0.2', 7, 'tap1', None, 2),
@@ -155,21 +156,21 @@ def test_total_is_the_sum_over_all_lives(lives):
     expected = [0, 0, 0]
     for increments in lives:
         raw = [0, 0, 0]
-        total.update(counters.Counts())
+        total.update(model.Counts())
         for increment in increments:
             for sums in (raw, expected):
                 sums[:] = map(operator.add, sums, increment)
-            total.update(counters.Counts(*raw))
+            total.update(model.Counts(*raw))
     assert total.value == tuple(expected)
 
 
 def test_a_counter_that_restarts_alone_counts_on_alone():
     """The queue of a leaf may be another, but its class the same."""
     total = counters.Total()
-    total.update(counters.Counts(500, 5, 3))
-    total.update(counters.Counts(600, 6, 1))
+    total.update(model.Counts(500, 5, 3))
+    total.update(model.Counts(600, 6, 1))
     assert total.value == (600, 6, 4)
-    total.update(counters.Counts(600, 2, 1))
+    total.update(model.Counts(600, 2, 1))
     assert total.value == (600, 8, 4)
 
 
@@ -201,9 +202,9 @@ def test_limited_destinations_count_for_their_host():
 def test_peers_are_those_that_send_now_and_most(monkeypatch):
     monkeypatch.setattr(counters, 'MOST_PEERS', 2)
     seen = counters.Counters()
-    counted = {('tap1', '10.0.0.2'): classify.Counted(50, 7),
-               ('tap1', '10.0.0.3'): classify.Counted(900, 2),
-               ('tap2', '10.0.0.2'): classify.Counted(60, 3)}
+    counted = {('tap1', '10.0.0.2'): model.Counts(50, 7),
+               ('tap1', '10.0.0.3'): model.Counts(900, 2),
+               ('tap2', '10.0.0.2'): model.Counts(60, 3)}
     seen.add_peers(counted)
     most = reports.PeerCounter('tap1', '10.0.0.3', 900, 2)
     assert seen.peers() == (
@@ -213,11 +214,11 @@ def test_peers_are_those_that_send_now_and_most(monkeypatch):
     assert seen.peers() == (
         most, reports.PeerCounter('tap1', '10.0.0.2', 50, 7))
     # Its entry was made anew.
-    seen.add_peers({('tap1', '10.0.0.3'): classify.Counted(8, 1)})
+    seen.add_peers({('tap1', '10.0.0.3'): model.Counts(8, 1)})
     assert seen.peers() == (
         reports.PeerCounter('tap1', '10.0.0.3', 908, 3),)
     seen.add_pairs({('tap1', classify.Entry(5, 'a', 'b')):
-                    classify.Counted(5, 1)})
+                    model.Counts(5, 1)})
     seen.add_peers({})
     assert seen.peers() == () and len(seen.pairs()) == 1
     seen.add_peers(counted)

@@ -10,6 +10,7 @@ import pytest
 from edge_module.classify import classified as base
 from edge_module.classify import nft
 from edge_module.classify import nft_text
+from edge_module.tcplan import model
 from tests.unit.edge import test_tcplan
 from virtco import exception
 from virtco.wire import edge_policy
@@ -157,8 +158,8 @@ def test_what_no_entry_matches_is_told_by_port():
         listed('peers4_1', ('10.0.0.2', 700)),
         listed('peers6_1', ('fd00::2', 800))]})
     assert classifier.peers() == {
-        ('lo', '10.0.0.2'): base.Counted(700, 2),
-        ('lo', 'fd00::2'): base.Counted(800, 2)}
+        ('lo', '10.0.0.2'): model.Counts(700, 2),
+        ('lo', 'fd00::2'): model.Counts(800, 2)}
 
 
 MAC = 'fa:16:3e:00:00:01'
@@ -378,7 +379,7 @@ def test_element_that_is_listed_twice_counts_once():
     classifier = nft.NftClassifier(kernel)
     table = classifier.dump()
     assert (table.hooks, table.entries, table.maps) == (LO, {PAIR: 0x11}, {})
-    assert classifier.counted() == {('lo', PAIR): base.Counted(7, 1)}
+    assert classifier.counted() == {('lo', PAIR): model.Counts(7, 1)}
 
 
 def test_what_nftables_refuses_is_known_no_more():

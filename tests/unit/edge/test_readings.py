@@ -16,6 +16,7 @@ from edge_module.classify import classified as base
 from edge_module.qdisc import link_speed
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
+from edge_module.tcplan import model
 from tests.unit.edge import test_enforcer
 from virtco import exception
 from virtco.wire import reports
@@ -46,8 +47,8 @@ def clock(monkeypatch):
 def enforcer():
     found = test_enforcer.started()
     found.uplink.seen = STATS
-    found.classifier.counts = {KEY: base.Counted(40, 2)}
-    found.classifier.peer_counts = {('tap1', '10.0.0.9'): base.Counted(60, 3)}
+    found.classifier.counts = {KEY: model.Counts(40, 2)}
+    found.classifier.peer_counts = {('tap1', '10.0.0.9'): model.Counts(60, 3)}
     found.classifier.macs = frozenset({
         ('tap1', 'b'), ('tap1', 'a'), ('tap2', 'b')})
     return found
@@ -115,7 +116,7 @@ def test_where_a_heavy_port_sends_is_read_at_once(clock, enforcer):
         minors.FIRST_PORT + 5: wire.ClassStats(2_000_000)}
     clock.cost_s = 0.001
     enforcer.classifier.peer_counts = {
-        ('tap1', '10.0.0.8'): base.Counted(7, 1)}
+        ('tap1', '10.0.0.8'): model.Counts(7, 1)}
     found.read(101.0)
     assert enforcer.classifier.readings == [('peers', 5)]
     # What was read before of other addresses stays as it was.

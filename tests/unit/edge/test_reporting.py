@@ -11,9 +11,9 @@ import pytest
 from edge_module import edge_options as edge_conf
 from edge_module import kept_state as state
 from edge_module import reporting as report
-from edge_module.classify import classified as base
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
+from edge_module.tcplan import model
 from virtco.wire import reports
 
 
@@ -33,7 +33,7 @@ def reporter(tmp_path):
         classifier=types.SimpleNamespace(
             counted=dict, destinations=lambda: frozenset(
                 {('tap1', 'b'), ('tap1', 'a')}),
-            peers=lambda _: {('tap1', '10.0.0.2'): base.Counted(900, 10)}))
+            peers=lambda _: {('tap1', '10.0.0.2'): model.Counts(900, 10)}))
     return report.Reporter(
         conf, enforcer, state.StateDir(tmp_path), threading.Event(),
         lambda: {'health': 'ok', 'applied_generation': 0},

@@ -24,7 +24,7 @@ def ends():
     """A talk, the distributor's end, and one that wakes."""
     here, there = socket.socketpair()
     wake, waker = socket.socketpair()
-    yield talk.Talk(here, 5), there, wake, waker
+    yield talk.Talk(here), there, wake, waker
     for one in (here, there, wake, waker):
         one.close()
 
@@ -78,9 +78,9 @@ def test_no_address_of_the_one_that_leads(ends):
             one.greet('h1', 3, 7, HERE)
 
 
-def test_one_that_says_nothing(ends):
+def test_one_that_says_nothing(ends, monkeypatch):
     one, _there, _wake, _waker = ends
-    one._timeout_s = 0.001
+    monkeypatch.setattr(talk, 'TIMEOUT_S', 0.001)
     with pytest.raises(TimeoutError, match='does not answer'):
         one.greet('h1', 3, 7, HERE)
 

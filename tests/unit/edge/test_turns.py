@@ -20,7 +20,7 @@ def _turns():
 
 
 def _sent(frame_bytes, packets, drops=0):
-    return turns.Sent(frame_bytes * packets, packets, drops)
+    return model.Counts(frame_bytes * packets, packets, drops)
 
 
 def test_who_floods_has_shorter_turns_until_it_stops():
@@ -58,7 +58,7 @@ def test_a_class_that_was_made_anew_begins_anew():
     port.update({PORT: _sent(1514, 9000, 10)}, 2)
     assert not port.update({PORT: _sent(1514, 300, 10)}, 20)
     # All that it sent counts: with a byte less the turn were 11 / 16.
-    assert port.update({PORT: turns.Sent(12267, 200, 0)}, 40)
+    assert port.update({PORT: model.Counts(12267, 200, 0)}, 40)
     assert port.turns == {PORT: 12 / 16}
 
 
@@ -66,10 +66,10 @@ def test_a_class_that_was_made_anew_begins_anew():
                           st.integers(0, 10 ** 6), st.floats(0, 30)),
                 max_size=8))
 def test_no_turn_is_nothing_or_more_than_a_whole_one(steps):
-    port, total, now_s = _turns(), turns.Sent(0, 0, 0), 0.0
+    port, total, now_s = _turns(), model.Counts(0, 0, 0), 0.0
     for frame_bytes, packets, drops, after_s in steps:
         now_s += after_s
-        total = turns.Sent(total.sent_bytes + frame_bytes * packets,
+        total = model.Counts(total.sent_bytes + frame_bytes * packets,
                            total.sent_packets + packets, total.drops + drops)
         port.update({PORT: total}, now_s)
         assert all(1 / 16 <= turn < 1 for turn in port.turns.values())
