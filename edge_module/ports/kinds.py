@@ -26,18 +26,13 @@ def of_device(dev: str, is_switched: bool) -> tuple[str, ...]:
     :param is_switched: whether the device is known to be a switch's port.
     """
     found = devices.look(dev)
-    return () if found is None else read(found, is_switched)
-
-
-def read(found: devices.Device, is_switched: bool) -> tuple[str, ...]:
+    if found is None:
+        return ()
     if found.kind in ('macvtap', 'macvlan'):
         return MACVTAP,
-    notes = []
-    if found.is_representor:
-        notes.append(REPRESENTOR)
-    if not is_switched and not found.has_master:
-        notes.append(ROUTED)
-    return tuple(notes)
+    return tuple(note for note, holds in (
+        (REPRESENTOR, found.is_representor),
+        (ROUTED, not is_switched and not found.has_master)) if holds)
 
 
 def of_vnic_type(vnic_type: str) -> tuple[str, ...]:

@@ -3,14 +3,34 @@
 """Ports from a JSON file, for plain bridges and for test beds."""
 
 import ipaddress
-import json
 import os
+import pathlib
 from typing import Any
+
+import msgspec
 
 from edge_module.classify import classified as classify
 from edge_module.ports import kinds
 from edge_module.ports import port_source as base
+from virtco import decoding
 from virtco import exception
+from virtco.wire import fields
+
+
+class _File(msgspec.Struct, frozen=True):
+    ports: list[Any]
+
+
+class _Row(msgspec.Struct, frozen=True):
+    vm: fields.Name
+    dev: fields.Name
+    mac: str | None = None
+    ips: tuple[str, ...] | None = None
+    vnic_type: str | None = None
+
+
+_FILE: 'decoding.Decoder[_File]' = decoding.Decoder(_File, 'file')
+_ROW: 'decoding.Decoder[_Row]' = decoding.Decoder(_Row, 'port')
 
 
 class StaticPorts(base.PortSource):
@@ -33,44 +53,28 @@ class StaticPorts(base.PortSource):
 
     def read(self) -> tuple[classify.VmPort, ...]:
         try:
-            with open(self.path) as file:
-                document = json.load(file)
+            rows = _FILE.decode(pathlib.Path(self.path).read_bytes()).ports
         except FileNotFoundError:
             return ()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, exception.Invalid) as error:
             raise exception.Invalid(field='ports_file', value=self.path,
-                                    limit=f'a readable JSON file ({error})'
+                                    limit=f'a JSON file of ports ({error})'
                                     ) from error
-        rows = document.get('ports') if isinstance(document, dict) else None
-        if not isinstance(rows, list):
-            raise exception.Invalid(field='ports_file', value=self.path,
-                                    limit='a JSON object with a list "ports"')
         found, complaints = [], []
         for index, row in enumerate(rows):
             try:
-                found.append(_port(row, f'ports[{index}]'))
+                found.append(_port(_ROW.convert(row)))
             except exception.Invalid as error:
-                complaints.append(str(error))
+                complaints.append(f'ports[{index}]: {error}')
         self.complaint = '; '.join(complaints[:5]) or None
         return tuple(found)
 
 
-def _port(row: Any, field: str) -> classify.VmPort:
-    if not isinstance(row, dict):
-        raise exception.Invalid(field=field, value=row,
-                                limit='a JSON object')
-    for key in ('vm', 'dev'):
-        if not isinstance(row.get(key), str) or not row[key]:
-            raise exception.Invalid(field=f'{field}.{key}',
-                                    value=row.get(key),
-                                    limit='a text that is not empty')
+def _port(row: _Row) -> classify.VmPort:
     try:
-        ips = tuple(str(ipaddress.ip_address(ip))
-                    for ip in row.get('ips') or ())
-    except (ValueError, TypeError) as error:
-        raise exception.Invalid(field=f'{field}.ips', value=row.get('ips'),
+        ips = tuple(str(ipaddress.ip_address(ip)) for ip in row.ips or ())
+    except ValueError as error:
+        raise exception.Invalid(field='ips', value=row.ips,
                                 limit='a list of IP addresses') from error
-    return classify.VmPort(vm=row['vm'], dev=row['dev'],
-                           mac=str(row.get('mac') or ''), ips=ips,
-                           notes=kinds.of_vnic_type(
-                               str(row.get('vnic_type') or '')))
+    return classify.VmPort(row.vm, row.dev, mac=row.mac or '', ips=ips,
+                           notes=kinds.of_vnic_type(row.vnic_type or ''))

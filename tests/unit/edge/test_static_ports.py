@@ -59,15 +59,16 @@ def test_a_file_that_is_wrong_is_refused(path, text):
 
 
 @pytest.mark.parametrize('row, field', [
-    (5, ''), ({'vm': '', 'dev': 't'}, '.vm'), ({'vm': 'a', 'dev': 7}, '.dev'),
-    ({'vm': 'a', 'dev': 't', 'ips': ['x']}, '.ips'),
-    ({'vm': 'a', 'dev': 't', 'ips': 7}, '.ips')])
+    (5, 'port'), ({'vm': '', 'dev': 't'}, 'vm'),
+    ({'vm': 'a', 'dev': 7}, 'dev'), ({'vm': 'a'}, 'dev'),
+    ({'vm': 'a', 'dev': 't', 'ips': ['x']}, 'ips'),
+    ({'vm': 'a', 'dev': 't', 'ips': 7}, 'ips')])
 def test_a_port_that_is_wrong_is_left_out_and_named(path, row, field):
     good = {'vm': 'b', 'dev': 't2'}
     path.write_text(json.dumps({'ports': [row, good]}))
     ports = static.StaticPorts(str(path))
     assert [port.vm for port in ports.read()] == ['b']
-    assert ports.complaint.startswith(f'ports[0]{field}: ')
+    assert ports.complaint.startswith(f'ports[0]: {field}: ')
     path.write_text(json.dumps({'ports': [good]}))
     assert ports.read() and ports.complaint is None
 
