@@ -7,7 +7,6 @@ others, or the kernel refuses: ten thousand classes take as long to read as
 thousands of them to change.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterable
 import logging
 import math
@@ -61,7 +60,9 @@ class TreeKeeper:
 
         :raises virtco.exception.VirtcoException: as :meth:`change`.
         """
-        return self._change(lambda tree, _: {**wanted, **tree}, {})
+        tree = self._current()
+        self._draining = {}
+        return self._become(tree, {**wanted, **tree})
 
     def change(self, wanted: model.Tree, settings: model.TreeSettings
                ) -> steps.Update:
@@ -71,15 +72,14 @@ class TreeKeeper:
             uplink; nothing is changed.
         :raises virtco.exception.VirtcoException: when the kernel refuses.
         """
-        return self._change(lambda tree, draining: steps.hold(
-            wanted, tree, draining, settings), wanted)
-
-    def _change(self, desire: Callable[[model.Tree, dict[int, float]],
-                                       model.Tree], wanted: model.Tree
-                ) -> steps.Update:
         tree = self._current()
-        self._draining = self._held_up(wanted, tree) if wanted else {}
-        update = steps.plan_update(tree, desire(tree, self._draining))
+        self._draining = self._held_up(wanted, tree)
+        return self._become(tree, steps.hold(wanted, tree, self._draining,
+                                             settings))
+
+    def _become(self, tree: model.Tree, desired: model.Tree) -> steps.Update:
+        """Make the steps to the desired tree, and note each in ``tree``."""
+        update = steps.plan_update(tree, desired)
         try:
             for classes in (update.create, update.lower, update.raise_):
                 if classes:

@@ -50,20 +50,19 @@ def base_tree(link_bps: float, default_rate_bps: float,
     host, control = (model.whole_bps(part * default)
                      for part in (HOST_PART, CONTROL_PART))
     shared = max(model.IDLE_RATE_BPS, default - host)
-    leaf = _shared_leaf(link, default, settings)
 
     def inner(minor: int, parent: int, rate_bps: int, ceil_bps: int
               ) -> model.HtbClass:
-        return _on_wire(model.HtbClass(
-            minor, parent, rate_bps, ceil_bps, 0, settings.min_quantum_bytes,
-            None), settings)
+        return model.HtbClass(minor, parent, rate_bps, ceil_bps, 0,
+                              settings.min_quantum_bytes, None)
 
-    return {item.minor: item for item in (
+    return {item.minor: _on_wire(item, settings) for item in (
         inner(minors.LINK, minors.ROOT, link, link),
-        _on_wire(model.HtbClass(
+        model.HtbClass(
             minors.HOST, minors.LINK, host, link, HOST_PRIO,
-            settings.min_quantum_bytes, *leaf,
-            burst_bytes=HOST_BURST_BYTES), settings),
+            settings.min_quantum_bytes,
+            *_shared_leaf(link, default, settings),
+            burst_bytes=HOST_BURST_BYTES),
         inner(minors.SHARED, minors.LINK, shared, link),
         inner(minors.UNMANAGED, minors.SHARED,
               max(model.IDLE_RATE_BPS, shared - control), link),
