@@ -11,6 +11,7 @@ module | function | before → after | reason
 
 import argparse
 import collections
+from collections.abc import Iterator
 import json
 import pathlib
 import random
@@ -18,11 +19,14 @@ import sys
 
 from tests.gears import changes
 from tests.mutation import areas
+from tests.mutation import collected
 from tests.mutation import mutants
 from tests.mutation import run
 
 #: So many survivors may always be chance.
 FEW = 3
+#: So many mutants of an area are worth one run of all its tests.
+MANY = 10
 EQUIVALENT = pathlib.Path(__file__).with_name('equivalent')
 
 
@@ -71,7 +75,7 @@ def group(path: str) -> tuple[str, bool]:
     return areas.area(path), run.is_kernel(path)
 
 
-def find_broken(paths: list[str], args: argparse.Namespace
+def find_broken(paths: list[str], budget_s: float, args: argparse.Namespace
                 ) -> tuple[set[tuple[str, bool]], float]:
     """Run each group's tests once without a mutant.
 
@@ -81,10 +85,49 @@ def find_broken(paths: list[str], args: argparse.Namespace
     firsts = {group(path): path for path in reversed(paths)}
     ended = list(run.judge(
         (run.Task(path, None) for path in firsts.values()), args.limit_s,
-        args.budget_s, args.jobs))
+        budget_s, args.jobs))
     return ({group(outcome.task.path) for outcome in ended
              if outcome.verdict is run.Verdict.BROKEN},
             sum(outcome.cpu_s for outcome in ended))
+
+
+def _judge(left: list[mutants.Mutant], args: argparse.Namespace,
+           broken: set[tuple[str, bool]]
+           ) -> Iterator[tuple[mutants.Mutant, run.Verdict | None, float]]:
+    """Judge mutants; yield verdicts, if there is one, and CPU seconds.
+
+    :param broken: groups whose tests fail without a mutant are added.
+    """
+    budget_s = args.budget_s
+    of_area = collections.defaultdict(list)
+    slow = []
+    for one in left:
+        if run.is_kernel(one.path):
+            slow.append(one)
+        else:
+            of_area[areas.area(one.path)].append(one)
+    for some in of_area.values():
+        if len(some) < MANY:
+            slow += some
+            continue
+        for one, verdict, took_s in collected.judge(
+                some, args.limit_s, budget_s, args.jobs):
+            budget_s -= took_s
+            if verdict is None:
+                slow.append(one)
+            elif verdict is run.Verdict.BROKEN:
+                broken.add(group(one.path))
+            yield one, verdict, took_s
+    paths = [one.path for one in slow if group(one.path) not in broken]
+    found, cpu_s = find_broken(paths, budget_s, args)
+    broken |= found
+    for outcome in run.judge(
+            (run.Task(one.path, one) for one in slow
+             if group(one.path) not in broken),
+            args.limit_s, budget_s - cpu_s, args.jobs):
+        assert outcome.task.mutant is not None
+        yield outcome.task.mutant, outcome.verdict, outcome.cpu_s + cpu_s
+        cpu_s = 0.0
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -128,23 +171,20 @@ def main(argv: list[str] | None = None) -> int:
             told[one['key'], one['line']] = one['verdict']
     run.load_libraries()
     left = [one for one in chosen if (one.key, one.line) not in told]
-    broken, cpu_s = find_broken([one.path for one in left], args)
-    for outcome in run.judge(
-            (run.Task(one.path, one) for one in left
-             if group(one.path) not in broken),
-            args.limit_s, args.budget_s - cpu_s, args.jobs):
-        one = outcome.task.mutant
-        assert one is not None
-        cpu_s += outcome.cpu_s
-        told[one.key, one.line] = outcome.verdict.value
+    cpu_s = 0.0
+    broken: set[tuple[str, bool]] = set()
+    for one, verdict, took_s in _judge(left, args, broken):
+        cpu_s += took_s
+        if verdict is None:
+            continue
+        told[one.key, one.line] = verdict.value
         if args.record:
             with args.record.open('a', encoding='utf-8') as out:
                 out.write(json.dumps({
                     'key': one.key, 'line': one.line,
-                    'area': areas.area(one.path),
-                    'verdict': outcome.verdict.value,
-                    'cpu_s': round(outcome.cpu_s, 2)}) + '\n')
-        if not outcome.verdict.is_dead:
+                    'area': areas.area(one.path), 'verdict': verdict.value,
+                    'cpu_s': round(took_s, 2)}) + '\n')
+        if not verdict.is_dead:
             print(f'{one.path}:{one.line}: survived in {one.where}: '
                   f'{one.before} → {one.after}', flush=True)
     judged = [one for one in chosen if (one.key, one.line) in told]

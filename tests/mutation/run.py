@@ -5,10 +5,12 @@ the libraries but nothing of the product. No file is changed.
 """
 
 import ast
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
 import enum
+import functools
 import importlib.abc
 import importlib.util
 import os
@@ -19,6 +21,9 @@ import sys
 import tempfile
 import time
 import types
+from typing import Any
+from typing import NoReturn
+from typing import TypeVar
 
 import hypothesis
 import pytest
@@ -45,6 +50,10 @@ HANG_S = 30
 #: Seconds that tests may sleep in all. Those in which they wait for a
 #: processor do not count, or on a busy machine any mutant would seem to hang.
 IDLE_S = 60
+
+T = TypeVar('T')
+#: No task is left.
+_NONE: Any = object()
 
 
 class Verdict(enum.Enum):
@@ -113,11 +122,12 @@ def load_libraries() -> None:
             continue
 
 
-class _Watch:
+class Watch:
     """pytest plug-in: notes a failure, ends a run that has used its time."""
 
     def __init__(self, limit_s: float):
         self.has_failed = False
+        self.is_late = False
         self._limit_s = limit_s
         self._session = None
 
@@ -136,7 +146,8 @@ class _Watch:
 
     def pytest_runtest_logreport(self, report):
         self.has_failed |= report.failed
-        if time.process_time() > self._limit_s:
+        self.is_late = time.process_time() > self._limit_s
+        if self.is_late and self._session is not None:
             self._session.shouldstop = 'out of time'
 
 
@@ -168,17 +179,36 @@ def judge(tasks: Iterable[Task], limit_s: float, budget_s: float,
         begins; a single test may take HANG_S more.
     :param budget_s: CPU seconds of all, after which no task begins.
     """
+    for task, verdict, cpu_s in in_forks(
+            tasks, lambda task: _has_failed(task, limit_s), limit_s, budget_s,
+            n_jobs):
+        if task.mutant is None:
+            verdict = (Verdict.SURVIVED if verdict is Verdict.SURVIVED
+                       else Verdict.BROKEN)
+        yield Outcome(task, verdict, cpu_s)
+
+
+def in_forks(tasks: Iterable[T], has_failed: Callable[[T], bool],
+             limit_s: float, budget_s: float, n_jobs: int,
+             idle_s: float | None = None
+             ) -> Iterator[tuple[T, Verdict, float]]:
+    """Run each task in a fork of this process; yield verdict and CPU seconds.
+
+    :param has_failed: whether a test fails; called in the fork.
+    :param idle_s: seconds that tests may sleep in all, default IDLE_S.
+    """
+    idle_s = IDLE_S if idle_s is None else idle_s
     waiting = iter(tasks)
-    running: dict[int, tuple[Task, float]] = {}
+    running: dict[int, tuple[T, float]] = {}
     spent_s = 0.0
     while True:
         while len(running) < n_jobs and spent_s < budget_s:
-            task = next(waiting, None)
-            if task is None:
+            task = next(waiting, _NONE)
+            if task is _NONE:
                 break
             pid = os.fork()
             if pid == 0:
-                _child(task, limit_s)
+                _child(functools.partial(has_failed, task), limit_s)
             running[pid] = task, time.monotonic()
         if not running:
             return
@@ -187,15 +217,14 @@ def judge(tasks: Iterable[Task], limit_s: float, budget_s: float,
             done, status, used = os.wait4(pid, os.WNOHANG)
             if done:
                 ended.append(pid)
-                outcome = Outcome(task, _verdict(task, status),
-                                  used.ru_utime + used.ru_stime)
-                spent_s += outcome.cpu_s
-                yield outcome
-            elif time.monotonic() - began_s - _busy_s(pid) > IDLE_S:
+                cpu_s = used.ru_utime + used.ru_stime
+                spent_s += cpu_s
+                yield task, _verdict(status), cpu_s
+            elif time.monotonic() - began_s - _busy_s(pid) > idle_s:
                 os.killpg(pid, signal.SIGKILL)
         for pid in ended:
             del running[pid]
-        time.sleep(0.01)
+        time.sleep(0.002)
 
 
 def _busy_s(pid: int) -> float:
@@ -204,28 +233,31 @@ def _busy_s(pid: int) -> float:
     return (int(times[0]) + int(times[1])) / 1e9
 
 
-def _verdict(task: Task, status: int) -> Verdict:
-    if task.mutant is None:
-        return Verdict.BROKEN if status else Verdict.SURVIVED
+def _verdict(status: int) -> Verdict:
     if os.WIFSIGNALED(status):
         return Verdict.TIMED_OUT
     return Verdict.KILLED if status else Verdict.SURVIVED
 
 
-def _child(task: Task, limit_s: float) -> None:
+def _child(has_failed: Callable[[], bool], limit_s: float) -> NoReturn:
     """Run the tests in this process and end it: 1 where one failed."""
     os.setpgid(0, 0)
     hard_s = int(limit_s + HANG_S) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (hard_s, hard_s + 1))
-    log = os.open(os.environ.get('VIRTCO_MUTATE_LOG', os.devnull),
-                  os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    quieten()
     code = 1
     try:
-        code = int(_has_failed(task, limit_s))
+        code = int(has_failed())
     finally:
         os._exit(code)
+
+
+def quieten() -> None:
+    """Send what this process prints to VIRTCO_MUTATE_LOG, or nowhere."""
+    log = os.open(os.environ.get('VIRTCO_MUTATE_LOG', os.devnull),
+                  os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
 
 
 def _has_failed(task: Task, limit_s: float) -> bool:
@@ -239,14 +271,14 @@ def _has_failed(task: Task, limit_s: float) -> bool:
     finder.forget()
     os.chdir(areas.ROOT)
     files = areas.tests(task.path)
-    watch = _Watch(limit_s)
+    watch = Watch(limit_s)
     # Its own directory of temporary files, which ends with it.
     with tempfile.TemporaryDirectory(prefix='virtco-mutant-') as home:
         return any(_fails(some, home, watch) for some in (
             files[:NEAREST], files[NEAREST:]) if some)
 
 
-def _fails(files: list[str], home: str, watch: _Watch) -> bool:
+def _fails(files: list[str], home: str, watch: Watch) -> bool:
     code = pytest.main([
         '-x', '-q', '--no-header', '-p', 'no:cacheprovider',
         '-p', 'no:rerunfailures', '-o', 'addopts=',

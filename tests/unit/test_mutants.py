@@ -166,6 +166,54 @@ assert outcome.verdict is run.Verdict.TIMED_OUT, outcome
     assert done.returncode == 0, done.stderr
 
 
+COLLECTED = """
+import hypothesis
+from tests.mutation import areas
+from tests.mutation import collected
+from tests.mutation import mutants
+areas.tests = lambda path: [{test!r}]
+hypothesis.settings.register_profile('virtco')
+path = 'virtco/units.py'
+found = set()
+for one, verdict, cpu_s in collected.judge(
+        mutants.find(path, (areas.ROOT / path).read_text()), 20, 100, 2):
+    found.add(f'{{one.where}} {{verdict and verdict.value}}')
+print(*found, sep='\\n')
+"""
+
+
+@pytest.fixture(scope='module')
+def of_units(tmp_path_factory):
+    """Return functions with their verdicts, of tests that are collected once.
+
+    In a process of its own, as above.
+    """
+    test = tmp_path_factory.mktemp('units') / 'test_some.py'
+    test.write_text("""
+from virtco import units
+CASES = units.parse_rate_bps('1kbit')
+def test_some():
+    assert units.ms_to_s(5.0) == 0.005
+def test_what_is_not_asserted():
+    units.bytes_per_s_to_bps(2.0)
+""")
+    done = subprocess.run(
+        [sys.executable, '-c', COLLECTED.format(test=str(test))],
+        cwd=areas.ROOT, capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines())
+
+
+@pytest.mark.parametrize('function, verdict', [
+    # Asserted, executed, never executed.
+    ('ms_to_s', 'killed'), ('bytes_per_s_to_bps', 'survived'),
+    ('transfer_time_s', 'survived'),
+    # Executed while the tests are imported: another judge must see them.
+    ('parse_rate_bps', 'None'), ('<module>', 'None')])
+def test_tests_judge_what_they_execute(of_units, function, verdict):
+    assert {one for one in of_units if one.split()[0] == function} == {
+        f'{function} {verdict}'}
+
+
 def test_a_mutant_that_is_noticed_is_recorded_once(tmp_path):
     """In a process of its own: this one has loaded the product."""
     record = tmp_path / 'record'
