@@ -186,10 +186,11 @@ def _operation(where: str, text: str, file: _File) -> None:
     if len(cells) <= section.column[WAY]:
         inputs.refuse(where, 'columns', len(cells),
                       f'at least {section.column[WAY] + 1} columns')
-    group = cells[section.column['comm_group']].removeprefix('CommGroup.')
+    named = cells[section.column['comm_group']]
+    group = named.removeprefix('CommGroup.')
     group = 'all_nodes' if group == 'all' else group
     if group not in parallel.GROUPS:
-        inputs.refuse(where, 'comm_group', cells[1],
+        inputs.refuse(where, 'comm_group', named,
                       'one of ' + ', '.join(parallel.GROUPS))
     _note_size(where, kind, group, cells, file)
     size_bytes = inputs.size_bytes(where, 'msg_size',

@@ -19,7 +19,7 @@ from virtco import units
 MAX_LINE_CHARS = 16 * 2 ** 20
 OPTIONS = 'Command line'
 
-_COUNT = re.compile(r'[0-9]{1,12}')
+_COUNT = re.compile(r'[0-9]{1,18}')
 _AMOUNT = re.compile(r'([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)'
                      r'([KMBGT]?)', re.IGNORECASE)
 _AMOUNTS = {'': 1, 'K': 10 ** 3, 'M': 10 ** 6, 'B': 10 ** 9, 'G': 10 ** 9,

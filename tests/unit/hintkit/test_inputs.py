@@ -2,6 +2,9 @@
 
 """What commands read and write, and numbers between their ends."""
 
+import gzip
+import os
+
 import pytest
 
 from virtco import exception
@@ -24,6 +27,37 @@ def test_a_count_is_between_its_ends(text, is_good):
         return
     with pytest.raises(exception.VirtcoException, match='between 2 and 5'):
         inputs.count('here', '--vms', text, 2, 5)
+
+
+def test_a_count_may_be_large():
+    most = 10 ** 12
+    assert inputs.count('here', 'time', str(most), 0, most) == most
+    for text in (str(most + 1), '9' * 5000):
+        with pytest.raises(exception.InputInvalid):
+            inputs.count('here', 'time', text, 0, most)
+
+
+def test_standard_input_stays_open(tmp_path, monkeypatch):
+    path = tmp_path / 'f'
+    path.write_text('one')
+    with path.open() as file:
+        monkeypatch.setattr(inputs.sys, 'stdin', file)
+        assert list(inputs.lines('-')) == [('-, line 1', 'one')]
+        assert os.fstat(file.fileno()).st_size == 3
+
+
+def test_why_a_file_cannot_be_read(tmp_path):
+    path = tmp_path / 'f.gz'
+    with pytest.raises(exception.InputInvalid,
+                       match="got 'No such file or directory'"):
+        list(inputs.lines(str(path)))
+    path.write_bytes(gzip.compress(b'one')[:-9])
+    with pytest.raises(exception.InputInvalid, match="got 'Compressed file"):
+        list(inputs.lines(str(path)))
+
+
+def test_a_line_has_16_mi_characters_at_most():
+    assert inputs.MAX_LINE_CHARS == 2 ** 24
 
 
 @pytest.mark.parametrize('kind, good, bad', [
