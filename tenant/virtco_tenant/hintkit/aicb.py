@@ -31,8 +31,8 @@ def read(path: str) -> parallel.Workload:
     return aicb_csv.read(path, rest)
 
 
-def convert(path: str, gpus_per_vm: int = 8,
-            world_size: int | None = None) -> made.Made:
+def convert(path: str, gpus_per_vm: int,
+            world_size: int | None) -> made.Made:
     """Make the matrix of one iteration of a file.
 
     :raises virtco.exception.InputInvalid:

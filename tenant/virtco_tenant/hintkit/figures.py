@@ -35,7 +35,7 @@ class Figures:
     hint: hints.Hint
     text: str
     vms: tuple[VmSums, ...]
-    dropped_bytes: float = 0.0
+    dropped_bytes: float
 
     @property
     def size_bytes(self) -> float:
@@ -54,7 +54,7 @@ class Figures:
         """Return the bytes, VM and direction of the busiest port."""
         return max(((size, vm.vm, way) for vm in self.vms for size, way in (
             (vm.out_bytes, 'sends'), (vm.in_bytes, 'receives'))),
-            key=lambda port: (port[0], -port[1]), default=(0.0, 0, 'sends'))
+            key=lambda port: (port[0], -port[1]))
 
 
 def sums(coflows: Sequence[coflow_model.Coflow]) -> tuple[VmSums, ...]:

@@ -13,8 +13,8 @@ MAX_RANKS = 20_000
 _SEPARATOR = re.compile(r'[,;\s]\s*|\s+')
 
 
-def convert(path: str, triples: bool = False, ranks_per_vm: int = 1,
-            cyclic: bool = False) -> made.Made:
+def convert(path: str, triples: bool, ranks_per_vm: int,
+            cyclic: bool) -> made.Made:
     """Read a matrix, or lines of sender, receiver and bytes.
 
     Comments begin with ``#``; columns are separated by blanks, ``,`` or ``;``.
@@ -57,9 +57,6 @@ def _dense(path: str) -> tuple[int, made.Flows]:
             inputs.refuse(where, 'columns', len(cells),
                           f'{n_ranks}, as in the first row, and at most '
                           f'{MAX_RANKS}')
-        if src >= n_ranks:
-            inputs.refuse(where, 'rows', src + 1,
-                          f'as many rows as columns ({n_ranks})')
         for dst, cell in enumerate(cells):
             size = inputs.size_bytes(where, f'column {dst + 1}', cell)
             if size and dst != src:

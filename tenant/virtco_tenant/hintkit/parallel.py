@@ -143,8 +143,9 @@ class Layout:
         if group in ('pp_group', 'embedding_group'):
             line = range(rank % self.per_stage, self.world_size,
                          self.per_stage)
-            return (line if group == 'pp_group' or len(line) < 2
-                    else (line[0], line[-1]))
+            # The embedding is in the first and in the last stage.
+            return (line if group == 'pp_group'
+                    else line[::max(1, len(line) - 1)])
         if group in ('tp_group', 'ep_tp_group'):
             width = tp if group == 'tp_group' else tp * ep
             first = (rank - start) // width * width
@@ -153,7 +154,7 @@ class Layout:
             block = (rank - start) // (tp * ep) * (tp * ep)
             return stage[block + rank % tp:block + tp * ep:tp]
         step = tp if group == 'dp_group' else tp * ep
-        return stage[(rank - start) % step::step]
+        return stage[rank % step::step]
 
     def sends(self, ranks: Sequence[int], kind: str, group: str, way: str,
               size_bytes: float) -> Iterator[tuple[int, int, float]]:

@@ -200,7 +200,7 @@ def _vms(found: figures.Figures, all_vms: bool) -> str:
     """Format the sums of VMs; successive VMs with equal sums share a line."""
     runs: list[tuple[figures.VmSums, int]] = []
     for vm in found.vms:
-        first, last = runs[-1] if runs else (None, 0)
+        first = runs[-1][0] if runs else None
         if first is not None and (
                 (vm.out_bytes, vm.in_bytes, vm.n_to, vm.n_from)
                 == (first.out_bytes, first.in_bytes, first.n_to,

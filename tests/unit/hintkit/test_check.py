@@ -2,6 +2,7 @@
 
 """``virtco hint check``: the screen, the ready line, and what it warns of."""
 
+import dataclasses
 import json
 import pathlib
 import shlex
@@ -22,6 +23,8 @@ from virtco.conf import limit_options as limits_conf
 from virtco.osc import shell
 from virtco.wire import host as host_wire
 from virtco.wire import plan as plan_wire
+from virtco_tenant.hintkit import commands
+from virtco_tenant.hintkit import figures
 from virtco_tenant.hintkit import program
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -40,7 +43,7 @@ def ready(screen):
 
 def test_a_small_matrix_stands_there_as_numbers():
     screen = running.hint('check', PAIR, '--name', 'sort')
-    assert 'Hint sort: 2 VMs, 2 flows, 6 GB' in screen
+    assert screen.startswith('Hint sort: 2 VMs, 2 flows, 6 GB\n')
     assert 'Sizes in GB' in screen
     assert [line.split() for line in screen.splitlines()
             if line.startswith('    ')][1:3] == [['0', '.', '5'],
@@ -162,6 +165,50 @@ def test_whole_hints_are_checked(tmp_path):
         '--hint', 'virtco:coflow=a']
 
 
+def test_keys_of_others_are_left_alone():
+    found = facts('check', '{"virtco:coflow": "a", "os:key": 1}')
+    assert (found['hints'], found['n_vms']) == ({'virtco:coflow': 'a'}, 0)
+
+
+def test_the_shortest_text_is_told_to_programs():
+    found = facts('check', PAIR)
+    assert found['hints']['virtco:tm'] == '[[0,"5GB"],["1GB",0]]'
+    for text in (running.hint('check', PAIR, '--format', 'json'),
+                 running.hint('metadata', PAIR, '--format', 'json')):
+        assert text.startswith('{\n "')
+
+
+def test_a_hint_without_flows_has_no_largest_one():
+    found = {one['limit']: one['used'] for one in facts(
+        'check', '[[0, 0], [0, 0]]')['limits']}
+    assert (found['Largest flow'], found['Flows']) == ('0 B', '0')
+
+
+@pytest.mark.parametrize('option', ['--vms', '--slots'])
+def test_numbers_of_vms_have_bounds(option):
+    for number in '1', '100000':
+        assert running.hint('check', PAIR, option, number)
+    with pytest.raises(exception.InputInvalid, match='between 1 and 100000'):
+        running.hint('check', PAIR, option, '100001')
+
+
+@pytest.mark.parametrize(('chars', 'n'), [(32130, 0), (32131, 1)])
+def test_texts_too_long_for_metadata_are_told(chars, n):
+    """Two of 128 items are for the name and for what else there is."""
+    found = commands.figures_of({'virtco:coflow': 'a', 'virtco:tm': PAIR})
+    warnings = figures.warnings(
+        dataclasses.replace(found, text='x' * chars), None)
+    assert len(warnings) == n
+    assert all('not into metadata' in text for text in warnings)
+
+
+def test_commands_say_what_they_do():
+    for command in program.COMMANDS.values():
+        made = command(None)
+        assert made.get_description().startswith(('Make ', 'Check ', 'Write '))
+        assert not made.deprecated
+
+
 def test_a_long_text_stays_in_its_file(tmp_path):
     path = tmp_path / 'tm.json'
     dense = json.dumps([[src * 1000 + dst for dst in range(40)]
@@ -271,6 +318,12 @@ def test_the_program_of_tenants_says_what_virtco_says(capsys):
         with pytest.raises(SystemExit, match='2'):
             program.main(words)
     assert 'usage: virtco-hint' in capsys.readouterr().err
+
+
+def test_the_program_takes_the_words_behind_its_name(capsys, monkeypatch):
+    monkeypatch.setattr(sys, 'argv', ['virtco-hint', 'check', PAIR])
+    assert program.main() == 0
+    assert capsys.readouterr().out == running.hint('check', PAIR)
 
 
 def test_every_command_is_an_entry_point():

@@ -23,6 +23,7 @@ from virtco.wire import profile as wire
 from virtco_tenant.hintkit import aicb
 from virtco_tenant.hintkit import collectives
 from virtco_tenant.hintkit import made
+from virtco_tenant.hintkit import mpi
 from virtco_tenant.hintkit import parallel
 from virtco_tenant.hintkit import program
 
@@ -74,6 +75,25 @@ def test_the_shortest_form_says_the_same(n, flows):
     coflow, = hint_matrix.parse_matrix(made.matrix_of(n, flows), 'a')
     assert {(f.src, f.dst): f.size_bytes for f in coflow.flows} == flows
     assert coflow.n_vms == n
+
+
+@pytest.mark.parametrize(('n', 'flows', 'is_ring'), [
+    (3, {(0, 1): 5, (1, 2): 5, (2, 0): 5}, True),
+    (4, {(0, 1): 5, (1, 2): 5.2, (2, 3): 5, (3, 0): 4.9}, True),
+    # Neither two VMs, nor the other way round, nor other sizes, nor a part.
+    (2, {(0, 1): 5, (1, 0): 5}, False),
+    (3, {(1, 0): 5, (2, 1): 5, (0, 2): 5}, False),
+    (3, {(0, 1): 5, (1, 2): 5, (2, 0): 6}, False),
+    (4, {(0, 1): 5, (1, 2): 5, (2, 3): 5}, False),
+    (3, {(0, 1): 5, (1, 2): 5, (2, 0): 5, (0, 2): 5}, False)])
+def test_a_ring_is_written_as_one(n, flows, is_ring):
+    ring = {'pattern': 'ring', 'n': n, 'flow_size': 5}
+    assert (made.matrix_of(n, flows) == ring) == is_ring
+
+
+def test_less_than_half_a_byte_is_no_flow():
+    assert made.matrix_of(40, {(0, 1): 0.4, (2, 1): 0.6, (3, 1): 0.0}) == {
+        'n': 40, 'flows': [[2, 1, 1]]}
 
 
 @given(st.integers(2, 12), st.data())
@@ -180,6 +200,17 @@ def test_mpi_that_is_refused(tmp_path, text, argv, words):
     assert re.search(words, refused('from-mpi', str(path), *argv))
 
 
+def test_ranks_of_mpi_have_a_bound(tmp_path, monkeypatch):
+    assert mpi.MAX_RANKS == 20000
+    monkeypatch.setattr(mpi, 'MAX_RANKS', 2)
+    path = tmp_path / 'm.txt'
+    path.write_text('0 1\n2 0')
+    assert matrix('from-mpi', str(path)) == {(0, 1): 1, (1, 0): 2}
+    path.write_text('0 1 2\n3 0 4\n5 6 0')
+    assert re.search('line 1: columns: .* at most 2, got 3',
+                     refused('from-mpi', str(path)))
+
+
 def test_files_that_cannot_be_read(tmp_path):
     path = tmp_path / 'm.txt'
     assert 'No such file' in refused('from-mpi', str(path))
@@ -253,6 +284,46 @@ def test_torch_strategies():
     assert set(fsdp.values()) == {4.5e6}
     assert '--parameters' in refused('from-torch', 'ddp', '--parameters',
                                      'many', '--world-size', '4')
+
+
+@pytest.mark.parametrize(('dtype', 'size_bytes'), [
+    ('fp64', 8), ('fp32', 4), ('tf32', 4), ('fp16', 2), ('bf16', 2),
+    ('fp8', 1)])
+def test_bytes_of_a_parameter(dtype, size_bytes):
+    # Of two ranks each sends half of all twice.
+    assert matrix('from-torch', 'ddp', '--parameters', '1M', '--world-size',
+                  '2', '--dtype', dtype) == {
+        (0, 1): size_bytes * 1e6, (1, 0): size_bytes * 1e6}
+
+
+def test_numbers_of_ranks_have_a_bound():
+    assert (collectives.MAX_RANKS, collectives.MAX_PAIR_RANKS) == (
+        65536, 4096)
+    for option in '--world-size', '--gpus-per-vm':
+        assert f'{option}: expected a whole number between 1 and 65536' in (
+            refused('from-nccl', 'reduce', '--bytes', '8', '--world-size',
+                    '8', option, '65537'))
+
+
+@pytest.mark.parametrize('argv', [
+    ('from-nccl', 'reduce', '--bytes', '8'),
+    ('from-nccl', 'reduce', '--world-size', '8'),
+    ('from-torch', 'ddp', '--world-size', '8')])
+def test_options_that_lack_end_the_program(argv, capsys):
+    with pytest.raises(SystemExit):
+        running.hint(*argv)
+    assert 'required: --' in capsys.readouterr().err
+
+
+def test_stages_and_rows_are_numbers_from_zero():
+    path = str(SAMPLES / 'spark_eventlog.json')
+    for stage, words in (('0', 'a stage that read'),
+                         ('1000000000', 'a stage that read'),
+                         ('1000000001', 'between 0 and 1000000000')):
+        assert words in refused('from-spark-eventlog', path, '--stage', stage)
+    assert 'between 0 and 499' in refused(
+        'from-pattern', 'ring', '--n', '3', '--size', '1', '--rank-order',
+        '0,1,500')
 
 
 def test_aicb_groups_cross_vms_where_their_ring_does():
@@ -499,7 +570,8 @@ def test_a_hint_is_made_of_what_was_observed(seen):
     asked = []
     found = controller.made(
         wire.Profile, tm=[[0, 7], [3, 0]], n_hours=5, group_name='sort',
-        pattern='as seen', pairs=[{'is_seen': True}, {'is_seen': seen}])
+        pattern='as seen', pairs=[{'is_seen': True}, {'is_seen': True},
+                                  {'is_seen': seen}])
     client = types.SimpleNamespace(
         profile=lambda *args: asked.append(args) or found)
     screen = ' '.join(running.hint(
@@ -507,6 +579,7 @@ def test_a_hint_is_made_of_what_was_observed(seen):
     assert asked == [('sort', 'p')]
     assert 'those of 5 hours of group sort: as seen.' in screen
     assert ('1 pairs shared a host' in screen) == (not seen)
+    assert ('pairs shared a host' in screen) == (not seen)
     found = structs.replace(found, tm=None)
     with pytest.raises(exception.NotFound, match='sort'):
         running.hint('from-observed', 'sort', client=client)

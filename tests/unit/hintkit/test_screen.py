@@ -35,6 +35,7 @@ def test_blocks_of_many_vms_add_up():
     assert shades[1:] == [
         '".:-=+*#%@" are ninths of 9 B.', '     0-1 |' + ' ' * 35 + '@ |',
         '    2-71 |' + ' ' * 37 + '|', '      72 |@' + ' ' * 36 + '|']
+    assert 'ninths of 0 B.' in parts({'n': 12, 'flows': []})[1]
     # One less fits.
     assert 'each pair' in parts({'n': 69, 'flows': [[0, 1, 1]]})[1]
     assert 'block of 2 by 2' in ' '.join(
@@ -44,6 +45,7 @@ def test_blocks_of_many_vms_add_up():
 @pytest.mark.parametrize('largest, other, unit, shown', [
     (1e15, 1e14, 'PB', ['1', '0.1']), (1e12, 1, 'TB', ['1', '<.01']),
     (1e9, 1e7, 'GB', ['1', '0.01']), (999.6e6, 9e6, 'MB', ['1000', '9']),
+    (999.5e6, 1e6, 'MB', ['1000', '1']),
     (1e6, 999.4e3, 'MB', ['1', '0.999']), (1000, 0, 'kB', ['1', '.']),
     (999, 8, 'B', ['999', '8']), (0, 0, 'B', ['.', '.'])])
 def test_numbers_have_the_unit_of_the_largest(largest, other, unit, shown):
