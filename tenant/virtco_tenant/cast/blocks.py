@@ -41,7 +41,7 @@ class Blocks:
         self.to_pass: collections.deque[int] = collections.deque()
         self._share: peers.Share | None = None
         #: Number of helping steps since the share was given.
-        self._helped = 0
+        self._helped: int
         self._have: list[set[int]] = [set() for _ in peers.LEVELS]
         self._wanted: list[set[int]] = [set() for _ in peers.LEVELS]
         #: Time from which it waits for other clusters; None while it does not.

@@ -38,7 +38,7 @@ def infer(rates_bps: Mapping[tuple[str, str], float]) -> dict[str, str]:
     told = {pair: rate_bps for pair, rate_bps in rates_bps.items()
             if rate_bps > 0 and pair[0] != pair[1]}
     names = sorted({name for pair in told for name in pair})
-    if len(names) < 3:
+    if not names:
         return {}
     place = {name: number for number, name in enumerate(names)}
     logs = np.zeros((len(names), len(names)))

@@ -80,7 +80,7 @@ def _spread(found: Demand, parts: Mapping[str, peers.Part], level: int,
 
     steps = {origin: 0}
     ring = [origin]
-    for step in itertools.count(1):
+    for step in itertools.count():
         ring = sorted({other for name in ring for other in neighbours(name)}
                       - steps.keys())
         if not ring:

@@ -191,7 +191,7 @@ def _shares(clusters: Sequence[Sequence[str]]) -> dict[str, Share]:
     parts += [(0.0, 0.0)] * (len(clusters) - len(first))
     return {
         name: Share(gate, gates, part)
-        for names, part in zip(clusters, parts, strict=True)
+        for names, part in zip(clusters, parts)
         for gates in [min(len(names), MAX_GATES)]
         for gate, name in enumerate(names[:gates])}
 

@@ -64,7 +64,7 @@ def send(args: argparse.Namespace, out: console.Console) -> int:
         with (members.bar(out, own.size_bytes * args.receivers) as move,
               _announced(group, name, tracker, own.size_bytes, out)):
             while not tracker.is_over:
-                answer = tracker.ask(name, (host, own.port), share=1,
+                answer = tracker.ask(name, (host, own.port),
                                      cluster=args.cluster)
                 own.follow(*members.part(answer))
                 _check(own, stamps)
@@ -178,7 +178,7 @@ def _left(source: str, tracker: trackers.Tracker,
     return {(names[src], names[dst]): sent * (1 - shares[dst])
             for (src, dst), sent in demand.demand(
                 source, parts, size_bytes).items()
-            if shares.get(dst, 1) < 1} if parts else None
+            if shares[dst] < 1} if parts else None
 
 
 def _from_history(path: str | None) -> dict[str, str]:

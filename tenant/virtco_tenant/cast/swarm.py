@@ -61,7 +61,7 @@ class Peer:
     name: str
     host: str
     port: int
-    calls: bool = True
+    calls: bool
 
 
 class Transfer:

@@ -108,6 +108,10 @@ def test_who_takes_nothing_from_the_source_may_help_with_nothing_here(member):
     assert member.wants(FIRST)
 
 
+def test_it_waits_for_other_clusters_a_second_and_a_half():
+    assert blocks.PATIENCE_S == 1.5
+
+
 def test_nobody_waits_for_blocks_that_are_here(member):
     done(member)
     member.fetch(sorted(OF_HALF))

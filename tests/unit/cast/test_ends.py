@@ -4,13 +4,17 @@
 
 import io
 import json
+import re
+import threading
 import types
 
 import pytest
 from rich import console
 
+from tests import patience
 from virtco import exception
 from virtco_tenant.cast import command
+from virtco_tenant.cast import groups
 from virtco_tenant.cast import members
 from virtco_tenant.cast import peers
 from virtco_tenant.cast import receiving
@@ -140,6 +144,23 @@ def test_a_sender_serves_until_all_have_all(sender, out):
     assert (f'virtco-cast receive http://10.0.0.1:4000/{key} DIRECTORY'
             in text)
     assert 'All 2 have it after 0.' in text
+    # Each has had half of it when that was shown last.
+    assert '1.0/2.0 kB' in text and '2 of 2 here' in text
+
+
+def test_what_a_sender_prints_may_be_copied(sender):
+    """Neither a narrow terminal nor colours divide an address."""
+    out = sender.out = console.Console(
+        width=30, file=io.StringIO(), force_terminal=True)
+    assert sender.run(both, all_here) == 0
+    lines = out.file.getvalue().splitlines()
+    key = sender.served[0]
+    assert (f'On each other VM: virtco-cast receive http://10.0.0.1:4000/{key}'
+            ' DIRECTORY') in lines
+    assert ''.join(lines).startswith(f'Reading {sender.path} …')
+    assert re.search(r'All 2 have it after \d+\.\d s\.', lines[-1])
+    # 16 drawn bytes.
+    assert len(key) == 22
 
 
 def test_words_of_a_sender(sender, tmp_path):
@@ -167,6 +188,85 @@ def test_a_sender_as_it_is_by_default(sender):
     assert sender.run(both, all_here) == 0
     assert sender.tracker._plan is peers.plan
     assert (sender.tracker._missed_s, sender.tracker._absent_s) == (60, 600)
+
+
+def test_pauses_of_a_sender_follow_those_of_the_members(sender, monkeypatch):
+    monkeypatch.setattr(trackers, 'POLL_S', 2.0)
+    assert sender.run(both, all_here) == 0
+    assert sender.pauses == [0.5, 0.5, 4.0]
+
+
+class Probe:
+    """A socket that knows the way, or none."""
+
+    error = None
+    asked = None
+
+    def __init__(self, *_args):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_args):
+        pass
+
+    def connect(self, address):
+        if self.error is not None:
+            raise self.error
+        self.asked = address
+
+    def getsockname(self):
+        return ('10.0.0.5', 4711) if self.asked else ('0.0.0.0', 0)
+
+
+def test_a_sender_names_its_address_on_the_default_route(monkeypatch):
+    monkeypatch.setattr(sending.socket, 'socket', Probe)
+    assert sending._own_address() == '10.0.0.5'
+    monkeypatch.setattr(Probe, 'error', OSError(101, 'No route'))
+    with pytest.raises(exception.Invalid, match='no route'):
+        sending._own_address()
+
+
+def test_a_cast_goes_on_without_a_controller(monkeypatch):
+    def away(name):
+        raise exception.ControllerUnavailable(url=f'{name}:80', why='[red]')
+
+    monkeypatch.setattr(groups, 'Group', away)
+    out = console.Console(width=200, file=io.StringIO(), force_terminal=True)
+    assert sending._group('g', out) is None
+    text = out.file.getvalue()
+    assert text.startswith('Without racks: ') and '[red]' in text
+    assert 'g:80' in text and '\x1b' not in text
+
+
+def test_a_cast_of_a_group_is_announced(monkeypatch):
+    class Group:
+        told = ()
+
+        def announce(self, name, left):
+            self.told = name, left
+            raise OSError('80 [red]')
+
+    monkeypatch.setattr(groups, '_LOOK_S', 0.001)
+    tracker = trackers.Tracker('src', 2, lambda: 0.0)
+    tracker.ask('src', ('10.0.1.9', 9))
+    both(tracker, 0.25)
+    out = console.Console(width=200, file=io.StringIO(), force_terminal=True)
+    group = Group()
+    with sending._announced(group, 'src', tracker, 8.0, out):
+        patience.wait_for(out.file.getvalue, 'the trouble')
+    name, left = group.told
+    assert name == 'cast-src'
+    assert sum(left.values()) == pytest.approx(2 * 6.0)
+    text = out.file.getvalue()
+    assert text.endswith('80 [red]\n') and '\x1b' not in text
+
+
+def test_a_cast_without_a_group_is_announced_to_nobody(out):
+    before = threading.active_count()
+    with sending._announced(None, 'src', None, 1.0, out):
+        assert threading.active_count() == before
 
 
 def test_those_that_lack_something_are_told(sender):
@@ -267,7 +367,9 @@ def test_a_receiver_asks_until_all_are_done(receiver, tmp_path, out):
     assert own.followed[1] == ([[swarm.Peer(**PEER)], [], []], None)
     assert receiver.pauses == [0.25, 0.5, 0.25]
     assert own.is_ended
-    assert 'Received one, two: 1 kB, checked.' in out.export_text()
+    text = out.export_text()
+    assert 'Received one, two: 1 kB, checked.' in text
+    assert '1.0/1.0 kB' in text and '8 Mbit/s in, 16 Mbit/s out' in text
 
 
 def test_what_goes_wrong_is_told_before_one_gives_up(receiver):

@@ -2,6 +2,8 @@
 
 """What a cast asks a controller and tells it, with a client in memory."""
 
+import threading
+
 import pytest
 
 from tests import patience
@@ -143,6 +145,24 @@ def test_what_was_announced_before_is_ended_though_the_controller_went(soon):
     with groups.announced(group, 'cast', lambda: {'x': 1}, said.append):
         patience.wait_for(lambda: said, 'the trouble')
     assert group.told[-1] == 'first'
+
+
+def test_a_coflow_is_ended_though_its_announcement_was_under_way(soon):
+    """No thread outlives the cast: neither its end nor its process."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    class Slow(Group):
+        def announce(self, name, left):
+            self.is_daemon = threading.current_thread().daemon
+            begun.set()
+            goes_on.wait(patience.LIMIT_S)
+            return ['late']
+
+    group = Slow()
+    with groups.announced(group, 'cast', lambda: {'x': 1}, pytest.fail):
+        assert begun.wait(patience.LIMIT_S)
+        threading.Timer(0.02, goes_on.set).start()
+    assert group.told == ['late'] and group.is_daemon
 
 
 def test_who_asks(monkeypatch):

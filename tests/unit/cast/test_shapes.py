@@ -92,6 +92,7 @@ def test_shares_by_block():
             for half in halves] == [[True, True, False],
                                     [False, True, True]]
     assert not halves[0].overlaps(halves[1])
+    assert not halves[1].overlaps(halves[0])
 
 
 def test_a_chain_hands_all_on():

@@ -66,6 +66,7 @@ class Session:
         self.torrents = []
         self.filters = []
         self.alerts = []
+        self.waits_ms = []
         self.is_paused = False
 
     def add_torrent(self, parameters):
@@ -81,8 +82,8 @@ class Session:
     def listen_port(self):
         return 7
 
-    def wait_for_alert(self, _ms):
-        pass
+    def wait_for_alert(self, limit_ms):
+        self.waits_ms.append(limit_ms)
 
     def pop_alerts(self):
         if len(self.alerts) <= 1:
@@ -189,10 +190,16 @@ def test_settings_are_cornets_unless_others_are_given(make):
         name for name, value in found.items() if value is False}
     assert {name: found[name] for name in (
         'choking_algorithm', 'unchoke_slots_limit', 'peer_turnover',
-        'upload_rate_limit', 'request_queue_time', 'suggest_mode')} == {
+        'upload_rate_limit', 'request_queue_time', 'suggest_mode',
+        'min_reconnect_time', 'send_buffer_watermark')} == {
             'choking_algorithm': 0, 'unchoke_slots_limit': -1,
             'peer_turnover': 0, 'upload_rate_limit': 0,
-            'request_queue_time': 1, 'suggest_mode': 0}
+            'request_queue_time': 1, 'suggest_mode': 0,
+            'min_reconnect_time': 1, 'send_buffer_watermark': 2 ** 22}
+    # It hears of blocks that came, and of files that cannot be read.
+    kinds = libtorrent.alert.category_t
+    assert found['alert_mask'] == (kinds.piece_progress_notification
+                                   + kinds.storage_notification)
     assert make(others={'peer_turnover': 4}).session.settings[
         'peer_turnover'] == 4
 
@@ -200,6 +207,8 @@ def test_settings_are_cornets_unless_others_are_given(make):
 def test_a_receiver_begins_when_its_files_are_checked(make):
     transfer = make()
     assert len(transfer.session.torrents) == 1 and not transfer.ready
+    # Before the tracker names anybody, nobody may connect.
+    assert transfer.session.filters[0].access('10.0.0.1') == 1
     assert not transfer._all.parameters.flags & FLAGS.seed_mode
     transfer.follow([[peer('src')]] * 3, ALL)
     run(transfer)
@@ -337,6 +346,28 @@ def test_so_many_are_read_at_once(make, monkeypatch):
     run(transfer, [finished(first, block) for block in range(N)], [read(0)])
     assert [told for told in first.told if told[0] == 'read_piece'] == [
         ('read_piece', block) for block in range(N)]
+
+
+def test_one_is_read_for_each_that_came(make, monkeypatch):
+    monkeypatch.setattr(swarm, '_MAX_READS', 1)
+    transfer = make()
+    transfer._all.state.pieces = []
+    first, _between, _within = ready(transfer)
+    run(transfer, [finished(first, block) for block in range(N)], [read(0)])
+    assert first.told == [('read_piece', 0), ('read_piece', 1)]
+
+
+def test_a_block_that_nobody_lacks_keeps_no_other_waiting(make, monkeypatch):
+    monkeypatch.setattr(swarm, '_MAX_READS', 1)
+    transfer = make()
+    transfer._all.state.pieces = []
+    swarms = ready(transfer)
+    transfer.session.waits_ms.clear()
+    run(transfer, [*(finished(one, 0) for one in swarms),
+                   finished(swarms[0], 1)])
+    assert swarms[0].told == [('read_piece', 1)]
+    # Between its looks it sleeps.
+    assert transfer.session.waits_ms == [100]
 
 
 @pytest.mark.parametrize(('seen', 'taken'), [
