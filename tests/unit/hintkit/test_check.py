@@ -257,6 +257,31 @@ def test_what_if():
         screen.split())
     assert screen.splitlines()[-1].split() == ['h1', '2', '0,', '1']
     assert controller.asked['groups'][0]['tm'] == '[[0,"5GB"],["1GB",0]]'
+    assert controller.asked['hosts'] == [
+        {'host': name, 'free': {'vcpus': 8, 'memory_mb': 8, 'disk_gb': 8}}
+        for name in ('h1', 'h2')]
+
+
+def test_a_group_that_just_fits_is_asked_about():
+    assert '2.5 s' in running.hint('check', PAIR, '--controller', 'http://c',
+                                   '--slots', '1', client=Controller())
+
+
+@pytest.mark.parametrize(('n', 'rows'), [
+    (10, '0, 1, 2, 3, 4, 5, 6, 7, 8, 9'),
+    (11, '0, 1, 2, 3, 4, 5, 6, 7, 8, …')])
+def test_long_names_and_many_rows_are_cut(n, rows):
+    class Long(Controller):
+        def plan(self, **request):
+            return controllers.made(
+                plan_wire.Plan, cct_s=1, lower_bound_s=1, bottleneck='none',
+                bound_scope='any', vms=[
+                    {'group': 'a', 'row': row, 'host': 'x' * 41}
+                    for row in reversed(range(n))])
+
+    screen = running.hint('check', PAIR, '--controller', 'http://c',
+                          client=Long())
+    assert screen.splitlines()[-1] == f'{"x" * 40}  {n:>3}  {rows:>28}'
 
 
 @pytest.mark.parametrize('client, words', [

@@ -113,6 +113,25 @@ def test_a_stage_reads_what_its_parents_wrote(tmp_path, parents, flows, kind):
     assert test_makers.matrix('from-spark-eventlog', path) == flows
 
 
+def test_what_one_wrote_for_several_parents_adds_up(tmp_path):
+    path = log_of(tmp_path, {
+        'Event': 'SparkListenerStageSubmitted',
+        'Stage Info': {'Stage ID': 3, 'Parent IDs': [0, 1]}},
+        task('a', 0, 'Write', 30), task('a', 1, 'Write', 10),
+        task('b', 1, 'Write', 10), task('c', 3, 'Read', 100))
+    assert test_makers.matrix('from-spark-eventlog', path) == {
+        (0, 2): 80, (1, 2): 20}
+
+
+def test_numbers_have_63_bits(tmp_path):
+    for number in 0, 2 ** 63 - 1:
+        path = log_of(tmp_path, event(**{'Stage ID': number}))
+        assert test_makers.facts('from-spark-eventlog', path)
+    path = log_of(tmp_path, event(**{'Stage ID': 2 ** 63}))
+    assert 'line 1: Stage ID: ' in test_makers.refused('from-spark-eventlog',
+                                                       path)
+
+
 def test_which_stages_and_tasks_count_is_told(tmp_path):
     without = event(**{'Task Metrics': None})
     path = log_of(tmp_path, task('a', 0, 'Write', 30), without,
