@@ -10,6 +10,7 @@ from virtco import exception
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
 from virtco.scheduling.periodic import job_bounds as bounds
+from virtco.topology import tree
 from virtco_lab.sim import training
 from virtco_lab.sim import training_bounds
 from virtco_lab.sim import training_jobs
@@ -119,6 +120,17 @@ def test_a_cluster_of_jobs_is_filled_from_its_topology():
         [job.demand.src_host, job.demand.dst_host])]
     assert len(taken) == len(set(taken)) >= 70
     assert all(job.workers % 8 == 0 for job in jobs)
+
+
+@pytest.mark.parametrize('n_hosts', [0, 1, 2])
+def test_a_site_has_two_hosts_or_more(n_hosts):
+    names = tuple(f'h{number}' for number in range(n_hosts))
+    topology = tree.Topology((tree.Plane(roots=(tree.Node('rack', names),)),))
+    if n_hosts == 2:
+        assert training_jobs.site(topology).hosts == names
+        return
+    with pytest.raises(exception.Invalid, match='at least 2 hosts'):
+        training_jobs.site(topology)
 
 
 def test_the_planner_places_the_same_jobs_closer_together():
