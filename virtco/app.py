@@ -203,7 +203,7 @@ class App:
         self._follower.stop(wait=False)
         self._upstream.stop()
         self._policies.lead(epoch)
-        self.state.fence = self.follow.fence = self.elector.check
+        self.database.fence = self.elector.check
         self.state.lead()
         self.objects.lead()
         self.decide.lead(self.leads)
@@ -240,7 +240,7 @@ class App:
 
     def _advise(self) -> None:
         """Look for moves that would pay."""
-        self.place.adviser().turn(nova.Nova(self._conf), self.elector.check)
+        self.place.adviser().turn(nova.Nova(self._conf))
 
     def _test_itself(self) -> None:
         """Find problems, and log each when it comes."""

@@ -178,7 +178,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert not own._feedback.is_alive() and not own._adviser.is_alive()
         assert own._teller is None
         assert not own._upstream.is_alive() and own.decide.loop.leads()
-        assert own.state.fence == own.elector.check == own.follow.fence
+        assert own.database.fence == own.elector.check
         assert own.state.peer is None
         # Edge modules find it, and all is read before they are served.
         assert own.elector.seen.epoch == 1

@@ -105,11 +105,6 @@ def list_readings(session: orm.Session,
             models.Reading.measured_at)))
 
 
-def save_reading(session: orm.Session, **values: Any) -> None:
-    """Write a reading in place of the one in its slot."""
-    session.merge(models.Reading(**values))
-
-
 def forget_readings(session: orm.Session, before_s: float, depth: int
                     ) -> int:
     """Delete what is too old, or beyond the number of places."""

@@ -79,6 +79,8 @@ class Database:
         # SQLite has one writer at a time. Waiting for the turn here is fair
         # and bounded; waiting inside SQLite is neither.
         self._sqlite_turn = threading.Lock()
+        #: Raises in a transaction of one who does not lead any more.
+        self.fence: Callable[[orm.Session], None] = lambda session: None
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> 'Database':
@@ -149,6 +151,17 @@ class Database:
             with attempt, self.writer(PATIENCE_S) as session:
                 return work(session)
         raise AssertionError('unreachable')
+
+    def as_leader(self, work: Callable[[orm.Session], T]) -> T:
+        """Run ``work`` as :meth:`retried` does, if this process leads.
+
+        :raises virtco.exception.Deposed: where it does not lead any more.
+        """
+        def fenced(session: orm.Session) -> T:
+            self.fence(session)
+            return work(session)
+
+        return self.retried(fenced)
 
     def dispose(self) -> None:
         self.engine.dispose()

@@ -30,13 +30,11 @@ class Decide:
                               clock)
         self.prober = probes.Prober(conf, state.rates, self._measurable,
                                     counts, clock)
-        self.checks = checks.Checks(
-            conf, self.prober, state.live,
-            lambda subjects, found: objects.findings.conclude(
-                subjects, found, state.fence), clock)
+        self.checks = checks.Checks(conf, self.prober, state.live,
+                                    objects.findings.conclude, clock)
         self.orders = orders.Orders(
             conf, state.database, self.checks, self.prober, state.live,
-            lambda session: state.fence(session), counts, clock)
+            counts, clock)
         state.on_change.append(self.loop.notify)
 
     def start(self) -> None:

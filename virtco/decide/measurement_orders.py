@@ -74,15 +74,11 @@ def to_check(hosts: Sequence[str], lately: Collection[str]) -> list[str]:
 
 
 class Orders:
-    """Orders of measurements and checks in the database.
-
-    :param fence: raises in a transaction of one who does not lead.
-    """
+    """Orders of measurements and checks in the database."""
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
                  checks: checks.Checks, prober: probes.Prober,
                  live: live_state.LiveState,
-                 fence: Callable[[orm.Session], None],
                  counts: metrics.Metrics,
                  clock: Callable[[], float] = time.time):
         self._conf = conf.probe
@@ -90,7 +86,6 @@ class Orders:
         self._checks = checks
         self._prober = prober
         self._live = live
-        self._fence = fence
         self._clock = clock
         self._leads = False
         self._lock = threading.Lock()
@@ -111,11 +106,7 @@ class Orders:
 
     def lead(self) -> None:
         """Carry out orders in this process from now on."""
-        def restart(session: orm.Session) -> None:
-            self._fence(session)
-            db_orders.restart(session)
-
-        self._database.retried(restart)
+        self._database.as_leader(db_orders.restart)
         self._leads = True
 
     # In every process.
@@ -302,7 +293,6 @@ class Orders:
             return
 
         def save(session: orm.Session) -> None:
-            self._fence(session)
             for order_id, (state, document) in changed.items():
                 db_orders.save(session, order_id, state, document)
             if schedule:
@@ -311,7 +301,7 @@ class Orders:
                     ordered_at=self._schedule[0], expires_at=0.0,
                     document=schedule))
 
-        self._database.retried(save)
+        self._database.as_leader(save)
         for order_id, now in changed.items():
             self._taken[order_id].written = now
             if now[0] in (db_orders.DONE, db_orders.FAILED):

@@ -5,12 +5,12 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+import functools
 import logging
 import time
 from typing import Any
 
 from oslo_config import cfg
-from sqlalchemy import orm
 
 from virtco import exception
 from virtco import metrics
@@ -50,8 +50,6 @@ class Follow:
         self._waiting = waiting
         self._clock = clock
         self._transitions = transitions.Transitions(database, clock)
-        #: Raises in a transaction of one who does not lead any more.
-        self.fence: Callable[[orm.Session], None] = lambda session: None
         self._auditor: auditor.Auditor | None = None
         self._reaper = periodic.Periodic('reap', REAP_S, self._turn, counts)
         self._n_turns = 0
@@ -61,11 +59,9 @@ class Follow:
         self._reaper.start()
         # Nova's notifications hold whoever hears them, what is concluded from
         # its lists only if the leader does.
-        repairs = transitions.Transitions(self._database, self._clock,
-                                          self.fence)
         self._auditor = auditor.start(
             self._conf, self._database,
-            lambda change: self._told(repairs.apply(change)), self._metrics)
+            functools.partial(self.apply, as_leader=True), self._metrics)
 
     def stop(self) -> None:
         if self._auditor is not None:
@@ -89,10 +85,9 @@ class Follow:
         self._metrics.notifications.labels(event_type).inc()
         return self.apply(change)
 
-    def apply(self, change: notifications.Change) -> bool:
-        return self._told(self._transitions.apply(change))
-
-    def _told(self, changed: str | None) -> bool:
+    def apply(self, change: notifications.Change,
+              as_leader: bool = False) -> bool:
+        changed = self._transitions.apply(change, as_leader)
         if changed is not None:
             self._changed([changed])
         return changed is not None
@@ -120,7 +115,7 @@ class Follow:
 
     def reap(self) -> None:
         """Drop reservations whose time is over."""
-        expired = self._transitions.expire(self.fence)
+        expired = self._transitions.expire()
         if expired:
             LOG.info('%d reservations expired.', len(expired))
             self._metrics.expired.inc(len(expired))

@@ -30,24 +30,22 @@ class Transitions:
 
     Events may come in any order: one that Nova sent before another that was
     applied changes nothing.
-
-    :param fence: is called in each transaction, and may raise.
     """
 
     def __init__(self, database: db_session.Database,
-                 clock: Callable[[], float] = time.time,
-                 fence: Callable[[orm.Session], None] = lambda _: None):
+                 clock: Callable[[], float] = time.time):
         self._database = database
         self._clock = clock
-        self._fence = fence
 
-    def apply(self, change: notifications.Change) -> str | None:
+    def apply(self, change: notifications.Change,
+              as_leader: bool = False) -> str | None:
         """Apply a change to the row of its instance.
 
         Most servers are no members; of them only the room is written down
         that they take. What is read after the generation is what other
         transactions have committed, and all lock in the same order.
 
+        :param as_leader: it holds only if this process leads.
         :returns: the member's group; None if nothing of it changed.
         """
         uuid = change.instance_uuid
@@ -60,7 +58,6 @@ class Transitions:
                 return None
 
         def work(session: orm.Session) -> str | None:
-            self._fence(session)
             db_groups.advance(session)
             member = db_groups.member_of(session, uuid)
             if member is None:
@@ -72,8 +69,10 @@ class Transitions:
                 raise _Unchanged
             return None
 
+        run = (self._database.as_leader if as_leader
+               else self._database.retried)
         try:
-            return self._database.retried(work)
+            return run(work)
         except _Unchanged:
             return None
 
@@ -164,12 +163,9 @@ class Transitions:
         LOG.info('Instance %s: %s.', member.instance_uuid, detail)
         self._note(session, member, kind, detail)
 
-    def expire(self, fence: Callable[[orm.Session], None] = lambda _: None
-               ) -> list[str]:
+    def expire(self) -> list[str]:
         """Drop reservations and claims whose time is over; the group of each
         reservation.
-
-        :param fence: is called in the transaction, and may raise.
 
         A VM that was given a host keeps its row: it may only be slow, and
         Nova's notification will name its host.
@@ -178,12 +174,9 @@ class Transitions:
             if not (db_groups.expired(session, self._clock())
                     or bookings.count_expired(session, self._claims_end_s())):
                 return []
-        return self._database.retried(
-            lambda session: self._expire(session, fence))
+        return self._database.as_leader(self._expire)
 
-    def _expire(self, session: orm.Session,
-                fence: Callable[[orm.Session], None]) -> list[str]:
-        fence(session)
+    def _expire(self, session: orm.Session) -> list[str]:
         bookings.forget_expired(session, self._claims_end_s())
         members = db_groups.expired(session, self._clock())
         if not members:

@@ -11,7 +11,6 @@ import threading
 import time
 
 import msgspec
-from sqlalchemy import orm
 
 from virtco import metrics
 from virtco.db import models
@@ -92,12 +91,8 @@ class Findings:
                 for subject, (out_bps, in_bps) in found.items()}
 
     def conclude(self, subjects: Collection[str],
-                 found: Iterable[wire.Finding],
-                 fence: Callable[[orm.Session], None]) -> None:
-        """Replace the findings about the subjects.
-
-        :param fence: raises where this process does not lead any more.
-        """
+                 found: Iterable[wire.Finding]) -> None:
+        """Replace the findings about the subjects."""
         found = list(found)
         for one in found:
             LOG.warning('Check: %s of %s: %.4g instead of %.4g Mbit/s',
@@ -112,13 +107,10 @@ class Findings:
         newest_s = self._signature[1] if self._signature else -math.inf
         now_s = max(self._clock(), newest_s + 1e-3)
 
-        def save(session: orm.Session) -> None:
-            fence(session)
-            orders.replace_findings(session, subjects, [
-                models.Finding(subject=one.subject, kind=one.kind,
+        rows = [models.Finding(subject=one.subject, kind=one.kind,
                                found_at=now_s,
                                document=msgspec.json.encode(one).decode())
-                for one in found])
-
-        self._database.retried(save)
+                for one in found]
+        self._database.as_leader(lambda session: orders.replace_findings(
+            session, subjects, rows))
         self.refresh()

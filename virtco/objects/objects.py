@@ -58,8 +58,7 @@ class Objects:
         self._reader = periodic.Periodic('read objects', READ_S, self._read,
                                          counts)
         self._profiler = periodic.Periodic(
-            'write profiles', profiles.FLUSH_S,
-            lambda: self.profiles.flush(state.fence), counts)
+            'write profiles', profiles.FLUSH_S, self.profiles.flush, counts)
 
     def plane(self) -> tree.Plane | None:
         """Return the plane of the network that carries the coflows."""

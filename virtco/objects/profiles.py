@@ -42,11 +42,8 @@ class Profiles:
     def _hour(self) -> int:
         return int(self._clock() // units.SECONDS_PER_HOUR)
 
-    def flush(self, fence: Callable[[orm.Session], None]) -> None:
-        """Write what was counted since the last time.
-
-        :param fence: raises where this process does not lead any more.
-        """
+    def flush(self) -> None:
+        """Write what was counted since the last time."""
         counted = self._state.take_profiles()
         if not self._conf.keep_days:
             return
@@ -55,7 +52,6 @@ class Profiles:
             return
 
         def save(session: orm.Session) -> None:
-            fence(session)
             for project_id in db_profiles.add(session, self._hour(),
                                               counted):
                 db_profiles.trim(session, project_id, MAX_ROWS)
@@ -64,7 +60,7 @@ class Profiles:
                     prediction.HOURS_PER_DAY * self._conf.keep_days))
 
         try:
-            self._database.retried(save)
+            self._database.as_leader(save)
         except Exception:
             self._state.give_back_profiles(counted)
             raise

@@ -187,13 +187,8 @@ class Adviser:
             reason='drain' if move.source in self._state.drained
             else 'saves')
 
-    def turn(self, mover: Mover | None,
-             fence: Callable[[orm.Session], None]) -> None:
-        """Find moves, store them, and have Nova begin those it may.
-
-        :param fence: raises in a transaction where this process no longer
-            leads.
-        """
+    def turn(self, mover: Mover | None) -> None:
+        """Find moves, store them, and have Nova begin those it may."""
         now_s = self._clock()
         under_way = {
             move.instance_uuid: move for move in self.known()
@@ -210,24 +205,22 @@ class Adviser:
                  for move in begun]
         # Before Nova is told: only the leader does, and the next one counts
         # what was begun.
-        self._save([*begun, *rest], fence)
+        self._save([*begun, *rest])
         told = [move if self._migrate(mover, move)
                 else msgspec.structs.replace(move, state='refused')
                 for move in begun if mover is not None]
         if told != begun:
-            self._save([*told, *rest], fence)
+            self._save([*told, *rest])
 
-    def _save(self, moves: list[wire.Move],
-              fence: Callable[[orm.Session], None]) -> None:
+    def _save(self, moves: list[wire.Move]) -> None:
         def save(session: orm.Session) -> None:
-            fence(session)
             session.execute(sa.delete(models.Advice))
             session.add_all([models.Advice(
                 instance_uuid=move.instance_uuid,
                 document=msgspec.json.encode(move).decode())
                 for move in moves])
 
-        self._database.retried(save)
+        self._database.as_leader(save)
 
     def _is_there(self, move: wire.Move) -> bool:
         """Tell whether the VM still runs on the host it was to leave."""

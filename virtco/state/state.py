@@ -18,6 +18,7 @@ from sqlalchemy import orm
 from virtco import metrics
 from virtco import periodic
 from virtco.db import groups as db_groups
+from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.measure import history
@@ -81,8 +82,6 @@ class State:
             uplink_rates.FRESH_PERIODS * conf.probe.freshness_s)
         self.live = live_state.LiveState(rules_of(conf), self.rates, plane)
         self.peer: Peer | None = None
-        #: Raises in a transaction of one who does not lead any more.
-        self.fence: Callable[[orm.Session], None] = lambda session: None
         self.on_load: list[Callable[[], None]] = []
         self.on_change: list[Callable[[bool], None]] = []
         self.on_report: list[Callable[[str, reports.Report], None]] = []
@@ -215,12 +214,9 @@ class State:
 
     def forget_hosts(self, hosts: Set[str]) -> None:
         """Delete all that is known of hosts, here and in the database."""
-        def delete(session: orm.Session) -> None:
-            self.fence(session)
-            records.forget_hosts(session, hosts)
-
         with self._saving:
-            self.database.retried(delete)
+            self.database.as_leader(
+                lambda session: records.forget_hosts(session, hosts))
             self.live.forget_hosts(hosts)
         self._forgot(hosts)
         self._read_objects()
@@ -263,15 +259,11 @@ class State:
         slot = self.pairs.add(history.Reading(
             measurement.src, measurement.dst, measurement.rate_bps, now_s,
             measurement.lower_bound, rtt_s))
-
-        def save(session: orm.Session) -> None:
-            self.fence(session)
-            records.save_reading(session, slot=slot, measured_at=now_s, **{
-                name: getattr(measurement, name)
-                for name in reports.Measurement.__struct_fields__
-                if name not in ('probe_id', 'sent_bytes', 'windows_bytes')})
-
-        self.database.retried(save)
+        row = {name: getattr(measurement, name)
+               for name in reports.Measurement.__struct_fields__
+               if name not in ('probe_id', 'sent_bytes', 'windows_bytes')}
+        self.database.as_leader(lambda session: session.merge(
+            models.Reading(slot=slot, measured_at=now_s, **row)))
         self.changed(False)
 
     def load_readings(self, session: orm.Session) -> None:
@@ -287,14 +279,10 @@ class State:
         self.pairs.refresh(now_s)
         if self.peer is None and now_s - self._forgot_s >= FORGET_S:
             self._forgot_s = now_s
-
-            def forget(session: orm.Session) -> None:
-                self.fence(session)
-                records.forget_readings(
+            self.database.as_leader(
+                lambda session: records.forget_readings(
                     session, now_s - pair_history.RETENTION_S,
-                    pair_history.DEPTH)
-
-            self.database.retried(forget)
+                    pair_history.DEPTH))
             self._forget_quiet(now_s)
         # No more than a tenth of a core.
         time.sleep(min(10.0, 9 * (time.thread_time() - began_s)))
@@ -313,7 +301,6 @@ class State:
         hosts = [stored.columns() for stored in unsaved.hosts]
 
         def save(session: orm.Session) -> None:
-            self.fence(session)
             # In one go: the counters, and what is counted by them.
             records.save_progress(session, unsaved.coflows, hosts)
             records.save_debts(session, unsaved.debts)
@@ -326,7 +313,7 @@ class State:
                     created_at=self._clock())
 
         try:
-            self.database.retried(save)
+            self.database.as_leader(save)
         except Exception:
             self.live.not_saved(unsaved)
             raise

@@ -70,13 +70,14 @@ def test_hosts_are_added_or_replaced(session, n_more):
 
 
 def _reading(**values):
-    return {'src': 'a', 'dst': 'b', 'slot': 0, 'lower_bound': False,
-            'loss': 0.0, 'method': 'train'} | values
+    return models.Reading(**{
+        'src': 'a', 'dst': 'b', 'slot': 0, 'lower_bound': False, 'loss': 0.0,
+        'method': 'train'} | values)
 
 
 def test_readings(session):
     for slot, at in (0, 1.0), (1, 2.0), (2, 3.0), (0, 4.0):
-        records.save_reading(session, **_reading(
+        session.merge(_reading(
             slot=slot, rate_bps=at, measured_at=at))
         session.flush()
 
@@ -94,7 +95,7 @@ def test_readings(session):
 
 
 def test_readings_of_before_1970_are_none(session):
-    records.save_reading(session, **_reading(rate_bps=1.0, measured_at=0.5))
+    session.merge(_reading(rate_bps=1.0, measured_at=0.5))
     session.flush()
     assert len(records.list_readings(session)) == 1
 
@@ -399,7 +400,7 @@ def test_hosts_are_forgotten_with_what_is_known_of_them(session):
         _add(session, *(models.Finding(subject=name, kind=kind, found_at=1.0,
                                        document='') for name in names))
     for pair in ('h0', 'x'), ('x', names[-1]), ('x', 'y'):
-        records.save_reading(session, **_reading(
+        session.merge(_reading(
             src=pair[0], dst=pair[1], rate_bps=1.0, measured_at=1.0))
     _add(session, models.Drain(host='h0', reason='', drained_at=1.0),
          models.Drain(host='x', reason='', drained_at=1.0))

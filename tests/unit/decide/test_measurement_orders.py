@@ -79,9 +79,9 @@ class Process:
     def __init__(self, database, conf, clock):
         self.checks, self.prober = Checks(), Prober()
         self.orders = plain.Plain(orders.Orders(
-            conf, database, self.checks, self.prober, Live, self.fence,
+            conf, database, self.checks, self.prober, Live,
             metrics.Metrics(), clock))
-        self.deposed = False
+        self.deposed, database.fence = False, self.fence
 
     def fence(self, _session):
         if self.deposed:
@@ -106,10 +106,15 @@ def clock():
 
 @pytest.fixture
 def start(tmp_path, conf, clock):
-    database = db_session.Database(f'sqlite:///{tmp_path}/db')
-    migration.upgrade(database)
-    yield lambda: Process(database, conf, clock)
-    database.dispose()
+    def process():
+        opened.append(db_session.Database(f'sqlite:///{tmp_path}/db'))
+        return Process(opened[-1], conf, clock)
+
+    opened = [db_session.Database(f'sqlite:///{tmp_path}/db')]
+    migration.upgrade(opened[0])
+    yield process
+    for database in opened:
+        database.dispose()
 
 
 def test_progress_is_seen_by_all_and_another_leader_begins_anew(start):

@@ -201,7 +201,7 @@ def test_who_does_not_lead_any_more_reaps_nothing(bench):
     def fence(session):
         raise exception.Deposed(epoch=1)
 
-    bench.now_s, bench.follow.fence = 3000.0, fence
+    bench.now_s, bench.database.fence = 3000.0, fence
     with pytest.raises(exception.Deposed):
         bench.follow.reap()
     assert bench.member(row=1).host == 'h1'

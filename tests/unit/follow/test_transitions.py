@@ -169,18 +169,19 @@ def test_a_new_vm_in_the_row_begins_anew(database, follow):
     assert row(database) == (UUID, 'running', 'h2')
 
 
-def test_what_only_the_leader_repairs_is_fenced(database):
+def test_what_only_the_leader_repairs_is_fenced(follow, database):
     def fence(session):
         raise exception.Deposed(epoch=1)
 
     begin(database)
     before = row(database)
-    follow = transitions.Transitions(database, lambda: 1000.0, fence)
-    with pytest.raises(exception.Deposed):
-        follow.apply(notifications.Gone(UUID))
-    with pytest.raises(exception.Deposed):
-        follow.apply(notifications.Built(UUID, 'h1'))
+    database.fence = fence
+    for change in (notifications.Gone(UUID), notifications.Built(UUID, 'h1')):
+        with pytest.raises(exception.Deposed):
+            follow.apply(change, as_leader=True)
     assert row(database) == before
+    # A notification holds, whoever hears it.
+    assert follow.apply(notifications.Gone(UUID)) == 'g'
 
 
 FLAVOR = {'vcpus': 2.0, 'memory_mb': 4.0, 'disk_gb': 8.0}

@@ -37,7 +37,7 @@ class Bench:
         self.n_changes += 1
 
     def conclude(self, subjects, *found):
-        self.findings.conclude(subjects, found, lambda session: None)
+        self.findings.conclude(subjects, found)
 
     def alerts(self):
         text = prometheus_client.generate_latest(
@@ -151,7 +151,8 @@ def test_who_does_not_lead_any_more_concludes_nothing(bench):
     def fence(session):
         raise RuntimeError('overtaken')
 
+    bench.database.fence = fence
     with pytest.raises(RuntimeError):
-        bench.findings.conclude({'r0'}, [poor()], fence)
+        bench.conclude({'r0'}, poor())
     bench.findings.refresh()
     assert bench.held() == []

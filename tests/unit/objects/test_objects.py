@@ -70,7 +70,7 @@ def test_all_that_operators_said_survives_a_restart(bench):
     bench.objects.topology.replace((tree.Plane(roots=(
         tree.Node('r', ('h0',), uplink=tree.Uplink(1e9, 2e9)),)),))
     bench.objects.findings.conclude({'r'}, [test_findings.poor(
-        'r', rate_bps=0.5e9, expected_bps=1e9)], lambda session: None)
+        'r', rate_bps=0.5e9, expected_bps=1e9)])
     again = test_state.Bench(bench.database)
     again.state.load()
     assert again.state.live.drained == {'h0'}
@@ -82,7 +82,7 @@ def test_all_that_operators_said_survives_a_restart(bench):
 
 def test_who_leads_raises_the_alerts(bench, follower):
     bench.objects.findings.conclude({'r'}, [test_findings.poor(
-        'r', rate_bps=0.5e9, expected_bps=1e9)], lambda session: None)
+        'r', rate_bps=0.5e9, expected_bps=1e9)])
 
     def alert():
         return follower.objects.findings._counts.registry.get_sample_value(

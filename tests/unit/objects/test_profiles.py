@@ -30,6 +30,7 @@ class Counting:
 class Bench:
     def __init__(self, **options):
         self.database = stored.database()
+        self.database.fence = self.fence
         stored.add(self.database, stored.group(app='sort'),
                    stored.group('b', app='sort', n_vms=2),
                    stored.group('c', 'q'))
@@ -48,7 +49,7 @@ class Bench:
             self.state.counted.add(group_id, [
                 ((int(key[1]), int(key[2])), float(size))
                 for key, size in sent.items()], unseen)
-        self.profiles.flush(self.fence)
+        self.profiles.flush()
 
     def rows(self):
         with self.database.reader() as session:
@@ -85,9 +86,11 @@ def test_a_write_that_fails_is_made_up_for(bench):
         raise RuntimeError('overtaken')
 
     bench.state.counted.add('p-a', [((0, 1), 5.0)])
+    bench.database.fence = fence
     with pytest.raises(RuntimeError):
-        bench.profiles.flush(fence)
+        bench.profiles.flush()
     assert bench.rows() == {}
+    bench.database.fence = bench.fence
     bench.flush(1000, r01=1)
     assert bench.rows() == {('p-a', 1000): {(0, 1): 6}}
 

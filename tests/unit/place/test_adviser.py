@@ -56,7 +56,7 @@ def make(database):
 
 
 def turn(adviser, mover=None):
-    adviser.turn(mover, lambda session: None)
+    adviser.turn(mover)
     return adviser.known()
 
 
@@ -107,13 +107,14 @@ def test_a_drained_host_is_left_first(make):
     assert 'h0' not in [m['to_host'] for m in moves]
 
 
-def test_one_that_does_not_lead_any_more_moves_nothing(make):
+def test_one_that_does_not_lead_any_more_moves_nothing(make, database):
     def fence(session):
         raise exception.Deposed(epoch=1)
 
+    database.fence = fence
     adviser, mover = make(1), Mover()
     with pytest.raises(exception.Deposed):
-        adviser.turn(mover, fence)
+        adviser.turn(mover)
     assert mover.moved == []
     assert adviser.known() == []
 

@@ -186,10 +186,10 @@ def test_one_that_is_not_seen_to_end_is_under_way_for_so_long(
         later_s, is_under_way):
     moves, mover = Moves({'h1': (1.0, 9.0, 9.0)}, max_migrations=1), Mover()
     moves.group()
-    moves.adviser.turn(mover, lambda session: None)
+    moves.adviser.turn(mover)
     assert mover.moved == [('p-a-0', 'h1')]
     moves.now_s += later_s
-    moves.adviser.turn(mover, lambda session: None)
+    moves.adviser.turn(mover)
     assert len(mover.moved) == 2 - is_under_way
     (known,) = moves.adviser.known()
     assert known['at'] == asking.NOW_S + later_s * (not is_under_way)
@@ -200,7 +200,7 @@ def test_so_many_at_a_time():
     for number in range(3):
         moves.group(f'g{number}', size_bytes=1e11 + number)
     mover = Mover()
-    moves.adviser.turn(mover, lambda session: None)
+    moves.adviser.turn(mover)
     assert len(mover.moved) == 2
     assert sorted(one['state'] for one in moves.adviser.known()) == [
         'migrating', 'migrating', 'proposed']
@@ -217,6 +217,6 @@ def test_the_best_of_what_is_known_comes_first():
             project_id='p', host='h0', to_host='h1', saved_s=saved_s,
             cost_s=cost_s, cct_s=None, then_cct_s=None, at=1.0,
             reason=reason))
-    moves.adviser._save(kept, lambda session: None)
+    moves.adviser._save(kept)
     assert [one['instance_uuid'] for one in moves.adviser.known()] == [
         'vm-2', 'vm-3', 'vm-0', 'vm-1']

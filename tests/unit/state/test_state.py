@@ -191,7 +191,7 @@ def test_who_does_not_lead_any_more_writes_nothing(bench):
 
     bench.group()
     bench.state.refresh()
-    bench.state.fence = fence
+    bench.database.fence = fence
     with pytest.raises(RuntimeError):
         bench.state.measured(made.measurement('a', 'b', 1e9))
     with pytest.raises(RuntimeError):
@@ -203,13 +203,13 @@ def test_who_does_not_lead_any_more_writes_nothing(bench):
         bench.state.flush()
     assert bench.rows(models.Host) == bench.rows(models.Reading) == []
     # Another time it succeeds.
-    bench.state.fence = lambda session: None
+    bench.database.fence = lambda session: None
     bench.state.flush()
     (coflow,) = bench.rows(models.Coflow)
     assert coflow.sent_bytes == pytest.approx(175)
     assert len(bench.rows(models.Host)) == 2
     assert [row.debt_bytes for row in bench.rows(models.Project)] == [87.5]
-    bench.state.fence = fence
+    bench.database.fence = fence
     with pytest.raises(RuntimeError):
         bench.state.forget_hosts({'h1'})
     assert len(bench.rows(models.Host)) == 2
@@ -383,8 +383,7 @@ def invent(bench, names):
             bench.state.measured(made.measurement(*pair, 1e9))
     bench.objects.findings.conclude(set(rest[:3]), [check_wire.Finding(
         kind='host-egress', subject=name, rate_bps=1e8, expected_bps=1e9,
-        evidence=[]) for name in rest[:3]],
-        lambda session: None)
+        evidence=[]) for name in rest[:3]])
     bench.objects.drains.drain(rest[0], 'disk', 'admin')
 
 
