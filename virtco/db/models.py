@@ -6,7 +6,9 @@ Portable SQL only: SQLite embedded, PostgreSQL and MariaDB in production.
 Times are seconds since the epoch, sizes bytes, rates bits per second.
 """
 
+import functools
 from typing import Annotated
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -48,6 +50,20 @@ Big = Annotated[int, mapped_column(sa.BigInteger())]
 
 class Base(orm.DeclarativeBase):
     type_annotation_map = {float: sa.Double(), bytes: LongBytes}
+
+    def __init__(self, **values: Any):
+        """Set every column, those that are not named to their defaults."""
+        self.registry.constructor(self, **_defaults(type(self)) | values)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the values of a row that is not stored yet."""
+        return {name: getattr(self, name) for name in _defaults(type(self))}
+
+
+@functools.cache
+def _defaults(model: type[Base]) -> dict[str, Any]:
+    return {column.key: column.default.arg if column.default else None
+            for column in model.__table__.columns}
 
 
 class Cluster(Base):

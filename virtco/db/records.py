@@ -130,8 +130,8 @@ def list_projects(session: orm.Session) -> list[models.Project]:
 
 def project(session: orm.Session, project_id: str) -> models.Project:
     """Read a project's class and weight, or the defaults."""
-    return session.get(models.Project, project_id) or models.Project(
-        project_id=project_id, priority_class=0, weight=1.0, debt_bytes=0.0)
+    return (session.get(models.Project, project_id)
+            or models.Project(project_id=project_id))
 
 
 def save_debts(session: orm.Session, debts: Mapping[str, float]) -> None:

@@ -11,19 +11,17 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import time
 from typing import Any
-import uuid
 
 from oslo_config import cfg
-import sqlalchemy as sa
 from sqlalchemy import orm
 
 from virtco import exception
 from virtco import hints
 from virtco.db import groups as db_groups
 from virtco.db import models
-from virtco.db import records
 from virtco.db import session as db_session
 from virtco.follow import nova
 from virtco.model import states
@@ -113,7 +111,6 @@ def rebuild(conf: cfg.ConfigOpts, database: db_session.Database,
 
 
 _Group = tuple[str, hints.Hint, dict[int, Server]]
-_Rows = tuple[models.Group, list[models.Member], list[models.Coflow]]
 
 
 def _groups(servers: Iterable[Server], limits: hints.Limits,
@@ -181,25 +178,21 @@ def _by_row(project_id: str, hint: hints.Hint,
 
 
 def _write(session: orm.Session, chunk: Sequence[_Group], now_s: float,
-           outcome: Outcome) -> list[_Rows]:
+           outcome: Outcome) -> list[new_groups.Rows]:
     db_groups.advance(session)
     found = _rows(session, chunk, now_s, outcome)
-    connection = session.connection()
-    kinds: tuple[list[Any], ...] = (
-        [group for group, _members, _coflows in found],
-        [row for _group, members, _coflows in found for row in members],
-        [row for _group, _members, coflows in found for row in coflows])
-    for rows in kinds:
-        if rows:
-            table = models.Base.metadata.tables[rows[0].__tablename__]
-            connection.execute(sa.insert(table), [
-                {name: getattr(row, name) for name in table.c.keys()}
-                for row in rows])
+    if found:
+        groups, members, coflows = zip(*found)
+        db_groups.insert(session, models.Group,
+                         [row.columns() for row in groups])
+        for model, rows in (models.Member, members), (models.Coflow, coflows):
+            db_groups.insert(session, model, [
+                row.columns() for row in itertools.chain(*rows)])
     return found
 
 
 def _rows(session: orm.Session, chunk: Sequence[_Group], now_s: float,
-          outcome: Outcome) -> list[_Rows]:
+          outcome: Outcome) -> list[new_groups.Rows]:
     """Return the rows that the database lacks."""
     known = {row[0] for row in db_groups.living_vms(session)}
     found = []
@@ -217,31 +210,19 @@ def _rows(session: orm.Session, chunk: Sequence[_Group], now_s: float,
 
 
 def _made(session: orm.Session, project_id: str, hint: hints.Hint,
-          servers: dict[int, Server], now_s: float) -> _Rows:
-    group = models.Group(
-        id=str(uuid.uuid4()), project_id=project_id, name=hint.coflow_name,
-        live_key='', n_vms=hint.coflows[0].n_vms, created_at=now_s,
-        method='', why='rebuilt from Nova',
-        rules=group_rules.Rules().asking(hint.wishes).record(),
-        app=hint.app.name if hint.app is not None else '')
-    return (group, [_member(group.id, row, servers.get(row), now_s)
-                    for row in range(group.n_vms)],
-            new_groups.new_coflows(
-                group, hint.coflows, records.project(session, project_id),
-                now_s))
-
-
-def _member(group_id: str, row: int, server: Server | None,
-            now_s: float) -> models.Member:
-    member = new_groups.vacant(group_id, row)
-    if server is not None:
+          servers: dict[int, Server], now_s: float) -> new_groups.Rows:
+    group, members, coflows = new_groups.new_group(
+        session, project_id, hint, hint.coflows, now_s)
+    group.why = 'rebuilt from Nova'
+    group.rules = group_rules.Rules().asking(hint.wishes).record()
+    for row, server in servers.items():
+        member = members[row]
         member.instance_uuid = server.uuid
         member.display_name = server.name[:255]
         member.reservation_id = server.reservation_id[:255]
         member.vcpus, member.memory_mb, member.disk_gb = server.demand
-        if server.host is not None and server.status not in (
-                nova.UNDECIDED):
+        if server.host is not None and server.status not in nova.UNDECIDED:
             member.state = states.MemberState.RUNNING
             member.host = server.host
             member.placed_at = now_s
-    return member
+    return group, members, coflows

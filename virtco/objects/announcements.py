@@ -20,7 +20,6 @@ from virtco import exception
 from virtco import hint_matrix
 from virtco.db import groups as db_groups
 from virtco.db import models
-from virtco.db import records
 from virtco.db import session as db_session
 from virtco.model import coflow as coflow_model
 from virtco.objects import new_groups
@@ -85,9 +84,7 @@ class Announcements:
         new_groups.check_project(session, self._conf, group.project_id,
                                  matrices, 0)
         now_s = self._clock()
-        made = new_groups.new_coflows(
-            group, matrices, records.project(session, group.project_id),
-            now_s)
+        made = new_groups.new_coflows(session, group, matrices, now_s)
         last = max((one.position for one in known), default=-1)
         for coflow in made:
             coflow.position += last + 1

@@ -176,18 +176,16 @@ class Coflows:
         coflows = hint_matrix.parse_matrix(matrix, name, limits)
         only = coflows[0] if len(coflows) == 1 else None
         coflow = models.Coflow(
-            id=str(uuid.uuid4()), group_id=None, project_id=project_id,
-            name=name, position=0, state=states.CoflowState.REGISTERED,
-            n_vms=coflows[0].n_vms,
+            id=str(uuid.uuid4()), project_id=project_id, name=name,
+            state=states.CoflowState.REGISTERED, n_vms=coflows[0].n_vms,
             n_flows=sum(len(c.matrix) for c in coflows),
-            size_bytes=sum(c.size_bytes for c in coflows), dst_port=None,
-            iterations=only.iterations if only else 1, iteration=0,
+            size_bytes=sum(c.size_bytes for c in coflows),
+            iterations=only.iterations if only else 1,
             period_s=only.period_s if only else None,
             compute_s=only.compute_s if only else None,
             served_by=only.order if only else None,
             rank_hint=any(c.rank_hint for c in coflows),
-            tm=hint_encoding.encode_matrix(coflows, name), progress='[]',
-            sent_bytes=0.0, priority_class=0, weight=1.0, why='',
+            tm=hint_encoding.encode_matrix(coflows, name),
             created_at=self._clock())
         most = self._conf.limits.max_registered_per_project
 

@@ -14,11 +14,15 @@ from virtco import units
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
+from virtco.db import records
 from virtco.model import coflow as coflow_model
 from virtco.model import states
 
 #: Of all living groups of a project: ten of the largest.
 MAX_PROJECT_BYTES = 1e18
+
+# A group, its members by row and its coflows.
+Rows = tuple[models.Group, list[models.Member], list[models.Coflow]]
 
 
 def limits_of(conf: cfg.ConfigOpts) -> hints.Limits:
@@ -49,13 +53,24 @@ def check_project(session: orm.Session, conf: cfg.ConfigOpts,
                 limit=f'at most {shown(most)} in living groups')
 
 
-def new_coflows(group: models.Group,
-                matrices: Sequence[coflow_model.Coflow],
-                given: models.Project, now_s: float) -> list[models.Coflow]:
-    """Make the coflows of a group whose VMs are to come.
+def new_group(session: orm.Session, project_id: str, hint: hints.Hint,
+              matrices: Sequence[coflow_model.Coflow], now_s: float) -> Rows:
+    """Make a group whose VMs are to come, with its members and coflows."""
+    group = models.Group(
+        id=str(uuid.uuid4()), project_id=project_id, name=hint.coflow_name,
+        n_vms=matrices[0].n_vms, created_at=now_s,
+        app=hint.app.name if hint.app is not None else '')
+    members = [models.Member(group_id=group.id, row_index=row,
+                             state=states.MemberState.VACANT)
+               for row in range(group.n_vms)]
+    return group, members, new_coflows(session, group, matrices, now_s)
 
-    :param given: what its project is given.
-    """
+
+def new_coflows(session: orm.Session, group: models.Group,
+                matrices: Sequence[coflow_model.Coflow], now_s: float
+                ) -> list[models.Coflow]:
+    """Make coflows of a group, in the class of its project."""
+    given = records.project(session, group.project_id)
     return [models.Coflow(
         id=str(uuid.uuid4()), group_id=group.id,
         project_id=group.project_id, name=matrix.name, position=i,
@@ -63,20 +78,9 @@ def new_coflows(group: models.Group,
         n_flows=len(matrix.matrix), size_bytes=matrix.size_bytes,
         dst_port=matrix.dst_port, iterations=matrix.iterations,
         period_s=matrix.period_s, compute_s=matrix.compute_s,
-        served_by=matrix.order,
-        rank_hint=matrix.rank_hint, iteration=0,
+        served_by=matrix.order, rank_hint=matrix.rank_hint,
         is_estimated=matrix.is_estimated,
-        tm=codec.encode_matrix(matrix.matrix), progress='[]', sent_bytes=0.0,
-        priority_class=given.priority_class, weight=given.weight, why='',
-        created_at=now_s, deadline_at=None, is_promised=False)
+        tm=codec.encode_matrix(matrix.matrix),
+        priority_class=given.priority_class, weight=given.weight,
+        created_at=now_s)
         for i, matrix in enumerate(matrices)]
-
-
-def vacant(group_id: str, index: int) -> models.Member:
-    """Make a member of a new group without a VM."""
-    return models.Member(
-        group_id=group_id, row_index=index, instance_uuid=None,
-        display_name='', reservation_id='', state=states.MemberState.VACANT,
-        host=None, planned_host=None, expires_at=None, vcpus=0.0,
-        memory_mb=0.0, disk_gb=0.0, placed_at=None, room_vcpus=None,
-        room_memory_mb=None, room_disk_gb=None)

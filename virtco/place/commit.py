@@ -84,13 +84,13 @@ class Commit:
                    for member, values in self._plans()}
         changes[view.member.row_index] = self._taken()
         db_groups.insert(session, models.Group, [
-            _columns(view.group) | _figures(self._plan)
+            view.group.columns() | _figures(self._plan)
             | {'rules': view.rules.record()}])
         db_groups.insert(session, models.Member, [
-            _columns(member) | changes.get(member.row_index, {})
+            member.columns() | changes.get(member.row_index, {})
             for member in view.members])
         db_groups.insert(session, models.Coflow, [
-            _columns(coflow) | {'cct_s': codec.finite(cct_s)}
+            coflow.columns() | {'cct_s': codec.finite(cct_s)}
             for coflow, cct_s in zip(view.coflows, self._plan.coflow_cct_s,
                                      strict=True)])
 
@@ -208,11 +208,10 @@ def join_server_group(connection: sa.Connection, request: wire.Placement,
     """Store the server group of an instance that becomes a member."""
     rules = connection.execute(sa.select(models.Group.rules).where(
         models.Group.id == planned.group_id)).scalar_one()
-    members = [models.Member(row_index=row, instance_uuid=uuid, host=host)
-               for row, uuid, host in connection.execute(sa.select(
-                   models.Member.row_index, models.Member.instance_uuid,
-                   models.Member.host).where(
-                       models.Member.group_id == planned.group_id))]
+    members = connection.execute(sa.select(
+        models.Member.row_index, models.Member.instance_uuid,
+        models.Member.host).where(
+            models.Member.group_id == planned.group_id)).all()
     found = membership.with_server_group(
         group_rules.of_record(rules), request, members,
         {planned.index}).record()
@@ -246,12 +245,6 @@ def _vacant(member: models.Member) -> sa.Update:
 def _seen(members: Sequence[models.Member]) -> list[tuple[Any, ...]]:
     return [(m.row_index, m.instance_uuid, m.state, m.host)
             for m in members]
-
-
-def _columns(row: models.Base) -> dict[str, Any]:
-    """Map the columns that were set on a row not stored yet."""
-    return {name: value for name, value in vars(row).items()
-            if name != '_sa_instance_state'}
 
 
 def _figures(plan: snapshot.Plan) -> dict[str, Any]:

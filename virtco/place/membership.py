@@ -7,7 +7,7 @@ from collections.abc import Collection
 from collections.abc import Sequence
 import dataclasses
 import logging
-import uuid
+from typing import Any
 
 from oslo_config import cfg
 from sqlalchemy import orm
@@ -125,9 +125,10 @@ class Reader:
         told: Notes = ()
         if group is None:
             matrices, told = self._matrices(session, request, hint)
-            group, coflows = self._new_group(session, request, hint, matrices)
-            members = [new_groups.vacant(group.id, i)
-                       for i in range(group.n_vms)]
+            new_groups.check_project(session, self._conf, request.project_id,
+                                     matrices, 1)
+            group, members, coflows = new_groups.new_group(
+                session, request.project_id, hint, matrices, self._clock())
         else:
             members = db_groups.members(session, group.id)
             coflows = db_groups.coflows(session, group.id)
@@ -164,21 +165,6 @@ class Reader:
             session.connection(), self._clock(), requests.free(request),
             beside=view.beside()).left()
         return view
-
-    def _new_group(self, session: orm.Session, request: wire.Placement,
-                   hint: hints.Hint,
-                   matrices: tuple[coflow_model.Coflow, ...]
-                   ) -> tuple[models.Group, list[models.Coflow]]:
-        new_groups.check_project(session, self._conf, request.project_id,
-                                 matrices, 1)
-        given = records.project(session, request.project_id)
-        now_s = self._clock()
-        group = models.Group(
-            id=str(uuid.uuid4()), project_id=request.project_id,
-            name=hint.coflow_name, live_key='', n_vms=matrices[0].n_vms,
-            created_at=now_s, method='', why='',
-            app=hint.app.name if hint.app is not None else '')
-        return group, new_groups.new_coflows(group, matrices, given, now_s)
 
     def _matrices(self, session: orm.Session, request: wire.Placement,
                   hint: hints.Hint
@@ -233,10 +219,11 @@ class Reader:
 
 
 def with_server_group(rules: group_rules.Rules, request: wire.Placement,
-                      members: Sequence[models.Member],
+                      members: Sequence[Any],
                       rows: Collection[int]) -> group_rules.Rules:
     """Add the request's server group to the rules, if it has one.
 
+    :param members: those of its group, or these three columns of them.
     :param rows: of the members that the request is about.
     """
     group = request.server_group

@@ -169,13 +169,14 @@ def test_a_new_vm_in_the_row_begins_anew(database, follow):
     assert row(database) == (UUID, 'running', 'h2')
 
 
-def test_what_only_the_leader_repairs_is_fenced(follow, database):
+def test_what_only_the_leader_repairs_is_fenced(follow, database,
+                                                monkeypatch):
     def fence(session):
         raise exception.Deposed(epoch=1)
 
     begin(database)
     before = row(database)
-    database.fence = fence
+    monkeypatch.setattr(database, 'fence', fence)
     for change in (notifications.Gone(UUID), notifications.Built(UUID, 'h1')):
         with pytest.raises(exception.Deposed):
             follow.apply(change, as_leader=True)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit import stored
 from virtco import exception
+from virtco import hints
 from virtco.db import models
 from virtco.model import coflow
 from virtco.model import states
@@ -40,10 +41,12 @@ def test_groups_that_live_and_those_to_come_count(database, most, n_new,
             assert not is_refused
 
 
-def test_a_coflow_to_come_has_sent_nothing():
+def test_a_coflow_to_come_has_sent_nothing(database):
+    stored.add(database, models.Project(project_id='p', priority_class=2,
+                                        weight=3.0))
     group = models.Group(id='g', project_id='p')
-    given = models.Project(priority_class=2, weight=3.0)
-    one, = new_groups.new_coflows(group, [MATRIX], given, 9.0)
+    with database.reader() as session:
+        one, = new_groups.new_coflows(session, group, [MATRIX], 9.0)
     assert (one.sent_bytes, one.iteration, one.position) == (0.0, 0, 0)
     assert (one.n_flows, one.size_bytes, one.dst_port) == (2, 12e6, 80)
     assert (one.priority_class, one.weight, one.created_at) == (2, 3.0, 9.0)
@@ -65,8 +68,17 @@ def test_flows_and_bytes_of_new_matrices_count(
             new_groups.check_project(session, conf, 'p', [MATRIX], 0)
 
 
-def test_a_row_of_a_new_group_takes_nothing():
-    row = new_groups.vacant('g', 4)
-    assert (row.group_id, row.row_index, row.instance_uuid) == ('g', 4, None)
-    assert (row.vcpus, row.memory_mb, row.disk_gb) == (0.0, 0.0, 0.0)
-    assert row.state == states.MemberState.VACANT
+def test_a_row_of_a_new_group_takes_nothing(database):
+    hint = hints.parse({'virtco:coflow': 'a'}, {}, hints.Limits())
+    with database.reader() as session:
+        group, members, (coflow,) = new_groups.new_group(
+            session, 'p', hint, [MATRIX], 9.0)
+    assert (group.name, group.project_id, group.n_vms, group.created_at,
+            group.live_key, group.app) == ('a', 'p', MATRIX.n_vms, 9.0, '',
+                                           '')
+    assert coflow.group_id == group.id
+    assert [row.row_index for row in members] == list(range(MATRIX.n_vms))
+    for row in members:
+        assert (row.group_id, row.instance_uuid) == (group.id, None)
+        assert (row.vcpus, row.memory_mb, row.disk_gb) == (0.0, 0.0, 0.0)
+        assert row.state == states.MemberState.VACANT

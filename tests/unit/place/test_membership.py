@@ -38,12 +38,17 @@ def kinds(view):
     return [kind for kind, _detail in view.notes]
 
 
+def vacant(group_id, row):
+    return models.Member(group_id=group_id, row_index=row,
+                         state=states.MemberState.VACANT)
+
+
 def add(ask, *members, n_vms=3, coflows=(), **values):
     """A group named a with those members beside vacant ones."""
     group = stored.group(n_vms=n_vms, **values)
     rows = {member.row_index: member for member in members}
     stored.add(ask.database, group, *(
-        rows.get(row) or new_groups.vacant('p-a', row)
+        rows.get(row) or vacant('p-a', row)
         for row in range(n_vms)), *coflows)
 
 
@@ -307,7 +312,7 @@ def test_bounds_of_a_project(bound, most, said, monkeypatch):
 def test_rows_of_a_request():
     """Those that its VMs have, and the next that it may take."""
     def rows(asked, n, *taken, key='r'):
-        members = [new_groups.vacant('g', row) for row in range(6)]
+        members = [vacant('g', row) for row in range(6)]
         for row, whose in taken:
             members[row].instance_uuid = f'vm-{row}'
             members[row].reservation_id = whose
