@@ -11,8 +11,6 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Sequence
-import dataclasses
-import enum
 import json
 import logging
 import threading
@@ -31,6 +29,7 @@ from virtco.state import live_state
 from virtco.topology.formats import plain
 from virtco.wire import check as wire
 from virtco.wire import reports
+from virtco.wire import topology
 
 LOG = logging.getLogger(__name__)
 
@@ -41,53 +40,24 @@ POLL_S = 0.02
 TRIES = 2
 
 
-class Purpose(enum.StrEnum):
-    CHECK = 'check'
-    DISCOVER = 'discover'
-
-
-@dataclasses.dataclass
 class Check:
-    """A check or discovery with its progress.
+    """A check or discovery that makes progress.
 
-    :ivar state: waiting, running, done or failed.
-    :ivar trigger: command or launch.
-    :ivar n_failed: trains that brought no rate.
-    :ivar planes: what a discovery found, as in ``PUT /v1/topology``; empty
-        where no uplink limits anything.
-    :ivar why: it failed.
+    :param asked: it has not begun, or begins again.
+    :ivar now: what came of it so far.
     """
 
-    check_id: str
-    hosts: tuple[str, ...]
-    trigger: str
-    asked_s: float
-    purpose: Purpose = Purpose.CHECK
-    state: str = 'waiting'
-    seconds: float | None = None
-    n_rounds: int = 0
-    n_rounds_done: int = 0
-    n_failed: int = 0
-    sent_bytes: float = 0.0
-    findings: tuple[wire.Finding, ...] = ()
-    planes: tuple[dict[str, Any], ...] = ()
-    why: str | None = None
+    def __init__(self, asked: wire.Check):
+        self.now = wire.Check(
+            check_id=asked.check_id, hosts=asked.hosts, trigger=asked.trigger,
+            asked=asked.asked, purpose=asked.purpose)
 
-    def to_dict(self) -> dict[str, Any]:
-        found = {field.name: getattr(self, field.name)
-                 for field in dataclasses.fields(self)
-                 if field.name not in ('findings', 'asked_s')}
-        return found | {'hosts': list(self.hosts), 'asked': self.asked_s,
-                        'purpose': str(self.purpose),
-                        'planes': list(self.planes),
-                        'findings': msgspec.to_builtins(self.findings)}
+    def note(self, **values: Any) -> None:
+        self.now = msgspec.structs.replace(self.now, **values)
 
-    @classmethod
-    def from_dict(cls, found: dict[str, Any]) -> 'Check':
-        """Load a check that has not begun, or begins again."""
-        return cls(found['check_id'], tuple(found['hosts']),
-                   found['trigger'], found['asked'],
-                   Purpose(found['purpose']))
+    def count(self, **more: float) -> None:
+        self.note(**{name: getattr(self.now, name) + value
+                     for name, value in more.items()})
 
 
 class Checks:
@@ -121,15 +91,15 @@ class Checks:
         self._came: dict[tuple[str, str], reports.Measurement] = {}
         prober.on_measured.append(self._measured)
 
-    def checked(self, hosts: Iterable[str], purpose: Purpose
-                ) -> tuple[str, ...]:
+    def checked(self, hosts: Iterable[str], purpose: wire.Purpose
+                ) -> list[str]:
         """Return the hosts, each once.
 
         :raises virtco.exception.Invalid: for too few or too many, or one
             that is not known.
         """
-        names = tuple(dict.fromkeys(hosts))
-        least, most = ((2, MOST_HOSTS) if purpose is Purpose.CHECK else (
+        names = list(dict.fromkeys(hosts))
+        least, most = ((2, MOST_HOSTS) if purpose == 'check' else (
             discovery.LEAST_HOSTS, discovery.MOST_HOSTS))
         if not least <= len(names) <= most:
             raise exception.Invalid(
@@ -139,7 +109,7 @@ class Checks:
             if not self._live.is_known(name):
                 raise exception.Invalid(field='hosts', value=name,
                                         limit='a host that reports')
-        if purpose is Purpose.DISCOVER:
+        if purpose == 'discover':
             # Half of them send in a round; the uplinks take about as many.
             self._prober.afford(names, rounds.DISCOVER, sum(
                 map(len, discovery.mixed_rounds(names))))
@@ -150,7 +120,7 @@ class Checks:
 
         :raises virtco.exception.Invalid: as :meth:`checked`.
         """
-        self.checked(check.hosts, check.purpose)
+        self.checked(check.now.hosts, check.now.purpose)
         with self._lock:
             self._waiting.append(check)
             if self._thread is None and not self._stopped:
@@ -182,69 +152,70 @@ class Checks:
                     return
                 check = self._waiting.popleft()
             began_s = time.monotonic()
-            check.state = 'running'
-            state = 'failed'
+            check.note(state='running')
+            hosts = ', '.join(check.now.hosts)
+            state, why = 'failed', None
             try:
                 self._prober.hold(True)
                 self._wait(self._prober.is_idle)
-                if check.purpose is Purpose.CHECK:
+                if check.now.purpose == 'check':
                     self._run(check)
                 else:
                     self._discover(check)
                 state = 'done'
             except exception.VirtcoException as error:
                 # As of hosts that nobody could measure.
-                check.why = str(error)
-                LOG.warning('Could not check %s: %s', ', '.join(check.hosts),
-                            error)
+                why = str(error)
+                LOG.warning('Could not check %s: %s', hosts, error)
             except Exception as error:
-                check.why = str(error)
-                LOG.exception('Could not check %s.', ', '.join(check.hosts))
+                why = str(error)
+                LOG.exception('Could not check %s.', hosts)
             finally:
                 self._prober.hold(False)
-                check.seconds = time.monotonic() - began_s
-                # Last: who sees it sees all of it.
-                check.state = state
+                check.note(state=state, why=why,
+                           seconds=time.monotonic() - began_s)
 
     def _run(self, check: Check) -> None:
-        now_s = self._clock()
+        hosts, now_s = check.now.hosts, self._clock()
         tree = self._live.wire_tree(now_s)
-        leaf_of = {host: tree.leaf_of[host] for host in check.hosts
+        leaf_of = {host: tree.leaf_of[host] for host in hosts
                    if host in tree.leaf_of}
         uplinks = {one.name: (one.uplink_out_bps, one.uplink_in_bps)
                    for one in self._live.wire_tree(now_s, nominal=True)
                    .subtrees}
-        planned = preflight.plan(check.hosts, leaf_of)
-        check.n_rounds = len(planned)
+        planned = preflight.plan(hosts, leaf_of)
+        check.note(n_rounds=len(planned))
         readings: list[preflight.Reading] = []
         for number, one in enumerate(planned):
             if self._stopped:
                 return
             readings += self._round(check, number, one)
-            check.n_rounds_done = number + 1
-        LOG.debug('Readings of check %s: %s', check.check_id, json.dumps(
+            check.note(n_rounds_done=number + 1)
+        LOG.debug('Readings of check %s: %s', check.now.check_id, json.dumps(
             [(one.number, planned[one.number].loaded, *one.pair, one.rate_bps)
              for one in readings]))
-        check.findings = preflight.judge(
-            planned, readings, self._live.nominal_links_bps(check.hosts),
-            leaf_of, uplinks)
-        self._conclude({*check.hosts, *preflight.loaded_leaves(
-            planned, leaf_of)}, check.findings)
+        check.note(findings=list(preflight.judge(
+            planned, readings, self._live.nominal_links_bps(hosts), leaf_of,
+            uplinks)))
+        self._conclude({*hosts, *preflight.loaded_leaves(planned, leaf_of)},
+                       check.now.findings)
 
     def _discover(self, check: Check) -> None:
-        mixed = discovery.mixed_rounds(check.hosts)
-        check.n_rounds = sum(map(len, mixed))
-        readings = discovery.matrices(check.hosts, [
+        hosts = check.now.hosts
+        mixed = discovery.mixed_rounds(hosts)
+        check.note(n_rounds=sum(map(len, mixed)))
+        readings = discovery.matrices(hosts, [
             {pair: rate_bps for pairs in repeat
              for pair, rate_bps in self._loaded_round(check, pairs).items()}
             for repeat in mixed])
-        found = discovery.branches(check.hosts, readings)
+        found = discovery.branches(hosts, readings)
         loads = discovery.loads(found)
-        check.n_rounds += len(loads)
-        plane = discovery.plane(found, check.hosts, readings, [
+        check.count(n_rounds=len(loads))
+        plane = discovery.plane(found, hosts, readings, [
             (load, self._loaded_round(check, load.pairs)) for load in loads])
         if plane.roots:
-            check.planes = (plain.dump_plane(plane),)
+            check.note(planes=[msgspec.convert(plain.dump_plane(plane),
+                                               topology.Plane)])
 
     def _loaded_round(self, check: Check, pairs: tuple[rounds.Pair, ...]
                       ) -> dict[rounds.Pair, float]:
@@ -252,7 +223,7 @@ class Checks:
         if self._stopped:
             raise exception.Starting(why='the controller stops')
         found = self._together(check, pairs, rounds.DISCOVER)
-        check.n_rounds_done += 1
+        check.count(n_rounds_done=1)
         return found
 
     def _round(self, check: Check, number: int, planned: preflight.Round
@@ -261,7 +232,7 @@ class Checks:
             found = self._together(check, planned.pairs, rounds.CHECK)
         else:
             came = self._measure(check, planned.pairs)
-            check.n_failed += len(planned.pairs) - len(came)
+            check.count(n_failed=len(planned.pairs) - len(came))
             found = {pair: one.rate_bps for pair, one in came.items()}
         return [preflight.Reading(pair, number, rate_bps)
                 for pair, rate_bps in found.items()]
@@ -278,7 +249,7 @@ class Checks:
                                         for pair, one in came.items()})
             if len(found) == len(pairs) or self._stopped:
                 break
-        check.n_failed += len(pairs) - len(found)
+        check.count(n_failed=len(pairs) - len(found))
         return found
 
     def _measure(self, check: Check, pairs: Sequence[rounds.Pair],
@@ -295,7 +266,8 @@ class Checks:
                    else probes.START_S + transfer.most_s)
         with self._lock:
             came, self._ordered = dict(self._came), {}
-        check.sent_bytes += sum(one.sent_bytes or 0 for one in came.values())
+        check.count(sent_bytes=sum(one.sent_bytes or 0
+                                   for one in came.values()))
         return came
 
     def _wait(self, is_over: Callable[[], bool], more_s: float = 0.0) -> None:

@@ -57,7 +57,7 @@ class _Taken:
     """An order that this process carries out, with its last stored state."""
 
     kind: str
-    seen: Callable[[], tuple[str, dict[str, Any]]]
+    seen: Callable[[], tuple[str, Any]]
     written: tuple[str, str] | None = None
 
 
@@ -71,6 +71,10 @@ def to_check(hosts: Sequence[str], lately: Collection[str]) -> list[str]:
         # A reading needs a second one.
         due += [host for host in hosts if host in lately][:1]
     return due
+
+
+def _encoded(document: Any) -> str:
+    return msgspec.json.encode(document).decode()
 
 
 class Orders:
@@ -112,19 +116,20 @@ class Orders:
     # In every process.
 
     def check(self, hosts: Iterable[str],
-              purpose: checks.Purpose = checks.Purpose.CHECK,
+              purpose: check_wire.Purpose = 'check',
               trigger: str = 'command') -> check_wire.Check:
         """Check these hosts as soon as no other check runs.
 
         :raises virtco.exception.Invalid: for too few or too many hosts, one
             that is not known, or when too many checks wait.
         """
-        check = checks.Check(str(uuid.uuid4()),
-                             self._checks.checked(hosts, purpose), trigger,
-                             self._clock(), purpose)
-        self._add(CHECK, check.check_id, check.to_dict(), CHECK_EXPIRES_S,
+        check = check_wire.Check(
+            check_id=str(uuid.uuid4()),
+            hosts=self._checks.checked(hosts, purpose), trigger=trigger,
+            asked=self._clock(), purpose=purpose)
+        self._add(CHECK, check.check_id, check, CHECK_EXPIRES_S,
                   checks.MOST_WAITING)
-        return msgspec.convert(check.to_dict(), check_wire.Check)
+        return check
 
     def probe(self, request: probe_wire.ProbeRequest) -> str:
         """Measure these pairs soon; the id of the request.
@@ -137,18 +142,18 @@ class Orders:
         asked.check(request)
         order_id = str(uuid.uuid4())
         self._add(PROBE, order_id, {
-            'request': msgspec.to_builtins(request), 'done': False,
-            'results': []}, PROBE_EXPIRES_S, asked.MOST)
+            'request': request, 'done': False, 'results': []},
+            PROBE_EXPIRES_S, asked.MOST)
         return order_id
 
-    def _add(self, kind: str, order_id: str, document: dict[str, Any],
-             expires_s: float, most_live: int) -> None:
+    def _add(self, kind: str, order_id: str, document: Any, expires_s: float,
+             most_live: int) -> None:
         now_s = self._clock()
         self._database.retried(lambda session: db_orders.add(
             session, models.Order(
                 id=order_id, kind=kind, state=db_orders.WAITING,
                 ordered_at=now_s, expires_at=now_s + expires_s,
-                document=json.dumps(document)), most_live))
+                document=_encoded(document)), most_live))
         if self._leads:
             self._turns.attempt()
 
@@ -258,10 +263,10 @@ class Orders:
             if self._is_expired(row):
                 self._refuse(row, document, NOBODY)
             elif row.kind == CHECK:
-                check = checks.Check.from_dict(document)
+                check = checks.Check(self._shown_check(row))
                 self._checks.take(check)
                 self._taken[row.id] = _Taken(CHECK, lambda: (
-                    check.state, check.to_dict()))
+                    check.now.state, check.now))
             else:
                 self._prober.ask(msgspec.convert(
                     document['request'], probe_wire.ProbeRequest), row.id)
@@ -285,7 +290,7 @@ class Orders:
         changed = {}
         for order_id, one in self._taken.items():
             state, document = one.seen()
-            now = state, json.dumps(document)
+            now = state, _encoded(document)
             if now != one.written:
                 changed[order_id] = now
         schedule = self._schedule_now()
@@ -314,6 +319,6 @@ class Orders:
         before_s, before = self._schedule
         if 0 <= now_s - before_s < SCHEDULE_S:
             return None
-        found = msgspec.json.encode(self._prober.state()).decode()
+        found = _encoded(self._prober.state())
         self._schedule = now_s, found
         return found if found != before else None

@@ -126,20 +126,20 @@ def test_progress_is_seen_by_all_and_another_leader_begins_anew(start):
     (check,) = leader.checks.taken
     assert api.orders.schedule() == msgspec.to_builtins(
         schedule(3))
-    check.state, check.n_rounds_done = 'running', 7
+    check.note(state='running', n_rounds_done=7)
     leader.orders.turn()
     assert api.orders.find_check(made['check_id'])['n_rounds_done'] == 7
     leader.deposed = True
-    check.n_rounds_done = 8
+    check.note(n_rounds_done=8)
     with pytest.raises(exception.Deposed):
         leader.orders.turn()
     successor = start()
     successor.orders.lead()
     successor.orders.turn()
     (again,) = successor.checks.taken
-    assert (again.hosts, again.state) == (('a', 'b'), 'waiting')
+    assert (again.now.hosts, again.now.state) == (['a', 'b'], 'waiting')
     assert api.orders.find_check(made['check_id'])['n_rounds_done'] == 0
-    again.state = 'done'
+    again.note(state='done')
     successor.orders.turn()
     assert [one['state'] for one in api.orders.checks()] == ['done']
     successor.orders.turn()
@@ -198,7 +198,7 @@ def test_orders_are_bounded(start, conf, clock):
     for number in range(orders.db_orders.MOST_KEPT + 5):
         clock.now += 1
         leader.orders.check([f'a{number}', 'b'])
-        leader.checks.taken[-1].state = 'done'
+        leader.checks.taken[-1].note(state='done')
         leader.orders.turn()
     kept = api.orders.checks()
     assert len(kept) == orders.db_orders.MOST_KEPT + 1
@@ -263,10 +263,10 @@ def test_a_check_that_failed_is_none_and_an_old_one_is_forgotten(
     leader.orders.check(['c', 'd'])
     leader.checks._prober = types.SimpleNamespace(
         afford=lambda *_limits: None)
-    leader.orders.check('efgh', checks.Purpose.DISCOVER)
+    leader.orders.check('efgh', 'discover')
     assert set(leader.orders._checked_lately()) == set('abcd')
-    leader.checks.taken[0].state = 'failed'
-    leader.checks.taken[1].state = 'done'
+    leader.checks.taken[0].note(state='failed')
+    leader.checks.taken[1].note(state='done')
     leader.orders.turn()
     assert set(leader.orders._checked_lately()) == set('cd')
     clock.now += conf.probe.freshness_s
@@ -301,8 +301,8 @@ def test_a_check_of_a_process_that_leads_begins_at_once(start):
     leader.orders.lead()
     made = leader.orders.check(['a', 'b'], trigger='launch')
     (check,) = leader.checks.taken
-    assert (check.check_id, check.trigger, check.hosts) == (
-        made['check_id'], 'launch', ('a', 'b'))
+    assert (check.now.check_id, check.now.trigger, check.now.hosts) == (
+        made['check_id'], 'launch', ['a', 'b'])
     with pytest.raises(exception.NotFound):
         leader.orders.find_probe(made['check_id'])
     with pytest.raises(exception.NotFound):

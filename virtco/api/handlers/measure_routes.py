@@ -11,7 +11,6 @@ import numpy as np
 
 from virtco import exception
 from virtco.api.call import Call
-from virtco.decide import checks
 from virtco.measure import constant
 from virtco.measure import history
 from virtco.measure import performers as poor
@@ -56,7 +55,7 @@ def check(call: Call, body: check_wire.CheckRequest) -> check_wire.Check:
             field='hosts or group', limit='one of the two',
             value=None if body.hosts is None else 'both')
     return call.rooms.decide.orders.check(
-        _hosts(call, body), checks.Purpose(body.purpose))
+        _hosts(call, body), body.purpose)
 
 
 def _hosts(call: Call, body: check_wire.CheckRequest) -> list[str]:
