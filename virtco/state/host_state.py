@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
-import json
 from typing import Any
 from typing import TYPE_CHECKING
 
@@ -153,16 +152,17 @@ class HostState:
                     {coflow_id: average.value for coflow_id, average
                      in self.observed.items()})
 
-    def to_stored(self) -> 'Stored':
-        """Return the host as the database keeps it."""
-        return Stored(
-            self.host, self.first_seen, self.last_report,
-            _Kept(counters=_Counters(self.counters.epoch,
-                                     dict(self.counters.values)),
-                  background_bps=round(self.background.value),
-                  **{name: getattr(self.report, name)
-                     for name in _REPORTED if name not in _UNKEPT}),
-            self.minors)
+    def columns(self) -> dict[str, Any]:
+        """Return the host's row; :func:`encoded` makes texts of its parts."""
+        return {
+            'host': self.host, 'first_seen': self.first_seen,
+            'last_report': self.last_report, 'minors': self.minors,
+            'report': _Kept(
+                counters=_Counters(self.counters.epoch,
+                                   dict(self.counters.values)),
+                background_bps=round(self.background.value),
+                **{name: getattr(self.report, name)
+                   for name in _REPORTED if name not in _UNKEPT})}
 
     @property
     def known_link(self) -> reports.Link | None:
@@ -188,10 +188,9 @@ class HostState:
                 kept.counters.epoch, kept.counters.values)
             self.background.restore(kept.background_bps, stored.last_report)
         self.learn_ports()
-        minors = json.loads(stored.minors)
-        if minors.get('taken'):
-            self.minors = coflow_table.Minors(minors['taken'],
-                                              minors.get('needed_s', {}))
+        minors = _MINORS.decode(stored.minors)
+        if minors.taken:
+            self.minors = minors
         return True
 
 
@@ -216,20 +215,10 @@ class _Kept(reports.Report, frozen=True, kw_only=True):
 _REPORTED = reports.Report.__struct_fields__
 _UNKEPT = frozenset({'coflows', 'pairs', 'peers'})
 _KEPT = msgspec.json.Decoder(_Kept)
+_MINORS = msgspec.json.Decoder(coflow_table.Minors)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stored:
-    """A host for the database; it is encoded while nobody waits for it."""
-
-    host: str
-    first_seen: float
-    last_report: float | None
-    kept: _Kept
-    minors: coflow_table.Minors
-
-    def columns(self) -> dict[str, Any]:
-        return {'host': self.host, 'first_seen': self.first_seen,
-                'last_report': self.last_report,
-                'report': msgspec.json.encode(self.kept).decode(),
-                'minors': msgspec.json.encode(self.minors).decode()}
+def encoded(columns: dict[str, Any]) -> dict[str, Any]:
+    """Encode a host's columns; it takes long, so hold no lock."""
+    return columns | {name: msgspec.json.encode(columns[name]).decode()
+                      for name in ('report', 'minors')}

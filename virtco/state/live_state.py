@@ -539,7 +539,7 @@ class LiveState:
             return summary.Unsaved(
                 [summary.columns(tracked)
                  for tracked in self._groups.take_dirty()],
-                [self._hosts[name].to_stored() for name in sorted(hosts)],
+                [self._hosts[name].columns() for name in sorted(hosts)],
                 self._debts.take_unsaved(), tuple(self._groups.ended),
                 tuple(self._progress.findings.values()))
 
@@ -553,7 +553,7 @@ class LiveState:
     def not_saved(self, unsaved: summary.Unsaved) -> None:
         """Put changes back that the database did not take."""
         with self._lock:
-            self._unsaved_hosts |= {stored.host for stored in unsaved.hosts}
+            self._unsaved_hosts |= {row['host'] for row in unsaved.hosts}
             for row in unsaved.coflows:
                 if row['id'] in self._groups.coflows:
                     self._groups.coflows[row['id']].is_dirty = True

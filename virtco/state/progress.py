@@ -138,21 +138,25 @@ class Progress:
             # What it counts is no precedent.
             state.counters.forget(coflow_id)
             if counters.sent_bytes or counters.backlog_bytes:
-                self._tell(summary.refused(
-                    state.host, tracked, f'bytes of coflow {coflow_id}, none '
-                    'of whose VMs is or was there'))
+                self._tell(
+                    tracked, 'report_refused', state.host,
+                    f'reports bytes of coflow {coflow_id}, none of whose VMs '
+                    'is or was there: refused')
         return found
 
     def refuse_port(self, host: str, vm: str, reserved: str) -> None:
         """Add a finding of a port whose VM Nova has elsewhere."""
         tracked = self._groups.coflow_of(vm)
         if tracked is not None:
-            self._tell(summary.refused(
-                host, tracked,
-                f'a port of VM {vm}, which is reserved on {reserved}'))
+            self._tell(tracked, 'report_refused', host,
+                       f'reports a port of VM {vm}, which is reserved on '
+                       f'{reserved}: refused')
 
-    def _tell(self, found: summary.Finding) -> None:
-        """Queue a finding for an event, each once."""
+    def _tell(self, tracked: inflight.Tracked, kind: str, host: str,
+              what: str) -> None:
+        """Queue a finding about a host for an event, each once."""
+        found = summary.Finding.of(tracked, kind, f'{host} {what}',
+                                   (host, what))
         if found.key not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(found.key)
             self.findings[found.key] = found
@@ -189,10 +193,11 @@ class Progress:
                     and state.last_report == last_s):
                 if now_s - last_s < MISSING_S:
                     continue
-                self._tell(summary.missing(
-                    host, tracked, 'reported nothing since a VM of coflow '
-                    f'{coflow_id} left it: bytes that the VM sent in the last '
-                    f'{now_s - last_s:.0f} s there are not counted'))
+                self._tell(
+                    tracked, 'report_missing', host,
+                    f'reported nothing since a VM of coflow {coflow_id} left '
+                    'it: bytes that the VM sent in the last '
+                    f'{now_s - last_s:.0f} s there are not counted')
             del self._left[coflow_id, host]
 
     def _take_backlogs(self, state: host_state.HostState,

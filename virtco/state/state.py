@@ -23,6 +23,7 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco.measure import history
 from virtco.scheduling import endings
+from virtco.state import host_state
 from virtco.state import live_state
 from virtco.state import measured_rates
 from virtco.state import pair_history
@@ -298,7 +299,7 @@ class State:
         unsaved = self.live.take_unsaved()
         if unsaved.is_empty():
             return
-        hosts = [stored.columns() for stored in unsaved.hosts]
+        hosts = [host_state.encoded(row) for row in unsaved.hosts]
 
         def save(session: orm.Session) -> None:
             # In one go: the counters, and what is counted by them.

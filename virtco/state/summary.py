@@ -14,7 +14,6 @@ from virtco import units
 from virtco.db import codec
 from virtco.model import states
 from virtco.state import byte_counters
-from virtco.state import host_state
 from virtco.state import inflight
 
 if TYPE_CHECKING:
@@ -92,30 +91,19 @@ def overstating(tracked: inflight.Tracked) -> Finding:
         ('', tracked.coflow_id))
 
 
-def refused(host: str, tracked: inflight.Tracked, what: str) -> Finding:
-    """Describe a report that is not counted: the host cannot know it."""
-    return Finding.of(tracked, 'report_refused',
-                      f'{host} reports {what}: refused', (host, what))
-
-
-def missing(host: str, tracked: inflight.Tracked, what: str) -> Finding:
-    """Describe bytes that a host cannot report any more."""
-    return Finding.of(tracked, 'report_missing', f'{host} {what}',
-                      (host, what))
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unsaved:
     """Changes that the database does not know yet.
 
     :ivar coflows: columns of each.
+    :ivar hosts: columns of each, to be encoded.
     :ivar debts: bytes per project.
     :ivar ended: ids of the coflows that are over with it.
     :ivar findings: events to be written.
     """
 
     coflows: list[dict[str, Any]]
-    hosts: list[host_state.Stored]
+    hosts: list[dict[str, Any]]
     debts: dict[str, float]
     ended: tuple[str, ...]
     findings: tuple[Finding, ...] = ()

@@ -154,7 +154,7 @@ def test_all_rounds_are_run_and_concluded():
     # The next one finds a new thread.
     patience.wait_for(lambda: found._thread is None)
     found.take(again := check())
-    assert ended(again).state == 'done'
+    assert ended(again).now.state == 'done'
 
 
 def test_trains_without_a_rate_are_counted():
@@ -162,7 +162,7 @@ def test_trains_without_a_rate_are_counted():
     network.silent = {preflight.plan(HOSTS, {})[0].pairs[0]}
     found, _concluded = start(network)
     found.take(one := check())
-    assert ended(one).n_failed == sum(
+    assert ended(one).now.n_failed == sum(
         pair in network.silent for some in preflight.plan(HOSTS, {})
         for pair in some.pairs)
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit import made
 from tests.unit.state import test_live_state as known
+from virtco.state import host_state
 from virtco.state import live_state
 from virtco.state import progress
 from virtco.state import schedule_input
@@ -120,7 +121,8 @@ def test_credited_is_what_was_sent(steps):
             state = live_state.LiveState()
             for row in unsaved.coflows:
                 counted = row['progress']
-            saved |= {row.host: row.columns() for row in unsaved.hosts}
+            saved |= {row['host']: host_state.encoded(row)
+                      for row in unsaved.hosts}
             place(state, hosts, counted, True)
             state.load_hosts([types.SimpleNamespace(**columns)
                               for columns in saved.values()])

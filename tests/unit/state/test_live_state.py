@@ -10,6 +10,7 @@ import pytest
 from tests.unit import made
 from virtco.model import states
 from virtco.scheduling import endings
+from virtco.state import host_state
 from virtco.state import live_state
 from virtco.state import schedule_input
 from virtco.topology import tree
@@ -401,7 +402,7 @@ def test_a_host_is_stored_and_loaded(state):
     again = live_state.LiveState()
     again.load_groups([member('g', i, f'h{i}') for i in range(3)],
                       [stored(progress='[20, 10, 0]')])
-    again.load_hosts([types.SimpleNamespace(**row.columns())])
+    again.load_hosts([types.SimpleNamespace(**host_state.encoded(row))])
     assert again._addresses.of_vm == {'g-0': ('h0', ('10.0.0.1',))}
     again.intake('h0', report(60, ports=[port]), 2.0)
     assert sent(again) == pytest.approx([40, 20, 0])
@@ -411,7 +412,7 @@ def test_a_process_that_follows_learns_links_from_the_database(state):
     """It met the host before the leader stored its first report."""
     state.intake('h0', report(30), 1.0)
     (row,) = state.take_unsaved().hosts
-    row = types.SimpleNamespace(**row.columns())
+    row = types.SimpleNamespace(**host_state.encoded(row))
     follower = live_state.LiveState()
     follower.meet({'h0'}, 0.5)
     default_bps = follower.view('h0', 0.5).capacity.egress_bps
@@ -431,7 +432,7 @@ def test_a_process_that_follows_knows_background_traffic(state):
     for now_s, uplink in ((1.0, 0), (2.0, 1e6), (3.0, 5e6)):
         state.intake('h0', report(50, uplink=uplink), now_s)
         (row,) = state.take_unsaved().hosts
-        follower.load_hosts([types.SimpleNamespace(**row.columns())])
+        follower.load_hosts([types.SimpleNamespace(**host_state.encoded(row))])
         asked = ['h0'], now_s, False
         assert follower.payload_rates(*asked)['h0'] == pytest.approx(
             state.payload_rates(*asked)['h0'])

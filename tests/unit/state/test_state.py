@@ -590,16 +590,16 @@ def test_a_snapshot_has_what_is_decided_by():
 def test_minors_and_limits_are_kept():
     live = Bench().state.live
     live.meet({'h0', 'h1'}, 1.0)
-    assert [one.host for one in live.take_unsaved().hosts] == []
+    assert [one['host'] for one in live.take_unsaved().hosts] == []
     minors = schedule_input.coflow_table.Minors({'c': 3})
     live.keep_minors({'h1': minors})
     live.keep_minors({})
     unsaved = live.take_unsaved()
-    assert [one.host for one in unsaved.hosts] == ['h1']
+    assert [one['host'] for one in unsaved.hosts] == ['h1']
     assert live.snapshot(
         schedule_input.Options(), 2.0).minors == {'h1': minors}
     live.not_saved(unsaved)
-    assert [one.host for one in live.take_unsaved().hosts] == ['h1']
+    assert [one['host'] for one in live.take_unsaved().hosts] == ['h1']
     assert live.take_unsaved().hosts == []
 
 
