@@ -142,7 +142,7 @@ QUESTIONS: dict[str, Ask] = {
     'group show': _of(groups.only_living, TENANT, GROUP),
     'group members': _of(groups.members, GROUP_ID),
     'group coflows': _of(groups.coflows, GROUP_ID),
-    'placement show': _of(records.placement, VM),
+    'placement show': _of(orm.Session.get, models.Placement, VM),
     'placement show, neutral': _of(records.newest_event, VM, 'neutral'),
     'project show': _of(records.project, TENANT),
     'launch: usage': _of(groups.usage, TENANT),
@@ -168,7 +168,7 @@ QUESTIONS: dict[str, Ask] = {
     'operator: host list': _of(records.list_hosts),
     'operator: drains': _of(operators.drains),
     'operator: change list': _of(operators.changes, 1000),
-    'operator: check list': _of(orders.of_kind, 'check')}
+    'operator: check list': _of(orders.find, models.Order.kind == 'check')}
 
 
 def measure(database: db_session.Database, n_times: int = 5

@@ -55,13 +55,12 @@ def secret(session: orm.Session) -> str:
     return session.scalar(sa.select(_CLUSTER.secret)) or ''
 
 
-def advance(session: orm.Session, expected: int | None = None) -> None:
+def advance(connection: sa.Connection, expected: int | None = None) -> None:
     """Count the generation on; everything that reserves or releases does.
 
     :param expected: what the caller's snapshot saw, None = do not care.
     :raises virtco.exception.Conflict: when it is another one by now.
     """
-    connection = session.connection()
     done = (connection.execute(_ADVANCE) if expected is None else
             connection.execute(_ADVANCE_FROM, {'expected': expected}))
     if done.rowcount == 0:
@@ -107,14 +106,10 @@ def only_living(session: orm.Session, project_id: str | None, group: str
     return found[0]
 
 
-def get(session: orm.Session, group_id: str) -> models.Group | None:
-    return session.get(models.Group, group_id)
-
-
-def by_id(session: orm.Session, group_ids: Collection[str]
+def by_id(session: orm.Session, which: sa.ColumnElement[bool]
           ) -> dict[str, models.Group]:
     return {group.id: group for group in session.scalars(
-        sa.select(models.Group).where(models.Group.id.in_(group_ids)))}
+        sa.select(models.Group).where(which))}
 
 
 def members(session: orm.Session, group_id: str) -> list[models.Member]:
@@ -261,11 +256,6 @@ def retire(session: orm.Session, group: models.Group, now_s: float) -> None:
         coflow.ended_at = coflow.ended_at or now_s
     for member in members(session, group.id):
         vacate(member)
-
-
-def used_rows(rows: Sequence[models.Member]) -> set[int]:
-    """Return the indices of rows with a VM."""
-    return {row.row_index for row in rows if row.instance_uuid is not None}
 
 
 def promised(session: orm.Session, now_s: float) -> set[str]:

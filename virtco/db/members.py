@@ -77,8 +77,6 @@ def next_planned(connection: sa.Connection, project_id: str, name: str,
         and found.host is not None) else None
 
 
-_ADVANCE = sa.update(_TABLES['cluster']).values(
-    generation=_TABLES['cluster'].c.generation + 1)
 _TAKE = sa.update(_TABLES['members']).where(
     _MEMBERS.group_id == sa.bindparam('of_group'),
     _MEMBERS.row_index == sa.bindparam('of_index'),
@@ -90,11 +88,6 @@ _TAKE = sa.update(_TABLES['members']).where(
             'vcpus', 'memory_mb', 'disk_gb')} | {
         'state': states.MemberState.RESERVED,
         'planned_host': sa.bindparam('on_host')})
-
-
-def advance(connection: sa.Connection) -> None:
-    """Count the generation on: plans of the group under way must see it."""
-    connection.execute(_ADVANCE)
 
 
 def take(connection: sa.Connection, planned: Planned,

@@ -48,16 +48,11 @@ def get(session: orm.Session, order_id: str, kind: str
     return found if found is not None and found.kind == kind else None
 
 
-def of_kind(session: orm.Session, kind: str) -> list[models.Order]:
-    """List orders of a kind, the newest last."""
-    return list(session.scalars(sa.select(_ORDER).where(
-        _ORDER.kind == kind).order_by(_ORDER.ordered_at, _ORDER.id)))
-
-
-def waiting(session: orm.Session) -> list[models.Order]:
-    """List waiting orders, the newest last."""
-    return list(session.scalars(sa.select(_ORDER).where(
-        _ORDER.state == WAITING).order_by(_ORDER.ordered_at, _ORDER.id)))
+def find(session: orm.Session, which: sa.ColumnElement[bool]
+         ) -> list[models.Order]:
+    """List orders, the newest last."""
+    return list(session.scalars(sa.select(_ORDER).where(which).order_by(
+        _ORDER.ordered_at, _ORDER.id)))
 
 
 def save(session: orm.Session, order_id: str, state: str, document: str

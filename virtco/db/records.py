@@ -153,11 +153,6 @@ def change_coflows_of(session: orm.Session, project_id: str,
         models.Coflow.is_live).values(values))
 
 
-def placement(session: orm.Session,
-              instance_uuid: str) -> models.Placement | None:
-    return session.get(models.Placement, instance_uuid)
-
-
 def add_event(session: orm.Session, **values: Any) -> None:
     """Add an event and drop the project's oldest beyond KEPT_EVENTS."""
     event = models.Event(**values)

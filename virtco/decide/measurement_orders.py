@@ -167,7 +167,7 @@ class Orders:
     def checks(self) -> list[check_wire.Check]:
         """Return the checks, the newest last."""
         with self._database.reader() as session:
-            rows = db_orders.of_kind(session, CHECK)
+            rows = db_orders.find(session, models.Order.kind == CHECK)
         return [self._shown_check(row) for row in rows]
 
     def find_probe(self, order_id: str) -> probe_wire.Results:
@@ -251,7 +251,8 @@ class Orders:
             return
         with self._lock:
             with self._database.reader() as session:
-                waiting = db_orders.waiting(session)
+                waiting = db_orders.find(
+                    session, models.Order.state == db_orders.WAITING)
             for row in waiting:
                 if row.id not in self._taken:
                     self._take_up(row)

@@ -83,8 +83,8 @@ class Feedback:
         """
         with self._database.reader() as session:
             members = db_groups.living_members(session)
-            groups = {group.id: group for group in session.scalars(
-                sa.select(models.Group).where(models.Group.retired_at.is_(None)))}
+            groups = db_groups.by_id(session,
+                                     models.Group.retired_at.is_(None))
             coflows: dict[str | None, list[models.Coflow]] = {}
             for coflow in session.scalars(sa.select(models.Coflow).where(
                     models.Coflow.group_id.in_(list(groups))).order_by(

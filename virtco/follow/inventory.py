@@ -14,7 +14,7 @@ from virtco.follow import nova
 
 #: Placement shows all classes of a provider since then.
 PLACEMENT_VERSION = '1.27'
-CLASSES = {'VCPU': 0, 'MEMORY_MB': 1, 'DISK_GB': 2}
+CLASSES = 'VCPU', 'MEMORY_MB', 'DISK_GB'
 #: An answer is good for so long.
 FRESH_S = 15.0
 
@@ -63,9 +63,7 @@ class Inventory:
 
 
 def _left(resources: Mapping[str, Mapping[str, Any]]) -> Vector:
-    left = [0.0] * len(CLASSES)
-    for name, i in CLASSES.items():
-        if name in resources:
-            left[i] = max(0.0, float(resources[name]['capacity'])
-                          - float(resources[name]['used']))
-    return tuple(left)
+    nothing = {'capacity': 0.0, 'used': 0.0}
+    found = [resources.get(name, nothing) for name in CLASSES]
+    return tuple(max(0.0, float(one['capacity']) - float(one['used']))
+                 for one in found)

@@ -179,7 +179,7 @@ def _by_row(project_id: str, hint: hints.Hint,
 
 def _write(session: orm.Session, chunk: Sequence[_Group], now_s: float,
            outcome: Outcome) -> list[new_groups.Rows]:
-    db_groups.advance(session)
+    db_groups.advance(session.connection())
     found = _rows(session, chunk, now_s, outcome)
     if found:
         groups, members, coflows = zip(*found)

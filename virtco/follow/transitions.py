@@ -58,7 +58,7 @@ class Transitions:
                 return None
 
         def work(session: orm.Session) -> str | None:
-            db_groups.advance(session)
+            db_groups.advance(session.connection())
             member = db_groups.member_of(session, uuid)
             if member is None:
                 self._change_other(session, uuid, host, flavor)
@@ -181,7 +181,7 @@ class Transitions:
         members = db_groups.expired(session, self._clock())
         if not members:
             return []
-        db_groups.advance(session)
+        db_groups.advance(session.connection())
         for member in members:
             if member.state == states.MemberState.RESERVED:
                 self._note(session, member, 'expired',
@@ -199,7 +199,7 @@ class Transitions:
         members = db_groups.members(session, group_id)
         if any(member.instance_uuid for member in members):
             return
-        group = db_groups.get(session, group_id)
+        group = session.get(models.Group, group_id)
         if group is not None and group.retired_at is None:
             db_groups.retire(session, group, self._clock())
             LOG.info('Group %s of project %s is retired.', group.name,
@@ -207,7 +207,7 @@ class Transitions:
 
     def _note(self, session: orm.Session, member: models.Member, kind: str,
               detail: str) -> None:
-        group = db_groups.get(session, member.group_id)
+        group = session.get(models.Group, member.group_id)
         records.add_event(
             session,
             project_id=group.project_id if group is not None else '',

@@ -64,7 +64,7 @@ class Announcements:
         def save(session: orm.Session) -> tuple[str, list[str]]:
             # Two at once would both have the last room, or the same name:
             # what is read after the generation is what others committed.
-            db_groups.advance(session)
+            db_groups.advance(session.connection())
             found = db_groups.only_living(session, project_id, group)
             return found.id, self._save(session, found, matrices, expires_s)
 

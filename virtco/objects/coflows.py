@@ -86,7 +86,7 @@ class Coflows:
               statuses: Mapping[str, summary.Status]
               ) -> list[wire.Coflow]:
         group_ids = {c.group_id for c in coflows if c.group_id}
-        groups = db_groups.by_id(session, group_ids)
+        groups = db_groups.by_id(session, models.Group.id.in_(group_ids))
         hosts = db_groups.hosts_by_group(session, group_ids)
         elsewhere = db_groups.elsewhere_by_group(session, group_ids)
         warnings = records.count_events(

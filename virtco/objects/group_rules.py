@@ -74,11 +74,12 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
             *(one for one in self.server_groups if one not in same),
             msgspec.structs.replace(group, rows=tuple(sorted(rows)))))
 
-    def groups(self, rows: Sequence[int], own_hosts: Collection[str]
-               ) -> tuple[snapshot.ServerGroup, ...]:
-        """Build the server groups over the VMs of a problem.
+    def constrained(self, problem: snapshot.PlacementProblem,
+                    rows: Sequence[int], own_hosts: Collection[str]
+                    ) -> snapshot.PlacementProblem:
+        """Add the server groups to the problem.
 
-        :param rows: of each VM.
+        :param rows: of each VM of the problem.
         :param own_hosts: where the group's own VMs are.
         """
         found = []
@@ -90,14 +91,7 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
                     snapshot.GroupPolicy(one.policy), members,
                     frozenset(one.hosts).difference(own_hosts),
                     one.max_per_host))
-        return tuple(found)
-
-    def constrained(self, problem: snapshot.PlacementProblem,
-                    rows: Sequence[int], own_hosts: Collection[str]
-                    ) -> snapshot.PlacementProblem:
-        """Add the server groups to the problem."""
-        return dataclasses.replace(problem, server_groups=self.groups(
-            rows, own_hosts))
+        return dataclasses.replace(problem, server_groups=tuple(found))
 
 
 def of_record(text: str) -> Rules:

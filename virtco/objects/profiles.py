@@ -169,7 +169,4 @@ def _start_s(hour: int) -> float:
 
 def _predicted(hours: dict[int, float], first: int, until: int
                ) -> wire.Predicted:
-    found = prediction.predict(prediction.series(hours, first, until))
-    return wire.Predicted(
-        size_bytes=found.size_bytes, method=found.method,
-        error_fraction=found.error_fraction, last_hour_weight=found.weight)
+    return prediction.predict(prediction.series(hours, first, until))

@@ -102,9 +102,9 @@ class Adviser:
         with self._database.reader() as session:
             members = db_groups.living_members(session)
             coflows = db_groups.living_coflows(session)
-            groups = {group.id: _Group(group, [], []) for group in
-                      session.scalars(sa.select(models.Group).where(
-                          models.Group.retired_at.is_(None)))}
+            groups = {group_id: _Group(group, [], [])
+                      for group_id, group in db_groups.by_id(
+                          session, models.Group.retired_at.is_(None)).items()}
         for member in members:
             groups[member.group_id].members.append(member)
         for coflow in coflows:

@@ -113,11 +113,11 @@ class Commit:
         """Commit on the generation of the snapshot, or on a later one in
         which the group has the same members.
         """
-        view = self._view
+        view, connection = self._view, self._session.connection()
         try:
-            db_groups.advance(self._session, view.generation)
+            db_groups.advance(connection, view.generation)
         except exception.Conflict:
-            db_groups.advance(self._session)
+            db_groups.advance(connection)
             if not view.is_new and _seen(view.members) != _seen(
                     db_groups.members(self._session, view.group.id)):
                 raise

@@ -65,17 +65,7 @@ class Promises:
             return Judged(wire.Promise(
                 at=due_s, promised=False, why=f'no: {why_not}',
                 bound_s=codec.finite(plan.lower_bound_s)))
-        return Judged(self._judge(
-            due_s, due_s - now_s, promised, _port_s(problem, plan, ports),
-            plan.lower_bound_s, is_asked), frozenset(promised.ids))
-
-    def _judge(self, due_s: float, left_s: float,
-               promised: deadlines.Claims, size_s: np.ndarray,
-               least_s: float, is_asked: bool) -> wire.Promise:
-        """Judge whether the group's end can be promised.
-
-        :param least_s: the group alone, on any hosts.
-        """
+        left_s, size_s = due_s - now_s, _port_s(problem, plan, ports)
         verdict = deadlines.judge(promised, size_s, left_s)
         alone_s = float(size_s.max(initial=0.0))
         earliest_s = verdict.earliest_s
@@ -85,14 +75,15 @@ class Promises:
         if not is_asked:
             self._withheld.note(alone_s, waits or verdict.is_promised)
         is_promised = verdict.is_promised and not waits
-        least_s = min(least_s, verdict.bound_s)
-        return wire.Promise(
+        # Of the group alone, on any hosts.
+        least_s = min(plan.lower_bound_s, verdict.bound_s)
+        return Judged(wire.Promise(
             at=due_s, promised=is_promised,
             why=_text(is_promised, waits and verdict.is_promised, least_s,
                       verdict.bound_s, earliest_s),
             bound_s=codec.finite(least_s),
             bound_here_s=codec.finite(verdict.bound_s),
-            earliest_s=codec.finite(earliest_s))
+            earliest_s=codec.finite(earliest_s)), frozenset(promised.ids))
 
 
 def _unpromisable(coflows: Iterable[coflow_model.Coflow]) -> str:

@@ -116,7 +116,7 @@ class Reader:
         generation = db_groups.generation(session)
         member = db_groups.member_of(session, request.instance_uuid)
         if member is not None:
-            group = db_groups.get(session, member.group_id)
+            group = session.get(models.Group, member.group_id)
         else:
             group = db_groups.find(session, request.project_id,
                                    hint.coflow_name)
@@ -265,7 +265,7 @@ def _choose_row(members: Sequence[models.Member],
     wanted = hint.index
     if wanted is None:
         wanted = (request.launch_index or 0) % n_vms
-    used = db_groups.used_rows(members)
+    used = {m.row_index for m in members if m.instance_uuid is not None}
     for step in range(n_vms):
         index = (wanted + step) % n_vms
         if index in used:

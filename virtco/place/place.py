@@ -242,7 +242,7 @@ class Place:
 
     def placement(self, instance_uuid: str) -> wire.Kept:
         with self._database.reader() as session:
-            found = records.placement(session, instance_uuid)
+            found = session.get(models.Placement, instance_uuid)
             if found is None:
                 return _neutral(records.newest_event(
                     session, instance_uuid, journal.NEUTRAL), instance_uuid)

@@ -21,7 +21,7 @@ from virtco.db import bookings
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import members as db_members
-from virtco.db import records
+from virtco.db import models
 from virtco.db import session as db_session
 from virtco.model import snapshot
 from virtco.objects import settings
@@ -133,7 +133,7 @@ class Placer:
                 and planned.host in requests.host_names(request)):
             deadline.enter('commit')
             with self._database.writer() as session:
-                db_members.advance(session.connection())
+                db_groups.advance(session.connection())
                 answer = self._assign(
                     session.connection(), question, planned, view.wishes,
                     view.notes, deadline)
@@ -155,7 +155,7 @@ class Placer:
         deadline.enter('commit')
         with self._database.statements() as connection:
             # First of all, as MariaDB reads what was there at the first read.
-            db_members.advance(connection)
+            db_groups.advance(connection)
             before = db_members.fingerprint(connection,
                                             request.instance_uuid)
             if before == fingerprint:
@@ -310,7 +310,7 @@ def _stored(session: orm.Session, request: wire.Placement,
     before = db_members.fingerprint(session.connection(),
                                     request.instance_uuid)
     is_known = before is not None
-    found = (records.placement(session, request.instance_uuid)
+    found = (session.get(models.Placement, request.instance_uuid)
              if before == fingerprint else None)
     if found is None:
         return None, is_known

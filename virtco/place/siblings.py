@@ -17,6 +17,7 @@ import itertools
 import sqlalchemy as sa
 
 from virtco.db import members
+from virtco.model import snapshot
 from virtco.place import answer as answers
 from virtco.place import newest
 from virtco.place import question as requests
@@ -97,10 +98,19 @@ class Siblings:
 
         :param allowed: hosts that keep to a required wish, if there is one.
         """
-        return answers.assigned(
-            request.instance_uuid, planned, self._alternates(
-                request, planned, requests.host_names(request)
-                if allowed is None else allowed), notes, allowed)
+        alternates = self._alternates(
+            request, planned, requests.host_names(request)
+            if allowed is None else allowed)
+        return wire.Answer(
+            instance_uuid=request.instance_uuid, status='planned',
+            host=planned.host, group=planned.group_id,
+            group_name=planned.group_name, row=planned.index,
+            why='; '.join(['as planned', *(detail for _, detail in notes)]),
+            hosts=answers.ranked([planned.host, *alternates], 'as planned'),
+            cct_s=planned.cct_s, lower_bound_s=planned.lower_bound_s,
+            bound_scope=snapshot.Scope.CONSTRAINTS, gap=planned.gap,
+            method=planned.method, bottleneck=planned.bottleneck,
+            allowed=allowed)
 
     def _alternates(self, request: wire.Placement,
                     planned: members.Planned, hosts: Iterable[str]

@@ -10,10 +10,11 @@ had on the same history; the error that a prediction shows is that one.
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import enum
 
 import numpy as np
+
+from virtco.wire import profile as wire
 
 HOURS_PER_DAY = 24
 MOST_DAYS = 7
@@ -27,22 +28,6 @@ class Method(enum.StrEnum):
     TIME_OF_DAY = 'time-of-day'
     MIXED = 'mixed'
     NONE = 'none'
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Prediction:
-    """Predicted bytes of the next hour with the error to expect.
-
-    :ivar size_bytes: bytes of the next hour.
-    :ivar error_fraction: absolute errors over bytes, one hour ahead, on the
-        same history; None where it is too short.
-    :ivar weight: weight of the last hour; the rest is the time of day's.
-    """
-
-    size_bytes: float
-    error_fraction: float | None
-    method: Method
-    weight: float = 1.0
 
 
 def series(hours: Mapping[int, float], first: int, until: int
@@ -85,26 +70,27 @@ def error_fraction(history: np.ndarray, predicted: np.ndarray
                         ).sum() / history[known].sum())
 
 
-def predict(history: Sequence[float] | np.ndarray) -> Prediction:
+def predict(history: Sequence[float] | np.ndarray) -> wire.Predicted:
     """Predict the bytes of the next hour.
 
     :param history: bytes of each hour, the oldest first.
     """
     found = np.asarray(history, np.float64)
     if not len(found):
-        return Prediction(0.0, None, Method.NONE)
+        return wire.Predicted(size_bytes=0.0, error_fraction=None,
+                              method=Method.NONE, last_hour_weight=1.0)
     last, daily = last_hour(found), time_of_day(found)
-    if np.isnan(daily[-1]):
-        return Prediction(float(last[-1]), error_fraction(found, last),
-                          Method.LAST_HOUR)
-    errors = [error_fraction(found, weight * last + (1 - weight) * daily)
-              for weight in WEIGHTS]
+    errors = [None if np.isnan(daily[-1]) else error_fraction(
+        found, weight * last + (1 - weight) * daily) for weight in WEIGHTS]
     if None in errors:
-        return Prediction(float(last[-1]), error_fraction(found, last),
-                          Method.LAST_HOUR)
+        return wire.Predicted(
+            size_bytes=float(last[-1]),
+            error_fraction=error_fraction(found, last),
+            method=Method.LAST_HOUR, last_hour_weight=1.0)
     best = int(np.argmin(np.array(errors, np.float64)))
     weight = float(WEIGHTS[best])
-    method = {0.0: Method.TIME_OF_DAY, 1.0: Method.LAST_HOUR}.get(
-        weight, Method.MIXED)
-    return Prediction(float(weight * last[-1] + (1 - weight) * daily[-1]),
-                      errors[best], method, weight)
+    return wire.Predicted(
+        size_bytes=float(weight * last[-1] + (1 - weight) * daily[-1]),
+        error_fraction=errors[best], last_hour_weight=weight,
+        method={0.0: Method.TIME_OF_DAY, 1.0: Method.LAST_HOUR}.get(
+            weight, Method.MIXED))

@@ -11,6 +11,7 @@ nothing moves; :mod:`virtco.table.host_policy` adds the numbers.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -44,6 +45,12 @@ class VmFlow:
     dst_host: str
     dst_ips: tuple[str, ...]
 
+    def ips(self) -> Iterator[tuple[str, str]]:
+        """Yield the addresses that meet: two of one family."""
+        for src_ip, dst_ip in itertools.product(self.src_ips, self.dst_ips):
+            if (':' in src_ip) == (':' in dst_ip):
+                yield src_ip, dst_ip
+
 
 # Source VM, its address, the destination's, destination port or None.
 EntryKey = tuple[str, str, str, int | None]
@@ -73,20 +80,14 @@ class TableCoflow:
 
     @classmethod
     def from_flows(cls, coflow_id: str, name: str, flows: Iterable[VmFlow],
-                   dst_port: int | None = None,
-                   pairs: live.Pairs | None = None) -> 'TableCoflow':
-        """Group the flows by source host.
+                   dst_port: int | None, pairs: live.Pairs) -> 'TableCoflow':
+        """Group flows between hosts by source host.
 
-        :param pairs: in the schedule's order; default: of the flows.
+        :param pairs: in the schedule's order.
         """
         by_host: dict[str, list[VmFlow]] = {}
-        found: dict[tuple[str, str], None] = {}
         for flow in flows:
-            if flow.src_host != flow.dst_host:
-                by_host.setdefault(flow.src_host, []).append(flow)
-                found[flow.src_host, flow.dst_host] = None
-        if pairs is None:
-            pairs = live.Pairs(found)
+            by_host.setdefault(flow.src_host, []).append(flow)
         places: dict[str, dict[str, int]] = {}
         for place, (src, dst) in enumerate(pairs):
             places.setdefault(src, {})[dst] = place
@@ -96,7 +97,7 @@ class TableCoflow:
             places, dst_port)
 
     def entries(self, host: str, minors: Mapping[str, int]) -> Entries:
-        """Return the entries of a source host; addresses of one family meet.
+        """Return the entries of a source host.
 
         They are made once, as minors hardly change.
 
@@ -112,16 +113,13 @@ class TableCoflow:
         for flow in self.flows[host]:
             if flow.dst_host not in minors:
                 continue
-            for src_ip, dst_ip in itertools.product(flow.src_ips,
-                                                    flow.dst_ips):
-                if (':' in src_ip) == (':' in dst_ip):
-                    entries.setdefault(
-                        (flow.src_vm, src_ip, dst_ip, self.dst_port),
-                        edge_policy.FlowEntry(
-                            coflow_id=self.coflow_id, src_vm=flow.src_vm,
-                            src_ip=src_ip, dst_ip=dst_ip,
-                            minor=minors[flow.dst_host],
-                            dst_port=self.dst_port))
+            for src_ip, dst_ip in flow.ips():
+                entries.setdefault(
+                    (flow.src_vm, src_ip, dst_ip, self.dst_port),
+                    edge_policy.FlowEntry(
+                        coflow_id=self.coflow_id, src_vm=flow.src_vm,
+                        src_ip=src_ip, dst_ip=dst_ip,
+                        minor=minors[flow.dst_host], dst_port=self.dst_port))
         return entries
 
     def received(self) -> Mapping[str, Received]:
@@ -129,11 +127,9 @@ class TableCoflow:
         if not self._received:
             for flow in itertools.chain.from_iterable(self.flows.values()):
                 pairs = self._received.setdefault(flow.dst_host, {})
-                for src_ip, dst_ip in itertools.product(flow.src_ips,
-                                                        flow.dst_ips):
-                    if (':' in src_ip) == (':' in dst_ip):
-                        pairs[edge_policy.ReceivedPair(
-                            src_ip, dst_ip, self.dst_port)] = None
+                for src_ip, dst_ip in flow.ips():
+                    pairs[edge_policy.ReceivedPair(
+                        src_ip, dst_ip, self.dst_port)] = None
         return self._received
 
 

@@ -80,10 +80,10 @@ def test_the_generation_stands_or_it_is_a_conflict(database):
     with database.reader() as session:
         seen = groups.generation(session)
     with database.writer() as session:
-        groups.advance(session, seen)
+        groups.advance(session.connection(), seen)
     with pytest.raises(exception.Conflict), database.writer() as session:
         session.add(group())
-        groups.advance(session, seen)
+        groups.advance(session.connection(), seen)
     with database.reader() as session:
         assert groups.generation(session) == seen + 1
         assert groups.find(session, 'p', 'a') is None
@@ -109,7 +109,7 @@ def test_retiring_ends_coflows_and_frees_rows(database):
                                 state=states.MemberState.RUNNING),
                          coflow('p-a')])
     with database.writer() as session:
-        groups.retire(session, groups.get(session, 'p-a'), 5.0)
+        groups.retire(session, session.get(models.Group, 'p-a'), 5.0)
     with database.reader() as session:
         assert groups.living_members(session) == []
         assert groups.living_coflows(session) == []
@@ -156,7 +156,7 @@ def test_usage_counts_the_living_of_a_project(database):
             session.add(group(name))
             session.flush()
             session.add(coflow(f'p-{name}', size_bytes=10.0 ** i))
-        groups.retire(session, groups.get(session, 'p-c'), 5.0)
+        groups.retire(session, session.get(models.Group, 'p-c'), 5.0)
     with database.reader() as session:
         assert groups.usage(session, 'p') == (2, 2, 11.0)
         assert groups.usage(session, 'q') == (0, 0, 0.0)
@@ -204,9 +204,9 @@ def test_purging_keeps_what_lives(database):
                       'placements': 2, 'events': 0, 'claims': 0,
                       'decisions': 1}
     with database.reader() as session:
-        assert groups.get(session, 'p-live') is not None
-        assert groups.get(session, 'p-new') is not None
-        assert groups.get(session, 'p-old') is None
+        assert session.get(models.Group, 'p-live') is not None
+        assert session.get(models.Group, 'p-new') is not None
+        assert session.get(models.Group, 'p-old') is None
 
 
 def test_a_writer_that_waits_too_long_fails(database):
@@ -215,7 +215,7 @@ def test_a_writer_that_waits_too_long_fails(database):
 
     def hold():
         with database.writer() as session:
-            groups.advance(session)
+            groups.advance(session.connection())
             holding.set()
             release.wait(30)
 
@@ -235,7 +235,7 @@ def test_a_writer_that_waits_too_long_fails(database):
         release.set()
         thread.join()
     with database.writer() as session:
-        groups.advance(session)
+        groups.advance(session.connection())
 
 
 def test_conflicts_are_tried_again(database):
@@ -245,7 +245,7 @@ def test_conflicts_are_tried_again(database):
         attempts.append(1)
         if len(attempts) < 3:
             raise exception.Conflict(what='x', id=1)
-        groups.advance(session)
+        groups.advance(session.connection())
         return 'done'
 
     assert database.retried(work) == 'done'

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from tests.unit.db import test_db as made
 from virtco import exception
 from virtco.db import bounds
+from virtco.db import groups
 from virtco.db import leader
 from virtco.db import members
 from virtco.db import models
@@ -84,7 +85,7 @@ def _values(uuid='new'):
 
 def test_a_member_is_taken_once_and_seen(planned, session):
     one = members.next_planned(planned, 'p', 'a', 'new', 2, 0)
-    members.advance(planned)
+    groups.advance(planned)
     members.take(planned, one, _values())
     session.expire_all()
     row = session.get(models.Member, ('p-a', 2))
@@ -192,19 +193,24 @@ def test_orders_of_a_kind(session):
     for one in (_order('b', at=2.0), _order('a', at=2.0), _order('c', at=1.0),
                 _order('d', kind='probe')):
         orders.add(session, one, 9)
-    assert _ids(orders.of_kind(session, 'check')) == ['c', 'a', 'b']
-    assert _ids(orders.waiting(session)) == ['d', 'c', 'a', 'b']
+    assert _ids(orders.find(session, models.Order.kind == 'check')) == [
+        'c', 'a', 'b']
+    assert _ids(orders.find(
+        session, models.Order.state == orders.WAITING)) == [
+            'd', 'c', 'a', 'b']
     assert orders.get(session, 'a', 'check').id == 'a'
     assert orders.get(session, 'a', 'probe') is None
     assert orders.get(session, 'x', 'check') is None
     orders.save(session, 'a', orders.RUNNING, 'text')
     orders.save(session, 'b', orders.DONE, 'done')
     session.expire_all()
-    assert _ids(orders.waiting(session)) == ['d', 'c']
+    assert _ids(orders.find(
+        session, models.Order.state == orders.WAITING)) == ['d', 'c']
     assert orders.get(session, 'a', 'check').document == 'text'
     orders.restart(session)
     session.expire_all()
-    assert _ids(orders.waiting(session)) == ['d', 'c', 'a']
+    assert _ids(orders.find(
+        session, models.Order.state == orders.WAITING)) == ['d', 'c', 'a']
 
 
 def test_so_many_may_be_under_way(session):
@@ -225,12 +231,12 @@ def test_the_last_orders_that_are_over_are_kept(session):
          *(_order(f'o{i}', orders.DONE, at=float(i)) for i in range(n)),
          _order('wait', at=0.5))
     orders.add(session, _order('new', at=99.0), 9)
-    assert len(orders.of_kind(session, 'check')) == n + 3
+    assert len(orders.find(session, models.Order.kind == 'check')) == n + 3
     # What waited long enough is over, too.
     orders.add(session, _order('newer', at=100.0, expires_at=200.0), 9)
-    assert set(_ids(orders.of_kind(session, 'check'))) == {
+    assert set(_ids(orders.find(session, models.Order.kind == 'check'))) == {
         'run', 'newer', 'new', *(f'o{i}' for i in range(1, n))}
-    assert len(orders.of_kind(session, 'probe')) == 1
+    assert len(orders.find(session, models.Order.kind == 'probe')) == 1
 
 
 def _finding(subject, kind, found_at):

@@ -28,7 +28,7 @@ def coflow(name, flows, **values):
     table = coflow_table.TableCoflow.from_flows(name, name, [
         coflow_table.VmFlow(f'{name}-{src}', src, (f'10.0.0.{src[1:]}',),
                             dst, (f'10.0.1.{dst[1:]}',))
-        for src, dst in flows])
+        for src, dst in flows], None, live.Pairs(flows))
     left = np.array([flows[pair] for pair in table.pairs], np.float64)
     return schedule_input.Coflow(live.LiveCoflow(
         name, live.Flows(table.pairs, left), n_flows=len(flows)), table,

@@ -64,8 +64,10 @@ def test_a_server_group_that_has_a_row_already_is_the_same():
 
 def test_rows_are_vms_of_the_problem():
     """Own VMs are members, and take no host from each other."""
-    assert RULES.groups((2, 3, 0), {'h9'}) == (snapshot.ServerGroup(
-        snapshot.GroupPolicy.ANTI_AFFINITY, (0, 2), frozenset({'h7'}), 2),)
     problem = snapshot.PlacementProblem((), (), ())
+    assert RULES.constrained(
+        problem, (2, 3, 0), {'h9'}).server_groups == (snapshot.ServerGroup(
+            snapshot.GroupPolicy.ANTI_AFFINITY, (0, 2), frozenset({'h7'}),
+            2),)
     assert RULES.constrained(problem, (1,), ()).server_groups == (
         snapshot.ServerGroup(snapshot.GroupPolicy.SOFT_AFFINITY, (0,)),)

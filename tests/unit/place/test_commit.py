@@ -195,7 +195,7 @@ def test_one_that_is_not_built_yet_is_advised_without_a_trace(ask):
 def test_others_may_commit_meanwhile(ask):
     attempt = Attempt(ask, 0)
     with ask.database.writer() as session:
-        db_groups.advance(session)
+        db_groups.advance(session.connection())
     attempt.write(plan('h0', 'h1', 'h2'))
     assert states_of(ask)[0] == (State.RESERVED, 'h0', 'vm-0')
     assert generation(ask) == 3
@@ -204,7 +204,7 @@ def test_others_may_commit_meanwhile(ask):
 def other(ask, host, demand, **values):
     """Another group plans to use so much of a host."""
     with ask.database.writer() as session:
-        db_groups.advance(session)
+        db_groups.advance(session.connection())
         session.add(stored.group('b'))
         session.flush()
         session.add(stored.member(

@@ -132,7 +132,7 @@ def test_a_member_is_taken_once(place, database):
               'expires_at': 1.0, 'vcpus': 1.0, 'memory_mb': 1.0,
               'disk_gb': 1.0}
     with database.statements() as connection:
-        members.advance(connection)
+        groups.advance(connection)
         members.take(connection, planned, values)
     with database.reader() as session:
         assert groups.generation(session) == before + 1

@@ -88,16 +88,6 @@ def test_the_newest_are_remembered():
 
 
 def test_answers():
-    one = answers.assigned('vm', planned(), ['h1', 'h2'], [('k', 'a note')],
-                           ['h0', 'h1'])
-    assert (one.status, one.host, one.row, one.group, one.group_name,
-            one.cct_s, one.lower_bound_s, one.gap, one.method,
-            one.bottleneck, one.why, one.allowed) == (
-        'planned', 'h0', 3, 'g', 'G', 2.0, 1.0, 0.5, 'spread', 'h1 egress',
-        'as planned; a note', ['h0', 'h1'])
-    assert [(h.host, h.rank, h.feasible, h.why) for h in one.hosts] == [
-        ('h0', 0, True, 'as planned'), ('h1', 1, True, 'as planned'),
-        ('h2', 2, True, 'as planned')]
     refused = exception.WishRefused(what='w', why='y', level='rack',
                                     fitting=2, wanted=3, limiting='disk')
     none = answers.neutral('vm', ['h0'], 'because', refused=refused)
@@ -121,6 +111,20 @@ def alternates(found, hosts, allowed=None, at='h0'):
     one = found.answer(request(free=[(host, 1, 1, 1) for host in hosts]),
                        planned(at), allowed)
     return [entry.host for entry in one.hosts][1:]
+
+
+def test_the_answer_of_a_planned_member():
+    one = siblings.Siblings().answer(
+        request(free=[(host, 1, 1, 1) for host in ('h0', 'h1', 'h2')]),
+        planned(), ['h0', 'h1', 'h2'], [('k', 'a note')])
+    assert (one.status, one.host, one.row, one.group, one.group_name,
+            one.cct_s, one.lower_bound_s, one.gap, one.method,
+            one.bottleneck, one.why, one.allowed) == (
+        'planned', 'h0', 3, 'g', 'G', 2.0, 1.0, 0.5, 'spread', 'h1 egress',
+        'as planned; a note', ['h0', 'h1', 'h2'])
+    assert [(h.host, h.rank, h.feasible, h.why) for h in one.hosts] == [
+        ('h0', 0, True, 'as planned'), ('h1', 1, True, 'as planned'),
+        ('h2', 2, True, 'as planned')]
 
 
 def test_alternates_come_in_the_order_that_suited_the_first():

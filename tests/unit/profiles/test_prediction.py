@@ -98,7 +98,7 @@ def test_a_mixture_is_chosen_where_it_errs_least():
         history.append(0.7 * history[-1] + 0.3 * history[hour - HOURS])
     found = prediction.predict(history)
     assert found.method == prediction.Method.MIXED
-    assert found.weight == pytest.approx(0.7)
+    assert found.last_hour_weight == pytest.approx(0.7)
     assert found.error_fraction == pytest.approx(0)
     assert found.size_bytes == pytest.approx(
         0.7 * history[-1] + 0.3 * (history[0] + history[HOURS]) / 2)
@@ -107,7 +107,7 @@ def test_a_mixture_is_chosen_where_it_errs_least():
 def test_a_day_is_too_short_for_the_time_of_day():
     """Of the hour before a day the error is known, of the day's it is not."""
     found = prediction.predict([4.0] * (HOURS - 1))
-    assert (found.method, found.error_fraction, found.weight) == (
+    assert (found.method, found.error_fraction, found.last_hour_weight) == (
         prediction.Method.LAST_HOUR, 0.0, 1.0)
     assert prediction.predict([7.0, 9.0, 3.0]).size_bytes == 3.0
     # Three hours have one of the day before.
@@ -116,7 +116,7 @@ def test_a_day_is_too_short_for_the_time_of_day():
         prediction.Method.LAST_HOUR, 2.0)
     found = prediction.predict([*range(1, HOURS + 1), 1, 2, 3])
     assert found.method == prediction.Method.TIME_OF_DAY
-    assert (found.size_bytes, found.error_fraction, found.weight) == (
-        4, 0.0, 0.0)
+    assert (found.size_bytes, found.error_fraction,
+            found.last_hour_weight) == (4, 0.0, 0.0)
     assert prediction.predict([]).size_bytes == 0
-    assert prediction.predict([]).weight == 1.0
+    assert prediction.predict([]).last_hour_weight == 1.0

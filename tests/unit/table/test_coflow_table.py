@@ -57,7 +57,9 @@ def table_coflow(name, *flows, dst_port=None):
         pair = flow.src_host, flow.dst_host
         left[pair] = left.get(pair, 0) + size_bytes
     return Case(name, coflow_table.TableCoflow.from_flows(
-        name, name.upper(), [flow for flow, _size in flows], dst_port), left)
+        name, name.upper(), [flow for flow, _size in flows
+                             if flow.src_host != flow.dst_host], dst_port,
+        live.Pairs(pair for pair in left if pair[0] != pair[1])), left)
 
 
 def schedule(coflows):
