@@ -144,13 +144,14 @@ class Database:
         With patience: a notification that is refused would have to come
         again, while a placement has an answer without the database.
         """
-        for attempt in tenacity.Retrying(
-                retry=tenacity.retry_if_exception_type(exception.Conflict),
-                stop=tenacity.stop_after_attempt(attempts),
-                wait=tenacity.wait_random(0, 0.02), reraise=True):
-            with attempt, self.writer(PATIENCE_S) as session:
+        def attempt() -> T:
+            with self.writer(PATIENCE_S) as session:
                 return work(session)
-        raise AssertionError('unreachable')
+
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(exception.Conflict),
+            stop=tenacity.stop_after_attempt(attempts),
+            wait=tenacity.wait_random(0, 0.02), reraise=True)(attempt)
 
     def as_leader(self, work: Callable[[orm.Session], T]) -> T:
         """Run ``work`` as :meth:`retried` does, if this process leads.

@@ -107,24 +107,20 @@ class Coflows:
                   status: summary.Status | None,
                   ranked: live.CoflowSchedule | None, **of_group: Any
                   ) -> wire.Coflow:
-        sent_bytes = (status.sent_bytes if status is not None
-                      else coflow.sent_bytes)
+        sent_bytes = (status or coflow).sent_bytes
         # The counters know of an end and of the next beginning first, the
         # database of a declared end and of a deletion.
-        state = (status.state if status is not None and coflow.is_live
-                 else coflow.state)
-        iteration = (status.iteration if status is not None
-                     else coflow.iteration)
-        ended_s = (status.ended_s if status is not None and coflow.is_live
-                   else coflow.ended_at)
+        if status is not None and coflow.is_live:
+            state, ended_s = status.state, status.ended_s
+            measured = summary.measured(status.span)
+        else:
+            state, ended_s = coflow.state, coflow.ended_at
+            measured = {name: getattr(coflow, name)
+                        for name in summary.measured(None)}
         arrival = status.arrival_s if status is not None else None
         over = state in (states.CoflowState.DONE, states.CoflowState.RETIRED)
         if over:
             ranked = None
-        measured = (summary.measured(status.span)
-                    if status is not None and coflow.is_live else
-                    {name: getattr(coflow, name)
-                     for name in summary.measured(None)})
         return wire.Coflow(
             id=coflow.id, name=coflow.name, group=coflow.group_id,
             group_name=group.name if group is not None else None,
@@ -133,7 +129,8 @@ class Coflows:
             size_bytes=coflow.size_bytes, sent_bytes=sent_bytes,
             remaining_bytes=0.0 if over else max(
                 0.0, coflow.size_bytes - sent_bytes),
-            dst_port=coflow.dst_port, iteration=iteration,
+            dst_port=coflow.dst_port,
+            iteration=(status or coflow).iteration,
             iterations=coflow.iterations, period_s=coflow.period_s,
             compute_s=coflow.compute_s, order=coflow.served_by,
             rank_hint=coflow.rank_hint,

@@ -270,17 +270,16 @@ class Place:
             if group_id and placement.status == 'planned' else None,
             whatif.EXPLAIN_S if budget_s is None else budget_s)
 
-    def free_after_bookings(self, free: Mapping[str, fields.Resources]
+    def free_after_bookings(self, free: Mapping[str, booking.Vector]
                             ) -> dict[str, fields.Resources]:
         """Subtract bookings from the resources shown as free.
 
         :param free: as Nova or placement shows it.
         :raises virtco.exception.DatabaseUnavailable:
         """
-        shown = {host: requests.vector(left) for host, left in free.items()}
         with self._database.reader() as session:
             found = bookings.ledger(session.connection(), self._clock(),
-                                    shown).left()
+                                    free).left()
         return {host: fields.Resources(*left)
                 for host, left in found.items()}
 
@@ -349,8 +348,7 @@ class Place:
                       'yet, and without [nova] auth_type it cannot be asked)')
         return [plan_wire.GivenHost(host=host, free=left) for host, left in
                 self.free_after_bookings({
-                    host: fields.Resources(*vector)
-                    for host, vector in free.items()
+                    host: left for host, left in free.items()
                     if host not in self._state.drained}).items()]
 
 

@@ -88,17 +88,10 @@ class Placer:
         :raises virtco.exception.Conflict: after too many attempts.
         """
         try:
-            return self._attempts(request, deadline)
+            return self._retrying(self._attempt, request,
+                                  _fingerprint(request), deadline)
         finally:
             self._planning.leave(deadline)
-
-    def _attempts(self, request: wire.Placement,
-                  deadline: deadlines.Deadline) -> wire.Answer:
-        fingerprint = _fingerprint(request)
-        for attempt in self._retrying:
-            with attempt:
-                return self._attempt(request, fingerprint, deadline)
-        raise AssertionError('unreachable')
 
     def _attempt(self, request: wire.Placement, fingerprint: str,
                  deadline: deadlines.Deadline) -> wire.Answer:

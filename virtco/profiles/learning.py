@@ -52,11 +52,14 @@ class Pattern:
     :ivar spec: as a hint spells it, without its size.
     """
 
-    name: str
     spec: dict[str, Any]
     flow_bytes: float
     n_vms: int
     flows: frozenset[pairs.Pair]
+
+    @property
+    def name(self) -> str:
+        return str(self.spec['pattern'])
 
     @property
     def size_bytes(self) -> float:
@@ -73,14 +76,11 @@ class Learned:
     """A learned matrix with its origin.
 
     :ivar tm: a matrix as ``virtco:tm`` has it.
-    :ivar n_launches: number of launches behind it.
     :ivar how: explanation for people.
     """
 
     tm: dict[str, Any]
-    n_vms: int
     size_bytes: float
-    n_launches: int
     how: str
 
 
@@ -121,8 +121,8 @@ def _mean(launches: Sequence[Launch]) -> Learned | None:
              in sorted(mean.items()) if round(size)]
     if not flows:
         return None
-    return Learned({'n': n_vms, 'flows': flows}, n_vms,
-                   math.fsum(flow[2] for flow in flows), len(launches), how)
+    return Learned({'n': n_vms, 'flows': flows},
+                   math.fsum(flow[2] for flow in flows), how)
 
 
 def recognise(launch: Launch) -> Pattern | None:
@@ -142,37 +142,32 @@ def recognise(launch: Launch) -> Pattern | None:
     mean = statistics.fmean(kept)
     if statistics.pstdev(kept) > MOST_SPREAD * mean:
         return None
-    for name, spec in _candidates(n_vms, flows):
-        senders, receivers, _n = hint_patterns.SHAPES[name].count(
+    for spec in _candidates(n_vms, flows):
+        shape = hint_patterns.SHAPES[spec['pattern']]
+        senders, receivers, _n = shape.count(
             {key: value for key, value in spec.items() if key != 'pattern'})
-        whole = frozenset((src, dst) for src, dst, _size in
-                          hint_patterns.SHAPES[name].flows(
-                              senders, receivers, 1.0, False, 0.0))
+        whole = frozenset((src, dst) for src, dst, _size in shape.flows(
+            senders, receivers, 1.0, False, 0.0))
         if flows <= whole and whole - flows <= unseen:
-            return Pattern(name, spec, mean, n_vms, whole)
+            return Pattern(spec, mean, n_vms, whole)
     return None
 
 
-def _candidates(n_vms: int, flows: set[pairs.Pair]
-                ) -> list[tuple[str, dict[str, Any]]]:
+def _candidates(n_vms: int, flows: set[pairs.Pair]) -> list[dict[str, Any]]:
     """Return the patterns that the flows may have, the simplest first."""
-    found: list[tuple[str, dict[str, Any]]] = []
-    n_senders = 1 + max(src for src, _dst in flows)
     if n_vms == 2:
-        return [('broadcast', {'pattern': 'broadcast', 'receivers': 1})]
-    for name, spec in (
-            ('broadcast', {'receivers': n_vms - 1}),
-            ('gather', {'senders': n_vms - 1}),
-            ('ring', {'n': n_vms}),
-            ('shuffle', {'senders': n_senders,
-                         'receivers': n_vms - n_senders}),
-            ('shuffle', {'senders': min(dst for _src, dst in flows),
-                         'receivers': n_vms - min(
-                             dst for _src, dst in flows)}),
-            ('all-to-all', {'n': n_vms})):
-        if all(spec.values()):
-            found.append((name, {'pattern': name, **spec}))
-    return found
+        return [{'pattern': 'broadcast', 'receivers': 1}]
+    found: list[dict[str, Any]] = [
+        {'pattern': 'broadcast', 'receivers': n_vms - 1},
+        {'pattern': 'gather', 'senders': n_vms - 1},
+        {'pattern': 'ring', 'n': n_vms}]
+    # Up to the last that sends, or to the first that receives.
+    for n_senders in (1 + max(src for src, _dst in flows),
+                      min(dst for _src, dst in flows)):
+        found.append({'pattern': 'shuffle', 'senders': n_senders,
+                      'receivers': n_vms - n_senders})
+    found.append({'pattern': 'all-to-all', 'n': n_vms})
+    return [spec for spec in found if all(spec.values())]
 
 
 def _scaled(pattern: Pattern, n_vms: int, launches: Sequence[Launch]
@@ -197,9 +192,8 @@ def _scaled(pattern: Pattern, n_vms: int, launches: Sequence[Launch]
             n_vms if pattern.name == 'ring' else n_vms - 1)
         rule = 'the same bytes per flow'
     return Learned(
-        spec | {'size': round(size_bytes)}, n_vms, float(round(size_bytes)),
-        len(launches), f'{pattern} of {pattern.n_vms} VMs, scaled to {n_vms} '
-        f'VMs: {rule}')
+        spec | {'size': round(size_bytes)}, float(round(size_bytes)),
+        f'{pattern} of {pattern.n_vms} VMs, scaled to {n_vms} VMs: {rule}')
 
 
 def _exponent(launches: Sequence[Launch]) -> float | None:

@@ -264,24 +264,18 @@ class LiveState:
 
     def payload_tree(self, now_s: float) -> cluster.Tree:
         """Return the tree above the hosts, in bits of payload per second."""
-        return self._tree(now_s, self._rules.wire_factor)
+        return tree_uplinks.scaled(self.wire_tree(now_s),
+                                   self._rules.payload_fraction)
 
     def wire_tree(self, now_s: float, nominal: bool = False) -> cluster.Tree:
         """Return the tree above the hosts, in bits on the wire per second.
 
         :param nominal: as the topology says, whatever was found.
         """
-        if nominal:
-            with self._lock:
-                self._uplinks.refresh(now_s)
-                return self._above.nominal(self._uplinks.known)
-        return self._tree(now_s, 1 - self._rules.share.default_share)
-
-    def _tree(self, now_s: float, divisor: float) -> cluster.Tree:
         with self._lock:
             self._uplinks.refresh(now_s)
-            return tree_uplinks.scaled(self._above.tree(self._uplinks.known),
-                                       1 / divisor)
+            return (self._above.nominal if nominal else self._above.tree)(
+                self._uplinks.known)
 
     def set_poor_uplinks(self, rates_bps: Mapping[str, tuple[float, float]]
                          ) -> None:

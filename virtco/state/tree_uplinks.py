@@ -42,19 +42,24 @@ class Above:
         self._seen = None, None
 
     def nominal(self, hosts: schedule_input.Hosts) -> cluster.Tree:
-        """Return the tree with the topology's rates, for all traffic together.
-        """
+        """Return the tree with the topology's rates."""
         plane = self._plane()
-        return (cluster.Tree() if plane is None
-                else _resolved(plane, hosts, self._unknown_bps))
+        # Of a host that never reported nothing is known.
+        return cluster.Tree() if plane is None else resolution.resolved(
+            plane, {host.name: (host.egress_bps, host.ingress_bps)
+                    for host in hosts if host.egress_bps > 0},
+            self._unknown_bps)
 
     def tree(self, hosts: schedule_input.Hosts) -> cluster.Tree:
-        """Return the tree with the rates for coflows, in bits on the wire."""
+        """Return the tree with the rates for all traffic together, in bits on
+        the wire.
+        """
         self._refresh(hosts)
         return self._tree
 
     def uplinks(self, hosts: schedule_input.Hosts) -> uplinks.Uplinks:
-        """Return :meth:`tree` as arrays; the same object for the same hosts.
+        """Return what coflows may use of :meth:`tree`, as arrays; the same
+        object for the same hosts.
         """
         self._refresh(hosts)
         return self._uplinks
@@ -63,22 +68,11 @@ class Above:
         plane = self._plane()
         if self._seen[0] is plane and self._seen[1] is hosts:
             return
-        if plane is None:
-            self._tree, self._uplinks = cluster.Tree(), uplinks.NONE
-        else:
-            self._tree = scaled(limited(_resolved(
-                plane, hosts, self._unknown_bps), self._poor), self._left)
-            self._uplinks = uplinks.of(self._tree, hosts.names,
-                                       hosts.egress_bps, hosts.ingress_bps)
+        self._tree = limited(self.nominal(hosts), self._poor)
+        self._uplinks = uplinks.NONE if plane is None else uplinks.of(
+            scaled(self._tree, self._left), hosts.names, hosts.egress_bps,
+            hosts.ingress_bps)
         self._seen = plane, hosts
-
-
-def _resolved(plane: tree.Plane, hosts: schedule_input.Hosts,
-              unknown_bps: float) -> cluster.Tree:
-    # Of a host that never reported nothing is known.
-    return resolution.resolved(plane, {
-        host.name: (host.egress_bps, host.ingress_bps)
-        for host in hosts if host.egress_bps > 0}, unknown_bps)
 
 
 def limited(found: cluster.Tree, most_bps: Mapping[str, tuple[float, float]]

@@ -345,8 +345,8 @@ def test_what_is_free_after_bookings(make):
                       instance_uuid=None, expires_at=asking.NOW_S + 1)
         for row, host in enumerate(('h1', 'unseen'))), stored.member(
             'p-a', 2, 'h1', placed_at=asking.NOW_S - 61))
-    assert one.room.free_after_bookings(of({
-        'h0': (4, 5, 6), 'h1': (7, 8, 9)})) == of({
+    assert one.room.free_after_bookings({
+        'h0': (4, 5, 6), 'h1': (7, 8, 9)}) == of({
             'h0': (4, 5, 6), 'h1': (6, 6, 6)})
 
 
@@ -358,7 +358,7 @@ def test_one_that_came_lately_may_be_missing_in_novas_numbers(make):
         for row, placed_at in enumerate((asking.NOW_S - 59,
                                          asking.NOW_S - 60))))
     # Both come off the room, of which Nova shows (1, 2, 3) or more as taken.
-    assert one.room.free_after_bookings(of({'h1': (7, 6, 5)})) == of({
+    assert one.room.free_after_bookings({'h1': (7, 6, 5)}) == of({
         'h1': (7, 5, 3)})
 
 

@@ -67,7 +67,7 @@ def capacity(call: Call, body: wire.CapacityRequest) -> wire.Capacity:
     if plane is None:
         raise exception.NotFound(what='Plane', id=body.plane)
     free = call.rooms.place.free_after_bookings({
-        one.host: one.free for one in body.hosts})
+        one.host: msgspec.structs.astuple(one.free) for one in body.hosts})
     return capacities.count(
         plane, body.level, msgspec.structs.asdict(body.flavor),
         {host: msgspec.structs.asdict(left) for host, left in free.items()},
