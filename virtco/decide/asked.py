@@ -2,9 +2,7 @@
 
 """Measurements that an operator asked for, beside those of the schedule."""
 
-from collections.abc import Collection
 from collections.abc import Iterator
-import dataclasses
 from typing import Any
 
 from virtco import exception
@@ -42,15 +40,19 @@ def order(request: wire.ProbeRequest) -> dict[str, Any]:
             'packet_bytes': request.packet_bytes}
 
 
-@dataclasses.dataclass
 class Asked:
     """A request and its results up to now."""
 
-    request: wire.ProbeRequest
-    until_s: float
-    waiting: list[Pair]
-    results: dict[Pair, reports.Measurement | None] = dataclasses.field(
-        default_factory=dict)
+    def __init__(self, request: wire.ProbeRequest, now_s: float):
+        """Take a request.
+
+        :raises virtco.exception.Invalid: for a pair of one host.
+        """
+        check(request)
+        self.request = request
+        self.results: dict[Pair, reports.Measurement | None] = {}
+        self._until_s = now_s + PATIENCE_S
+        self._waiting = list(dict.fromkeys(request.pairs))
 
     def is_done(self) -> bool:
         return len(self.results) == len(set(self.request.pairs))
@@ -64,51 +66,19 @@ class Asked:
                 name: getattr(found, name) for name in (
                     'rate_bps', 'lower_bound', 'loss', 'rtt_s',
                     'sent_bytes', 'windows_bytes')})}
-            for (src, dst), found in self.results.items()]}
+            # Other threads add to them.
+            for (src, dst), found in list(self.results.items())]}
 
+    def begin(self, free: set[str], now_s: float) -> Iterator[Pair]:
+        """Yield the pairs that may begin now.
 
-class Desk:
-    """The requests of a controller, the oldest first."""
-
-    def __init__(self) -> None:
-        self._asked: dict[str, Asked] = {}
-
-    def add(self, request: wire.ProbeRequest, name: str, now_s: float) -> None:
-        """Add a request.
-
-        :raises virtco.exception.Invalid: for a pair of one host.
+        :param free: hosts; those of the pairs are removed from it.
         """
-        check(request)
-        self._asked[name] = Asked(request, now_s + PATIENCE_S,
-                                  list(dict.fromkeys(request.pairs)))
-
-    def forget(self, name: str) -> None:
-        self._asked.pop(name, None)
-
-    def get(self, name: str) -> Asked:
-        """Return a request with its results.
-
-        :raises virtco.exception.NotFound: for one that is not known.
-        """
-        if name not in self._asked:
-            raise exception.NotFound(what='Probe', id=name)
-        return self._asked[name]
-
-    def begin(self, free: Collection[str], now_s: float
-              ) -> Iterator[tuple[str, Pair, wire.ProbeRequest]]:
-        """Yield what may begin between hosts that are free now."""
-        left = set(free)
-        for name, one in self._asked.items():
-            for pair in list(one.waiting):
-                if set(pair) <= left:
-                    left -= set(pair)
-                    one.waiting.remove(pair)
-                    yield name, pair, one.request
-                elif now_s > one.until_s:
-                    one.waiting.remove(pair)
-                    one.results[pair] = None
-
-    def ended(self, name: str, pair: Pair,
-              found: reports.Measurement | None) -> None:
-        if name in self._asked:
-            self._asked[name].results[pair] = found
+        for pair in list(self._waiting):
+            if set(pair) <= free:
+                free.difference_update(pair)
+                self._waiting.remove(pair)
+                yield pair
+            elif now_s > self._until_s:
+                self._waiting.remove(pair)
+                self.results[pair] = None

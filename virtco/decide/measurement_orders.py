@@ -56,7 +56,6 @@ _SCHEDULES = msgspec.json.Decoder(probe_wire.Schedule)
 class _Taken:
     """An order that this process carries out, with its last stored state."""
 
-    kind: str
     seen: Callable[[], tuple[str, Any]]
     written: tuple[str, str] | None = None
 
@@ -256,6 +255,8 @@ class Orders:
             for row in waiting:
                 if row.id not in self._taken:
                     self._take_up(row)
+            # What no host answers is given up.
+            self._prober.is_idle()
             self._write()
 
     def _take_up(self, row: models.Order) -> None:
@@ -266,26 +267,21 @@ class Orders:
             elif row.kind == CHECK:
                 check = checks.Check(self._shown_check(row))
                 self._checks.take(check)
-                self._taken[row.id] = _Taken(CHECK, lambda: (
+                self._taken[row.id] = _Taken(lambda: (
                     check.now.state, check.now))
             else:
-                self._prober.ask(msgspec.convert(
-                    document['request'], probe_wire.ProbeRequest), row.id)
-                self._taken[row.id] = _Taken(PROBE, lambda: self._probed(
-                    row.id, document['request']))
+                one = self._prober.ask(msgspec.convert(
+                    document['request'], probe_wire.ProbeRequest))
+                self._taken[row.id] = _Taken(lambda: (
+                    db_orders.DONE if one.is_done() else db_orders.RUNNING,
+                    {'request': one.request} | one.to_dict()))
         except exception.VirtcoException as error:
             self._refuse(row, document, str(error))
 
     def _refuse(self, row: models.Order, document: dict[str, Any], why: str
                 ) -> None:
-        self._taken[row.id] = _Taken(row.kind, lambda: (
+        self._taken[row.id] = _Taken(lambda: (
             db_orders.FAILED, document | {'why': why}))
-
-    def _probed(self, order_id: str, request: dict[str, Any]
-                ) -> tuple[str, dict[str, Any]]:
-        found = self._prober.answer(order_id)
-        return (db_orders.DONE if found['done'] else db_orders.RUNNING,
-                {'request': request} | found)
 
     def _write(self) -> None:
         changed = {}
@@ -311,8 +307,7 @@ class Orders:
         for order_id, now in changed.items():
             self._taken[order_id].written = now
             if now[0] in (db_orders.DONE, db_orders.FAILED):
-                if self._taken.pop(order_id).kind == PROBE:
-                    self._prober.forget(order_id)
+                del self._taken[order_id]
 
     def _schedule_now(self) -> str | None:
         """Return the schedule to be stored; None if it did not change."""

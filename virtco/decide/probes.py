@@ -69,7 +69,7 @@ class _Train:
     key: str = dataclasses.field(
         default_factory=lambda: secrets.token_hex(32), repr=False)
     #: Who asked for it and what it is, beside the schedule's trains.
-    asked: str | None = None
+    request: asked.Asked | None = None
     order: dict[str, Any] = dataclasses.field(default_factory=dict)
     #: Of all connections of a round; None where there is no common time.
     start_s: float | None = None
@@ -99,7 +99,7 @@ class Prober:
         self._trains: dict[str, _Train] = {}
         self._expected: dict[str, _Train] = {}
         self._schedule: schedule.Schedule | None = None
-        self._desk = asked.Desk()
+        self._asked: list[asked.Asked] = []
         self._next_look_s = 0.0
         #: A check has the network for itself: nothing is begun meanwhile.
         self._held = False
@@ -247,9 +247,9 @@ class Prober:
                 plan.ended(pair, now_s,
                            None if sent_bytes is None else int(sent_bytes))
                 self._counts.probes.labels('measured').inc()
-                if train.asked is not None:
+                if train.request is not None:
                     is_asked = True
-                    self._desk.ended(train.asked, pair, measurement)
+                    train.request.results[pair] = measurement
             if not is_asked:
                 plan.measured(pair, now_s)
             self._count(plan, now_s)
@@ -260,29 +260,15 @@ class Prober:
                 order()
         return not is_asked
 
-    def ask(self, request: wire.ProbeRequest, name: str) -> None:
+    def ask(self, request: wire.ProbeRequest) -> asked.Asked:
         """Measure these pairs soon.
 
         :raises virtco.exception.Invalid: for a pair of one host.
         """
+        one = asked.Asked(request, self._clock())
         with self._lock:
-            self._desk.add(request, name, self._clock())
-
-    def forget(self, name: str) -> None:
-        """Drop a request whose answer was written down."""
-        with self._lock:
-            self._desk.forget(name)
-
-    def answer(self, name: str) -> dict[str, Any]:
-        """Return the state and results of a request.
-
-        See :meth:`virtco.decide.asked.Asked.to_dict`.
-
-        :raises virtco.exception.NotFound: for a request that is not known.
-        """
-        with self._lock:
-            self._look()
-            return self._desk.get(name).to_dict()
+            self._asked.append(one)
+        return one
 
     def _begin(self, train: _Train) -> None:
         self._trains[train.pair[0]] = self._expected[train.pair[1]] = train
@@ -310,11 +296,11 @@ class Prober:
         for train in list(self._trains.values()):
             if train.give_up_s <= now_s:
                 self._drop(train)
-                if train.asked is None:
+                if train.request is None:
                     plan.failed(train.pair, now_s)
                 else:
                     plan.ended(train.pair, now_s, None)
-                    self._desk.ended(train.asked, train.pair, None)
+                    train.request.results[train.pair] = None
                 self._counts.probes.labels('failed').inc()
         if (now_s < self._next_look_s or not self._conf.enabled
                 or self._held):
@@ -334,14 +320,18 @@ class Prober:
                      now_s: float) -> None:
         free = found.targets.keys() - self._trains.keys() - (
             self._expected.keys())
-        for name, (src, dst), request in self._desk.begin(free, now_s):
+        self._asked = [one for one in self._asked if not one.is_done()]
+        for one in self._asked:
+            request = one.request
             is_bulk = request.kind == 'bulk'
-            plan.begin((src, dst), 0 if is_bulk
-                       else asked.train_bytes(request), now_s)
-            self._begin(_Train(
-                (src, dst), found.targets[dst], now_s + TIMEOUT_S + _FETCHED_S
-                + (request.lasts_s if is_bulk else 0.0),
-                asked=name, order=asked.order(request)))
+            for src, dst in one.begin(free, now_s):
+                plan.begin((src, dst), 0 if is_bulk
+                           else asked.train_bytes(request), now_s)
+                self._begin(_Train(
+                    (src, dst), found.targets[dst],
+                    now_s + TIMEOUT_S + _FETCHED_S
+                    + (request.lasts_s if is_bulk else 0.0),
+                    request=one, order=asked.order(request)))
 
     def _count(self, plan: schedule.Schedule, now_s: float) -> None:
         state = plan.state()

@@ -54,43 +54,33 @@ def test_what_the_sender_is_told():
 
 def test_a_pair_is_of_two_hosts():
     asked.check(request(('a', 'b'), ('b', 'a')))
-    desk = asked.Desk()
     with pytest.raises(exception.Invalid, match='two different hosts'):
-        desk.add(request(('a', 'b'), ('b', 'b')), 'n', 0.0)
-    with pytest.raises(exception.NotFound):
-        desk.get('n')
+        asked.Asked(request(('a', 'b'), ('b', 'b')), 0.0)
 
 
 def test_a_pair_waits_for_both_hosts_and_not_for_ever():
-    desk = asked.Desk()
-    desk.add(request(('a', 'b'), ('a', 'c'), ('a', 'b')), 'n', 100.0)
-    assert list(desk.begin(['a', 'c'], 100.0)) == [
-        ('n', ('a', 'c'), desk.get('n').request)]
-    assert list(desk.begin(['a'], 220.0)) == []
-    assert not desk.get('n').is_done()
-    assert list(desk.begin(['a', 'b'], 220.0))[0][1] == ('a', 'b')
-    assert list(desk.begin(['a', 'b', 'c'], 220.0)) == []
-    desk.ended('n', ('a', 'c'), None)
-    assert not desk.get('n').is_done()
-    desk.ended('n', ('a', 'b'), made.measurement('a', 'b', 1e8))
-    assert desk.get('n').to_dict() == {'done': True, 'results': [
+    one = asked.Asked(request(('a', 'b'), ('a', 'c'), ('a', 'b')), 100.0)
+    free = set('acd')
+    assert list(one.begin(free, 100.0)) == [('a', 'c')] and free == {'d'}
+    assert list(one.begin({'a'}, 220.0)) == []
+    assert not one.is_done()
+    assert list(one.begin(set('ab'), 220.0)) == [('a', 'b')]
+    assert list(one.begin(set('abc'), 220.0)) == []
+    one.results['a', 'c'] = None
+    assert not one.is_done()
+    one.results['a', 'b'] = made.measurement('a', 'b', 1e8)
+    assert one.to_dict() == {'done': True, 'results': [
         {'src': 'a', 'dst': 'c'},
         {'src': 'a', 'dst': 'b', 'rate_bps': 1e8, 'lower_bound': False,
          'loss': 0.0, 'rtt_s': None, 'sent_bytes': None,
          'windows_bytes': None}]}
-    desk.ended('another', ('a', 'b'), None)
-    desk.forget('n')
-    desk.forget('n')
-    with pytest.raises(exception.NotFound):
-        desk.get('n')
 
 
 def test_whose_patience_ends_gets_no_result():
-    desk = asked.Desk()
-    desk.add(request(('a', 'b'), ('c', 'd')), 'n', 100.0)
-    assert list(desk.begin('ab', 220.5))[0][1] == ('a', 'b')
-    assert desk.get('n').results == {('c', 'd'): None}
-    assert list(desk.begin('abcd', 221.0)) == []
+    one = asked.Asked(request(('a', 'b'), ('c', 'd')), 100.0)
+    assert list(one.begin(set('ab'), 220.5)) == [('a', 'b')]
+    assert one.results == {('c', 'd'): None}
+    assert list(one.begin(set('abcd'), 221.0)) == []
 
 
 HOSTS = st.sampled_from('abcdef')
@@ -100,13 +90,12 @@ PAIRS = st.lists(st.tuples(HOSTS, HOSTS).filter(lambda p: p[0] != p[1]),
 
 @given(st.lists(PAIRS, min_size=1, max_size=3), st.sets(HOSTS))
 def test_no_host_is_used_twice_at_a_time(requests, free):
-    desk = asked.Desk()
-    for number, pairs in enumerate(requests):
-        desk.add(request(*pairs), str(number), 0.0)
-    begun = [pair for _name, pair, _one in desk.begin(free, 1.0)]
+    left = set(free)
+    begun = [pair for pairs in requests for pair in asked.Asked(
+        request(*pairs), 0.0).begin(left, 1.0)]
     used = [host for pair in begun for host in pair]
     assert len(used) == len(set(used)) and set(used) <= free
     # Nothing waits that could begin.
-    left = free - set(used)
+    assert left == free - set(used)
     assert not any(set(pair) <= left for pairs in requests
                    for pair in pairs)

@@ -59,16 +59,15 @@ class Checks(checks.Checks):
 
 class Prober:
     def __init__(self):
-        self.answers, self.forgotten = {}, []
+        self.asked, self.n_looks = [], 0
 
-    def ask(self, request, name):
-        self.answers[name] = {'done': False, 'results': []}
+    def ask(self, request):
+        self.asked.append(asked.Asked(request, 0.0))
+        return self.asked[-1]
 
-    def answer(self, name):
-        return self.answers[name]
-
-    def forget(self, name):
-        self.forgotten.append(name)
+    def is_idle(self):
+        self.n_looks += 1
+        return True
 
     @staticmethod
     def state():
@@ -146,15 +145,17 @@ def test_progress_is_seen_by_all_and_another_leader_begins_anew(start):
     assert len(successor.checks.taken) == 1
 
 
-def test_a_probe_is_forgotten_once_its_answer_is_written(start):
+def test_an_answer_is_written_as_it_comes(start):
     leader = start()
     leader.orders.lead()
     name = leader.orders.probe(PROBE)
     assert leader.orders.find_probe(name) == {'done': False, 'results': []}
-    leader.prober.answers[name] = {'done': True, 'results': [
-        {'src': 'a', 'dst': 'b'}]}
     leader.orders.turn()
-    assert leader.prober.forgotten == [name]
+    assert leader.prober.n_looks == 2
+    (one,) = leader.prober.asked
+    one.results['a', 'b'] = None
+    leader.orders.turn()
+    assert not leader.orders._taken
     assert leader.orders.find_probe(name) == {'done': True, 'results': [
         {'src': 'a', 'dst': 'b'}]}
 
@@ -170,13 +171,13 @@ def test_what_nobody_takes_up_expires(start, clock):
     assert api.orders.find_check(check)['state'] == 'failed'
     leader.orders.lead()
     leader.orders.turn()
-    assert not leader.checks.taken and not leader.prober.answers
+    assert not leader.checks.taken and not leader.prober.asked
     assert api.orders.find_check(check)['why'] == orders.NOBODY
     # It is written down, too: nobody looks at them again.
     clock.now = 1000.0
     leader.orders.turn()
     assert api.orders.find_check(check)['state'] == 'failed'
-    assert not leader.checks.taken and not leader.prober.answers
+    assert not leader.checks.taken and not leader.prober.asked
 
 
 def test_orders_are_bounded(start, conf, clock):

@@ -173,6 +173,11 @@ def test_each_train_has_a_key_of_its_own(made):
     assert train.key not in repr(train)
 
 
+def answered(made, one):
+    made.prober.is_idle()  # looks
+    return one.to_dict()
+
+
 def measure_all(made):
     while trains := fetch(made):
         answer(made, trains)
@@ -180,19 +185,19 @@ def measure_all(made):
 
 def test_what_is_asked_for_is_measured_at_the_same_time_and_not_kept(made):
     measure_all(made)
-    made.prober.ask(wire.ProbeRequest(
-        pairs=[('a', 'b'), ('c', 'd')], kind='bulk', lasts_s=2.0), name := 'n')
+    one = made.prober.ask(wire.ProbeRequest(
+        pairs=[('a', 'b'), ('c', 'd')], kind='bulk', lasts_s=2.0))
     made.clock.now += 1
     trains = fetch(made)
     assert {(h, t['peer'], t['kind'], t['lasts_s'])
             for h, t in trains.items()} == {('a', 'b', 'bulk', 2.0),
                                             ('c', 'd', 'bulk', 2.0)}
-    assert made.prober.answer(name) == {'done': False, 'results': []}
+    assert answered(made, one) == {'done': False, 'results': []}
     assert not made.prober.done(plain.measurement(
         'a', 'b', 9e7, probe_id=trains['a']['probe_id'], method='bulk',
         sent_bytes=500, windows_bytes=[1, 2]))
     made.clock.now += 20
-    found = made.prober.answer(name)
+    found = answered(made, one)
     assert found['done']
     assert sorted(found['results'], key=str) == sorted([
         {'src': 'a', 'dst': 'b', 'rate_bps': 9e7, 'lower_bound': False,
@@ -206,8 +211,8 @@ def test_what_is_asked_for_is_measured_at_the_same_time_and_not_kept(made):
 
 def test_asked_trains_take_turns_where_they_share_a_host(made):
     measure_all(made)
-    made.prober.ask(wire.ProbeRequest(
-        pairs=[('a', 'b'), ('a', 'c')], bursts=3, packets=50), name := 'n')
+    one = made.prober.ask(wire.ProbeRequest(
+        pairs=[('a', 'b'), ('a', 'c')], bursts=3, packets=50))
     made.clock.now += 1
     for peer in 'bc':
         (train,) = fetch(made).values()
@@ -216,29 +221,29 @@ def test_asked_trains_take_turns_where_they_share_a_host(made):
         assert not made.prober.done(plain.measurement(
             'a', peer, 1e8, probe_id=train['probe_id'], sent_bytes=9))
         made.clock.now += 1
-    assert made.prober.answer(name)['done']
+    assert answered(made, one)['done']
     # It counts in the budget with what it sent.
     assert made.prober.state().last_hour_bytes == (
         12 * 10 * 200 * 1472 + 2 * 9)
 
 
 def test_a_host_that_never_comes_ends_a_request(made):
-    made.prober.ask(wire.ProbeRequest(pairs=[('a', 'gone')]), name := 'n')
+    one = made.prober.ask(wire.ProbeRequest(pairs=[('a', 'gone')]))
     made.clock.now += asked.PATIENCE_S + 1
-    assert made.prober.answer(name) == {
+    assert answered(made, one) == {
         'done': True, 'results': [{'src': 'a', 'dst': 'gone'}]}
 
 
 def test_requests_are_checked_and_forgotten(made):
     with pytest.raises(exception.Invalid, match='two different hosts'):
-        made.prober.ask(wire.ProbeRequest(pairs=[('a', 'a')]), 'n')
-    with pytest.raises(exception.NotFound):
-        made.prober.answer('n')
-    made.prober.ask(wire.ProbeRequest(pairs=[('a', 'gone')]), 'n')
-    assert not made.prober.answer('n')['done']
-    made.prober.forget('n')
-    with pytest.raises(exception.NotFound):
-        made.prober.answer('n')
+        made.prober.ask(wire.ProbeRequest(pairs=[('a', 'a')]))
+    one = made.prober.ask(wire.ProbeRequest(pairs=[('a', 'gone')]))
+    assert not answered(made, one)['done']
+    assert made.prober._asked == [one]
+    one.results['a', 'gone'] = None
+    made.clock.now += 1
+    assert answered(made, one)['done']
+    assert made.prober._asked == []
 
 
 def sample(metric, *labels):
@@ -300,14 +305,14 @@ def test_hosts_without_a_budget_are_counted(made):
 def test_when_what_was_asked_for_is_given_up(made, kind, most_s):
     """It takes a while to come to the edge modules, and lasts."""
     measure_all(made)
-    made.prober.ask(wire.ProbeRequest(pairs=[('a', 'b')], kind=kind,
-                                  lasts_s=2.0), 'n')
+    one = made.prober.ask(wire.ProbeRequest(pairs=[('a', 'b')], kind=kind,
+                                            lasts_s=2.0))
     made.clock.now += 1
     assert len(fetch(made)) == 1
     made.clock.now += most_s - 0.01
-    assert not made.prober.answer('n')['done']
+    assert not answered(made, one)['done']
     made.clock.now += 0.01
-    assert made.prober.answer('n')['done']
+    assert answered(made, one)['done']
     # It is no reading that failed: nobody retries it.
     assert made.prober.state().n_held == 0
     assert made.prober.state().under_way == []
