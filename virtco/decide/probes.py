@@ -111,20 +111,17 @@ class Prober:
         """Return the host's next order: send a train, or expect one."""
         with self._lock:
             self._look()
-            return self._order(host)
-
-    def _order(self, host: str) -> dict[str, Any] | None:
-        train = self._trains.get(host)
-        if train is not None and not train.fetched:
-            train.fetched = True
-            return self._to_dict(train)
-        train = self._expected.get(host)
-        if train is not None and not train.announced:
-            train.announced = True
-            return {'role': 'receive', 'probe_id': train.probe_id,
-                    'peer': train.pair[0], 'key': train.key,
-                    **self._start(train)}
-        return None
+            train = self._trains.get(host)
+            if train is not None and not train.fetched:
+                train.fetched = True
+                return self._to_dict(train)
+            train = self._expected.get(host)
+            if train is not None and not train.announced:
+                train.announced = True
+                return {'role': 'receive', 'probe_id': train.probe_id,
+                        'peer': train.pair[0], 'key': train.key,
+                        **self._start(train)}
+            return None
 
     def _start(self, train: _Train) -> dict[str, float]:
         """Return the start relative to the order's arrival, as hosts' clocks

@@ -73,7 +73,7 @@ class Commit:
         judged = self._view.judged
         if judged is not None and judged.promise.promised:
             unseen = db_groups.promised(
-                self._session, self._reads.now_s()) - judged.beside
+                self._session, self._reads.clock()) - judged.beside
             if unseen:
                 raise exception.Conflict(what='promise', id=min(unseen))
 
@@ -134,7 +134,7 @@ class Commit:
                 not view.is_advice and m.instance_uuid is None
                 and m.row_index in self._placed))
         self._ledger = bookings.ledger(
-            self._session.connection(), self._reads.now_s(),
+            self._session.connection(), self._reads.clock(),
             requests.free(self._request, self._wanted), self._wanted,
             view.beside())
         if not self._ledger.admits(self._wanted):
@@ -164,7 +164,7 @@ class Commit:
 
     def _booked_on(self, host: str) -> dict[str, float | None]:
         """Return the booking columns: when, and the room left on the host."""
-        return {'placed_at': self._reads.now_s(), **dict(zip(
+        return {'placed_at': self._reads.clock(), **dict(zip(
             bookings.ROOM, self._ledger.room(host)))}
 
     def _advise(self) -> None:
@@ -181,7 +181,7 @@ class Commit:
         bookings.claim(
             self._session, self._request.instance_uuid, host,
             _demand(self._request), True,
-            self._reads.now_s() + booking.MOVE_S)
+            self._reads.clock() + booking.MOVE_S)
 
     def _take(self) -> None:
         """Store the instance as its member."""

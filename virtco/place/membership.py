@@ -103,7 +103,7 @@ class Reader:
 
     def __init__(self, conf: cfg.ConfigOpts, clock: Callable[[], float]):
         self._conf = conf
-        self._clock = clock
+        self.clock = clock
         self.limits = new_groups.limits_of(conf)
 
     def view(self, session: orm.Session, request: wire.Placement,
@@ -128,7 +128,7 @@ class Reader:
             new_groups.check_project(session, self._conf, request.project_id,
                                      matrices, 1)
             group, members, coflows = new_groups.new_group(
-                session, request.project_id, hint, matrices, self._clock())
+                session, request.project_id, hint, matrices, self.clock())
         else:
             members = db_groups.members(session, group.id)
             coflows = db_groups.coflows(session, group.id)
@@ -162,7 +162,7 @@ class Reader:
         view.rules = with_server_group(rules, request, members, batch_rows(
             request, members, member))
         view.free = bookings.ledger(
-            session.connection(), self._clock(), requests.free(request),
+            session.connection(), self.clock(), requests.free(request),
             beside=view.beside()).left()
         return view
 
@@ -200,11 +200,8 @@ class Reader:
         return 'preflight_off', (f'{hints.PREFLIGHT} does nothing here, the '
                                  'hosts are not checked')
 
-    def now_s(self) -> float:
-        return self._clock()
-
     def expiry_s(self) -> float:
-        return self._clock() + float(
+        return self.clock() + float(
             self._conf.placement.reservation_ttl_s)
 
     def note(self, session: orm.Session, request: wire.Placement,
@@ -215,7 +212,7 @@ class Reader:
                 session,
                 project_id=request.project_id, group_name=group_name,
                 group_id=group_id, instance_uuid=request.instance_uuid,
-                kind=kind, detail=detail, created_at=self._clock())
+                kind=kind, detail=detail, created_at=self.clock())
 
 
 def with_server_group(rules: group_rules.Rules, request: wire.Placement,

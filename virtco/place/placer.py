@@ -91,7 +91,8 @@ class Placer:
             return self._retrying(self._attempt, request,
                                   _fingerprint(request), deadline)
         finally:
-            self._planning.leave(deadline)
+            # Those who wait for this answer read it, or go on without.
+            self._planning.window.leave(deadline)
 
     def _attempt(self, request: wire.Placement, fingerprint: str,
                  deadline: deadlines.Deadline) -> wire.Answer:

@@ -39,6 +39,7 @@ class Planning:
 
     :param state: rates, loads of other coflows, remaining fractions.
     :param pairs: of hosts, as measured.
+    :ivar window: where groups wait for each other.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, settings: settings.Settings,
@@ -52,11 +53,7 @@ class Planning:
         self._pairs = pairs
         self._pace = pace
         self._clock = clock
-        self._window = window.Window(conf, settings, counts, pace)
-
-    def leave(self, deadline: deadlines.Deadline) -> None:
-        """Let those who wait for this answer read it, or go on without."""
-        self._window.leave(deadline)
+        self.window = window.Window(conf, settings, counts, pace)
 
     def solution(self, request: wire.Placement, view: membership.View,
                  deadline: deadlines.Deadline) -> Solution | None:
@@ -200,7 +197,7 @@ class Planning:
             question, keep_planned=view.is_advice)
         if view.is_new and view.wishes.within is None:
             # With other new groups that ask now.
-            part = self._window.plan(
+            part = self.window.plan(
                 (view.group.project_id, view.group.name),
                 wishes.constrained(problem, view.wishes), deadline)
             if part is not None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
 import threading
-from typing import Any
 from typing import TYPE_CHECKING
 
 from virtco.measure import history
@@ -18,9 +17,8 @@ from virtco.wire import reports
 if TYPE_CHECKING:
     from virtco.db import models
 
-_DETAILS = ('lower_bound', 'loss', 'rtt_s', 'rtt_median_s', 'rtt_p99_s',
-            'method')
-_STORED = ('src', 'dst', 'rate_bps', *_DETAILS)
+_STORED = ('src', 'dst', 'rate_bps', 'lower_bound', 'loss', 'rtt_s',
+           'rtt_median_s', 'rtt_p99_s', 'method')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Rates:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pairs: dict[tuple[str, str], history.Reading] = {}
-        self._details: dict[tuple[str, str], dict[str, Any]] = {}
+        self._measured: dict[tuple[str, str], reports.Measurement] = {}
         self._readings = hostrates.Readings()
         # None: something was measured since.
         self._estimate: Estimate | None = None
@@ -72,8 +70,7 @@ class Rates:
         self._pairs[pair] = history.Reading(
             *pair, rate_bps=measurement.rate_bps, measured_s=measured_s,
             lower_bound=measurement.lower_bound)
-        self._details[pair] = {
-            name: getattr(measurement, name) for name in _DETAILS}
+        self._measured[pair] = measurement
         self._readings.add(self._pairs[pair])
         self._estimate = None
 
@@ -85,7 +82,7 @@ class Rates:
             if len(kept) == len(self._pairs):
                 return
             self._pairs = kept
-            self._details = {pair: self._details[pair] for pair in kept}
+            self._measured = {pair: self._measured[pair] for pair in kept}
             self._readings = hostrates.Readings()
             for rate in kept.values():
                 self._readings.add(rate)
@@ -100,12 +97,12 @@ class Rates:
         """Return the rows of ``GET /v1/rates``."""
         with self._lock:
             return [wire.MeasuredPair(
-                src=src, dst=dst, rate_bps=rate.rate_bps,
                 age_s=now_s - rate.measured_s,
                 confidence=hostrates.confidence(now_s - rate.measured_s)
                 * (0.5 if rate.lower_bound else 1.0),
-                **self._details[src, dst])
-                    for (src, dst), rate in sorted(self._pairs.items())]
+                **{name: getattr(self._measured[pair], name)
+                   for name in _STORED})
+                    for pair, rate in sorted(self._pairs.items())]
 
     def estimate(self, now_s: float) -> Estimate:
         """Return the hosts' rates; the same object until a new measurement."""

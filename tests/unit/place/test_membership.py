@@ -289,7 +289,7 @@ def test_a_vm_that_came_lately_holds_what_nova_may_not_show(ask):
 def test_when_a_reservation_ends():
     ask = asking.Asking(placement={'reservation_ttl_s': 50})
     assert ask.reader.expiry_s() == asking.NOW_S + 50
-    assert ask.reader.now_s() == asking.NOW_S
+    assert ask.reader.clock() == asking.NOW_S
 
 
 @pytest.mark.parametrize(('bound', 'most', 'said'), [

@@ -109,7 +109,7 @@ def test_a_wish_that_is_only_preferred_is_noted(ask):
 def test_only_new_groups_that_share_no_switch_are_planned_with_others(
         monkeypatch, ask, is_new, hints, waits):
     asked = []
-    monkeypatch.setattr(ask.planning._window, 'plan',
+    monkeypatch.setattr(ask.planning.window, 'plan',
                         lambda key, *_: asked.append(key))
     if not is_new:
         ask.place(0)

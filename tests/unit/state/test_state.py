@@ -395,7 +395,7 @@ def host_facts(bench):
         live._hosts, live._unsaved_hosts, live._sending, live._minors,
         live._addresses._vms, live._addresses._of_vm, live.drained,
         live._uplinks.capacities, live._uplinks.known,
-        bench.state.rates._pairs, bench.state.rates._details,
+        bench.state.rates._pairs, bench.state.rates._measured,
         bench.state.rates.estimate(bench.now_s).hosts, known.row_of,
         known.hosts, bench.objects.findings.all())]
 
