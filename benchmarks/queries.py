@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+import types
 from typing import Any
 
 from oslo_config import cfg
@@ -122,8 +123,9 @@ def _bookings(session: orm.Session) -> object:
 
 
 def _coflows(database: db_session.Database) -> coflows.Coflows:
-    return coflows.Coflows(cfg.ConfigOpts(), database,
-                           live_state.LiveState(), lambda: None)
+    state: Any = types.SimpleNamespace(database=database,
+                                       live=live_state.LiveState())
+    return coflows.Coflows(cfg.ConfigOpts(), state, time.time)
 
 
 #: By the command or route that asks.

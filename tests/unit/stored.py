@@ -2,6 +2,8 @@
 
 """A real database in memory, and rows of it, for tests of thin shells."""
 
+import types
+
 from oslo_config import cfg
 
 from virtco.conf import opts
@@ -28,6 +30,13 @@ def conf(**groups):
         for name, value in values.items():
             found.set_override(name, value, group)
     return found
+
+
+def state(database, live=None, **values):
+    """What objects know of the state; values are attributes of it."""
+    return types.SimpleNamespace(**{
+        'database': database, 'live': live, 'peer': None,
+        'invalidate': lambda *_groups: None} | values)
 
 
 def add(database, *rows):

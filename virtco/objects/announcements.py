@@ -10,7 +10,6 @@ it expires.
 
 from collections.abc import Callable
 from collections.abc import Sequence
-import time
 from typing import Any
 
 from oslo_config import cfg
@@ -20,23 +19,21 @@ from virtco import exception
 from virtco import hint_matrix
 from virtco.db import groups as db_groups
 from virtco.db import models
-from virtco.db import session as db_session
 from virtco.model import coflow as coflow_model
 from virtco.objects import new_groups
+from virtco.state import state as states
 
 #: Coflows of a group, hinted and announced.
 MAX_COFLOWS = hint_matrix.Limits().max_coflows
 
 
 class Announcements:
-    """:param changed: is called with the ids of changed groups."""
+    """Coflows of running VMs."""
 
-    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 changed: Callable[[Sequence[str]], None],
-                 clock: Callable[[], float] = time.time):
+    def __init__(self, conf: cfg.ConfigOpts, state: states.State,
+                 clock: Callable[[], float]):
         self._conf = conf
-        self._database = database
-        self._changed = changed
+        self._state = state
         self._clock = clock
 
     def announce(self, project_id: str | None, group: str, name: str,
@@ -68,8 +65,8 @@ class Announcements:
             found = db_groups.only_living(session, project_id, group)
             return found.id, self._save(session, found, matrices, expires_s)
 
-        group_id, coflow_ids = self._database.retried(save)
-        self._changed([group_id])
+        group_id, coflow_ids = self._state.database.retried(save)
+        self._state.invalidate([group_id])
         return coflow_ids
 
     def _save(self, session: orm.Session, group: models.Group,

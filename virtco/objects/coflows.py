@@ -5,7 +5,6 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import time
 from typing import Any
 from typing import Literal
 import uuid
@@ -21,12 +20,11 @@ from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
-from virtco.db import session as db_session
 from virtco.model import live
 from virtco.model import snapshot
 from virtco.model import states
 from virtco.objects import new_groups
-from virtco.state import live_state
+from virtco.state import state as known
 from virtco.state import summary
 from virtco.wire import coflow_bodies as wire
 
@@ -35,15 +33,12 @@ NO_SCHEDULE = live.Schedule(0.0, ())
 
 
 class Coflows:
-    """:param changed: is called after a change."""
+    """Coflows that live, and matrices that are registered."""
 
-    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 state: live_state.LiveState, changed: Callable[[], None],
-                 clock: Callable[[], float] = time.time):
+    def __init__(self, conf: cfg.ConfigOpts, state: known.State,
+                 clock: Callable[[], float]):
         self._conf = conf
-        self._database = database
         self._state = state
-        self._changed = changed
         self._clock = clock
 
     def find(self, schedule: live.Schedule, project_id: str | None = None,
@@ -53,21 +48,21 @@ class Coflows:
         :param schedule: the newest.
         """
         # Before the database is read: what ends meanwhile is in one of both.
-        statuses = self._state.statuses()
-        with self._database.reader() as session:
+        statuses = self._state.live.statuses()
+        with self._state.database.reader() as session:
             shown = self._show(session, schedule, records.list_coflows(
                 session, project_id=project_id), statuses)
         return [c for c in shown if state is None or c.state == state]
 
     def events(self, project_id: str | None = None) -> list[wire.Event]:
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             return [_event(event) for event in records.list_events(
                 session, project_id=project_id)]
 
     def show(self, coflow_id: str, schedule: live.Schedule
              ) -> wire.Coflow:
-        status = self._state.status(coflow_id)
-        with self._database.reader() as session:
+        status = self._state.live.status(coflow_id)
+        with self._state.database.reader() as session:
             coflow = _get(session, coflow_id)
             (shown,) = self._show(session, schedule, [coflow],
                                   {coflow_id: status} if status else {})
@@ -92,7 +87,7 @@ class Coflows:
         warnings = records.count_events(
             session, {coflow.project_id for coflow in coflows})
         ranked = {c.coflow_id: c for c in schedule.coflows}
-        debts = self._state.debts()
+        debts = self._state.live.debts()
         return [self._show_one(
             coflow, group, statuses.get(coflow.id), ranked.get(coflow.id),
             in_debt=coflow.project_id in debts,
@@ -193,12 +188,12 @@ class Coflows:
                     limit=f'at most {most} per project')
             session.add(coflow)
 
-        self._database.retried(save)
+        self._state.database.retried(save)
         return self.show(coflow.id, NO_SCHEDULE)
 
     def change(self, coflow_id: str, values: Mapping[str, Any]) -> None:
         """Declare it done, or set its class or weight."""
-        status = self._state.status(coflow_id)
+        status = self._state.live.status(coflow_id)
         iteration = status.iteration if status is not None else 0
         measured = (summary.measured(status.span)
                     if status is not None else {})
@@ -214,10 +209,10 @@ class Coflows:
             if 'weight' in values:
                 coflow.weight = values['weight']
 
-        self._database.retried(save)
+        self._state.database.retried(save)
         if 'state' in values:
-            self._state.finish(coflow_id, self._clock())
-        self._changed()
+            self._state.live.finish(coflow_id, self._clock())
+        self._state.invalidate()
 
     def _declare_done(self, coflow: models.Coflow, iteration: int) -> None:
         """Change a coflow's state to done, unless it is retired.
@@ -244,12 +239,12 @@ class Coflows:
         def remove(session: orm.Session) -> None:
             session.delete(_get(session, coflow_id))
 
-        self._database.retried(remove)
-        self._state.drop(coflow_id)
-        self._changed()
+        self._state.database.retried(remove)
+        self._state.live.drop(coflow_id)
+        self._state.invalidate()
 
     def project_of(self, coflow_id: str) -> str:
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             return _get(session, coflow_id).project_id
 
 

@@ -5,7 +5,6 @@ changes.
 """
 
 from collections.abc import Callable
-from collections.abc import Set
 import time
 
 from sqlalchemy import orm
@@ -14,26 +13,17 @@ from virtco import exception
 from virtco.db import models
 from virtco.db import operators
 from virtco.db import session as db_session
-from virtco.state import live_state
+from virtco.state import state as states
 from virtco.wire import host as host_wire
 from virtco.wire import setting as wire
 
 
 class Drains:
-    """:param changed: is called after a change.
-    :param forget: deletes all that is known of hosts.
-    """
+    """Drained hosts."""
 
-    def __init__(self, database: db_session.Database,
-                 live: live_state.LiveState,
-                 changed: Callable[[], None] = lambda: None,
-                 clock: Callable[[], float] = time.time,
-                 forget: Callable[[Set[str]], None] = lambda hosts: None):
-        self._database = database
-        self._live = live
-        self._changed = changed
+    def __init__(self, state: states.State, clock: Callable[[], float]):
+        self._state = state
         self._clock = clock
-        self._forget = forget
         self._drains: dict[str, models.Drain] = {}
 
     def load(self) -> None:
@@ -41,9 +31,9 @@ class Drains:
 
         :raises virtco.exception.DatabaseUnavailable:
         """
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             self._drains = operators.drains(session)
-        self._live.drained = frozenset(self._drains)
+        self._state.live.drained = frozenset(self._drains)
 
     def show(self, host: str) -> host_wire.Drained:
         """Show a host: ``draining`` while it has VMs of groups, or plans."""
@@ -52,7 +42,7 @@ class Drains:
             return host_wire.Drained(host=host, drain=None, drain_reason=None,
                                      drain_since=None)
         return host_wire.Drained(
-            host=host, drain='draining' if self._live.count_members(host)
+            host=host, drain='draining' if self._state.live.count_members(host)
             else 'drained', drain_reason=found.reason,
             drain_since=found.drained_at)
 
@@ -61,7 +51,7 @@ class Drains:
 
         :raises virtco.exception.NotFound: for a host that is not known.
         """
-        if not self._live.is_known(host):
+        if not self._state.live.is_known(host):
             raise exception.NotFound(what='Host', id=host)
         now_s = self._clock()
 
@@ -101,21 +91,21 @@ class Drains:
         :raises virtco.exception.Conflict: while VMs of groups are there or
             planned to be.
         """
-        if not self._live.is_known(host):
+        if not self._state.live.is_known(host):
             raise exception.NotFound(what='Host', id=host)
-        n_vms = self._live.count_members(host)
+        n_vms = self._state.live.count_members(host)
         if n_vms:
             raise exception.Conflict(
                 f'Host {host} has {n_vms} VMs of groups and is not forgotten.')
-        self._forget({host})
-        self._database.retried(lambda session: operators.add_change(
+        self._state.forget_hosts({host})
+        self._state.database.retried(lambda session: operators.add_change(
             session, who, f'host {host}', 'known', 'forgotten',
             self._clock()))
 
     def _save(self, save: Callable[[orm.Session], None]) -> None:
-        self._database.retried(save)
+        self._state.database.retried(save)
         self.load()
-        self._changed()
+        self._state.invalidate()
 
 
 class History:

@@ -8,16 +8,14 @@ from collections.abc import Iterable
 import logging
 import math
 import threading
-import time
 
 import msgspec
 
 from virtco import metrics
 from virtco.db import models
 from virtco.db import orders
-from virtco.db import session as db_session
 from virtco.measure import preflight
-from virtco.state import live_state
+from virtco.state import state as states
 from virtco.wire import check as wire
 
 LOG = logging.getLogger(__name__)
@@ -27,20 +25,12 @@ _DECODER = msgspec.json.Decoder(wire.Finding)
 
 
 class Findings:
-    """
-    :param leads: whether this process raises the alerts.
-    :param changed: is called when others hold than before.
-    """
+    """The findings in force."""
 
-    def __init__(self, database: db_session.Database,
-                 live: live_state.LiveState, counts: metrics.Metrics,
-                 leads: Callable[[], bool], changed: Callable[[], None],
-                 clock: Callable[[], float] = time.time):
-        self._database = database
-        self._live = live
+    def __init__(self, state: states.State, counts: metrics.Metrics,
+                 clock: Callable[[], float]):
+        self._state = state
         self._counts = counts
-        self._leads = leads
-        self._changed = changed
         self._clock = clock
         self._lock = threading.Lock()
         self._signature: orders.Signature | None = None
@@ -56,7 +46,7 @@ class Findings:
         :raises virtco.exception.DatabaseUnavailable:
         """
         with self._lock:
-            with self._database.reader() as session:
+            with self._state.database.reader() as session:
                 seen = orders.signature(session)
                 if seen == self._signature:
                     return False
@@ -65,19 +55,18 @@ class Findings:
                 _DECODER.decode(row.document), found=row.found_at)
                 for row in rows)
             is_first, self._signature = self._signature is None, seen
-            self._live.set_poor_uplinks(self._uplinks())
+            self._state.live.set_poor_uplinks(self._uplinks())
         self.show()
         if rows or not is_first:
-            self._changed()
+            self._state.changed()
         return True
 
     def show(self) -> None:
-        """Raise the alerts."""
-        if not self._leads():
-            return
-        self._counts.poor.replace({
-            (one.subject, one.kind): one.rate_bps / one.expected_bps
-            for one in self._held})
+        """Raise the alerts, where this process leads."""
+        if self._state.peer is None:
+            self._counts.poor.replace({
+                (one.subject, one.kind): one.rate_bps / one.expected_bps
+                for one in self._held})
 
     def _uplinks(self) -> dict[str, tuple[float, float]]:
         """Map poor uplinks to their rates out and in, bit/s."""
@@ -111,6 +100,6 @@ class Findings:
                                found_at=now_s,
                                document=msgspec.json.encode(one).decode())
                 for one in found]
-        self._database.as_leader(lambda session: orders.replace_findings(
+        self._state.database.as_leader(lambda session: orders.replace_findings(
             session, subjects, rows))
         self.refresh()

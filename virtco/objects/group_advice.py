@@ -21,13 +21,11 @@ from virtco.advise import orders
 from virtco.advise import trees
 from virtco.db import codec
 from virtco.db import groups as db_groups
-from virtco.db import session as db_session
 from virtco.measure import constant
 from virtco.model import coflow as coflow_model
 from virtco.objects import new_groups
-from virtco.state import live_state
 from virtco.state import pair_history
-from virtco.state import schedule_input
+from virtco.state import state as states
 from virtco.wire import group as wire
 
 #: As the RPCA paper's section V broadcasts.
@@ -52,16 +50,12 @@ class _Group:
 
 
 class Advice:
-    """:param known: what was measured between the hosts."""
+    """:param state: knows what was measured between the hosts."""
 
-    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 state: live_state.LiveState, known: pair_history.Pairs,
-                 given: schedule_input.Rules, clock: Callable[[], float]):
+    def __init__(self, conf: cfg.ConfigOpts, state: states.State,
+                 clock: Callable[[], float]):
         self._conf = conf
-        self._database = database
         self._state = state
-        self._pairs = known
-        self._usable = given.payload_fraction
         self._clock = clock
 
     def tree(self, project_id: str | None, group: str, root: int = 0,
@@ -172,7 +166,7 @@ class Advice:
         return [volumes], functools.partial(mappings.advise, volumes)
 
     def _group(self, project_id: str | None, group: str) -> _Group:
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             stored = db_groups.only_living(session, project_id, group)
             members = db_groups.members(session, stored.id)
             coflows = [codec.decode_coflow(one)
@@ -186,7 +180,7 @@ class Advice:
                     'VMs all have hosts (without one: row '
                     + ', '.join(missing[:5])
                     + (', …)' if len(missing) > 5 else ')'))
-            addresses = self._state.addresses_of(
+            addresses = self._state.live.addresses_of(
                 [str(member.instance_uuid) for member in members])
             return _Group(stored.id, stored.name, [wire.AdvisedMember(
                 row=member.row_index, instance_uuid=member.instance_uuid,
@@ -199,11 +193,12 @@ class Advice:
                    ) -> Mapping[str, estimates.Estimate]:
         now_s = self._clock()
         readings = estimates.Readings.of(
-            self._pairs.table(now_s - pair_history.RETENTION_S),
-            group.hosts, self._state.links_bps(set(group.hosts), now_s),
-            self._conf.placement.default_link_bps, self._usable)
+            self._state.pairs.table(now_s - pair_history.RETENTION_S),
+            group.hosts, self._state.live.links_bps(set(group.hosts), now_s),
+            self._conf.placement.default_link_bps,
+            states.rules_of(self._conf).payload_fraction)
         return estimates_by(readings, estimates.Basis(chosen),
-                            self._pairs.estimator)
+                            self._state.pairs.estimator)
 
 
 def estimates_by(readings: estimates.Readings, chosen: estimates.Basis,

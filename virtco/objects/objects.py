@@ -32,28 +32,20 @@ class Objects:
     def __init__(self, conf: cfg.ConfigOpts, state: states.State,
                  counts: metrics.Metrics,
                  clock: Callable[[], float] = time.time):
-        database, live = state.database, state.live
-        self._conf = conf
         self._state = state
-        self.settings = settings.Settings(conf, database, state.invalidate,
-                                          clock)
-        self.coflows = coflows.Coflows(conf, database, live,
-                                       state.invalidate, clock)
-        self.announcements = announcements.Announcements(
-            conf, database, state.invalidate, clock)
-        self.projects = projects.Projects(database, live, state.invalidate,
-                                          state.forgiven)
-        self.drains = drains.Drains(database, live, state.invalidate, clock,
-                                    state.forget_hosts)
-        self.history = drains.History(database, clock)
-        self.topology = topologies.Topology(database, state.invalidate, clock)
-        self.findings = findings.Findings(
-            database, live, counts, lambda: state.peer is None,
-            state.changed, clock)
-        self.profiles = profiles.Profiles(conf, database, live, clock)
-        self.advice = group_advice.Advice(
-            conf, database, live, state.pairs, states.rules_of(conf), clock)
-        self.clusters = proximity.Clusters(database, live, self.plane)
+        self.settings = settings.Settings(conf, state.database,
+                                          state.invalidate, clock)
+        self.coflows = coflows.Coflows(conf, state, clock)
+        self.announcements = announcements.Announcements(conf, state, clock)
+        self.projects = projects.Projects(state)
+        self.drains = drains.Drains(state, clock)
+        self.history = drains.History(state.database, clock)
+        self.topology = topologies.Topology(state.database, state.invalidate,
+                                            clock)
+        self.findings = findings.Findings(state, counts, clock)
+        self.profiles = profiles.Profiles(conf, state, clock)
+        self.advice = group_advice.Advice(conf, state, clock)
+        self.clusters = proximity.Clusters(state, self.plane)
         state.on_load.append(self._load)
         self._reader = periodic.Periodic('read objects', READ_S, self._read,
                                          counts)

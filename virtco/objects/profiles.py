@@ -10,11 +10,10 @@ from sqlalchemy import orm
 from virtco import exception
 from virtco import units
 from virtco.db import profile_rows as db_profiles
-from virtco.db import session as db_session
 from virtco.profiles import learning
 from virtco.profiles import pairs
 from virtco.profiles import prediction
-from virtco.state import live_state
+from virtco.state import state as states
 from virtco.wire import profile as wire
 
 #: Between two writes; what was counted since the last one is lost when the
@@ -31,10 +30,9 @@ MOST_PREDICTED = 200
 class Profiles:
     """Writes what the live state counted, and answers who asks."""
 
-    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 state: live_state.LiveState, clock: Callable[[], float]):
+    def __init__(self, conf: cfg.ConfigOpts, state: states.State,
+                 clock: Callable[[], float]):
         self._conf = conf.profiles
-        self._database = database
         self._state = state
         self._clock = clock
         self._n_writes = 0
@@ -44,7 +42,7 @@ class Profiles:
 
     def flush(self) -> None:
         """Write what was counted since the last time."""
-        counted = self._state.take_profiles()
+        counted = self._state.live.take_profiles()
         if not self._conf.keep_days:
             return
         purges = self._n_writes % PURGE_EVERY == 0
@@ -60,15 +58,15 @@ class Profiles:
                     prediction.HOURS_PER_DAY * self._conf.keep_days))
 
         try:
-            self._database.as_leader(save)
+            self._state.database.as_leader(save)
         except Exception:
-            self._state.give_back_profiles(counted)
+            self._state.live.give_back_profiles(counted)
             raise
         self._n_writes += 1
 
     def groups(self, project_id: str | None) -> list[wire.Counted]:
         """List every group with a profile, of one project or all."""
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             return [wire.Counted(
                 group_id=group_id, project_id=project, group_name=name,
                 app=app or None, n_vms=n_vms, first_hour=_start_s(first),
@@ -82,7 +80,7 @@ class Profiles:
         :param group: id or name; of several of a name the latest.
         :raises virtco.exception.NotFound:
         """
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             group_id = db_profiles.find(session, project_id, group)
             rows = ([] if group_id is None
                     else db_profiles.hours(session, group_id))
@@ -123,7 +121,7 @@ class Profiles:
                 for (src, dst), found in sorted(by_pair.items())])
 
     def apps(self, project_id: str | None) -> list[wire.Launched]:
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             return [wire.Launched(project_id=project, app=app,
                                   n_launches=count, last_hour=_start_s(last))
                     for project, app, count, last
@@ -136,7 +134,7 @@ class Profiles:
         :param n_vms: None = as many as the last one had.
         :raises virtco.exception.NotFound:
         """
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             launches = db_profiles.launches(session, project_id, app)
         if not launches:
             raise exception.NotFound(what='Application', id=app)
@@ -156,7 +154,7 @@ class Profiles:
 
         :raises virtco.exception.NotFound:
         """
-        if not self._database.retried(
+        if not self._state.database.retried(
                 lambda session: db_profiles.forget_app(session, project_id,
                                                        app)):
             raise exception.NotFound(what='Application', id=app)

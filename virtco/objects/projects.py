@@ -2,7 +2,6 @@
 
 """Operators' settings for all coflows of a project."""
 
-from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,33 +9,24 @@ from sqlalchemy import orm
 
 from virtco.db import models
 from virtco.db import records
-from virtco.db import session as db_session
-from virtco.state import live_state
+from virtco.state import state as states
 from virtco.wire import project as wire
 
 
 class Projects:
-    """:param state: knows what they owe.
-    :param changed: is called after a change.
-    :param forgiven: is told the id of a project whose debt is gone.
-    """
+    """:param state: knows what they owe."""
 
-    def __init__(self, database: db_session.Database,
-                 state: live_state.LiveState, changed: Callable[[], None],
-                 forgiven: Callable[[str], None] = lambda _: None):
-        self._database = database
+    def __init__(self, state: states.State):
         self._state = state
-        self._changed = changed
-        self._forgiven = forgiven
 
     def find(self) -> list[wire.Project]:
         """List the projects with settings or debt."""
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             return [self._shown(found)
                     for found in records.list_projects(session)]
 
     def show(self, project_id: str) -> wire.Project:
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             return self._shown(records.project(session, project_id))
 
     def change(self, project_id: str,
@@ -47,8 +37,8 @@ class Projects:
         the last word counts.
         """
         if 'debt_bytes' in values:
-            self._state.forgive(project_id)
-            self._forgiven(project_id)
+            self._state.live.forgive(project_id)
+            self._state.forgiven(project_id)
 
         def save(session: orm.Session) -> wire.Project:
             found = records.project(session, project_id)
@@ -61,12 +51,13 @@ class Projects:
                 records.change_coflows_of(session, project_id, inherited)
             return shown
 
-        found = self._database.retried(save)
-        self._changed()
+        found = self._state.database.retried(save)
+        self._state.invalidate()
         return found
 
     def _shown(self, project: models.Project) -> wire.Project:
         return wire.Project(
             project_id=project.project_id,
             priority_class=project.priority_class, weight=project.weight,
-            debt_bytes=self._state.debts().get(project.project_id, 0.0))
+            debt_bytes=self._state.live.debts().get(
+                project.project_id, 0.0))

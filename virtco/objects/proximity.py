@@ -10,8 +10,7 @@ from typing import Literal
 
 from virtco.db import groups as db_groups
 from virtco.db import models
-from virtco.db import session as db_session
-from virtco.state import live_state
+from virtco.state import state as states
 from virtco.topology import tree
 from virtco.wire import group as wire
 
@@ -21,10 +20,8 @@ _ID_DIGITS = 16
 class Clusters:
     """:param plane: of the network that carries the coflows."""
 
-    def __init__(self, database: db_session.Database,
-                 state: live_state.LiveState,
+    def __init__(self, state: states.State,
                  plane: Callable[[], tree.Plane | None]):
-        self._database = database
         self._state = state
         self._plane = plane
 
@@ -38,7 +35,7 @@ class Clusters:
         :param level: that is shared; hosts in no rack stand for themselves.
         :raises virtco.exception.NotFound: without such a group.
         """
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             found = db_groups.only_living(session, project_id, group)
             members = db_groups.members(session, found.id)
             group_id, name = found.id, found.name
@@ -52,7 +49,7 @@ class Clusters:
     def _members(self, key: bytes, members: Sequence[models.Member],
                  level: str) -> list[wire.Clustered]:
         racks = self._racks() if level == 'rack' else {}
-        addresses = self._state.addresses_of(
+        addresses = self._state.live.addresses_of(
             [member.instance_uuid or '' for member in members])
         return [
             wire.Clustered(

@@ -32,7 +32,8 @@ class Bench:
         self.changed = []
         self.now_s = 100.0
         self.announcements = announcements.Announcements(
-            self.conf, self.database, self.changed.append,
+            self.conf, stored.state(self.database,
+                                    invalidate=self.changed.append),
             lambda: self.now_s)
 
     def announce(self, name='x', matrix=MATRIX, group='a', expires_s=60.0,

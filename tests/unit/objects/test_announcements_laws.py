@@ -73,7 +73,8 @@ class Bench:
             session.query(models.Coflow).delete()
         stored.add(self.database, stored.coflow('p-a', position=4))
         return announcements.Announcements(
-            stored.conf(), self.database, self.changed.append,
+            stored.conf(), stored.state(self.database,
+                                        invalidate=self.changed.append),
             lambda: self.now_s)
 
     def rows(self):

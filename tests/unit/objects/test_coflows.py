@@ -42,7 +42,8 @@ class Bench:
         self.live = live_state.LiveState()
         self.n_changes, self.now_s = 0, 50.0
         self.coflows = plain.Plain(coflows.Coflows(
-            self.conf, self.database, self.live, self.changed,
+            self.conf, stored.state(self.database, self.live,
+                                    invalidate=self.changed),
             lambda: self.now_s))
 
     def changed(self):

@@ -26,11 +26,12 @@ class Bench:
         self.history = plain.Plain(drains.History(
             self.database, lambda: self.now_s))
         self.forgotten = []
-        self.drains = plain.Plain(drains.Drains(
-            self.database, self.live, self.changed, lambda: self.now_s,
-            self.forgotten.append))
-        self.projects = plain.Plain(projects.Projects(
-            self.database, self.live, self.changed, self.forgiven.append))
+        state = stored.state(
+            self.database, self.live, invalidate=self.changed,
+            forget_hosts=self.forgotten.append,
+            forgiven=self.forgiven.append)
+        self.drains = plain.Plain(drains.Drains(state, lambda: self.now_s))
+        self.projects = plain.Plain(projects.Projects(state))
 
     def changed(self):
         self.n_changes += 1
@@ -104,7 +105,7 @@ def test_only_a_host_without_vms_is_forgotten(bench):
 def test_drains_survive_a_restart(bench):
     bench.drains.drain('h1', 'disk', 'admin')
     again = live_state.LiveState()
-    drains.Drains(bench.database, again).load()
+    drains.Drains(stored.state(bench.database, again), lambda: 10.0).load()
     assert again.drained == {'h1'}
 
 

@@ -25,13 +25,14 @@ class Bench:
         self.database = stored.database()
         self.counts = metrics.Metrics(has_names=True)
         self.live = live_state.LiveState(plane=lambda: PLANE)
-        self.now_s, self.n_changes, self.leads = 100.0, 0, True
+        self.now_s, self.n_changes = 100.0, 0
+        self.state = stored.state(self.database, self.live,
+                                  changed=self.changed)
         self.findings = self.process()
 
     def process(self):
-        return findings.Findings(
-            self.database, self.live, self.counts, lambda: self.leads,
-            self.changed, lambda: self.now_s)
+        return findings.Findings(self.state, self.counts,
+                                 lambda: self.now_s)
 
     def changed(self):
         self.n_changes += 1
@@ -139,10 +140,10 @@ def test_the_leader_raises_the_alerts(bench):
     (alert,) = bench.alerts()
     assert 'r1' in alert
     bench = Bench()
-    bench.leads = False
+    bench.state.peer = object()
     bench.conclude({'r0'}, poor())
     assert bench.alerts() == []
-    bench.leads = True
+    bench.state.peer = None
     bench.findings.show()
     assert len(bench.alerts()) == 1
 

@@ -21,7 +21,6 @@ from virtco.objects import group_advice
 from virtco.state import live_state
 from virtco.state import measured_rates
 from virtco.state import pair_history
-from virtco.state import schedule_input
 
 #: Each direction of each pair has a rate of its own; h0 to h2 is slow.
 RATES = {('h0', 'h1'): 8e8, ('h1', 'h0'): 6e8, ('h0', 'h2'): 1e8,
@@ -44,8 +43,10 @@ class Bench:
         for (src, dst), rate_bps in RATES.items():
             self.known.add(history.Reading(src, dst, rate_bps, 95.0))
         self.advice = plain.Plain(group_advice.Advice(
-            stored.conf(), self.database, self.live, self.known,
-            schedule_input.Rules(), lambda: 100.0))
+            stored.conf(scheduler={'default_share': 0.02,
+                                   'wire_overhead_fraction': 0.0}),
+            stored.state(self.database, self.live, pairs=self.known),
+            lambda: 100.0))
 
     def coflow(self, **values):
         stored.add(self.database, stored.coflow('p-a', **values))

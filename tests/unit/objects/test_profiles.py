@@ -36,7 +36,8 @@ class Bench:
                    stored.group('c', 'q'))
         self.state, self.hour, self.fences = Counting(), 1000, 0
         self.profiles = plain.Plain(profiles.Profiles(
-            stored.conf(profiles=options), self.database, self.state,
+            stored.conf(profiles=options),
+            stored.state(self.database, self.state),
             lambda: self.hour * HOUR_S + 1800))
 
     def fence(self, session):

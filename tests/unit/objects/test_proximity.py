@@ -30,7 +30,7 @@ class Bench:
         self.live.intake('h1', made.report(
             ports=[{'vm': 'v1', 'ips': ['10.0.0.1', '10.0.0.2']}]), 1.0)
         self.clusters = plain.Plain(proximity.Clusters(
-            self.database, self.live, lambda: plane))
+            stored.state(self.database, self.live), lambda: plane))
 
     def of(self, level, group='a'):
         return [member['cluster'] for member in self.clusters.show(
