@@ -11,14 +11,13 @@ from typing import Any
 from oslo_config import cfg
 
 from virtco.follow import nova
+from virtco.model import booking
 
 #: Placement shows all classes of a provider since then.
 PLACEMENT_VERSION = '1.27'
 CLASSES = 'VCPU', 'MEMORY_MB', 'DISK_GB'
 #: An answer is good for so long.
 FRESH_S = 15.0
-
-Vector = tuple[float, ...]
 
 
 class Inventory:
@@ -36,10 +35,10 @@ class Inventory:
             conf.nova.placement_endpoint_override, PLACEMENT_VERSION)
         self._clock = clock
         self._lock = threading.Lock()
-        self._free: dict[str, Vector] = {}
+        self._free: dict[str, booking.Vector] = {}
         self._since_s = float('-inf')
 
-    def free(self) -> Mapping[str, Vector]:
+    def free(self) -> Mapping[str, booking.Vector]:
         """Return the vCPUs, MB of memory and GB of disk left on each host that
         takes VMs, overcommitment included.
 
@@ -51,7 +50,7 @@ class Inventory:
                 self._since_s = self._clock()
             return self._free
 
-    def _ask(self) -> dict[str, Vector]:
+    def _ask(self) -> dict[str, booking.Vector]:
         hosts = self._nova.hypervisors()
         with nova.translated():
             response = self._placement.get(
@@ -62,7 +61,7 @@ class Inventory:
                     for uuid, host in hosts.items() if uuid in found}
 
 
-def _left(resources: Mapping[str, Mapping[str, Any]]) -> Vector:
+def _left(resources: Mapping[str, Mapping[str, Any]]) -> booking.Vector:
     nothing = {'capacity': 0.0, 'used': 0.0}
     found = [resources.get(name, nothing) for name in CLASSES]
     return tuple(max(0.0, float(one['capacity']) - float(one['used']))

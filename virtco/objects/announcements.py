@@ -103,15 +103,14 @@ class Announcements:
                 session.delete(coflow)
             else:
                 kept.append(coflow)
-        most = MAX_COFLOWS
-        excess = len(kept) + len(names) - most
+        excess = len(kept) + len(names) - MAX_COFLOWS
         ended = sorted((coflow for coflow in kept if not coflow.is_live),
                        key=lambda coflow: coflow.ended_at or 0.0)
         if excess > len(ended):
             raise exception.QuotaExceeded(
                 field='announced coflows of the group',
                 value=len(kept) - len(ended) + len(names),
-                limit=f'at most {most}')
+                limit=f'at most {MAX_COFLOWS}')
         for coflow in ended[:max(0, excess)]:
             session.delete(coflow)
         session.flush()

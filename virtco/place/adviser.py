@@ -20,6 +20,7 @@ from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import session as db_session
+from virtco.model import booking
 from virtco.model import states
 from virtco.objects import group_rules
 from virtco.objects import settings
@@ -67,7 +68,7 @@ class Adviser:
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
                  state: live_state.LiveState, settings: settings.Settings,
-                 hosts: Callable[[], Mapping[str, problem_builder.Vector]],
+                 hosts: Callable[[], Mapping[str, booking.Vector]],
                  clock: Callable[[], float] = time.time):
         self._conf = conf.reevaluation
         self._database = database
@@ -119,7 +120,7 @@ class Adviser:
             -sum(coflow.size_bytes for coflow in group.coflows)))
 
     def _move_of(self, group: _Group,
-                 free: dict[str, problem_builder.Vector],
+                 free: dict[str, booking.Vector],
                  budget: budgets.Budget) -> wire.Move | None:
         members = sorted((
             m for m in group.members if m.host is not None
@@ -252,7 +253,7 @@ def _rank(move: wire.Move) -> tuple[bool, float]:
     return move.reason != 'drain', move.cost_s - move.saved_s
 
 
-def _demand(member: models.Member) -> problem_builder.Vector:
+def _demand(member: models.Member) -> booking.Vector:
     return member.vcpus, member.memory_mb, member.disk_gb
 
 

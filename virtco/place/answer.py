@@ -3,10 +3,13 @@
 """Answers to Nova, with and without an opinion. Pure."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from virtco import exception
+from virtco.db import codec
+from virtco.model import snapshot
 from virtco.wire import placement as wire
 
 #: Hosts that an answer names; Nova weighs all others less. It takes the first
@@ -27,6 +30,14 @@ def neutral(instance_uuid: str, hosts: Iterable[str], why: str,
         refused=None if refused is None else {
             name: refused.kwargs[name]
             for name in ('level', 'fitting', 'wanted', 'limiting')})
+
+
+def figures(plan: snapshot.Plan) -> dict[str, Any]:
+    """Return a plan's times and their certificate, as answers have them."""
+    return {'cct_s': codec.finite(plan.cct_s),
+            'lower_bound_s': codec.finite(plan.lower_bound_s),
+            'bound_scope': plan.bound_scope, 'gap': codec.finite(plan.gap),
+            'method': plan.method, 'bottleneck': plan.bottleneck}
 
 
 def ranked(hosts: Iterable[str], why: str) -> list[wire.RankedHost]:

@@ -249,10 +249,9 @@ def _seen(members: Sequence[models.Member]) -> list[tuple[Any, ...]]:
 
 def _figures(plan: snapshot.Plan) -> dict[str, Any]:
     """Return the certificate of the plan as columns of its group."""
-    return {'cct_s': codec.finite(plan.cct_s),
-            'lower_bound_s': codec.finite(plan.lower_bound_s),
-            'gap': codec.finite(plan.gap),
-            'objective_s': codec.finite(plan.objective_s),
-            'method': plan.method[:255], 'bottleneck': plan.bottleneck[:520],
-            'why': '; '.join([f'bottleneck: {plan.bottleneck}',
-                              *plan.notes])}
+    found: dict[str, Any] = {
+        name: codec.finite(getattr(plan, name))
+        for name in ('cct_s', 'lower_bound_s', 'gap', 'objective_s')}
+    return found | {
+        'method': plan.method[:255], 'bottleneck': plan.bottleneck[:520],
+        'why': '; '.join([f'bottleneck: {plan.bottleneck}', *plan.notes])}

@@ -341,12 +341,8 @@ def _answer(request: wire.Placement, view: membership.View,
         # Nova may lack the time to ask again for each VM of a batch.
         rows=msgspec.UNSET if view.is_advice else {
             str(row): host for row, host in hosts.items()},
-        cct_s=codec.finite(plan.cct_s),
-        lower_bound_s=codec.finite(plan.lower_bound_s),
-        bound_scope=plan.bound_scope,
-        gap=codec.finite(plan.gap), method=plan.method,
-        bottleneck=plan.bottleneck,
-        deadline=view.judged.promise if view.judged is not None else None)
+        deadline=view.judged.promise if view.judged is not None else None,
+        **answers.figures(plan))
 
 
 def _fingerprint(request: wire.Placement) -> str:

@@ -13,6 +13,7 @@ from virtco import exception
 from virtco import hints
 from virtco import metrics
 from virtco.db import models
+from virtco.model import booking
 from virtco.model import snapshot
 from virtco.model import states
 from virtco.objects import settings
@@ -140,7 +141,7 @@ class Planning:
             server_group=request.server_group)
 
     def _open_hosts(self, view: membership.View
-                    ) -> dict[str, problem_builder.Vector]:
+                    ) -> dict[str, booking.Vector]:
         """Map usable candidates to their bookable resources.
 
         Usable is a host that is not drained, or planned for the group before.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
+from virtco.model import booking
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
@@ -15,7 +16,6 @@ from virtco.wire import placement as wire
 
 RESOURCES = ('vcpus', 'memory_mb', 'disk_gb')
 
-Vector = tuple[float, ...]
 # Egress and ingress per host, bits of payload per second.
 Rates = Mapping[str, tuple[float, float]]
 
@@ -30,7 +30,7 @@ class Member:
     """
 
     index: int
-    demand: Vector
+    demand: booking.Vector
     host: str | None = None
     instance_uuid: str | None = None
     fixed: bool = False
@@ -53,7 +53,7 @@ class Question:
     asked: int
     members: tuple[Member, ...]
     coflows: tuple[coflow_model.Coflow, ...]
-    free: Mapping[str, Vector]
+    free: Mapping[str, booking.Vector]
     capacities: Rates
     tree: cluster.Tree = cluster.Tree()
     loads: tuple[snapshot.ActiveCoflow, ...] = ()
@@ -63,8 +63,9 @@ class Question:
     server_group: wire.ServerGroup | None = None
 
 
-def sum_by_host(demands: Iterable[tuple[str, Vector]]) -> dict[str, Vector]:
-    total: dict[str, Vector] = {}
+def sum_by_host(demands: Iterable[tuple[str, booking.Vector]]
+                ) -> dict[str, booking.Vector]:
+    total: dict[str, booking.Vector] = {}
     for host, demand in demands:
         before = total.get(host, (0.0,) * len(RESOURCES))
         total[host] = tuple(a + b for a, b in
@@ -109,7 +110,7 @@ def build(question: Question, *, keep_planned: bool = False,
     return problem, tuple(member.index for member in members)
 
 
-def _pairs(question: Question, hosts: Mapping[str, Vector]
+def _pairs(question: Question, hosts: Mapping[str, booking.Vector]
            ) -> dict[tuple[str, str], float] | None:
     """Return slow pairs among the hosts; None if there are none."""
     return {pair: rate_bps for pair, rate_bps in question.pairs_bps.items()
@@ -135,7 +136,7 @@ def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]
 
 
 def _known_loads(loads: Sequence[snapshot.ActiveCoflow],
-                 hosts: Mapping[str, Vector]
+                 hosts: Mapping[str, booking.Vector]
                  ) -> tuple[snapshot.ActiveCoflow, ...]:
     """Keep the loads on the problem's hosts; others change nothing."""
     known = hosts.keys()

@@ -4,13 +4,12 @@
 
 from collections.abc import Collection
 
+from virtco.model import booking
 from virtco.wire import fields
 from virtco.wire import placement as wire
 
-Vector = tuple[float, float, float]
 
-
-def vector(of: fields.Resources) -> Vector:
+def vector(of: fields.Resources) -> booking.Vector:
     """Order the amounts as :data:`virtco.place.problem.RESOURCES` does."""
     return of.vcpus, of.memory_mb, of.disk_gb
 
@@ -20,7 +19,7 @@ def host_names(request: wire.Placement) -> list[str]:
 
 
 def free(request: wire.Placement, among: Collection[str] | None = None
-         ) -> dict[str, Vector]:
+         ) -> dict[str, booking.Vector]:
     """Map candidate hosts to the resources that Nova shows as free.
 
     :param among: hosts that matter; None: all.

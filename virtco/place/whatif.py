@@ -19,6 +19,7 @@ from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.objects import new_groups
+from virtco.place import answer as answers
 from virtco.place import deadline_promises
 from virtco.place import decisions
 from virtco.place import problem as problem_builder
@@ -118,22 +119,18 @@ def answer(conf: cfg.ConfigOpts, request: wire.PlanRequest,
     return wire.Plan(
         vms=[wire.Vm(group, row, host)
              for (group, row), host in zip(labels, plan.hosts)],
-        cct_s=finite(plan.cct_s),
         coflows=[wire.PlannedCoflow(coflow.name.partition(':')[2],
                                     finite(cct_s))
                  for coflow, cct_s in
                  zip(problem.coflows, plan.coflow_cct_s)],
         objective=plan.objective, objective_s=finite(plan.objective_s),
-        lower_bound_s=finite(plan.lower_bound_s),
-        bound_scope=plan.bound_scope, gap=finite(plan.gap),
-        method=plan.method, bottleneck=plan.bottleneck,
         notes=[*met.notes, *plan.notes],
         delays=[wire.Delay(
             coflow_id=late.coflow_id, before_s=finite(late.before_s),
             after_s=finite(late.after_s))
             for late in delays.delays(problem, plan)[:MOST_DELAYS]],
         deadline=promise, n_hosts=len(problem.hosts),
-        seconds=time.monotonic() - started)
+        seconds=time.monotonic() - started, **answers.figures(plan))
 
 
 def explain(placement: placements.Kept, decision: decisions.Decision | None,

@@ -16,12 +16,12 @@ import math
 
 from virtco import exception
 from virtco import hints
+from virtco.model import booking
 from virtco.model import cluster
 from virtco.model import snapshot
 
 # What plans a problem.
 Solve = Callable[[snapshot.PlacementProblem], snapshot.Plan]
-Vector = tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class _Room:
                 return True
         return False
 
-    def lacking(self, demand: Vector) -> str:
+    def lacking(self, demand: booking.Vector) -> str:
         """Name the resource of which the fewest hosts have enough."""
         names = self._problem.resources
         enough = [sum(free[i] >= need for free in self.free.values())
