@@ -32,9 +32,8 @@ class Decide:
                                     counts, clock)
         self.checks = checks.Checks(conf, self.prober, state.live,
                                     objects.findings.conclude, clock)
-        self.orders = orders.Orders(
-            conf, state.database, self.checks, self.prober, state.live,
-            counts, clock)
+        self.orders = orders.Orders(conf, state, self.checks, self.prober,
+                                    counts, clock)
         state.on_change.append(self.loop.notify)
 
     def start(self) -> None:

@@ -16,7 +16,6 @@ import dataclasses
 import json
 import logging
 import threading
-import time
 from typing import Any
 import uuid
 
@@ -29,11 +28,10 @@ from virtco import metrics
 from virtco import periodic
 from virtco.db import models
 from virtco.db import orders as db_orders
-from virtco.db import session as db_session
 from virtco.decide import asked
 from virtco.decide import checks
 from virtco.decide import probes
-from virtco.state import live_state
+from virtco.state import state as states
 from virtco.wire import check as check_wire
 from virtco.wire import probe as probe_wire
 
@@ -79,16 +77,14 @@ def _encoded(document: Any) -> str:
 class Orders:
     """Orders of measurements and checks in the database."""
 
-    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+    def __init__(self, conf: cfg.ConfigOpts, state: states.State,
                  checks: checks.Checks, prober: probes.Prober,
-                 live: live_state.LiveState,
-                 counts: metrics.Metrics,
-                 clock: Callable[[], float] = time.time):
+                 counts: metrics.Metrics, clock: Callable[[], float]):
         self._conf = conf.probe
-        self._database = database
+        self._database = state.database
+        self._live = state.live
         self._checks = checks
         self._prober = prober
-        self._live = live
         self._clock = clock
         self._leads = False
         self._lock = threading.Lock()

@@ -95,7 +95,9 @@ class PairCounters:
 
 def totals(report: reports.Report) -> dict[Key, float]:
     """Return the bytes counted in all for each pair of a host."""
-    return dict(_pairs(report))
+    vms = {port.dev: port.vm for port in report.ports}
+    return {(vms[pair.dev], pair.src_ip, pair.dst_ip, pair.dst_port or 0):
+            pair.sent_bytes for pair in report.pairs if pair.dev in vms}
 
 
 def shares(seen: Mapping[Key, float], tracked: inflight.Tracked,
@@ -119,15 +121,6 @@ def shares(seen: Mapping[Key, float], tracked: inflight.Tracked,
         if total > 0:
             return np.asarray(weights / total)
     return counted
-
-
-def _pairs(report: reports.Report) -> Iterator[tuple[Key, float]]:
-    vms = {port.dev: port.vm for port in report.ports}
-    for pair in report.pairs:
-        vm = vms.get(pair.dev)
-        if vm is not None:
-            yield (vm, pair.src_ip, pair.dst_ip,
-                   pair.dst_port or 0), pair.sent_bytes
 
 
 #: IP and TCP headers with time stamps, of a packet.

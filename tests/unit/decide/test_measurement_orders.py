@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.unit import plain
+from tests.unit import stored
 from virtco import exception
 from virtco import metrics
 from virtco.db import migration
@@ -78,7 +79,7 @@ class Process:
     def __init__(self, database, conf, clock):
         self.checks, self.prober = Checks(), Prober()
         self.orders = plain.Plain(orders.Orders(
-            conf, database, self.checks, self.prober, Live,
+            conf, stored.state(database, Live), self.checks, self.prober,
             metrics.Metrics(), clock))
         self.deposed, database.fence = False, self.fence
 
