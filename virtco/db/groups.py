@@ -233,14 +233,19 @@ def usage(session: orm.Session, project_id: str) -> tuple[int, int, float]:
     return n_groups, int(n_flows), float(size_bytes)
 
 
-def vacate(member: models.Member) -> None:
-    member.instance_uuid = None
-    member.display_name = ''
+def take_host(member: models.Member) -> None:
+    """Leave the row to its VM, if it has one, without a host."""
     member.state = states.MemberState.VACANT
     member.host = None
+    member.expires_at = None
+
+
+def vacate(member: models.Member) -> None:
+    take_host(member)
+    member.instance_uuid = None
+    member.display_name = ''
     member.planned_host = None
     member.event_at = None
-    member.expires_at = None
 
 
 def retire(session: orm.Session, group: models.Group, now_s: float) -> None:

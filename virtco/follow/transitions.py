@@ -100,7 +100,7 @@ class Transitions:
         if member.host is None:
             return False
         self._leave(session, member)
-        _take_host(member)
+        db_groups.take_host(member)
         return True
 
     def _leave(self, session: orm.Session, member: models.Member) -> None:
@@ -186,7 +186,7 @@ class Transitions:
             if member.state == states.MemberState.RESERVED:
                 self._note(session, member, 'expired',
                            f'not built on {member.host} in time')
-            _take_host(member)
+            db_groups.take_host(member)
         for group_id in {member.group_id for member in members}:
             self._retire_if_empty(session, group_id)
         return [member.group_id for member in members]
@@ -215,13 +215,6 @@ class Transitions:
             group_id=member.group_id,
             instance_uuid=member.instance_uuid or '', kind=kind,
             detail=detail[:4000], created_at=self._clock())
-
-
-def _take_host(member: models.Member) -> None:
-    """Leave the row to its VM, if it has one, without a host."""
-    member.state = states.MemberState.VACANT
-    member.host = None
-    member.expires_at = None
 
 
 def _is_overtaken(member: models.Member, at_s: float | None) -> bool:

@@ -107,7 +107,9 @@ class Window:
             raise exception.Conflict(what='group', id=key[1])
         if leads:
             self._wait(group.full, window_s)
-            self._close(group)
+            with self._lock:
+                if self._open is group:
+                    self._open = None
             deadline.enter('solve')
             self._plan(group)
             group.over.set()
@@ -138,11 +140,6 @@ class Window:
             self._open = None
             group.full.set()
         return leads, group
-
-    def _close(self, group: _Round) -> None:
-        with self._lock:
-            if self._open is group:
-                self._open = None
 
     def _time_s(self, deadline: deadlines.Deadline) -> float:
         """Return the seconds left until it has to be planned alone."""

@@ -32,6 +32,16 @@ class Estimate:
     hosts: Mapping[str, hostrates.HostRate]
 
 
+def reading(of: 'reports.Measurement | models.Reading', measured_s: float
+            ) -> history.Reading:
+    """Make the reading of a measurement or of its row.
+
+    It is in the middle of the train's round trips, if they were counted.
+    """
+    return history.Reading(of.src, of.dst, of.rate_bps, measured_s,
+                           of.lower_bound, of.rtt_median_s or of.rtt_s)
+
+
 class Rates:
     """The newest measurement per pair of hosts.
 
@@ -40,8 +50,9 @@ class Rates:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pairs: dict[tuple[str, str], history.Reading] = {}
-        self._measured: dict[tuple[str, str], reports.Measurement] = {}
+        #: Of each pair, and when.
+        self._newest: dict[history.Pair, tuple[
+            reports.Measurement, float]] = {}
         self._readings = hostrates.Readings()
         # None: something was measured since.
         self._estimate: Estimate | None = None
@@ -53,8 +64,8 @@ class Rates:
         """
         with self._lock:
             for row in stored:
-                known = self._pairs.get((row.src, row.dst))
-                if known is None or row.measured_at > known.measured_s:
+                known = self._newest.get((row.src, row.dst))
+                if known is None or row.measured_at > known[1]:
                     self._put(reports.Measurement(probe_id='', **{
                         name: getattr(row, name) for name in _STORED}),
                         row.measured_at)
@@ -66,43 +77,39 @@ class Rates:
 
     def _put(self, measurement: reports.Measurement,
              measured_s: float) -> None:
-        pair = measurement.src, measurement.dst
-        self._pairs[pair] = history.Reading(
-            *pair, rate_bps=measurement.rate_bps, measured_s=measured_s,
-            lower_bound=measurement.lower_bound)
-        self._measured[pair] = measurement
-        self._readings.add(self._pairs[pair])
+        self._newest[measurement.src, measurement.dst] = (measurement,
+                                                          measured_s)
+        self._readings.add(reading(measurement, measured_s))
         self._estimate = None
 
     def forget(self, hosts: Set[str]) -> None:
         """Forget the pairs of these hosts."""
         with self._lock:
-            kept = {pair: rate for pair, rate in self._pairs.items()
+            kept = {pair: one for pair, one in self._newest.items()
                     if hosts.isdisjoint(pair)}
-            if len(kept) == len(self._pairs):
+            if len(kept) == len(self._newest):
                 return
-            self._pairs = kept
-            self._measured = {pair: self._measured[pair] for pair in kept}
+            self._newest = kept
             self._readings = hostrates.Readings()
-            for rate in kept.values():
-                self._readings.add(rate)
+            for one in kept.values():
+                self._readings.add(reading(*one))
             self._estimate = None
 
     def age_s(self, now_s: float) -> dict[tuple[str, str], float]:
         with self._lock:
-            return {pair: now_s - rate.measured_s
-                    for pair, rate in self._pairs.items()}
+            return {pair: now_s - measured_s
+                    for pair, (_, measured_s) in self._newest.items()}
 
     def pairs(self, now_s: float) -> list[wire.MeasuredPair]:
         """Return the rows of ``GET /v1/rates``."""
         with self._lock:
             return [wire.MeasuredPair(
-                age_s=now_s - rate.measured_s,
-                confidence=hostrates.confidence(now_s - rate.measured_s)
-                * (0.5 if rate.lower_bound else 1.0),
-                **{name: getattr(self._measured[pair], name)
-                   for name in _STORED})
-                    for pair, rate in sorted(self._pairs.items())]
+                age_s=now_s - measured_s,
+                confidence=hostrates.confidence(now_s - measured_s)
+                * (0.5 if one.lower_bound else 1.0),
+                **{name: getattr(one, name) for name in _STORED})
+                    for _, (one, measured_s) in sorted(
+                        self._newest.items())]
 
     def estimate(self, now_s: float) -> Estimate:
         """Return the hosts' rates; the same object until a new measurement."""

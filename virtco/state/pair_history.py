@@ -51,10 +51,8 @@ class Pairs:
     def load(self, stored: 'Iterable[models.Reading]') -> None:
         with self._lock:
             for row in stored:
-                if self._history.add(history.Reading(
-                        row.src, row.dst, row.rate_bps, row.measured_at,
-                        row.lower_bound, row.rtt_median_s or row.rtt_s),
-                        row.slot) is not None:
+                if self._history.add(measured_rates.reading(
+                        row, row.measured_at), row.slot) is not None:
                     self._version += 1
 
     def add(self, reading: history.Reading) -> int:

@@ -21,7 +21,6 @@ from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco.measure import history
 from virtco.scheduling import endings
 from virtco.state import host_state
 from virtco.state import live_state
@@ -255,11 +254,7 @@ class State:
     def measured(self, measurement: reports.Measurement) -> None:
         now_s = self._clock()
         self.rates.add(measurement, now_s)
-        # In the middle of the train's round trips, if they were counted.
-        rtt_s = measurement.rtt_median_s or measurement.rtt_s
-        slot = self.pairs.add(history.Reading(
-            measurement.src, measurement.dst, measurement.rate_bps, now_s,
-            measurement.lower_bound, rtt_s))
+        slot = self.pairs.add(measured_rates.reading(measurement, now_s))
         row = {name: getattr(measurement, name)
                for name in reports.Measurement.__struct_fields__
                if name not in ('probe_id', 'sent_bytes', 'windows_bytes')}

@@ -395,7 +395,7 @@ def host_facts(bench):
         live._hosts, live._unsaved_hosts, live._sending, live._minors,
         live._addresses._vms, live._addresses._of_vm, live.drained,
         live._uplinks.capacities, live._uplinks.known,
-        bench.state.rates._pairs, bench.state.rates._measured,
+        bench.state.rates._newest,
         bench.state.rates.estimate(bench.now_s).hosts, known.row_of,
         known.hosts, bench.objects.findings.all())]
 
@@ -443,7 +443,7 @@ def test_a_host_that_others_stay_beside(bench):
     assert host_rows(bench) == {
         ('hosts', 'a'), ('hosts', 'c'), ('readings', 'a'), ('readings', 'c'),
         ('findings', 'c')}
-    assert set(bench.state.rates._pairs) == {('a', 'c'), ('c', 'a')}
+    assert set(bench.state.rates._newest) == {('a', 'c'), ('c', 'a')}
     assert set(bench.state.rates.estimate(bench.now_s).hosts) == {'a', 'c'}
     history = bench.state.pairs.table(0.0)
     assert set(history.hosts) == {'a', 'c'} and history.ends.shape == (2, 2)
