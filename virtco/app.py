@@ -101,10 +101,10 @@ class App:
             conf, database, counts, self.state.invalidate,
             self.state.live.waiting, clock)
         self.place = places.Place(
-            conf, database, self.state.live, self.objects.settings, counts,
-            self.starting, self._planned,
+            conf, self.state, self.objects.settings, counts, self.starting,
+            self._planned,
             inventory.Inventory(conf).free if conf.nova.auth_type else None,
-            clock, self.state.pairs,
+            clock,
             (lambda groups: self.decide.orders.planned(groups))
             if conf.probe.check_groups == 'hinted' else None)
         self.state.on_report += [self.follow.reported, self.place.use]

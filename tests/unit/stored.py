@@ -9,6 +9,7 @@ from oslo_config import cfg
 from virtco.conf import opts
 from virtco.db import models
 from virtco.db import session as db_session
+from virtco.measure import pipes
 from virtco.model import states
 
 
@@ -36,6 +37,8 @@ def state(database, live=None, **values):
     """What objects know of the state; values are attributes of it."""
     return types.SimpleNamespace(**{
         'database': database, 'live': live, 'peer': None,
+        'pairs': types.SimpleNamespace(
+            choose=lambda *_hosts: pipes.Chosen({}, '')),
         'invalidate': lambda *_groups: None} | values)
 
 

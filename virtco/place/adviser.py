@@ -19,7 +19,6 @@ from virtco import hints
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
-from virtco.db import session as db_session
 from virtco.model import booking
 from virtco.model import states
 from virtco.objects import group_rules
@@ -28,7 +27,7 @@ from virtco.place import problem as problem_builder
 from virtco.place import wishes
 from virtco.solver import budget as budgets
 from virtco.solver import reevaluation
-from virtco.state import live_state
+from virtco.state import state as known
 from virtco.wire import plan as wire
 
 LOG = logging.getLogger(__name__)
@@ -66,13 +65,13 @@ class _Group:
 class Adviser:
     """:param hosts: gives what is free on each host that takes VMs."""
 
-    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 state: live_state.LiveState, settings: settings.Settings,
+    def __init__(self, conf: cfg.ConfigOpts, state: known.State,
+                 settings: settings.Settings,
                  hosts: Callable[[], Mapping[str, booking.Vector]],
                  clock: Callable[[], float] = time.time):
         self._conf = conf.reevaluation
-        self._database = database
-        self._state = state
+        self._database = state.database
+        self._live = state.live
         self._settings = settings
         self._hosts = hosts
         self._clock = clock
@@ -114,7 +113,7 @@ class Adviser:
         running = [group for group in groups.values() if any(
             member.state == states.MemberState.RUNNING
             for member in group.members)]
-        drained = self._state.drained
+        drained = self._live.drained
         return sorted(running, key=lambda group: (
             not any(m.host in drained for m in group.members),
             -sum(coflow.size_bytes for coflow in group.coflows)))
@@ -134,19 +133,19 @@ class Adviser:
         room = {host: tuple(map(sum, zip(
             free.get(host, nothing), own.get(host, nothing))))
             for host in free.keys() | own.keys()}
-        self._state.meet(room.keys(), now_s)
-        rates = self._state.payload_rates(room.keys(), now_s,
+        self._live.meet(room.keys(), now_s)
+        rates = self._live.payload_rates(room.keys(), now_s,
                                           self._settings.is_fair)
         problem, rows = problem_builder.build(problem_builder.Question(
             asked=members[0].row_index, members=tuple(problem_builder.Member(
                 m.row_index, _demand(m), m.host, m.instance_uuid)
                 for m in members),
             coflows=tuple(codec.decode_coflow(coflow).scaled(
-                self._state.remaining_fraction(coflow.id))
+                self._live.remaining_fraction(coflow.id))
                 for coflow in coflows),
             free=room, capacities=rates,
-            tree=self._state.payload_tree(now_s),
-            loads=self._state.loads(group.group.id)))
+            tree=self._live.payload_tree(now_s),
+            loads=self._live.loads(group.group.id)))
         by_row = {m.row_index: m for m in members}
         placed = [by_row[row] for row in rows]
         rules = group_rules.of_record(group.group.rules)
@@ -158,7 +157,7 @@ class Adviser:
                 min(rates[source][0], rates[target][1]),
                 DIRTY_BPS)
 
-        drained = self._state.drained
+        drained = self._live.drained
         hosts = tuple(m.host or '' for m in placed)
 
         def best_move(kept: hints.Wishes) -> reevaluation.Move | None:
@@ -185,7 +184,7 @@ class Adviser:
             to_host=move.target, saved_s=move.saved_s, cost_s=move.cost_s,
             cct_s=codec.finite(move.cct_s[0]),
             then_cct_s=codec.finite(move.cct_s[1]), at=now_s,
-            reason='drain' if move.source in self._state.drained
+            reason='drain' if move.source in self._live.drained
             else 'saves')
 
     def turn(self, mover: Mover | None) -> None:

@@ -33,8 +33,7 @@ from virtco.place import decisions
 from virtco.place import journal
 from virtco.place import newest
 from virtco.place import question as requests
-from virtco.state import live_state
-from virtco.state import pair_history as known_pairs
+from virtco.state import state as known
 from virtco.wire import fields
 from virtco.wire import placement as wire
 from virtco.wire import plan as plan_wire
@@ -58,22 +57,19 @@ class Place:
     :param free: what Nova says is free; None where it cannot be asked.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 state: live_state.LiveState, settings: settings.Settings,
-                 counts: metrics.Metrics, starting: startup.Startup,
+    def __init__(self, conf: cfg.ConfigOpts, state: known.State,
+                 settings: settings.Settings, counts: metrics.Metrics,
+                 starting: startup.Startup,
                  changed: Callable[[Iterable[str]], None],
                  free: Callable[[], Mapping[str, booking.Vector]] | None = (
                      None),
                  clock: Callable[[], float] = time.time,
-                 pairs: known_pairs.Pairs | None = None,
                  preflight: Callable[[Iterable[str]], None] | None = None):
         self._conf = conf
         self._preflight = preflight
-        self._pairs = pairs
         self._offers: newest.Newest[str, list[wire.Offer]] = newest.Newest(
             MOST_REQUESTS)
         self._free = free or self._offered
-        self._database = database
         self._state = state
         self._settings = settings
         self._metrics = counts
@@ -85,8 +81,8 @@ class Place:
         self._metrics.placements_under_way.set_function(
             lambda: self._pace.n_under_way)
         self._is_used = False
-        self._journal = journal.Journal(database, clock)
-        self._decisions = decisions.Decisions(database)
+        self._journal = journal.Journal(state.database, clock)
+        self._decisions = decisions.Decisions(state.database)
         self._writer = periodic.Periodic('write the journal',
                                          journal.INTERVAL_S,
                                          self._write, counts)
@@ -119,9 +115,8 @@ class Place:
             self._startup.failed('the planner does not work')
             return
         self._placer = placer.Placer(
-            self._conf, self._database, self._settings, self._metrics,
-            self._state, self._pace, self._decisions, self._clock,
-            self._pairs)
+            self._conf, self._state, self._settings, self._metrics,
+            self._pace, self._decisions, self._clock)
         self._startup.ready()
 
     def is_alive(self) -> bool:
@@ -241,7 +236,7 @@ class Place:
                                slow_phase=slow_phase)
 
     def placement(self, instance_uuid: str) -> wire.Kept:
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             found = session.get(models.Placement, instance_uuid)
             if found is None:
                 return _neutral(records.newest_event(
@@ -277,7 +272,7 @@ class Place:
         :param free: as Nova or placement shows it.
         :raises virtco.exception.DatabaseUnavailable:
         """
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             found = bookings.ledger(session.connection(), self._clock(),
                                     free).left()
         return {host: fields.Resources(*left)
@@ -301,11 +296,12 @@ class Place:
         found = whatif.answer(
             self._conf, request, settings,
             dict.fromkeys(hosts, (unknown_bps, unknown_bps))
-            | self._state.payload_rates(
+            | self._state.live.payload_rates(
                 hosts, now_s, self._settings.is_fair),
-            self._state.payload_tree(now_s), self._state.loads(None),
+            self._state.live.payload_tree(now_s),
+            self._state.live.loads(None),
             self._placer.promises.judge)
-        with self._database.reader() as session:
+        with self._state.database.reader() as session:
             names = records.coflow_names(
                 session, [one.coflow_id for one in found.delays])
         return msgspec.structs.replace(found, delays=[
@@ -325,7 +321,7 @@ class Place:
     def adviser(self) -> 'advisers.Adviser':
         from virtco.place import adviser as advisers
         return advisers.Adviser(
-            self._conf, self._database, self._state, self._settings,
+            self._conf, self._state, self._settings,
             lambda: {one.host: requests.vector(one.free)
                      for one in self._hosts()}, self._clock)
 
@@ -349,7 +345,7 @@ class Place:
         return [plan_wire.GivenHost(host=host, free=left) for host, left in
                 self.free_after_bookings({
                     host: left for host, left in free.items()
-                    if host not in self._state.drained}).items()]
+                    if host not in self._state.live.drained}).items()]
 
 
 def _neutral(event: models.Event | None,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import dataclasses
 import hashlib
 import logging
-import time
 
 import msgspec
 from oslo_config import cfg
@@ -22,7 +21,6 @@ from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import members as db_members
 from virtco.db import models
-from virtco.db import session as db_session
 from virtco.model import snapshot
 from virtco.objects import settings
 from virtco.place import answer as answers
@@ -34,8 +32,7 @@ from virtco.place import membership
 from virtco.place import planning
 from virtco.place import question as requests
 from virtco.place import siblings
-from virtco.state import live_state
-from virtco.state import pair_history as known_pairs
+from virtco.state import state as known
 from virtco.wire import placement as wire
 
 LOG = logging.getLogger(__name__)
@@ -56,14 +53,11 @@ class Question:
 class Placer:
     """Plans on a snapshot, commits if nothing came in between."""
 
-    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 settings: settings.Settings,
-                 metrics: metrics.Metrics,
-                 state: live_state.LiveState,
+    def __init__(self, conf: cfg.ConfigOpts, state: known.State,
+                 settings: settings.Settings, metrics: metrics.Metrics,
                  pace: deadlines.Pace, decisions: decisions.Decisions,
-                 clock: Callable[[], float] = time.time,
-                 pairs: known_pairs.Pairs | None = None):
-        self._database = database
+                 clock: Callable[[], float]):
+        self._database = state.database
         self._decisions = decisions
         self._metrics = metrics
         self._clock = clock
@@ -73,11 +67,11 @@ class Placer:
             wait=tenacity.wait_random_exponential(0.005, 0.1),
             after=lambda _: metrics.plan_conflicts.inc(), reraise=True)
         self._reader = membership.Reader(conf, clock)
-        self._siblings = siblings.Siblings(lambda: state.drained)
+        self._siblings = siblings.Siblings(lambda: state.live.drained)
         self._planning = planning.Planning(conf, settings, metrics, state,
-                                           pace, clock, pairs)
+                                           pace, clock)
         self.promises = deadline_promises.Promises(
-            state, lambda: settings.is_fair, clock)
+            state.live, lambda: settings.is_fair, clock)
 
     def place(self, request: wire.Placement,
               deadline: deadlines.Deadline) -> wire.Answer:

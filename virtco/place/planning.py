@@ -25,8 +25,7 @@ from virtco.place import question as requests
 from virtco.place import window
 from virtco.place import wishes
 from virtco.solver import planner
-from virtco.state import live_state
-from virtco.state import pair_history as known_pairs
+from virtco.state import state as known
 from virtco.wire import placement as wire
 
 LOG = logging.getLogger(__name__)
@@ -38,20 +37,19 @@ Solution = tuple[snapshot.PlacementProblem, tuple[int, ...], snapshot.Plan]
 class Planning:
     """Planner of one group's placement from the live state.
 
-    :param state: rates, loads of other coflows, remaining fractions.
-    :param pairs: of hosts, as measured.
+    :param state: rates of hosts and of pairs of them, loads of other coflows,
+        remaining fractions.
     :ivar window: where groups wait for each other.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, settings: settings.Settings,
-                 counts: metrics.Metrics, state: live_state.LiveState,
-                 pace: deadlines.Pace, clock: Callable[[], float],
-                 pairs: known_pairs.Pairs | None = None):
+                 counts: metrics.Metrics, state: known.State,
+                 pace: deadlines.Pace, clock: Callable[[], float]):
         self._conf = conf
         self._settings = settings
         self._metrics = counts
-        self._state = state
-        self._pairs = pairs
+        self._live = state.live
+        self._pairs = state.pairs
         self._pace = pace
         self._clock = clock
         self.window = window.Window(conf, settings, counts, pace)
@@ -84,7 +82,7 @@ class Planning:
             if one is not None and one.required and counts]
         if not levels:
             return None
-        tree = self._state.payload_tree(self._clock())
+        tree = self._live.payload_tree(self._clock())
         return sorted(set(requests.host_names(request)).intersection(
             *(wishes.below_the_same(tree, level, host) for level in levels)))
 
@@ -119,24 +117,22 @@ class Planning:
         hosts = free.keys() | {member.host for member in members
                                if member.host}
         now_s = self._clock()
-        self._state.meet(hosts, now_s)
-        pairs_bps = {}
-        if self._pairs is not None:
-            chosen = self._pairs.choose(
-                hosts, now_s, lambda: self._state.wire_tree(now_s))
-            pairs_bps = self._state.payload_pairs(chosen.rates_bps)
-            view.remarks = [chosen.text] if chosen.text else []
+        self._live.meet(hosts, now_s)
+        chosen = self._pairs.choose(hosts, now_s,
+                                    lambda: self._live.wire_tree(now_s))
+        view.remarks = [chosen.text] if chosen.text else []
         coflows = tuple(
-            matrix.scaled(self._state.remaining_fraction(coflow.id))
+            matrix.scaled(self._live.remaining_fraction(coflow.id))
             for matrix, coflow in zip(
                 view.matrices, (c for c in view.coflows if c.is_live)))
         return problem_builder.Question(
             asked=view.member.row_index, members=members, coflows=coflows,
             free=free,
-            capacities=self._state.payload_rates(
+            capacities=self._live.payload_rates(
                 hosts, now_s, self._settings.is_fair),
-            tree=self._state.payload_tree(now_s),
-            loads=self._state.loads(view.group.id), pairs_bps=pairs_bps,
+            tree=self._live.payload_tree(now_s),
+            loads=self._live.loads(view.group.id),
+            pairs_bps=self._live.payload_pairs(chosen.rates_bps),
             batch=membership.batch_rows(request, view.members, view.member),
             server_group=request.server_group)
 
@@ -148,7 +144,7 @@ class Planning:
         """
         planned = {member.host for member in view.members
                    if member.state != states.MemberState.RUNNING}
-        drained = self._state.drained - planned
+        drained = self._live.drained - planned
         free = {host: left for host, left in view.free.items()
                 if host not in drained}
         if not free:

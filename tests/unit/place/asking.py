@@ -74,8 +74,8 @@ class Asking:
         self.decisions = decisions.Decisions(self.database)
         self.reader = membership.Reader(self.conf, self.clock)
         self.placer = placer.Placer(
-            self.conf, self.database, self.settings, self.counts, self.state,
-            self.pace, self.decisions, self.clock)
+            self.conf, stored.state(self.database, self.state), self.settings,
+            self.counts, self.pace, self.decisions, self.clock)
 
     def another(self):
         """Return a process beside it, which remembers nothing."""

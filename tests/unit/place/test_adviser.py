@@ -8,6 +8,7 @@ import pathlib
 import pytest
 
 from tests.unit import plain
+from tests.unit import stored
 from tests.unit.db import conftest as db_fixtures
 from tests.unit.follow import test_rebuild
 from virtco import exception
@@ -48,7 +49,7 @@ def make(database):
         state = live_state.LiveState()
         state.drained = frozenset(drained)
         return plain.Plain(adviser.Adviser(
-            conf, database, state,
+            conf, stored.state(database, state),
             settings.Settings(conf, database),
             lambda: {f'h{i}': (2.0, 4096.0, 90.0) for i in range(6)
                      if f'h{i}' not in drained}))

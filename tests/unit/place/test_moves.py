@@ -30,8 +30,8 @@ class Moves(asking.Asking):
         self.state.payload_rates = lambda hosts, *_args: {
             host: RATES[host] for host in hosts}
         self.adviser = plain.Plain(adviser.Adviser(
-            self.conf, self.database, self.state, self.settings,
-            lambda: self.free, self.clock))
+            self.conf, stored.state(self.database, self.state),
+            self.settings, lambda: self.free, self.clock))
 
     def group(self, name='a', hosts=('h0', 'h1'), tm=TM, demand=(1, 2, 3),
               state=State.RUNNING, **coflow):

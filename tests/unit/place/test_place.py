@@ -36,8 +36,9 @@ class Room(asking.Asking):
         self.told, self.checked = [], []
         self.starting = startup.Startup()
         self.room = places.Place(
-            self.conf, self.database, self.state, self.settings, self.counts,
-            self.starting, self.told.extend, inventory, self.clock,
+            self.conf, stored.state(self.database, self.state),
+            self.settings, self.counts, self.starting, self.told.extend,
+            inventory, self.clock,
             preflight=self.checked.extend)
 
     def ask(self, *args, **values):

@@ -37,8 +37,10 @@ class Asking(asking.Asking):
     def __init__(self, pairs=None, **conf):
         super().__init__(**conf)
         self.planning = planning.Planning(
-            self.conf, self.settings, self.counts, self.state, self.pace,
-            self.clock, pairs)
+            self.conf, self.settings, self.counts, stored.state(
+                self.database, self.state,
+                **({} if pairs is None else {'pairs': pairs})),
+            self.pace, self.clock)
 
     def look(self, *args, **values):
         request = asking.request(*args, **values)

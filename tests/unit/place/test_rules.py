@@ -86,7 +86,7 @@ def with_racks(adviser, monkeypatch):
     tree = cluster.Tree(tuple(
         cluster.Subtree(name, 1e12, 1e12) for name in ('r0', 'r1')), {
             f'h{i}': f'r{i % 2}' for i in range(6)})
-    monkeypatch.setattr(adviser._state, 'payload_tree', lambda now_s: tree)
+    monkeypatch.setattr(adviser._live, 'payload_tree', lambda now_s: tree)
     return adviser
 
 

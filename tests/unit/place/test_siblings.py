@@ -3,9 +3,11 @@
 """Members whose host is planned are answered by key."""
 
 import json
+import time
 
 import pytest
 
+from tests.unit import stored
 from tests.unit.place import asking
 from virtco import decoding
 from virtco import exception
@@ -42,9 +44,9 @@ def place(database):
     conf = controller.make_conf([])
     counts = metrics.Metrics()
     placer = placers.Placer(
-        conf, database, settings.Settings(conf, database, lambda: None),
-        counts, live_state.LiveState(), deadlines.Pace(),
-        decisions.Decisions(database))
+        conf, stored.state(database, live_state.LiveState()),
+        settings.Settings(conf, database, lambda: None), counts,
+        deadlines.Pace(), decisions.Decisions(database), time.time)
 
     def ask(number, matrix=RING, deadline=None, **changes):
         body = {
