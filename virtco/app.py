@@ -97,9 +97,7 @@ class App:
             schedules)
         self._upstream = upstream.Upstream(
             self.elector, certificates.of_client(conf.distributor, counts))
-        self.follow = follow_room.Follow(
-            conf, database, counts, self.state.invalidate,
-            self.state.live.waiting, clock)
+        self.follow = follow_room.Follow(conf, self.state, counts, clock)
         self.place = places.Place(
             conf, self.state, self.objects.settings, counts, self.starting,
             self._planned,

@@ -3,11 +3,9 @@
 """Entry of the package: changes of instances in Nova, and their effects."""
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 import functools
 import logging
-import time
 from typing import Any
 
 from oslo_config import cfg
@@ -15,10 +13,10 @@ from oslo_config import cfg
 from virtco import exception
 from virtco import metrics
 from virtco import periodic
-from virtco.db import session as db_session
 from virtco.follow import auditor
 from virtco.follow import notifications
 from virtco.follow import transitions
+from virtco.state import state as known
 
 LOG = logging.getLogger(__name__)
 
@@ -33,23 +31,16 @@ REAP_S = 5.0
 class Follow:
     """Changes of instances in Nova and their consequences for groups.
 
-    :param changed: is told the ids of groups that changed.
-    :param waiting: VMs that a host last reported, and that Nova has not
-        confirmed to run anywhere; whether each is reserved there.
+    :param state: is told which groups changed.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 counts: metrics.Metrics,
-                 changed: Callable[[Iterable[str]], None],
-                 waiting: Callable[[str], Mapping[str, bool]],
-                 clock: Callable[[], float] = time.time):
+    def __init__(self, conf: cfg.ConfigOpts, state: known.State,
+                 counts: metrics.Metrics, clock: Callable[[], float]):
         self._conf = conf
-        self._database = database
+        self._state = state
         self._metrics = counts
-        self._changed = changed
-        self._waiting = waiting
         self._clock = clock
-        self._transitions = transitions.Transitions(database, clock)
+        self._transitions = transitions.Transitions(state.database, clock)
         self._auditor: auditor.Auditor | None = None
         self._reaper = periodic.Periodic('reap', REAP_S, self._turn, counts)
         self._n_turns = 0
@@ -60,7 +51,7 @@ class Follow:
         # Nova's notifications hold whoever hears them, what is concluded from
         # its lists only if the leader does.
         self._auditor = auditor.start(
-            self._conf, self._database,
+            self._conf, self._state.database,
             functools.partial(self.apply, as_leader=True), self._metrics)
 
     def stop(self) -> None:
@@ -89,7 +80,7 @@ class Follow:
               as_leader: bool = False) -> bool:
         changed = self._transitions.apply(change, as_leader)
         if changed is not None:
-            self._changed([changed])
+            self._state.invalidate([changed])
         return changed is not None
 
     def release(self, instance_uuid: str) -> None:
@@ -106,7 +97,7 @@ class Follow:
         Only a VM that no host was known to run: during a migration two hosts
         have its ports, and Nova's notification decides.
         """
-        for uuid, is_planned in self._waiting(host).items():
+        for uuid, is_planned in self._state.live.waiting(host).items():
             try:
                 self.apply(notifications.Seen(uuid, host, is_planned))
             except exception.VirtcoException as error:
@@ -119,12 +110,12 @@ class Follow:
         if expired:
             LOG.info('%d reservations expired.', len(expired))
             self._metrics.expired.inc(len(expired))
-            self._changed(expired)
+            self._state.invalidate(expired)
 
     def _turn(self) -> None:
         self.reap()
         if self._n_turns % PURGE_EVERY == 0:
             transitions.purge(
-                self._database,
+                self._state.database,
                 self._clock() - self._conf.controller.keep_retired_s)
         self._n_turns += 1

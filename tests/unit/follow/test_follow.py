@@ -4,6 +4,7 @@
 
 import contextlib
 import sys
+import types
 
 import prometheus_client
 import pytest
@@ -45,9 +46,11 @@ class Bench:
         self.changed, self.waiting = [], {}
         self.counts = metrics.Metrics()
         self.follow = follow.Follow(
-            stored.conf(controller={'keep_retired_s': 3600}), self.database,
-            self.counts, lambda ids: self.changed.append(list(ids)),
-            lambda host: self.waiting.get(host, {}), lambda: self.now_s)
+            stored.conf(controller={'keep_retired_s': 3600}),
+            stored.state(self.database, types.SimpleNamespace(
+                waiting=lambda host: self.waiting.get(host, {})),
+                invalidate=lambda ids: self.changed.append(list(ids))),
+            self.counts, lambda: self.now_s)
 
     def notified(self, kind, uuid, host=None, at_s=5, **data):
         return self.follow.notified(kind, {'nova_object.data': {
@@ -361,8 +364,8 @@ def test_who_leads_compares_with_nova_until_it_stops(bench, tmp_path):
                              'endpoint_override': 'http://127.0.0.1:1'})
     database = db_session.Database(f'sqlite:///{tmp_path}/db')
     migration.upgrade(database)
-    found = follow.Follow(conf, database, bench.counts, bench.changed.append,
-                          lambda host: set(), lambda: 1000.0)
+    found = follow.Follow(conf, stored.state(database), bench.counts,
+                          lambda: 1000.0)
     found.lead()
     assert found._auditor._thread.is_alive()
     found.stop()
