@@ -39,7 +39,7 @@ class Debts:
     def charge(self, project_id: str, report: policing.Report) -> None:
         """Book reported bytes: an overrun is owed, claimed bytes pay it off.
         """
-        account = self._accounts.get(project_id, policing.Account())
+        account = self._account(project_id)
         if not account.in_debt and policing.overrun_bytes(
                 report.claimed_bytes, report.sent_bytes,
                 self.tolerance) <= 0:
@@ -49,19 +49,15 @@ class Debts:
 
     def end(self, project_id: str, coflow_id: str) -> None:
         """Forget a coflow or iteration that is over; its debt stays."""
-        account = self._accounts.get(project_id)
-        if account is not None:
-            self._set(project_id, policing.forget(account, coflow_id))
+        self._set(project_id, policing.forget(self._account(project_id),
+                                              coflow_id))
 
     def forgive(self, project_id: str) -> None:
-        account = self._accounts.get(project_id)
-        if account is not None:
-            self._set(project_id, dataclasses.replace(account,
-                                                      debt_bytes=0.0))
+        self._set(project_id, dataclasses.replace(self._account(project_id),
+                                                  debt_bytes=0.0))
 
     def owed_bytes(self, project_id: str) -> float:
-        account = self._accounts.get(project_id)
-        return account.debt_bytes if account is not None else 0.0
+        return self._account(project_id).debt_bytes
 
     def all(self) -> dict[str, float]:
         """Return the debt in bytes of each project that has one."""
@@ -78,6 +74,9 @@ class Debts:
     def not_saved(self, debts: Mapping[str, float]) -> None:
         """Put debts back that the database did not take."""
         self._unsaved |= debts.keys()
+
+    def _account(self, project_id: str) -> policing.Account:
+        return self._accounts.get(project_id, policing.Account())
 
     def _set(self, project_id: str, account: policing.Account) -> None:
         account = dataclasses.replace(account, debt_bytes=min(

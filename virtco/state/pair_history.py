@@ -32,6 +32,8 @@ class Pairs:
     :param depth: readings that are kept of each pair.
     :param retention_s: age at which a reading is forgotten.
     :param max_age_s: of what is planned by.
+    :ivar errors: error of each estimator at the last comparison.
+    :ivar estimator: the one with the smallest.
     """
 
     def __init__(self, rates: measured_rates.Rates, depth: int,
@@ -43,8 +45,8 @@ class Pairs:
         self._history = history.History(depth)
         self._version = 0
         self._seen = -1
-        self._estimator: constant.Estimator | None = None
-        self._errors: dict[constant.Estimator, float] = {}
+        self.estimator: constant.Estimator | None = None
+        self.errors: dict[constant.Estimator, float] = {}
         self._chosen_s = -CHOICE_S
         self.known = pipes.NOTHING
 
@@ -87,25 +89,16 @@ class Pairs:
             table = self._history.table(now_s - self._retention_s)
         is_due = now_s - self._chosen_s >= CHOICE_S
         found = pipes.known(table, self._rates.estimate(now_s).hosts,
-                            estimator=None if is_due else self._estimator)
+                            estimator=None if is_due else self.estimator)
         if is_due and found.component is not None:
             self._chosen_s = now_s
             # With two readings nothing is compared yet.
-            self._estimator = (found.component.estimator
-                               if found.component.errors else None)
-            self._errors = found.component.errors
+            self.estimator = (found.component.estimator
+                              if found.component.errors else None)
+            self.errors = found.component.errors
         # Not before: what failed is tried again.
         self.known, self._seen = found, version
         return True
-
-    @property
-    def estimator(self) -> constant.Estimator | None:
-        """Estimator with the smallest error at the last comparison."""
-        return self._estimator
-
-    def errors(self) -> dict[constant.Estimator, float]:
-        """Return the error of each estimator at the last comparison."""
-        return self._errors
 
     def choose(self, hosts: Set[str], now_s: float,
                tree: Callable[[], cluster.Tree]) -> pipes.Chosen:

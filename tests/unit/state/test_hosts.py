@@ -342,7 +342,7 @@ def test_what_is_measured_after_hosts_were_forgotten_is_estimated():
 
 def test_estimators_are_compared_every_ten_minutes():
     pairs = known_pairs.Pairs(measured_rates.Rates(), 10, 7200.0, 3600.0)
-    assert pairs.estimator is None and pairs.errors() == {}
+    assert pairs.estimator is None and pairs.errors == {}
     assert pairs.refresh(0.0)  # of nothing, once
     assert not pairs.refresh(1.0)
     for turn in range(3):
@@ -351,12 +351,12 @@ def test_estimators_are_compared_every_ten_minutes():
                               float(turn)))
     assert pairs.newest_s() == 2.0
     assert pairs.refresh(10.0)
-    first = pairs.errors()
+    first = pairs.errors
     assert first and pairs.estimator == pairs.known.component.estimator
     pairs.add(reading('a', 'b', 7e8, 11.0))
-    assert pairs.refresh(609.0) and pairs.errors() is first
+    assert pairs.refresh(609.0) and pairs.errors is first
     pairs.add(reading('a', 'b', 6e8, 12.0))
-    assert pairs.refresh(610.0) and pairs.errors() is not first
+    assert pairs.refresh(610.0) and pairs.errors is not first
     assert [
         rate_bps for _, rate_bps, _ in made.readings(pairs, 'b', 'a')
     ] == pytest.approx([9e8 * (1 + turn / 7) for turn in range(3)])

@@ -164,5 +164,5 @@ def performers(call: Call) -> wire.Performers:
         estimator=None if component is None else str(component.estimator),
         noise=None if component is None else component.noise,
         trust=None if component is None else str(component.trust),
-        errors={str(one): error for one, error in pairs.errors().items()},
+        errors={str(one): error for one, error in pairs.errors.items()},
         hosts=found)
