@@ -132,7 +132,7 @@ class Agent:
         self._stop.set()
         self.reporter.wake()
         self._watch.close()
-        self.ports.close()
+        self.ports.source.close()
         if self.probe is not None:
             self.probe.stop()
         self.reporter.save()

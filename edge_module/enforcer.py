@@ -220,10 +220,10 @@ class Enforcer:
         :param changes: kernel changes of others since the last call.
         """
         with self.lock:
-            devices = changes.devices
+            devices, seen = changes.devices, self._seen_link
             return (devices is None
-                    or bool(devices) and self.uplink.is_among(devices)
-                    or changes.links and self._link() != self._seen_link
+                    or seen is not None and seen[0] in devices
+                    or changes.links and self._link() != seen
                     or changes.tables
                     or self.guard is not None and self.guard.was_lost())
 

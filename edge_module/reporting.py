@@ -219,11 +219,8 @@ class Reporter:
         while not self._stop.is_set():
             started_s = time.monotonic()
             self._now.clear()
-            try:
-                self.last_report = self.make(started_s)
-                self._deliver(self.last_report)
-            except exception.VirtcoException as error:
-                self._failed(error)
+            self.last_report = self.make(started_s)
+            self._deliver(self.last_report)
             left_s = (started_s + self.conf.edge.report_interval_s
                       - time.monotonic())
             # wake() ends the second wait, but reports stay 20 ms apart.
@@ -237,19 +234,15 @@ class Reporter:
         except (exception.VirtcoException, OSError) as error:
             # The controller is to hear of it, with the counters as they were.
             self._failed(error)
-        return reports.Report(
-            boot_id=self.boot_id, epoch=self.epoch, link=self._link(),
-            ports=tuple(reports.Port(
-                vm=port.vm, dev=port.dev, mac=port.mac, ips=tuple(port.ips),
-                notes=tuple(port.notes))
-                for port in self.enforcer.noted_ports()),
-            **self.readings.counted(), **self._about())
-
-    def _link(self) -> reports.Link:
         egress_bps = self.enforcer.link_bps
-        return reports.Link(egress_bps,
-                            link_speed.ingress_bps(self.conf, egress_bps),
-                            self.enforcer.uplink.dev)
+        return reports.Report(
+            boot_id=self.boot_id, epoch=self.epoch, link=reports.Link(
+                egress_bps, link_speed.ingress_bps(self.conf, egress_bps),
+                self.enforcer.uplink.dev),
+            ports=tuple(reports.Port(port.vm, port.dev, port.mac, port.ips,
+                                     port.notes)
+                        for port in self.enforcer.noted_ports()),
+            **self.readings.counted(), **self._about())
 
     def save(self) -> None:
         self._files.save('totals', {

@@ -78,8 +78,7 @@ class Ports:
         that are right go on being classified.
     """
 
-    def __init__(self, source: PortSource,
-                 changed: Callable[[], None] = lambda: None):
+    def __init__(self, source: PortSource, changed: Callable[[], None]):
         self.source = source
         self.ports: tuple[classify.VmPort, ...] | None = None
         self.error: str | None = None
@@ -87,9 +86,6 @@ class Ports:
         self._token: object = None
         self._look_due_s = 0.0
         source.notify(changed)
-
-    def close(self) -> None:
-        self.source.close()
 
     def read(self, look: bool = True) -> None:
         """Read the source if it changed, and look the devices up.

@@ -58,12 +58,6 @@ class Uplink:
             raise exception.NotFound(what='uplink device',
                                      id=self.dev) from error
 
-    def is_among(self, ifindexes: Container[int]) -> bool:
-        try:
-            return self.ifindex() in ifindexes
-        except exception.NotFound:
-            return False
-
     def frame_bytes(self) -> int:
         """Return the longest frame that the uplink sends, in bytes."""
         found = frame_bytes(self.dev)

@@ -433,9 +433,11 @@ def begun(fresh, monkeypatch):
 def test_what_begins_ends_with_the_agent(begun, monkeypatch, enabled):
     monkeypatch.setattr(edge_agent.probe_service, 'ProbeService', Probe)
     begun.conf.set_override('enabled', enabled, 'probe')
+    begun.ports.source.close = lambda: begun.begun.append('closed')
     begun.connect()
     assert begun.begun == [9, 'thread']
     begun.disconnect()
+    assert begun.begun == [9, 'thread', 'closed']
     assert begun._watch.is_closed and begun._stop.is_set()
     if enabled:
         assert begun.probe.given == (begun.link, 'h1')

@@ -191,7 +191,7 @@ def test_ports_of_open_vswitch_are_those_of_a_switch():
     """Though their devices may have no master."""
     found = database(Open_vSwitch=[], Bridge=[],
                      Interface=[interface('lo', vm_uuid='a')])
-    ports = port_source.Ports(found)
+    ports = port_source.Ports(found, lambda: None)
     ports.read()
     assert [(port.dev, port.notes) for port in ports.ports] == [('lo', ())]
     found.is_switched = False
