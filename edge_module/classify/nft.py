@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import json
 import logging
-import socket
 from typing import Any
 from typing import TypeVar
 
 from edge_module.classify import classified as base
 from edge_module.classify import nft_listing
 from edge_module.classify import nft_text
+from edge_module.privileged import devices
 from edge_module.privileged import helper_protocol as protocol
 from edge_module.privileged import operations
 from edge_module.tcplan import minors
@@ -246,12 +246,9 @@ class NftEgressClassifier(NftClassifier):
 
     def build_table(self, policy: edge_policy.EdgePolicy,
                     ports: Iterable[base.VmPort]) -> base.Table:
-        try:
-            hooks = {(self.uplink_dev,
-                      socket.if_nametoindex(self.uplink_dev))}
-        except OSError as error:
-            raise exception.NotFound(what='uplink device',
-                                     id=self.uplink_dev) from error
+        ifindex = devices.ifindex(self.uplink_dev)
+        if not ifindex:
+            raise exception.NotFound(what='uplink device', id=self.uplink_dev)
         here = {port.vm for port in ports}
         entries: dict[base.Entry, int] = {}
         for flow in policy.flows:
@@ -259,5 +256,5 @@ class NftEgressClassifier(NftClassifier):
                 entries.setdefault(base.Entry(
                     0, flow.src_ip, flow.dst_ip, flow.dst_port or 0),
                     flow.minor)
-        return base.Table(frozenset(hooks), entries,
+        return base.Table(frozenset({(self.uplink_dev, ifindex)}), entries,
                           {'control': base.control_of(policy, entries)})

@@ -6,13 +6,13 @@ import abc
 from collections.abc import Callable
 from collections.abc import Iterable
 import dataclasses
-import socket
 import time
 
 from oslo_log import log as logging
 
 from edge_module.classify import classified as classify
 from edge_module.ports import kinds
+from edge_module.privileged import devices
 from virtco import exception
 
 LOG = logging.getLogger(__name__)
@@ -51,20 +51,13 @@ class PortSource(abc.ABC):
         """Let go of connections and threads."""
 
 
-def _ifindex(dev: str) -> int:
-    try:
-        return socket.if_nametoindex(dev)
-    except OSError:
-        return 0
-
-
 def with_devices(ports: Iterable[classify.VmPort], is_switched: bool = False
                  ) -> tuple[classify.VmPort, ...]:
     """Return the ports with their present ifindex, 0 without a device, and
     with notes that follow from the device.
     """
     return tuple(dataclasses.replace(
-        port, ifindex=_ifindex(port.dev), notes=tuple(dict.fromkeys((
+        port, ifindex=devices.ifindex(port.dev), notes=tuple(dict.fromkeys((
             *port.notes, *kinds.of_device(port.dev, is_switched)))))
         for port in ports)
 

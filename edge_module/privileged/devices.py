@@ -55,11 +55,19 @@ class Device(NamedTuple):
             self.is_tap or self.kind == 'veth' or self.is_representor)
 
 
+def ifindex(dev: str) -> int:
+    """Return the index of a device, 0 without one."""
+    try:
+        return socket.if_nametoindex(dev)
+    except OSError:
+        return 0
+
+
 def look(dev: str) -> Device | None:
     """Read a device from the kernel; None when it does not exist."""
     try:
         answer = kernel.ask((_RTM_GETLINK, 0, wire.IFINFOMSG.pack(
-            0, 0, socket.if_nametoindex(dev), 0, 0)))
+            0, 0, ifindex(dev), 0, 0)))
     except OSError:
         return None
     return read(answer)

@@ -8,7 +8,6 @@ configuration, and changes no root qdisc that virtco did not make.
 
 from collections.abc import Sequence
 import functools
-import socket
 
 from oslo_config import cfg
 
@@ -42,7 +41,7 @@ class Owned:
         :raises operations.Refused: for another device, or for a tree whose
             root qdisc is another's.
         """
-        uplink, ifb = _ifindex(self.uplink_dev), _ifb()
+        uplink, ifb = devices.ifindex(self.uplink_dev), _ifb()
         trees = set()
         for change in changes:
             if isinstance(change, operations.AddIfb):
@@ -71,12 +70,12 @@ class Owned:
         :raises operations.Refused: for a device that is neither a port of a
             VM, at ingress, nor the uplink, at egress.
         """
-        uplink = _ifindex(self.uplink_dev)
+        uplink = devices.ifindex(self.uplink_dev)
         for change in changes:
             if not isinstance(change, operations.AttachPort):
                 continue
             is_uplink = change.ifindex == uplink
-            if _ifindex(change.dev) != change.ifindex or not (
+            if devices.ifindex(change.dev) != change.ifindex or not (
                     is_uplink if hook == 'egress' else
                     not is_uplink and devices.may_be_port(change.dev)):
                 raise operations.Refused(
@@ -94,18 +93,11 @@ def has_our_root(ifindex: int) -> bool:
         return False
 
 
-def _ifindex(dev: str) -> int | None:
-    try:
-        return socket.if_nametoindex(dev)
-    except OSError:
-        return None
-
-
-def _ifb() -> int | None:
-    """Return the ifindex of our IFB device; None if absent or no IFB."""
+def _ifb() -> int:
+    """Return the ifindex of our IFB device; 0 if absent or no IFB."""
     found = devices.look(redirect.IFB_DEV)
-    return (_ifindex(redirect.IFB_DEV)
-            if found is not None and found.kind == 'ifb' else None)
+    return (devices.ifindex(redirect.IFB_DEV)
+            if found is not None and found.kind == 'ifb' else 0)
 
 
 @functools.cache

@@ -14,6 +14,7 @@ import logging
 import socket
 
 from edge_module.classify import classified as classify
+from edge_module.privileged import devices
 from edge_module.privileged import helper_protocol as protocol
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.privileged import operations
@@ -62,9 +63,7 @@ class Receiver:
         self._ensure_redirect()
 
     def _ensure_ifb(self) -> None:
-        try:
-            socket.if_nametoindex(IFB_DEV)
-        except OSError:
+        if not devices.ifindex(IFB_DEV):
             htb.change(self.kernel, [operations.AddIfb()],
                        f'create {IFB_DEV}')
 
@@ -104,10 +103,8 @@ def remove(dev: str) -> bool:
 
     For root alone: the helper offers no deletion of devices and hooks.
     """
-    try:
-        ifb = socket.if_nametoindex(IFB_DEV)
-        ifindex = socket.if_nametoindex(dev)
-    except OSError:
+    ifb, ifindex = devices.ifindex(IFB_DEV), devices.ifindex(dev)
+    if not ifb or not ifindex:
         return False
     request = redirect.dump_redirects(ifindex)
     if ifb in map(redirect.redirect_target, kernel.tc_dump(request)):

@@ -100,12 +100,12 @@ def test_a_call_is_held_against_the_own_devices(monkeypatch, call, asked):
 
 
 @pytest.mark.parametrize('device, index', [
-    (devices.Device('ifb', '', False), 3), (None, None),
-    (devices.Device('veth', '', False), None)])
+    (devices.Device('ifb', '', False), 3), (None, 0),
+    (devices.Device('veth', '', False), 0)])
 def test_a_device_of_our_name_is_ours_as_an_ifb_only(monkeypatch, device,
                                                      index):
     monkeypatch.setattr(devices, 'look', lambda dev: device)
-    monkeypatch.setattr(owned, '_ifindex', lambda dev: 3)
+    monkeypatch.setattr(devices, 'ifindex', lambda dev: 3)
     assert owned._ifb() == index
 
 
@@ -158,7 +158,7 @@ def ports():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, 'may_be_port',
                       lambda dev: dev.startswith('tap'))
-        patch.setattr(owned, '_ifindex',
+        patch.setattr(devices, 'ifindex',
                       lambda dev: UPLINK if dev == 'lo' else int(dev[-1]))
         yield
 
