@@ -17,7 +17,9 @@ Two rates are told from the same arrivals:
 import bisect
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import math
+import operator
 import statistics
 
 from virtco import units
@@ -103,11 +105,11 @@ def estimate(bursts: Sequence[Burst], *, frame_bytes: int, packet_bytes: int
     :param packet_bytes: payload P of one packet.
     :returns: None when too few packets arrived to say anything.
     """
-    used = [(burst, segments) for burst in bursts
-            if (segments := segment_rates_bps(burst, frame_bytes))]
+    used = [(burst, edges) for burst in bursts if (edges := _edges(burst))]
     if not used:
         return None
-    rates = [_last_part_bps(burst, frame_bytes) for burst, _ in used]
+    rates = [_rate_between(burst, edges[0], edges[-1], frame_bytes).arrived_bps
+             for burst, edges in used]
     shares = [burst.sending_s / burst.span_s for burst, _ in used
               if burst.sending_s is not None]
     sent = sum(burst.sent for burst in bursts)
@@ -118,27 +120,25 @@ def estimate(bursts: Sequence[Burst], *, frame_bytes: int, packet_bytes: int
         loss=max(0.0, 1 - arrived / sent),
         lower_bound=bool(shares)
         and statistics.median(shares) >= SENDER_LIMITED,
-        agrees=_agree([segments for _, segments in used]),
+        agrees=_agree([[_rate_between(burst, begin_s, end_s, frame_bytes)
+                        for begin_s, end_s in itertools.pairwise(edges)]
+                       for burst, edges in used]),
         bursts=len(used))
 
 
-def segment_rates_bps(burst: Burst,
-                      frame_bytes: int) -> tuple[SegmentRate, ...]:
-    """Return the rates of three successive parts of a burst, after its first
-    quarter.
+def _edges(burst: Burst) -> list[float]:
+    """Return the times between which three successive parts of a burst, after
+    its first quarter, arrived.
 
     Empty when the burst has too few packets or arrival times.
     """
-    times = _times(burst)
-    start = _start(len(times))
+    times = [time_s for _, time_s in burst.arrivals]
+    start = math.ceil(len(times) * SKIPPED)
     if len(times) - start < MIN_PACKETS:
-        return ()
+        return []
     step = (len(times) - 1 - start) / _SEGMENTS
     edges = [times[start + round(k * step)] for k in range(_SEGMENTS + 1)]
-    if any(begin_s >= end_s for begin_s, end_s in zip(edges, edges[1:])):
-        return ()
-    return tuple(_rate_between(burst, begin_s, end_s, frame_bytes)
-                 for begin_s, end_s in zip(edges, edges[1:]))
+    return edges if all(map(operator.lt, edges, edges[1:])) else []
 
 
 def throughput_bps(bursts: Sequence[Burst], packet_bytes: int) -> float:
@@ -173,24 +173,10 @@ def _time_per_packet_s(burst: Burst) -> float:
     return burst.span_s / (last - first) if last > first else 0.0
 
 
-def _start(n_arrived: int) -> int:
-    return math.ceil(n_arrived * SKIPPED)
-
-
-def _times(burst: Burst) -> list[float]:
-    return [time_s for _, time_s in burst.arrivals]
-
-
-def _last_part_bps(burst: Burst, frame_bytes: int) -> float:
-    times = _times(burst)
-    return _rate_between(burst, times[_start(len(times))], times[-1],
-                         frame_bytes).arrived_bps
-
-
 def _rate_between(burst: Burst, begin_s: float, end_s: float,
                   frame_bytes: int) -> SegmentRate:
     """Return the rate of the packets that arrived in (begin_s, end_s]."""
-    times = _times(burst)
+    times = [time_s for _, time_s in burst.arrivals]
     begin = bisect.bisect_right(times, begin_s) - 1
     end = bisect.bisect_right(times, end_s) - 1
     n_sent = burst.arrivals[end][0] - burst.arrivals[begin][0]
@@ -199,7 +185,7 @@ def _rate_between(burst: Burst, begin_s: float, end_s: float,
                        sent_bps=n_sent * per_packet_bps)
 
 
-def _agree(bursts: Sequence[tuple[SegmentRate, ...]]) -> bool:
+def _agree(bursts: Sequence[Sequence[SegmentRate]]) -> bool:
     """Return whether the segments of the typical burst have the same rate.
 
     Either rate, of arrived or of sent packets, may agree: an overflowing queue
