@@ -71,15 +71,14 @@ class Enforcer:
                  speed_bps: Callable[[], float], *,
                  settings: model.TreeSettings = model.TreeSettings(),
                  guard: Guard | None = None,
-                 receiver: edge_receiver.Receiver | None = None,
-                 grace_s: float = GRACE_S):
+                 receiver: edge_receiver.Receiver | None = None):
         self.classifier = classifier
         self.speed_bps = speed_bps
         self.link_bps = speed_bps()
         self.settings = settings
         self.guard = guard
         self.receiver = receiver
-        self.grace_s = grace_s
+        self.grace_s = GRACE_S
         self._seen_link: tuple[int, int, float] | None = None
         self.tree = edge_tree.TreeKeeper(uplink)
         self._made = shape.Made()

@@ -112,5 +112,4 @@ class Parts:
                 overhead_bytes=options.wire_overhead_bytes,
                 frame_min_bytes=options.wire_overhead_bytes
                 and FRAME_MIN_BYTES + options.wire_overhead_bytes),
-            guard=self.guard, receiver=self.receiver(rate_bps),
-            grace_s=edge_enforcer.GRACE_S)
+            guard=self.guard, receiver=self.receiver(rate_bps))

@@ -17,9 +17,10 @@ def _change(classes, current):
 class Enforcer(enforcer.Enforcer):
     """:ivar step: called with the name of each step before it is made."""
 
-    def __init__(self, *args, step=lambda name: None, **kwargs):
+    def __init__(self, *args, step=lambda name: None,
+                 grace_s=enforcer.GRACE_S, **kwargs):
         super().__init__(*args, **kwargs)
-        self.step = step
+        self.step, self.grace_s = step, grace_s
         for maker, method, name in (
                 (self.uplink, 'ensure_root', lambda: 'root'),
                 (self.uplink, 'set_classes', _change),
