@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+import functools
 import logging
 import math
 import threading
@@ -108,21 +109,19 @@ class App:
         self.state.on_report += [self.follow.reported, self.place.use]
         self._epoch: int | None = None
         self._generation = -1
-        self._follower = periodic.Periodic('follow', FOLLOW_S, self._look,
-                                           counts)
-        self._watch = periodic.Periodic('clock', CHECK_S, clock.check, counts)
-        self._feedback = periodic.Periodic(
+        turns = functools.partial(periodic.Periodic, counts=counts)
+        self._follower = turns('follow', FOLLOW_S, self._look)
+        self._watch = turns('clock', CHECK_S, clock.check)
+        self._feedback = turns(
             'tell tenants', conf.nova.feedback_interval_s or math.inf,
-            self._tell_tenants, counts)
+            self._tell_tenants)
         self._teller: feedback.Feedback | None = None
-        self._adviser = periodic.Periodic(
+        self._adviser = turns(
             're-evaluate', conf.reevaluation.interval_s or math.inf,
-            self._advise, counts)
-        self._checker = periodic.Periodic('check', CHECK_S, self._check,
-                                          counts)
+            self._advise)
+        self._checker = turns('check', CHECK_S, self._check)
         self.problems: tuple[health.Problem, ...] = ()
-        self._tester = periodic.Periodic('test itself', TEST_S,
-                                         self._test_itself, counts)
+        self._tester = turns('test itself', TEST_S, self._test_itself)
 
     def start(self) -> None:
         """Bring up the database, the state of before and the threads.
