@@ -91,10 +91,8 @@ class Distribute:
 
     def ticket_of(self, host: str) -> str | None:
         """Make the ticket of a host; None where tickets are not used."""
-        seen = self._leads.seen
-        if not self._asks_for_tickets or seen is None:
-            return None
-        return tickets.of_host(seen.ticket_key, host)
+        key = self._ticket_key()
+        return tickets.of_host(key, host) if key else None
 
     def document(self) -> dict[str, Any] | None:
         """Describe where edge modules connect; None when no leader is known.
