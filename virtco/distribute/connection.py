@@ -58,12 +58,11 @@ class Seat:
         else:
             self._hub.heard(self, event, payload)
 
-    def write(self, frame: bytes) -> bool:
-        """Write a frame; False when the other end does not read at the moment.
-        """
+    def write(self, frame: bytes) -> None:
+        """Write a frame, unless the other end does not read at the moment."""
         if self.peer is not None:
             frame = frames.enveloped(self.host, frame[frames.HEADER_BYTES:])
-        return self.connection.write(frame)
+        self.connection.write(frame)
 
     def refuse(self, why: str) -> None:
         """Say why, and let it go."""
@@ -317,13 +316,10 @@ class Connection(asyncio.Protocol):
 
     # What it is told.
 
-    def write(self, frame: bytes) -> bool:
-        """Write a frame; False when the other end does not read at the moment.
-        """
-        if not self.is_writable or self._transport is None:
-            return False
-        self._transport.write(frame)
-        return True
+    def write(self, frame: bytes) -> None:
+        """Write a frame, unless the other end does not read at the moment."""
+        if self._transport is not None and self.is_writable:
+            self._transport.write(frame)
 
     def refuse(self, why: str, leader: str = '') -> None:
         """Say why, and close."""

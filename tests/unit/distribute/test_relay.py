@@ -59,7 +59,6 @@ class Link:
     def write(self, frame):
         (payload,) = frames.Reader().feed(frame)
         self.told.append(frames.unpack(payload))
-        return True
 
     def refuse(self, why):
         self.why = why
