@@ -63,20 +63,6 @@ class Route:
     body: decoding.Decoder[Any] | None
     query: decoding.Decoder[wire.Query] | None
 
-    def answer(self, asked: call.Call, response: falcon.Response,
-               **parameters: str) -> None:
-        """Decode the request, have it handled, and encode the answer."""
-        if self.rule is not None:
-            asked.require(self.rule)
-        given: dict[str, Any] = dict(parameters)
-        if self.query is not None:
-            given['query'] = self.query.convert(
-                {**asked.request.params, **parameters}, strict=False)
-        if self.body is not None:
-            given['body'] = media.decode(asked.request, self.body)
-        media.answer(response, self.handler(asked, **given),
-                     self.operation.status)
-
 
 def _route(operation: wire.Operation[_A], handler: Callable[..., _A],
            rule: policies.Rule | None = None) -> Route:
@@ -168,6 +154,16 @@ def _responder(route: Route, rooms: app.App, authorizer: context.Authorizer
                ) -> Callable[..., None]:
     def respond(request: falcon.Request, response: falcon.Response,
                 **parameters: str) -> None:
-        route.answer(call.Call(rooms, authorizer, request), response,
-                     **parameters)
+        """Decode the request, have it handled, and encode the answer."""
+        asked = call.Call(rooms, authorizer, request)
+        if route.rule is not None:
+            asked.require(route.rule)
+        given: dict[str, Any] = dict(parameters)
+        if route.query is not None:
+            given['query'] = route.query.convert(
+                {**request.params, **parameters}, strict=False)
+        if route.body is not None:
+            given['body'] = media.decode(request, route.body)
+        media.answer(response, route.handler(asked, **given),
+                     route.operation.status)
     return respond
