@@ -131,24 +131,19 @@ class Deadline:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Hint:
-    """A valid hint.
+class _Terms:
+    """Terms of a hint, beside its matrix.
 
     :ivar coflow_name: name of the group, unique within the project.
-    :ivar coflows: its matrices; empty when the hint only joins a group or
-        names a registered matrix.
     :ivar index: this server's row; None = its ``launch_index``.
     :ivar tm_ref: id of a matrix registered through the API, or None.
-    :ivar n_vms: rows of the matrices, None when there are none here.
     :ivar preflight: the group's hosts should be checked.
     :ivar deadline: that shall be promised, if it can be.
     """
 
     coflow_name: str
-    coflows: tuple[coflow_model.Coflow, ...] = ()
     index: int | None = None
     tm_ref: str | None = None
-    n_vms: int | None = None
     wishes: Wishes = Wishes()
     app: App | None = None
     preflight: bool = False
@@ -156,20 +151,24 @@ class Hint:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outline:
+class Hint(_Terms):
+    """A valid hint.
+
+    :ivar coflows: its matrices; empty when the hint only joins a group or
+        names a registered matrix.
+    """
+
+    coflows: tuple[coflow_model.Coflow, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outline(_Terms):
     """A hint whose matrix was not read yet.
 
     :ivar matrix_text: as the tenant wrote it, or None.
     """
 
-    coflow_name: str
     matrix_text: str | None = None
-    index: int | None = None
-    tm_ref: str | None = None
-    wishes: Wishes = Wishes()
-    app: App | None = None
-    preflight: bool = False
-    deadline: Deadline | None = None
 
     @property
     def digest(self) -> str:
@@ -185,11 +184,11 @@ class Outline:
         coflows = () if self.matrix_text is None else (
             hint_matrix.parse_matrix_text(self.matrix_text, self.coflow_name,
                                           limits))
-        n_vms = coflows[0].n_vms if coflows else None
-        if self.index is not None and n_vms is not None:
-            _index(self.index, n_vms)
-        return Hint(self.coflow_name, coflows, self.index, self.tm_ref, n_vms,
-                    self.wishes, self.app, self.preflight, self.deadline)
+        if self.index is not None and coflows:
+            _index(self.index, coflows[0].n_vms)
+        return Hint(coflows=coflows, **{
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(_Terms)})
 
 
 def select(values: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -236,11 +235,11 @@ def outline(hints: Mapping[str, Any] | None,
         text = hint_matrix.as_text(TM, values[TM])
     index = (_index(values[INDEX], limits.max_vms) if INDEX in values
              else None)
-    return Outline(name, text, index, tm_ref, Wishes(
+    return Outline(name, index, tm_ref, Wishes(
         *(wish(key, values[key]) if key in values else None
           for key in (WITHIN, SPREAD))), _app(values, limits),
         _flag(PREFLIGHT, values),
-        deadline(values[DEADLINE]) if DEADLINE in values else None)
+        deadline(values[DEADLINE]) if DEADLINE in values else None, text)
 
 
 def wants_preflight(hints: Mapping[str, Any] | None,

@@ -126,8 +126,8 @@ def hint(one: Coflow, claim: Claim) -> dict[str, str]:
     name = one.coflow.name
     if not claim.is_sized:
         return hints.encode(hints.Hint(name, app=hints.App(name, True)))
-    return hints.encode(hints.Hint(name, (one.coflow.scaled(claim.factor),),
-                                   n_vms=one.coflow.n_vms))
+    return hints.encode(hints.Hint(
+        name, coflows=(one.coflow.scaled(claim.factor),)))
 
 
 def expect(coflows: Sequence[Coflow], claimed: Sequence[Claim],

@@ -166,8 +166,7 @@ def _paced(placed: list[prediction.Placed], unpaced_s: list[float],
 
 def _hints(group: scenario.Group, scheme: scenario.Scheme) -> dict[str, str]:
     return hints.encode(hints.Hint(
-        coflow_name=f'{group.name}-{scheme.name}', coflows=group.coflows,
-        n_vms=group.n_vms))
+        coflow_name=f'{group.name}-{scheme.name}', coflows=group.coflows))
 
 
 def _flows(testbed: testbed_module.Testbed, workload: scenario.Workload,

@@ -84,7 +84,7 @@ class PlacementTest(base.ScriptedTest):
         (coflow,) = hint_matrix.parse_matrix(
             {'pattern': 'all-to-all', 'n': 10, 'size': '1GB'}, 'm')
         metadata = hints.encode_metadata(
-            hints.Hint('m', (coflow,), None, None, 10))
+            hints.Hint('m', coflows=(coflow,)))
         self.assertIn('virtco:tm.1', metadata)
         servers = self.nova.wait_active(self.nova.create_group(
             'm', 2, {}, metadata={**metadata, 'role': 'x'}))

@@ -39,8 +39,8 @@ def test_no_virtco_key_is_no_hint(given_hints, metadata):
 
 def test_dense_matrix_with_units():
     hint = hints.parse(tm([[0, '5GB'], ['1 GiB', 0]]))
-    assert hint == hints.Hint('a', (coflow_model.Coflow.from_flows(
-        'a', 2, [(0, 1, 5e9), (1, 0, 2.0 ** 30)]),), None, None, 2)
+    assert hint == hints.Hint('a', coflows=(coflow_model.Coflow.from_flows(
+        'a', 2, [(0, 1, 5e9), (1, 0, 2.0 ** 30)]),))
 
 
 def test_values_as_nova_keeps_them():
@@ -60,7 +60,7 @@ def test_named_matrices_share_the_vms():
     hint = hints.parse(tm([
         {'name': 'C1', 'dst_port': 5001, 'tm': [[0, 3, 0], [0] * 3, [0] * 3]},
         {'name': 'C2', 'tm': {'n': 3, 'flows': [[1, 2, '2kB']]}}]))
-    assert hint is not None and hint.n_vms == 3
+    assert hint is not None and hint.coflows[0].n_vms == 3
     assert [(c.name, c.dst_port, c.size_bytes) for c in hint.coflows] == [
         ('C1', 5001, 3.0), ('C2', None, 2000.0)]
 
@@ -124,7 +124,7 @@ def test_hints_win_over_metadata_key_by_key():
     metadata = tm([[0, 1], [0, 0]], **{'virtco:index': '1'})
     hint = hints.parse({'virtco:coflow': 'b', 'virtco:tm_ref': 'm-1'},
                        metadata)
-    assert hint == hints.Hint('b', (), 1, 'm-1', None)
+    assert hint == hints.Hint('b', 1, 'm-1')
     hint = hints.parse({'virtco:index': '0'}, metadata)
     assert hint is not None and (hint.index, hint.coflow_name) == (0, 'a')
 
@@ -324,7 +324,7 @@ def any_hint(draw: Any) -> hints.Hint:
     name = draw(NAMES)
     index = draw(st.none() | st.integers(0, 3))
     if draw(st.booleans()):
-        return hints.Hint(name, (), index, draw(st.none() | NAMES), None)
+        return hints.Hint(name, index, draw(st.none() | NAMES))
     n_vms = draw(st.integers(4, 9))
     rows = st.integers(0, n_vms - 1)
     flows = st.lists(st.tuples(rows, rows, SIZES), max_size=30)
@@ -334,7 +334,7 @@ def any_hint(draw: Any) -> hints.Hint:
             entry, n_vms, draw(flows),
             draw(st.none() | st.integers(1, 65535)))
         for entry in names)
-    return hints.Hint(name, coflows, index, None, n_vms)
+    return hints.Hint(name, index, coflows=coflows)
 
 
 @given(any_hint())
@@ -352,7 +352,7 @@ def test_metadata_that_nova_cannot_hold_is_refused():
     (coflow,) = hint_matrix.parse_matrix(
         {'pattern': 'all-to-all', 'n': 60, 'size': '1TB'}, 'a')
     with pytest.raises(exception.HintInvalid, match='128'):
-        hints.encode_metadata(hints.Hint('a', (coflow,), None, None, 60))
+        hints.encode_metadata(hints.Hint('a', coflows=(coflow,)))
 
 
 def recurring(**fields: Any) -> dict[str, Any]:

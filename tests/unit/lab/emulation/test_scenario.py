@@ -76,8 +76,7 @@ def test_mix_fits_and_has_the_load_asked_for(n_hosts, seed):
 @pytest.mark.parametrize('n_hosts', [6, 18])
 def test_mix_fits_into_what_nova_carries_as_hints(n_hosts):
     for group in scenario.mix(n_hosts, 1e9, 0).groups:
-        text = hints.encode(hints.Hint(group.name, group.coflows,
-                                       n_vms=group.n_vms))
+        text = hints.encode(hints.Hint(group.name, coflows=group.coflows))
         found = hints.parse(text)
         assert found.coflows[0].flows == group.coflows[0].flows
 
