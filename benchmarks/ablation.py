@@ -41,6 +41,7 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver import search
+from virtco.solver.judging import judge
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.partition import rounding
@@ -107,7 +108,7 @@ def _cost_s(problem: snapshot.PlacementProblem, plan: snapshot.Plan) -> float:
         return plan.objective_s
     inst = instances.build(problem)
     index = {host.name: i for i, host in enumerate(problem.hosts)}
-    return portfolio.Judged(inst, budgets.unlimited()).cost_s(np.array(
+    return judge.Judge(inst, budgets.unlimited()).cost_s(np.array(
         [index[plan.hosts[vms[0]]] for vms in inst.node_vms]))
 
 

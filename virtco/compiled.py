@@ -36,7 +36,6 @@ KERNELS = (
     'virtco.advise.kernels',
     'virtco.solver.bounds.sets_kernel',
     'virtco.solver.moves.kernel',
-    'virtco.solver.judging.judge_kernel',
     'virtco.solver.model.loads_kernel',
     'virtco.solver.moves.rank_kernel',
 )

@@ -106,7 +106,7 @@ def test_kernels_that_share_functions_are_compiled_all_or_none():
     assert compiled.together([alone]) == {alone}
     scheduling = compiled.together([rater])
     assert rater in scheduling
-    assert 'virtco.solver.judging.judge_kernel' in scheduling
+    assert 'virtco.fluid.event_kernels' in scheduling
     assert alone not in scheduling
     # From whichever of them one starts.
     for name in scheduling:

@@ -54,8 +54,8 @@ class Run:
     def __init__(self, rater: Rater, state: Any, rules: Any) -> None:
         """Take the arrays of a simulation.
 
-        :param state: a :class:`virtco_lab.sim.engine.State`.
-        :param rules: a :class:`virtco_lab.sim.engine.Rules`.
+        :param state: a :class:`virtco.fluid.engine.State`.
+        :param rules: a :class:`virtco.fluid.engine.Rules`.
         """
         self.by, self.sharing = rules.key, rules.sharing
         self.backfill, self.each_flow = rules.backfill, rules.each_flow

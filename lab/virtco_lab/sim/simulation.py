@@ -11,6 +11,7 @@ import numpy as np
 
 from virtco import exception
 from virtco import units
+from virtco.fluid import engine
 from virtco.fluid import event_kernels
 from virtco.fluid import run_kernels
 from virtco.model import uplinks
@@ -20,7 +21,6 @@ from virtco.scheduling import policies
 from virtco.scheduling import rater_kernel
 from virtco.scheduling import starvation
 from virtco_lab.sim import demands as demand_model
-from virtco_lab.sim import engine
 
 #: Aalo-style scheduling without knowledge of sizes, for comparison only.
 DARK = policies.Policy(policies.BY_QUEUE, False, policies.SHARE_IN_ORDER,
@@ -110,7 +110,9 @@ class Simulation:
     def _take(self, fabric: fabric_model.Fabric) -> None:
         self.fabric = fabric
         self.rater = rater_kernel.Rater(fabric)
-        self.state = _state(self.rater, fabric)
+        bound = np.zeros(len(fabric.scale))
+        order_kernel.bottlenecks(self.rater, bound)
+        self.state = engine.begin(fabric, bound)
         self.run_of = run_kernels.Run(self.rater, self.state, self.rules)
 
     def add(self, demands: Sequence[fabric_model.Demand]) -> range:
@@ -204,19 +206,3 @@ def alone_s(fabric: fabric_model.Fabric) -> np.ndarray:
     out = np.zeros(len(fabric.scale))
     order_kernel.bottlenecks(rater_kernel.Rater(fabric), out)
     return out
-
-
-def _state(rater: rater_kernel.Rater, fabric: fabric_model.Fabric
-           ) -> engine.State:
-    n_coflows = len(fabric.scale)
-    bound = np.zeros(n_coflows)
-    order_kernel.bottlenecks(rater, bound)
-    zeros = {name: np.zeros(n_coflows) for name in (
-        'whole_s', 'arrival_s', 'served_s', 'credit_s', 'sent_bits',
-        'intensity')}
-    return engine.State(
-        bound=bound, left=np.diff(fabric.flow_ptr),
-        lifted_s=np.full(n_coflows, -math.inf),
-        end_s=np.full(n_coflows, math.nan),
-        level=np.zeros(n_coflows, np.int64), weight=np.ones(n_coflows),
-        **zeros)

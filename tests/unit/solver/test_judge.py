@@ -3,6 +3,7 @@
 """The judge against the simulator, and what the portfolio makes of it."""
 
 import dataclasses
+import math
 import types
 
 import hypothesis
@@ -11,7 +12,6 @@ import pytest
 
 from tests import examples
 from tests.unit.solver import problems
-from virtco import compiled as kernels
 from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
@@ -19,7 +19,6 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver.judging import judge
-from virtco.solver.judging import judge_kernel
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
@@ -96,15 +95,6 @@ def busy_cloud():
         (shuffle(6, 1e7),), active=(snapshot.ActiveCoflow(
             'long', (('h0', 4e9),), (('h1', 4e9),),
             (('h0', 'h1', 4e9),)),))
-
-
-def test_kernel_agrees_with_its_plain_self(monkeypatch):
-    inst = instances.build(busy_cloud(), budgets.unlimited())
-    assign = np.arange(6) // 2
-    expected = judge.Judge(inst, budgets.unlimited()).total_s(assign)
-    monkeypatch.setattr(judge, 'judge_kernel',
-                        kernels.plain(judge_kernel.__name__))
-    assert judge.Judge(inst, budgets.unlimited()).total_s(assign) == expected
 
 
 def test_a_coarser_look_is_close_and_too_much_is_refused(monkeypatch):
@@ -257,9 +247,10 @@ def test_running_coflows_on_uplinks_cost_what_a_plain_reading_says(problem):
 def test_flows_of_a_running_coflow_are_those_that_touch_known_hosts():
     active = snapshot.ActiveCoflow('a', (), (), (
         ('h0', 'x', 5.0), ('x', 'y', 7.0), ('h0', 'h1', 0.0),
+        ('h1', 'h1', 9.0),
         ('h1', 'h0', 2.0), ('h1', 'h0', 1.0), ('z', 'h1', 4.0)))
     assert judge._flows_of(active, {'h0': 0, 'h1': 1}) == [
-        (judge.BEYOND, 1, 4.0), (0, judge.BEYOND, 5.0), (1, 0, 3.0)]
+        (0, 2, 5.0), (1, 0, 3.0), (2, 1, 4.0)]
 
 
 @pytest.mark.parametrize('most_looks, fewest, coarse', [
@@ -271,13 +262,11 @@ def test_how_closely_a_schedule_is_looked_at(monkeypatch, most_looks, fewest,
     inst = instances.build(problem)
     asked = []
 
-    def total_s(start, path, left, rate_of, grain_s, most, *work):
-        asked.append((grain_s, most))
-        work[-1][0] = 7.0
+    def run(_judge, fabric, rules, step_s, most_events):
+        asked.append((len(fabric.base), rules.each_flow, step_s, most_events))
         return 3.0
 
-    monkeypatch.setattr(judge, 'judge_kernel',
-                        types.SimpleNamespace(total_s=total_s))
+    monkeypatch.setattr(judge.Judge, '_run', run)
     monkeypatch.setattr(judge, 'MOST_LOOKS', most_looks)
     monkeypatch.setattr(judge, 'FEWEST_EVENTS', fewest)
     budget = budgets.unlimited()
@@ -286,24 +275,49 @@ def test_how_closely_a_schedule_is_looked_at(monkeypatch, most_looks, fewest,
     if coarse is None:
         assert not asked and budget.clock.units == 0
         return
-    (grain_s, most), = asked
     # VM 5 sends 6 + 7 + 8 + 9 + 10 times 10 MB, at 1 Gbit/s.
     slowest_s = 40 * 1e7 * 8 / 1e9
-    assert grain_s == pytest.approx(
-        slowest_s / (most_looks / 30) if coarse else 0.0)
-    assert most == 4 * most_looks
+    assert asked == [(30, not coarse, pytest.approx(
+        slowest_s / (most_looks / 30) if coarse else math.inf),
+        4 * most_looks / 30)]
     assert budget.clock.units == pytest.approx(
         judge.JUDGE_CALLS * budgets.CALL_UNITS
-        + judge.FLOW_CELLS * 30 * budgets.CELL_UNITS
-        + judge.LOOK_UNITS * 7)
+        + judge.FLOW_CELLS * 30 * budgets.CELL_UNITS)
 
 
-def test_a_schedule_that_takes_too_long_has_no_cost(monkeypatch):
-    inst = instances.build(busy_cloud())
-    monkeypatch.setattr(judge, 'judge_kernel', types.SimpleNamespace(
-        total_s=lambda *_args: -1.0))
-    assert portfolio.Judged(inst, budgets.unlimited()).cost_s(
-        np.arange(6)) is None
+@pytest.mark.parametrize('step_s, found_s', [(1.0, None), (0.0, math.inf)])
+def test_a_schedule_that_takes_too_long_has_no_cost(monkeypatch, step_s,
+                                                    found_s):
+    """One in which nothing moves has no end."""
+    problem = dataclasses.replace(busy_cloud(), active=())
+    inst = instances.build(problem)
+    asked = []
+
+    def advance(_rater, _run, _live, n_live, now_s, until_s, most, stop):
+        asked.append((n_live, now_s, until_s, most, stop))
+        return now_s + step_s, n_live, 2
+
+    monkeypatch.setattr(judge, 'event_kernels',
+                        types.SimpleNamespace(advance=advance))
+    monkeypatch.setattr(judge, 'MOST_LOOKS', 30 * 15)
+    monkeypatch.setattr(judge, 'FEWEST_EVENTS', 15)
+    budget = budgets.unlimited()
+    judged = judge.Judge(inst, budget)
+    assert judged.cost_s(np.arange(6)) == found_s
+    assert asked[0] == (1, 0.0, math.inf, 60, False)
+    assert len(asked) == (30 if found_s is None else 1)
+    begun = budgets.unlimited()
+    begun.spend_numpy(judge.JUDGE_CALLS, judge.FLOW_CELLS * 30)
+    assert budget.clock.units - begun.clock.units == pytest.approx(
+        judge.LOOK_UNITS * 2 * len(asked) * 30)
+
+
+def test_a_port_without_a_rate_is_never_passed():
+    problem = busy_cloud()
+    dead = dataclasses.replace(problem, hosts=(
+        *problem.hosts[:5], cluster.Host('h5', (2.0,), 0.0, 1e9)))
+    assert judged_s(dead, np.arange(6)) == math.inf
+    assert judged_s(dead, np.arange(6) // 2) < math.inf
 
 
 def test_those_to_come_weigh_three_tenths_beside_a_schedule():
@@ -312,5 +326,5 @@ def test_those_to_come_weigh_three_tenths_beside_a_schedule():
     total_s = judge.Judge(inst, budgets.unlimited()).total_s(assign)
     ahead_s = objectives.evaluate(inst, assign, ONLINE).ahead_s
     assert ahead_s > 0
-    assert portfolio.Judged(inst, budgets.unlimited()).cost_s(
+    assert judge.Judge(inst, budgets.unlimited()).cost_s(
         assign) == pytest.approx(total_s + 0.3 * ahead_s)

@@ -18,15 +18,6 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.judging import judge
 from virtco.solver.model import instance as instances
-from virtco.solver.model import objectives
-
-#: Part of the wait of coflows to come that counts against a simulated sum:
-#: they are placed, too, and go around a backlog where they can. Chosen on two
-#: prototype runs of test case 6 with a skew of 0.2 GB, whose seeds are among
-#: those that are reported. Under light load they had a mean CCT of 88.9 and
-#: 77.8 s with it, 94.6 and 78.1 s with 1, and 88.2 and 76.2 s with 0. Under
-#: heavy load 1 and 0.3 gave the same, and 0 was not run.
-AHEAD_WEIGHT = 0.3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,40 +35,13 @@ def applies(problem: snapshot.PlacementProblem,
             and bool(problem.coflows) and problem.pair_rate_bps is None)
 
 
-class Judged:
-    """Cost of placements, by simulating all known coflows with them.
-
-    :param inst: of which the assignments are.
-    :param budget: is charged.
-    """
-
-    def __init__(self, inst: instances.Instance, budget: budgets.Budget):
-        self._inst = inst
-        self._judge = judge.Judge(inst, budget)
-        self._ahead = objectives.Ahead.of(inst, snapshot.Objective.ONLINE)
-
-    def cost_s(self, assign: np.ndarray) -> float | None:
-        """Return the sum of CCTs with a part of the wait of coflows to come.
-
-        None where simulating takes too long.
-        """
-        total_s = self._judge.total_s(assign)
-        if total_s is None:
-            return None
-        own_s = instances.times_s(
-            objectives.own_loads(self._inst, assign).sum(axis=0),
-            self._inst.s_per_byte)[:self._inst.n_fabric]
-        return total_s + AHEAD_WEIGHT * float(
-            self._ahead.per_port_s(own_s).sum())
-
-
 def best(inst: instances.Instance, candidates: Iterable[Candidate],
          budget: budgets.Budget) -> Candidate:
     """Choose the best candidate by simulation.
 
     The first one wins a tie; where simulating takes too long, the best so far.
     """
-    judged = Judged(inst, budget)
+    judged = judge.Judge(inst, budget)
     chosen, least_s = None, np.inf
     seen: set[bytes] = set()
     for candidate in candidates:

@@ -2,9 +2,12 @@
 
 """State and rules of a simulation, for the kernels of its event loop."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+
+from virtco.scheduling import fabric as fabric_model
 
 
 class State(NamedTuple):
@@ -49,3 +52,17 @@ class Rules(NamedTuple):
     trickle: float
     theta_s: float
     quantum_s: float
+
+
+def begin(fabric: fabric_model.Fabric, bound: np.ndarray) -> State:
+    """Return the state of coflows before any of their bytes is sent."""
+    n_coflows = len(bound)
+    zeros = {name: np.zeros(n_coflows) for name in (
+        'whole_s', 'arrival_s', 'served_s', 'credit_s', 'sent_bits',
+        'intensity')}
+    return State(
+        bound=bound, left=np.diff(fabric.flow_ptr),
+        lifted_s=np.full(n_coflows, -math.inf),
+        end_s=np.full(n_coflows, math.nan),
+        level=np.zeros(n_coflows, np.int64), weight=np.ones(n_coflows),
+        **zeros)
