@@ -166,6 +166,16 @@ class Relaxed(enum.StrEnum):
     NOT_APPLICABLE = 'not applicable'
 
 
+def gap(value: float, bound: float) -> float:
+    """Return by how much a value may exceed the least, relative to a bound.
+
+    0 where they meet, inf where the bound is 0.
+    """
+    if value <= bound:
+        return 0.0
+    return value / bound - 1 if bound > 0 else math.inf
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
     """State of a search that still runs.
@@ -186,10 +196,7 @@ class Progress:
     @property
     def gap(self) -> float:
         """As that of :class:`Plan`, for the objective."""
-        if self.objective_s <= self.bound_s:
-            return 0.0
-        return (self.objective_s / self.bound_s - 1 if self.bound_s > 0
-                else math.inf)
+        return gap(self.objective_s, self.bound_s)
 
     def __str__(self) -> str:
         """Return a line for a log."""

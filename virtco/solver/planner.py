@@ -260,16 +260,11 @@ def _answer(inst: instances.Instance, found: states.Outcome,
             objective: snapshot.Objective) -> snapshot.Plan:
     value = objectives.evaluate(inst, found.assign, objective)
     bound_s = min(found.lower_s, value.cct_s)
-    if value.cct_s <= bound_s:
-        gap = 0.0
-    elif bound_s > 0:
-        gap = value.cct_s / bound_s - 1
-    else:
-        gap = math.inf
     return caps.applied(snapshot.Plan(
         hosts=inst.to_hosts(found.assign), cct_s=value.cct_s,
         coflow_cct_s=value.coflow_cct_s, objective=objective,
-        objective_s=value.objective_s, lower_bound_s=bound_s, gap=gap,
+        objective_s=value.objective_s, lower_bound_s=bound_s,
+        gap=snapshot.gap(value.cct_s, bound_s),
         method=found.method, iterations=found.moves,
         bottleneck=(inst.port_name(value.port) if value.port >= 0
                     else 'none'), notes=found.notes,

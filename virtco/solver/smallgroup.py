@@ -3,6 +3,7 @@
 """The exact placement of a small group, by exhaustive search."""
 
 from collections.abc import Callable
+from collections.abc import Iterator
 import itertools
 import math
 from typing import Any
@@ -31,15 +32,15 @@ def try_all(inst: instances.Instance, key: Callable[[np.ndarray], Any]
     hosts = [np.flatnonzero(inst.allowed[node]) for node in movable]
     if math.prod(len(row) for row in hosts) > MAX_JUDGED:
         return None
-    best, best_key = None, None
-    for choice in itertools.product(*hosts):
-        assign = inst.fixed.copy()
-        assign[movable] = choice
-        if inst.fits(assign):
-            value = key(assign)
-            if best_key is None or value < best_key:
-                best, best_key = assign, value
-    return best
+
+    def valid() -> Iterator[np.ndarray]:
+        for choice in itertools.product(*hosts):
+            assign = inst.fixed.copy()
+            assign[movable] = choice
+            if inst.fits(assign):
+                yield assign
+
+    return min(valid(), key=key, default=None)
 
 
 def enumerable(inst: instances.Instance) -> bool:

@@ -73,8 +73,7 @@ def applied(plan: snapshot.Plan, problem: snapshot.PlacementProblem
     return dataclasses.replace(
         plan, cct_s=cct_s, lower_bound_s=lower_bound_s,
         coflow_cct_s=tuple(map(max, plan.coflow_cct_s, prefix_s.tolist())),
-        gap=(0.0 if cct_s <= lower_bound_s else cct_s / lower_bound_s - 1
-             if lower_bound_s > 0 else math.inf),
+        gap=snapshot.gap(cct_s, lower_bound_s),
         bottleneck=name if found_s > plan.cct_s else plan.bottleneck)
 
 

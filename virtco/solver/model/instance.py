@@ -217,12 +217,11 @@ class Instance(Arrays):
         """
         pins = np.where(np.isin(np.arange(self.n_hosts), self.fixed),
                         np.arange(self.n_hosts) + 1.0, 0.0)
-        _, which = np.unique(np.column_stack([
+        which, first, _counts = reduction.classes(np.column_stack([
             self.free, apart.T, self.allowed.T, pins, self.port_out[1:].T,
-            self.sharing.T]), axis=0, return_inverse=True)
-        which = which.reshape(-1)
+            self.sharing.T]))
         return [np.flatnonzero(which == c).tolist()
-                for c in range(which.max() + 1)]
+                for c in range(len(first))]
 
     def from_hosts(self, names: Sequence[str]) -> np.ndarray:
         """Convert host names per VM to hosts per node; all hosts must be kept.

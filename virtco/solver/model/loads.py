@@ -46,8 +46,7 @@ class Loads:
 
     def per_port(self) -> np.ndarray:
         """Sum up the bytes per port, shape (P,)."""
-        return np.bincount(self.port, self.size_bytes,
-                           self.n_ports).astype(float)
+        return self.first(len(self))
 
     def isolated_s(self, s_per_byte: np.ndarray) -> np.ndarray:
         """Compute each coflow's time alone, VirtCO Eq. (3); shape (A,)."""

@@ -173,8 +173,6 @@ class Searcher:
     def least_cut(self, start: np.ndarray, moves: int,
                   budget: budgets.Budget) -> np.ndarray:
         """Anneal on the total bytes between hosts alone."""
-        if not len(self.movable) or self.inst.n_hosts < 2:
-            return start.copy()
         n_ports, n_hosts = len(self.s_per_byte), self.inst.n_hosts
         # Every byte between hosts once, whatever the port.
         once = np.where(np.arange(n_ports) < n_hosts, 1.0, 0.0)
@@ -191,8 +189,7 @@ class Searcher:
         Anneals on the sum of all ports' times while no level's maximum may
         rise: what is left is for the coflows to come.
         """
-        if not (len(self.movable) and self.inst.arcs) or (
-                self.inst.n_hosts < 2):
+        if not self.inst.arcs:
             return start.copy()
         levels = level, base, floor, _weight = self.levels(start)
         loads = objectives.own_loads(self.inst, start)
@@ -208,7 +205,9 @@ class Searcher:
     def _run(self, graph: kernel.Graph, state: kernel.State, power: int,
              moves: int, hot: float, cold: float, budget: budgets.Budget,
              enough_s: float = 0.0) -> None:
-        """Run this many moves while there is time."""
+        """Run this many moves while there is time, if any can be made."""
+        if not len(self.movable) or self.inst.n_hosts < 2:
+            return
         best_s, fixed_s, done = np.inf, _fixed_s(graph), 0
         while done < moves and best_s > enough_s and budget.units() > 0:
             best_s = self.kernel.anneal(
@@ -271,9 +270,9 @@ class Searcher:
             s_per_byte=s_per_byte,
             base=np.ascontiguousarray(base.T).ravel(), floor_s=floor,
             ceiling_s=ceiling, weight=weight, price_s=price_s))
-        state = self.kernel.State(**_state(graph, assign, _room(inst, assign),
-                                           self.random))
-        return graph, state
+        free = inst.left(inst.room, assign, inst.demand).ravel()
+        return graph, self.kernel.State(**_state(graph, assign, free,
+                                                 self.random))
 
 
 def _one_level(n_coflows: int, n_ports: int) -> Levels:
@@ -293,10 +292,6 @@ def _fixed_s(g: kernel.Graph) -> float:
 
 def _mix(seed: int) -> int:
     return (seed * 2654435761 + 0x9E3779B9) % 0xFFFFFFFF or 1
-
-
-def _room(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
-    return inst.left(inst.room, assign, inst.demand).ravel()
 
 
 def _merge_levels(level: np.ndarray, n_levels: int
