@@ -60,18 +60,12 @@ def run(whole: instances.Prepared, task: states.Task
 
 def parts(whole: instances.Prepared) -> Iterator[instances.Prepared]:
     """Yield the problem per choice of switches, those with most room first."""
-    def room(wish_and_switch: tuple[int, int]) -> float:
-        wish, number = wish_and_switch
-        below = whole.together[wish].switch == number
-        return float(-whole.free[below, 0].sum())
-
     rows = []
-    for i, wish in enumerate(whole.together):
-        numbers = np.unique(wish.switch[wish.switch >= 0]).tolist()
-        rows.append(sorted((number for number in numbers
-                            if _may_hold(whole, wish.nodes,
-                                         wish.switch == number)),
-                           key=lambda number: room((i, number))))
+    for wish in whole.together:
+        room = {number: whole.free[wish.switch == number, 0].sum()
+                for number in np.unique(wish.switch[wish.switch >= 0]).tolist()
+                if _may_hold(whole, wish.nodes, wish.switch == number)}
+        rows.append(sorted(room, key=lambda number: -room[number]))
     for numbers in itertools.product(*rows):
         part = whole.below(numbers)
         if part.allowed.any(axis=1).all():

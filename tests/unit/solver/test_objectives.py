@@ -86,11 +86,16 @@ def test_running_coflows_go_first_on_a_tie():
         0, 3, 1, 2]
 
 
-def test_the_time_of_coflows_without_ports():
+def test_the_time_of_coflows_alone():
     inst = build()
     assert objectives.own_cct_s(
         inst, objectives.own_loads(inst, APART)).tolist() == [5.0, 2.0]
-    assert objectives.own_cct_s(inst, np.zeros((2, 0))).tolist() == [0, 0]
+    assert objectives.own_cct_s(inst, np.zeros((2, 6))).tolist() == [0, 0]
+    # A problem may have neither hosts nor VMs.
+    nothing = instances.build(snapshot.PlacementProblem((), (), ()))
+    for n_coflows in (0, 2):
+        assert objectives.own_cct_s(nothing, np.zeros(
+            (n_coflows, 0))).tolist() == [0] * n_coflows
 
 
 def test_bytes_go_over_ports_uplinks_and_pairs():

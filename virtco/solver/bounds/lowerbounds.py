@@ -147,8 +147,6 @@ def by_traffic(inst: instances.Instance) -> np.ndarray:
 
 def hose_s_per_byte(inst: instances.Instance) -> np.ndarray:
     """Compute egress and ingress time per byte of every host, shape (2, M).
-
-    A port of no bandwidth is made slow instead, which only lowers a bound.
     """
     m = inst.n_hosts
     hose: np.ndarray = inst.s_per_byte[:2 * m].reshape(2, m).copy()
@@ -159,10 +157,7 @@ def hose_s_per_byte(inst: instances.Instance) -> np.ndarray:
             np.fill_diagonal(rates, 0.0)
             hose = np.maximum(hose, 1.0 / np.array([rates.sum(axis=1),
                                                     rates.sum(axis=0)]))
-    usual = hose[np.isfinite(hose)]
-    worst = float(usual.max()) if usual.size and usual.max() > 0 else 1.0
-    hose = np.minimum(hose, worst * instances.ZERO_RATE_PENALTY)
-    return hose
+    return instances.finite(hose)
 
 
 def undominated(inst: instances.Instance, hose: np.ndarray) -> list[int]:

@@ -112,8 +112,7 @@ class Instance(Arrays):
     @functools.cached_property
     def load_kinds(self) -> np.ndarray:
         """A number per host, the same where running coflows load the same."""
-        return reduction.Entries.of(self.running, self.n_hosts, np.arange(
-            self.n_hosts)).kinds()
+        return reduction.kinds(reduction.by_host(self.running, self.n_hosts))
 
     @functools.cached_property
     def room(self) -> np.ndarray:
@@ -350,6 +349,17 @@ def times_s(loads: np.ndarray, s_per_byte: np.ndarray) -> np.ndarray:
     """Compute loads * s_per_byte with 0 * inf = 0."""
     with np.errstate(invalid='ignore'):
         return np.where(loads > 0, loads * s_per_byte, 0.0)
+
+
+def finite(s_per_byte: np.ndarray) -> np.ndarray:
+    """Make ports of no bandwidth slow instead, by :data:`ZERO_RATE_PENALTY`.
+
+    It only lowers a bound.
+    """
+    usual = s_per_byte[np.isfinite(s_per_byte)]
+    worst = float(usual.max(initial=0.0)) or 1.0
+    result: np.ndarray = np.minimum(s_per_byte, worst * ZERO_RATE_PENALTY)
+    return result
 
 
 def _arcs(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray

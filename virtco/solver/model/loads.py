@@ -6,7 +6,7 @@ Five hundred coflows on a thousand hosts are twenty thousand entries but a
 million cells.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 import dataclasses
 
 import numpy as np
@@ -141,17 +141,15 @@ def read(active: tuple[snapshot.ActiveCoflow, ...],
 
 
 def pairs_of(active: snapshot.ActiveCoflow
-             ) -> Iterable[tuple[str, str, float]]:
+             ) -> Iterator[tuple[str, str, float]]:
     """List source host, destination host and bytes of a coflow's flows.
 
     Where the pairs are not known, the hosts' bytes are matched in order. What
     has no other end has the empty name there.
     """
-    return active.pairs or _matched(active)
-
-
-def _matched(active: snapshot.ActiveCoflow
-             ) -> Iterable[tuple[str, str, float]]:
+    if active.pairs:
+        yield from active.pairs
+        return
     out, into = list(active.out_bytes), list(active.in_bytes)
     while out or into:
         src, left = out.pop() if out else ('', np.inf)

@@ -105,9 +105,8 @@ def mrtf_order(inst: instances.Instance, own_s: np.ndarray) -> np.ndarray:
 
 def own_cct_s(inst: instances.Instance, loads: np.ndarray) -> np.ndarray:
     """Compute the isolated CCT of every own coflow, in s, shape (C,)."""
-    if not loads.size:
-        return np.zeros(len(loads))
-    cct_s: np.ndarray = instances.times_s(loads, inst.s_per_byte).max(axis=1)
+    cct_s: np.ndarray = instances.times_s(loads, inst.s_per_byte).max(
+        axis=1, initial=0.0)
     return cct_s
 
 

@@ -10,6 +10,7 @@ pinned VMs are neither dropped nor counted. Hosts that no VM may use go first.
 """
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -58,11 +59,11 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
         return np.union1d(candidates, pinned_hosts)
     value = np.hstack([free, -s_per_byte.T])[candidates]
     same = np.column_stack([above.T, _who(allowed)])[candidates]
-    entries = Entries.of(running, n_hosts, candidates)
+    entries = by_host(running, n_hosts).ordered(candidates)
     class_of, first, counts = classes(np.column_stack(
-        [value, same, entries.kinds()]))
+        [value, same, kinds(entries)]))
     dominators = _Dominators(
-        value[first], same[first], entries.chosen(first), counts,
+        value[first], same[first], entries.ordered(first), counts,
         n_movable).count(most_compared)
     room = np.maximum(0, n_movable - dominators)
     rank = np.zeros(len(candidates), dtype=np.int64)
@@ -97,76 +98,48 @@ def classes(columns: np.ndarray
     return key, first, counts
 
 
-@dataclasses.dataclass(frozen=True)
-class Entries:
-    """Loads of running coflows, host by host; N entries.
+def by_host(running: loads_model.Loads, n_hosts: int) -> loads_model.Loads:
+    """Turn the loads of running coflows round: a row for each host.
 
-    :ivar start: entries of host m are start[m] to start[m + 1] - 1.
-    :ivar column: coflow and direction, rising; shape (N,).
-    :ivar size_bytes: shape (N,).
+    Its columns, in place of ports, are coflow and direction, rising.
     """
+    of_hosts = running.port < 2 * n_hosts
+    way, host = np.divmod(running.port[of_hosts], n_hosts)
+    column = 2 * running.coflow[of_hosts] + way
+    order = np.lexsort((column, host))
+    return loads_model.Loads(
+        np.searchsorted(host[order], np.arange(n_hosts + 1)), column[order],
+        running.size_bytes[of_hosts][order], 2 * len(running))
 
-    start: np.ndarray
-    column: np.ndarray
-    size_bytes: np.ndarray
 
-    @classmethod
-    def of(cls, running: loads_model.Loads, n_hosts: int, hosts: np.ndarray
-           ) -> 'Entries':
-        """Collect the entries of running coflows by host.
+def kinds(hosts: loads_model.Loads) -> np.ndarray:
+    """Give rows with the same loads the same number."""
+    seen: dict[bytes, int] = {}
+    return np.array([seen.setdefault(
+        hosts.port[first:last].tobytes()
+        + hosts.size_bytes[first:last].tobytes(), len(seen))
+        for first, last in itertools.pairwise(hosts.start.tolist())])
 
-        :param hosts: whose, in this order.
-        """
-        of_hosts = running.port < 2 * n_hosts
-        way, host = np.divmod(running.port[of_hosts], n_hosts)
-        column = 2 * running.coflow[of_hosts] + way
-        order = np.lexsort((column, host))
-        start = np.searchsorted(host[order], np.arange(n_hosts + 1))
-        size_bytes = running.size_bytes[of_hosts][order]
-        return cls(start, column[order], size_bytes).chosen(hosts)
 
-    def chosen(self, hosts: np.ndarray) -> 'Entries':
-        """Select the entries of some hosts, in the order given."""
-        counts = np.diff(self.start)[hosts]
-        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        entry = np.arange(start[-1]) + np.repeat(
-            self.start[hosts] - start[:-1], counts)
-        return Entries(start, self.column[entry], self.size_bytes[entry])
+def within(hosts: loads_model.Loads, others: loads_model.Loads) -> np.ndarray:
+    """Compute within[i, j]: no load of others[j] is above that of host i.
 
-    @property
-    def counts(self) -> np.ndarray:
-        counts: np.ndarray = np.diff(self.start)
-        return counts
-
-    def kinds(self) -> np.ndarray:
-        """Give hosts with the same entries the same number."""
-        seen: dict[bytes, int] = {}
-        starts = self.start.tolist()
-        return np.array([seen.setdefault(
-            self.column[first:last].tobytes()
-            + self.size_bytes[first:last].tobytes(), len(seen))
-            for first, last in zip(starts, starts[1:])])
-
-    def within(self, others: 'Entries') -> np.ndarray:
-        """Compute within[i, j]: no load of others[j] is above that of host i.
-
-        Only loads on the same column meet, so this takes about as long as
-        there are such pairs.
-        """
-        n, m = len(self.start) - 1, len(others.start) - 1
-        order = np.argsort(others.column, kind='stable')
-        columns = others.column[order]
-        first = np.searchsorted(columns, self.column, 'left')
-        counts = np.searchsorted(columns, self.column, 'right') - first
-        mine = np.repeat(np.arange(len(self.column)), counts)
-        theirs = order[np.arange(len(mine)) + np.repeat(
-            first - (np.cumsum(counts) - counts), counts)]
-        below = others.size_bytes[theirs] <= self.size_bytes[mine]
-        pair = (np.repeat(np.arange(n), self.counts)[mine[below]] * m
-                + np.repeat(np.arange(m), others.counts)[theirs[below]])
-        met = np.bincount(pair, minlength=n * m).reshape(n, m)
-        result: np.ndarray = met == others.counts
-        return result
+    Only loads on the same column meet, so this takes about as long as there
+    are such pairs.
+    """
+    n, m = len(hosts), len(others)
+    order = np.argsort(others.port, kind='stable')
+    columns = others.port[order]
+    first = np.searchsorted(columns, hosts.port, 'left')
+    counts = np.searchsorted(columns, hosts.port, 'right') - first
+    mine = np.repeat(np.arange(len(hosts.port)), counts)
+    theirs = order[np.arange(len(mine)) + np.repeat(
+        first - (np.cumsum(counts) - counts), counts)]
+    below = others.size_bytes[theirs] <= hosts.size_bytes[mine]
+    pair = hosts.coflow[mine[below]] * m + others.coflow[theirs[below]]
+    met = np.bincount(pair, minlength=n * m).reshape(n, m)
+    result: np.ndarray = met == np.diff(others.start)
+    return result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +158,7 @@ class _Dominators:
 
     value: np.ndarray
     same: np.ndarray
-    entries: Entries
+    entries: loads_model.Loads
     counts: np.ndarray
     enough: int
 
@@ -195,8 +168,8 @@ class _Dominators:
         no_better = np.array([
             np.searchsorted(np.sort(column), column, 'right')
             for column in self.value[:, :LEAD_COLUMNS].T])
-        best = np.lexsort((self.entries.counts, -no_better.min(axis=0)))[
-            :LEAD]
+        best = np.lexsort((np.diff(self.entries.start),
+                           -no_better.min(axis=0)))[:LEAD]
         result = self._among(every, best)
         rest = np.flatnonzero(result < self.enough)
         if len(rest) <= most_compared:
@@ -215,8 +188,8 @@ class _Dominators:
             if column.min() < column.max():
                 better &= column[rows][:, None] == column[others][None, :]
         better &= rows[:, None] != others[None, :]
-        better &= self.entries.chosen(rows).within(
-            self.entries.chosen(others))
+        better &= within(self.entries.ordered(rows),
+                         self.entries.ordered(others))
         result: np.ndarray = better @ self.counts[others]
         return result
 

@@ -43,9 +43,11 @@ class Together:
 
 def above(problem: snapshot.PlacementProblem, level: str) -> np.ndarray:
     """Find the number of each host's switch of a level, -1 for none."""
-    number = {leaf: next((i for one in chain for i, each in enumerate(
-        problem.tree.subtrees) if each is one and one.level == level), -1)
-        for leaf, chain in problem.tree.chains().items()}
+    index = {one.name: i for i, one in enumerate(problem.tree.subtrees)
+             if one.level == level}
+    number = {leaf: next((index[one.name] for one in chain
+                          if one.name in index), -1)
+              for leaf, chain in problem.tree.chains().items()}
     leaf_of = problem.tree.leaf_of
     return np.array([number.get(leaf_of.get(host.name, ''), -1)
                      for host in problem.hosts], dtype=np.int64)

@@ -89,11 +89,7 @@ class Searcher:
         self.moves_done = 0
         #: Of the last run, by the clock of its budget.
         self.s_per_move = 0.0
-        finite = inst.s_per_byte[np.isfinite(inst.s_per_byte)]
-        worst = finite.max() if len(finite) and finite.max() > 0 else 1.0
-        self.s_per_byte = np.where(
-            np.isfinite(inst.s_per_byte), inst.s_per_byte,
-            worst * instances.ZERO_RATE_PENALTY)
+        self.s_per_byte = instances.finite(inst.s_per_byte)
         self.adjacency = _adjacency(inst)
         self.ahead = objectives.Ahead.of(inst, objective)
 

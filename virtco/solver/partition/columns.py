@@ -36,14 +36,12 @@ ADD_CALLS = 30
 class HostClass:
     """Hosts that are alike; a host with pinned nodes is one of its own.
 
-    :ivar ports: out and in, of the first host.
     :ivar pinned: nodes that are there whatever is added, shape (n,).
     :ivar allowed: movable nodes that may be there, shape (n,).
     :ivar free: capacity left, with the usual slack, shape (R,).
     """
 
     hosts: tuple[int, ...]
-    ports: tuple[int, int]
     pinned: np.ndarray
     allowed: np.ndarray
     free: np.ndarray
@@ -69,7 +67,8 @@ class Pool:
         """
         self.inst = inst
         self.classes = _classes(inst, apart)
-        self.ports = np.array([k.ports for k in self.classes])
+        self.ports = np.array([[k.hosts[0], inst.n_hosts + k.hosts[0]]
+                               for k in self.classes])
         self._movable = inst.fixed < 0
         self._dense = inst.sent
         self._members = np.zeros((64, inst.n_nodes), dtype=bool)
@@ -188,8 +187,7 @@ def _classes(inst: instances.Instance, apart: np.ndarray
     for hosts in inst.alike(apart.T):
         host = hosts[0]
         result.append(HostClass(
-            hosts=tuple(hosts), ports=(host, inst.n_hosts + host),
-            pinned=inst.fixed == host,
+            hosts=tuple(hosts), pinned=inst.fixed == host,
             allowed=inst.allowed[:, host] & (inst.fixed < 0),
             free=inst.room[host]))
     return result
