@@ -8,6 +8,8 @@ import itertools
 import re
 
 _NUMBERED = re.compile(r'(.*?)([0-9]{1,9})', re.ASCII | re.DOTALL)
+_BRACKETED = re.compile(r'(?:[^\[\]]++|\[[^\[\]]*+\])*+')
+_WORD = re.compile(r'(?:[^\[\],]++|\[[^\[\]]*+\])++')
 _PART = re.compile(r'[^\[\],\s]+|\[([0-9,\s-]*)\]', re.ASCII)
 _RANGE = re.compile(r'\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?', re.ASCII)
 
@@ -32,20 +34,11 @@ def expand(text: str, limit: int) -> tuple[str, ...]:
 
 def _words(text: str) -> Iterator[str]:
     """Split at the commas outside brackets."""
-    depth, start = 0, 0
-    for i, char in enumerate(text + ','):
-        if char == '[':
-            depth += 1
-        elif char == ']':
-            depth -= 1
-        if not 0 <= depth <= 1:
-            raise ValueError('brackets do not match')
-        if char == ',' and depth == 0:
-            if word := text[start:i].strip():
-                yield word
-            start = i + 1
-    if depth:
+    if not _BRACKETED.fullmatch(text):
         raise ValueError('brackets do not match')
+    for match in _WORD.finditer(text):
+        if word := match[0].strip():
+            yield word
 
 
 def _parts(word: str) -> Iterator['_Numbers | list[str]']:
@@ -63,10 +56,11 @@ class _Numbers:
     """Numbers in brackets; counted without listing them."""
 
     def __init__(self, text: str):
+        #: The numbers of each range, and how many digits they have.
         self._ranges = [self._range(part) for part in text.split(',')]
 
     @staticmethod
-    def _range(text: str) -> tuple[int, int, int]:
+    def _range(text: str) -> tuple[range, int]:
         match = _RANGE.fullmatch(text)
         if match is None:
             raise ValueError(f'[{text}] is not a range')
@@ -74,15 +68,14 @@ class _Numbers:
         if last < first:
             raise ValueError(f'[{text}] is a range that ends before it '
                              'begins')
-        return first, last, len(match[1])
+        return range(first, last + 1), len(match[1])
 
     def __len__(self) -> int:
-        return sum(last - first + 1 for first, last, _width in self._ranges)
+        return sum(len(numbers) for numbers, _width in self._ranges)
 
     def __iter__(self) -> Iterator[str]:
-        for first, last, width in self._ranges:
-            for number in range(first, last + 1):
-                yield f'{number:0{width}d}'
+        return (f'{number:0{width}d}' for numbers, width in self._ranges
+                for number in numbers)
 
 
 def compress(hosts: Iterable[str]) -> str:

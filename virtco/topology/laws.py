@@ -68,16 +68,6 @@ class Census:
                         'one more', f'at most {MAX_NODES} nodes per plane')
         self._nodes.add(name)
 
-    def host(self, host: str, node: str, path: tuple[Any, ...]) -> None:
-        before = self._leaf_of.setdefault(host, node)
-        if len(self._leaf_of) > MAX_HOSTS:
-            raise Wrong(path, f'plane {self._plane}, node {node}: hosts',
-                        'one more', f'at most {MAX_HOSTS} per plane')
-        if before != node:
-            raise Wrong(path, f'plane {self._plane}, node {node}: hosts',
-                        host, f'a host that no other node has ({before} has '
-                              'it)')
-
     def hosts(self, hosts: tuple[str, ...], node: str,
               path: tuple[Any, ...]) -> None:
         if len(set(hosts)) < len(hosts):
@@ -85,7 +75,14 @@ class Census:
             raise Wrong(path, f'plane {self._plane}, node {node}: hosts',
                         twice, 'each host once')
         for host in hosts:
-            self.host(host, node, path)
+            before = self._leaf_of.setdefault(host, node)
+            if len(self._leaf_of) > MAX_HOSTS:
+                raise Wrong(path, f'plane {self._plane}, node {node}: hosts',
+                            'one more', f'at most {MAX_HOSTS} per plane')
+            if before != node:
+                raise Wrong(path, f'plane {self._plane}, node {node}: hosts',
+                            host, f'a host that no other node has ({before} '
+                                  'has it)')
 
 
 def check_levels(plane: tree.Plane, path: tuple[Any, ...]) -> None:
@@ -101,30 +98,3 @@ def check_levels(plane: tree.Plane, path: tuple[Any, ...]) -> None:
         if found in names[:i]:
             raise Wrong(path, f'plane {plane.name}: levels', found,
                         'a name that no other level of the plane has')
-
-
-def check(topology: tree.Topology) -> tree.Topology:
-    """Return the topology if it keeps every law.
-
-    :raises virtco.exception.TopologyInvalid:
-    """
-    if len(topology.planes) > MAX_PLANES:
-        raise Wrong((), 'planes', len(topology.planes),
-                    f'at most {MAX_PLANES} planes')
-    for plane in topology.planes:
-        name(plane.name, (), 'plane')
-        check_levels(plane, ())
-        census = Census(plane.name)
-        for root in plane.roots:
-            _check_node(root, 0, census)
-    return topology
-
-
-def _check_node(node: tree.Node, depth: int, census: Census) -> None:
-    name(node.name, (), 'node')
-    census.node(node.name, depth, ())
-    for host in node.hosts:
-        name(host, (), f'node {node.name}: host')
-    census.hosts(node.hosts, node.name, ())
-    for child in node.children:
-        _check_node(child, depth + 1, census)

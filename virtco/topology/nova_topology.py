@@ -16,7 +16,7 @@ from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import plain
 from virtco.topology.formats import result
-from virtco.topology.formats import switches
+from virtco.topology.formats import switch_lists as switches
 
 PREFIX = 'virtco:'
 UPLINK = '_uplink'

@@ -2,7 +2,6 @@
 
 """Documents of topologies: their text, their lines, their bounds."""
 
-import json
 
 import pytest
 
@@ -13,7 +12,6 @@ from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import plain
 from virtco.topology.formats import slurm_conf
-from virtco.topology.formats import table
 from virtco.topology.formats import topograph
 
 PLANE = tree.Plane('p', (tree.Level('rack', tree.Uplink(None, None, 4.0)),), (
@@ -132,27 +130,24 @@ def test_unreadable_json_names_its_line_and_what_stands_there():
 
 def test_the_largest_text_is_read(monkeypatch):
     monkeypatch.setattr(document, 'MAX_BYTES', 30)
-    header = 'host,rack\n'
-    for read, text in (
-            (document.from_yaml, ''), (document.from_json, '1'),
-            (table.read, header + 'h,r\n'), (slurm_conf.read, '')):
-        read(text + ' ' * (30 - len(text)) if read is not table.read
-             else text + '\n' * (30 - len(text)))
+    for read, text in ((document.from_yaml, ''), (document.from_json, '1'),
+                       (document.from_lines, '')):
+        read(text + ' ' * (30 - len(text)))
         with pytest.raises(document.Unreadable, match='at most 30'):
             read(text + ' ' * (31 - len(text)))
 
 
 @pytest.mark.parametrize('n', [20, 21])
 def test_at_most_20_instances_without_layers_are_told(n):
-    read = topograph.read(json.dumps({'instances': [
-        {'id': f'i{k}'} for k in range(n)]}))
+    read = topograph.load({'instances': [
+        {'id': f'i{k}'} for k in range(n)]}, 'p')
     assert len(read.notices) == 20 and not read.topology.planes
 
 
 def test_as_many_network_layers_as_levels():
     def read(n):
-        return topograph.read(json.dumps({'instances': [
-            {'id': 'h', 'network_layers': [f's{k}' for k in range(n)]}]}))
+        return topograph.load({'instances': [
+            {'id': 'h', 'network_layers': [f's{k}' for k in range(n)]}]}, 'p')
 
     assert read(laws.MAX_DEPTH).topology.planes[0].depth() == laws.MAX_DEPTH
     with pytest.raises(exception.TopologyInvalid):
@@ -163,7 +158,8 @@ def test_a_speed_without_a_unit_or_bound_is_left_out():
     for speed, rate_bps in (('10', None), ('10Gbit', 1e10), ('1e9Tbit', None),
                             ('1000Tbit', 1e15), ('1001Tbit', None),
                             ('0Gbit', None)):
-        read = slurm_conf.read(f'SwitchName=a Nodes=h LinkSpeed={speed}\n')
+        read = slurm_conf.load(f'SwitchName=a Nodes=h LinkSpeed={speed}\n',
+                               'p')
         root, = read.topology.planes[0].roots
         assert root.uplink == tree.Uplink(rate_bps, rate_bps)
         assert len(read.notices) == (rate_bps is None)

@@ -25,8 +25,11 @@ TABLE = 'csv'
 TOPOGRAPH_MODEL = 'topograph-model'
 #: Those that are read; the first ones are written as well.
 READ = (*NAMES, TABLE, TOPOGRAPH_MODEL)
-_OF_ONE_PLANE = {SLURM_CONF: slurm_conf.read, TOPOGRAPH: topograph.read,
-                 TABLE: table.read, TOPOGRAPH_MODEL: topograph_model.read}
+_OF_ONE_PLANE = {
+    SLURM_CONF: (document.from_lines, slurm_conf.load),
+    TOPOGRAPH: (document.from_json, topograph.load),
+    TABLE: (document.from_lines, table.load),
+    TOPOGRAPH_MODEL: (document.from_yaml, topograph_model.load)}
 _WRITE = {SLURM_YAML: slurm_yaml.write, SLURM_CONF: slurm_conf.write,
           TOPOGRAPH: topograph.write}
 
@@ -65,13 +68,14 @@ def read(text: str, where: str, name: str | None = None,
         if plane is not None:
             laws.name(plane, (), 'plane')
         if name in _OF_ONE_PLANE:
-            return _OF_ONE_PLANE[name](text, plane or tree.FRONT_END)
-        if name == SLURM_YAML:
-            return _named(slurm_yaml.read(text), plane)
+            parse, load = _OF_ONE_PLANE[name]
+            found = parse(text)
+            with document.lines(found.line):
+                return load(found.value, plane or tree.FRONT_END)
         found = document.from_yaml(text)
         with document.lines(found.line):
-            topology = plain.load(found.value)
-        return _named(result.Read(topology), plane)
+            return _named(slurm_yaml.load(found.value) if name == SLURM_YAML
+                          else result.Read(plain.load(found.value)), plane)
     except laws.Wrong as error:
         line = '' if error.line is None else f', line {error.line}'
         raise exception.InputInvalid(where=f'{where}{line}',
@@ -108,9 +112,12 @@ def renamed(topology: tree.Topology, levels: tuple[str, ...]
     """
     for level in levels:
         laws.name(level, (), 'level')
-    return laws.check(tree.Topology(tuple(
+    planes = tuple(
         dataclasses.replace(plane, levels=tuple(
             tree.Level(name, plane.level(height).uplink)
             for height, name in enumerate(levels))
             + plane.levels[len(levels):])
-        for plane in topology.planes)))
+        for plane in topology.planes)
+    for plane in planes:
+        laws.check_levels(plane, ())
+    return tree.Topology(planes)

@@ -5,6 +5,8 @@
 from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
+import dataclasses
+import functools
 import json
 from typing import Any
 
@@ -40,33 +42,29 @@ def lines(line_of: Callable[[Path], int | None]) -> Iterator[None]:
         raise
 
 
-def first(path: Path) -> int | None:
-    """Return the line with which a path of a text by lines begins."""
-    return next(iter(path), None)
-
-
+@dataclasses.dataclass(frozen=True, slots=True)
 class Document:
     """:ivar value: mappings, lists and texts: a YAML scalar is the text that
-    stands there, so that a host may be called 0012.
+        stands there, so that a host may be called 0012.
+    :ivar line: returns the line of the value at a path, or the nearest one.
     """
 
-    def __init__(self, value: Any, text: str):
-        self.value = value
-        self._text = text
+    value: Any
+    line: Callable[[Path], int | None]
 
-    def line(self, path: Path) -> int | None:
-        """Return the line of the value at ``path``, or the nearest one."""
-        try:
-            node = yaml.compose(self._text, Loader=_LOADER)
-        except (yaml.YAMLError, RecursionError):
-            return None
-        mark = node.start_mark if node is not None else None
-        for key in path:
-            found = _child(node, key)
-            if found is None:
-                break
-            mark, node = found
-        return int(mark.line) + 1 if mark is not None else None
+
+def _line(text: str, path: Path) -> int | None:
+    try:
+        node = yaml.compose(text, Loader=_LOADER)
+    except (yaml.YAMLError, RecursionError):
+        return None
+    mark = node.start_mark if node is not None else None
+    for key in path:
+        found = _child(node, key)
+        if found is None:
+            break
+        mark, node = found
+    return int(mark.line) + 1 if mark is not None else None
 
 
 def _child(node: Any, key: Any) -> tuple[Any, Any] | None:
@@ -80,11 +78,16 @@ def _child(node: Any, key: Any) -> tuple[Any, Any] | None:
     return None
 
 
-def check_size(text: str) -> None:
-    """Check that a text is not too long.
+def from_lines(text: str) -> Document:
+    """Take a text as it is; a path in it begins with a line's number.
 
     :raises Unreadable: for a text longer than MAX_BYTES.
     """
+    _check_size(text)
+    return Document(text, lambda path: next(iter(path), None))
+
+
+def _check_size(text: str) -> None:
     if len(text) > MAX_BYTES:
         raise Unreadable(None, f'{len(text)} characters',
                          f'at most {MAX_BYTES} characters')
@@ -95,7 +98,7 @@ def from_json(text: str) -> Document:
 
     :raises virtco.exception.TopologyInvalid:
     """
-    check_size(text)
+    _check_size(text)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -106,7 +109,7 @@ def from_json(text: str) -> Document:
                          ) from None
     # JSON takes tabs between values, YAML does not; inside a string JSON
     # takes none.
-    return Document(value, text.replace('\t', ' '))
+    return Document(value, functools.partial(_line, text.replace('\t', ' ')))
 
 
 def from_yaml(text: str) -> Document:
@@ -114,7 +117,7 @@ def from_yaml(text: str) -> Document:
 
     :raises virtco.exception.TopologyInvalid:
     """
-    check_size(text)
+    _check_size(text)
     try:
         # An alias would let a short text stand for an endless one.
         for event in yaml.parse(text, Loader=_LOADER):
@@ -122,7 +125,7 @@ def from_yaml(text: str) -> Document:
                 raise Unreadable(event.start_mark.line + 1,
                                  f'*{event.anchor}', 'YAML without aliases')
         node = yaml.compose(text, Loader=_LOADER)
-        return Document(_plain(node, 0), text)
+        return Document(_plain(node, 0), functools.partial(_line, text))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise Unreadable(mark.line + 1 if mark else None, text.splitlines()[

@@ -27,7 +27,7 @@ from virtco.topology import hostlist
 from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
-from virtco.topology.formats import switches
+from virtco.topology.formats import switch_lists as switches
 
 NODE_KEYS = ('name', 'hosts', 'nodes', 'uplink', 'oversubscription')
 LEVEL_KEYS = ('name', 'uplink', 'oversubscription')

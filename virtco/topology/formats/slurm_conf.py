@@ -15,7 +15,7 @@ from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import plain
 from virtco.topology.formats import result
-from virtco.topology.formats import switches
+from virtco.topology.formats import switch_lists as switches
 
 _PAIR = re.compile(r'\s*([A-Za-z]+)=(\S+)\s*', re.ASCII)
 _KEYS = {'switchname': 'SwitchName', 'switches': 'Switches',
@@ -23,25 +23,21 @@ _KEYS = {'switchname': 'SwitchName', 'switches': 'Switches',
          'blockname': 'BlockName', 'blocksizes': 'BlockSizes'}
 
 
-def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
-    """Read Slurm's topology.conf.
+def load(text: str, plane: str) -> result.Read:
+    """Build a plane from the text of Slurm's topology.conf.
 
-    :param plane: name of the plane that is described.
-    :raises virtco.exception.TopologyInvalid: with the line.
+    :raises virtco.exception.TopologyInvalid: with the line as its path.
     """
-    document.check_size(text)
     found, notices = [], []
-    with document.lines(document.first):
-        for number, line in enumerate(text.splitlines(), 1):
-            pairs = _pairs(line.partition('#')[0], (number,))
-            if not pairs or set(pairs) == {'BlockSizes'}:
-                continue
-            switch, notice = _switch(pairs, (number,))
-            found.append(switch)
-            notices += notice
-        roots = switches.grown(plane, found)
-    return result.Read(tree.Topology((tree.Plane(plane, (), roots),)),
-                       tuple(notices))
+    for number, line in enumerate(text.splitlines(), 1):
+        pairs = _pairs(line.partition('#')[0], (number,))
+        if not pairs or set(pairs) == {'BlockSizes'}:
+            continue
+        switch, notice = _switch(pairs, (number,))
+        found.append(switch)
+        notices += notice
+    return result.Read(tree.Topology((tree.Plane(
+        plane, (), switches.grown(plane, found)),)), tuple(notices))
 
 
 def _pairs(line: str, path: document.Path) -> dict[str, str]:

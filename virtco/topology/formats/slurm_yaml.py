@@ -13,7 +13,7 @@ from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import result
-from virtco.topology.formats import switches
+from virtco.topology.formats import switch_lists as switches
 
 KEYS = ('topology', 'cluster_default', 'tree', 'block', 'flat')
 # Per kind: its list, what an entry is called, an entry's keys, other keys.
@@ -22,17 +22,11 @@ _KINDS = {
     'block': ('blocks', 'block', ('block', 'nodes'), ('block_sizes',))}
 
 
-def read(text: str) -> result.Read:
-    """Read Slurm's topology.yaml.
+def load(value: Any) -> result.Read:
+    """Build a topology from the values of Slurm's topology.yaml.
 
-    :raises virtco.exception.TopologyInvalid:
+    :raises virtco.exception.TopologyInvalid: with the path of the value.
     """
-    found = document.from_yaml(text)
-    with document.lines(found.line):
-        return _load(found.value)
-
-
-def _load(value: Any) -> result.Read:
     if not isinstance(value, list):
         raise laws.Wrong((), 'document', value, 'a list of topologies')
     if len(value) > laws.MAX_PLANES:

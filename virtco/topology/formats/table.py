@@ -16,7 +16,7 @@ from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import result
-from virtco.topology.formats import switches
+from virtco.topology.formats import switch_lists as switches
 
 HOSTS = ('host', 'hostname', 'ip', 'node', 'server')
 
@@ -28,18 +28,11 @@ def begins(line: str) -> bool:
         name.lower() in HOSTS for name in names)
 
 
-def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
-    """Read a table of hosts and the switches above them.
+def load(text: str, plane: str) -> result.Read:
+    """Build a plane from a table of hosts and the switches above them.
 
-    :param plane: name of the plane that is described.
-    :raises virtco.exception.TopologyInvalid: with the line.
+    :raises virtco.exception.TopologyInvalid: with the line as its path.
     """
-    document.check_size(text)
-    with document.lines(document.first):
-        return _load(text, plane)
-
-
-def _load(text: str, plane: str) -> result.Read:
     reader = csv.reader(text.splitlines(keepends=True))
     try:
         rows = [(reader.line_num, [cell.strip() for cell in row])

@@ -14,7 +14,7 @@ from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import result
-from virtco.topology.formats import switches
+from virtco.topology.formats import switch_lists as switches
 
 ACCELERATOR = 'accelerator'
 DOMAIN = 'accelerator.topograph.run/domain'
@@ -25,18 +25,12 @@ _DOMAINS = (tree.Level('sub-domain'), tree.Level('domain'))
 NO_TOPOLOGY = 'no-topology'
 
 
-def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
-    """Read topograph's graph of instances.
+def load(value: Any, plane: str) -> result.Read:
+    """Build planes from the values of topograph's graph of instances.
 
     :param plane: name of the plane of the network layers.
-    :raises virtco.exception.TopologyInvalid: with the line.
+    :raises virtco.exception.TopologyInvalid: with the path of the value.
     """
-    found = document.from_json(text)
-    with document.lines(found.line):
-        return _load(found.value, plane)
-
-
-def _load(value: Any, plane: str) -> result.Read:
     if not isinstance(value, dict) or not isinstance(
             value.get('instances'), list):
         raise laws.Wrong((), 'document', value, 'an object with instances')

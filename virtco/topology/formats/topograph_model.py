@@ -9,7 +9,7 @@ from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import result
-from virtco.topology.formats import switches
+from virtco.topology.formats import switch_lists as switches
 
 _KEYS = ('switches:', 'blocks:')
 
@@ -19,18 +19,11 @@ def begins(line: str) -> bool:
     return line.rstrip() in _KEYS
 
 
-def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
-    """Read topograph's model of a cluster.
+def load(value: Any, plane: str) -> result.Read:
+    """Build a plane from the values of topograph's model of a cluster.
 
-    :param plane: name of the plane that is described.
-    :raises virtco.exception.TopologyInvalid: with the line.
+    :raises virtco.exception.TopologyInvalid: with the path of the value.
     """
-    found = document.from_yaml(text)
-    with document.lines(found.line):
-        return _load(found.value, plane)
-
-
-def _load(value: Any, plane: str) -> result.Read:
     if not isinstance(value, dict):
         raise laws.Wrong((), 'document', value,
                          'an object with switches and blocks')
