@@ -111,7 +111,7 @@ def branches(hosts: Sequence[str], readings_bps: Matrix
     """
     # Only who discovers needs what it loads of scipy.
     from virtco.measure import racks
-    levels = racks.infer(readings_bps).levels
+    levels = racks.infer(readings_bps)
     members = [_members(hosts, labels) for labels in levels]
     names = [{group[0]: f'{tree.default_level_name(level)}{i + 1}'
               for i, group in enumerate(groups)}
@@ -168,13 +168,8 @@ def loads(found: Sequence[Branch]) -> tuple[Load, ...]:
 
 def _spread(hosts: Iterable[str], leaf_of: Mapping[str, str]) -> list[str]:
     """Order hosts: the first of each leaf, the second of each, …"""
-    seen: dict[str, int] = {}
-    order = []
-    for host in sorted(hosts):
-        leaf = leaf_of[host]
-        order.append((seen.setdefault(leaf, 0), leaf, host))
-        seen[leaf] += 1
-    return [host for _turn, _leaf, host in sorted(order)]
+    by_leaf = rounds.by_leaf(sorted(hosts), leaf_of)
+    return rounds.interleaved(by_leaf[leaf] for leaf in sorted(by_leaf))
 
 
 def _paired(members: Sequence[str], peers: Sequence[str], turn: int,

@@ -120,10 +120,17 @@ class Readings:
         slow_in = _blamed(in_sides, out_sides)
         found = {}
         for host in sorted(out_sides.keys() | in_sides.keys()):
-            sides = out_sides.get(host), in_sides.get(host)
-            found[host] = _host_rate(
-                *sides, _attribute(host, sides[0], slow_out, slow_in, now_s),
-                _attribute(host, sides[1], slow_in, slow_out, now_s), now_s)
+            egress, ingress = out_sides.get(host), in_sides.get(host)
+            sure_out, is_bound_out = _attribute(host, egress, slow_out,
+                                                slow_in, now_s)
+            sure_in, is_bound_in = _attribute(host, ingress, slow_in,
+                                              slow_out, now_s)
+            found[host] = HostRate(
+                egress.rate_bps if egress else None,
+                ingress.rate_bps if ingress else None,
+                max(0.0, now_s - min(side.newest_s for side in (
+                    egress, ingress) if side is not None)),
+                sure_out, sure_in, is_bound_out, is_bound_in)
         return found
 
     def _put(self, way: _Way, host: str, peer: str, pair: history.Reading
@@ -225,17 +232,3 @@ def _attribute(host: str, side: _Side | None, blamed: Set[str],
     if open_peers == 0:
         return 0.5 * fresh, True
     return (1 - 0.5 ** open_peers) * fresh, False
-
-
-def _host_rate(egress: _Side | None, ingress: _Side | None,
-               egress_found: tuple[float, bool],
-               ingress_found: tuple[float, bool], now_s: float) -> HostRate:
-    return HostRate(
-        egress_bps=egress.rate_bps if egress else None,
-        ingress_bps=ingress.rate_bps if ingress else None,
-        age_s=max(0.0, now_s - min(side.newest_s for side in (egress, ingress)
-                                   if side is not None)),
-        egress_confidence=egress_found[0],
-        ingress_confidence=ingress_found[0],
-        egress_lower_bound=egress_found[1],
-        ingress_lower_bound=ingress_found[1])

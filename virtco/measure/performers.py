@@ -32,15 +32,18 @@ _VALUES = ('egress_bps', 'ingress_bps', 'range_share', 'rtt_s')
 
 def performers(table: history.Table, rates_bps: Matrix
                ) -> list[wire.Performer]:
-    """Judge all hosts, in the order of the table.
+    """Judge all hosts, in the order of the table; [] without any.
 
     :param rates_bps: long-term rate of each pair, shape (n_pairs,).
     """
+    if not table.hosts:
+        return []
     rates = table.matrix(rates_bps)
     with np.errstate(invalid='ignore'):
-        low, high = (_along(table.rates_bps, q) for q in (0.0, 1.0))
+        low, high = (constant.quantile(table.rates_bps, q)
+                     for q in (0.0, 1.0))
         spread = table.matrix((high - low) / rates_bps)
-    rtts = table.matrix(_along(table.rtts_s, 0.5))
+    rtts = table.matrix(_median(table.rtts_s))
     out, into = _median(rates.T), _median(rates)
     varies = _median(np.concatenate([spread, spread.T]))
     rtt = _median(np.concatenate([rtts, rtts.T]))
@@ -81,15 +84,6 @@ def _reasons(n_peers: int, values: Sequence[float], usual: Sequence[float]
     return tuple(found)
 
 
-def _along(values: Matrix, q: float) -> Matrix:
-    """Compute each pair's quantile over time, NaN without values."""
-    if not values.size:
-        return np.zeros(values.shape[1])
-    return constant.quantile(values, q)
-
-
 def _median(values: Matrix) -> Matrix:
     """Compute each column's median without NaN; NaN without values."""
-    if not values.size:
-        return np.full(values.shape[1], np.nan)
     return constant.quantile(values, 0.5)

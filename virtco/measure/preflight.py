@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import enum
+import heapq
 import statistics
 
 from virtco import exception
@@ -72,9 +73,8 @@ def plan(hosts: Sequence[str], leaf_of: Mapping[str, str] | None = None
     if len(hosts) < 2:
         raise exception.Invalid(field='hosts', value=len(hosts),
                                 limit='at least 2 hosts')
-    by_leaf = _by_leaf(hosts, leaf_of or {})
-    order = [host for group in _transposed(list(by_leaf.values()))
-             for host in group]
+    by_leaf = rounds.by_leaf(hosts, leaf_of or {})
+    order = rounds.interleaved(by_leaf.values())
     found = _lone_rounds(by_leaf)
     if len(by_leaf) > 1:
         for turn in range(LOADED_ROUNDS):
@@ -108,20 +108,6 @@ def _lone_rounds(by_leaf: Mapping[str, Sequence[str]]) -> list[Round]:
     return [Round(tuple(pair for one in each for pair in one[turn % len(one)]
                         if turn < len(one)))
             for turn in range(min(2 * LONE_ROUNDS, max(map(len, each))))]
-
-
-def _by_leaf(hosts: Sequence[str], leaf_of: Mapping[str, str]
-             ) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for host in hosts:
-        found.setdefault(leaf_of.get(host, ''), []).append(host)
-    return found
-
-
-def _transposed(groups: Sequence[Sequence[str]]) -> Iterable[list[str]]:
-    """Yield the first of each group, the second of each, …"""
-    for i in range(max(map(len, groups))):
-        yield [group[i] for group in groups if i < len(group)]
 
 
 def judge(planned: Sequence[Round], readings: Iterable[Reading],
@@ -163,7 +149,7 @@ def _hosts(planned: Sequence[Round], readings: Sequence[Reading],
             sides.setdefault((src, Kind.EGRESS), []).append(one)
             sides.setdefault((dst, Kind.INGRESS), []).append(one)
     # A host is as fast as its best peers let it be; two of them confirm it.
-    best = {side: _second(row.rate_bps for row in rows)
+    best = {side: heapq.nlargest(2, (row.rate_bps for row in rows))[-1]
             for side, rows in sides.items()}
     usual = {kind: _median(rate for (_, at), rate in best.items()
                            if at == kind)
@@ -244,12 +230,5 @@ def loaded_leaves(planned: Iterable[Round], leaf_of: Mapping[str, str]
             if (leaf := _side(one, leaf_of)[0]) is not None}
 
 
-def _second(rates_bps: Iterable[float]) -> float:
-    """Return the second largest, so that one odd reading cannot decide."""
-    ordered = sorted(rates_bps, reverse=True)
-    return ordered[min(1, len(ordered) - 1)]
-
-
 def _median(rates_bps: Iterable[float]) -> float:
-    known = list(rates_bps)
-    return statistics.median(known) if known else 0.0
+    return statistics.median(list(rates_bps) or [0.0])

@@ -10,8 +10,6 @@ round as one reading per pair, and the racks by the means over their hosts. In
 a network without oversubscription no racks are found.
 """
 
-import dataclasses
-
 import numpy as np
 from numpy import typing as npt
 from scipy.cluster import hierarchy
@@ -29,32 +27,26 @@ Matrix = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Inferred:
-    """:ivar levels: from the racks upwards, the cluster of each host, shape
-        (n_hosts,) each; the whole network is not among them.
-    """
-
-    levels: tuple[Labels, ...]
-
-
-def infer(readings_bps: npt.ArrayLike, *, max_levels: int = 3) -> Inferred:
+def infer(readings_bps: npt.ArrayLike, *, max_levels: int = 3
+          ) -> tuple[Labels, ...]:
     """Cluster the hosts, then the clusters.
 
     :param readings_bps: shape (n_repeats, n_hosts, n_hosts): rate of each
         pair of hosts in each repetition, NaN where there is none; each
         repetition should pair the rounds differently.
+    :returns: by level, from the racks upwards, the cluster of each host,
+        shape (n_hosts,); the whole network is not among them.
     :raises virtco.exception.Invalid: without any reading.
     """
     readings = np.asarray(readings_bps, np.float64)
     if readings.shape[1] < 3:
-        return Inferred(())
+        return ()
     found = _racks(distances(readings))
     levels: list[Labels] = []
     while found is not None and len(levels) < max_levels:
         levels.append(found)
         found = _above(found, _means(readings, found))
-    return Inferred(tuple(levels))
+    return tuple(levels)
 
 
 def distances(readings: Matrix) -> Matrix:

@@ -221,23 +221,19 @@ class _Look:
         The direction that is further behind comes first.
         """
         since_s = self._now_s - self._freshness_s(host)
-        nth_s = {sends: self._nth_s(host, sends) for sends in (True, False)}
-        return tuple(sends for sends in sorted(nth_s, key=lambda sends: (
-            nth_s[sends], self._newest_s(host, sends)))
-            if nth_s[sends] <= since_s)
+        oldest_s = {sends: self._nth_s(host, sends, self._wanted)
+                    for sends in (True, False)}
+        return tuple(sends for sends in sorted(oldest_s, key=lambda sends: (
+            oldest_s[sends], self._nth_s(host, sends, 1)))
+            if oldest_s[sends] <= since_s)
 
-    def _nth_s(self, host: str, sends: bool) -> float:
-        """Return the time of the oldest reading among those wanted."""
+    def _nth_s(self, host: str, sends: bool, n: int) -> float:
+        """Return the time of the n-th newest reading."""
         newest = reversed(self._schedule.readings(host, sends).values())
-        return next(itertools.islice(newest, self._wanted - 1, None),
-                    -math.inf)
-
-    def _newest_s(self, host: str, sends: bool) -> float:
-        return next(reversed(self._schedule.readings(host, sends).values()),
-                    -math.inf)
+        return next(itertools.islice(newest, n - 1, None), -math.inf)
 
     def _last_s(self, host: str) -> float:
-        return min(self._newest_s(host, True), self._newest_s(host, False))
+        return min(self._nth_s(host, True, 1), self._nth_s(host, False, 1))
 
     def _freshness_s(self, host: str) -> float:
         rules = self._schedule.rules

@@ -14,10 +14,11 @@ begin at a common time, each receiver counts its bytes in windows from then on,
 and only the windows count in which all of them were under way.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import functools
+import itertools
 
 from virtco import exception
 from virtco import units
@@ -53,11 +54,6 @@ def disjoint_rounds(hosts: Sequence[str]) -> tuple[tuple[Pair, ...], ...]:
         raise exception.Invalid(
             field='hosts', value=max(hosts, key=hosts.count),
             limit='each host once')
-    return _rounds(tuple(hosts))
-
-
-@functools.lru_cache(maxsize=4)
-def _rounds(hosts: tuple[str, ...]) -> tuple[tuple[Pair, ...], ...]:
     if len(hosts) < 2:
         return ()
     circle: list[str | None] = list(hosts)
@@ -80,6 +76,21 @@ def _one_turn(circle: Sequence[str | None], turn: int) -> tuple[Pair, ...]:
             # Alternate, or the standing host would always send first.
             pairs.append((right, left) if turn % 2 else (left, right))
     return tuple(pairs)
+
+
+def by_leaf(hosts: Iterable[str], leaf_of: Mapping[str, str]
+            ) -> dict[str, list[str]]:
+    """Group hosts by their leaves; those of unknown leaves are of one, ''."""
+    found: dict[str, list[str]] = {}
+    for host in hosts:
+        found.setdefault(leaf_of.get(host, ''), []).append(host)
+    return found
+
+
+def interleaved(groups: Iterable[Sequence[str]]) -> list[str]:
+    """List the first host of each group, then the second of each, …"""
+    return [host for row in itertools.zip_longest(*groups) for host in row
+            if host is not None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

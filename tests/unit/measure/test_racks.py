@@ -67,24 +67,24 @@ def test_racks_without_pods_are_one_level():
     rng = np.random.default_rng(5)
     tree, hosts, by_rack, _pods = made(rng, [[6] * 5], 4, 0.1)
     found = racks.infer(readings(rng, tree, hosts, 3, 0.05))
-    assert len(found.levels) == 1
-    assert discovery.agreement(found.levels[0], by_rack) >= 0.95
+    assert len(found) == 1
+    assert discovery.agreement(found[0], by_rack) >= 0.95
 
 
 def test_a_network_without_oversubscription_shows_no_racks():
     rng = np.random.default_rng(3)
     tree, hosts, _racks, _pods = made(rng, [[4, 4], [4, 4]], 1, 1)
     found = racks.infer(readings(rng, tree, hosts, 2, 0.03))
-    assert found.levels == ()
+    assert found == ()
 
 
 def test_readings_are_checked():
     with pytest.raises(exception.Invalid, match='some pair'):
         racks.infer(np.full((1, 4, 4), np.nan))
-    assert racks.infer(np.ones((1, 2, 2))).levels == ()
+    assert racks.infer(np.ones((1, 2, 2))) == ()
     # Three hosts are enough for a rack of two.
     three = np.array([[[0.0, 9.0, 2.0], [9.0, 0.0, 4.0], [2.0, 4.0, 0.0]]])
-    (level,) = racks.infer(three).levels
+    (level,) = racks.infer(three)
     assert discovery.agreement(level, [0, 0, 1]) == 1
 
 
@@ -204,7 +204,7 @@ def test_so_many_levels_at_most():
     tree, hosts, by_rack, _pods = made(rng, [[6, 6, 6], [6, 6, 6]], 4, 2)
     seen = readings(rng, tree, hosts, 3, 0.03)
     found = racks.infer(seen, max_levels=1)
-    assert len(found.levels) == 1
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize('seed, sizes, noise', [
@@ -217,6 +217,6 @@ def test_three_levels_are_found_again(seed, sizes, noise):
     rng = np.random.default_rng(seed)
     tree, hosts, by_rack, by_pod = made(rng, sizes, 4, 2)
     found = racks.infer(readings(rng, tree, hosts, 3, noise))
-    assert len(found.levels) == 2
-    assert discovery.agreement(found.levels[0], by_rack) >= 0.95
-    assert discovery.agreement(found.levels[1], by_pod) >= 0.95
+    assert len(found) == 2
+    assert discovery.agreement(found[0], by_rack) >= 0.95
+    assert discovery.agreement(found[1], by_pod) >= 0.95
