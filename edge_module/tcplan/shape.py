@@ -127,12 +127,11 @@ def _with_turn(item: model.HtbClass, turn: float,
 
     :param turn: part of a whole turn, at most 1.
     """
-    quantum_bytes = int(item.quantum_bytes * turn)
-    packet_bytes = item.packet_bytes
-    if turn <= turns_of_ports.FLOOD_TURN and settings.frame_bytes is not None:
-        packet_bytes = settings.frame_bytes
-    return dataclasses.replace(item, quantum_bytes=quantum_bytes,
-                               packet_bytes=packet_bytes)
+    cuts = (turn <= turns_of_ports.FLOOD_TURN
+            and settings.frame_bytes is not None)
+    return dataclasses.replace(
+        item, quantum_bytes=int(item.quantum_bytes * turn),
+        packet_bytes=settings.frame_bytes if cuts else item.packet_bytes)
 
 
 def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,

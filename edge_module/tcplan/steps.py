@@ -28,9 +28,6 @@ class Update:
     raise_: tuple[model.HtbClass, ...] = ()
     leave: tuple[int, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.create or self.lower or self.raise_)
-
 
 def _all_fit(current: Mapping[int, model.HtbClass],
              desired: Mapping[int, model.HtbClass]) -> bool:

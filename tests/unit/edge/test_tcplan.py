@@ -63,7 +63,7 @@ def test_tree_fits_the_link(wanted, n_past):
                 or minors.controlled_by(item.minor))
         inner = any(child.parent == item.minor for child in tree.values())
         assert (item.limit_bytes is None) == (
-            inner or item.minor in minors.INNER)
+            inner or item.minor in minors.RESERVED - {minors.HOST})
     assert tree[minors.HOST].rate_bps > 0
 
 
