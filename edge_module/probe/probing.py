@@ -95,20 +95,21 @@ class ProbeService:
         :raises edge_module.probe.train_protocol.ProbeError: no result.
         """
         key = protocol.Key.from_dict(probe)
+        told = {'probe_id': probe['probe_id'], 'src': self._host,
+                'dst': probe['peer']}
         if probe.get('kind') == 'bulk':
-            return self._bulk(probe, key)
+            return told | self._bulk(probe, key)
         train = protocol.read_train(probe)
         self._pace.admit()
         found = sender.measure(
             probe['address'], probe['port'], train, dataclasses.replace(
                 self._settings, repeats=probe.get('repeats', True)), key)
-        return {'probe_id': probe['probe_id'], 'src': self._host,
-                'dst': probe['peer'], 'rate_bps': found.rate_bps,
-                'throughput_bps': found.throughput_bps,
-                'lower_bound': found.lower_bound, 'loss': found.loss,
-                'rtt_s': found.rtt.min_s, 'rtt_median_s': found.rtt.median_s,
-                'rtt_p99_s': found.rtt.p99_s, 'sent_bytes': found.sent_bytes,
-                'method': 'train'}
+        return told | {
+            'rate_bps': found.rate_bps, 'throughput_bps': found.throughput_bps,
+            'lower_bound': found.lower_bound, 'loss': found.loss,
+            'rtt_s': found.rtt.min_s, 'rtt_median_s': found.rtt.median_s,
+            'rtt_p99_s': found.rtt.p99_s, 'sent_bytes': found.sent_bytes,
+            'method': 'train'}
 
     def _bulk(self, probe: dict[str, Any], key: protocol.Key
               ) -> dict[str, Any]:
@@ -122,7 +123,5 @@ class ProbeService:
         if start_s is not None:
             # Of a round that fills links, which count whole frames.
             flow = flow.in_frames(asked.window_s)
-        return {'probe_id': probe['probe_id'], 'src': self._host,
-                'dst': probe['peer'], 'rate_bps': flow.rate_bps,
-                'sent_bytes': flow.sent_bytes,
+        return {'rate_bps': flow.rate_bps, 'sent_bytes': flow.sent_bytes,
                 'windows_bytes': list(flow.windows_bytes), 'method': 'bulk'}

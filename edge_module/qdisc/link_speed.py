@@ -17,21 +17,14 @@ def speed_bps(dev: str) -> float:
     from pyroute2 import Ethtool  # costs a third of a second to import
     ethtool = Ethtool()
     try:
-        mode = ethtool.get_link_mode(dev)
-        mbps = mode.speed
+        mbps = ethtool.get_link_mode(dev).speed
     except Exception as error:  # drivers and kernels answer in many ways
         raise exception.NotFound(what='link speed of', id=dev) from error
     finally:
         ethtool.close()
-    found_bps = known_bps(mbps)
-    if found_bps is None:
+    if mbps is None or mbps in _UNKNOWN:
         raise exception.NotFound(what='link speed of', id=dev)
-    return found_bps
-
-
-def known_bps(mbps: int | None) -> float | None:
-    """Read what a driver says; None where it does not know."""
-    return None if mbps is None or mbps in _UNKNOWN else mbps * 1e6
+    return float(mbps * 1e6)
 
 
 def egress_bps(conf: cfg.ConfigOpts) -> float:

@@ -172,13 +172,6 @@ def test_the_speed_of_the_link_leaves_a_margin(conf):
     assert link_speed.ingress_bps(conf, 3e9) == 0.75e9
 
 
-@pytest.mark.parametrize('mbps, found_bps', [
-    (2500, 2.5e9), (1, 1e6), (0, None), (0xFFFF, None), (0xFFFFFFFF, None),
-    (-1, None), (None, None)])
-def test_a_device_may_not_know_its_speed(mbps, found_bps):
-    assert link_speed.known_bps(mbps) == found_bps
-
-
 def test_a_link_without_a_speed_wants_an_option(conf):
     conf.set_override('uplink_dev', 'nobody', 'edge')
     with pytest.raises(exception.NotFound):
