@@ -8,7 +8,7 @@ from edge_module import show
 
 def _change(classes, current):
     """What is done to classes: all of them are new, or some become slower."""
-    if classes[0].minor not in current:
+    if next(iter(classes)).minor not in current:
         return 'create'
     return 'lower' if any(item.rate_bps < current[item.minor].rate_bps
                           for item in classes) else 'raise'
