@@ -58,7 +58,7 @@ class StaticPorts(base.PortSource):
             return ()
         except (OSError, ValueError, exception.Invalid) as error:
             raise exception.Invalid(field='ports_file', value=self.path,
-                                    limit=f'a JSON file of ports ({error})'
+                                    limit=f'a readable JSON file ({error})'
                                     ) from error
         found, complaints = [], []
         for index, row in enumerate(rows):
