@@ -100,7 +100,9 @@ def shared(one: Path, other: Path, links: Links) -> str | None:
     subtree, and both leave it. As printed, rule 1(a) lets all paths of one
     source interfere at the top-of-rack switch, also one that stays in its
     rack; such a path does not pass the link out of it. Towards the receivers
-    the same holds with the ends swapped.
+    the same holds with the ends swapped. Where a switch stands for several,
+    an answer means "potentially": the paths may be routed through different
+    ones.
     """
     ends = [(path.src, path.dst) if links.way is Way.OUT
             else (path.dst, path.src) for path in (one, other)]
@@ -108,15 +110,6 @@ def shared(one: Path, other: Path, links: Links) -> str | None:
         (a.at(links.level), b.at(links.level)) for a, b in ends)
     return near if near == other_near and near not in (
         far, other_far) else None
-
-
-def may_interfere(one: Path, other: Path, links: Links) -> bool:
-    """Tell whether two paths would use the same bottleneck of these links.
-
-    Where a switch stands for several, True means "potentially": the paths may
-    be routed through different ones.
-    """
-    return shared(one, other, links) is not None
 
 
 def locate(interferences: Sequence[tuple[Path, Path, bool]]) -> Location:
@@ -129,7 +122,7 @@ def locate(interferences: Sequence[tuple[Path, Path, bool]]) -> Location:
                             for place in (path.src, path.dst)), default=0))
     explained: dict[Links, int] = {}
     for links in (Links(level, way) for level in levels for way in Way):
-        predicted = [may_interfere(one, other, links)
+        predicted = [shared(one, other, links) is not None
                      for one, other, _ in interferences]
         seen = [is_shared for _, _, is_shared in interferences]
         # Links that explain no interference at all explain nothing.

@@ -34,13 +34,12 @@ def most_utilisation(jobs: Sequence[jobs_model.PeriodicJob],
         return 0.0
     gain = np.array([job.workers * job.compute_s for job in jobs])
     most = 1 / np.array([job.period_s for job in jobs])
-    limits = bounds.Limits.of(jobs)
-    rows = limits.rows(most)
+    rows = bounds.limits(jobs, most)
     for _ in range(ROUNDS):
         result = scipy.optimize.linprog(
             -gain, A_ub=rows, b_ub=np.ones(len(rows)),
             bounds=np.column_stack([most / slowdown, most]), method='highs')
-        violated = [row for row in limits.rows(result.x)
+        violated = [row for row in bounds.limits(jobs, result.x)
                     if row @ result.x > 1 + VIOLATED]
         if not violated:
             break
@@ -57,7 +56,7 @@ def least_mean_iteration_s(jobs: Sequence[jobs_model.PeriodicJob]) -> float:
     if not jobs:
         return 0.0
     period_s = np.array([job.period_s for job in jobs])
-    rows = bounds.Limits.of(jobs).rows(1 / period_s)
+    rows = bounds.limits(jobs, 1 / period_s)
     best_s = float(period_s.mean())
     if not len(rows):
         return best_s

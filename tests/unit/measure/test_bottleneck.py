@@ -59,7 +59,7 @@ def test_where_hosts_are_in_a_tree_of_unequal_branches():
                                    ['c', 'q', None, None]]
     # A host right below the pod's switch leaves no rack.
     one, other = _path('a', 'c', places), _path('b', 'c', places)
-    assert not bottleneck.may_interfere(one, other, RACK)
+    assert not bottleneck.shared(one, other, RACK)
     assert bottleneck.shared(one, other, POD) == 'p'
 
 
@@ -79,12 +79,12 @@ def test_where_hosts_are_in_a_tree_of_unequal_branches():
 def test_the_two_rules(one, other, expected):
     for a, b in ((one, other), (other, one)):
         assert {links for links in (HOST, RACK, POD)
-                if bottleneck.may_interfere(_path(*a), _path(*b), links)
+                if bottleneck.shared(_path(*a), _path(*b), links)
                 } == expected
         # The same towards the receivers.
         backwards = _path(*a[::-1]), _path(*b[::-1])
         assert {links for links in (HOST, RACK, POD)
-                if bottleneck.may_interfere(
+                if bottleneck.shared(
                     *backwards, Links(links.level, Way.IN))} == expected
 
 
@@ -127,7 +127,7 @@ def test_all_links_of_the_level_that_is_narrow_are_found(measured):
     assert narrow in found.links and found.n_explained == len(seen)
     # What else is named would look the same.
     for links in found.links:
-        assert [bottleneck.may_interfere(one, other, links)
+        assert [bottleneck.shared(one, other, links) is not None
                 for one, other, _ in seen] == [
                     is_shared for *_, is_shared in seen]
 
@@ -138,7 +138,7 @@ def test_all_paths_of_a_tree_tell_the_levels_apart(links):
     # Of two subtrees, what leaves one enters the other.
     places = bottleneck.places(_plane([[2, 1], [1, 2], [1]]))
     paths = [_path(a, b, places) for a, b in itertools.permutations(places, 2)]
-    seen = [(one, other, bottleneck.may_interfere(one, other, links))
+    seen = [(one, other, bottleneck.shared(one, other, links) is not None)
             for one, other in itertools.combinations(paths, 2)]
     assert bottleneck.locate(seen) == bottleneck.Location(
         (links,), len(seen))

@@ -16,7 +16,6 @@ Everything here follows from these three.
 """
 
 from collections.abc import Sequence
-import dataclasses
 
 import numpy as np
 
@@ -28,64 +27,36 @@ def least_worst_slowdown(jobs: Sequence[jobs_model.PeriodicJob]) -> float:
     if not jobs:
         return 1.0
     most = 1 / np.array([job.period_s for job in jobs])
-    return float((Limits.of(jobs).rows(most) @ most).max(initial=1.0))
+    return float((limits(jobs, most) @ most).max(initial=1.0))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Link:
-    """Jobs that meet at a link.
+def limits(jobs: Sequence[jobs_model.PeriodicJob], x: np.ndarray
+           ) -> np.ndarray:
+    """Build rows of coefficients, whose product with x is 1 at most.
 
-    :ivar users: their places, shape (n,).
-    :ivar busy_s: of an iteration of each, shape (n,).
-    :ivar compute_s: shape (n,).
-    :ivar most_s: that k sends while i computes, by i and k, shape (n, n).
+    They are those of links, and of each job's windows nearest to x.
+
+    :param x: iterations per second, shape (J,).
     """
-
-    users: np.ndarray
-    busy_s: np.ndarray
-    compute_s: np.ndarray
-    most_s: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """Rows of coefficients, whose product with x is 1 at most."""
-
-    n_jobs: int
-    links: tuple[_Link, ...]
-
-    @classmethod
-    def of(cls, jobs: Sequence[jobs_model.PeriodicJob]) -> 'Limits':
-        compute_s = np.array([job.compute_s for job in jobs])
-        period_s = np.array([job.period_s for job in jobs])
-        links = []
-        for column in jobs_model.busy_matrix(jobs).T:
-            users = np.flatnonzero(column > 0)
-            busy_s, each_s = column[users], compute_s[users]
-            links.append(_Link(users, busy_s, each_s, _most_sent_s(
-                busy_s, each_s, period_s[users], each_s[:, None])))
-        return cls(len(jobs), tuple(links))
-
-    def rows(self, x: np.ndarray) -> np.ndarray:
-        """Build the rows of links, and of each job's windows nearest to x.
-
-        :param x: iterations per second, shape (J,).
-        """
-        found = []
-        for link in self.links:
-            row = np.zeros(self.n_jobs)
-            row[link.users] = link.busy_s
+    compute_s = np.array([job.compute_s for job in jobs])
+    period_s = np.array([job.period_s for job in jobs])
+    found = []
+    for link in jobs_model.busy_matrix(jobs).T:
+        found.append(link)
+        users = np.flatnonzero(link > 0)
+        busy_s, each_s, mine = link[users], compute_s[users], x[users]
+        # That k sends while i computes, by i and k.
+        most_s = _most_sent_s(busy_s, each_s, period_s[users],
+                              each_s[:, None])
+        others = mine * busy_s > mine[:, None] * most_s
+        np.fill_diagonal(others, False)
+        idle_s = each_s - (most_s * others).sum(axis=1)
+        for i in np.flatnonzero((idle_s > 0) & others.any(axis=1)):
+            row = np.zeros(len(jobs))
+            row[users[others[i]]] = busy_s[others[i]]
+            row[users[i]] = busy_s[i] + idle_s[i]
             found.append(row)
-            mine = x[link.users]
-            others = mine * link.busy_s > mine[:, None] * link.most_s
-            np.fill_diagonal(others, False)
-            idle_s = link.compute_s - (link.most_s * others).sum(axis=1)
-            for i in np.flatnonzero((idle_s > 0) & others.any(axis=1)):
-                row = np.zeros(self.n_jobs)
-                row[link.users[others[i]]] = link.busy_s[others[i]]
-                row[link.users[i]] = link.busy_s[i] + idle_s[i]
-                found.append(row)
-        return np.array(found).reshape(-1, self.n_jobs)
+    return np.array(found).reshape(-1, len(jobs))
 
 
 def _most_sent_s(busy_s: np.ndarray, compute_s: np.ndarray,
