@@ -109,5 +109,5 @@ def test_the_zone_of_an_aggregate(session, monkeypatch, of_nova, of_operator,
     if of_operator:
         body['metadata'] = {'availability_zone': of_operator}
     monkeypatch.setitem(ANSWERS, '/os-aggregates', {'aggregates': [body]})
-    found, = nova_facts.read(session, ()).aggregates
+    (found,), _traits = nova_facts.read(session, ())
     assert found == nova.Aggregate('a', (), body.get('metadata', {}), zone)

@@ -43,9 +43,8 @@ def _bed(monkeypatch):
             types.SimpleNamespace(result=lambda: function(*args))))
 
     class Enforcer:
-        def __init__(self, uplink, classifier, edge_bps, others_bps,
-                     settings):
-            made.story.append((edge_bps, others_bps, settings.min_leaf_bytes,
+        def __init__(self, uplink, classifier, speed_bps, settings):
+            made.story.append((speed_bps(), settings.min_leaf_bytes,
                                settings.link_packet_s))
 
         def sync(self, policy, is_lost, ports, now_s):
@@ -69,7 +68,7 @@ def test_a_pair_of_vms_for_each_job_between_two_hypervisors(bed):
     assert bed.story == [
         [('h0', 8e5), ('h1', 8e5)], ('s0', 'h0'), ('s1', 'h0'), ('r0', 'h1'),
         ('r1', 'h1'), [('s0', 'r0'), ('s1', 'r1')], ('ns-h0', 1),
-        (0.95 * 8e5, 0.02 * 8e5, 256 * 1024, 0.004)]
+        (0.95 * 8e5, 256 * 1024, 0.004)]
     # Half a second of what is payload.
     assert bed.bed._size_bytes == round(0.5 * 0.95 * 1e5 * 1448 / 1514)
 
