@@ -146,7 +146,7 @@ def least_s(promised: Claims, size_s: np.ndarray) -> float:
     too_much = (due_s + size_s)[:, used] > ends_s[:, None] * (1 + ROUNDING)
     late = np.flatnonzero(too_much.any(axis=1))
     first = int(late[-1]) + 1 if len(late) else 0
-    bound_s = float(ends_s[first - 1]) if first else 0.0
+    bound_s = 0.0
     for i in range(first, len(ends_s) + 1):
         before_s = due_s[i - 1] if i else np.zeros(len(size_s))
         bound_s = max(bound_s, float((before_s + size_s)[used].max()))
@@ -190,9 +190,9 @@ def _fill(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
     :param before: what it holds for a claim is taken over.
     """
     left_s = np.maximum(claims.left_s, 0.0)
-    old_s = (before.times_s - now_s if before is not None else np.zeros(0))
-    ends_s = np.unique(np.concatenate((left_s[left_s > 0],
-                                       old_s[old_s > 0])))
+    ends_s = left_s if before is None else np.append(
+        left_s, before.times_s - now_s)
+    ends_s = np.unique(ends_s[ends_s > 0])
     lengths_s = np.diff(ends_s, prepend=0.0)
     room_s = np.repeat(lengths_s[:, None], claims.port_s.shape[1], 1)
     shares = np.zeros((len(claims.ids), len(ends_s)))
@@ -211,7 +211,7 @@ def _fill(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
         if missing <= ROUNDING or not len(used):
             continue
         room = room_s[:last, used]
-        most = np.minimum(1.0, (room / claims.port_s[c, used]).min(axis=1))
+        most = (room / claims.port_s[c, used]).min(axis=1)
         added = _evenly(most, lengths_s[:last], missing)
         is_whole = is_whole and added.sum() >= missing - ROUNDING
         shares[c, :last] += added

@@ -91,6 +91,40 @@ def test_the_earliest_time_may_lie_above_the_bound():
                           verdict.earliest_s)
 
 
+@pytest.mark.parametrize('ends_s, next_s', [
+    ((), math.inf), ((7.0,), 7.0), ((7.0, 9.0), 7.0), ((9.0, 8.0, 7.0), 7.0)])
+def test_rates_change_at_the_first_deadline(ends_s, next_s):
+    plan = deadlines.renew(claims(*((end_s, 1.0, 0.0) for end_s in ends_s)),
+                           5.0)
+    assert plan.next_s == 5.0 + next_s
+
+
+def test_what_has_nothing_to_send_may_end_now():
+    verdict = deadlines.judge(claims((10.0, 6.0, 0.0)), np.zeros(2), 0.0)
+    assert verdict == deadlines.Verdict(True, 0.0, 0.0)
+
+
+@hypothesis.given(st.integers(-40, 40))
+def test_a_verdict_is_the_same_in_any_unit_of_time(power):
+    unit_s = 2.0 ** power
+    promised = claims((4.0, 2.0, 1.0), (6.0, 0.5, 3.0), (9.0, 4.0, 2.0))
+    for size_s in ([1.0, 1.0], [0.5, 2.5], [3.0, 0.0], [2.0, 2.0]):
+        asked = np.array(size_s)
+        found = deadlines.judge(promised, asked, 5.0)
+        scaled = deadlines.judge(dataclasses.replace(
+            promised, port_s=promised.port_s * unit_s,
+            left_s=promised.left_s * unit_s), asked * unit_s, 5.0 * unit_s)
+        assert scaled == deadlines.Verdict(
+            found.is_promised, found.bound_s * unit_s,
+            found.earliest_s * unit_s)
+
+
+def test_a_bound_that_fits_is_the_earliest_time():
+    verdict = deadlines.judge(claims((10.0, 6.0, 0.0)),
+                              np.array([1.0, 0.3]), 1.0)
+    assert verdict.earliest_s == verdict.bound_s == 1.0
+
+
 def test_a_port_without_a_rate_promises_nothing():
     verdict = deadlines.judge(claims((1.0, 0.5, 0.5)),
                               np.array([math.inf, 0.1]), 100.0)
@@ -280,6 +314,25 @@ def test_the_plan_before_holds_where_the_greedy_one_fails():
     # The plan is void where more is left than it was made for.
     assert not deadlines.renew(dataclasses.replace(
         now, port_s=now.port_s * 1.5), 1.0, before).is_whole
+
+
+@pytest.mark.parametrize('kept_s, given', [(6.0, 0.0), (5.5, 0.5)])
+def test_new_coflows_get_what_the_plan_before_leaves(kept_s, given):
+    old = claims((6.0, kept_s, 0.0))
+    plan = deadlines.renew(old.joined('new', np.array([1.0, 0.0]), 6.0), 0.0,
+                           deadlines.renew(old, 0.0))
+    assert not plan.is_whole
+    assert plan.done[:, -1] == pytest.approx([1.0, given])
+
+
+def test_a_plan_before_holds_what_is_left_of_its_coflows():
+    """After a third of the time, a third of the first one was sent."""
+    before = deadlines.renew(claims((6.0, 6.0, 0.0)), 0.0)
+    left = claims((4.0, 4.0, 0.0)).joined('new', np.array([1.0, 0.0]), 3.0)
+    assert deadlines.renew(left, 2.0).done[:, -1] == pytest.approx([0.75, 1])
+    plan = deadlines.renew(left, 2.0, before)
+    assert plan.done[:, -1] == pytest.approx([1.0, 0.0])
+    assert plan.done[0] == pytest.approx((plan.times_s - 2.0) / 4.0)
 
 
 @pytest.mark.parametrize('unit_s', [1e-3, 1.0, 1e6])

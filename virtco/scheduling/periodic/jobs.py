@@ -93,8 +93,7 @@ def busy_matrix(jobs: Sequence[PeriodicJob]) -> np.ndarray:
     links: dict[Link, dict[int, float]] = {}
     for j, job in enumerate(jobs):
         for link, busy_s in job.busy_s.items():
-            if busy_s > 0:
-                links.setdefault(link, {})[j] = busy_s
+            links.setdefault(link, {})[j] = busy_s
     chosen = [users for users in links.values() if _can_clash(jobs, users)]
     found = np.zeros((len(jobs), len(chosen)))
     for column, users in enumerate(chosen):
