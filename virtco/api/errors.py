@@ -70,8 +70,6 @@ def _ours(_request: falcon.Request, response: falcon.Response,
 
 def _unexpected(request: falcon.Request, response: falcon.Response,
                 error: Exception, _params: Any) -> None:
-    if isinstance(error, falcon.HTTPStatus | falcon.HTTPError):
-        raise error
     LOG.exception('%s %s failed.', request.method, request.path)
     media.answer(response, document(
         'virtco.error', 'Internal error', 'See the log of the controller.'),

@@ -213,3 +213,24 @@ def test_the_server_is_woken_to_close_a_connection():
     assert woken == [True]
     channel.total_outbufs_len = 1
     assert not task.is_ready()
+
+
+def test_one_thread_serves_all_viewers_and_ends_with_the_last(monkeypatch):
+    monkeypatch.setattr(viewers, 'TURN_S', 0.01)
+    told = viewers.Viewers()
+
+    def n_threads():
+        return sum(one.name == 'viewers' for one in threading.enumerate())
+
+    n_before = n_threads()
+    first, second, third = Viewer(), Viewer(), Viewer(error=OSError())
+    for viewer in first, second:
+        told.add('p', viewer)
+        assert n_threads() == n_before + 1
+    told._viewers.clear()
+    assert patience.wait_for(lambda: n_threads() == n_before, 'its end')
+    told.add('p', third)
+    assert n_threads() == n_before + 1
+    told.changed()
+    assert patience.wait_for(lambda: n_threads() == n_before, 'its end')
+    assert not told._viewers

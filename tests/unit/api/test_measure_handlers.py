@@ -35,10 +35,11 @@ def test_checks_are_of_hosts_a_group_or_all(own, monkeypatch):
     assert checked({'purpose': 'discover', 'hosts': four}) == (
         four, 'discover')
     assert len(own.get(path)['checks']) == 4
-    for body in ({}, {'purpose': 'check'},
-                 {'hosts': ['h0', 'h1'], 'group': 'p-a'}):
-        assert own.refused(400, 'POST', path, body)['field'] == (
-            'hosts or group')
+    for body, value in (({}, None), ({'purpose': 'check'}, None),
+                        ({'hosts': ['h0', 'h1'], 'group': 'p-a'}, 'both')):
+        error = own.refused(400, 'POST', path, body)
+        assert (error['field'], error.get('value')) == (
+            'hosts or group', value)
     for group in ('nobody', 'p-empty'):
         assert own.refused(404, 'POST', path, {'group': group})
     assert own.refused(404, 'GET', path + '/x')
@@ -129,3 +130,9 @@ def test_performers(measured, api):
     # What nobody measured of a host has no number.
     assert None in {value for one in found['hosts']
                     for value in one.values() if not isinstance(value, list)}
+
+
+def test_a_matrix_of_nothing_measured(own):
+    for kind in 'rate', 'latency':
+        found = own.get(f'/v1/matrices/{kind}')
+        assert (found['hosts'], found['values']) == ([], [])
