@@ -181,7 +181,7 @@ class _Look:
                                                           rules.readings)
         self._looks = n_peers if self.all_pairs else LOOKS
         self._n_turns = n_peers if self.all_pairs else min(n_peers, PEERS)
-        self._stride = max(1, n_peers // max(1, self._n_turns))
+        self._stride = 1 if self.all_pairs else n_peers // self._n_turns
         under_way = schedule._under_way
         busy = set(itertools.chain.from_iterable(under_way))
         self._free = {name for name in self.names if name not in busy}

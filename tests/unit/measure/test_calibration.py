@@ -62,3 +62,7 @@ def test_a_setting_is_written_as_configuration(mean, is_near):
 def test_a_setting_that_is_as_near_as_wanted_is_taken():
     assert calibration.choose(_errors(small=.05, large=.01),
                               near_enough=.05) == SMALL
+
+
+def test_the_bytes_of_a_train():
+    assert calibration.Setting(10, 200).train_bytes == 10 * 200 * 1472

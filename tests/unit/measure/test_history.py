@@ -45,7 +45,7 @@ def test_what_is_loaded_replaces_nothing_newer():
     kept = history.History(4)
     kept.add(_reading(5.0))
     assert kept.add(_reading(3.0), 0) is None
-    assert kept.add(_reading(3.0), 9) is None
+    assert kept.add(_reading(9.0), 4) is None
     assert kept.add(_reading(7.0), 0) == 0
 
 

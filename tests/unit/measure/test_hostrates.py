@@ -292,3 +292,12 @@ def test_only_readings_near_the_widest_explain_it():
     assert side.newest_s == 50.0 + hostrates.RECENT - 1
     assert not side.lower_bound
     assert side.rate_bps == 100.0 - (hostrates.RECENT - 1) / 2
+
+
+@pytest.mark.parametrize('peer_bps, n_peers', [(9e7, 3), (8.9e7, 2)])
+def test_a_peer_that_does_nine_tenths_of_the_second_best_counts(peer_bps,
+                                                                n_peers):
+    rate = made.host_rates([
+        _reading('a', 'b', 1e8), _reading('a', 'c', 1e8),
+        _reading('a', 'd', peer_bps)], 0.0)['a']
+    assert rate.egress_confidence == 1 - 0.5 ** n_peers

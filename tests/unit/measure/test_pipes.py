@@ -64,8 +64,8 @@ def test_what_is_old_or_missing_falls_back_and_says_so():
     assert late.text == (
         'pair rates: of 12 pairs 4 were measured more than 600 s ago and 8 '
         'never: hosts\' rates there')
-    for now_s in (110.0, 2000.0):
-        assert pipes.choose(found, {'a', 'x'}, now_s, 600.0).text == ''
+    for now_s, names in itertools.product((110.0, 2000.0), ('ax', 'bx')):
+        assert pipes.choose(found, set(names), now_s, 600.0).text == ''
     assert pipes.choose(pipes.NOTHING, set(HOSTS), 110.0, 600.0).text == ''
     assert pipes.NOTHING.newest_s.size == pipes.NOTHING.count.size == 0
     # All of them known, and none slow: nothing to say.

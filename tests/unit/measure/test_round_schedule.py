@@ -430,3 +430,23 @@ def test_no_pair_is_left_out_when_trains_never_end_together(slow_s):
     assert last_s.keys() == pairs
     longest_s = max(longest_s, *(300 - at_s for at_s in last_s.values()))
     assert longest_s < 60
+
+
+def test_uplinks_between_two_hosts():
+    """Not those above both; out of one side's racks, into the other's."""
+    tree = cluster.Tree((
+        cluster.Subtree('p', 10.0, 20.0), cluster.Subtree('q', 30.0, 40.0),
+        *(cluster.Subtree(f'r{i}', 1.0 + i, 5.0 + i, 'p' if i < 2 else 'q')
+          for i in range(3))), {'a': 'r0', 'b': 'r1', 'c': 'r2', 'd': 'r0'})
+    passed = schedule._Uplinks(tree).passed
+    assert dict(passed('a', 'd')) == {}
+    assert dict(passed('a', 'b')) == {('r0', True): 1.0, ('r1', False): 6.0}
+    assert dict(passed('a', 'c')) == {
+        ('p', True): 10.0, ('r0', True): 1.0, ('q', False): 40.0,
+        ('r2', False): 7.0}
+    assert dict(passed('a', 'elsewhere')) == {('p', True): 10.0,
+                                              ('r0', True): 1.0}
+
+
+def test_nothing_is_known_before_the_first_look():
+    assert _schedule().state() == schedule.State(0, 0, 0, True)
