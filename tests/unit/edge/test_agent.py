@@ -386,6 +386,31 @@ def test_it_waits_for_what_is_to_come(agent, clock, told):
     assert agent._watch.is_closed and agent._watch.woken == 1
 
 
+def test_the_kernel_is_right_before_anybody_is_asked(fresh, monkeypatch):
+    seen = []
+
+    def connect():
+        seen.append(fresh.enforcer.uplink.tree
+                    == fresh.enforcer.desired_tree())
+        fresh.stop()
+
+    monkeypatch.setattr(fresh, 'connect', connect)
+    monkeypatch.setattr(fresh.ports.source, 'close',
+                        lambda: seen.append('ports'))
+    assert fresh.run()
+    assert seen == [True, 'ports']
+
+
+@pytest.mark.parametrize('notes, health', [
+    (((), ()), 'ok'), ((('x',), ()), 'degraded'), (((), ('x',)), 'degraded'),
+    ((), 'ok')])
+def test_a_port_that_is_not_managed_degrades_the_host(agent, monkeypatch,
+                                                      notes, health):
+    monkeypatch.setattr(agent.enforcer, 'noted_ports', lambda: tuple(
+        dataclasses.replace(test_enforcer.PORT, notes=one) for one in notes))
+    assert agent._about()['health'] == health
+
+
 def test_it_goes_on_with_what_was_saved(agent, conf, told):
     run(agent)
     again = edge_agent.Agent(conf, test_enforcer.make(), Source(), Watch())

@@ -9,8 +9,10 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 import msgspec
+from oslo_config import cfg
 import pytest
 
+from edge_module import edge_options
 from edge_module.classify import classified as classify
 from edge_module.classify import nft
 from edge_module.classify import nft_text
@@ -273,3 +275,16 @@ def test_a_sealed_helper_imports_no_further_module(monkeypatch):
             importlib.import_module('__hello__')
     finally:
         guarded.context.set_client_mode(True)
+
+
+@pytest.mark.parametrize('dev', ['lo', None])
+def test_the_uplink_is_that_of_the_helpers_own_options(ours, dev):
+    owned.configured.cache_clear()
+    edge_options.register_opts(cfg.CONF)
+    cfg.CONF.set_override('uplink_dev', dev, edge_options.EDGE)
+    try:
+        assert owned.configured().uplink_dev == (dev or '')
+        assert owned.configured() is owned.configured()
+    finally:
+        cfg.CONF.clear_override('uplink_dev', edge_options.EDGE)
+        owned.configured.cache_clear()
