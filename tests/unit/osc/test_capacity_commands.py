@@ -127,3 +127,11 @@ def test_what_a_vm_takes():
     for text in ('0', '1000001', '', '4,', 'x'):
         with pytest.raises(argparse.ArgumentTypeError):
             capacity._sizes(text)
+
+
+def test_a_single_switch(free):
+    rows, told, _ = _capacity('--flavor', 'vcpus=1', '--free', free, found={
+        **FOUND, 'domains': FOUND['domains'][1:2], 'hosts_without_leaf': []})
+    assert [(row['switch'], row['of_2'], row['of_4']) for row in rows] == [
+        ('r1', 2, 1)]
+    assert told[0] == '2 groups of 2 VMs, in 1 of 1 switches of level rack'

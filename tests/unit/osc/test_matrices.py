@@ -137,3 +137,14 @@ def test_a_picture_and_what_keeps_one_from_being_drawn(tmp_path,
         base.save_plot('virtco_draws', drawn, str(tmp_path / 'no' / 'm.svg'))
     with pytest.raises(osc_exceptions.CommandError, match='plot'):
         base.save_plot('virtco_that_is_not_there', drawn, 'm.svg')
+
+
+def test_a_matrix_as_a_picture(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(base, 'save_plot', lambda *given: drawn.append(given))
+    one = controller.Controller(**{'GET /v1/matrices/rate': MATRIX})
+    _, out, _ = controller.run(matrices.Matrix, one, 'rate', '--plot', 'm.svg')
+    assert out == ''
+    ((module, found, path),) = drawn
+    assert (module, found.unit, path) == (
+        'virtco.measure.heatmap', 'bps', 'm.svg')

@@ -5,6 +5,7 @@
 import io
 import types
 
+from msgspec import structs
 from osc_lib import exceptions as osc_exceptions
 from oslo_config import cfg
 import pytest
@@ -175,6 +176,21 @@ def test_the_level_of_the_bottleneck_is_told(narrow, n_shared, said):
     for row in rows:
         assert row.alone_bps == 1e8
         assert row.shares_bottleneck == (row.beside_bps == 5e7)
+
+
+def test_a_bottleneck_is_shared_even_if_one_path_alone_suffers():
+    class Unfair(Tree):
+        def asked_probes(self, probe_id):
+            found = super().asked_probes(probe_id)
+            first, *others = found.results
+            return structs.replace(found, results=[
+                structs.replace(first, rate_bps=1e7), *others,
+            ]) if others else found
+
+    rows, told = _interference(Unfair('none'), 'p0r0h0', 'p1r0h0', 'p0r0h1',
+                               'p1r1h0')
+    assert [row.shares_bottleneck for row in rows] == [True, False]
+    assert 'The bottleneck may be' in told
 
 
 def test_two_paths_leave_several_levels_possible():

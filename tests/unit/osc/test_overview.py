@@ -107,6 +107,12 @@ def test_hosts_in_rows():
     assert found['h3'][-2:] == ['no', 'HTB']
 
 
+def test_nothing_arrives_where_nobody_sends():
+    screen = shown((), [host('h1', ingress_bps=4.0)])
+    row, = (row for row in rows(screen) if row[0] == 'h1')
+    assert row[3:5] == ['░░░░░', '0%']
+
+
 def test_what_is_not_known_is_not_shown_as_zero():
     silent = structs.replace(
         host('h1', egress_bps=0.0, measured_egress_bps=None,

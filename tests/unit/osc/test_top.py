@@ -3,6 +3,7 @@
 """``virtco top`` looks again, and outlasts an outage."""
 
 import io
+import threading
 import types
 
 from osc_lib import exceptions as osc_exceptions
@@ -138,3 +139,22 @@ def test_the_shortest_wait_and_the_usual_one(monkeypatch):
     run(Client())
     run(Client(), '--interval', '0.5')
     assert slept == [2.0, 0.5]
+
+
+def test_a_terminal_gets_its_screen_back(monkeypatch):
+    """Nothing is drawn between two looks."""
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    def sleep(_seconds):
+        assert not any('Refresh' in type(one).__name__
+                       for one in threading.enumerate())
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv('TERM', 'xterm')
+    monkeypatch.setattr(top.time, 'sleep', sleep)
+    monkeypatch.setattr(io, 'StringIO', Terminal)
+    shown = run(Client())
+    begin, end = '\x1b[?1049h', '\x1b[?1049l'
+    assert shown.index(begin) < shown.index('look-1') < shown.index(end)
