@@ -258,6 +258,16 @@ def test_addresses_of_two_families_do_not_meet():
         ('10.0.0.1', '10.0.0.2'), ('fd00::1', 'fd00::2')}
 
 
+def test_entries_are_made_anew_when_minors_change_only():
+    table = table_coflow('a', vm_flow('h0', 'h1'), vm_flow('h0', 'h2')).table
+    first = table.entries('h0', {'h1': 5})
+    assert [entry.minor for entry in first.values()] == [5]
+    assert table.entries('h0', {'h1': 5}) is first
+    for minors in {'h1': 6}, {'h1': 6, 'h2': 7}, {}:
+        assert [entry.minor for entry in table.entries(
+            'h0', minors).values()] == list(minors.values())
+
+
 def test_weights_follow_what_is_left_to_each_host():
     policies, _minors = build([table_coflow(
         'a', vm_flow('h0', 'h1', 25e6), vm_flow('h0', 'h2', 5e6))])
@@ -317,6 +327,35 @@ def test_being_allowed_to_borrow_is_news():
     after = make(coflows, host_policies.Options(work_conserving=True),
                  before.minors)
     assert not before.of_host['h0'].is_close(after.of_host['h0'], 0.1)
+
+
+@pytest.mark.parametrize('field', ['ingress_bps', 'default_rate_bps', ''])
+def test_a_link_of_another_speed_alone_changes_its_hosts_policy(field):
+    """No rate of a class depends on what arrives."""
+    coflows = [table_coflow('a', vm_flow('h0', 'h1'), vm_flow('h1', 'h2'))]
+    planned, left = schedule(coflows), {'a': coflows[0].bytes_left}
+    ranks = {'a': 0}
+
+    def update(links, options=host_policies.Options(), before=None):
+        laid = layouts.lay_out(
+            links, [coflows[0].table], {} if before is None else {
+                one.host: one.minors for one in before.layouts.of_link},
+            ranks, 0, 10, before=before and before.layouts)
+        return host_policies.update(laid, planned, left, ranks, options, 0.01,
+                                    before)
+
+    first = update(LINKS)
+    assert set(first.changed) == set(HOSTS)
+    links = [LINKS[0], dataclasses.replace(LINKS[1], **(
+        {field: 0.5 * getattr(LINKS[1], field)} if field else {})), LINKS[2]]
+    again = update(links, before=first)
+    assert again.changed == (('h1',) if field else ())
+    assert not field or again.of_host['h1'].policy() != (
+        first.of_host['h1'].policy())
+    # Those that may use the whole link have other ceils.
+    borrowing = update(links, host_policies.Options(work_conserving=True),
+                       again)
+    assert set(borrowing.changed) == {'h0', 'h1'}
 
 
 def test_whose_a_pair_is_is_news():
