@@ -241,8 +241,8 @@ def _below_all(problem: snapshot.PlacementProblem,
             pin for pin in pins if pin is not None}
     usable = {name: _Room(problem, hosts) for name, hosts in domains.items()
               if names.intersection(host.name for host in hosts)}
-    counts = {name: sum(pins.count(host) for host in room.free)
-              for name, room in usable.items()}
+    counts = {name: sum(pins.count(host.name) for host in domains[name])
+              for name in usable}
     share = math.ceil(len(problem.vms) / max(1, len(usable))) + skew
     left = []
     for vm in movable:

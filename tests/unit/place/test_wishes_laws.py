@@ -155,6 +155,40 @@ def test_an_excluded_host_counts_where_a_vm_runs_there():
             None, RACK)) == (1, 'slots')
 
 
+def test_a_rack_where_a_vm_runs_has_a_share_though_it_takes_no_more():
+    """Of four VMs r0 may have two, as r2 is used."""
+    some = dataclasses.replace(
+        test_wishes.problem([(9, 9), (0, 0), (9, 9)], 4, {0: 'r2-0'}),
+        excluded_hosts=frozenset({'r2-0', 'r2-1', 'r1-0', 'r1-1'}))
+    assert refused(some, hints.Wishes(None, RACK)) == (2, 'slots')
+
+
+def test_a_vm_on_an_excluded_host_counts_for_its_rack():
+    """Of four VMs each rack may have two, and one runs in r2 already."""
+    some = dataclasses.replace(
+        test_wishes.problem([(1, 0), (0, 0), (0, 9)], 4, {0: 'r2-0'}),
+        excluded_hosts=frozenset({'r2-0', 'r1-0', 'r1-1'}))
+    assert refused(some, hints.Wishes(None, RACK)) == (2, 'slots')
+
+
+def test_one_rack_alone_may_have_all():
+    some = dataclasses.replace(
+        test_wishes.problem([(2, 1), (9, 9), (9, 9)], 4),
+        excluded_hosts=frozenset({'r1-0', 'r1-1', 'r2-0', 'r2-1'}))
+    assert refused(some, hints.Wishes(None, RACK)) == (3, 'slots')
+
+
+def test_the_emptiest_rack_says_what_limits():
+    """r0 has no slot left, r1 no memory."""
+    some = test_wishes.problem([(0, 0)] * 3, 4, demand=(1.0, 1.0))
+    some = dataclasses.replace(
+        some, resources=('slots', 'memory'), hosts=tuple(
+            dataclasses.replace(host, free=free) for host, free in zip(
+                some.hosts, ((2.0, 9.0), (0.0, 9.0), (9.0, 1.0), (9.0, 0.0)),
+                strict=False)))
+    assert refused(some, hints.Wishes(None, RACK)) == (3, 'memory')
+
+
 def test_a_share_has_a_skew_and_counts_those_that_run():
     some = test_wishes.problem([(9, 9), (0, 0), (0, 0)], 5, {0: 'r0-0'})
     assert refused(some, hints.Wishes(None, RACK)) == (1, 'slots')
