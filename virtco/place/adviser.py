@@ -52,7 +52,6 @@ class Mover(Protocol):
 
         :raises virtco.exception.NovaUnavailable:
         """
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

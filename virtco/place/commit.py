@@ -225,7 +225,7 @@ def taken_by(request: wire.Placement,
     """Return the columns of the member that the instance becomes."""
     return {'instance_uuid': request.instance_uuid,
             'display_name': (request.display_name or '')[:255],
-            'reservation_id': (request.reservation_id or '')[:255],
+            'reservation_id': request.reservation_id or '',
             'expires_at': expires_at, **_demand(request)}
 
 
@@ -253,5 +253,5 @@ def _figures(plan: snapshot.Plan) -> dict[str, Any]:
         name: codec.finite(getattr(plan, name))
         for name in ('cct_s', 'lower_bound_s', 'gap', 'objective_s')}
     return found | {
-        'method': plan.method[:255], 'bottleneck': plan.bottleneck[:520],
+        'method': plan.method, 'bottleneck': plan.bottleneck[:520],
         'why': '; '.join([f'bottleneck: {plan.bottleneck}', *plan.notes])}

@@ -67,7 +67,7 @@ class Promises:
                 bound_s=codec.finite(plan.lower_bound_s)))
         left_s, size_s = due_s - now_s, _port_s(problem, plan, ports)
         verdict = deadlines.judge(promised, size_s, left_s)
-        alone_s = float(size_s.max(initial=0.0))
+        alone_s = float(size_s.max())
         earliest_s = verdict.earliest_s
         if alone_s > self._withheld.limit_s:
             earliest_s = max(earliest_s, self._withheld.LOOSE * alone_s)

@@ -186,13 +186,8 @@ class Reader:
             raise exception.HintInvalid(
                 field=hints.TM_REF, value=repr(hint.tm_ref),
                 limit='the id of a matrix registered in this project')
-        matrices = hint_matrix.parse_matrix_text(
-            found.tm, hint.coflow_name, self.limits)
-        if hint.index is not None and hint.index >= matrices[0].n_vms:
-            raise exception.HintInvalid(
-                field=hints.INDEX, value=hint.index,
-                limit=f'a row between 0 and {matrices[0].n_vms - 1}')
-        return matrices, ()
+        return hint_matrix.parse_matrix_text(
+            found.tm, hint.coflow_name, self.limits), ()
 
     def _preflight(self) -> tuple[str, str]:
         if self._conf.probe.check_groups != 'never':
