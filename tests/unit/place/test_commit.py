@@ -225,7 +225,7 @@ def test_a_plan_holds_while_there_is_room(ask, host, vcpus, is_valid):
         attempt.write(found)
         assert states_of(ask)[0] is not None
     else:
-        with pytest.raises(exception.Conflict):
+        with pytest.raises(exception.Conflict, match='room h0'):
             attempt.write(found)
         assert [one['name'] for one in ask.rows(models.Group)] == ['b']
 

@@ -111,6 +111,29 @@ def test_what_cannot_be_in_time_is_not_admitted(clock):
     pace.admit(deadline)
 
 
+def test_what_can_just_be_in_time_is_admitted(clock):
+    """Two that take half of the limit each."""
+    pace = learned(clock, 0.0, cpu_s=0.5)
+    deadline = deadlines.Deadline(1.0, clock)
+    pace.admit(deadline)
+    pace.admit(deadline)
+    assert pace.n_under_way == 2
+
+
+def test_reading_may_be_what_takes_long(clock):
+    """Waiting for a thread is no work."""
+    pace = deadlines.Pace(clock)
+    deadline = deadlines.Deadline(9.0, clock)
+    clock.now_s += 5.0
+    for phase in ('read', 'solve'):
+        deadline.enter(phase)
+        clock.now_s += {'read': 2.0, 'solve': 1.0}[phase]
+    pace.learn(deadline, 8.0)
+    pace.admit(deadline)
+    with pytest.raises(exception.TooLate, match='most of it to read'):
+        pace.admit(deadline)
+
+
 def test_one_alone_is_always_tried(clock):
     pace = learned(clock, 3.0, cpu_s=3.0)
     pace.admit(deadlines.Deadline(1.0, clock))

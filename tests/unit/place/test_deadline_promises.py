@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from tests.unit.place import asking
 from virtco import hints
+from virtco import units
 from virtco.db import models
 from virtco.model import cluster
 from virtco.model import live
@@ -186,6 +187,65 @@ def test_a_question_is_not_remembered(ask):
     found = judged.judge(hints.Deadline(after_s=took_s * 3.9),
                          decision.problem, decision.plan, 2, True)
     assert not found.promise.promised or before_s >= took_s
+
+
+def larger(decision, factor):
+    """The same group with so many times the bytes."""
+    return dataclasses.replace(decision.problem, coflows=tuple(
+        one.scaled(factor) for one in decision.problem.coflows))
+
+
+def test_who_is_larger_than_the_limit_waits_for_a_loose_deadline(ask):
+    """Four times what it takes alone; whoever is as large needs no more."""
+    took_s = alone_s(ask)
+    judged = ask.placer.promises
+    place(ask, 'a', str(took_s * 1.1))
+    decision = ask.decisions.find(ask.rows(models.Group)[0]['id'])
+
+    def question(factor, after_s):
+        return judged.judge(hints.Deadline(after_s=after_s),
+                            larger(decision, factor), decision.plan, 2,
+                            True).promise
+
+    # While all find room nobody is withheld.
+    assert question(2.0, 5 * took_s).promised
+    assert not place(ask, 'b', str(took_s), number=5).deadline.promised
+    assert question(1.0, 3 * took_s).promised
+    assert question(1.0, 3 * took_s).earliest_s < 3 * took_s
+    # What is larger waits, though there is room.
+    held = question(2.0, 5 * took_s)
+    assert not held.promised and 'among the largest' in held.why
+    assert held.earliest_s == pytest.approx(8 * took_s)
+    assert question(2.0, 8.1 * took_s).promised
+    # Of a second's part nobody makes a second.
+    tiny = question(1e-3, took_s)
+    assert tiny.promised and tiny.earliest_s < 2.5 * took_s
+
+
+def test_how_long_it_takes_is_told(ask):
+    took_s = alone_s(ask)
+    told = place(ask, 'a', str(took_s * 1.5)).deadline
+    assert (f'it takes at least {units.format_time(told.bound_s)} on any '
+            f'hosts it may use, and {units.format_time(told.bound_here_s)} '
+            'on these') in told.why
+    decision = ask.decisions.find(ask.rows(models.Group)[0]['id'])
+    never = ask.placer.promises.judge(
+        hints.Deadline(after_s=took_s), dataclasses.replace(
+            decision.problem, hosts=tuple(
+                dataclasses.replace(host, egress_bps=0.0)
+                for host in decision.problem.hosts)),
+        decision.plan, 2, True).promise
+    assert not never.promised and never.bound_here_s is None
+    assert 'and forever on these' in never.why
+
+
+def test_the_time_alone_is_that_of_the_bytes(ask):
+    """Of the fewest as well; those of all coflows of a pair count."""
+    took_s = alone_s(ask)
+    few = place(ask, 'few', '1000', [
+        {'name': name, 'tm': [[0, size], [size, 0]]}
+        for name, size in (('x', 4), ('y', 6))])
+    assert few.deadline.bound_here_s == pytest.approx(took_s * 10 / 1e9)
 
 
 def test_who_finds_no_room_does_not_hear_of_others(ask):

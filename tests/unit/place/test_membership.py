@@ -13,6 +13,7 @@ from virtco import hints as hint_reader
 from virtco.db import bookings
 from virtco.db import models
 from virtco.model import states
+from virtco.objects import group_rules
 from virtco.objects import new_groups
 from virtco.place import membership
 
@@ -330,6 +331,17 @@ def test_rows_of_a_request():
     assert rows(2, 9, (3, 'other')) == {0, 1, 2, 4, 5}
     # Without a key of its own a request knows no VM of its own.
     assert rows(2, 2, (0, ''), key='') == {2, 3}
+
+
+def test_a_server_group_has_the_rows_of_its_instances_and_of_a_request():
+    """Hosts count only where instances of no row are."""
+    members = [stored.member('g', row, f'h{row}') for row in range(4)]
+    found = membership.with_server_group(
+        group_rules.Rules('rack:preferred'), asking.request(server_group={
+            'policy': 'anti-affinity', 'members': ['g-0', 'g-2', 'other'],
+            'hosts': ['h9', 'h2', 'h1', 'h0']}), members, {3})
+    assert found == group_rules.Rules('rack:preferred', server_groups=(
+        group_rules.ServerGroup('anti-affinity', (0, 2, 3), ('h1', 'h9')),))
 
 
 def test_events_are_written_down(ask):

@@ -159,6 +159,15 @@ def test_a_vm_that_comes_later_is_no_part_of_it():
     assert (move['row'], move['cct_s']) == (0, pytest.approx(200))
 
 
+def test_one_that_runs_alone_leaves_a_drained_host():
+    moves = Moves({'h1': (1.0, 9.0, 9.0)}).group(hosts=('h0', 'h1'))
+    with moves.database.writer() as session:
+        session.get(models.Member, ('p-a', 1)).state = State.PLANNED
+    moves.state.drained = frozenset({'h0'})
+    (move,) = moves.adviser.look()
+    assert (move['row'], move['to_host'], move['saved_s']) == (0, 'h1', 0)
+
+
 def test_groups_that_are_gone_are_left_alone():
     moves = Moves({'h1': (2.0, 9.0, 9.0)}).group()
     with moves.database.writer() as session:

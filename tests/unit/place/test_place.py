@@ -3,6 +3,7 @@
 """The door of the room: answers in time, whatever happens."""
 
 import threading
+import time
 import types
 
 import msgspec
@@ -122,6 +123,54 @@ def test_libraries_are_loaded_once_it_is_used(make, monkeypatch):
     assert loaded == [True, False]
 
 
+def test_the_first_question_loads_the_libraries(make, monkeypatch):
+    done = threading.Event()
+    monkeypatch.setattr('virtco.solver.planner.load_libraries', done.set)
+    one = make()
+    assert not done.is_set()
+    one.ask()
+    assert done.wait(10)
+
+
+def test_placements_under_way_are_counted(make):
+    one, counts = make(), []
+    gauge = one.counts.placements_under_way
+
+    class Looking:
+        def place(self, request, deadline):
+            (metric,) = gauge.collect()
+            counts.append(metric.samples[0].value)
+            return one.placer.place(request, deadline)
+
+    one.room._placer = Looking()
+    one.ask(0)
+    patience.wait_for(lambda: one.room._pace.n_under_way == 0)
+    assert counts == [1]
+    assert gauge.collect()[0].samples[0].value == 0
+
+
+def test_the_pace_is_learned_from_the_work_of_each(make):
+    """Not from what its thread did before."""
+    one = make()
+
+    class Working:
+        def place(self, request, deadline):
+            until_s = time.thread_time() + 0.03
+            while time.thread_time() < until_s:
+                pass
+            return one.placer.place(request, deadline)
+
+    one.room._placer = Working()
+    one.ask(0)
+    patience.wait_for(lambda: one.room._pace.n_under_way == 0)
+    first_s = one.room._pace.expected_s('cpu')
+    assert first_s > 0
+    one.room._placer = Failing(exception.DatabaseUnavailable(why='away'))
+    one.ask(1)
+    patience.wait_for(lambda: one.room._pace.n_under_way == 0)
+    assert 0 < one.room._pace.expected_s('cpu') < first_s
+
+
 def test_those_who_act_are_told_of_a_plan(make):
     one = make()
     answer = one.ask(0, unplanned_passes=2)
@@ -131,9 +180,12 @@ def test_those_who_act_are_told_of_a_plan(make):
     assert (one.told, one.checked) == ([answer.group] * 2, [answer.group])
     one.ask(5, matrix=None, hints={'virtco:coflow': 'none'})
     assert len(one.told) == 2
+    # A group that is not planned anew does not change.
+    assert one.ask(6, hints={'virtco:index': '9'}).group == answer.group
+    assert len(one.told) == 2
     assert count(one.counts.nova_unplanned) == 2
     assert count(one.counts.placements, 'planned') == 2
-    assert count(one.counts.placements, 'ignored') == 1
+    assert count(one.counts.placements, 'ignored') == 2
     assert one.counts.placement_seconds._sum.get() > 0
     assert {name: one.counts.phase_seconds.labels(name)._sum.get() > 0
             for name in ('read', 'solve', 'commit')} == {
@@ -326,6 +378,9 @@ def test_what_decided(make):
     assert found.why_not == '' and found.row == 0
     assert found.phases_s['solve'] >= 0
     assert 0 < found.seconds < 10
+    # Some time, unless the caller says; without any nothing is found out.
+    assert one.room.explain(placement, None).is_complete
+    assert not one.room.explain(placement, 0.0).is_complete
     for other, why in (({'status': 'neutral'}, 'its problem was not kept'),
                        ({'group': None}, 'there is no plan'),
                        ({'row': 7}, 'its problem was not kept')):
@@ -412,6 +467,20 @@ def test_what_would_be_on_the_hosts_that_are_known(make):
     told.state.drained = frozenset({'h8'})
     assert [vm.host for vm in told.room.what_if(question).vms] == [
         'h7', 'h7']
+
+
+def test_the_hosts_of_the_latest_requests_are_known(make):
+    """A request for several servers is one, and each without a name."""
+    question = plan.PlanRequest(groups=[RING])
+    one = make()
+    one.ask(0, hosts=('h8', 'h9'))
+    for number in range(1, 3):
+        one.ask(number, hosts=('h0', 'h1'))
+        assert one.room.what_if(question).n_hosts == 2
+    for number in range(3):
+        one.ask(3 + number, hosts=(f'h{2 + number}',), reservation_id=None,
+                hints={'virtco:coflow': f'b{number}'})
+        assert one.room.what_if(question).n_hosts == 3 + number
 
 
 def test_moves_that_would_pay_on_the_hosts_that_are_known(make):

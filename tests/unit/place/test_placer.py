@@ -119,6 +119,13 @@ def test_a_bad_hint_is_ignored_and_noted_once(ask):
     assert [one['group_name'] for one in ask.rows(models.Event)] == ['a']
 
 
+def test_a_name_that_no_column_holds_is_noted_by_its_beginning(ask):
+    answer = ask.place(0, hints={'virtco:coflow': 'n' * 256})
+    assert answer.status == 'ignored'
+    assert [one['group_name'] for one in ask.rows(models.Event)] == [
+        'n' * 255]
+
+
 def test_a_bad_hint_for_a_group_that_lives(ask):
     group = ask.place(0).group
     answer = ask.place(1, matrix=None, hints={'virtco:index': '9'})

@@ -170,3 +170,53 @@ def test_each_answer_that_books_a_host_is_a_generation():
     for number, one in enumerate((ask, ask, ask.another()), 1):
         one.place(number - 1)
         assert generation() == before + number
+
+
+def test_without_a_number_the_first_planned_row_comes():
+    ask = asking.Asking()
+    first = ask.place(1)
+    answer = ask.place(7, launch_index=None)
+    assert (answer.row, answer.host) == (0, first.rows['0'])
+    other = asking.Asking()
+    other.place(0)
+    assert other.place(8, launch_index=2).row == 2
+
+
+def test_a_sibling_is_a_member_afterwards():
+    """Whichever way its answer took."""
+    ask = asking.Asking()
+    first = ask.place(0)
+    ask.now_s += 7
+    for number, one in ((1, ask), (2, ask.another())):
+        one.now_s = ask.now_s
+        one.place(number)
+    found = {row['row_index']: row for row in ask.rows(models.Member)}
+    for row in (1, 2):
+        assert [found[row][name] for name in (
+            'instance_uuid', 'state', 'host', 'display_name',
+            'reservation_id', 'vcpus', 'expires_at')] == [
+                f'vm-{row}', 'reserved', first.rows[str(row)], f'v{row}',
+                'r', 1, ask.reader.expiry_s()]
+
+
+def test_one_that_was_answered_before_may_become_a_sibling():
+    """Its new answer takes the place of the old one."""
+    ask = asking.Asking()
+    first = ask.place(0)
+    assert ask.place(1, hints={'virtco:index': '9'}).status == 'ignored'
+    assert ask.place(1).host == first.rows['1']
+    assert sorted((row['instance_uuid'], 'as planned' in row['answer'])
+                  for row in ask.rows(models.Placement)) == [
+        ('vm-0', False), ('vm-1', True)]
+
+
+def test_another_group_of_the_same_name_is_not_taken_for_the_old_one():
+    ask = asking.Asking()
+    old = ask.place(0).group
+    with ask.database.writer() as session:
+        for model in (models.Member, models.Coflow, models.Group):
+            session.query(model).delete()
+    new = ask.another().place(5, matrix=[[0, 1], [0, 0]], num_instances=2)
+    answer = ask.place(1, num_instances=2)
+    assert answer.group == new.group != old
+    assert 'keeps the matrix it began with' in answer.why

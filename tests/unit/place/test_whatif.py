@@ -107,6 +107,26 @@ def test_a_question_says_what_to_minimise():
     assert (found['objective'], found['method']) == ('isolated', 'spread')
 
 
+def test_what_the_planner_is_asked(monkeypatch):
+    """All the time is for a proof, as nobody waits to be launched."""
+    asked = []
+    solve = whatif.planner.plan
+
+    def noted(problem, **values):
+        asked.append(values)
+        return solve(problem, **values)
+
+    monkeypatch.setattr(whatif.planner, 'plan', noted)
+    answer(question())
+    answer(question(objective='isolated', planner='spread', seed=3,
+                    budget_s=0.5))
+    assert asked == [
+        {'objective': 'online', 'planner': 'virtco', 'seed': 0,
+         'budget_s': 1, 'certify': True},
+        {'objective': 'isolated', 'planner': 'spread', 'seed': 3,
+         'budget_s': 0.5, 'certify': True}]
+
+
 def test_wishes_are_kept_or_refused():
     with pytest.raises(exception.WishRefused, match='levels are unknown'):
         answer(question(within='rack:required'))

@@ -28,7 +28,7 @@ class Asker:
     """
 
     def __init__(self, full, objective='online', window_ms=100.0,
-                 budget_s=0.25):
+                 budget_s=0.25, pace=None):
         conf = cfg.ConfigOpts()
         conf.register_opts(placement.OPTS, group='placement')
         conf([])
@@ -37,9 +37,10 @@ class Asker:
         self.metrics = metrics.Metrics()
         self.window = window.Window(
             conf, {'objective': objective, 'planner': 'virtco'},
-            self.metrics, deadlines.Pace(), self._wait)
+            self.metrics, pace or deadlines.Pace(), self._wait)
         self.full = full
         self.held_s = []
+        self.spent_s = []
 
     def _wait(self, is_full, limit_s):
         """However busy the machine is, all are there."""
@@ -49,13 +50,14 @@ class Asker:
 
     def ask(self, *named_problems, limit_s=60.0):
         """Ask at the same time; what each gets."""
-        def answer(name, problem, limit_s=limit_s):
-            deadline = deadlines.Deadline(limit_s)
+        def answer(name, problem, limit_s=limit_s, is_gone=lambda: False):
+            deadline = deadlines.Deadline(limit_s, is_gone=is_gone)
             try:
                 return self.window.plan(('p', name), problem, deadline)
             except exception.Conflict as error:
                 return error
             finally:
+                self.spent_s.append((deadline.spent_s(), deadline.spent_s()))
                 self.window.leave(deadline)
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -89,6 +91,16 @@ def test_groups_that_ask_together_share_the_room():
     assert asker.held_s == [0.1]
 
 
+def test_who_was_held_is_planning_afterwards():
+    """Who plans for all, and who waits for that."""
+    asker = Asker(2)
+    asker.ask(('small', group(GB, 2, 1, 1)), ('large', group(9 * GB, 2, 1, 1)))
+    assert len(asker.spent_s) == 2
+    for before_s, after_s in asker.spent_s:
+        assert after_s['hold'] == before_s['hold'] > 0
+        assert after_s['solve'] > before_s['solve'] > 0
+
+
 def test_nobody_else_came():
     asker = Asker(1)
     assert asker.ask(('one', group(GB, 2))) == [None]
@@ -118,6 +130,35 @@ def test_nothing_is_held_where_it_is_not_to_be(options, limit_s):
     asker = Asker(1, **options)
     assert asker.ask(('one', group(GB, 2)), limit_s=limit_s) == [None]
     assert asker.held_s == [] and asker.outcomes() == {}
+
+
+@pytest.mark.parametrize('phase', ['rank', 'commit'])
+@pytest.mark.parametrize(('took_s', 'is_held'), [(0.0, True), (1.5, False)])
+def test_who_has_to_rank_and_to_commit_has_less_time(phase, took_s, is_held):
+    now_s = [100.0]
+    deadline = deadlines.Deadline(9.0, lambda: now_s[0])
+    deadline.enter(phase)
+    now_s[0] += took_s
+    pace = deadlines.Pace(lambda: now_s[0])
+    pace.learn(deadline, 0.0)
+    asker = Asker(1, pace=pace)
+    asker.ask(('one', group(GB, 2)), limit_s=1.5)
+    assert bool(asker.held_s) is is_held
+
+
+def test_a_joint_plan_goes_on_while_somebody_waits(monkeypatch):
+    gone, ended = set(), []
+
+    def plan(problems, *, plan_one, **kwargs):
+        for name in ('nobody', 'one', 'other'):
+            gone.add(name)
+            ended.append(plan_one.keywords['is_cancelled']())
+        raise exception.PlacementInfeasible(what='it', why='')
+
+    monkeypatch.setattr(window.together, 'plan', plan)
+    Asker(2).ask(*((name, group(GB, 4), 60.0, lambda name=name: name in gone)
+                   for name in ('one', 'other')))
+    assert ended == [False, False, True]
 
 
 def test_who_was_held_once_is_not_held_again():
