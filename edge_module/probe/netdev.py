@@ -49,7 +49,7 @@ def foreign_share(before_bytes: int | None, after_bytes: int | None,
 def address_of(dev: str) -> str | None:
     """Return the first IPv4 address of a device, None if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        request = struct.pack('256s', dev.encode()[:15])
+        request = struct.pack('256s', dev.encode())
         try:
             answer = fcntl.ioctl(sock, _SIOCGIFADDR, request)
         except OSError:

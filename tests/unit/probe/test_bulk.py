@@ -98,11 +98,13 @@ class Control:
 
     def __init__(self, sock, answer):
         self.sock, self._answer, self.asked = sock, answer, []
+        self.timeout_s = None
 
     def ask(self, op, wanted, **fields):
         self.asked.append((op, fields))
 
     def receive(self, wanted):
+        self.timeout_s = self.sock.gettimeout()
         return self._answer
 
 
@@ -151,6 +153,8 @@ def test_a_connection_begins_at_its_time_and_ends(
     assert sleeps == slept
     assert prepared == [(near, settings)] * len(slept)
     assert flow.windows_bytes == (5, 6) and flow.overhead > 1
+    # A peer that takes nothing is left when its time is over.
+    assert control.timeout_s == 8.0
     assert near.fileno() == -1
 
 

@@ -172,6 +172,25 @@ def test_the_sender_keeps_within_its_own_budget():
     assert found.bursts == 1
 
 
+def test_trains_of_a_connection_share_its_bytes_but_no_cookie():
+    with (_responder(max_bytes=250_000) as answering,
+          _control(answering.port) as control,
+          socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock):
+        sock.connect((LOOPBACK, answering.port))
+        for index in range(3):
+            _ask(control)
+            cookie = KEY.cookie(index, *control.nonces)
+            for seq in range(20):
+                sock.send(protocol.HEADER.pack(cookie, 0, seq))
+            got = control.ask('burst', 'got', index=0, sent=20,
+                              sending_s=0.01)
+            assert got == {'op': 'got', 'index': 0, 'received': 20}
+            assert control.ask('end', 'result')['bursts'] == 1
+        with pytest.raises(protocol.ProbeError,
+                           match='refused: 200000 .* more than 190000$'):
+            _ask(control, bursts=4)
+
+
 def test_too_many_trains_within_a_minute_are_refused():
     with _responder(max_trains_per_minute=2) as answering:
         for _ in range(2):

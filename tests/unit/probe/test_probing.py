@@ -2,6 +2,8 @@
 
 """What the service makes of an order, and how often it asks for one."""
 
+import threading
+
 from oslo_config import cfg
 import pytest
 
@@ -152,6 +154,24 @@ def test_a_measurement_is_said_and_a_failure_is_not(service, monkeypatch):
     monkeypatch.setattr(service, 'measure', fails)
     service._measure(ORDER)
     assert len(service._link.said) == 1
+
+
+def test_a_service_that_is_stopped_asks_for_no_more(conf):
+    """It does not wait for an answer to what it asked for before."""
+    asked, answered = threading.Event(), threading.Event()
+    link = Link()
+    link.wait_train = lambda wait_s: (link.waits.append(wait_s), asked.set(),
+                                      answered.wait(5))[0]
+    service = probing.ProbeService(conf, link)
+    service.start()
+    assert asked.wait(5)
+    joins, join = [], service._worker.join
+    service._worker.join = lambda limit_s: joins.append(limit_s)
+    service.stop()
+    assert joins == [0.2]
+    answered.set()
+    join(5)
+    assert not service._worker.is_alive() and link.waits == [20.0]
 
 
 @pytest.mark.parametrize('address, dev, found', [

@@ -62,6 +62,7 @@ def test_a_stopped_responder_leaves_its_port():
     answering.start()
     answering.stop()
     assert not answering._thread.is_alive()
+    assert answering._listener.fileno() == answering._packets.fileno() == -1
     again = make(answering.port)
     again.start()
     again.stop()
@@ -73,8 +74,10 @@ def test_a_port_that_is_half_taken_is_left_alone():
         with socket.create_server((LOOPBACK, 0)) as free:
             port = free.getsockname()[1]
             taken.bind((LOOPBACK, port))
-        with pytest.raises(OSError):
+        with pytest.raises(OSError) as failed:
             make(port)
+        # Also while somebody looks at the error, and at where it came from.
+        assert failed.tb
         socket.create_server((LOOPBACK, port)).close()
 
 
@@ -108,6 +111,19 @@ def test_of_too_many_that_are_expected_the_oldest_goes(clock):
     answering._listener.close()
     answering._packets.close()
     assert list(answering._expected) == [str(n) for n in range(1, 65)]
+
+
+def test_who_is_expected_no_more_leaves_room(clock):
+    answering = make()
+    answering._listener.close()
+    answering._packets.close()
+    answering.expect(key('long'), 9.0)
+    for number in range(63):
+        answering.expect(key(str(number)), 1.0)
+    clock.s += 2.0
+    answering.expect(key('late'), 1.0)
+    assert answering._who('long').until_s == 109.0
+    assert answering._who('late').until_s == 103.0
 
 
 class Stream:

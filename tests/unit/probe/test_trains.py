@@ -157,6 +157,41 @@ def test_any_arrivals_give_a_finite_answer_or_none(arrivals):
         assert 0 <= found.loss <= 1
 
 
+def _arriving(*times_s):
+    return trains.Burst(len(times_s), tuple(enumerate(times_s)))
+
+
+def test_the_rate_is_that_of_all_after_the_first_quarter():
+    """Its thirds alone may be faster or slower."""
+    found = _estimate(_arriving(
+        0.0, 0.0, 0.0, 0.0, 1.0, 1.1, 1.2, 1.3, 2.0, 3.0, 4.0, 5.0, 5.1, 5.2,
+        5.3, 6.0))
+    assert found.rate_bps == pytest.approx(11 * FRAME * 8 / 5.0)
+    assert not found.agrees
+
+
+def test_a_burst_is_judged_by_thirds():
+    """Within one the packets may come as they like."""
+    found = _estimate(_arriving(
+        0.0, 0.0, 0.0, 0.0, 4.0, 4.1, 4.2, 4.3, 8.0, 8.1, 8.2, 11.0, 11.1,
+        11.2, 11.3, 15.0))
+    assert found.agrees
+    assert found.rate_bps == pytest.approx(FRAME * 8)
+
+
+@pytest.mark.parametrize('n, is_enough', [(7, False), (8, True)])
+def test_six_packets_after_the_first_quarter_are_enough(n, is_enough):
+    found = _estimate(_burst(1e8, n))
+    assert (found is not None) is is_enough
+
+
+def test_bursts_that_took_no_time_do_not_count_as_throughput():
+    single, none = trains.Burst(9, ((0, 1.0),)), trains.Burst(9, ())
+    good = _arriving(*map(float, range(9)))
+    assert trains.throughput_bps([single, none], 50) == 0.0
+    assert trains.throughput_bps([single, good, none], 50) == 400.0
+
+
 def test_a_burst_of_which_nothing_came_lasted_no_time():
     assert trains.Burst(9, ()).span_s == 0.0
     assert trains.Burst(9, ((0, 2.0), (4, 5.0))).span_s == 3.0
