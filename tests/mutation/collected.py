@@ -150,11 +150,14 @@ class _Loop:
         known = {number: self._code(one)
                  for number, one in enumerate(self._chosen)}
         tasks = []
-        for number, (inner, _codes) in known.items():
+        for number, (inner, codes) in known.items():
             tests = self._tests.get(inner, []) if inner else []
             if inner is None or not tests:
                 self._tell(number, None if inner is None or inner
                            in self._early else run.Verdict.SURVIVED, 0.0)
+            elif not self._by_key.keys() & codes:
+                # Of a module that only a test imports.
+                self._tell(number, None, 0.0)
             else:
                 tasks.append(number)
         for number, verdict, cpu_s in run.in_forks(

@@ -182,14 +182,22 @@ print(*found, sep='\\n')
 """
 
 
-@pytest.fixture(scope='module')
-def of_units(tmp_path_factory):
+def collected(folder, text):
     """Return functions with their verdicts, of tests that are collected once.
 
     In a process of its own, as above.
     """
-    test = tmp_path_factory.mktemp('units') / 'test_some.py'
-    test.write_text("""
+    test = folder / 'test_some.py'
+    test.write_text(text)
+    done = subprocess.run(
+        [sys.executable, '-c', COLLECTED.format(test=str(test))],
+        cwd=areas.ROOT, capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines())
+
+
+@pytest.fixture(scope='module')
+def of_units(tmp_path_factory):
+    return collected(tmp_path_factory.mktemp('units'), """
 from virtco import units
 CASES = units.parse_rate_bps('1kbit')
 def test_some():
@@ -197,10 +205,6 @@ def test_some():
 def test_what_is_not_asserted():
     units.bytes_per_s_to_bps(2.0)
 """)
-    done = subprocess.run(
-        [sys.executable, '-c', COLLECTED.format(test=str(test))],
-        cwd=areas.ROOT, capture_output=True, text=True, check=True)
-    return set(done.stdout.splitlines())
 
 
 @pytest.mark.parametrize('function, verdict', [
@@ -212,6 +216,16 @@ def test_what_is_not_asserted():
 def test_tests_judge_what_they_execute(of_units, function, verdict):
     assert {one for one in of_units if one.split()[0] == function} == {
         f'{function} {verdict}'}
+
+
+def test_a_module_that_one_test_imports_is_left_to_another_judge(tmp_path):
+    """No function of it is there when mutants are put in."""
+    found = collected(tmp_path, """
+def test_some():
+    from virtco import units
+    assert units.ms_to_s(5.0) == 0.005
+""")
+    assert 'ms_to_s None' in found and 'ms_to_s survived' not in found
 
 
 def test_a_mutant_that_is_noticed_is_recorded_once(tmp_path):
