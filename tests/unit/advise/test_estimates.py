@@ -72,7 +72,10 @@ def test_many_pairs_get_only_what_is_quick(monkeypatch):
     rows = [{('a', 'b'): 10.0, ('b', 'a'): 20.0}] * 4
     few = readings(rows)
     assert few.side_by_side(estimates.Basis.RPCA) == tuple(estimates.Basis)
-    monkeypatch.setattr(estimates, 'MOST_COMPARED_PAIRS', 1)
+    for most in 2, 1:
+        monkeypatch.setattr(estimates, 'MOST_COMPARED_PAIRS', most)
+        assert (few.side_by_side(estimates.Basis.RPCA) == tuple(
+            estimates.Basis)) == (most == 2)
     many = readings(rows)
     assert many.side_by_side(estimates.Basis.MEDIAN) == (
         estimates.Basis.MEDIAN, estimates.Basis.RAW)

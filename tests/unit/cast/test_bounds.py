@@ -148,6 +148,14 @@ def test_those_that_never_came_are_not_waited_for_for_ever():
                                '2 of them': 'never came'}
 
 
+def test_nobody_is_absent_where_more_came_than_were_expected():
+    found, clock, ask = made(1)
+    for name in 'ab':
+        ask(name, share=1.0)
+    clock.now_s += trackers.ABSENT_S + 1
+    assert found.is_over and found.missing() == {}
+
+
 def test_rates_are_kept_boundedly_and_of_members_only():
     found, _clock, ask = made()
     ask('a')

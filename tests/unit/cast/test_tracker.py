@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -194,6 +195,26 @@ def test_who_has_the_key_is_answered(ask):
     assert ask('POST', '/other/peers', '{}')[0] == 404
 
 
+def test_a_connection_is_kept_until_something_is_refused(tracker):
+    """A refused body is not read: its rest would seem to be a request."""
+    before = set(threading.enumerate())
+    server = trackers.serve(tracker, 'key', b'torrent', ('127.0.0.1', 0))
+    assert all(one.daemon for one in set(threading.enumerate()) - before)
+    connection = http.client.HTTPConnection(*server.server_address,
+                                            timeout=10)
+    kinds = []
+    for path in '/key/torrent', '/key/torrent', '/other/torrent':
+        connection.request('GET', path)
+        sock = connection.sock
+        answer = connection.getresponse()
+        kinds.append(answer.getheader('Content-Type'))
+        answer.read()
+    assert kinds == ['application/x-bittorrent'] * 2 + ['application/json']
+    assert sock.recv(1) == b''
+    server.shutdown()
+    server.server_close()
+
+
 def test_who_has_other_files_is_refused(ask, tracker):
     asked = {'name': 'a', 'port': 7, 'files': trackers.digest(b'torrent')}
     assert ask('POST', '/key/peers', json.dumps(asked))[0] == 200
@@ -219,7 +240,19 @@ def test_other_bodies_get_an_error_that_names_the_field(ask, body, said):
 
 
 def test_a_long_body_is_not_read(ask):
-    assert ask('POST', '/key/peers', 'x' * 300_000)[0] == 413
+    status, answer = ask('POST', '/key/peers', 'x' * 300_000)
+    assert status == 413
+    assert json.loads(answer)['error'] == (
+        'body: expected at most 262144 bytes, got 300000')
+
+
+def test_who_comes_beyond_the_bound_is_refused(ask, monkeypatch):
+    monkeypatch.setattr(trackers, 'MAX_MEMBERS', 1)
+    status, answers = zip(*(
+        ask('POST', '/key/peers', json.dumps({'name': name, 'port': 7}))
+        for name in 'ab'))
+    assert status == (200, 403)
+    assert json.loads(answers[1])['error'] == '1 members are the most'
 
 
 def test_a_body_of_the_most_bytes_is_read(ask):
