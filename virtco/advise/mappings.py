@@ -89,7 +89,7 @@ def greedy(volumes: Matrix, rates_bps: Matrix) -> Indices:
     """
     n = len(volumes)
     volume, rate = volumes + volumes.T, rates_bps + rates_bps.T
-    machine = np.full(n, -1, dtype=np.int64)
+    machine = np.zeros(n, np.int64)
     task = int(np.argmax(volume.sum(axis=0)))
     place = int(np.argmax(rate.sum(axis=0)))
     open_task, open_place = np.ones(n, bool), np.ones(n, bool)

@@ -229,7 +229,7 @@ def test_messages_of_tasks_by_hand():
 
 @pytest.mark.parametrize('predicted_s, bound_s, gap', [
     (3.0, 2.0, 0.5), (2.0, 2.0, 0.0), (1.0, 2.0, 0.0), (0.0, 0.0, 0.0),
-    (1.0, 0.0, np.inf)])
+    (1.0, 0.0, np.inf), (1.0, 0.5, 1.0)])
 def test_a_gap_is_above_the_bound(predicted_s, bound_s, gap):
     assert mappings.Mapping('m', (0,), predicted_s, bound_s).gap == gap
 

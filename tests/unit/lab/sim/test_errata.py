@@ -19,6 +19,22 @@ def test_every_counterexample_holds(capsys):
     assert 'as printed 3 s, both coflows together 2.5 s' in by_found
 
 
+def test_what_the_counterexamples_find():
+    assert [one.found for one in errata.check()] == [
+        'HiGHS: unbounded',
+        'relaxation 0 s, best placement 2 s',
+        'rounding 12 s, best placement 5 s: 2.4 times',
+        'rounding 17 s, best placement 8 s: 2.125 times',
+        'best placement 0 s, the worst 2 s',
+        'as printed 3 s, both coflows together 2.5 s',
+        'PAGER-1M: 0.45 GB printed, 0.411 GB at most; RECOMM-2G: 3.78 GB '
+        'printed, 2.5 GB at most; RECOMM-5G: 4.21 GB printed, 3.11 GB at most',
+        '3 VMs on some server',
+        '150.4 Gbit/s in a fabric of 18 Gbit/s',
+        '28.6 %',
+        "SEBF-TA would take 1.10 of Baseline's time"]
+
+
 @pytest.mark.parametrize('small, solve, rounded_s, best_s', [
     (errata.LINKED, errata.linked, 12, 5),
     (errata.PRODUCTS, errata.with_products, 17, 8)])

@@ -49,6 +49,56 @@ def test_same_seed_same_flows():
     assert workloads.table2(seed=5) != workloads.table2(seed=6)
 
 
+def weighed(coflow):
+    """Tell one drawn coflow from another by two numbers."""
+    return len(coflow.flows), sum(
+        flow.size_bytes * (1 + flow.src + 3 * flow.dst)
+        for flow in coflow.flows)
+
+
+@pytest.mark.parametrize('shape, drawn', [
+    ('sparse', [(10, 50349506600), (20, 182458024000), (40, 1537435370000),
+                (10, 193931411000), (20, 853658115000), (40, 3437649010000)]),
+    ('medium', [(30, 39697050300), (60, 152668421000), (120, 1446618220000),
+                (25, 200989009000), (60, 764985818000), (120, 3424220880000)]),
+    ('dense', [(90, 45159823200), (380, 186336040000), (1560, 1336740310000),
+               (25, 169532183000), (100, 739740488000), (400, 3254570260000)])
+])
+def test_records_are_of_these_flows(shape, drawn):
+    """Other draws would make the records of the evaluation worthless."""
+    assert [number for app in workloads.table2(seed=1, shape=shape)
+            for number in weighed(app.coflow)] == pytest.approx(
+        [number for pair in drawn for number in pair], rel=1e-7)
+
+
+@pytest.mark.parametrize('shuffle, skew, drawn', [
+    (True, 6.0, (20, 2070.60951)), (False, 2.5, (27, 1856.87636))])
+def test_records_are_of_flows_of_this_skew(shuffle, skew, drawn):
+    assert weighed(workloads.draw(
+        'x', np.random.default_rng(7), n_vms=9, shape='medium',
+        shuffle=shuffle, size_bytes=100.0, length_bytes=20.0,
+        skew_bytes=skew)) == pytest.approx(drawn, rel=1e-7)
+
+
+def test_records_are_of_this_trace():
+    coflows = workloads.facebook_like(seed=1, n_coflows=40,
+                                      n_ports=60).coflows
+    assert (sum(coflow.arrival_s for coflow in coflows),
+            sum(sum(coflow.mappers) for coflow in coflows),
+            sum(port for coflow in coflows for port, _ in coflow.reducers),
+            sum(size for coflow in coflows for _, size in coflow.reducers)
+            ) == pytest.approx((73621.402, 12482, 17694, 499500736071.48535),
+                               rel=1e-7)
+    assert (coflows[0].coflow_id, coflows[-1].coflow_id) == ('1', '40')
+
+
+def test_skews_are_those_that_the_paper_prints():
+    assert [row.skew_bytes / 1e9 for row in workloads.TABLE2] == (
+        pytest.approx([0.3, 0.45, 0.92, 1.5, 3.78, 4.21]))
+    assert [row.shuffle for row in workloads.TABLE2] == [False] * 3 + (
+        [True] * 3)
+
+
 def test_scaled_to_a_small_testbed():
     for app in workloads.table2(scale_width=0.2, scale_bytes=0.01):
         row, sizes = app.application, sizes_of(app.coflow)
