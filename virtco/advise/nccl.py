@@ -31,7 +31,6 @@ def _matrix(n: int, sends: Iterable[tuple[int, int, float]]) -> Matrix:
     found = np.zeros((n, n))
     for src, dst, size_bytes in sends:
         found[src, dst] += size_bytes
-    np.fill_diagonal(found, 0.0)
     return found
 
 

@@ -52,7 +52,6 @@ def fastest_node_first(cost_s: Matrix, root: int) -> Edges:
     reaches best.
     """
     cost = np.array(cost_s, dtype=np.float64)
-    np.fill_diagonal(cost, np.inf)
     cost[:, root] = np.inf
     open_ = np.ones(len(cost), bool)
     open_[root] = False

@@ -118,3 +118,17 @@ def test_what_takes_too_long_is_replaced(monkeypatch, n_pairs, estimator,
     monkeypatch.setattr(estimates, 'MOST_RPCA_PAIRS', 5)
     found = dataclasses.replace(readings([]), ends=np.zeros((n_pairs, 2)))
     assert found._affordable(estimator) is taken
+
+
+def test_round_trips_of_both_directions_may_differ():
+    kept = history.History()
+    for at_s, (src, dst, rtt_s) in enumerate((
+            ('a', 'b', 0.004), ('b', 'a', 0.010), ('c', 'a', 0.002)), 1):
+        kept.add(history.Reading(src, dst, 0.5, float(at_s), rtt_s=rtt_s))
+    found = estimates.Readings.of(kept.table(), ('a', 'b', 'c'), {}, 30.0)
+    one = found.estimate(estimates.Basis.RAW)
+    # Others take the median.
+    assert one.paths.latency_s == pytest.approx(np.array([
+        [0.0, 0.002, 0.002], [0.005, 0.0, 0.002], [0.001, 0.002, 0.0]]))
+    # Half a bit per second is a rate, too.
+    assert (one.n_measured, one.paths.rates_bps[0, 1]) == (3, 0.5)

@@ -250,3 +250,45 @@ def test_so_many_first_tasks_stay():
             assert n_fixed or (unless_told == found).all()
             moved |= set(np.flatnonzero(found != np.arange(8)).tolist())
         assert moved == set(range(n_fixed, 8))
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_the_bound_of_few_is_the_best_matching(seed):
+    """Below it no matching puts each task where it is fast enough alone."""
+    rng = np.random.default_rng(seed)
+    volumes, rates_bps = rng.uniform(1, 9, (2, 3, 3))
+    np.fill_diagonal(volumes, 0.0)
+    np.fill_diagonal(rates_bps, np.inf)
+    paths = mappings.Paths(rates_bps, np.zeros((3, 3)), np.arange(3))
+
+    def least_s(task, member):
+        """Largest bytes over the fastest paths, out or in."""
+        return max(sum(
+            8 * size / rate_bps for size, rate_bps in zip(
+                sorted(np.delete(sizes[task], task))[::-1],
+                sorted(np.delete(rates[member], member))[::-1]))
+            for sizes, rates in ((volumes, rates_bps),
+                                 (volumes.T, rates_bps.T)))
+
+    assert mappings.lower_bound_s(volumes, paths) == pytest.approx(min(
+        max(least_s(task, member) for task, member in enumerate(order))
+        for order in itertools.permutations(range(3))))
+
+
+def test_two_tasks_take_as_long_as_the_slower_way():
+    volumes = np.array([[0.0, 3.0], [5.0, 0.0]])
+    paths = mappings.Paths(np.array([[np.inf, 8.0], [4.0, np.inf]]),
+                           np.zeros((2, 2)), np.arange(2))
+    assert mappings.ports_s(volumes, np.arange(2), paths).tolist() == [
+        3.0, 10.0, 10.0, 3.0]
+    # The other way round 3 bytes go slowly, in 6 s, and 5 fast, in 5 s.
+    assert mappings.mapped_s(volumes, np.array([1, 0]), paths) == 6.0
+    assert mappings.lower_bound_s(volumes, paths) == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize(('n', 'name'), [(7, 'optimum'), (8, 'search')])
+def test_all_mappings_of_seven_tasks_are_tried(n, name):
+    rates_bps = np.full((n, n), 8.0)
+    paths = mappings.Paths(rates_bps, np.zeros((n, n)), np.arange(n))
+    assert {one.name for one in mappings.advise(
+        1.0 - np.eye(n), paths)} == {'rank', 'greedy', name}

@@ -362,3 +362,66 @@ def test_swaps_make_up_for_members_of_one_machine(seed):
     found = orders.advise(trees.message(cost_s, machines), 0)
     by_rank = _of_shape(found, orders.Shape.BINOMIAL)
     assert by_rank.predicted_s < 0.95 * found.tree('fnf').predicted_s
+
+
+def test_the_bound_is_the_shortest_path_where_that_is_longest():
+    """Along a line of four each message takes a second, elsewhere long."""
+    cost_s = np.full((4, 4), 100.0)
+    for member in range(3):
+        cost_s[member, member + 1] = 1.0
+    np.fill_diagonal(cost_s, 0.0)
+    assert trees.lower_bound_s(trees.message(cost_s), 0) == 3.0
+    # Alike in all directions, four double twice.
+    assert trees.lower_bound_s(trees.message(1.0 - np.eye(4)), 0) == 2.0
+    # Of two machines whose members reach each other at once, once.
+    pairs = 1.0 - np.kron(np.eye(2), np.ones((2, 2)))
+    assert trees.lower_bound_s(trees.message(pairs, [0, 0, 1, 1]), 0) == 1.0
+    assert trees.lower_bound_s(trees.message(np.zeros((2, 2)), [0, 0]), 0
+                               ) == 0.0
+
+
+def test_no_more_segments_than_help():
+    edges = [(0, 1)]
+    whole = trees.message(np.array([[0.0, 8.0], [8.0, 0.0]]),
+                          most_segments=64)
+    assert whole.best(edges) == (1, 8.0)
+    # Over two hops the second one begins earlier with each.
+    line = trees.message(np.full((3, 3), 8.0), most_segments=4)
+    assert line.best([(0, 1), (1, 2)]) == (4, 10.0)
+
+
+def test_the_next_of_a_chain_is_the_nearest_that_is_left():
+    cost_s = np.array([[0.0, 5.0, 1.0, 9.0], [9.0, 0.0, 9.0, 2.0],
+                       [0.5, 3.0, 0.0, 4.0], [9.0, 9.0, 9.0, 0.0]])
+    assert orders._nearest(cost_s, 0) == [0, 2, 1, 3]
+    assert orders._nearest(cost_s, 3) == [3, 0, 2, 1]
+    cost_s[2] = np.inf
+    # Nothing is reached from there: the first that is left.
+    assert orders._nearest(cost_s, 0) == [0, 2, 1, 3]
+    assert orders._nearest(np.full((3, 3), np.inf), 1) == [1, 0, 2]
+
+
+@pytest.mark.parametrize('is_reduce', [False, True])
+@pytest.mark.parametrize('seed', range(4))
+def test_an_order_has_the_best_number_of_segments(seed, is_reduce):
+    rng = np.random.default_rng(seed)
+    latency_s = rng.uniform(0.01, 0.5, (7, 7))
+    sent = trees.message(latency_s + rng.uniform(1, 20, (7, 7)),
+                         latency_s=latency_s, most_segments=64)
+    way = sent.turned() if is_reduce else sent
+    for one in orders.advise(sent, 0, is_reduce).orders:
+        _n_segments, least_s = way.best(
+            orders.shaped(one.shape, one.order, is_reduce))
+        assert one.predicted_s <= least_s + 1e-12
+        assert one.predicted_s == pytest.approx(way.took_s(
+            orders.shaped(one.shape, one.order, is_reduce), one.n_segments))
+
+
+def test_all_but_the_root_of_a_chain_may_move():
+    """The second member reaches nobody quickly: it becomes the last one."""
+    cost_s = np.ones((4, 4))
+    cost_s[1] = 50.0
+    np.fill_diagonal(cost_s, 0.0)
+    sent = trees.message(cost_s)
+    found = orders._relieved([0, 1, 2, 3], sent)
+    assert found[0] == 0 and found[-1] == 1
