@@ -142,3 +142,33 @@ def test_choreo_knows_pipes():
     assert found[2, 1] * 8 == pytest.approx(1.5)
     assert found[0, 1] * 8 == pytest.approx(1.0)
     assert (np.diag(found) == np.inf).all()
+
+
+def test_connections_share_the_ports_of_choreo():
+    inst = build([1, 1, 1], [1, 1], [(0, 1, 5.0)],
+                 [(8.0, 1.0), (4.0, 8.0), (1.0, 6.0)])
+    paths = choreo._Paths(inst)
+    paths.use(0, 1)
+    paths.use(0, 2)
+    every = np.arange(3)
+    assert paths.rates(every, every) * 8 == pytest.approx(np.array([
+        [np.inf, 8 / 3, 8 / 3], [1.0, np.inf, 3.0], [1.0, 1.0, np.inf]]))
+
+
+@pytest.mark.parametrize('is_back', [False, True])
+def test_choreo_goes_on_from_where_a_vm_is(is_back):
+    """On the first host; elsewhere would be a faster path."""
+    rates = [(8.0, 1.0), (4.0, 8.0), (1.0, 3.0), (6.0, 5.0)]
+    flows = [(0, 1, 9.0), (0, 2, 5.0)]
+    if is_back:
+        rates = [(into, out) for out, into in rates]
+        flows = [(dst, src, size) for src, dst, size in flows]
+    inst = build([1, 1, 1, 1], [1, 1, 1], flows, rates)
+    assert places(choreo.place(inst, budgets.unlimited())) == [0, 1, 3]
+
+
+@pytest.mark.parametrize('flows', [
+    [(0, 1, 9.0), (0, 2, 5.0)], [(1, 0, 9.0), (2, 0, 5.0)]])
+def test_choreo_fills_a_host_that_has_just_room(flows):
+    inst = build([3, 1, 1], [1, 1, 1], flows, [(8.0, 8.0)] * 3)
+    assert places(choreo.place(inst, budgets.unlimited())) == [0, 0, 0]
