@@ -145,7 +145,7 @@ def test_what_vms_sent_is_their_tenants(application, client, send, role,
                  body=body).json['group']
     rooms = application.controller
     rooms.state.live.give_back_profiles({group: {(0, 1): 5e6}})
-    rooms.objects.profiles.flush(lambda session: None)
+    rooms.objects.profiles.flush()
     for path in ('/v1/profiles', f'/v1/profiles/{name}', '/v1/apps',
                  f'/v1/apps/{name}'):
         assert client('GET', f'{path}?project_id={PROJECT}', role,

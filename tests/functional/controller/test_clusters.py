@@ -37,8 +37,8 @@ def launched(controller):
 
 
 def _clusters(tenant, level=None, group='a'):
-    found = v1.Client(tenant.controller.url).clusters(group, level,
-                                                      tenant.project)
+    found = v1.Client(tenant.controller.url).clusters(
+        group, level=level, project_id=tenant.project)
     return [member.cluster for member in found.members], found
 
 
@@ -136,4 +136,4 @@ def test_wrong_groups_and_levels_are_refused(launched):
     with pytest.raises(exception.Invalid, match='one of host, rack'):
         _clusters(tenant, 'pod')
     with pytest.raises(exception.NotFound):
-        v1.Client(tenant.controller.url).clusters('a', None, 'another')
+        v1.Client(tenant.controller.url).clusters('a', 'another')
