@@ -74,3 +74,6 @@ def test_a_plane_as_wide_as_it_is_asked_for():
         '          hosts:', '          e[1-2]']
     assert drawing.without_leaf('p', ['host-1', 'host-2'], 22) == [
         '2 hosts are in no leaf', '  of plane p: host-1,', '  host-2']
+    # Names are whole, where they end a line.
+    assert drawing.without_leaf('p', ['host-1', 'x-yz'], 24) == [
+        '2 hosts are in no leaf', '  of plane p: host-1,', '  x-yz']

@@ -42,6 +42,7 @@ def test_a_new_plane_tells_everything():
     assert [(c.kind, c.name) for c in found[:4]] == [
         ('plane', 'front-end'), ('node', 'core'), ('node', 'r1'),
         ('node', 'r2')]
+    assert found[0].after == '3 nodes of 2 levels, 8 hosts'
     assert '+ uplink r1: up 1 Gbit/s, down 2 Gbit/s' in map(
         comparison.written, found)
     assert len(found) == 4 + 2 + 8
