@@ -190,6 +190,7 @@ def test_what_a_named_matrix_may_say(entry, is_taken):
     ({'max_flows': 3}, {'pattern': 'ring', 'n': 3, 'size': 1}, True),
     ({'max_flows': 2}, {'pattern': 'ring', 'n': 3, 'size': 1}, False),
     ({'max_flows': 2}, [[0, 1, 1], [0, 0, 0], [0, 0, 0]], True),
+    ({'max_flows': 2}, {'n': 3, 'flows': [[0, 1, 0], [0, 1, 0]]}, True),
     ({'max_flows': 1}, {'n': 3, 'flows': [[0, 1, 0], [0, 1, 0]]}, False),
     ({'max_bytes': 10}, [[0, 4], [6, 0]], True),
     ({'max_bytes': 9}, [[0, 4], [6, 0]], False),
