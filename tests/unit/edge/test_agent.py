@@ -302,6 +302,16 @@ def test_a_refused_document_is_told_until_the_next_is_taken(agent, clock,
     assert agent.error is None and agent.taken[-1] == (2, None)
 
 
+def test_each_new_refusal_is_logged(agent, caplog):
+    for host in ('h2', 'h3', 'h2'):
+        offer(agent, host=host)
+    assert caplog.text.count('the old policy stays') == 3
+    offer(agent)
+    offer(agent, host='h2')
+    offer(agent, host='h2')
+    assert caplog.text.count('the old policy stays') == 4
+
+
 def test_what_the_kernel_refuses_is_not_applied(agent, clock):
     agent.enforcer.uplink.refuses.add('set_classes')
     offer(agent, test_enforcer.TWO, generation=9)

@@ -108,6 +108,17 @@ def test_many_pairs_are_read_less_often(clock, enforcer, pairs_s, peers_s,
         found = make(enforcer, 1.0, pairs_s)
 
 
+def test_a_report_waits_for_half_an_interval_at_most(clock, enforcer):
+    """What counts by class is told without what cannot be read."""
+    waits = []
+    enforcer.lock = types.SimpleNamespace(
+        acquire=lambda timeout: waits.append(timeout))
+    found = make(enforcer, 3.0)
+    found.read(100.0)
+    assert waits == [1.5] and found.pairs == found.peers == ()
+    assert found.counted()['uplink_sent_bytes'] == 900
+
+
 def test_where_a_heavy_port_sends_is_read_at_once(clock, enforcer):
     found = make(enforcer)
     found.read(100.0)

@@ -2,6 +2,7 @@
 
 """What the command shows of the kernel, and how it ends."""
 
+import dataclasses
 import logging
 import types
 
@@ -104,6 +105,29 @@ def test_a_check_says_what_differs(monkeypatch, capsys, found, code, lines):
     monkeypatch.setattr(show, 'drift', lambda _enforcer: found)
     assert cmd._check(None) == code
     assert capsys.readouterr().out.splitlines() == lines
+
+
+@pytest.mark.parametrize('ports', [None, (
+    dataclasses.replace(PORTS[0], notes=('note',)), PORTS[1])])
+def test_rates_are_of_the_time_that_was_waited(monkeypatch, capsys, policy,
+                                               tree, ports):
+    """Which may be longer than was asked for."""
+    seen = [snapshot(tree, sent_bytes=1000), snapshot(tree, sent_bytes=5000)]
+    found = enforcer(policy=policy, ports=ports)
+    found.uplink.snapshot = lambda: seen.pop(0)
+    monkeypatch.setattr(cmd, '_saved_enforcer', lambda conf: found)
+    clock = types.SimpleNamespace(s=100.0, monotonic=lambda: clock.s)
+    monkeypatch.setattr(cmd, 'time', clock)
+
+    def sleep(wait_s):
+        clock.s += 2 * wait_s
+
+    clock.sleep = sleep
+    assert cmd._show(None) == 0
+    told = capsys.readouterr().out
+    assert told.count(units.format_rate(8 * 4000 / 2.0)) >= len(tree)
+    assert ('from tap0' in told) is bool(ports)
+    assert ('tap0 of a: note' in told) is bool(ports)
 
 
 @pytest.mark.parametrize(('removed', 'text'), [
