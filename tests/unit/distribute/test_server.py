@@ -5,6 +5,7 @@
 import asyncio
 import dataclasses
 import socket
+import types
 
 import pytest
 
@@ -216,6 +217,22 @@ def test_a_relay_speaks_for_many(start, monkeypatch):
                       'the end')
 
 
+@pytest.mark.parametrize('is_fast', [True, False])
+def test_a_faster_loop_is_taken_where_there_is_one(monkeypatch, is_fast):
+    made = []
+
+    def new_event_loop():
+        made.append(asyncio.new_event_loop())
+        return made[-1]
+
+    monkeypatch.setattr(server, 'uvloop', types.SimpleNamespace(
+        new_event_loop=new_event_loop) if is_fast else None)
+    site = Site()
+    site.server.start()
+    site.server.stop()
+    assert made == [site.server.loop] * is_fast
+
+
 def test_at_its_end_all_are_let_go_and_what_runs_beside_it_ends():
     site, ended = Site(), []
 
@@ -236,6 +253,8 @@ def test_at_its_end_all_are_let_go_and_what_runs_beside_it_ends():
         site.server.stop()
         assert not site.server.is_alive() and ended == [True]
         assert site.server.loop.is_closed()
+        assert site.server.seats() == {}
+        assert site.counted('virtco_edge_connections') == 0
         assert list(found) == []
     with pytest.raises(OSError):
         dial(site).close()

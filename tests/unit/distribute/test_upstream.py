@@ -448,6 +448,9 @@ def test_the_next_leader_is_found(running, lead, caplog):
     assert 'Lost the process that leads.' in caplog.text
     second.server.stop()
     patience.wait_for(lambda: not one.is_connected, 'its end')
+    patience.wait_for(lambda: not any(
+        '_watch' in repr(task) for task in asyncio.all_tasks(one.loop)),
+        'the end of what it says again and again')
     one.forward('h1', b'{}')
     assert one._writer is None
     patience.wait_for(lambda: 'cannot be reached' in caplog.text, 'a line')
