@@ -215,6 +215,32 @@ def test_the_server_is_woken_to_close_a_connection():
     assert not task.is_ready()
 
 
+@pytest.mark.parametrize('keep, stays', [
+    (None, False), (False, False), (True, True)])
+def test_an_answer_stays_open_where_the_application_keeps_it(keep, stays):
+    sent, asked = [], []
+    task = viewers.Task(types.SimpleNamespace(write_soon=sent.append),
+                        types.SimpleNamespace(error=None, version='1.1',
+                                              headers={}))
+    task.environ = {} if keep is None else {
+        viewers.KEEP: lambda viewer: asked.append(viewer) or keep}
+    task.chunked_response = task.close_on_finish = task.wrote_header = True
+    task.finish()
+    assert asked == [task] * (keep is not None)
+    assert task.close_on_finish is not stays
+    # The end of an answer in pieces.
+    assert sent == [b'0\r\n\r\n'] * (not stays)
+
+
+def test_an_answer_without_a_header_is_not_kept():
+    task = viewers.Task(None, types.SimpleNamespace(
+        error=None, version='1.1', headers={}))
+    task.environ = {viewers.KEEP: lambda viewer: True}
+    with pytest.raises(RuntimeError, match='start_response'):
+        task.finish()
+    assert not task.wrote_header
+
+
 def test_one_thread_serves_all_viewers_and_ends_with_the_last(monkeypatch):
     monkeypatch.setattr(viewers, 'TURN_S', 0.01)
     told = viewers.Viewers()

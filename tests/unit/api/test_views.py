@@ -193,3 +193,14 @@ def test_a_policy_file_that_is_named_must_be_there(conf, tmp_path):
     path.write_text(f'[oslo_policy]\npolicy_file = {there}\n')
     conf(['--config-file', str(path)])
     context.Authorizer(conf)
+
+
+def test_a_policy_file_that_cannot_be_read_is_told_at_the_start(conf,
+                                                                tmp_path):
+    """Not to whoever calls first."""
+    path = tmp_path / 'policy.yaml'
+    conf.set_override('policy_file', str(path), 'oslo_policy')
+    for text in '[', '{':
+        path.write_text(text)
+        with pytest.raises(ValueError, match='parsing'):
+            context.Authorizer(conf)
