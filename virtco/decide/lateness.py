@@ -139,7 +139,7 @@ def _job(one: live.LiveCoflow, whole: live.Flows, snapshot: known.Snapshot,
              *range(len(snapshot.uplinks.cap_bps))]
     busy_s: dict[jobs_model.Link, float] = {
         link: link_s for link, link_s in zip(
-            names, found_s.tolist(), strict=True) if link_s}
+            names, found_s.tolist()) if link_s}
     return (jobs_model.PeriodicJob(one.coflow_id, float(one.compute_s),
                                    busy_s, one.workers) if busy_s else None)
 

@@ -189,6 +189,34 @@ def test_how_long_it_waits():
     assert loop.unasked_after_s(2.0, 0.1) == 2.0
 
 
+def test_what_changes_wakes_it(controller):
+    found = controller.decide.loop
+    found.run_once()
+    for urgent in (False, True):
+        controller.state.changed(urgent)
+        assert found._urgent is urgent
+
+
+def test_pairs_are_counted_where_there_are_no_classes(controller,
+                                                      monkeypatch):
+    found, told = controller.decide.loop, []
+    monkeypatch.setattr(controller.state.live, 'count_pairs', told.append)
+    given = found.options()
+    for order in ('mrtf', 'fair'):
+        found.options = lambda: dataclasses.replace(given, order=order)
+        found.run_once()
+    assert told == [False, True]
+
+
+def test_a_leader_that_cannot_read_at_first_says_so(controller, monkeypatch,
+                                                    caplog):
+    monkeypatch.setattr(controller.state, 'refresh', _away)
+    controller.decide.loop.run_once()
+    assert [one.getMessage() for one in caplog.records
+            if one.levelname == 'WARNING'] == [
+        'Policies follow reports alone: The database did not answer: a test.']
+
+
 def test_who_woke_it_has_been_heard(controller):
     """What is not urgent waits until its time."""
     found = controller.decide.loop

@@ -118,7 +118,9 @@ def test_the_next_check_is_when_somebody_has_waited_for_theta():
     waiting = dataclasses.replace(waiting, live=dataclasses.replace(
         waiting.live, arrival_s=90.0, served_s=95.0))
     assert policies.compute(at(waiting, theta_s=20)).next_check_s == 115
-    assert policies.compute(at(waiting)).next_check_s == np.inf
+    found = policies.compute(at(waiting))
+    # Without theta nobody starves, and no wait is kept.
+    assert found.next_check_s == np.inf and not found.waits
     idle = dataclasses.replace(waiting, is_queued=False)
     assert policies.compute(at(idle, theta_s=20)).next_check_s == np.inf
 
@@ -174,6 +176,7 @@ def test_a_class_keeps_its_minor_while_others_come_and_go():
     minor = {c.coflow_id: c.minor for c in documents(both)['h0'].classes}
     assert minor['b'] == documents(first)['h0'].classes[0].minor
     assert minor['a'] != minor['b']
+    assert both.minors['h0'].taken['a'] == minor['a']
 
 
 PAIRS = st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)).filter(

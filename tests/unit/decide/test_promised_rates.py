@@ -110,6 +110,9 @@ def test_deadlines_that_are_over_or_none_hold_nothing():
                      due('resting', 1e9, 50.0, is_resting=True))
     assert found.promises.floors() == {}
     assert policies.none().promises.floors() == {}
+    plan = policies.renew_promises(given_by.at(
+        due('now', 1e9, 0.0), due('soon', 1e6, 1.0)), None)
+    assert plan.ids == ('soon',) and plan.is_whole
     _, found = rates(due('a', 1e9, 50.0), order='fair')
     assert found.promises is None
 

@@ -212,3 +212,13 @@ def test_flows_inside_of_a_host_hold_nothing():
     assert left[[0, 3]].sum() == 0 and (left[[1, 2, 4, 5]] > 0).all()
     progress.complete(np.arange(6))
     assert progress.remaining_bytes().sum() == 0
+
+
+def test_bytes_beyond_the_hint_move_their_flows_too():
+    progress = byte_counters.CoflowProgress([1e6, 1e6, 1e6])
+    progress.credit(np.array([0, 1]), 2e6)
+    progress.moved((9.0, 10.0), True)
+    progress.credit(np.array([1]), 5e5)
+    progress.moved((19.0, 20.0), False)
+    assert progress.excess_bytes == 5e5
+    assert progress.rested_s(30.0).tolist() == [20.0, 10.0, 0.0]
