@@ -9,6 +9,7 @@ import types
 import falcon
 from falcon import testing
 import pytest
+from waitress import channel as channels
 
 from tests import patience
 from tests.unit.api import service
@@ -230,6 +231,24 @@ def test_an_answer_stays_open_where_the_application_keeps_it(keep, stays):
     assert task.close_on_finish is not stays
     # The end of an answer in pieces.
     assert sent == [b'0\r\n\r\n'] * (not stays)
+
+
+def test_a_viewer_that_is_gone_is_a_broken_connection():
+    sent = []
+
+    def write_soon(data):
+        if sent:
+            raise channels.ClientDisconnected
+        sent.append(data)
+
+    task = viewers.Task(types.SimpleNamespace(write_soon=write_soon),
+                        types.SimpleNamespace(error=None, version='1.1',
+                                              headers={}))
+    task.complete = task.wrote_header = True
+    task.write(b'one')
+    assert sent == [b'one']
+    with pytest.raises(ConnectionResetError):
+        task.write(b'two')
 
 
 def test_an_answer_without_a_header_is_not_kept():
