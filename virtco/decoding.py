@@ -65,13 +65,10 @@ class Decoder(Generic[_T]):
                 loads(raw.decode())
             found: _T = self._decoder.decode(raw)
             return found
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             # A wrong type is found before the rest is read, which may be no
-            # JSON.
+            # JSON; and this says what is wrong with NaN.
             self._refuse(loads(raw.decode()), str(error))
-        except msgspec.DecodeError:
-            loads(raw.decode())  # says what is wrong with NaN
-            raise
         except RecursionError:
             raise _too_deep() from None
 

@@ -55,6 +55,7 @@ class Wide(msgspec.Struct):
     inner: dict[str, Small] = {}
     weight: Annotated[float, msgspec.Meta(gt=0, lt=1e6)] = 1.0
     word: Annotated[str, msgspec.Meta(pattern='^a$')] = 'a'
+    grades: tuple[Literal['x', 'y'], Literal['z']] | None = None
 
 
 class Cat(msgspec.Struct, tag='cat'):
@@ -106,6 +107,8 @@ def test_what_is_wrong_is_told(raw, told):
      ('by_key.d[0]', '7', 'a string')),
     (b'{"pair": [1]}', ('pair', '[1]', '2 entries')),
     (b'{"pair": [1, 2]}', ('pair[1]', '2', 'one of 0')),
+    (b'{"grades": ["z", "z"]}', ('grades[0]', '"z"', 'one of x, y')),
+    (b'{"grades": ["x", "y"]}', ('grades[1]', '"y"', 'one of z')),
     (b'{"inner": {"a": {"number": 2}, "b": {"number": 2, "kind": "z"}}}',
      ('inner.b.kind', '"z"', 'one of x, y')),
     (b'{"inner": {"a": {}}}', ('inner.a.number', None, 'a value')),
