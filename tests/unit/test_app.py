@@ -12,10 +12,12 @@ from tests import patience
 from tests.unit import stored
 from tests.unit.api import service
 from virtco import app
+from virtco import problems
 from virtco import selftest
 from virtco.db import leader
 from virtco.db import migration
 from virtco.follow import inventory
+from virtco.follow import nova
 from virtco.wire import health
 
 
@@ -144,8 +146,39 @@ def test_tenants_are_told_by_the_leader(rooms, leads):
     assert len(turns) == leads
 
 
+def test_moves_are_looked_for_among_the_servers_of_nova(rooms, monkeypatch):
+    asked = []
+    monkeypatch.setattr(rooms, '_conf', stored.conf(nova={
+        'auth_type': 'none', 'endpoint_override': 'http://127.0.0.1:1'}))
+    monkeypatch.setattr(rooms.place, 'adviser', lambda: types.SimpleNamespace(
+        turn=asked.append))
+    rooms._advise()
+    (one,) = asked
+    assert isinstance(one, nova.Nova)
+
+
+def test_a_problem_is_logged_each_time_it_comes(rooms, monkeypatch, caplog):
+    monkeypatch.setattr(rooms, 'problems', ())
+    wrong, odd = (health.Problem(code, f'{code} found')
+                  for code in ('VC-001', 'VC-003'))
+    assert problems.is_error('VC-001') and not problems.is_error('VC-003')
+    for found, logged in (
+            ([odd], [('WARNING', odd)]), ([odd], []),
+            ([odd, wrong], [('ERROR', wrong)]), ([wrong], []),
+            ([odd, wrong], [('WARNING', odd)])):
+        caplog.clear()
+        monkeypatch.setattr(selftest, 'repeated', lambda *_, its=found:
+                            iter(its))
+        rooms._test_itself()
+        assert rooms.problems == tuple(found)
+        assert [(one.levelname, one.getMessage())
+                for one in caplog.records] == [
+            (level, f'{one.code}: {one.finding}') for level, one in logged]
+
+
 def test_times_that_the_documents_name():
-    assert (app.FOLLOW_S, app.CHECK_S, app.ASK_S) == (1.0, 5.0, 2.0)
+    assert (app.FOLLOW_S, app.CHECK_S, app.TEST_S, app.ASK_S) == (
+        1.0, 5.0, 15.0, 2.0)
 
 
 def make(tmp_path, schedules=True, plans=True, **groups):
@@ -185,8 +218,8 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         with own.database.reader() as session:
             assert leader.current(session).address == (
                 f'127.0.0.1:{server.port}')
-        assert order == ['listens', 'policies 1', 'state', 'decide', 'follow',
-                         'distribute 1']
+        assert order == ['listens', 'policies 1', 'state', 'reads', 'decide',
+                         'follow', 'distribute 1']
         assert not own.place._writer.is_alive() and server.is_alive()
     finally:
         own.stop()
@@ -195,8 +228,11 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
                  own.objects._reader):
         assert not part.is_alive()
     again = make(tmp_path, schedules=False)
+    order = noted(again)
     try:
         again.start()
+        # Who does not lead knows all before it follows.
+        assert order[:3] == ['listens', 'reads', 'follows']
         assert not again.leads() and again.elector._lock is None
         assert again.elector.seen.epoch == 1
         assert again.elector._thread.is_alive()
@@ -262,6 +298,8 @@ def noted(rooms):
     note(rooms.distribute, 'start', 'listens')
     note(rooms._policies, 'lead', 'policies {}')
     note(rooms.state, 'lead', 'state')
+    note(rooms.state, 'load', 'reads')
+    note(rooms._follower, 'start', 'follows')
     note(rooms.decide, 'lead', 'decide')
     note(rooms.follow, 'lead', 'follow')
     note(rooms.distribute, 'lead', 'distribute {}')
@@ -277,9 +315,10 @@ def test_with_credentials_of_nova_tenants_are_told_and_moves_looked_for(
             'auth_type': 'none', 'endpoint_override': nowhere,
             'placement_endpoint_override': nowhere,
             'feedback_interval_s': 3600.0})
-    stops = []
+    stops, stop = [], own._upstream.stop
     # It may be waiting for the leader before, and the lead does not.
     own._follower.stop = lambda wait=True: stops.append(wait)
+    own._upstream.stop = lambda: stops.append('upstream') or stop()
     own.start()
     threads = (own._feedback, own._adviser, own.distribute._server,
                own.state._estimator, own.objects._reader)
@@ -292,7 +331,7 @@ def test_with_credentials_of_nova_tenants_are_told_and_moves_looked_for(
     finally:
         own.stop()
     assert not any(one.is_alive() for one in threads)
-    assert stops == [False, True]
+    assert stops == [False, 'upstream', 'upstream', True]
 
 
 def test_only_an_embedded_database_is_upgraded(tmp_path, monkeypatch):
