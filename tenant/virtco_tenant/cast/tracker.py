@@ -14,6 +14,7 @@ import dataclasses
 import hashlib
 import http.server
 import json
+import math
 import threading
 from typing import Any
 
@@ -78,8 +79,9 @@ class Tracker:
         self._first_s: float | None = None
         self._began_s: float | None = None
         self._ended_s: float | None = None
-        #: Time of the last request of a receiver that came or lacked blocks.
-        self._moved_s = 0.0
+        #: Time of the last request of a receiver that came or lacked blocks;
+        #: infinite before one came.
+        self._moved_s = math.inf
         self._failed: str | None = None
         #: The last 100 rates by (sender, receiver), for their median.
         self._rates_bps: dict[tuple[str, str], list[float]] = {}
@@ -190,8 +192,7 @@ class Tracker:
 
         :param gone: receivers that came and are given up.
         """
-        if self._first_s is None or (
-                self._clock() <= self._moved_s + self._absent_s):
+        if self._clock() <= self._moved_s + self._absent_s:
             return 0
         return max(0, self._expected - self._n_done() - len(gone))
 

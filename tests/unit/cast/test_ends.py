@@ -263,6 +263,19 @@ def test_a_cast_of_a_group_is_announced(monkeypatch):
     assert text.endswith('80 [red]\n') and '\x1b' not in text
 
 
+def test_what_is_left_is_of_those_that_lack_something():
+    tracker = trackers.Tracker('src', 2, lambda: 0.0)
+    tracker.ask('src', ('10.0.1.9', 9))
+    tracker.ask('a', ('10.0.1.0', 9))
+    assert sending._left('src', tracker, 8.0) is None
+    both(tracker)
+    tracker.ask('a', ('10.0.1.0', 9), share=1.0)
+    tracker.ask('b', ('10.0.1.1', 9), share=0.25)
+    left = sending._left('src', tracker, 8.0)
+    assert {dst for _src, dst in left} == {frozenset({'b', '10.0.1.1'})}
+    assert sum(left.values()) == pytest.approx(6.0)
+
+
 def test_a_cast_without_a_group_is_announced_to_nobody(out):
     before = threading.active_count()
     with sending._announced(None, 'src', None, 1.0, out):
