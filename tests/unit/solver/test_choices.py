@@ -15,6 +15,7 @@ from virtco.solver import budget as budgets
 from virtco.solver import choices
 from virtco.solver import planner
 from virtco.solver.model import instance as instances
+from virtco.solver.moves import localsearch
 from virtco.solver.stages import search_state as states
 
 Objective = snapshot.Objective
@@ -109,13 +110,15 @@ def test_several_choices_race_before_one_is_searched(monkeypatch):
     raced = []
     anneal = states.State.anneal
 
-    def noted(state, start, moves, *args):
-        raced.append((state.inst.host_name(0), state.stage, moves))
-        anneal(state, start, moves, *args)
+    def noted(state, start, moves, heat, power, budget):
+        raced.append((state.inst.host_name(0), state.stage, moves, heat,
+                      power))
+        anneal(state, start, moves, heat, power, budget)
 
     monkeypatch.setattr(states.State, 'anneal', noted)
-    for rates, first in (((1,), []), ((2, 1), [('h00', 'race', 400)]),
-                         ((1, 2, 4), [('h20', 'race', 400)])):
+    how = 'race', 400, localsearch.HOT, 5
+    for rates, first in (((1,), []), ((2, 1), [('h00', *how)]),
+                         ((1, 2, 4), [('h20', *how)])):
         raced.clear()
         _inst, found = race(racks(rates))
         assert raced == first
@@ -138,6 +141,16 @@ def test_the_moves_of_all_choices_are_counted(monkeypatch):
             for b in range(6) if a != b]),)))
     assert len(searched) > 1
     assert found.moves == sum(one.local.moves_done for one in searched)
+
+
+def test_a_choice_that_cheap_bounds_leave_open_is_refuted():
+    """Sets of the slower rack cannot cover all VMs in so short a time."""
+    problem = racks((1, 1.1), [3.0] * 2, n_vms=6)
+    _inst, found = race(dataclasses.replace(problem, coflows=(
+        coflow.Coflow.from_flows('c', 6, [
+            (a, b, 1e9 * (1 + (3 * a + 2 * b * b) % 5)) for a in range(6)
+            for b in range(6) if a != b]),)))
+    assert found.lower_s == pytest.approx(found.value.cct_s)
 
 
 def test_rates_that_hardly_differ_leave_no_gap():

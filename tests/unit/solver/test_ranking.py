@@ -74,6 +74,20 @@ def test_why_says_who_is_there_and_what_decides():
     assert [one.host for one in ranked] == ['h1', 'h0', 'h2', 'h3']
 
 
+def test_a_vm_that_receives_what_it_sends_costs_what_its_trials_cost():
+    """Bytes both ways are no less than bytes one way."""
+    problem = snapshot.PlacementProblem(
+        tuple(cluster.Host(f'h{m}', (3.0,), 8.0, 8.0) for m in range(3)),
+        tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(3)),
+        (coflow.Coflow.from_flows('c', 3, [
+            (0, 1, 6.0), (1, 0, 6.0), (2, 0, 3.0), (0, 2, 3.0)]),))
+    inst = instances.build(problem)
+    found = ranking.evaluate(
+        inst, snapshot.Objective.ISOLATED, np.array([0, 1, 2]), 0,
+        np.arange(3), lambda: True)
+    assert found.cct_s.tolist() == [9.0, 3.0, 6.0]
+
+
 def test_bytes_of_running_coflows_are_checked():
     for size in (math.nan, -1.0, math.inf):
         problem = problems.fig_1_problem(active=(snapshot.ActiveCoflow(

@@ -66,3 +66,16 @@ def test_a_tenth_of_a_budget_compares_hosts(seconds, hosts):
     """Every two of so many, at 4 units each."""
     assert reduction.most_compared(budgets.Budget(
         budgets.Counter(), seconds)) == pytest.approx(hosts)
+
+
+@pytest.mark.parametrize(('most', 'kept'), [(3, [0, 1]), (2, [0, 1, 2])])
+def test_hosts_that_the_best_one_replaces_are_compared_with_no_other(
+        most, kept, monkeypatch):
+    """Three of five are left to compare, the third is worse than the second.
+    """
+    monkeypatch.setattr(reduction, 'LEAD', 1)
+    rates = np.array([[5, 9], [9, 2], [8, 1], [4, 3], [3, 2.5]])
+    assert reduction.needed_hosts(
+        np.ones((5, 1)), 1 / rates.T, loads.of_dense(np.zeros((0, 10))),
+        np.ones((1, 5), dtype=bool), np.array([-1]), np.zeros((0, 5)),
+        most).tolist() == kept

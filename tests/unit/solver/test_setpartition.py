@@ -10,6 +10,7 @@ import pytest
 from tests.unit.solver import problems
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
+from virtco.solver.partition import columns
 from virtco.solver.partition import master
 from virtco.solver.partition import setpartition
 
@@ -76,6 +77,27 @@ def test_a_placement_may_take_longer_than_its_limits():
     assert tried[0] == 8 / 1.03 and tried[-1] == 8.0 * BELOW
     assert max(tried) < 8.0 and lower_s == 4.0
     assert judged == [t_s for t_s in tried if t_s >= 5.0]
+
+
+@pytest.mark.parametrize(('steps', 'n_tried'), [(2.5, 1), (1.5, 0)])
+def test_bounds_that_are_closer_than_two_steps_have_met(steps, n_tried):
+    lower_s = 8.0 * (1 - steps * setpartition.JUST_BELOW)
+    _lower_s, tried = narrowed(lower_s, 8.0, refuted_below(9.0), max)
+    assert tried == [8.0 * BELOW] * n_tried
+
+
+@pytest.mark.parametrize(('excess', 'is_longer'), [(2.5, True), (1.5, False)])
+def test_a_placement_takes_longer_by_more_than_two_roundings(excess,
+                                                             is_longer):
+    """Where it does, nothing is sought below its limits."""
+    left = iter(range(20))
+
+    def judge(t_s):
+        next(left)
+        return t_s * (1 + excess * columns.CHOSEN)
+
+    _lower_s, tried = narrowed(7.9, 8.0, refuted_below(7.95), judge)
+    assert (len(tried) == 1) is is_longer
 
 
 def test_no_time_is_too_short_to_begin_with():
