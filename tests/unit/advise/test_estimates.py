@@ -58,6 +58,14 @@ def test_what_was_not_measured_is_as_fast_as_the_slower_link():
     assert (one.n_measured, one.n_pairs) == (1, 6)
 
 
+def test_nothing_that_got_through_is_no_rate():
+    found = readings([{('a', 'b'): 0.0, ('b', 'a'): 20.0}])
+    one = found.estimate(estimates.Basis.RAW)
+    assert one.n_measured == 1
+    assert (one.paths.rates_bps[1, 0], one.paths.rates_bps[0, 1]) == (
+        40.0, 20.0)
+
+
 def test_without_any_reading():
     found = readings([])
     for basis in estimates.Basis:
@@ -83,6 +91,8 @@ def test_many_pairs_get_only_what_is_quick(monkeypatch):
     for known, used in ((None, constant.Estimator.CONSENSUS), (rpca, rpca)):
         one = many.estimate(estimates.Basis.CONSTANT, known)
         assert one.estimator is used
+    monkeypatch.setattr(estimates, 'MOST_RPCA_PAIRS', 2)
+    assert many.estimate(estimates.Basis.RPCA).estimator is rpca
     monkeypatch.setattr(estimates, 'MOST_RPCA_PAIRS', 1)
     assert many.estimate(estimates.Basis.CONSTANT, rpca).estimator is (
         constant.Estimator.CONSENSUS)

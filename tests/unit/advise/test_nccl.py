@@ -104,3 +104,26 @@ def test_of_few_it_is_the_best_of_all():
     (8, {'rank', 'greedy', 'ring', 'tree', 'both'})])
 def test_orders_of_few_members_are_all_tried(n, names):
     assert {one.name for one in nccl.advise(1e8, _paths(n, 0))} == names
+
+
+@pytest.mark.parametrize('seed', range(3))
+@pytest.mark.parametrize('work', [0, 10_000, 50_000])
+def test_each_search_has_a_fifth_of_the_work(seed, work):
+    """And begins with the better order, the last one with three orders."""
+    paths = _paths(16, seed)
+    ring, tree = exchanges = nccl.volumes(16, 1e8)
+    found = {one.name: one for one in nccl.advise(1e8, paths, work)}
+    begin = min((np.array(found[name].order) for name in ('rank', 'greedy')),
+                key=lambda order: mappings.slowest_s(exchanges, order, paths))
+
+    def search(sent, start):
+        return mappings.search(sent, paths, start, work=work // 5)
+
+    starts = begin, search(ring, begin), search(tree, begin)
+    for name, start in zip(('ring', 'tree'), starts[1:]):
+        assert found[name].order == tuple(start.tolist())
+    assert found['both'].predicted_s == min(
+        mappings.slowest_s(exchanges, search(ring + tree, start), paths)
+        for start in starts)
+    assert found['both'].bound_s == max(
+        mappings.lower_bound_s(one, paths) for one in exchanges)

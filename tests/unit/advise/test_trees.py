@@ -129,6 +129,7 @@ def test_shapes_are_those_of_open_mpi():
     """As the comments of its coll_base_topo.c draw them."""
     def children(shape, n, is_reduce=False):
         found = {}
+        orders.edges_of.cache_clear()
         edges = [(a, b) for a, b in orders.edges_of(shape, n,
                                                     is_reduce).tolist()]
         for sender, receiver in edges:
