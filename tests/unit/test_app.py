@@ -206,6 +206,8 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         # What a report tells is of use to those who follow and place.
         assert own.state.on_report[-2:] == [own.follow.reported,
                                             own.place.use]
+        # A host that is forgotten has no policy any more.
+        assert own._policies.forget in own.state.on_forget
         assert not own._follower.is_alive()
         # Without credentials of Nova nobody is told, and nothing moved.
         assert not own._feedback.is_alive() and not own._adviser.is_alive()

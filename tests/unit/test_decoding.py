@@ -150,6 +150,7 @@ def test_a_tag_tells_the_kind():
 
 @pytest.mark.parametrize('raw', [
     b'{"type": "dog", "name": "\\ud800"}',
+    b'{"type": "dog", "name": "\\udfff"}',
     b'{"type": "dog", "name": "a\\u0000b"}'])
 def test_text_that_no_database_takes_is_refused(raw):
     assert refused(PETS, raw)[2] == 'valid Unicode text without NUL'
