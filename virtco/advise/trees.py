@@ -96,15 +96,10 @@ def earliest_first(cost_s: Matrix, root: int,
 def binomial(n: int, root: int) -> Edges:
     """Build MPICH's binomial tree by rank, the largest subtree served first.
     """
-    edges: Edges = []
-    span = 1
-    while span < n:
-        span *= 2
-    while span > 1:
-        span //= 2
-        edges += [((rank + root) % n, (rank + span + root) % n)
-                  for rank in range(0, n, 2 * span) if rank + span < n]
-    return edges
+    spans = [1 << bit for bit in range(n.bit_length())]
+    return [((rank + root) % n, (rank + span + root) % n)
+            for span in reversed(spans)
+            for rank in range(0, n, 2 * span) if rank + span < n]
 
 
 def flat(n: int, root: int) -> Edges:

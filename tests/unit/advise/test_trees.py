@@ -318,6 +318,17 @@ def test_small_optimum_in_segments(seed):
     assert found.best.predicted_s <= 1.2 * optimum_s
 
 
+@pytest.mark.parametrize(('onward_s', 'sender'), [(0.35, 1), (0.45, 0)])
+def test_who_streams_passes_on_from_the_beginning(onward_s, sender):
+    """The root is free for the last member after 0.1 s, which takes 0.3 s."""
+    cost_s = np.array([[0.0, 0.1, 0.3], [9.0, 0.0, onward_s],
+                       [9.0, 9.0, 0.0]])
+    assert trees.earliest_first(cost_s, 0, streams=True) == [
+        (0, 1), (sender, 2)]
+    # A whole message has to arrive before.
+    assert trees.earliest_first(cost_s, 0) == [(0, 1), (0, 2)]
+
+
 def test_members_of_a_machine_share_its_port():
     """Two receivers on one machine get their messages one after the other;
     the tree that sends one and hands on inside is found.
