@@ -33,7 +33,10 @@ def test_errors_are_shares_of_what_tcp_got():
     assert found == calibration.Error(
         pytest.approx(.075), pytest.approx(.075), pytest.approx(.1),
         pytest.approx(1 / 3))
-    assert calibration.error([100], [None]).failed == 1
+    # Nothing found is as wrong as nothing.
+    assert calibration.error([100], [None]) == calibration.Error(1, 1, 1, 1)
+    with pytest.raises(ValueError):
+        calibration.error([100, 200], [100])
 
 
 def test_tcp_moves_its_payload_of_each_frame():

@@ -99,3 +99,22 @@ def test_rows_of_a_table_are_aligned_by_the_newest():
     # A copy: what comes later changes nothing.
     kept.add(_reading(10.0, 1.0))
     np.testing.assert_array_equal(table.rates_bps[-1], [2e6, 9e6])
+
+
+@pytest.mark.parametrize(('gone', 'left'), [
+    ('x', 'abcd'), ('a', 'bcd'), ('ab', 'cd'), ('abc', ''), ('abcd', '')])
+def test_pairs_of_forgotten_hosts_leave_the_others(gone, left):
+    kept, others = history.History(3), history.History(3)
+    for at_s, pair in enumerate(('ab', 'bc', 'cd', 'db', 'dc', 'cd'), 1):
+        one = _reading(float(at_s), 1e6 * at_s, *pair)
+        kept.add(one)
+        if set(pair) <= set(left):
+            others.add(one)
+    kept.forget(set(gone))
+    assert kept.row_of == others.row_of and kept.hosts == others.hosts
+    for _ in range(2):
+        for name in ('ends', 'times_s', 'rates_bps', 'rtts_s'):
+            np.testing.assert_array_equal(getattr(kept.table(), name),
+                                          getattr(others.table(), name))
+        new = _reading(9.0, src='d', dst='a')
+        assert kept.add(new) == others.add(new)
