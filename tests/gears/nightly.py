@@ -16,6 +16,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 from tests.gears import changes
@@ -187,8 +188,10 @@ def page(known: dict[str, Verdict]) -> str:
                      one.at.removesuffix('+00:00'), one.commit,
                      f'{one.took_min:g}', f'``{one.words}``'
                      if one.words else '']
-        lines += [f'   {"*" if not number else " "} - {cell}'.rstrip()
-                  for number, cell in enumerate(cells)]
+        lines += [textwrap.fill(
+            f'   {"*" if not number else " "} - {cell}', 79,
+            subsequent_indent=7 * ' ', break_long_words=False,
+            break_on_hyphens=False) for number, cell in enumerate(cells)]
     return '\n'.join(lines) + '\n'
 
 
