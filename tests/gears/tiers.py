@@ -53,7 +53,7 @@ TIERS = {
     'style': Tier((('mypy',), ('ruff', 'check'), ('tools/check_shell',),
                    ('tools/check_commits',)),
                   budget_cpu_s=200, is_default=True),
-    'mutants': Tier((('tools/mutate', '--lines', '40', '--budget-s', '90',
+    'mutants': Tier((('tools/mutate', '--lines', '40', '--budget-s', '75',
                       '--least', '80', '--jobs', '1'),),
                     budget_cpu_s=200, is_default=True),
     'netns': Tier(_parts('netns', 2, '-m', 'not real_time'),
