@@ -87,8 +87,17 @@ class Cloud:
             coflow['state'] == 'active'
             for coflow in self.call('GET', '/v1/coflows')['coflows']), 20,
             'a coflow')
-        beds.wait_for(lambda: self.policy('h1')['classes'], 20, 'its class')
+        beds.wait_for(self._has_class, 20, 'its class')
         return time.monotonic() - started_s
+
+    def _has_class(self):
+        try:
+            return self.policy('h1')['classes']
+        except requests.HTTPError as error:
+            # No policy of the host was published yet.
+            if error.response.status_code != 404:
+                raise
+            return None
 
     def place(self, name, vms, matrix=None, project='p', **hints):
         """Launch a group of VMs that stand already.
