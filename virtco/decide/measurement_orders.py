@@ -251,8 +251,7 @@ class Orders:
             for row in waiting:
                 if row.id not in self._taken:
                     self._take_up(row)
-            # What no host answers is given up.
-            self._prober.is_idle()
+            self._prober.look()
             self._write()
 
     def _take_up(self, row: models.Order) -> None:

@@ -135,6 +135,11 @@ class Prober:
         with self._lock:
             self._held = held
 
+    def look(self) -> None:
+        """Give up trains that no host answers, and begin those that wait."""
+        with self._lock:
+            self._look()
+
     def is_idle(self) -> bool:
         """Return whether no train is under way."""
         with self._lock:

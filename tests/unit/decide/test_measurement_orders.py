@@ -66,9 +66,8 @@ class Prober:
         self.asked.append(asked.Asked(request, 0.0))
         return self.asked[-1]
 
-    def is_idle(self):
+    def look(self):
         self.n_looks += 1
-        return True
 
     @staticmethod
     def state():
