@@ -169,7 +169,7 @@ orders. Without them the controller plans with the speed of the links.
     cfg.StrOpt('address', help="""
 IP address on which trains are received: an address of the network that carries
 the traffic between VMs, which the trains measure. Default: the first IPv4
-address of the uplink, else the address from which the controller is reached.
+address of the uplink, else the source address of the default route.
 
 Related options:
 
