@@ -295,6 +295,10 @@ def test_a_tenant_asks_for_a_check(tmp_path, offered):
                 'virtco:preflight': 'true'})
             path = f'/v1/placements/{tenant.instance(4)}/explanation'
             if offered:
+                # An explanation costs so much that few may be asked for.
+                harness.wait_for(lambda: [
+                    one for one in tenant.call('GET', '/v1/checks')['checks']
+                    if one['state'] == 'done'])
                 told = harness.wait_for(
                     lambda: tenant.call('GET', path)['findings'])
         checks = tenant.call('GET', '/v1/checks')['checks']
