@@ -98,6 +98,17 @@ def fill(controller: app.App, n_hosts: int, n_coflows: int,
                 session.execute(sa.insert(table), some)
 
 
+def senders(controller: app.App) -> list[tuple[str, str]]:
+    """Id of each coflow, and the host of its first VM, which sends."""
+    with controller.database.reader() as session:
+        return [(coflow, host) for coflow, host in session.execute(
+            sa.select(models.Coflow.id, models.Member.host)
+            .join(models.Member,
+                  models.Member.group_id == models.Coflow.group_id)
+            .where(models.Member.row_index == 0)
+            .order_by(models.Coflow.id))]
+
+
 def names(n_hosts: int) -> list[str]:
     return [f'host-{i}' for i in range(n_hosts)]
 
@@ -196,14 +207,14 @@ class Stopwatch(deadlines.Deadline):
 
 class Bench:
     def __init__(self, controller: app.App, url: str,
-                 n_hosts: int, n_coflows: int, n_flows: int):
+                 n_hosts: int, n_flows: int):
         self.controller = controller
         self.samples: dict[str, list[float]] = {
             name: [] for name in (*STEPS, 'cpu', 'sibling')}
         self.n_neutral = self.n_launches = 0
         self._url = url
         self._sizes = {'n_hosts': n_hosts, 'n_flows': n_flows}
-        self._n_coflows = n_coflows
+        self._senders = senders(controller)
         self._rng = random.Random(2)
         self._sent: dict[str, dict[str, float]] = {}
         self._watches: list[Stopwatch] = []
@@ -266,13 +277,12 @@ class Bench:
         return time.process_time() - started_s
 
     def _move_on(self) -> None:
-        """A host reports that some coflows have sent more."""
-        host = f'host-{self._rng.randrange(self._sizes["n_hosts"])}'
-        sent = self._sent.setdefault(host, {})
-        for _ in range(min(20, self._n_coflows)):
-            name = coflow_id(self._rng.randrange(self._n_coflows))
+        """The hosts of some coflows report that these have sent more."""
+        for name, host in self._rng.sample(self._senders,
+                                           min(20, len(self._senders))):
+            sent = self._sent.setdefault(host, {})
             sent[name] = sent.get(name, 0.0) + self._rng.uniform(1e6, 1e8)
-        self.controller.state.report(host, report(sent))
+            self.controller.state.report(host, report(sent))
         self.controller.decide.loop.run_once()
 
 
@@ -327,7 +337,7 @@ def running(home: pathlib.Path, n_hosts: int, n_coflows: int, n_flows: int,
                  deadline_s) as (controller, url):
         # The policies are computed when it is their turn to be measured.
         controller.decide.stop()
-        bench = Bench(controller, url, n_hosts, n_coflows, n_flows)
+        bench = Bench(controller, url, n_hosts, n_flows)
         try:
             yield bench
         finally:
