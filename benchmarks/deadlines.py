@@ -9,25 +9,32 @@ promises, DCoflow and Varys. The synthetic ones are random shuffles of
 log-normal sizes at 16 hosts; ``--trace`` adds the Facebook trace
 (FB2010-1Hr-150-0.txt) on ports of 1 Gbit/s. The second table has deadlines for
 half of the coflows; the others' mean CCT stands over that without any
-deadline.
+deadline. ``--packets`` runs virtco's promises with real TCP instead (root; 40
+s a seed).
 """
 
 import argparse
 from collections.abc import Callable
 from collections.abc import Iterator
+import dataclasses
 import functools
 import json
 import pathlib
 import statistics
+import tempfile
 
 import numpy as np
+from rich import console
 
+from benchmarks import deadline_packets
 from virtco.scheduling import fabric
+from virtco_lab.emulation import display
 from virtco_lab.sim import deadlines
 from virtco_lab.sim import traces
 
 N_HOSTS, N_COFLOWS = 16, 200
 TRACE_RATE_BPS = 1e9
+PACKET_LOAD, PACKET_SLACKS, PACKET_SHARE = 0.7, (1.0, 3.0), 0.5
 MIXES = [(load, slack) for load in (0.5, 0.7, 0.9) for slack in (1.0, 3.0)]
 SCHEMES: dict[str, Callable[[deadlines.Load], deadlines.Outcome]] = {
     'virtco': deadlines.run,
@@ -97,13 +104,36 @@ def cost(load: float, slack: float, seeds: int) -> dict[str, float]:
             'p95_over_none': statistics.fmean(worst)}
 
 
+def packets(seeds: int, logs: pathlib.Path) -> None:
+    """Print a line of JSON a run, and what they are together."""
+    shown = display.Display(console.Console(stderr=True))
+    for slack in PACKET_SLACKS:
+        found = []
+        for one in deadline_packets.run(PACKET_LOAD, slack, range(seeds),
+                                        PACKET_SHARE, logs, shown):
+            print(json.dumps(dataclasses.asdict(one)), flush=True)
+            found.append(one)
+        asked, promised, kept, on_time = (
+            sum(getattr(one, name) for one in found)
+            for name in ('asked', 'promised', 'kept', 'on_time'))
+        print(f'slack {slack:g}: {asked} deadlines, {promised} promised, '
+              f'{kept} of these kept, {on_time} on time', flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--trace', type=pathlib.Path)
     parser.add_argument('--seeds', type=int, default=8)
     parser.add_argument('--trace-seeds', type=int, default=2)
     parser.add_argument('--json', action='store_true')
+    parser.add_argument('--packets', action='store_true')
+    parser.add_argument('--logs', type=pathlib.Path, metavar='DIRECTORY',
+                        default=pathlib.Path(tempfile.gettempdir())
+                        / 'virtco-deadlines')
     args = parser.parse_args()
+    if args.packets:
+        packets(args.seeds, args.logs)
+        return
     workloads = {
         f'load {load:g}, slack {slack:g}': functools.partial(
             synthetic, load=load, slack=slack) for load, slack in MIXES}

@@ -55,7 +55,14 @@ class Shape:
 SHAPES = {6: Shape(16, 5, 3), 18: Shape(36, 8, 6)}
 #: What the busiest link sends in a run takes so long.
 BUSY_S = 15.0
-NONE, LIAR, FOREIGN_TCP = 'none', 'liar', 'foreign-tcp'
+NONE, LIAR = 'none', 'liar'
+FOREIGN_TCP, FOREIGN_UDP = 'foreign-tcp', 'foreign-udp'
+#: Plain TCP beside the datagrams of FOREIGN_UDP.
+NONE_UDP = 'none-udp'
+WITH_UDP = (FOREIGN_UDP, NONE_UDP)
+PLAIN_TCP = (NONE, NONE_UDP)
+#: Share of a link that the datagrams of one foreign coflow take.
+UDP_SHARE = 0.3
 #: Of the fluid only: see :mod:`benchmarks.hint_ideal`.
 IDEAL = 'ideal'
 #: What the liar claims of his coflow, the largest but one.
@@ -70,6 +77,15 @@ Key = TypeVar('Key', str, tuple[str, int])
 
 def _all(claim: Claim) -> Callable[[np.random.Generator, int], list[Claim]]:
     return lambda rng, n_coflows: [claim] * n_coflows
+
+
+def _foreign(_: np.random.Generator, n_coflows: int) -> list[Claim]:
+    return [Claim(late_s=misled.NEVER_S) if is_foreign(i) else Claim()
+            for i in range(n_coflows)]
+
+
+def is_foreign(number: int) -> bool:
+    return number % 4 == 0
 
 
 #: Quality of hints -> claims of coflows.
@@ -90,9 +106,10 @@ QUALITIES: dict[str, Callable[[np.random.Generator, int], list[Claim]]] = {
         Claim(is_sized=i % 2 == 0) for i in range(n_coflows)],
     LIAR: _all(Claim()),
     # TCP of tenants who never say anything, beside exact hints.
-    FOREIGN_TCP: lambda rng, n_coflows: [
-        Claim(late_s=misled.NEVER_S) if i % 4 == 0 else Claim()
-        for i in range(n_coflows)]}
+    FOREIGN_TCP: _foreign,
+    # Each of these tenants also sends datagrams; on packets only.
+    FOREIGN_UDP: _foreign,
+    NONE_UDP: _all(Claim(late_s=misled.NEVER_S))}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,9 +156,8 @@ class Case:
         everyone = range(len(self.coflows))
         if quality == LIAR:
             its, labels = {self.liar}, ('his own', 'the others')
-        elif quality == FOREIGN_TCP:
-            its = {i for i, claim in enumerate(self.claims(quality, seed))
-                   if claim.late_s is not None}
+        elif quality in (FOREIGN_TCP, FOREIGN_UDP):
+            its = {i for i in everyone if is_foreign(i)}
             labels = 'the foreign', 'the hinted'
         else:
             return {quality: list(everyone)}
@@ -190,7 +206,7 @@ def _drawn(seed: int, n_hosts: int, rate_bps: float
     coflows = [coflow_model.Coflow.from_flows(f'c{i}', n_vms, flows, _PORT)
                for i, (n_vms, flows) in enumerate(rows)]
     hosts = _place(coflows, n_hosts, seed)
-    most = max(_link_bytes(coflows, hosts).values())
+    most = max(link_bytes(coflows, hosts).values())
     factor = BUSY_S * units.bps_to_bytes_per_s(
         scenario.goodput_bps(rate_bps)) / most
     return (tuple(coflow_model.Coflow.from_flows(f'c{i}', n_vms, [
@@ -229,7 +245,7 @@ def _summed(rows: Iterable[tuple[Key, float]]) -> dict[Key, float]:
     return found
 
 
-def _link_bytes(coflows: Sequence[coflow_model.Coflow], hosts: Hosts
+def link_bytes(coflows: Sequence[coflow_model.Coflow], hosts: Hosts
                 ) -> Mapping[tuple[str, int], float]:
     """By host and end, what its link carries."""
     return _summed(
@@ -251,7 +267,7 @@ def options(cell: Cell) -> schedule_input.Options:
         conf.set_override(name, value, 'scheduler')
     return dataclasses.replace(
         loop.options(conf.scheduler, {
-            'order': (schedule_input.FAIR if cell.quality == NONE
+            'order': (schedule_input.FAIR if cell.quality in PLAIN_TCP
                       else conf.scheduler.order),
             'ceil': cell.ceil}, False), beta=0.0, limit_senders=False)
 

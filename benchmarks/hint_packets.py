@@ -4,21 +4,28 @@
 
 The hosts are the case's for all qualities. For *none* the edges stand still
 and their queues are gone: TCP shares the links as if virtco were not there.
+With foreign UDP the first VM of each foreign coflow sends datagrams to the
+last one, all the time, at a constant rate.
 """
 
 from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
+import functools
 import itertools
 import pathlib
 
 from benchmarks import hint_cases
+from tests.netns.edge import floods
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import display
+from virtco_lab.emulation import fabric
 from virtco_lab.emulation import measure
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import untold
 
 _FAIR, _ORDER = 'fair', 'mrtf'
+_DATAGRAM_BYTES, _DISCARD_PORT = 1400, 9
 
 
 def run(todo: Sequence[hint_cases.Cell], logs: pathlib.Path,
@@ -49,12 +56,31 @@ def _once(bed: untold.Bed, cell: hint_cases.Cell) -> tuple[list[float], float]:
     case = cell.case()
     scheme = scenario.Scheme(
         'hinted', 'hinted', 'virtco',
-        _FAIR if cell.quality == hint_cases.NONE else _ORDER, ceil=cell.ceil)
+        _FAIR if cell.quality in hint_cases.PLAIN_TCP else _ORDER,
+        ceil=cell.ceil)
+    beside = (functools.partial(_datagrams, cell.rate_bps)
+              if cell.quality in hint_cases.WITH_UDP else None)
     tried: list[tuple[float, list[float]]] = []
     while not tried or (tried[-1][0] > measure.MOST_WAITED
                         and len(tried) < measure.MOST_TRIES):
         sent = bed.send(case.coflows, case.claims(cell.quality, cell.seed),
-                        dict(case.hosts), scheme)
+                        dict(case.hosts), scheme, beside)
         tried.append((sent.usage.waited, list(sent.ccts_s)))
     waited, ccts_s = min(tried)
     return ccts_s, waited
+
+
+@contextlib.contextmanager
+def _datagrams(link_bps: float, groups: Sequence[Sequence[fabric.VmPort]]
+               ) -> Iterator[None]:
+    """Datagrams of the foreign coflows while the block runs.
+
+    :param groups: ports of each coflow's VMs.
+    """
+    with contextlib.ExitStack() as stack:
+        for vms in itertools.compress(
+                groups, map(hint_cases.is_foreign, itertools.count())):
+            stack.enter_context(floods.at_a_rate(
+                vms[0].namespace, (vms[-1].address, _DISCARD_PORT),
+                _DATAGRAM_BYTES, hint_cases.UDP_SHARE * link_bps))
+        yield

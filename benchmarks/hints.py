@@ -17,6 +17,8 @@ call finds them. ``--json`` writes the rows.
 """
 
 import argparse
+import bisect
+import collections
 from collections.abc import Iterator
 from collections.abc import Sequence
 import concurrent.futures
@@ -47,6 +49,9 @@ LOADS, USUAL_LOAD = (0.5, 0.7, 0.9), 0.7
 EVERYWHERE = (hint_cases.NONE, hint_cases.IDEAL, 'exact', 'unknown', 'half')
 #: Number of hosts -> seeds.
 SEEDS, SHORT_SEEDS = {6: 10, 18: 3}, {6: 5, 18: 2}
+#: Between short, medium and long coflows.
+BOUNDS_S = (1.0, 3.0)
+_LENGTHS = dict(enumerate(('below 1 s', '1 to 3 s', 'above 3 s')))
 _FEW = 6
 _WIDTH = 120
 _CONFIDENCE = 0.95
@@ -94,11 +99,11 @@ def cells(args: argparse.Namespace) -> list[Cell]:
         for quality in args.qualities or (
             hint_cases.QUALITIES if (n_hosts, load) == (_FEW, USUAL_LOAD)
             else EVERYWHERE)]
-    found = [cell for cell in found
-             if not (args.packets and cell.quality == hint_cases.IDEAL)]
+    missing = ((hint_cases.IDEAL,) if args.packets else hint_cases.WITH_UDP)
+    found = [cell for cell in found if cell.quality not in missing]
     # Every row needs these two.
     needed = [dataclasses.replace(cell, quality=quality) for cell in found
-              for quality in (hint_cases.NONE, 'exact')]
+              for quality in (_plain(cell.quality), 'exact')]
     return list(dict.fromkeys(
         found if not args.qualities else [*needed, *found]))
 
@@ -140,7 +145,7 @@ def rows(runs: Runs) -> list[Row]:
     for cell, ccts_s in runs.items():
         none_s, exact_s = (
             runs.get(dataclasses.replace(cell, quality=quality))
-            for quality in (hint_cases.NONE, 'exact'))
+            for quality in (_plain(cell.quality), 'exact'))
         if none_s is None or exact_s is None:
             continue
         for label, some in cell.case().parts(cell.quality,
@@ -153,6 +158,12 @@ def rows(runs: Runs) -> list[Row]:
                     (mean_s / over_none_s, mean_s / over_exact_s))
     return [_row(cell, label, found)
             for (cell, label), found in ratios.items()]
+
+
+def _plain(quality: str) -> str:
+    """Return the quality whose CCTs it is compared with."""
+    return (hint_cases.NONE_UDP if quality in hint_cases.WITH_UDP
+            else hint_cases.NONE)
 
 
 def _row(cell: Cell, label: str, ratios: Sequence[tuple[float, float]]
@@ -187,6 +198,41 @@ def show(found: Sequence[Row]) -> table.Table:
             *(f'{ratio:.3f}' for ratio in (
                 row.mean_over_none, row.ci95, row.worst_over_none,
                 row.p95_over_none, row.mean_over_exact)), str(row.seeds))
+    return made
+
+
+def by_length(runs: Runs) -> table.Table:
+    """What coflows of a length add to the mean CCT of plain TCP, in per cent.
+
+    A coflow's length is its CCT under plain TCP.
+    """
+    added_s: dict[Cell, dict[int, float]] = {}
+    plain_s: dict[Cell, float] = collections.defaultdict(float)
+    numbers: dict[Cell, dict[int, int]] = {}
+    for cell, ccts_s in runs.items():
+        none_s = runs.get(dataclasses.replace(
+            cell, quality=_plain(cell.quality)))
+        if none_s is None:
+            continue
+        row = dataclasses.replace(cell, seed=0)
+        added = added_s.setdefault(row, dict.fromkeys(_LENGTHS, 0.0))
+        number = numbers.setdefault(row, dict.fromkeys(_LENGTHS, 0))
+        plain_s[row] += sum(none_s)
+        for cct_s, plain in zip(ccts_s, none_s):
+            length = bisect.bisect_right(BOUNDS_S, plain)
+            added[length] += cct_s - plain
+            number[length] += 1
+    made = table.Table(
+        'quality', 'load', 'hosts', 'packets', *_LENGTHS.values(), box=None,
+        title="Per cent of plain TCP's mean CCT, by CCT under plain TCP "
+              '(number of coflows)')
+    for row in sorted(added_s, key=lambda row: (
+            row.on_packets, row.hosts, row.load,
+            list(hint_cases.QUALITIES).index(row.quality))):
+        made.add_row(row.quality, f'{row.load:g}', str(row.hosts),
+                     'yes' if row.on_packets else '', *(
+                         f'{100 * added_s[row][length] / plain_s[row]:+.1f} '
+                         f'({numbers[row][length]})' for length in _LENGTHS))
     return made
 
 
@@ -234,6 +280,8 @@ def _parse() -> argparse.Namespace:
                         default=pathlib.Path(tempfile.gettempdir())
                         / 'virtco-hints')
     parser.add_argument('--json', metavar='FILE', help='- is standard output')
+    parser.add_argument('--by-length', action='store_true', help='also show '
+                        'what short, medium and long coflows gain or lose')
     parser.add_argument('--resume', type=pathlib.Path, metavar='FILE')
     parser.add_argument('--processes', type=int, default=os.cpu_count())
     args = parser.parse_args()
@@ -274,6 +322,8 @@ def main() -> None:
                   f'{statistics.fmean(ccts_s):.2f} s')
     found = rows(runs)
     out.print(show(found))
+    if args.by_length:
+        out.print(by_length(runs))
     if args.json:
         text = json.dumps([dataclasses.asdict(row) for row in found], indent=1)
         if args.json == '-':

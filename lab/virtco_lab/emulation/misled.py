@@ -60,11 +60,13 @@ class Claim:
     :ivar factor: claimed bytes over the truth.
     :ivar is_sized: whether the hint has sizes.
     :ivar late_s: when it comes, after the coflow's start; None: with its VMs.
+    :ivar deadline_s: that is asked for, after the hint; None: none.
     """
 
     factor: float = 1.0
     is_sized: bool = True
     late_s: float | None = None
+    deadline_s: float | None = None
 
 
 def workload(seed: int, scale: cases.Scale) -> list[Coflow]:
@@ -127,7 +129,9 @@ def hint(one: Coflow, claim: Claim) -> dict[str, str]:
     if not claim.is_sized:
         return hints.encode(hints.Hint(name, app=hints.App(name, True)))
     return hints.encode(hints.Hint(
-        name, coflows=(one.coflow.scaled(claim.factor),)))
+        name, coflows=(one.coflow.scaled(claim.factor),),
+        deadline=None if claim.deadline_s is None
+        else hints.Deadline(after_s=claim.deadline_s)))
 
 
 def expect(coflows: Sequence[Coflow], claimed: Sequence[Claim],

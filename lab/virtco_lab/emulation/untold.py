@@ -2,6 +2,7 @@
 
 """A testbed whose tenants announce coflows truly, wrongly, late or never."""
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
@@ -14,6 +15,8 @@ import time
 import typing
 import uuid
 
+from virtco.wire import coflow_bodies
+from virtco_lab.emulation import fabric
 from virtco_lab.emulation import measure
 from virtco_lab.emulation import misled
 from virtco_lab.emulation import nova_client
@@ -29,6 +32,8 @@ _SCHEME = scenario.Scheme('hinted', 'hinted', 'spread', 'mrtf')
 _PORT = 5001
 Hosts = dict[str, tuple[str, ...]]
 Groups = Sequence[Sequence[nova_client.Server]]
+Beside = Callable[[Sequence[Sequence[fabric.VmPort]]],
+                  contextlib.AbstractContextManager[None]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,12 +57,15 @@ class Bed(measure.Datacentre):
 
     def send(self, coflows: Sequence[misled.Coflow],
              claimed: Sequence[misled.Claim], hosts: Hosts | None = None,
-             scheme: scenario.Scheme = _SCHEME) -> Sent:
+             scheme: scenario.Scheme = _SCHEME,
+             beside: Beside | None = None) -> Sent:
         """Launch the VMs, send all bytes, take the VMs away.
 
         :param hosts: where the VMs are; None: where the controller wants
             them, which then hears of all coflows in time.
         :param scheme: without the edges where its order is fair.
+        :param beside: is entered, with the ports of each coflow's VMs, while
+            the bytes are sent.
         """
         self.change_settings(scheme.settings())
         groups = self._launch(coflows, claimed, hosts)
@@ -73,6 +81,9 @@ class Bed(measure.Datacentre):
             watch = starvation.Watch(runner.children)
             with (self.without_enforcement() if scheme.order == 'fair'
                   else contextlib.nullcontext(),
+                  beside([[self.fabric.vms[server.uuid] for server in group]
+                          for group in groups])
+                  if beside else contextlib.nullcontext(),
                   self._telling(coflows, claimed, groups, told_s)):
                 done = transfer.run()
             usage = watch.read()
@@ -82,6 +93,10 @@ class Bed(measure.Datacentre):
                                             for server in group)
                      for one, group in zip(coflows, groups)},
                     done.ccts_s, tuple(told_s), usage)
+
+    def coflows(self) -> Sequence[coflow_bodies.Coflow]:
+        """Return the controller's coflows."""
+        return self.inside(self._controller.coflows)
 
     def _launch(self, coflows: Sequence[misled.Coflow],
                 claimed: Sequence[misled.Claim], hosts: Hosts | None

@@ -95,8 +95,19 @@ def udp(vm, target_ip, frame_bytes, rate_bps, whole=False):
     """
     beds.run('ethtool', '-K', 'eth0', 'tx-udp-segmentation',
              'on' if whole else 'off', netns=vm.netns)
+    with at_a_rate(vm.netns, (target_ip, 9), max(1, frame_bytes - 42),
+                   rate_bps):
+        yield
+
+
+@contextlib.contextmanager
+def at_a_rate(netns, address, payload_bytes, rate_bps):
+    """Send datagrams from a network namespace meanwhile.
+
+    :param rate_bps: on the wire.
+    """
     process = _fork.Process(target=_send, daemon=True, args=(
-        vm.netns, (target_ip, 9), max(1, frame_bytes - 42), rate_bps))
+        netns, address, payload_bytes, rate_bps))
     process.start()
     try:
         yield

@@ -162,6 +162,33 @@ def test_rows_of_one_seed_have_no_interval():
     assert hints.show(rows).row_count == len(rows)
 
 
+def test_the_gain_is_told_by_length():
+    runs = {_cell('none'): [0.5, 1.0, 3.5], _cell('exact'): [0.6, 0.5, 3.5],
+            _cell('none', 1): [0.9, 2.0, 2.1], _cell('half'): [9.0] * 3,
+            _cell('exact', 1): [0.9, 2.0, 3.1], _cell('twice', 2): [1.0]}
+    shown = hints.by_length(runs)
+    cells = [list(column.cells) for column in shown.columns]
+    assert cells[0] == ['none', 'exact', 'half']
+    # Of 10 s in two seeds; medium: -0.5 + 1.0.
+    assert [column[1] for column in cells[4:]] == [
+        '+1.0 (2)', '+5.0 (3)', '+0.0 (1)']
+    assert [column[2] for column in cells[4:]] == [
+        '+170.0 (1)', '+160.0 (1)', '+110.0 (1)']
+
+
+def test_foreign_datagrams_are_compared_with_plain_tcp_beside_them():
+    found = hints.cells(_args(hosts=(6,), loads=(0.7,), seeds=1,
+                              qualities=('foreign-udp',), packets=True))
+    assert {cell.quality for cell in found} == {
+        'none-udp', 'exact', 'foreign-udp'}
+    runs = {_cell('none-udp'): [2.0] * 16, _cell('foreign-udp'): [1.0] * 16,
+            _cell('exact'): [1.0] * 16}
+    rows = {row.quality: row.mean_over_none for row in hints.rows(runs)}
+    assert rows == {'none-udp': 1.0, 'foreign-udp: the foreign': 0.5,
+                    'foreign-udp: the hinted': 0.5}
+    assert not any('udp' in cell.quality for cell in hints.cells(_args()))
+
+
 def _args(**changes):
     return argparse.Namespace(**{
         'hosts': (6, 18), 'loads': (0.5, 0.7), 'qualities': None, 'seeds': 2,
@@ -210,12 +237,13 @@ def test_runs_are_read_again(tmp_path):
 
 @pytest.fixture
 def bed(monkeypatch):
-    made = types.SimpleNamespace(slots=[], controllers=[], sent=[],
+    made = types.SimpleNamespace(slots=[], controllers=[], sent=[], beside=[],
                                  waited=iter(()))
 
     class Bed:
-        def send(self, coflows, claimed, hosts, scheme):
+        def send(self, coflows, claimed, hosts, scheme, beside):
             made.sent.append((claimed, hosts, scheme))
+            made.beside.append(beside)
             waited = next(made.waited, 0.0)
             return types.SimpleNamespace(
                 usage=types.SimpleNamespace(waited=waited),
@@ -241,6 +269,16 @@ def test_all_qualities_are_sent_from_the_same_hosts(bed, tmp_path):
     assert {one.late_s for one in none} == {misled.NEVER_S}
     assert not any(one.is_sized for one in unknown)
     assert bed.slots == [sum(one.coflow.n_vms for one in _case().coflows)]
+
+
+def test_datagrams_are_sent_beside_foreign_udp_alone(bed, tmp_path):
+    qualities = ('none', 'none-udp', 'foreign-udp', 'foreign-tcp')
+    list(hint_packets.run([_cell(quality, on_packets=True)
+                           for quality in qualities], tmp_path, None))
+    assert [beside is not None for beside in bed.beside] == [
+        False, True, True, False]
+    assert [scheme.order for _, _, scheme in bed.sent] == [
+        'fair', 'fair', 'mrtf', 'mrtf']
 
 
 def test_options_have_a_controller_of_their_own(bed, tmp_path):
