@@ -35,6 +35,9 @@ from virtco_lab.sim import groups
 from virtco_lab.sim import schemes
 
 SCHEMES = ('baseline', 'sebf-ta', 'virtco')
+#: Of test case 2, which tells what placement and what order give.
+ALL_SCHEMES = ('baseline', 'fs-ta', 'sebf-r', 'sebf-ta', 'virtco-tcp',
+               'virtco')
 #: The longest CCT of each run, by the sizes it sends: long enough for a
 #: start-up of tenths of a second to weigh little, not hours where one scheme
 #: is a hundred times as slow as another.
@@ -44,6 +47,7 @@ RUN_S = 6.0
 MOST_WAITED = 0.25
 #: Most tries of a run; after them the one that waited least counts.
 MOST_TRIES = 3
+RANDOM = 'random'
 _LOCAL_BYTES = 2 ** 20
 _DIGITS = 5
 
@@ -181,7 +185,8 @@ def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
     for background, some in ((False, tuple(seeds)),
                              *((True, (seed,)) for seed in seeds)):
         todo = [(seed, cell, name) for seed in some for cell in wanted
-                if cell.background == background for name in SCHEMES
+                if cell.background == background
+                for name in schemes_of(cell.case)
                 if book.get(cell, name, seed, scale) is None]
         if not todo:
             continue
@@ -245,8 +250,11 @@ def _once(testbed: testbed_module.Testbed, cell: cases.Cell,
     sent = [_stretched(group, stretch) for group in its_groups]
     workload = scenario.Workload(cell.key, cell.key, tuple(sent), (scheme,))
     with display.progress(f'{cell.key}: {scheme.label}') as progress:
-        found = runner.run_emulated(testbed, workload, scheme, progress,
-                                    local_bytes=_LOCAL_BYTES)
+        found = runner.run_emulated(
+            testbed, workload, scheme, progress, local_bytes=_LOCAL_BYTES,
+            # No planner of the controller's places at random.
+            hosts=simulated.hosts if schemes.get(name).planner == RANDOM
+            else None)
     # By the cables' own rates, not by those that the controller measured.
     expected_s = prediction.simulate_as_taken(
         prediction.placed_coflows(workload, found.hosts), usable_bps,
@@ -279,8 +287,14 @@ def _stretched(group: scenario.Group, stretch: float) -> scenario.Group:
         coflow.scaled(stretch) for coflow in group.coflows))
 
 
+def schemes_of(case: str) -> tuple[str, ...]:
+    """Return the names of the schemes that a test case compares."""
+    return ALL_SCHEMES if case == 'virtco-case2' else SCHEMES
+
+
 def scheme_of(name: str) -> scenario.Scheme:
     """Return the controller's settings for a scheme of the simulator."""
     known = schemes.get(name)
-    return scenario.Scheme(name, known.label, known.planner, known.policy,
+    planner = 'spread' if known.planner == RANDOM else known.planner
+    return scenario.Scheme(name, known.label, planner, known.policy,
                            known.objective.value)

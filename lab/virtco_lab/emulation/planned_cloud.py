@@ -80,7 +80,7 @@ class PlannedCloud:
         return servers
 
     def tell(self, servers: Sequence[nova_client.Server], name: str,
-             hints: dict[str, str], project: str) -> None:
+             hints: dict[str, str], project: str = _PROJECT) -> None:
         """Ask the controller to place servers that run already.
 
         Each may only be on its own host. All slots of the host are offered as

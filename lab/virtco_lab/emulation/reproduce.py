@@ -95,7 +95,7 @@ def _runs(case: str, options: Options, display: Display
     book = measure.run(wanted, options.seeds, options.scale,
                        options.directory, display)
     return {(cell, name): book.of(cell, name, options.seeds, options.scale)
-            for cell in wanted for name in measure.SCHEMES}
+            for cell in wanted for name in measure.schemes_of(cell.case)}
 
 
 def case(name: str, options: Options, display: Display) -> Found:
@@ -212,7 +212,7 @@ def _panels(runs: dict[tuple[cases.Cell, str], list[measure.Run]]
     for title, field in (('Simulated, same placement', 'expected_s'),
                          ('Measured', 'measured_s')):
         series = []
-        for name in measure.SCHEMES:
+        for name in measure.schemes_of(cells[0].case):
             both = [outcome.spread([getattr(run, field)
                                     for run in runs[cell, name]])
                     for cell in cells]
@@ -238,7 +238,7 @@ def _agreement(runs: Sequence[measure.Run]) -> list[str]:
         f'{mean_off(its):.1%} off in the mean '
         f'({MEAN_TOLERANCE:.0%} allowed), {abs(worst_off(its)):.1%} at most '
         f'({WORST_TOLERANCE:.0%} allowed).'
-        for name in measure.SCHEMES
+        for name in measure.ALL_SCHEMES
         if (its := [run for run in runs if run.scheme == name])]
 
 
@@ -246,7 +246,7 @@ def _unmet(runs: Sequence[measure.Run]) -> list[str]:
     found = [f'{run.key}, {run.scheme}, seed {run.seed}: {run.off:+.1%} off '
              f'the simulator, {WORST_TOLERANCE:.0%} allowed'
              for run in runs if abs(run.off) > WORST_TOLERANCE]
-    for name in measure.SCHEMES:
+    for name in {run.scheme: None for run in runs}:
         off = mean_off([run for run in runs if run.scheme == name])
         if off > MEAN_TOLERANCE:
             found.append(f'{name}: {off:.1%} off in the mean, '

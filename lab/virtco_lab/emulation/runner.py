@@ -24,6 +24,8 @@ from virtco_lab.emulation import transfers
 
 _DEFAULT_PORT = 5001
 Servers = dict[str, list[nova_client.Server]]
+#: Group -> host of each VM.
+Placement = collections.abc.Mapping[str, collections.abc.Sequence[str]]
 OnResult = collections.abc.Callable[[results.SchemeResult], object]
 
 
@@ -44,6 +46,7 @@ def run_emulated(testbed: testbed_module.Testbed,
                  workload: scenario.Workload, scheme: scenario.Scheme,
                  observer: Observer, keep: bool = False,
                  local_bytes: int | None = None,
+                 hosts: Placement | None = None,
                  on_result: OnResult = lambda result: None
                  ) -> results.SchemeResult:
     """Place the groups through Nova, send their bytes, take them away.
@@ -51,17 +54,18 @@ def run_emulated(testbed: testbed_module.Testbed,
     :param keep: do not take them away; the testbed ends next.
     :param local_bytes: most that a flow inside of a host sends, and then
         without a pace; None sends all of it, at a pace.
+    :param hosts: of each group's VMs; None: where Nova places them.
     :param on_result: gets the result as soon as the last byte has arrived.
     """
     n_vms = sum(group.n_vms for group in workload.groups)
     observer.step(f'placing {n_vms} VMs')
     testbed.change_settings(scheme.settings())
     began_s = time.monotonic()
-    servers = _launch(testbed, workload, scheme, observer, n_vms)
+    servers = _launch(testbed, workload, scheme, observer, n_vms, hosts or {})
     placing_s = time.monotonic() - began_s
-    hosts = {name: tuple(str(server.host) for server in group)
+    at = {name: tuple(str(server.host) for server in group)
              for name, group in servers.items()}
-    placed = prediction.placed_coflows(workload, hosts)
+    placed = prediction.placed_coflows(workload, at)
     usable_bps = prediction.usable_bps(testbed.usable_rates_bps(), scheme)
     local_bps = None
     if workload.local_pace is not None and local_bytes is None:
@@ -96,7 +100,7 @@ def run_emulated(testbed: testbed_module.Testbed,
         scheme.name, scheme.label, _coflow_results(
             workload, _paced(placed, unpaced_s, local_bps), outcome.ccts_s,
             unpaced_s, prediction.ties(placed, usable_bps, scheme.order)),
-        hosts, prediction.uplink_bytes(placed, testbed.config.hosts),
+        at, prediction.uplink_bytes(placed, testbed.config.hosts),
         outcome.timeline, outcome.bin_s, outcome.retransmits,
         busy_fraction, placing_s, usage.waited, {
             host: usage.ran_by(pids)
@@ -118,7 +122,7 @@ def children() -> list[int]:
 
 def _launch(testbed: testbed_module.Testbed, workload: scenario.Workload,
             scheme: scenario.Scheme, observer: Observer,
-            n_vms: int) -> Servers:
+            n_vms: int, hosts: Placement) -> Servers:
     """Launch group after group, each where those before leave room."""
     servers: Servers = {}
     placed = 0
@@ -127,7 +131,7 @@ def _launch(testbed: testbed_module.Testbed, workload: scenario.Workload,
             f'{group.name}-{scheme.name}', group.n_vms,
             testbed_module.flavor(group.vm_slots), _hints(group, scheme),
             lambda count, before=placed: observer.count(  # type: ignore[misc]
-                'placing', before + count, n_vms))
+                'placing', before + count, n_vms), hosts.get(group.name))
         placed += group.n_vms
     return servers
 

@@ -259,7 +259,8 @@ class Testbed:
 
     def launch(self, name: str, n_vms: int, flavor_name: str,
                hints: dict[str, str],
-               on_count: OnCount = lambda count: None
+               on_count: OnCount = lambda count: None,
+               hosts: collections.abc.Sequence[str] | None = None
                ) -> list[nova_client.Server]:
         """Create a group through Nova's API and boot its VMs.
 
@@ -267,12 +268,22 @@ class Testbed:
 
         :param on_count: called with the number of active servers from time to
             time.
+        :param hosts: where they boot instead; without Nova only.
         """
         cloud = self._cloud
         assert cloud is not None
+
+        def create() -> list[nova_client.Server]:
+            if hosts is None:
+                return cloud.create_group(name, n_vms, hints,
+                                          flavor=flavor_name)
+            assert isinstance(cloud, planned_cloud.PlannedCloud)
+            made = cloud.boot(name, hosts, flavor_name)
+            cloud.tell(made, name, hints)
+            return made
+
         servers = self._ask_cloud(
-            lambda note: cloud.wait_active(cloud.create_group(
-                name, n_vms, hints, flavor=flavor_name), note),
+            lambda note: cloud.wait_active(create(), note),
             f'{n_vms} servers for {name}', on_count)
         for server in servers:
             assert server.host is not None

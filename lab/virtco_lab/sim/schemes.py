@@ -47,6 +47,7 @@ SCHEMES = {scheme.name: scheme for scheme in (
     Scheme('virtco-printed', 'VirtCO as printed', 'virtco-printed', 'mrtf'),
     Scheme('virtco-isolated', 'VirtCO, full bandwidth', 'virtco', 'mrtf',
            snapshot.Objective.ISOLATED),
+    Scheme('virtco-tcp', "virtco's placement, TCP", 'virtco', 'fair'),
     Scheme('virtco', 'virtco (online)', 'virtco', 'mrtf'),
     Scheme('virtco-joint', 'virtco (batch)', 'virtco', 'mrtf',
            snapshot.Objective.JOINT, window_s=0.0),

@@ -163,10 +163,11 @@ def test_sizes_are_such_that_the_longest_takes_six_seconds(monkeypatch):
     def simulate(hosts, its_groups, scheme, seed):
         asked.append(([host.egress_bps for host in hosts][:2], scheme.name,
                       seed))
-        return types.SimpleNamespace(mean_cct_s=1.5, coflows=[
+        return types.SimpleNamespace(mean_cct_s=1.5, hosts='drawn', coflows=[
             types.SimpleNamespace(cct_s=cct_s) for cct_s in longest])
 
-    def emulate(testbed, workload, scheme, progress, local_bytes):
+    def emulate(testbed, workload, scheme, progress, local_bytes, hosts):
+        placed.append(hosts)
         sent.append(sum(group.coflows[0].size_bytes
                         for group in workload.groups))
         assert (testbed, progress, local_bytes) == ('bed', 'bar', 2 ** 20)
@@ -177,7 +178,7 @@ def test_sizes_are_such_that_the_longest_takes_six_seconds(monkeypatch):
             {group.name: tuple(f'h{row % 8}' for row in range(group.n_vms))
              for group in workload.groups}, {})
 
-    sent = []
+    sent, placed = [], []
     monkeypatch.setattr(measure.cloud, 'simulate', simulate)
     monkeypatch.setattr(measure.runner, 'run_emulated', emulate)
     display = types.SimpleNamespace(
@@ -195,3 +196,15 @@ def test_sizes_are_such_that_the_longest_takes_six_seconds(monkeypatch):
         measure.scheme_of('virtco'))
     assert asked[0] == ([usable['h0'], usable['h1']], 'virtco', 5)
     assert run.simulated_s == 1.5
+    # Only random hosts are those of the simulator.
+    measure._once('bed', cell, free, its_groups, 'sebf-r', 5, SCALE, display)
+    assert placed == [None, None, 'drawn']
+
+
+def test_case_two_tells_what_placement_and_what_order_give():
+    six = measure.schemes_of('virtco-case2')
+    made = [measure.scheme_of(name) for name in six]
+    assert [(one.planner, one.order) for one in made] == [
+        ('spread', 'fair'), ('min-cut', 'fair'), ('spread', 'sebf'),
+        ('min-cut', 'sebf'), ('virtco', 'fair'), ('virtco', 'mrtf')]
+    assert set(measure.schemes_of('virtco-case4')) < set(six)

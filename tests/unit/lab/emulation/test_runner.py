@@ -53,7 +53,8 @@ class Bed:
     def usable_rates_bps(self):
         return {'h0': RATE_BPS, 'h1': RATE_BPS}
 
-    def launch(self, name, n_vms, flavor, given, on_count):
+    def launch(self, name, n_vms, flavor, given, on_count, hosts=None):
+        self.given = hosts
         found = hints.parse(given)
         self.story.append((name, n_vms, flavor, found.coflow_name))
         servers = [types.SimpleNamespace(uuid=f'{name}-{i}', host=f'h{i % 2}')
