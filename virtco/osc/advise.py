@@ -68,7 +68,7 @@ class _Advise(base.Command):
             console.print(_told(found), soft_wrap=True)
         elif args.format == 'json':
             self.app.stdout.write(msgspec.json.format(
-                msgspec.json.encode(found), indent=1).decode() + '\n')
+                msgspec.json.encode(found)).decode() + '\n')
         else:
             by_row = launchers.names(found.members, args.names)
             order, told = self.order(found, args.format)

@@ -20,10 +20,10 @@ from virtco.wire import host as host_wire
 #: States that are shown unless another one is asked for.
 SHOWN = ('planned', 'active', 'done')
 SORTS: dict[str, Callable[[wire.Coflow], Any]] = {
-    'order': lambda c: (c.rank is None, c.rank or 0),
+    'order': lambda c: (c.rank is None, c.rank),
     'left': lambda c: -c.remaining_bytes,
     'rate': lambda c: -c.rate_bps,
-    'end': lambda c: (c.predicted_end is None, c.predicted_end or 0.0),
+    'end': lambda c: (c.predicted_end is None, c.predicted_end),
     'name': lambda c: c.name,
 }
 _BAR_CELLS = 5

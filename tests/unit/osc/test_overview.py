@@ -65,6 +65,15 @@ def test_sorted(sort, order):
     assert 'gone' not in names and 'tm' not in names
 
 
+def test_the_first_is_before_the_second_whatever_they_are_called():
+    coflows = [coflow('b', rank=0, predicted_end=0.0), coflow(
+        'a', rank=1, predicted_end=0.5), coflow(
+            'd', predicted_end=None), coflow('c', predicted_end=None)]
+    for sort in 'order', 'end':
+        assert [row[0] for row in rows(shown(coflows, sort=sort))
+                if row[0] in 'abcd'] == list('bacd')
+
+
 def test_filters():
     hosts = [host('h1', coflows=['id-b']), host('h2')]
     screen = shown(COFLOWS, hosts, words='b')
@@ -105,6 +114,13 @@ def test_hosts_in_rows():
                            'Mb/s', '95%', '0', '1', 's', 'ok']
     assert found['h2'][3:5] == ['█░░░░', '20%'] and found['h2'][8] == '2'
     assert found['h3'][-2:] == ['no', 'HTB']
+
+
+def test_a_report_from_the_future_has_no_age():
+    """The controller's clock is behind the one that counts here, or ahead."""
+    screen = shown((), [host('h1', last_report=NOW_S + 5)])
+    row, = (row for row in rows(screen) if row[0] == 'h1')
+    assert row[-3:] == ['0', 's', 'ok']
 
 
 def test_nothing_arrives_where_nobody_sends():
@@ -255,6 +271,7 @@ def test_arrivals_are_divided_among_destinations():
 @pytest.mark.parametrize(('value', 'text'), [
     (0.0, '0 B'), (999.4, '999 B'), (999.5, '1 kB'), (1e3, '1 kB'),
     (9.995e5, '1 MB'), (9.994e5, '999 kB'), (1.5e9, '1.5 GB'),
-    (9.995e11, '1 TB'), (2.5e15, '2.5 PB')])
+    (9.995e8, '1 GB'), (9.995e11, '1 TB'), (9.995e14, '1 PB'),
+    (2.5e15, '2.5 PB')])
 def test_a_number_rounds_into_the_next_prefix(value, text):
     assert overview.short(value, 'B') == text
