@@ -2,6 +2,8 @@
 
 """``virtco advise …``: its tables, and files for launchers."""
 
+import io
+
 import msgspec
 import pytest
 
@@ -114,6 +116,18 @@ def test_json_is_the_answer():
     made = controller.made(wire.Tree, **TREE)
     assert msgspec.json.decode(out, type=wire.Tree) == made
     assert told == '' and out.endswith('}\n')
+
+
+def test_names_are_shown_as_they_are(monkeypatch):
+    """Without colors for numbers, and without marks of rich in them."""
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv('TERM', 'xterm')
+    monkeypatch.setattr(io, 'StringIO', Terminal)
+    out, _, _ = _tree(group_name='[red]g')
+    assert 'Broadcast of 8 MB from row 1 in group [red]g of 3 VMs' in out
 
 
 def test_a_tree_for_launchers():

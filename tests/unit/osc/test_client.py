@@ -2,6 +2,7 @@
 
 """The client and the API that it is made for, without a network between."""
 
+import argparse
 import io
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -276,3 +277,16 @@ def test_the_plug_in_finds_the_controller_in_the_catalogue(monkeypatch):
     assert plugin.make_client(Instance()).url == 'http://coflow.r.internal'
     monkeypatch.setenv('VIRTCO_URL', 'http://env')
     assert plugin.make_client(Instance()).url == 'http://env'
+
+
+def test_the_plug_in_offers_the_version_of_its_api(monkeypatch):
+    """python-openstackclient picks the class of the client by this option."""
+    for value in None, '2':
+        monkeypatch.delenv('OS_COFLOW_API_VERSION', raising=False)
+        if value:
+            monkeypatch.setenv('OS_COFLOW_API_VERSION', value)
+        parser = plugin.build_option_parser(argparse.ArgumentParser())
+        for argv, version in (([], value or '1'),
+                              (['--os-coflow-api-version', '3'], '3')):
+            assert getattr(parser.parse_args(argv),
+                           plugin.API_VERSION_OPTION) == version

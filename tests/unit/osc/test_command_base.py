@@ -2,6 +2,9 @@
 
 """What all commands share: columns, and names of coflows."""
 
+import io
+import types
+
 from osc_lib import exceptions as osc_exceptions
 import pytest
 
@@ -62,6 +65,21 @@ def test_people_get_what_fits_unless_they_ask_for_all(argv, has_more):
                                controller.Controller(**RATES), *argv)
     assert ' From ' in out and '2 Gbit/s' in out
     assert ('train' in out) == has_more
+
+
+def test_standard_input_is_utf_8_in_any_locale():
+    stdin = io.TextIOWrapper(io.BytesIO('größe'.encode()), encoding='latin-1')
+    command = operator.ShowSettings(types.SimpleNamespace(stdin=stdin), None)
+    assert command.read('tm', '-') == 'größe'
+
+
+@pytest.mark.parametrize(('command', 'has_more'), [
+    (operator.ListRates, True), (operator.ListHistory, False)])
+def test_more_columns_are_offered_only_where_there_are_more(command,
+                                                            has_more):
+    """Elsewhere --long would be an option that changes nothing."""
+    parser = command(None, None).get_parser('x')
+    assert ('--long' in parser.format_help()) == has_more
 
 
 @pytest.mark.parametrize('name', ['From', 'from', 'src'])

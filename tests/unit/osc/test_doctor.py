@@ -9,7 +9,10 @@ import pytest
 
 from tests.unit.osc import controller
 from tests.unit.osc import test_doctor_findings as findings
+from virtco import problems
+from virtco.cmd import examine
 from virtco.osc import doctor
+from virtco.wire import health as health_wire
 
 
 def _controller(**answers):
@@ -55,3 +58,20 @@ def test_a_controller_that_starts_is_asked_no_more():
                                                'what': 'x'})})
     _found(one)
     assert [path for _, path, _ in one.asked] == ['/health']
+
+
+@pytest.mark.parametrize(('told', 'rows', 'code'), [
+    ([], [('configuration', 'ok', 'every test passed')], 0),
+    ([health_wire.Problem(code='VC-020', finding='no such host')],
+     [(problems.KINDS['VC-020'].link, 'error', 'no such host')], 1)])
+def test_a_file_is_tested_without_a_controller(told, rows, code,
+                                               monkeypatch):
+    asked = []
+    monkeypatch.setattr(examine, 'examine',
+                        lambda path: asked.append(path) or told)
+    one = controller.Controller()
+    found_code, out, _ = controller.run(
+        doctor.Doctor, one, '-f', 'json', '--config-file', 'virtco.conf')
+    assert [(row['link'], row['state'], row['finding'])
+            for row in json.loads(out)] == rows
+    assert (found_code, asked, one.asked) == (code, ['virtco.conf'], [])

@@ -161,6 +161,16 @@ def test_a_coflow_in_detail(values, classes, state, words):
     assert words in found.finding
 
 
+@pytest.mark.parametrize(('row_values', 'words'), [
+    ({}, 'h1: 0 bit/s of 100 Mbit/s'),
+    ({'backlog_bytes': 9},
+     'h1: sends 0 bit/s of 100 Mbit/s and packets wait')])
+def test_a_class_that_nobody_observed_sends_nothing(row_values, words):
+    (found,) = findings.examine_coflow(coflow(), {
+        'h1': [row(observed_bps=None, **row_values)]})
+    assert found.finding == words
+
+
 @pytest.mark.parametrize(('row_values', 'state'), [
     ({'observed_bps': 7e7, 'backlog_bytes': 9}, 'ok'),
     ({'observed_bps': 6.9e7, 'backlog_bytes': 9}, 'warning'),

@@ -3,6 +3,7 @@
 """``virtco measure calibrate`` leaves what the controller can read."""
 
 import io
+import stat
 import types
 
 from msgspec import structs
@@ -79,6 +80,8 @@ def test_the_controller_reads_what_was_found(tmp_path):
     assert (read.bursts, read.packets) == (chosen.bursts, chosen.packets)
     assert read.packets == 500
     assert [one.name for one in tmp_path.iterdir()] == ['trains.conf']
+    # The controller has another user.
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
     text = path.read_text()
     assert 'h0 -> h1, h2 -> h3' in text and 'nearest' not in text
 
@@ -173,6 +176,11 @@ def test_the_level_of_the_bottleneck_is_told(narrow, n_shared, said):
     assert len(rows) == 12
     assert sum(row.shares_bottleneck for row in rows) == n_shared
     assert said in told
+    assert [(row.src, row.dst, row.beside) for row in rows[:4]] == [
+        ('p0r0h0', 'p1r0h0', 'p0r0h1 -> p1r1h0'),
+        ('p0r0h1', 'p1r1h0', 'p0r0h0 -> p1r0h0'),
+        ('p0r0h0', 'p1r0h0', 'p0r1h0 -> p2r0h1'),
+        ('p0r1h0', 'p2r0h1', 'p0r0h0 -> p1r0h0')]
     for row in rows:
         assert row.alone_bps == 1e8
         assert row.shares_bottleneck == (row.beside_bps == 5e7)

@@ -97,6 +97,26 @@ def test_what_a_flavor_takes_and_what_is_left(session):
         nova_facts.flavor(session, 'big')
 
 
+def test_a_flavor_without_further_disks(session, monkeypatch):
+    """Nova tells of no swap by an empty text."""
+    monkeypatch.setitem(ANSWERS, '/flavors/detail?is_public=None', {
+        'flavors': [{'id': '8', 'name': 's', 'vcpus': 1, 'ram': 512,
+                     'disk': 7, 'swap': ''}]})
+    assert nova_facts.flavor(session, 's') == {
+        'vcpus': 1, 'memory_mb': 512, 'disk_gb': 7}
+
+
+def test_only_what_a_vm_takes_is_asked_of_placement(session, monkeypatch):
+    """And a host that has nothing of a kind has nothing of it free."""
+    monkeypatch.setitem(
+        ANSWERS, '/allocation_candidates?resources=VCPU:1,DISK_GB:1'
+        '&required=!COMPUTE_STATUS_DISABLED', {'provider_summaries': {'u': {
+            'resources': {'VCPU': {'capacity': 32, 'used': 5}}}}})
+    assert nova_facts.free(session, {
+        'vcpus': 1.0, 'memory_mb': 0.0, 'disk_gb': 0.5}) == {
+            'h2': {'vcpus': 27, 'memory_mb': 0, 'disk_gb': 0}}
+
+
 @pytest.mark.parametrize('of_nova, of_operator, zone', [
     ('z1', None, 'z1'), (None, 'z2', 'z2'), ('z1', 'z2', 'z1'),
     (None, None, None)])

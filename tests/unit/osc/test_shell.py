@@ -116,6 +116,11 @@ def test_a_command_that_wants_more_says_what_to_install(monkeypatch, capsys):
     assert told.startswith('virtco topology show: ') and 'osc' in told
 
 
+def test_help_behind_a_command_is_that_of_the_command(capsys):
+    assert shell.main(['settings', 'show', '--help']) == 0
+    assert ' settings show [-h]' in capsys.readouterr().out
+
+
 def test_without_arguments_those_of_the_process_are_meant(monkeypatch):
     monkeypatch.setattr(sys, 'argv', ['virtco', 'top', '--once'])
     monkeypatch.setattr(shell.Shell, 'run', lambda _app, argv: argv)

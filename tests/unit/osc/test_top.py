@@ -142,19 +142,27 @@ def test_the_shortest_wait_and_the_usual_one(monkeypatch):
 
 
 def test_a_terminal_gets_its_screen_back(monkeypatch):
-    """Nothing is drawn between two looks."""
+    """Each look is drawn, and nothing between two of them."""
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
-    def sleep(_seconds):
+    slept = []
+
+    def sleep(seconds):
         assert not any('Refresh' in type(one).__name__
                        for one in threading.enumerate())
-        raise KeyboardInterrupt
+        slept.append(seconds)
+        if len(slept) == 3:
+            raise KeyboardInterrupt
 
     monkeypatch.setenv('TERM', 'xterm')
     monkeypatch.setattr(top.time, 'sleep', sleep)
     monkeypatch.setattr(io, 'StringIO', Terminal)
     shown = run(Client())
     begin, end = '\x1b[?1049h', '\x1b[?1049l'
-    assert shown.index(begin) < shown.index('look-1') < shown.index(end)
+    places = [shown.index(part) for part in (
+        begin, 'look-1', 'look-2', 'look-3', end)]
+    assert places == sorted(places)
+    # Numbers have no colors of their own.
+    assert '1 coflows at http://c, by order' in shown

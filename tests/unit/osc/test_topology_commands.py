@@ -13,6 +13,7 @@ from virtco import exception
 from virtco.osc import matrices
 from virtco.osc import topology_commands as topology
 from virtco.topology import formats
+from virtco.topology import nova_topology as nova
 from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import plain
@@ -114,6 +115,29 @@ def test_an_import_wants_a_file_or_nova(argv):
 def test_an_import_from_nova_wants_a_login():
     with pytest.raises(exception.Invalid, match='keystone'):
         controller.run(topology.Import, _changing([]), '--from-nova')
+
+
+@pytest.mark.parametrize(('argv', 'plane', 'levels'), [
+    ([], tree.FRONT_END, tree.LEVEL_NAMES),
+    (['--plane', 'ib', '--levels', 'rack'], 'ib', ('rack',))])
+def test_aggregates_of_nova_are_imported_as_racks(argv, plane, levels,
+                                                  monkeypatch):
+    asked = []
+
+    def read(session, levels):
+        asked.append((session, levels))
+        return [nova.Aggregate('a', ('h1',), {'virtco:rack': 'r7'}, None)], {}
+
+    monkeypatch.setattr(topology.nova_facts, 'read', read)
+    one = _changing([])
+    controller.run(topology.Import, one, '--from-nova', *argv,
+                   session='login')
+    assert asked == [('login', levels)]
+    ((sent,),) = (body['planes'] for _, _, body in one.asked)
+    (read_plane,) = plain.load({'planes': [sent]}).planes
+    assert read_plane.name == plane
+    assert [(node.name, node.hosts) for node in read_plane.walk()
+            if node.hosts] == [('r7', ('h1',))]
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
