@@ -186,8 +186,11 @@ class _Loop:
         codes = list(_functions(compile(text, path, 'exec')))
         changed = list(_functions(compile(
             mutants.build(text, one.number), path, 'exec')))
-        differ = {_key(new): new for old, new in zip(codes, changed)
-                  if old != new}
+        before = collections.defaultdict(list)
+        for old in codes:
+            before[_key(old)].append(old)
+        differ = {_key(new): new for new in changed
+                  if new not in before[_key(new)]}
         found = next(iter(differ), None)
         return found, differ
 

@@ -12,6 +12,7 @@ import pytest
 from tests.gears import changes
 from tests.mutation import __main__ as command
 from tests.mutation import areas
+from tests.mutation import collected as judges
 from tests.mutation import mutants
 
 TEXT = '''
@@ -216,6 +217,18 @@ def test_what_is_not_asserted():
 def test_tests_judge_what_they_execute(of_units, function, verdict):
     assert {one for one in of_units if one.split()[0] == function} == {
         f'{function} {verdict}'}
+
+
+def test_a_generator_that_is_deleted_is_judged_by_its_function():
+    """Another one of the function, which tests do not reach, is no part."""
+    path = 'edge_module/privileged/operations.py'
+    text = (areas.ROOT / path).read_text()
+    loop = judges._Loop([one for one in mutants.find(path, text)
+                         if one.after == 'pass' and ' for ' in one.before],
+                        1.0, 1.0, 1, None)
+    for one in loop._chosen:
+        (_, _, name), _ = loop._code(one)
+        assert name == one.where
 
 
 def test_a_module_that_one_test_imports_is_left_to_another_judge(tmp_path):
