@@ -92,7 +92,7 @@ class Total:
 
     def update(self, raw: model.Counts) -> None:
         last = self.last
-        if raw[0] < last[0] or raw[1] < last[1] or raw[2] < last[2]:
+        if any(map(operator.lt, raw, last)):
             self.base = model.Counts(*(  # of those that restarted
                 base + (before if now < before else 0)
                 for base, before, now in zip(self.base, last, raw)))
@@ -101,6 +101,11 @@ class Total:
     @property
     def value(self) -> model.Counts:
         return model.Counts(*map(operator.add, self.base, self.last))
+
+
+def _minor_of(name: Name) -> int:
+    """Return the minor of a class; 0 for the sum of deleted leaves."""
+    return int(name.where or 0)
 
 
 _Row = tuple[Name, model.Counts, model.Counts]
@@ -188,7 +193,7 @@ class Counters:
 
     def _controls(self, leaf: Name) -> str | None:
         """Return the coflow whose control packets alone a leaf holds."""
-        minor = minors.controlled_by(int(leaf.where or 0))
+        minor = minors.controlled_by(_minor_of(leaf))
         return self._classes[minor][0] if minor in self._classes else None
 
     def _name_of(self, minor: int) -> Name | None:
@@ -248,7 +253,7 @@ class Counters:
                 if name.kind is kind]
 
     def _backlog_bytes(self, name: Name) -> int:
-        return self._stats.get(int(name.where or 0), _NO_STATS).backlog_bytes
+        return self._stats.get(_minor_of(name), _NO_STATS).backlog_bytes
 
     def peers(self) -> tuple[reports.PeerCounter, ...]:
         """Return the ``peers`` of a report."""
@@ -279,7 +284,7 @@ class Counters:
     def _limited_leaves(self) -> list[tuple[int, Name, model.Counts]]:
         """Return the leaf classes of limited traffic, by slot."""
         return [(slot, name, seen) for name, seen in self._of_kind(Kind.LEAF)
-                if (slot := minors.limit_of(int(name.where or 0))) is not None]
+                if (slot := minors.limit_of(_minor_of(name))) is not None]
 
     def limited(self) -> tuple[reports.LimitCounter, ...]:
         """Return the counters of unmanaged traffic by limited host.

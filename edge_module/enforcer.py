@@ -117,9 +117,9 @@ class Enforcer:
         When MTUs grow, a VM's port may change before the uplink does; a leaf
         drops frames that it cannot cut.
         """
-        return max([self.uplink.frame_bytes(), *(
-            htb.frame_bytes(port.dev) or 0 for port in self.ports or ()
-            if port.is_here)])
+        return max(filter(None, (self.uplink.frame_bytes(), *(
+            htb.frame_bytes(port.dev) for port in self.ports or ()
+            if port.is_here))))
 
     def desired_table(self) -> classify.Table:
         policy = self.policy
@@ -275,7 +275,7 @@ class Enforcer:
     def is_waiting(self) -> bool:
         """Whether :meth:`sync` has something to do later."""
         return self.conflict is None and (
-            self.tree.is_waiting or self._early.rate_bps > 0)
+            self.tree.is_waiting or bool(self._early.rate_bps))
 
     def _collect(self, now_s: float) -> None:
         """Make the steps that had to wait and are due now.

@@ -45,7 +45,7 @@ class HeavyPorts:
         found = []
         own = minors.of_ports(ifindexes)
         for ifindex, seat in minors.seats(ifindexes).items():
-            new_bytes = backlog_bytes = 0
+            new_bytes, waits = 0, False
             for minor in (own[ifindex], *(
                     minors.of_limited(slot, seat)
                     for slot in slots if slot is not None)):
@@ -54,7 +54,7 @@ class HeavyPorts:
                 # The counter of a new class starts from 0.
                 new_bytes += seen.sent_bytes - (
                     last if last <= seen.sent_bytes else 0)
-                backlog_bytes += seen.backlog_bytes
-            if new_bytes >= least_bytes or backlog_bytes:
+                waits |= seen.backlog_bytes > 0
+            if new_bytes >= least_bytes or waits:
                 found.append((new_bytes, ifindex))
         return [ifindex for _, ifindex in heapq.nlargest(MOST, found)]

@@ -36,7 +36,7 @@ class StateDir:
         except OSError as error:
             LOG.warning('Cannot save %s in %s: %s', name, self.path, error)
             with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
+                fresh.unlink()
 
     def load(self, name: str) -> Any | None:
         """Read a saved value; None when there is none or it is invalid."""

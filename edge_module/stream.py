@@ -56,7 +56,7 @@ class Epochs:
     def __init__(self, files: state.StateDir):
         self._files = files
         saved = files.load(_EPOCH)
-        self.newest = saved if type(saved) is int and saved > 0 else 0
+        self.newest = max(0, saved) if type(saved) is int else 0
 
     def hear(self, epoch: int) -> None:
         """Check a scheduler's epoch, and remember it if it is newer.

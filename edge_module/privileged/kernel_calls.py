@@ -100,12 +100,12 @@ def _send_chunk(sock: socket.socket, messages: list[tuple[int, int, bytes]],
     packed = bytearray()
     for index in range(start, end):
         kind, flags, body = messages[index]
-        flags |= _F_REQUEST | (_F_ACK if index == end - 1 else 0)
+        flags |= _F_REQUEST | _F_ACK * (index == end - 1)
         packed += _HEADER.pack(_HEADER.size + len(body), kind, flags,
                                index + 1, 0) + body
     sock.send(packed)
     while True:
-        for kind, _, sequence, body in split(sock.recv(1 << 17)):
+        for kind, _, sequence, body in receive(sock):
             if kind != _NLMSG_ERROR:
                 continue
             code = -struct.unpack_from('=i', body)[0]
@@ -135,7 +135,7 @@ def _dump_once(message: tuple[int, int, bytes]) -> tuple[list[bytes], bool]:
     with _open() as sock:
         _request(sock, message, _F_DUMP)
         while True:
-            for kind, flags, _, answer in split(sock.recv(1 << 17)):
+            for kind, flags, _, answer in receive(sock):
                 interrupted |= bool(flags & _F_DUMP_INTR)
                 if kind == _NLMSG_DONE:
                     return bodies, interrupted
@@ -149,7 +149,7 @@ def ask(message: tuple[int, int, bytes]) -> bytes:
     """
     with _open() as sock:
         _request(sock, message, _F_ACK)
-        (kind, _, _, answer), *_ = split(sock.recv(1 << 17))
+        (kind, _, _, answer), *_ = receive(sock)
     return _answer(kind, answer)
 
 
@@ -158,6 +158,11 @@ def _request(sock: socket.socket, message: tuple[int, int, bytes],
     kind, flags, body = message
     sock.send(_HEADER.pack(_HEADER.size + len(body), kind,
                            flags | more_flags | _F_REQUEST, 1, 0) + body)
+
+
+def receive(sock: socket.socket) -> list[tuple[int, int, int, bytes]]:
+    """Receive the next datagram, of 32 KiB at most, and split it."""
+    return split(sock.recv(1 << 17))
 
 
 def _answer(kind: int, body: bytes) -> bytes:

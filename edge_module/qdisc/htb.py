@@ -162,7 +162,7 @@ class Uplink:
 
 def frame_bytes(dev: str) -> int | None:
     """Return the longest frame of a device, in bytes; None without it."""
-    request = struct.pack('16si12x', dev.encode(), 0)
+    request = struct.pack('16s16x', dev.encode())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             answer = fcntl.ioctl(probe, _SIOCGIFMTU, request)
