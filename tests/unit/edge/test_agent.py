@@ -261,6 +261,7 @@ def test_a_refusal_is_tried_again_less_and_less_often(agent, clock):
 def test_a_failure_elsewhere_brings_the_audit_forward(agent, clock, caplog):
     count = snapshots(agent)
     agent.failed(ERROR)
+    assert caplog.text.count('Not enforced yet') == 1
     agent.failed(ERROR)
     assert caplog.text.count('Not enforced yet') == 1
     assert agent.is_failing and agent.error == str(ERROR)
@@ -283,7 +284,7 @@ def test_a_failure_elsewhere_brings_the_audit_forward(agent, clock, caplog):
     (KeyError('x'), True)])
 def test_what_goes_wrong_ends_nothing(agent, caplog, error, is_a_bug):
     agent._watch.found = error
-    agent.sync()
+    assert agent.sync() is False
     assert agent.is_failing and ('Traceback' in caplog.text) == is_a_bug
 
 
@@ -428,6 +429,11 @@ def test_it_goes_on_with_what_was_saved(agent, conf, told):
     assert again.enforcer.policy == test_enforcer.ONE
     assert again.applied_generation == 1
     assert again.reporter.epoch == agent.reporter.epoch
+    # The classes of its coflows have their names before anybody is heard.
+    again.reporter.readings.read(0.0)
+    assert {one.coflow_id for one
+            in again.reporter.readings.counted()['coflows']} == {
+        'c16', 'c32'}
 
 
 def test_it_saves_now_and_then(agent, clock, monkeypatch):
@@ -471,8 +477,11 @@ def test_what_begins_ends_with_the_agent(begun, monkeypatch, enabled):
     begun.ports.source.close = lambda: begun.begun.append('closed')
     begun.connect()
     assert begun.begun == [9, 'thread']
+    begun.reporter.save = lambda: begun.begun.append('saved')
     begun.disconnect()
-    assert begun.begun == [9, 'thread', 'closed']
+    assert begun.begun == [9, 'thread', 'closed', 'saved']
+    # The thread of reports need not wait for its next one.
+    assert len(begun.woken) == 1
     assert begun._watch.is_closed and begun._stop.is_set()
     if enabled:
         assert begun.probe.given == (begun.link, 'h1')
@@ -523,6 +532,18 @@ def test_options_reach_the_enforcer(conf):
         parts(conf).enforcer()
 
 
+def test_a_link_without_a_speed_wants_one(conf, monkeypatch):
+    def none(dev):
+        raise exception.NotFound(what='link speed of', id=dev)
+
+    monkeypatch.setattr(factory.link_speed, 'speed_bps', none)
+    with pytest.raises(exception.Invalid) as caught:
+        parts(conf, link_egress_bps=0).enforcer()
+    assert caught.value.kwargs == {
+        'field': '[edge] link_egress_bps', 'value': 0,
+        'limit': 'a rate, as lo reports no speed'}
+
+
 def test_open_vswitch_is_waited_for(conf, monkeypatch):
     found = parts(conf)
     found.wait_ready()
@@ -538,6 +559,10 @@ def test_open_vswitch_is_waited_for(conf, monkeypatch):
     found.database = types.SimpleNamespace(read=ports)
     found.wait_ready()
     assert not answers and waits == [1]
+    # Longer after each failure, and for 5 s at most.
+    answers, waits[:] = [exception.OvsUnavailable('away')] * 5 + [[]], []
+    found.wait_ready()
+    assert not answers and waits == [1, 2, 4, 5, 5]
 
 
 def test_the_receiver_is_protected_where_that_is_wanted(conf):

@@ -5,6 +5,7 @@
 import pytest
 
 from edge_module.privileged import choice
+from edge_module.privileged import guarded
 from virtco import exception
 
 
@@ -37,3 +38,14 @@ def test_users_that_are_not_there_are_told(monkeypatch, user, helper):
     monkeypatch.setattr(choice.os, 'geteuid', lambda: 0)
     with pytest.raises(exception.Invalid, match='nobody-knows'):
         choice.open_kernel(user, helper)
+
+
+@pytest.mark.parametrize('helper, helper_user', [
+    ('', 'root'), ('nobody', 'nobody')])
+def test_root_leaves_the_calls_to_a_helper(monkeypatch, helper, helper_user):
+    started = []
+    monkeypatch.setattr(choice.os, 'geteuid', lambda: 0)
+    monkeypatch.setattr(guarded, 'start_and_drop',
+                        lambda *users: started.append(users))
+    assert choice.open_kernel('root', helper) is guarded
+    assert started == [('root', helper_user)]

@@ -258,3 +258,21 @@ def test_a_policy_that_names_it_keeps_a_class_that_is_not_there():
     seen.add_stats({1: STATS[1]})
     assert [one.sent_bytes for one in seen.coflows()] == [900]
     assert seen.coflows()[0].backlog_bytes == 0
+
+
+def test_ports_that_come_and_go_leave_one_row():
+    """Their drops stay, and nothing waits in what is gone."""
+    seen = counters.Counters()
+    for minor in range(0x7005, 0x7009):
+        seen.add_stats({1: wire.ClassStats(9, 1, 77), 3: wire.ClassStats(9),
+                        minor: wire.ClassStats(5, 1, 4, 2)})
+    assert seen.shared()['unmanaged'] == reports.PartCounters(9, 8, 4)
+    assert len([name for name, *_ in seen.to_rows()
+                if name.kind is counters.Kind.LEAF]) == 2
+
+
+def test_control_packets_stay_with_their_coflow():
+    seen = _counters()
+    seen.add_stats(STATS | {0x8010: wire.ClassStats(60)})
+    seen.add_stats(STATS)
+    assert [one.control_bytes for one in seen.coflows()] == [60]

@@ -51,6 +51,15 @@ def started(policy=ONE, ports=(PORT, AWAY), **kwargs):
     return found
 
 
+def test_the_first_sync_makes_the_tree_without_any_policy():
+    found = make()
+    assert (found.policy, found.n_past, found.ports, found.conflict) == (
+        None, 0, None, None)
+    assert found.sync(None, 0, None, 100.0)
+    assert found.uplink.tree == found.desired_tree()
+    assert not found.sync(None, 0, None, 100.0)
+
+
 def test_without_a_policy_what_stands_stays():
     found = make()
     found.set_ports((PORT,), 100.0)
@@ -252,6 +261,40 @@ def test_beside_somebody_elses_qdisc_coflows_are_counted():
     assert found.conflict is None and not found.drift()
 
 
+def test_a_conflict_is_told_once_and_the_tree_read_after_it(caplog):
+    guard = Guard()
+    found = started(guard=guard)
+    assert 'not shaped' not in caplog.text
+    guard.error = exception.QdiscConflict(dev='up1', qdisc='linux-htb')
+    for now_s in 200.0, 201.0:
+        found.set_policy(TWO, now_s)
+    assert caplog.text.count('not shaped: ') == 1
+    guard.error = exception.QdiscConflict(dev='up1', qdisc='linux-codel')
+    found.set_policy(TWO, 202.0)
+    assert caplog.text.count('not shaped: ') == 2
+    # The other program may have changed the tree.
+    guard.error = None
+    found.uplink.tree.clear()
+    found.set_policy(ONE, 203.0)
+    assert found.uplink.tree == found.desired_tree()
+
+
+def test_grace_begins_with_the_reading_that_finds_a_queue_empty():
+    found = started()
+    found.uplink.seen[0x11] = wire.ClassStats(10, 1, 500)
+    found.set_policy(TWO, 200.0)
+    found.collect(201.0)
+    assert found.uplink.tree[0x11].rate_bps > model.IDLE_RATE_BPS
+    found.uplink.seen[0x11] = wire.ClassStats(510, 2, 0)
+    port = minors.FIRST_PORT + 5
+    found.observe({port: wire.ClassStats(150_000, 100, 0, 400)}, 300.0)
+    assert found.uplink.tree[0x11].rate_bps == model.IDLE_RATE_BPS
+    found.collect(300.0 + GRACE_S - 0.1)
+    assert 0x11 in found.uplink.tree
+    found.collect(300.0 + GRACE_S)
+    assert 0x11 not in found.uplink.tree
+
+
 def test_what_was_queued_before_a_hint_goes_at_the_coflows_rate():
     """The class's guarantee, for unmanaged traffic and its parent."""
     found = started(dataclasses.replace(ONE, flows=()))
@@ -296,6 +339,19 @@ def test_drift_names_each_difference_and_changes_nothing():
         'missing class 0x21', 'class 0x99 should be', 'class 0x12 should be',
         'surplus class 0x99']
     assert 'port tap1 is not classified' in drift.entries
+
+
+def test_turns_are_no_difference_for_ports_alone():
+    found = started()
+    tree, port = found.uplink.tree, minors.FIRST_PORT + 5
+    for minor in port, 0x11:
+        tree[minor] = dataclasses.replace(
+            tree[minor], quantum_bytes=2 * tree[minor].quantum_bytes)
+    (line,) = found.drift().classes
+    assert line.startswith('class 0x11 should be')
+    del tree[0x11], tree[port]
+    assert set(found.drift().classes) == {
+        'missing class 0x11', f'missing class {port:#x}'}
 
 
 @pytest.mark.parametrize('n_past, unmanaged, n_limits', [
@@ -419,13 +475,16 @@ def test_the_receiver_hears_of_policies_alone():
     assert found.steps[-1] == 'receive'
 
 
-def test_cleanup_tells_what_was_there():
+def test_cleanup_tells_what_was_there(monkeypatch):
     found = started(guard=Guard())
     assert found.cleanup() == [
         'dictionary classification', 'htb of up1', 'agreement about up1']
     assert found.classifier.table is None and not found.uplink.present
     found.guard.ensured = 0
     assert found.cleanup() == []
+    monkeypatch.setattr('edge_module.qdisc.receiver.remove',
+                        lambda dev: dev == 'up1')
+    assert found.cleanup() == ['redirection of what up1 receives']
 
 
 def test_a_tree_that_is_known_is_not_read_again():

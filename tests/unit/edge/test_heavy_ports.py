@@ -25,7 +25,9 @@ def test_what_was_sent_since_the_last_look_counts():
     assert find(found, stats(p5=10_000, p6=9_999)) == [5]
     assert find(found, stats(p5=19_999, p6=20_000)) == [6]
     # A class that began anew counts from nothing.
-    assert find(found, stats(p5=10_001, p6=9_999)) == [5]
+    assert find(found, stats(p5=10_000, p6=9_999)) == [5]
+    # Nothing new is nothing, however much there was.
+    assert find(found, stats(p5=10_000, p6=9_999)) == []
     assert find(found, {}) == []
 
 

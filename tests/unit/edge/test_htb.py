@@ -75,3 +75,16 @@ def test_without_our_qdisc_there_is_nothing():
     found = uplink.snapshot()
     assert (found.present, found.foreign, found.tree) == (False, None, {})
     assert uplink.kernel.sent == []
+
+
+def test_without_descriptors_it_is_unknown_whether_a_device_is_there(
+        monkeypatch):
+    def none(*_args):
+        raise OSError(errno.EMFILE, 'too many')
+
+    monkeypatch.setattr(htb.socket, 'if_nametoindex', none)
+    with pytest.raises(exception.NotFound):
+        htb.Uplink(Kernel(), 'lo').ifindex()
+    monkeypatch.setattr(htb.socket, 'socket', none)
+    with pytest.raises(OSError, match='too many'):
+        htb.Uplink(Kernel(), 'lo').ifindex()

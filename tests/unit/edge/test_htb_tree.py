@@ -69,8 +69,9 @@ def test_one_that_slows_down_sends_whole_packets_first(keeper):
     assert keeper.uplink.tree == SLOW and not keeper.is_waiting
 
 
-def test_an_empty_one_slows_down_at_once(keeper):
-    queue(keeper, 1000, 0)
+@pytest.mark.parametrize('sent_bytes', [0, 1000])
+def test_an_empty_one_slows_down_at_once(keeper, sent_bytes):
+    queue(keeper, sent_bytes, 0)
     keeper.change(SLOW, SETTINGS)
     assert not keeper.is_draining and keeper.uplink.tree == SLOW
 

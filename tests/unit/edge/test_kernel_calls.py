@@ -3,6 +3,7 @@
 """Requests to the kernel and its answers, over a socket that notes them."""
 
 import errno
+import socket
 import struct
 
 import pytest
@@ -27,7 +28,7 @@ class Kernel:
     """A netlink socket; it answers each datagram by a function."""
 
     def __init__(self, answer):
-        self.sent = []
+        self.sent, self.raw = [], b''
         self._answer = answer
         self._waiting = []
 
@@ -38,11 +39,13 @@ class Kernel:
         self._waiting = None
 
     def send(self, data):
+        self.raw += data
         self.sent.append(kernel.split(bytes(data)))
         self._waiting += self._answer(self.sent[-1])
 
-    def recv(self, _most):
-        return self._waiting.pop(0)
+    def recv(self, most):
+        """Cut off what the caller has no room for, as the kernel does."""
+        return self._waiting.pop(0)[:most]
 
 
 @pytest.fixture
@@ -103,6 +106,24 @@ def test_many_messages_go_in_chunks(answering):
     assert [len(chunk) for chunk in found.sent] == [1, 1]
     found.sent.clear()
     assert kernel.tc_send([]) == [] == found.sent
+
+
+@pytest.mark.parametrize('length, n_chunks', [(14_559, 1), (14_560, 2)])
+def test_a_chunk_has_24_kib(answering, length, n_chunks):
+    found = answering(refusing())
+    kernel.tc_send([(KIND, 0, bytes(10_000)), (KIND, 0, bytes(length))])
+    assert len(found.sent) == n_chunks
+
+
+def test_messages_are_of_the_kernels_layout(answering):
+    """The kernel fills in the port, for which 0 stands; see netlink(7)."""
+    found = answering(lambda messages: [error(0, messages[-1][2])])
+    kernel.tc_send([(KIND, 0, b'abcd'), (KIND, FLAGS, b'')])
+    assert found.raw == (message(KIND, b'abcd', REQUEST, 1)
+                         + message(KIND, b'', FLAGS | REQUEST | ACK, 2))
+    found = answering(lambda _: [message(KIND)])
+    kernel.ask((KIND, 0, b'x'))
+    assert found.raw == message(KIND, b'x', ACK | REQUEST, 1)[:17]
 
 
 def test_a_dump_is_all_that_comes_until_its_end(answering):
@@ -219,3 +240,37 @@ def test_text_of_nftables_is_read_or_refused(monkeypatch):
     assert kernel.nft_change('egress', [Text('go'), Text('od')]) is None
     assert kernel.nft_change('egress', [Text('bad')]) == 'why'
     assert asked[-2:] == ['good', 'bad']
+
+
+def test_a_socket_has_a_port_that_marks_its_changes(monkeypatch):
+    """A port that another one of its sockets has is no hindrance."""
+    drawn = [5, 5, 6]
+
+    def draw(n_bits):
+        assert n_bits == 24
+        return drawn.pop(0)
+
+    monkeypatch.setattr(kernel.secrets, 'randbits', draw)
+    with (kernel._open() as one, kernel._open() as other,
+          socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as plain):
+        assert one.getsockname() == (0x76000005, 0)
+        assert other.getsockname() == (0x76000006, 0)
+        assert one.gettimeout() == 30.0
+        for kind in socket.SO_RCVBUF, socket.SO_SNDBUF:
+            # As large as the system allows, beyond the default.
+            assert one.getsockopt(socket.SOL_SOCKET, kind) > (
+                plain.getsockopt(socket.SOL_SOCKET, kind))
+
+
+def test_a_socket_that_gets_no_port_is_an_error(monkeypatch):
+    class Refused(socket.socket):
+        def bind(self, address):
+            raise PermissionError(errno.EPERM, 'told to')
+
+    monkeypatch.setattr(kernel.socket, 'socket', Refused)
+    with pytest.raises(PermissionError):
+        kernel._open()
+
+
+def test_in_this_process_calls_are_free_and_never_end():
+    assert kernel.alive() is True and kernel.cpu_s() == 0.0

@@ -4,6 +4,7 @@
 
 import ctypes
 import os
+import pathlib
 import socket
 import struct
 
@@ -24,13 +25,13 @@ class Socket:
         self.waiting = list(datagrams)
         self.options = []
 
-    def recv(self, _most):
+    def recv(self, most):
         if not self.waiting:
             raise BlockingIOError
         found = self.waiting.pop(0)
         if isinstance(found, OSError):
             raise found
-        return found
+        return found[:most]
 
     def setsockopt(self, level, option, value):
         # What it points to goes with its caller.
@@ -57,9 +58,10 @@ def table(name):
     return message(NEWTABLE, bytes(4) + attribute(1, name + b'\0'))
 
 
-def ended(process):
+def ended(process=0):
+    """The end of a transaction of a process; 0 is the one of the tests."""
     return message(NEWGEN, bytes(4) + attribute(1, bytes(4)) + attribute(
-        2, process.to_bytes(4, 'big')))
+        2, (process or os.getpid()).to_bytes(4, 'big')))
 
 
 def watch(route=(), tables=()):
@@ -97,19 +99,40 @@ OTHER = 0x7fffffff
 
 
 @pytest.mark.parametrize(('tables', 'changed'), [
-    ([], False), ([table(b'virtco'), ended(OTHER)], True),
-    ([table(b'virtco') + table(b'filter'), ended(OTHER)], True),
-    ([table(b'filter'), ended(OTHER)], False),
-    ([table(b'virtcode'), ended(OTHER)], False),
-    ([table(b'virtco'), ended(os.getpid())], False),
+    ([], False), ([table(b'virtco'), OTHER], True),
+    ([table(b'virtco') + table(b'filter'), OTHER], True),
+    ([table(b'filter'), OTHER], False), ([table(b'virtcode'), OTHER], False),
+    ([table(b'virtco'), 0], False),
     # One of ours beside one of somebody else's.
-    ([table(b'virtco'), ended(os.getpid()), table(b'virtco'),
-      ended(OTHER)], True),
-    ([table(b'virtco'), ended(OTHER), table(b'filter'),
-      ended(os.getpid())], True),
-    ([ended(OTHER)], False), ([OSError(105, '')], True)])
+    ([table(b'virtco'), 0, table(b'virtco'), OTHER], True),
+    ([table(b'virtco'), OTHER, table(b'filter'), 0], True),
+    ([OTHER], False), ([OSError(105, '')], True)])
 def test_who_changed_our_table(tables, changed):
-    assert watch(tables=tables).changes().tables is changed
+    """Numbers are processes whose transactions end."""
+    assert watch(tables=[ended(one) if isinstance(one, int) else one
+                         for one in tables]).changes().tables is changed
+
+
+def test_changes_of_a_child_are_our_own():
+    """The helper is one; a process may have any name."""
+    name = pathlib.Path('/proc/self/comm')
+    before = name.read_text()
+    name.write_text('a:b: c')
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    try:
+        for process, changed in (child, False), (0, False), (1, True):
+            found = watch(tables=[table(b'virtco'), ended(process)])
+            assert found.changes().tables is changed
+    finally:
+        os.close(writing)
+        os.close(reading)
+        os.waitpid(child, 0)
+        name.write_text(before)
 
 
 def test_a_transaction_may_end_later():
@@ -196,27 +219,53 @@ def test_a_wait_ends_once_for_each_wake(woken):
         with pytest.raises(BlockingIOError):
             os.eventfd_read(watch._wake)
         call(0.001)
-    for peer in there, tables:
+    for peer, here in (there, watch._route), (tables, watch._tables):
         peer.send(b'x')
         # It stays there for whoever reads it, and ends no pause.
         watch.wait(20)
         watch.pause(0.001)
-    assert watch._route.recv(9) == watch._tables.recv(9) == b'x'
+        assert here.recv(9) == b'x'
 
 
 def test_links_and_qdiscs_of_this_namespace_are_announced():
     """RTMGRP_LINK and RTMGRP_TC of rtnetlink.h; no wait has to read them."""
-    watch = kernel_events.KernelWatch()
+    # Another one, as of a test beside this one, has other ports.
+    watch, other = kernel_events.KernelWatch(), kernel_events.KernelWatch()
+    other.close()
+    os.close(other._wake)
     try:
+        # Four instructions of a filter: see SO_GET_FILTER in socket(7).
+        assert len(watch._route.getsockopt(socket.SOL_SOCKET, 26, 32)) == 4
         assert watch._route.getsockopt(
             socket.SOL_SOCKET, socket.SO_PROTOCOL) == socket.NETLINK_ROUTE
         assert watch._route.getsockname()[1] == 1 | 8
         assert not watch._route.getblocking()
+        # Nobody woke it yet, and no transaction is under way.
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(watch._wake)
+        if watch._tables is not None:
+            watch._tables.close()
+        watch._tables = Socket(ended(OTHER))
+        assert watch.changes().tables is False
+        watch._tables = None
         watch.wake()
         watch.wait(20)
     finally:
         watch.close()
         os.close(watch._wake)
+
+
+def test_without_the_privilege_no_socket_is_left(monkeypatch):
+    made = []
+
+    class Refused(socket.socket):
+        def setsockopt(self, *args):
+            made.append(self)
+            raise PermissionError
+
+    monkeypatch.setattr(kernel_events.socket, 'socket', Refused)
+    assert kernel_events._listen_to_tables() is None
+    assert [sock.fileno() for sock in made] == [-1]
 
 
 def test_tables_are_announced_to_who_has_a_port_and_the_privilege():

@@ -2,6 +2,8 @@
 
 """Which ports are not managed, as devices and switches tell it."""
 
+import struct
+
 import pytest
 
 from edge_module.ports import kinds
@@ -33,6 +35,34 @@ def test_what_a_device_tells(monkeypatch, attributes, is_switched, notes):
 def test_a_device_that_is_not_there_tells_nothing():
     assert kinds.of_device('none such', False) == ()
     assert kinds.of_device('lo', False) == (kinds.ROUTED,)
+
+
+@pytest.mark.parametrize('kind, data, is_tap', [
+    (b'tun', b'\2', True), (b'tun', b'\1', False), (b'tap', b'\2', False)])
+def test_a_tap_is_no_tunnel(kind, data, is_tap):
+    found = devices.read(_answer((10, b'\2\0\0\0'), (18, wire.attr(
+        1, kind + b'\0') + wire.attr(2, wire.attr(3, data)) + wire.attr(
+            4, b'bridge\0'))))
+    assert found == devices.Device(kind.decode(), '', True, 'bridge', is_tap)
+
+
+def test_a_device_is_asked_for_by_its_number(monkeypatch):
+    asked = []
+
+    def ask(message):
+        asked.append(message)
+        if len(asked) == 3:
+            raise OSError
+        return _answer((38, b'pf0vf3\0'), *((10, b'\2\0\0\0'),) * (
+            len(asked) % 2), (18, wire.attr(4, b'bridge\0')))
+
+    monkeypatch.setattr(devices.kernel, 'ask', ask)
+    assert [devices.may_be_port('lo') for _ in range(3)] == [
+        True, False, False]
+    assert devices.look('none such').port_name == 'pf0vf3'
+    # RTM_GETLINK of rtnetlink.h.
+    assert asked == [(18, 0, struct.pack('=BxHiII', 0, 0, index, 0, 0))
+                     for index in (1, 1, 1, 0)]
 
 
 def test_what_the_switch_tells():

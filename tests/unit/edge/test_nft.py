@@ -9,7 +9,9 @@ import pytest
 
 from edge_module.classify import classified as base
 from edge_module.classify import nft
+from edge_module.classify import nft_listing
 from edge_module.classify import nft_text
+from edge_module.privileged import operations
 from edge_module.tcplan import model
 from tests.unit.edge import test_tcplan
 from virtco import exception
@@ -292,6 +294,22 @@ def test_fragments_are_told_apart_by_port_where_ports_are_known(hook, kind):
             in rules)
 
 
+@pytest.mark.parametrize(('kind', 'condition', 'key'), [
+    ('pair4', '', 'ip saddr . ip daddr'),
+    ('port4', 'ip frag-off & 0x1fff 0 ',
+     'ip saddr . ip daddr . meta l4proto . th dport'),
+    ('pair6', '', 'ip6 saddr . ip6 daddr'),
+    ('port6', '', 'ip6 saddr . ip6 daddr . meta l4proto . th dport')])
+def test_a_packet_is_looked_up_by_the_key_of_its_kinds_map(kind, condition,
+                                                           key):
+    for hook, dev in (nft_text.INGRESS, 'iif . '), (nft_text.EGRESS, ''):
+        assert hook.set_rules([kind]) == (
+            'flush chain netdev virtco classify\n'
+            f'add rule netdev virtco classify {condition}meta priority set '
+            f'{dev}{key} map @{hook.name}_{kind} goto control{kind[-1]} '
+            f'comment "{kind}"\n')
+
+
 def test_entries_count_and_small_maps_do_not():
     text = nft_text.INGRESS.skeleton()
     maps = {line.split()[4]: 'counter;' in line for line in text.splitlines()
@@ -346,6 +364,110 @@ def test_an_entry_is_an_element_of_its_kind(entry, kind, keys):
     assert nft_text.minor(nft_text.classid(0x1a)) == 0x1a
 
 
+FOUR, SIXES = ('ipv4_addr',) * 2, ('ipv6_addr',) * 2
+PORTS = 'inet_proto', 'inet_service'
+OF_ALL = {
+    'port4': (*FOUR, *PORTS), 'pair4': FOUR, 'port6': (*SIXES, *PORTS),
+    'pair6': SIXES, 'frag4': (*FOUR, 'integer'),
+    'frag6': ('integer', 'integer')}
+
+
+def test_the_types_of_keys_are_those_of_packets():
+    """At a port they begin with it; nftables lists the types alike."""
+    assert nft_text.EGRESS.maps() == {
+        f'egress_{name}': types for name, types in (
+            OF_ALL | {'control': ('classid',)}).items()}
+    assert nft_text.INGRESS.maps() == {
+        f'ingress_{name}': types for name, types in (
+            {name: ('iface_index', *types)
+             for name, types in OF_ALL.items()} | {
+                'control': ('classid',), 'others': ('iface_index',),
+                'to': ('iface_index', 'ether_addr')}).items()}
+
+
+def test_what_is_deleted_of_a_port_is_what_was_made_for_it():
+    """At the uplink there are no sets, and nothing is sent to it."""
+    assert nft_text.delete_port_chain(nft_text.EGRESS, 'lo', 1) == (
+        'delete chain netdev virtco dev_1_lo\n')
+    assert nft_text.delete_port_chain(nft_text.INGRESS, 'lo', 1) == ''.join(
+        f'delete {what}\n' for what in (
+            'chain netdev virtco dev_1_lo',
+            'chain netdev virtco towards_1_lo', *(
+                f'set netdev virtco {name}_1'
+                for name in ('peers4', 'peers6', 'near', 'owed'))))
+
+
+class _AtUplink(_Kernel):
+    """Knows a whole table at the uplink."""
+
+    def __init__(self, elements, rules):
+        maps = [{'map': {'name': name, 'type': list(types) if len(types) > 1
+                         else types[0], 'elem': elements if name.endswith(
+                             rules[0]) else []}}
+                for name, types in nft_text.EGRESS.maps().items()]
+        super().__init__(*maps, *(
+            {'rule': {'chain': name, 'comment': name}}
+            for name in ('control4', 'control6')), *(
+            {'rule': {'chain': 'unmanaged', 'comment': name}}
+            for name in ('control4', 'control6')),
+            {'chain': {'name': 'dev_1_lo'}}, *(
+            {'rule': {'chain': 'classify', 'comment': name}}
+            for name in rules))
+
+
+def test_what_stands_at_the_uplink_is_left_alone():
+    kernel = _AtUplink([_element('10.0.0.1', '10.0.0.2')], ['pair4'])
+    classifier = nft.NftEgressClassifier(kernel, 'lo')
+    key = PAIR._replace(ifindex=0)
+    assert classifier.replace(base.Table(LO, {key: 0x11})) == 0
+    assert kernel.commands == []
+    # Its packets may come from any port.
+    assert classifier.counted() == {('', key): model.Counts(5, 1)}
+
+
+def test_packets_of_both_protocols_count_for_an_entry():
+    """And elements without a counter are entries as well."""
+    kernel = _Kernel(*_listing())
+    kernel.listing = json.dumps({'nftables': [{'map': {
+        'name': 'ingress_port4', 'type': list(
+            nft_text.INGRESS.maps()['ingress_port4']), 'elem': [
+            _element('lo', '10.0.0.1', '10.0.0.2', 'tcp', 80, count=7),
+            _element('lo', '10.0.0.1', '10.0.0.2', 'udp', 80, count=9),
+            [{'concat': ['lo', '10.0.0.3', '10.0.0.2', 'udp', 443]},
+             '1:12']]}}]})
+    reader = nft_listing.Reader(nft_text.INGRESS, json.loads(
+        kernel.listing)['nftables'])
+    assert reader.counted == {
+        PORT: model.Counts(16, 2),
+        base.Entry(1, '10.0.0.3', '10.0.0.2', 443): model.Counts()}
+
+
+def test_a_name_of_no_device_is_no_device():
+    """It came after the names were read; an ifindex stands for itself."""
+    reader = nft_listing.Reader(nft_text.INGRESS, _listing([
+        _element(dev, '10.0.0.1', '10.0.0.2')
+        for dev in ('no-such', '4711', 'lo')], ['pair4']))
+    assert [entry.ifindex for entry in reader.standing().entries] == [
+        -1, 4711, 1]
+
+
+def test_the_port_tells_which_of_its_destinations_are_read():
+    asked = []
+    kernel = _Kernel(*_listing())
+    classifier = nft.NftClassifier(kernel)
+    assert classifier.ports() == () and classifier.peers([1]) == {}
+    classifier.replace(base.Table(LO))
+    kernel.nft_read = lambda listings: asked.append(listings) or [
+        None for _ in listings]
+    assert list(classifier.ports()) == [1]
+    for ifindexes in None, [1], [2], []:
+        assert classifier.peers(ifindexes) == {}
+    assert asked == [
+        [operations.Listing('sets table')],
+        [operations.Listing('set', 'peers4_1'),
+         operations.Listing('set', 'peers6_1')]]
+
+
 def test_what_is_right_is_left_alone():
     listing = _listing([_element('lo', '10.0.0.1', '10.0.0.2')],
                        ['pair4'])
@@ -387,7 +509,9 @@ def test_what_nftables_refuses_is_known_no_more():
     classifier = nft.NftClassifier(kernel)
     classifier.replace(base.Table(LO, {PAIR: 0x11}))
     assert classifier.known is not None
-    kernel.nft_change = lambda hook, changes: f'  Error: {"x" * 500}\n'
+    asked = []
+    kernel.nft_change = lambda hook, changes: (
+        asked.append(changes) or f'  Error: {"x" * 500}\n')
     kernel.nft_read = lambda listings: [None for _ in listings]
     with pytest.raises(exception.KernelRefused) as error:
         classifier.replace(base.Table(LO, {PORT: 0x11}))
@@ -395,6 +519,8 @@ def test_what_nftables_refuses_is_known_no_more():
         'what': 'change the classification', 'count': 1}
     assert error.value.kwargs['why'] == ('Error: ' + 'x' * 500)[:400]
     assert classifier.known is None
+    # Without a port to attach there is nothing to try in parts.
+    assert len(asked) == 1
     assert not classifier.remove()
     assert classifier.counted() == {} and classifier.peers() == {}
     assert classifier.destinations() == frozenset()

@@ -176,3 +176,16 @@ def test_a_new_connection_hears_of_no_old_answer(outbox):
     outbox.put_ack(0, 1)
     outbox.restart({'version': 2, 'heartbeat_s': 10, 'most_bytes': 2000})
     assert said(outbox) == []
+
+
+@pytest.mark.parametrize('sent_bytes, is_said', [
+    (100_000, True), (80_000, False)])
+def test_bytes_matter_by_the_time_since_the_last_report(outbox, clock,
+                                                        sent_bytes, is_said):
+    """More than a hundredth of the link in the 9 s between the two."""
+    outbox.put_report(REPORT)
+    said(outbox)
+    clock[0] += 9
+    outbox.put_report(msgspec.structs.replace(
+        REPORT, uplink_sent_bytes=REPORT.uplink_sent_bytes + sent_bytes))
+    assert bool(said(outbox)) == is_said

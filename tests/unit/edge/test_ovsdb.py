@@ -54,7 +54,9 @@ def database(**tables):
 
 
 def with_uplink(*qos, datapath_type=''):
-    port = row(name='br-port', interfaces=[interface('eth0')], qos=list(qos))
+    # Of a bond.
+    port = row(name='br-port', qos=list(qos),
+               interfaces=[interface('eth8'), interface('eth0')])
     return database(
         Port=[row(name='p', interfaces=[interface('eth1')], qos=[]), port],
         Bridge=[row(ports=[], datapath_type='netdev'),
@@ -137,8 +139,10 @@ def test_changes_are_counted_and_told(monkeypatch):
     monkeypatch.setattr(ovsdb._Replica, 'from_server',
                         lambda *_args, **_values: replica)
     monkeypatch.setattr(ovsdb.connection, 'Connection', lambda *_: None)
-    monkeypatch.setattr(ovsdb, '_Api', lambda *_args, **_values: 'api')
-    assert found._new_api() == 'api'
+    monkeypatch.setattr(ovsdb, '_Api', lambda connection, start: (
+        'api', connection, start))
+    # Started by who takes it, and keeps what comes.
+    assert found._new_api() == ('api', None, False)
     told = []
     found.notify(lambda: told.append(found.token()))
     ovsdb._Replica.notify(replica, 'update', None)
@@ -175,6 +179,8 @@ def test_the_guard_sees_what_another_wrote():
     assert not guard.was_lost()
     guard.ensure()
     port = found._api.idl.tables['Port'].rows[1]
+    # What the guard wrote itself comes back later.
+    assert not guard.was_lost()
     port.qos = [row(type=ovsdb.NOOP)]
     assert not guard.was_lost()
     found.changes = 2

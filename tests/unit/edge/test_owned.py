@@ -3,8 +3,11 @@
 """Which typed operations the helper makes, and which it refuses."""
 
 import importlib
+import importlib.machinery
 import os
+import struct
 import sys
+import types
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +23,7 @@ from edge_module.privileged import devices
 from edge_module.privileged import guarded
 from edge_module.privileged import operations
 from edge_module.privileged import owned
+from edge_module.qdisc import wire
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
 
@@ -267,10 +271,17 @@ def test_a_call_has_a_size():
 
 def test_a_sealed_helper_imports_no_further_module(monkeypatch):
     monkeypatch.setattr(sys, 'meta_path', list(sys.meta_path))
-    monkeypatch.setattr(owned, 'configured', lambda: None)
+    configured = []
+    monkeypatch.setattr(owned, 'configured', lambda: configured.append(1))
+    # A finder that would find anything.
+    sys.meta_path.insert(0, types.SimpleNamespace(
+        find_spec=lambda name, *_: importlib.machinery.ModuleSpec(name, None)
+    ))
     guarded.context.set_client_mode(False)
     try:
         assert guarded.seal() == os.getpid()
+        # Its options are read while that is possible.
+        assert configured == [1]
         with pytest.raises(ModuleNotFoundError, match='not loaded by the'):
             importlib.import_module('__hello__')
     finally:
@@ -288,3 +299,31 @@ def test_the_uplink_is_that_of_the_helpers_own_options(ours, dev):
     finally:
         cfg.CONF.clear_override('uplink_dev', edge_options.EDGE)
         owned.configured.cache_clear()
+
+
+def test_the_helper_knows_the_options_by_itself(monkeypatch, tmp_path):
+    """It is a process in which nothing else registered them."""
+    path = tmp_path / 'edge.conf'
+    path.write_text('[edge]\nuplink_dev = eth7\n')
+    conf = cfg.ConfigOpts()
+    conf(['--config-file', str(path)], project='virtco')
+    monkeypatch.setattr(owned.cfg, 'CONF', conf)
+    owned.configured.cache_clear()
+    try:
+        assert owned.configured().uplink_dev == 'eth7'
+    finally:
+        owned.configured.cache_clear()
+
+
+def test_the_root_qdisc_of_a_device_is_asked_for(monkeypatch):
+    asked = []
+
+    def ask(message):
+        asked.append(message)
+        return wire.root_qdisc(7)[2]
+
+    monkeypatch.setattr(owned.kernel, 'ask', ask)
+    assert owned.has_our_root(7)
+    # RTM_GETQDISC, with an answer to who asks; see owned.
+    assert asked == [(38, 8, struct.pack('=BxxxiIII', 0, 7, 0, 0xFFFFFFFF,
+                                         0))]

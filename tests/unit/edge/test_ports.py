@@ -55,12 +55,16 @@ def test_ports_are_read_once_with_their_devices(ports, source):
     assert ports.ports == ()
 
 
-def test_a_source_without_sense_keeps_the_ports(ports, source):
+def test_a_source_without_sense_keeps_the_ports(ports, source, caplog):
     source.error = exception.Invalid(field='f', value=1, limit='2')
-    ports.read()
-    assert ports.ports is None and 'f' in ports.error
+    for _ in range(2):
+        ports.read()
+        assert ports.ports is None and 'f' in ports.error
+        assert [record.message for record in caplog.records] == [
+            ports.error]
     source.error = None
     ports.read(look=False)
+    assert len(caplog.records) == 1
     assert indexes(ports) == [('a', 1)] and ports.error is None
     source.error, source.number = exception.Invalid(
         field='f', value=1, limit='2'), 1

@@ -117,6 +117,8 @@ def test_a_report_waits_for_half_an_interval_at_most(clock, enforcer):
     found.read(100.0)
     assert waits == [1.5] and found.pairs == found.peers == ()
     assert found.counted()['uplink_sent_bytes'] == 900
+    # The helper was not asked for its time either.
+    assert found.counted()['cpu_s'] == 4.0
 
 
 def test_where_a_heavy_port_sends_is_read_at_once(clock, enforcer):
@@ -283,3 +285,19 @@ def test_a_reporter_is_woken(conf, enforcer, tmp_path):
     assert not found._now.is_set()
     found.wake()
     assert found._now.is_set()
+
+
+def test_what_is_due_now_is_read_now(clock, enforcer):
+    found = make(enforcer)
+    for now_s, readings in ((100.0, ['pairs', 'peers']), (110.0, ['pairs']),
+                            (130.0, ['pairs', 'peers'])):
+        enforcer.classifier.readings.clear()
+        found.read(now_s)
+        assert enforcer.classifier.readings == readings
+    # So are heavy ports, where that takes no time.
+    for sent_bytes in 2_000_000, 4_000_000:
+        enforcer.uplink.seen = STATS | {
+            minors.FIRST_PORT + 5: wire.ClassStats(sent_bytes)}
+        enforcer.classifier.readings.clear()
+        found.read(131.0)
+        assert enforcer.classifier.readings == [('peers', 5)]

@@ -136,3 +136,70 @@ def test_no_more_pairs_than_the_filters_bear(side, monkeypatch, caplog, most,
     side.ensure(policy(PAIRS))
     assert steps(side).count('MatchPair') == most
     assert ('2 pairs are received' in caplog.text) == is_told
+
+
+class Ingress:
+    """What root finds at the ingress of the uplink, and takes away.
+
+    :ivar sent: requests, in their order.
+    :ivar refuses: requests that the kernel refuses.
+    """
+
+    def __init__(self, filters):
+        self.filters, self.sent, self.refuses = filters, [], []
+
+    def tc_dump(self, message):
+        assert message == redirect.dump_redirects(7)
+        return list(self.filters)
+
+    def tc_send(self, messages):
+        self.sent += messages
+        if redirect.delete_redirect(7) in messages:
+            self.filters.remove(OURS)
+        return [(0, errno.EPERM) for one in messages if one in self.refuses]
+
+
+OURS = redirect.redirect_all(7, 8)[2]
+OTHER = redirect.redirect_all(7, 9)[2]
+ALL_REMOVED = [redirect.delete_redirect(7), redirect.delete_ingress(7),
+               redirect.delete_link(8)]
+
+
+def ingress(monkeypatch, *filters):
+    found = Ingress(list(filters))
+    for name in ('tc_dump', 'tc_send'):
+        monkeypatch.setattr(receiver.kernel, name, getattr(found, name))
+    return found
+
+
+@pytest.mark.parametrize(('filters', 'sent'), [
+    ([OURS], ALL_REMOVED),
+    # The ingress is left to another filter, and to who made it.
+    ([OURS, OTHER], [ALL_REMOVED[0], ALL_REMOVED[2]]),
+    ([OTHER], ALL_REMOVED[2:]), ([], ALL_REMOVED[2:])])
+def test_the_redirection_ends_before_its_queue(side, monkeypatch, filters,
+                                               sent):
+    side.kernel.devices[receiver.IFB_DEV] = 8
+    found = ingress(monkeypatch, *filters)
+    assert receiver.remove('up1') is True
+    assert found.sent == sent
+
+
+@pytest.mark.parametrize('devices', [{'up1': 7}, {receiver.IFB_DEV: 8}, {}])
+def test_without_a_queue_or_an_uplink_there_is_nothing_to_remove(
+        side, monkeypatch, devices):
+    side.kernel.devices.clear()
+    side.kernel.devices.update(devices)
+    found = ingress(monkeypatch, OURS)
+    assert receiver.remove('up1') is False
+    assert found.sent == []
+
+
+@pytest.mark.parametrize('refused', ALL_REMOVED)
+def test_a_removal_that_is_refused_is_an_error(side, monkeypatch, refused):
+    side.kernel.devices[receiver.IFB_DEV] = 8
+    found = ingress(monkeypatch, OURS)
+    found.refuses.append(refused)
+    with pytest.raises(exception.KernelRefused):
+        receiver.remove('up1')
+    assert found.sent[-1] == refused

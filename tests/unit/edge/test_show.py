@@ -4,6 +4,7 @@
 
 import dataclasses
 import logging
+import signal
 import types
 
 from oslo_config import cfg
@@ -57,6 +58,22 @@ def test_rows_are_by_the_policy_with_what_is_observed(policy, tree):
     coflow = policy.classes[0]
     assert found['1:10'][1] == (coflow.name or coflow.coflow_id)
     assert found['1:11'][1] == f'  to {coflow.destinations[0].host}'
+
+
+def test_every_class_is_named_in_the_order_of_the_policy():
+    named, nameless = (dataclasses.replace(
+        test_tcplan.coflow(minor, 5e6, weights), name=name)
+        for minor, weights, name in ((0x10, (3.0, 1.0), 'sort'),
+                                     (0x20, (), '')))
+    policy = dataclasses.replace(test_tcplan.policy([named, nameless]),
+                                 unmanaged=test_tcplan.unmanaged({1: 4e6}))
+    tree = shape.build_tree(policy, test_tcplan.LINK_BPS, ports=(4,))
+    found = show.rows(policy, PORTS, snapshot(tree), snapshot(tree), 1.0)
+    assert [row[1] for row in found] == [
+        'link', 'host (default)', 'shared', '  unmanaged', '    from tap0',
+        '    to others', '      from tap0', '    to h1', '      from tap0',
+        '  control packets', '    from tap0', '    of sort', '    of c32',
+        'sort', '  to h2', '  to h3', 'c32']
 
 
 def test_classes_of_no_policy_come_last(tree):
@@ -125,6 +142,7 @@ def test_rates_are_of_the_time_that_was_waited(monkeypatch, capsys, policy,
     clock.sleep = sleep
     assert cmd._show(None) == 0
     told = capsys.readouterr().out
+    assert told.startswith(show.policy_lines(found) + '\n')
     assert told.count(units.format_rate(8 * 4000 / 2.0)) >= len(tree)
     assert ('from tap0' in told) is bool(ports)
     assert ('tap0 of a: note' in told) is bool(ports)
@@ -144,12 +162,12 @@ def test_a_clean_up_says_what_was_there(monkeypatch, capsys, removed, text):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Run the program with a configuration of its own."""
+    monkeypatch.setitem(cmd.sys.modules, 'eventlet', None)
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
 
     def call(text, *argv):
         monkeypatch.setattr(cmd.cfg, 'CONF', cfg.ConfigOpts())
-        monkeypatch.setitem(cmd.sys.modules, 'eventlet', None)
         path = tmp_path / 'edge.conf'
         path.write_text(f'[edge]\n{text}\n')
         return cmd.main(['--config-file', str(path), *argv])
@@ -166,9 +184,29 @@ def test_what_the_program_does(run, monkeypatch):
         (), ('--check',), ('--show',), ('--cleanup',))] == [7, 8, 9, 10]
 
 
+def test_without_arguments_those_of_the_process_are_meant(run, monkeypatch,
+                                                          tmp_path):
+    run('')
+    monkeypatch.setattr(cmd.cfg, 'CONF', cfg.ConfigOpts())
+    monkeypatch.setattr(cmd.sys, 'argv', [
+        'virtco-edge', '--config-file', str(tmp_path / 'edge.conf'),
+        '--check'])
+    monkeypatch.setattr(cmd, '_check', lambda conf: 5)
+    assert cmd.main() == 5
+
+
+def test_eventlet_is_not_loaded(run, monkeypatch):
+    """oslo.privsep would run its helper by it."""
+    monkeypatch.delitem(cmd.sys.modules, 'eventlet')
+    monkeypatch.setattr(cmd, '_run', lambda conf: 0)
+    assert run('') == 0 and cmd.sys.modules['eventlet'] is None
+
+
 def test_what_went_wrong_is_one_line(run, monkeypatch, capsys):
     assert run('leaf_min_bytes = soon') == 2
     assert 'leaf_min_bytes' in capsys.readouterr().err
+    assert run('[DEFAULT]\nlog_config_append = /none/log.ini') == 2
+    assert 'the log: ' in capsys.readouterr().err
 
     def fails(_conf):
         raise exception.OvsUnavailable('away')
@@ -176,3 +214,92 @@ def test_what_went_wrong_is_one_line(run, monkeypatch, capsys):
     monkeypatch.setattr(cmd, '_run', fails)
     assert run('') == 2
     assert capsys.readouterr().err == 'virtco-edge: away\n'
+
+
+@pytest.mark.parametrize(('lives', 'code'), [(True, 0), (False, 1)])
+def test_the_agent_starts_once_the_switch_answers(monkeypatch, lives, code):
+    """And watches the kernel before it gives up its privileges; a signal
+    stops it.
+    """
+    steps = []
+
+    class Parts:
+        ports = 'ports'
+
+        def __init__(self, conf, calls):
+            steps.append(('parts', calls))
+
+        def wait_ready(self):
+            steps.append('ready')
+
+        def enforcer(self):
+            return 'enforcer'
+
+    class Agent:
+        def __init__(self, conf, *parts):
+            steps.append(parts)
+
+        def run(self):
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.raise_signal(number)
+            return lives
+
+        def stop(self):
+            steps.append('stop')
+
+    def open_kernel(user, helper_user):
+        steps.append((user, helper_user))
+        return 'calls'
+
+    before = {number: signal.getsignal(number)
+              for number in (signal.SIGTERM, signal.SIGINT)}
+    monkeypatch.setattr(cmd.kernel_events, 'KernelWatch',
+                        lambda: steps.append('watch') or 'watch')
+    monkeypatch.setattr(cmd.choice, 'open_kernel', open_kernel)
+    monkeypatch.setattr(cmd.factory, 'Parts', Parts)
+    monkeypatch.setattr(cmd.edge_agent, 'Agent', Agent)
+    monkeypatch.setattr(cmd.systemd, 'notify', lambda **fields: (
+        steps.append(fields)))
+    conf = types.SimpleNamespace(edge=types.SimpleNamespace(
+        user='u', helper_user='h'))
+    try:
+        assert cmd._run(conf) == code
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert steps == ['watch', ('u', 'h'), ('parts', 'calls'),
+                     {'STATUS': 'Waiting for the virtual switch'}, 'ready',
+                     ('enforcer', 'ports', 'watch'), 'stop', 'stop']
+
+
+TAP, GONE = ('tap1', 5), ('tap2', 6)
+
+
+def table(hooks=(), entries=None, **maps):
+    return classify.Table(frozenset(hooks), entries or {}, maps)
+
+
+def test_each_difference_of_the_classification_is_a_line():
+    """It names devices that stand on either side, and others by number."""
+    def entry(ifindex, port=0):
+        return classify.Entry(ifindex, '10.0.0.1', '10.0.0.2', port)
+
+    have = table([GONE], {entry(6): 17, entry(0): 18, entry(9): 20},
+                 control={classify.MapKey(17): 0x8010},
+                 to={classify.MapKey(6, 'm'): 1},
+                 others={classify.MapKey(9): 1})
+    wanted = table([TAP], {entry(5, 80): 17, entry(0): 19},
+                   control={classify.MapKey(17): 0x8020},
+                   to={classify.MapKey(5, 'm'): 1})
+    assert show.between({}, {}, have, wanted) == show.Drift((), (
+        'port tap1 is not classified',
+        'port tap2 is classified without need',
+        '10.0.0.1 to 10.0.0.2 port 0 at the uplink: 18 instead of 19',
+        '10.0.0.1 to 10.0.0.2 port 80 at tap1: None instead of 17',
+        '10.0.0.1 to 10.0.0.2 port 0 at tap2: 17 instead of None',
+        '10.0.0.1 to 10.0.0.2 port 0 at (9): 20 instead of None',
+        'control packets of class 0x11: 32784 instead of 32800',
+        'what tap1 sends unmanaged to m is in another class',
+        'what tap2 sends unmanaged to m is in another class',
+        'what (9) sends unmanaged to others is in another class'))
+    assert not show.between({}, {}, have, have)

@@ -230,7 +230,7 @@ class Running:
         monkeypatch.setattr(stream.talk, 'connect', self._connect)
         monkeypatch.setattr(link, '_converse', self._converse)
         monkeypatch.setattr(stream.random, 'uniform',
-                            lambda least, most: most)
+                            lambda least, most: most - least)
         monkeypatch.setattr(stream.time, 'monotonic', lambda: self._now_s)
         self._now_s = 100.0
         link._stop.wait = self.tried.append
@@ -290,6 +290,25 @@ def test_whom_it_connects_to(link, monkeypatch, found, outcomes, tried):
 def lines(caplog):
     return [record.getMessage() for record in caplog.records
             if record.levelno > logging.DEBUG]
+
+
+def test_a_distributor_that_is_away_is_told(link, monkeypatch, caplog):
+    Running(link, monkeypatch, PAIR, [OSError('no route')] * 3)
+    assert lines(caplog) == ['No connection to the distributor: no route. '
+                             'The last policy holds.']
+
+
+def test_an_outage_has_a_duration(monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    now_s = 100.0
+    monkeypatch.setattr(stream.time, 'monotonic', lambda: now_s)
+    found = stream.Outage()
+    found.begin('Away.')
+    now_s += 2.5
+    found.begin('Away.')
+    now_s += 2.5
+    found.end()
+    assert lines(caplog)[1] == 'The controller answers again after 5.0 s.'
 
 
 def test_many_failures_are_one_line(caplog):

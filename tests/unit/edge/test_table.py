@@ -74,3 +74,20 @@ def test_an_entry_of_a_port_says_which_and_others_say_none():
     # A class without an entry, such as 18, needs none for control packets.
     assert table.maps == {'control': {base.MapKey(17): 0x8010,
                                       base.MapKey(0x7005): 0x9005}}
+
+
+def test_limits_are_by_port_and_destination():
+    """Addresses at no limited host share the slot 0 with all others."""
+    table = build([], [port(), port(vm='v2', dev='tap2', ifindex=6)],
+                  unmanaged=edge_policy.Unmanaged(1e6, ('m0',), (
+                      edge_policy.DestinationLimit('h3', 2, 1e6, ('m2',)),)))
+    assert table.maps['to'] == {
+        base.MapKey(5, 'm0'): 0xc005, base.MapKey(5, 'm2'): 0xc205,
+        base.MapKey(6, 'm0'): 0xc006, base.MapKey(6, 'm2'): 0xc206}
+    assert table.maps['others'] == {
+        base.MapKey(5): 0xc005, base.MapKey(6): 0xc006}
+
+
+def test_addresses_are_compared_in_one_form():
+    assert base.address('FD00:0::1') == 'fd00::1'
+    assert base.address('10.0.0.1') == '10.0.0.1'

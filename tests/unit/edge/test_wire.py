@@ -62,6 +62,15 @@ def test_leaf_reads_back():
     assert leaf.parent == wire.ROOT_HANDLE | 0x33
 
 
+def test_options_are_read_by_the_kind_of_the_qdisc():
+    head = wire.TCMSG.pack(0, 7, 0x10000, wire.TC_H_ROOT, 0)
+    options = wire.attr(2, wire.attr(2, b'1234'))
+    for kind in b'tbf', b'bfifo':
+        assert wire.read_qdisc(head + wire.attr(1, kind + b'\0') + options
+                               ).r2q is None
+    assert not wire.read_qdisc(head + wire.attr(1, b'htb\0')).is_ours
+
+
 # Of the kernel's gen_stats.h, and of rtnetlink.h.
 BASIC, QUEUE, PKT64, STATS2 = 1, 3, 8, 7
 
@@ -123,6 +132,7 @@ def test_attributes_are_padded_and_split_again():
     assert data == nested((1, b'abc'), (2, b''), (3, b'12345'))
     assert list(wire.attrs(b'head' + data, 4)) == [
         (1, b'abc'), (2, b''), (3, b'12345')]
+    assert list(wire.attrs(nested((2, b'')), 0)) == [(2, b'')]
     # Two bits of a number say how its payload is to be read.
     assert list(wire.attrs(nested((0xc005, b'x')), 0)) == [(5, b'x')]
     # What is damaged ends it: a length without its own bytes, and a rest.
@@ -158,6 +168,7 @@ def ratespec(rate, overhead=0, least=0):
     # A tick is 64 ns; 4 ms at the rate, within 1600 bytes and 512 KiB.
     (1_000_000, 0, 62_500), (400_000, 0, 62_500), (200_000, 0, 125_000),
     (2 ** 27, 0, 61_035), (2 ** 28, 0, 30_517), (1, 0, MOST),
+    (10, 0, 2_500_000_000),
     (1_000_000, 2 ** 16, 1_024_000), (1_000_000, 3999, 62_500)])
 def test_a_class_may_save_up_a_burst(rate, burst_bytes, ticks):
     wanted = model.HtbClass(0x33, 0x10, 8 * rate, 8 * 1_000_000, 3, 65536,
@@ -186,13 +197,15 @@ def test_rates_beyond_32_bits_are_told_in_64(rate, ceil):
 
 
 @pytest.mark.parametrize('packet_bytes', [1564, None])
-def test_a_leafs_queue_cuts_packets_and_never_binds(packet_bytes):
-    wanted = model.HtbClass(0x33, 0x10, 8000, 8000, 0, 65536, 131072,
+@pytest.mark.parametrize('limit_bytes', [131072, None])
+def test_a_leafs_queue_cuts_packets_and_never_binds(packet_bytes,
+                                                    limit_bytes):
+    wanted = model.HtbClass(0x33, 0x10, 8000, 8000, 0, 65536, limit_bytes,
                             packet_bytes)
     longest = packet_bytes or 2 ** 20
     assert wire.set_leaf(7, wanted)[2] == tcmsg(
         7, 0x330000, 0x10033, 0) + nested((1, b'tbf\0'), (2, nested(
             (1, ratespec(MOST) + bytes(12) + struct.pack(
-                '=3I', 131072, 0, longest)),
+                '=3I', limit_bytes or 0, 0, longest)),
             (4, struct.pack('=Q', 10 ** 15)),
             (6, struct.pack('=I', longest)))))
