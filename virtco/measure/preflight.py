@@ -105,8 +105,8 @@ def _lone_rounds(by_leaf: Mapping[str, Sequence[str]]) -> list[Round]:
     elif alone:
         groups.append(alone)
     each = [rounds.disjoint_rounds(group) for group in groups]
-    return [Round(tuple(pair for one in each for pair in one[turn % len(one)]
-                        if turn < len(one)))
+    return [Round(tuple(pair for one in each if turn < len(one)
+                        for pair in one[turn]))
             for turn in range(min(2 * LONE_ROUNDS, max(map(len, each))))]
 
 
@@ -151,9 +151,7 @@ def _hosts(planned: Sequence[Round], readings: Sequence[Reading],
     # A host is as fast as its best peers let it be; two of them confirm it.
     best = {side: heapq.nlargest(2, (row.rate_bps for row in rows))[-1]
             for side, rows in sides.items()}
-    usual = {kind: _median(rate for (_, at), rate in best.items()
-                           if at == kind)
-             for kind in (Kind.EGRESS, Kind.INGRESS)}
+    usual = _usual(best)
     # A single pair at a time shares no uplink.
     is_alone = all(len(one.pairs) == 1 for one in planned if not one.loaded)
     found = []
@@ -198,9 +196,7 @@ def _leaves(planned: Sequence[Round], readings: Sequence[Reading],
             evidence.setdefault((leaf, kind), []).extend(rows)
     share = {side: statistics.median(total / count for total, count in rows)
              for side, rows in sums.items()}
-    usual = {kind: _median(rate for (_, at), rate in share.items()
-                           if at == kind)
-             for kind in (Kind.UPLINK, Kind.DOWNLINK)}
+    usual = _usual(share)
     found = []
     for (leaf, kind), rate_bps in sorted(share.items()):
         n_hosts = max(count for _, count in sums[leaf, kind])
@@ -230,5 +226,9 @@ def loaded_leaves(planned: Iterable[Round], leaf_of: Mapping[str, str]
             if (leaf := _side(one, leaf_of)[0]) is not None}
 
 
-def _median(rates_bps: Iterable[float]) -> float:
-    return statistics.median(list(rates_bps) or [0.0])
+def _usual(rates_bps: Mapping[tuple[str, Kind], float]) -> dict[Kind, float]:
+    """Compute the median rate of each kind."""
+    by_kind: dict[Kind, list[float]] = {}
+    for (_, kind), rate_bps in rates_bps.items():
+        by_kind.setdefault(kind, []).append(rate_bps)
+    return {kind: statistics.median(row) for kind, row in by_kind.items()}

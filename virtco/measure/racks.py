@@ -39,7 +39,8 @@ def infer(readings_bps: npt.ArrayLike, *, max_levels: int = 3
     :raises virtco.exception.Invalid: without any reading.
     """
     readings = np.asarray(readings_bps, np.float64)
-    if readings.shape[1] < 3:
+    _, n_hosts, _ = readings.shape
+    if n_hosts < 3:
         return ()
     found = _racks(distances(readings))
     levels: list[Labels] = []
@@ -57,7 +58,7 @@ def distances(readings: Matrix) -> Matrix:
 
     :param readings: shape (n_repeats, n_hosts, n_hosts).
     """
-    n_hosts = readings.shape[1]
+    _, n_hosts, _ = readings.shape
     both = np.concatenate([readings, readings.transpose(0, 2, 1)])
     found = np.full((n_hosts, n_hosts), np.nan)
     seen = ~np.isnan(both).all(axis=0)
@@ -67,11 +68,10 @@ def distances(readings: Matrix) -> Matrix:
                                 limit='a rate for some pair of hosts')
     found[seen] = np.nanquantile(both[:, seen], 0.25, axis=0)
     # A slow host is slow towards all: its pairs are compared with its best.
-    best = np.nanmax(np.where(seen, found, np.nan), axis=1, initial=0.0)
-    scale = np.minimum(best[:, None], best[None, :])
-    with np.errstate(divide='ignore', invalid='ignore'):
-        apart: Matrix = 1 - found / scale
-    apart = np.clip(np.where(np.isfinite(apart), apart, 1.0), 0.0, 1.0)
+    best = np.fmax.reduce(found, axis=1)
+    with np.errstate(invalid='ignore'):
+        apart: Matrix = 1 - found / np.minimum(best[:, None], best)
+    apart = np.where(np.isfinite(apart), apart, 1.0)
     np.fill_diagonal(apart, 0.0)
     return apart
 
@@ -89,7 +89,7 @@ def _racks(apart: Matrix) -> Labels | None:
     top = int(np.argmax(jumps))
     if jumps[top] < LEAST_STEP:
         return None
-    return _labels(tree, float(tree[top:top + 2, 2].mean()))
+    return _labels(tree, float(tree[top, 2]))
 
 
 def _labels(tree: Matrix, cut: float) -> Labels:
@@ -112,8 +112,9 @@ def _means(readings: Matrix, labels: Labels) -> Matrix:
         apart = 1 - total / count / np.nanmax(readings)
     apart = np.where(count > 0, apart, 1.0)
     np.fill_diagonal(apart, 0.0)
-    clipped: Matrix = np.clip(apart, 0.0, 1.0)
-    return clipped
+    # The mean of equal rates may round to more than their largest.
+    positive: Matrix = np.maximum(apart, 0.0)
+    return positive
 
 
 def _above(labels: Labels, apart: Matrix) -> Labels | None:
@@ -123,8 +124,8 @@ def _above(labels: Labels, apart: Matrix) -> Labels | None:
     tree = _linkage(apart)
     heights = tree[:, 2]
     best, silhouette = None, LEAST_SILHOUETTE
-    for cut in (heights[:-1] + heights[1:]) / 2:
-        found = _labels(tree, float(cut))
+    for cut in heights[:-1].tolist():
+        found = _labels(tree, cut)
         if (value := _silhouette(apart, found)) > silhouette:
             best, silhouette = found, value
     return None if best is None else best[labels]
@@ -148,6 +149,6 @@ def _silhouette(apart: Matrix, labels: Labels) -> float:
     mean[at, labels] = np.inf
     outside = mean.min(axis=1)
     most = np.maximum(inside, outside)
-    values = np.where((own > 1) & (most > 0), (outside - inside)
+    values = np.where(own > 1, (outside - inside)
                       / np.maximum(most, 1e-12), 0.0)
     return float(values.mean())

@@ -55,7 +55,7 @@ def decompose(matrix: Matrix) -> tuple[Matrix, Matrix]:
     weight = 1 / np.sqrt(matrix.shape[1])
     spectral = float(_spectrum(matrix)[0][-1])
     size = float(np.linalg.norm(matrix))
-    multiplier = matrix / max(spectral, float(np.abs(matrix).max()) / weight)
+    multiplier = matrix / spectral
     penalty = 1.25 / spectral
     sparse = np.zeros_like(matrix)
     low_rank = np.zeros_like(matrix)
@@ -79,14 +79,12 @@ def _shrink(matrix: Matrix, by: float) -> Matrix:
 
 def _shrink_spectrum(matrix: Matrix, by: float) -> Matrix:
     values, left = _spectrum(matrix)
-    kept = np.maximum(values - by, 0.0) / np.maximum(values, by or 1.0)
+    kept = np.maximum(values - by, 0.0) / np.maximum(values, by)
     shrunk: Matrix = ((left * kept) @ left.T) @ matrix
     return shrunk
 
 
 def _rank_one(matrix: Matrix) -> Matrix:
-    if matrix.shape[0] > matrix.shape[1]:
-        return _rank_one(matrix.T).T
     _, left = _spectrum(matrix)
     nearest: Matrix = left[:, -1:] @ (left[:, -1:].T @ matrix)
     return nearest

@@ -137,7 +137,7 @@ def rates_bps(windows_bytes: Mapping[Pair, Sequence[int]],
                 for windows in windows_bytes.values())
     # The last window of each ends early.
     end = min(map(len, windows_bytes.values())) - 1
-    begin += int(WARM_UP * max(0, end - begin))
+    begin += int(WARM_UP * (end - begin))
     longest = max(map(len, windows_bytes.values()))
     if end - begin < max(LEAST_WINDOWS, LEAST_SHARE * longest):
         return {}

@@ -190,6 +190,11 @@ def test_uplinks_that_nobody_knows_may_slow_all(nominal, expected):
                 preflight.Reading(('c', 'd'), 0, 90.0)]
     found = found_by(planned, readings, {'a': (nominal, 1e9)})
     assert found['host-egress', 'a'] == (30.0, expected, 1)
+    # Another round of a single pair does not change that.
+    found = found_by([*planned, preflight.Round((('a', 'b'),))],
+                     [*readings, preflight.Reading(('a', 'b'), 1, 30.0)],
+                     {'a': (nominal, 1e9)})
+    assert found['host-egress', 'a'] == (30.0, expected, 2)
     # Where leaves are known, pairs share no uplink.
     found = found_by(planned, readings, {'a': (nominal, 1e9)},
                      dict.fromkeys('abcd', 'leaf'))
@@ -231,6 +236,13 @@ def test_a_leaf_is_compared_with_the_others_or_with_its_rate():
     assert found_by(planned, readings, leaf_of=LEAVES,
                     uplinks=uplinks).keys() == {
         ('leaf-uplink', 'x'), ('leaf-downlink', 'z')}
+
+
+def test_ways_out_of_leaves_are_not_compared_with_ways_into_them():
+    planned, readings = loaded({'x': (100.0, 120.0), 'y': (100.0, 200.0),
+                                'z': (100.0, 200.0)})
+    assert found_by(planned, readings, leaf_of=LEAVES) == {
+        ('leaf-downlink', 'x'): (120.0, 200.0, 2)}
 
 
 def test_a_single_leaf_is_compared_with_its_rate():

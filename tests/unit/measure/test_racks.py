@@ -188,10 +188,11 @@ def test_clusters_of_clusters_are_found_for_each_host():
     assert discovery.agreement(three, [0, 0, 1]) == 1
 
 
-@pytest.mark.parametrize('step, found', [(0.09, None), (0.11, [0, 0, 1, 1])])
-def test_racks_are_where_the_rates_step(step, found):
-    apart = np.full((4, 4), 0.5 + step)
-    apart[:2, :2] = apart[2:, 2:] = 0.5
+@pytest.mark.parametrize('inside, step, found', [
+    (0.5, 0.09, None), (0.5, 0.11, [0, 0, 1, 1]), (0.0, 0.1, [0, 0, 1, 1])])
+def test_racks_are_where_the_rates_step(inside, step, found):
+    apart = np.full((4, 4), inside + step)
+    apart[:2, :2] = apart[2:, 2:] = inside
     np.fill_diagonal(apart, 0.0)
     labels = racks._racks(apart)
     assert (labels is None) == (found is None)

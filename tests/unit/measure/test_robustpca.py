@@ -43,6 +43,45 @@ def test_both_parts_add_up_and_are_what_they_should_be():
     assert large.mean() == pytest.approx(hit, abs=0.05)
 
 
+def test_the_sum_that_is_minimised_is_near_its_least(monkeypatch):
+    """A penalty that grows slowly finds the least."""
+    tables = [_disturbed(seed, 0.2)[1] / 1e9 for seed in range(4)]
+
+    def sums():
+        for table in tables:
+            low_rank, sparse = robustpca.decompose(table)
+            yield (np.linalg.svd(low_rank, compute_uv=False).sum()
+                   + np.abs(sparse).sum() / np.sqrt(table.shape[1]))
+
+    found = np.array(list(sums()))
+    monkeypatch.setattr(robustpca, '_GROWTH', 1.05)
+    assert (found / list(sums())).mean() < 1.0009
+
+
+def test_a_tall_matrix_is_split_as_a_wide_one():
+    _, snapshots, _ = _disturbed(4, 0.2)
+    for tall, wide in zip(robustpca.decompose(snapshots.T),
+                          robustpca.decompose(snapshots)):
+        np.testing.assert_array_equal(tall.T, wide)
+
+
+def test_a_split_is_the_same_in_any_unit():
+    _, snapshots, _ = _disturbed(4, 0.2)
+    low_rank, sparse = robustpca.decompose(snapshots)
+    for scale in (1e-12, 1e12):
+        found = robustpca.decompose(snapshots * scale)
+        np.testing.assert_allclose(found[0], low_rank * scale)
+        np.testing.assert_allclose(found[1], sparse * scale,
+                                   atol=1e-9 * scale * snapshots.max())
+
+
+def test_a_reading_of_nothing_is_a_disturbed_one():
+    rates, snapshots, _ = _disturbed(4, 0.0)
+    snapshots[0, 7] = 0.0
+    assert robustpca.constant_component(snapshots) == pytest.approx(
+        rates, rel=0.01)
+
+
 def test_corner_cases():
     zero = robustpca.constant_component(np.zeros((3, 4)))
     assert not zero.any()
