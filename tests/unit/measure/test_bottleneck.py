@@ -159,3 +159,11 @@ def test_a_path_that_gets_much_less_beside_another_shares_with_it():
     share = 1 - bottleneck.SIGNIFICANT
     assert not bottleneck.shares_bottleneck(100.0, 100.0 * share)
     assert bottleneck.shares_bottleneck(100.0, 99.9 * share)
+
+
+def test_a_host_of_no_known_switch_hides_no_level():
+    a, b = (bottleneck.Place(host, ('rack',)) for host in 'ab')
+    c, d = map(bottleneck.Place, 'cd')
+    assert bottleneck.locate([
+        (bottleneck.Path(a, c), bottleneck.Path(b, d), True)]) == (
+            bottleneck.Location((RACK,), 1))

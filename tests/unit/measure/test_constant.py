@@ -106,6 +106,19 @@ def test_the_consensus_outlives_a_majority_of_disturbed_readings():
     assert constant.quantile(np.array(column)[:, None], 0.5) == 0.6
 
 
+def test_readings_agree_that_are_all_within_a_tenth_of_one_value():
+    found = constant.consensus(np.array([[9.0, 8.9], [11.0, 11.0]]))
+    assert found.tolist() == [10.0, 11.0]
+
+
+@pytest.mark.parametrize('scale', [1e-6, 1.0])
+def test_a_reading_of_nothing_spoils_no_decomposition(scale):
+    rates, readings = _history(7)
+    readings[2, 10] = 0.0
+    found = constant.estimate(readings * scale, E.RPCA)
+    assert found / scale == pytest.approx(rates, rel=0.05)
+
+
 @pytest.mark.parametrize('seed', range(3))
 def test_rpca_is_nearer_by_times_than_by_rates(seed):
     rates, readings = _history(seed, share=0.3, n_pairs=400)
@@ -216,6 +229,8 @@ def test_each_third_snapshot_is_predicted_by_the_others():
         (25 / 125 + 12.5 / 122.5 + 0.2 + 0.2) / 4)
     assert found.keys() == set(E)
     assert constant.held_out_errors([[nan]] * 3) == dict.fromkeys(E, 0.0)
+    assert constant.held_out_errors([[5.0], [nan], [nan]]) == (
+        dict.fromkeys(E, 0.2))
 
 
 @pytest.mark.parametrize(('errors', 'chosen'), [

@@ -133,6 +133,14 @@ def test_a_load_uses_each_host_once_and_crosses_the_uplink():
             assert own & set(pair) == {pair[not load.is_up]}
 
 
+@pytest.mark.parametrize(('n_other', 'loaded'), [
+    (1, set()), (2, {'rack1', 'rack2'})])
+def test_an_uplink_is_loaded_by_two_pairs_or_not_at_all(n_other, loaded):
+    found = (discovery.Branch('rack1', 0, ('a0', 'a1', 'a2'), None),
+             discovery.Branch('rack2', 0, ('b0', 'b1')[:n_other], None))
+    assert {one.branch for one in discovery.loads(found)} == loaded
+
+
 def test_an_uplink_is_loaded_three_times_by_other_peers():
     """Each way; where near peers are all there are, they are tried once."""
     own, others = ('a0', 'a1'), tuple(f'b{i}' for i in range(8))
@@ -151,6 +159,21 @@ def test_an_uplink_is_loaded_three_times_by_other_peers():
 def test_the_number_of_hosts_is_bounded(n_hosts):
     with pytest.raises(exception.Invalid, match='4 to 256'):
         discovery.mixed_rounds([f'h{i}' for i in range(n_hosts)])
+
+
+def test_as_many_hosts_as_the_bound_are_measured(monkeypatch):
+    monkeypatch.setattr(discovery, 'MOST_HOSTS', 8)
+    hosts = [f'h{i}' for i in range(9)]
+    assert discovery.mixed_rounds(hosts[:8])
+    with pytest.raises(exception.Invalid, match='4 to 8'):
+        discovery.mixed_rounds(hosts)
+
+
+def test_a_host_alone_is_a_rack_too():
+    found = discovery.branches('abc', np.array([
+        [[np.nan, 9.0, 2.0], [9.0, np.nan, 4.0], [2.0, 4.0, np.nan]]]))
+    assert [(one.hosts, one.parent) for one in found] == [
+        (('a', 'b'), None), (('c',), None)]
 
 
 def test_near_peers_are_those_beside_a_branch():
@@ -251,12 +274,25 @@ def test_an_uplink_has_the_rate_of_its_better_loads():
         assert found['rack1'].up_bps == up_bps
 
 
+@pytest.mark.parametrize(('into_bps', 'rate_bps', 'up_bps'), [
+    (22.0, 8.9, 8.9), (22.0, 9.1, None), (5.0, 4.4, 4.4), (5.0, 4.6, None)])
+def test_a_load_that_its_hosts_limit_shows_no_uplink(into_bps, rate_bps,
+                                                     up_bps):
+    """From one of two hosts go 10; the other's receiver may take less."""
+    links_bps = LINKS | {'h2': (12.0, into_bps)}
+    found = discovery._uplinks(BRANCHES, links_bps, [(
+        load('rack1', True, 'near', ('h0', 'h2')), {('h0', 'h2'): rate_bps})])
+    assert found['rack1'].up_bps == up_bps
+
+
 @pytest.mark.parametrize(('turn', 'n_chosen', 'pairs'), [
     (0, 3, 'ax by'), (1, 3, 'az bx'), (2, 3, 'ay bz'), (0, 2, 'ax by'),
     (1, 0, 'ax by')])
 def test_chosen_peers_take_turns(turn, n_chosen, pairs):
     found = discovery._paired('ab', 'xyz', turn, n_chosen)
     assert ' '.join(map(''.join, found)) == pairs
+    assert discovery._paired('abc', 'wxyz', 1, 0) == (
+        ('a', 'w'), ('b', 'x'), ('c', 'y'))
     # Of more members than peers each has its turn.
     assert discovery._paired('abc', 'xy', 1, 2) == (('c', 'y'), ('a', 'x'))
     assert discovery._paired('abc', 'wxyz', 1, 2) == (

@@ -249,7 +249,7 @@ def test_rates_within_a_tenth_are_one_rate(other_bps, rate_bps, peers):
 
 
 @pytest.mark.parametrize(('bound_bps', 'is_bound'), [
-    (1.1e8, False), (1.2e8, True)])
+    (1e8 * 1.1, False), (1.2e8, True)])
 def test_a_bound_holds_where_it_is_a_tenth_higher(bound_bps, is_bound):
     rate = made.host_rates([
         _reading('a', 'b', 1e8),
@@ -301,3 +301,20 @@ def test_a_peer_that_does_nine_tenths_of_the_second_best_counts(peer_bps,
         _reading('a', 'b', 1e8), _reading('a', 'c', 1e8),
         _reading('a', 'd', peer_bps)], 0.0)['a']
     assert rate.egress_confidence == 1 - 0.5 ** n_peers
+
+
+def test_a_slow_peer_counts_once_it_did_better_with_another():
+    """And no more once its newest readings are slow with all of them."""
+    found = hostrates.Readings()
+
+    def ingress_bps(at_s, senders, receiver, rate_bps):
+        for sender in senders:
+            found.add(_reading(sender, receiver, rate_bps, at_s))
+        return found.estimate(at_s)['b'].ingress_bps
+
+    assert ingress_bps(0.0, 'xy', 'b', 1e8) == 1e8
+    assert ingress_bps(1.0, 'cdef', 'b', 5e7) == 1e8
+    assert ingress_bps(2.0, 'cdef', 'v', 1e8) == 5e7
+    assert ingress_bps(3.0, 'cdef', 'w', 1e8) == 5e7
+    assert ingress_bps(4.0, 'cdef', 'v', 5e7) == 5e7
+    assert ingress_bps(5.0, 'cdef', 'w', 5e7) == 1e8

@@ -113,12 +113,20 @@ def test_a_pair_counts_until_it_is_so_old(age_s, is_used):
 
 
 @pytest.mark.parametrize(('uplink_bps', 'is_used'), [
-    (4.45e8, True), (4.44e8, False), (9e8, True), (1e8, False)])
+    (4.45e8, True), (4e8 / 0.9, False), (9e8, True), (1e8, False)])
 def test_a_pair_is_a_tenth_slower_than_its_uplinks(uplink_bps, is_used):
     found = made_known(('a', 'b', 4e8, 1e9, 1))
     chosen = pipes.choose(found, {'a', 'b'}, 110.0, 60.0,
                           {('a', 'b'): uplink_bps})
     assert (('a', 'b') in chosen.rates_bps) == is_used
+
+
+def test_pairs_count_that_have_both_ends_in_the_question():
+    found = made_known(('a', 'b', 4e8, 1e9, 1), ('b', 'c', 3e8, 1e9, 1))
+    assert pipes.choose(found, {'a', 'b'}, 110.0, 60.0).rates_bps == {
+        ('a', 'b'): 4e8}
+    assert pipes.choose(found, {'b', 'c'}, 110.0, 60.0).rates_bps == {
+        ('b', 'c'): 3e8}
 
 
 def test_the_three_slowest_are_shown():
@@ -139,7 +147,7 @@ def test_the_three_slowest_are_shown():
 
 
 @pytest.mark.parametrize(('n', 'rate', 'is_slow'), [
-    (1, 0.5, False), (2, 0.5, True), (2, 0.8, True), (2, 0.91, False)])
+    (1, 0.5, False), (2, 0.5, True), (2, 0.8, True), (2, 0.9, False)])
 def test_two_readings_and_a_tenth_make_a_pipe(n, rate, is_slow):
     kept = history.History()
     for at in range(n):
@@ -176,3 +184,17 @@ def test_a_rate_that_moved_by_three_tenths_is_another(before, count):
         kept.add(history.Reading('a', 'b', LINK * (before if at < 5 else 1.0),
                                  100.0 + at))
     assert pipes.known(kept.table(), {}).count.tolist() == [count]
+
+
+@pytest.mark.parametrize(('rates', 'is_used'), [
+    ((0.4, 0.3, 0.4, 0.5), True), ((0.4, 0.3, 0.5, 0.2, 0.6), False)])
+def test_a_pair_that_is_disturbed_more_than_half_of_the_time(rates, is_used):
+    kept = history.History()
+    for at, rate in enumerate(rates):
+        kept.add(history.Reading('a', 'b', rate * LINK, 100.0 + at))
+    host = hostrates.HostRate(LINK, LINK, 0.0)
+    found = pipes.known(kept.table(), {'a': host, 'b': host},
+                        estimator=constant.Estimator.MEDIAN)
+    assert (('a', 'b') in found.slow) == is_used
+    if is_used:
+        assert found.slow['a', 'b'].confidence == (1 - 0.5 ** 4) * 0.5

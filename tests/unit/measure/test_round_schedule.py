@@ -182,6 +182,14 @@ def test_a_failed_pair_rests_to_the_second():
     assert found.next(hosts, 35.0) == (pair,)
 
 
+def test_a_pair_that_was_measured_since_it_failed_does_not_rest():
+    found = _schedule(freshness_s=10.0, retry_s=100.0)
+    found.measured(('b', 'a'), 50.0)
+    found.failed(('a', 'b'), 5.0)
+    found.measured(('a', 'b'), 6.0)
+    assert found.next(dict.fromkeys('ab', GBIT), 50.0) == (('a', 'b'),)
+
+
 @pytest.mark.parametrize('most', [1, 2, 3])
 def test_so_many_trains_at_a_time(most):
     found = _schedule(most_trains=most)
@@ -276,7 +284,9 @@ def test_the_pair_that_waits_longest_is_of_either_direction():
 
 def test_nothing_is_begun_among_one_host():
     for n_hosts in (0, 1):
-        assert list(_schedule().next(_hosts(n_hosts), 1.0)) == []
+        found = _schedule()
+        assert list(found.next(_hosts(n_hosts), 1.0)) == []
+        assert found.state() == schedule.State(n_hosts, 0, 0, True)
 
 
 @pytest.mark.parametrize(('sent', 'received', 'lacks'), [
@@ -312,6 +322,24 @@ def test_old_readings_are_forgotten():
     found.measured(('a', 'e'), 326.0)
     assert found.readings('a', True).keys() == {'c', 'd', 'e'}
     assert found.readings('b', False) == {'a': 5.0}
+
+
+def test_a_pair_that_is_measured_again_is_not_old():
+    found = _schedule(freshness_s=10.0)
+    for peer, at_s in (('b', 5.0), ('c', 6.0), ('b', 300.0), ('d', 327.0)):
+        found.measured(('a', peer), at_s)
+    assert list(found.readings('a', True).items()) == [
+        ('b', 300.0), ('d', 327.0)]
+
+
+def test_a_train_under_way_leaves_no_room_on_its_uplinks():
+    tree = cluster.Tree((cluster.Subtree('r', GBIT, GBIT),),
+                        {'a': 'r', 'b': 'r'})
+    found = _schedule()
+    found.begin(('a', 'c'), TRAIN_BYTES, 0.0)
+    # Only the way into the rack is free.
+    assert found.next(dict.fromkeys('abcd', GBIT), 1.0, tree=tree) == (
+        ('d', 'b'),)
 
 
 def test_what_failed_is_forgotten_when_it_may_be_tried_again():
