@@ -65,15 +65,13 @@ class Reason:
         times = f'{then} instead of {now}'
         if math.isclose(self.cct_s, self.instead_of_s, rel_tol=TOLERANCE):
             times = f'{now} as now'
-        others = ''
-        if self.saved_objective_s > 0:
-            others = (', all coflows together '
-                      f'{units.format_time(self.saved_objective_s)} less')
         if self.kind == 'coflow':
             return (f'without coflow {self.subject}, {self.host} would be '
                     f'first: {times}')
         if self.kind == 'room':
-            return f'with one slot more on {self.subject}: {times}{others}'
+            saved = units.format_time(self.saved_objective_s)
+            return (f'with one slot more on {self.subject}: {times}, '
+                    f'all coflows together {saved} less')
         limiting = f'; then {self.limiting} limits' if self.limiting else ''
         return f'with twice the rate at {self.subject}: {times}{limiting}'
 

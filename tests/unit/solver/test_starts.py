@@ -162,6 +162,20 @@ def test_clusters_meet_pinned_peers_and_fill_up():
     assert places(candidates.fill(filler, np.zeros((2, 2)))) == [1, 1]
 
 
+def test_two_nodes_merge_for_any_bytes_between_them():
+    """Each on its own would go to the fullest host."""
+    inst = build([1, 2], [1, 1], [(0, 1, 0.5)])
+    assert places(candidates.cluster(inst, budgets.unlimited())) == [1, 1]
+
+
+def test_nodes_merge_only_where_all_of_them_may_be():
+    inst = build([4, 3], [1, 2, 1], [(0, 1, 9.0), (1, 2, 5.0)], vms=(
+        cluster.Vm('v0', (1.0,), allowed=frozenset({'h0'})),
+        cluster.Vm('v1', (2.0,)),
+        cluster.Vm('v2', (1.0,), allowed=frozenset({'h1'}))))
+    assert places(candidates.cluster(inst, budgets.unlimited())) == [0, 0, 1]
+
+
 def test_a_rules_work():
     inst = build([1, 1, 1], [1, 1])
     budget = budgets.unlimited()

@@ -133,9 +133,8 @@ def cluster(inst: instances.Instance, budget: budgets.Budget
     then go to hosts best-fit, largest first, and fall apart where they must.
     """
     bytes_between = inst.exchanged
-    members = {int(j): [int(j)] for j in np.flatnonzero(inst.fixed < 0)}
+    members = {j: [j] for j in inst.movable.tolist()}
     between = bytes_between.copy()
-    np.fill_diagonal(between, 0.0)
     terminals = np.flatnonzero(inst.fixed >= 0)
     between[terminals] = 0.0
     between[:, terminals] = 0.0
