@@ -234,7 +234,6 @@ class Link:
             self.is_up = is_up
             if not is_up:
                 self._offer = self._train = None
-            self._changed.notify_all()
 
     def take_policy(self) -> Offer | None:
         """Return the newest policy that was not taken yet, else None."""

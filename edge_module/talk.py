@@ -111,7 +111,7 @@ def connect(conf: cfg.ConfigOpts, address: Address) -> socket.socket:
     """
     sock = socket.create_connection(
         (address.host, address.port), timeout=TIMEOUT_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     if not address.is_tls:
         return sock
     try:

@@ -140,7 +140,7 @@ def limit_of(minor: int) -> int | None:
 
 
 def is_limited_port(minor: int) -> bool:
-    return minor > _FIRST_LIMIT and minor & (1 << _LIMIT_BITS) - 1 > 0
+    return limit_of(minor) is not None and minor & (1 << _LIMIT_BITS) - 1 > 0
 
 
 def has_turns(minor: int) -> bool:

@@ -38,11 +38,11 @@ def _all_fit(current: Mapping[int, model.HtbClass],
 
 
 def _depth(tree: Mapping[int, model.HtbClass], minor: int) -> int:
-    depth = 0
-    while minor in tree and depth < 8:
+    above = []
+    while minor in tree:
         minor = tree[minor].parent
-        depth += 1
-    return depth
+        above.append(minor)
+    return len(above)
 
 
 def _leaving(current: Mapping[int, model.HtbClass],
@@ -163,7 +163,7 @@ def _shrink(tree: model.Tree, kept: Container[int], most_bps: int
     fixed_bps = model.kept_bps(tree) + sum(kept_bps.values())
     if total_bps <= most_bps:
         return tree
-    scale = max(0, most_bps - fixed_bps) / max(1, total_bps - fixed_bps)
+    scale = max(0.0, most_bps - fixed_bps) / max(1, total_bps - fixed_bps)
 
     def scaled(item: model.HtbClass) -> model.HtbClass:
         if item.minor in kept_bps or not model.is_data(item.minor):

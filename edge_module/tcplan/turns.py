@@ -72,10 +72,10 @@ class PortTurns:
     def _turn(self, minor: int, since: model.Counts, now_s: float) -> float:
         if since.drops > _FLOOD_LOSS * (since.sent_packets + since.drops):
             self._floods_until_s[minor] = now_s + _FLOOD_S
-        frame_bytes = since.sent_bytes / max(1, since.sent_packets)
+        frame_bytes = since.sent_bytes / max(1.0, since.sent_packets)
         on_wire = max(frame_bytes + self.overhead_bytes, self.frame_min_bytes,
                       1.0)
-        part = min(1.0, frame_bytes / on_wire)
+        part = frame_bytes / on_wire
         if self._floods_until_s.get(minor, now_s) > now_s:
             part *= FLOOD_TURN
         return max(1, round(_STEPS * part)) / _STEPS
