@@ -70,6 +70,8 @@ def test_it_shows_what_is_configured_and_else_nothing(server):
     alone = _client(server)
     assert isinstance(alone._adapter.session.auth, noauth.NoAuth)
     assert alone._adapter.session.auth.endpoint == alone.url
+    # Who asks tries again by itself, each time after a longer pause.
+    assert alone._adapter.connect_retries == 0
     known = _client(server, auth_type='http_basic', username='edge',
                     password='secret')
     assert isinstance(known._adapter.session.auth, http_basic.HTTPBasicAuth)
@@ -107,6 +109,12 @@ def test_where_distributors_are(server, values, found):
     server.answer = 200, answer(**values)
     assert sorted(_client(server).find()) == [
         talk.Address(*one) for one in found]
+
+
+def test_hosts_are_spread_over_distributors(server, monkeypatch):
+    monkeypatch.setattr(talk.random, 'shuffle', list.reverse)
+    server.answer = 200, answer(endpoints=['a:1', 'b:2', 'c:3'])
+    assert [one.host for one in _client(server).find()] == ['c', 'b', 'a']
 
 
 def test_nobody_there(server):

@@ -85,6 +85,26 @@ def test_a_train_is_for_one_taker(link):
     assert link.wait_train(0) is None
 
 
+def test_a_train_ends_the_wait_for_one(link):
+    found = []
+    thread = threading.Thread(
+        target=lambda: found.append(link.wait_train(60)))
+    thread.start()
+    thread.join(0.02)
+    assert not found
+    link._hear({'type': 'probe', 'train': {'a': 1}})
+    thread.join(5)
+    assert found == [{'a': 1}]
+
+
+def test_who_names_no_leader_is_older_than_any(link):
+    link._hear(policy(3))
+    link._hear(policy(5, epoch=1))
+    with pytest.raises(exception.PolicyInvalid):
+        link._hear(policy(7))
+    assert link.take_policy() == (5, {'n': 5})
+
+
 def test_a_refusal_ends_it(link):
     with pytest.raises(exception.ControllerUnavailable, match='told to'):
         link._hear({'type': 'refused', 'why': 'told to'})

@@ -52,9 +52,26 @@ def test_work_that_lasts_is_well_again(monkeypatch):
     assert again.wait(20)
     now.s += 4.9
     assert 'a bug' in supervised.problem
-    now.s += 0.2
+    now.s = 165.0
     assert supervised.problem is None
     stop.set()
+
+
+def test_pauses_grow_to_five_seconds():
+    pauses, daemons = [], set()
+
+    def work():
+        daemons.add(threading.current_thread().daemon)
+        raise ValueError('a bug')
+
+    stop = types.SimpleNamespace(is_set=lambda: len(pauses) == 7,
+                                 wait=pauses.append)
+    supervised = supervise.Supervised('ports', work, stop)
+    supervised.start()
+    supervised._thread.join(20)
+    assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    # The program need not wait for its end.
+    assert daemons == {True}
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path,

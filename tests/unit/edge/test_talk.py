@@ -4,6 +4,7 @@
 
 import socket
 import ssl
+import threading
 import types
 
 import pytest
@@ -57,7 +58,7 @@ def test_one_that_does_not_welcome(ends):
 
 
 @pytest.mark.parametrize(('leader', 'host', 'port'), [
-    ('d2:7', 'd2', 7), ('[fd00::1]:8', 'fd00::1', 8)])
+    ('d2:7', 'd2', 7), ('[fd00::1]:8', 'fd00::1', 8), ('d2', 'd2', 0)])
 def test_another_one_leads(ends, leader, host, port):
     """There the ticket is good as well."""
     one, there, _wake, _waker = ends
@@ -90,6 +91,9 @@ def test_reading_ends_by_a_wake_or_the_end(ends):
     waker.send(b'x')
     assert one.read(wake, 60) == []
     # The wake was taken: only what arrives ends the next.
+    wake.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        wake.recv(1)
     there.sendall(frames.pack('alive')[:5])
     assert one.read(wake, 60) == []
     there.sendall(frames.pack('alive')[5:])
@@ -110,6 +114,30 @@ def test_a_common_name_is_no_name_of_the_distributor(tmp_path):
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.load_cert_chain(*authority.sign('localhost', alternatives))
         assert openssl.refusal(talk._tls(conf), server, 'localhost') == found
+
+
+def test_a_certificate_of_its_own_is_shown(tmp_path):
+    authority = openssl.Authority(tmp_path)
+    certificate, key = authority.sign('h1')
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(*authority.sign('d1'))
+    server.load_verify_locations(authority.path)
+    server.verify_mode = ssl.CERT_REQUIRED
+    client = talk._tls({'controller_auth': types.SimpleNamespace(
+        cafile=str(authority.path), insecure=False,
+        certfile=str(certificate), keyfile=str(key))})
+    near, far = socket.socketpair()
+    shown = []
+
+    def serve():
+        with server.wrap_socket(far, server_side=True) as sock:
+            shown.append(sock.getpeercert()['subject'])
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with client.wrap_socket(near, server_hostname='d1'):
+        thread.join(20)
+    assert shown == [((('commonName', 'h1'),),)]
 
 
 def test_a_connection_waits_for_no_full_packet():

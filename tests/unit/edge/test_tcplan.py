@@ -67,6 +67,15 @@ def test_tree_fits_the_link(wanted, n_past):
     assert tree[minors.HOST].rate_bps > 0
 
 
+def test_a_share_of_an_expired_policy_is_no_less_than_the_floor():
+    """20 and 4 kbit/s of the link, of which the latter are too little."""
+    wanted = policy([coflow(0x10, 1e3, ()), *(
+        coflow(minor, 0.0, ()) for minor in (0x20, 0x30, 0x40))], 800.0)
+    tree = shape.build_tree(wanted, 32e3, n_past=1)
+    assert tree[0x10].rate_bps / tree[0x20].rate_bps == pytest.approx(
+        20 / 8, rel=1e-2)
+
+
 def test_flows_of_a_coflow_get_rates_by_weight():
     tree = shape.build_tree(policy([coflow(0x10, 60e6, (5, 1))]), LINK_BPS)
     assert tree[0x11].rate_bps == pytest.approx(50e6, abs=8)

@@ -277,3 +277,21 @@ def test_a_parent_that_left_stays_idle_while_its_child_is_held():
     assert held[0x10].rate_bps == held[0x11].rate_bps == model.whole_bps(
         settings.whole_rate_bps)
     assert held[0x11].ceil_bps == old[0x11].ceil_bps
+
+
+def test_the_children_of_a_class_that_moves_leave_with_it():
+    """Also where a leaf leaves besides."""
+    before = built(coflow(0x10, 1e6), coflow(0x20, 1e6))
+    after = built(coflow(0x10, 1e6))
+    after[0x10] = dataclasses.replace(after[0x10], parent=minors.SHARED)
+    assert steps.plan_update(before, after).leave == (
+        0x8020, 0x11, 0x21, 0x10, 0x20)
+
+
+def test_a_class_whose_rate_stays_is_changed_with_those_that_rise():
+    before = built(coflow(0x10, 1e6), coflow(0x20, 2e6))
+    after = dict(before) | {
+        0x11: dataclasses.replace(before[0x11], ceil_bps=8000),
+        0x21: dataclasses.replace(before[0x21], rate_bps=8000)}
+    assert steps.plan_update(before, after) == steps.Update(
+        lower=(after[0x21],), raise_=(after[0x11],))

@@ -31,7 +31,9 @@ def test_who_floods_has_shorter_turns_until_it_stops():
     assert port.update({PORT: _sent(1514, 3000, 700)}, 2)
     assert port.turns == {PORT: turns.FLOOD_TURN}
     assert not port.update({PORT: _sent(1514, 4000, 700)}, 11)
-    assert port.update({PORT: _sent(1514, 5000, 700)}, 12)
+    # Who sends nothing shows nothing.
+    assert not port.update({PORT: _sent(1514, 4000, 700)}, 13)
+    assert port.update({PORT: _sent(1514, 5000, 700)}, 13)
     assert port.turns == {}
 
 
