@@ -27,8 +27,9 @@ HOST_PART, CONTROL_PART = 0.25, 0.5
 CONTROL_CEIL_SHARE = 0.06
 # A host's request or answer goes at once, although its guarantee is small.
 HOST_BURST_BYTES = 64 * 1024
-# Acknowledgements are cumulative: dropping some is better than delaying all.
-CONTROL_LEAF_BYTES = 4096
+# Hundreds of flows that get their turn together are acknowledged together: a
+# flow whose last acknowledgements are lost waits for TCP's timer.
+CONTROL_LEAF_BYTES = 64 * 1024
 # Turn of one coflow's control packets.
 CONTROL_QUANTUM_BYTES = 256
 
@@ -169,7 +170,7 @@ def _control_class(minor: int, base: model.Tree,
                    settings: model.TreeSettings) -> model.HtbClass:
     """Return the class of a coflow's or port's control packets.
 
-    It has the first priority and a short queue.
+    It has the first priority.
     """
     parent = base[minors.CONTROL]
     return dataclasses.replace(

@@ -104,7 +104,8 @@ def test_what_is_no_data_has_places_of_its_own(wanted, link_bps, ports):
             default_bps, model.TreeSettings())
     for coflow_class in wanted.classes:
         control = tree[minors.of_control(coflow_class.minor)]
-        # Bounded, first in order, and short.
+        # Bounded, first in order, and long enough for all flows at once.
+        assert control.limit_bytes >= shape.CONTROL_LEAF_BYTES >= 64 * 1024
         assert control.parent == minors.CONTROL and control.prio == 0
         assert control.ceil_bps == tree[minors.CONTROL].ceil_bps <= max(
             0.06 * tree[1].rate_bps, 0.5 * default_bps) + 8
@@ -362,7 +363,7 @@ def test_what_stands_at_a_receiver():
     assert tree[minors.HOST].quantum_bytes == 65536
 
 
-def test_control_packets_have_short_leaves():
+def test_control_packets_have_leaves_for_many_flows():
     tree = shape.build_tree(policy([coflow(0x10, 1e6)], 8e6), LINK_BPS,
                             ports=[4])
     for minor in (minors.of_control(0x10), 0x9004):
@@ -370,10 +371,10 @@ def test_control_packets_have_short_leaves():
         assert (item.rate_bps, item.ceil_bps, item.prio, item.quantum_bytes,
                 item.packet_bytes, item.parent) == (
             8, 6e6, 0, 256, model.WHOLE_BYTES, minors.CONTROL)
-        # 25 ms at their guarantee, to the next power of two.
-        assert item.limit_bytes == 16384
-    slow = shape.build_tree(policy([coflow(0x10, 1e4)], 1e5), LINK_BPS)
-    assert slow[minors.of_control(0x10)].limit_bytes == 4096
+        assert item.limit_bytes == 65536
+    # 25 ms at their guarantee, to the next power of two.
+    fast = shape.build_tree(policy([coflow(0x10, 1e9)], 8e8), 1e10)
+    assert fast[minors.of_control(0x10)].limit_bytes == 2 ** 18
     port = tree[minors.FIRST_PORT + 4]
     assert (port.rate_bps, port.prio, port.burst_bytes, port.parent) == (
         8, 7, 0, minors.UNMANAGED)
