@@ -17,6 +17,8 @@ class Rules:
     :ivar quiet_s: no byte for this long, and …
     :ivar done_fraction: … at least this share sent: ended.
     :ivar start_bytes: fewer are noise (ARP, keep-alives).
+    :ivar tail_s: no byte for this long after all were counted: ended. Bytes
+        may go on for three times as long, at most.
     :ivar give_up_s: no byte for this long: ended, whatever is left.
     :ivar exceeding_fraction: sent beyond the size by more than that: more may
         come.
@@ -27,12 +29,17 @@ class Rules:
     done_fraction: float = 0.9
     start_bytes: float = 10_000.0
     exceeding_fraction: float = 0.01
+    tail_s: float = 1.0
     give_up_s: float = 3600.0
 
     @property
     def pause_s(self) -> float:
         """Silence in seconds after which earlier bytes were no beginning."""
         return 1.5 * self.quiet_s
+
+    @property
+    def longest_tail_s(self) -> float:
+        return 3 * self.tail_s
 
     @property
     def settle_s(self) -> float:
@@ -43,6 +50,20 @@ class Rules:
 def is_all_sent(size_bytes: float, left_bytes: float, rules: Rules) -> bool:
     """Tell whether the rest is no more than counters get wrong."""
     return left_bytes <= rules.negligible_fraction * size_bytes
+
+
+def has_tail(silent_s: float | None, counted_s: float, rules: Rules) -> bool:
+    """Tell whether bytes may follow although all were counted.
+
+    Counters are wrong by more than a TCP window of one flow. Without its
+    class, the rest of a flow would wait behind all coflows. Keep-alives never
+    end, so it has a limit.
+
+    :param silent_s: since the last byte, None = there was none.
+    :param counted_s: since all were counted.
+    """
+    return (silent_s is not None and silent_s < rules.tail_s
+            and counted_s < rules.longest_tail_s)
 
 
 def is_exceeded(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:

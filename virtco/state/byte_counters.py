@@ -62,6 +62,9 @@ class Span:
 
 #: Longer than TCP's silences and the interval of reports.
 FLOW_RESTS_S = 2.0
+#: A flow that is not known to have ended keeps this share of its size: what
+#: is left of it is not known better than that.
+TAIL = 5e-3
 
 
 class CoflowProgress:
@@ -110,6 +113,15 @@ class CoflowProgress:
     def remaining_bytes(self) -> np.ndarray:
         """Return the bytes that each flow has left, shape (n_flows,)."""
         return np.maximum(0.0, self.sizes_bytes - self.sent_bytes)
+
+    def left_bytes(self) -> np.ndarray:
+        """Return the bytes that each flow may have left, shape (n_flows,).
+
+        Counters do not tell the last ones from none.
+        """
+        found: np.ndarray = np.maximum(self.remaining_bytes(),
+                                       TAIL * self.sizes_bytes)
+        return found
 
     def fill(self, flows: np.ndarray, payload_bytes: float) -> float:
         """Count bytes for the flows with these indices, as far as they have

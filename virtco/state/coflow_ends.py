@@ -53,9 +53,14 @@ def find_end(tracked: 'inflight.Tracked', now_s: float, rules: endings.Rules,
     if not endings.has_ended(tracked.model.size_bytes, left_bytes, silent_s,
                              rules):
         return ''
-    return 'all bytes sent' if endings.is_all_sent(
-        tracked.model.size_bytes, left_bytes, rules) else (
-            'silent after most of the hint')
+    if not endings.is_all_sent(tracked.model.size_bytes, left_bytes, rules):
+        return 'silent after most of the hint'
+    if tracked.all_counted_s is None:
+        tracked.all_counted_s = now_s
+    if not tracked.has_more and endings.has_tail(
+            silent_s, now_s - tracked.all_counted_s, rules):
+        return ''
+    return 'all bytes sent'
 
 
 def _away_bytes(tracked: 'inflight.Tracked') -> float:
@@ -83,6 +88,9 @@ def rest_until(tracked: 'inflight.Tracked', now_s: float, rules: endings.Rules
         if tracked.model.is_estimated:
             times_s.append(tracked.moved_s + max(
                 rules.quiet_s, byte_counters.FLOW_RESTS_S))
+        if tracked.all_counted_s is not None:
+            times_s += [tracked.moved_s + rules.tail_s,
+                        tracked.all_counted_s + rules.longest_tail_s]
     if tracked.ended_s is not None:
         times_s.append(tracked.ended_s + rules.settle_s)
     # A rounding error must not let the moment pass by.

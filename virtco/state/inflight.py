@@ -60,6 +60,8 @@ class Tracked:
     :ivar former: routes before VMs moved, the latest first.
     :ivar why: rule that ended it.
     :ivar watched_since_s: time at which this process first looked at it.
+    :ivar all_counted_s: time since which all bytes of its last iteration are
+        counted.
     """
 
     coflow_id: str
@@ -91,6 +93,7 @@ class Tracked:
     former: list[routes.Route] = dataclasses.field(default_factory=list)
     why: str = ''
     watched_since_s: float | None = None
+    all_counted_s: float | None = None
     members: Mapping[int, routes.Member] = dataclasses.field(
         default_factory=dict)
     # Whether its project owed when it was last shown.
@@ -152,9 +155,7 @@ class Tracked:
 
     def left_bytes(self, route: routes.Route) -> np.ndarray:
         """Return the bytes left per pair of hosts, shape (n_pairs,)."""
-        counting = self.counting
-        return route.per_pair(np.maximum(counting.remaining_bytes(),
-                                         silence.TAIL * counting.sizes_bytes))
+        return route.per_pair(self.counting.left_bytes())
 
     @property
     def reserved(self) -> live.Flows | None:
@@ -350,7 +351,7 @@ class Tracked:
         if self.model.size_bytes <= 0:
             return 1.0
         left = float(self.counting.remaining_bytes().sum())
-        return max(silence.TAIL, left / self.model.size_bytes)
+        return max(byte_counters.TAIL, left / self.model.size_bytes)
 
     def cross_remaining(self, progress: byte_counters.CoflowProgress | None
                         = None) -> float:
@@ -366,7 +367,7 @@ class Tracked:
         self.state = states.CoflowState.ACTIVE
         self.iteration += 1
         self.arrival_s = now_s
-        self.ended_s = None
+        self.ended_s = self.all_counted_s = None
         self.why = ''
         self.is_dirty = True
         self.touch()

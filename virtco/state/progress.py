@@ -75,8 +75,8 @@ class Progress:
             return
         self._counts_pairs = wanted
         self.endings = self._rules if not wanted else dataclasses.replace(
-            self._rules, quiet_s=max(self._rules.quiet_s,
-                                     pair_counters.QUIET_S))
+            self._rules, tail_s=0.0, quiet_s=max(self._rules.quiet_s,
+                                                 pair_counters.QUIET_S))
         for tracked in self._groups.coflows.values():
             tracked.touch()
 

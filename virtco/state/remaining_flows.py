@@ -2,7 +2,6 @@
 
 """A coflow in flight as the scheduler sees it: its remaining flows. Pure."""
 
-import collections
 from collections.abc import Collection
 import math
 from typing import TYPE_CHECKING
@@ -42,13 +41,8 @@ def _queued_bytes(tracked: 'inflight.Tracked') -> np.ndarray:
     on its way. It waits where there is a queue. Tails everywhere would
     hold all of the coflow's ports for what is left on one of them.
     """
-    pairs, left_bytes = tracked.route.pairs, tracked.left_bytes(tracked.route)
-    per_host: dict[str, float] = collections.defaultdict(float)
-    for (src, _), tail_bytes in zip(pairs, left_bytes.tolist()):
-        per_host[src] += tail_bytes
-    return left_bytes * [
-        tracked.queues.whole_bytes.get(src, 0.0) / per_host[src]
-        if per_host[src] > 0 else 0.0 for src, _ in pairs]
+    return tracked.queues.of_pairs(tracked.route.pairs,
+                                   tracked.left_bytes(tracked.route))
 
 
 def _unhinted_bytes(tracked: 'inflight.Tracked', rules: endings.Rules

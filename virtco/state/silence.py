@@ -8,6 +8,7 @@ until it sends again. Its class stays, with the least rate, and its next bytes
 or a queue in its class end the silence.
 """
 
+import collections
 from collections.abc import Callable
 from collections.abc import Set
 
@@ -19,9 +20,6 @@ from virtco.state import byte_counters
 from virtco.state import route as routes
 from virtco.wire import reports
 
-#: A flow that is not known to have ended keeps this share of its size: what
-#: is left of it is not known better than that.
-TAIL = 5e-3
 # Host -> the time of its last report; -inf: there was none.
 Heard = Callable[[str], float]
 
@@ -66,6 +64,25 @@ class Queues:
                                             + child.backlog_bytes)
         return before
 
+    def of_pairs(self, pairs: live.Pairs, shares: np.ndarray) -> np.ndarray:
+        """Return the bytes that wait for each pair, shape (n_pairs,).
+
+        :param shares: by which the bytes of a host are divided among its
+            destinations where it does not tell of these, shape (n_pairs,).
+        """
+        told = np.array([self._children_bytes.get(src, {}).get(dst, 0.0)
+                         for src, dst in pairs])
+        rest = {src: max(0.0, whole_bytes
+                         - sum(self._children_bytes[src].values()))
+                for src, whole_bytes in self.whole_bytes.items()}
+        total: dict[str, float] = collections.defaultdict(float)
+        for (src, _), share in zip(pairs, shares.tolist()):
+            total[src] += share
+        found: np.ndarray = told + shares * [
+            rest.get(src, 0.0) / total[src] if total[src] > 0 else 0.0
+            for src, _ in pairs]
+        return found
+
     def are_empty(self, pairs: live.Pairs) -> np.ndarray:
         """Return whether no bytes wait for a pair's destination, (n_pairs,).
 
@@ -99,8 +116,7 @@ def silent_bytes(counting: byte_counters.CoflowProgress, route: routes.Route,
     is_silent = (
         (counting.rested_s(moved_s) >= rules.quiet_s)
         & (counting.sent_bytes >= np.minimum(
-            rules.start_bytes, (1 - rules.done_fraction) * sizes_bytes))
-        & (counting.remaining_bytes() > TAIL * sizes_bytes))
+            rules.start_bytes, (1 - rules.done_fraction) * sizes_bytes)))
     if not is_silent.any():
         return None
     until_s = np.minimum(moved_s, [heard_s(src) for src, _ in route.pairs])
@@ -111,4 +127,4 @@ def silent_bytes(counting: byte_counters.CoflowProgress, route: routes.Route,
     if not is_silent.any():
         return None
     return route.per_pair(
-        np.where(is_silent, counting.remaining_bytes(), 0.0))
+        np.where(is_silent, counting.left_bytes(), 0.0))

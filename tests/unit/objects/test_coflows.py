@@ -110,8 +110,8 @@ def test_the_counters_know_it_first(bench):
 def test_what_is_over_has_its_times_and_no_rank(bench):
     bench.count(150)
     bench.live.intake('h1', known.report(25, coflow_id='c-p-a'), 13.0)
-    bench.live.advance(13.0)
-    some(bench.show(SCHEDULE), state='done', ended=13.0, rank=None,
+    bench.live.advance(14.0)
+    some(bench.show(SCHEDULE), state='done', ended=14.0, rank=None,
          rate_bps=0.0, predicted_end=None, remaining_bytes=0.0,
          measured_cct_s=pytest.approx(2.0),
          measured_cct_error_s=pytest.approx(1.0))

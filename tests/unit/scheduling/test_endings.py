@@ -72,3 +72,12 @@ def test_a_hundredth_more_is_what_counters_get_wrong():
     assert endings.is_noise(1e6, 9_999.0, RULES)
     assert not endings.is_noise(1e6, 10_000.0, RULES)
     assert not endings.is_noise(100.0, 10.1, RULES)
+
+
+def test_a_tail_ends_by_silence_or_after_three_times_as_long():
+    rules = endings.Rules(tail_s=2.0, quiet_s=9.0)
+    assert endings.has_tail(1.9, 5.9, rules)
+    assert not endings.has_tail(2.0, 5.9, rules)
+    assert not endings.has_tail(1.9, 6.0, rules)
+    assert not endings.has_tail(None, 0.0, rules)
+    assert not endings.has_tail(0.0, 0.0, endings.Rules(tail_s=0.0))

@@ -528,13 +528,37 @@ def test_an_overrun_is_waited_for_unless_it_may_be_a_siblings():
     send(found, 'h1', 1e6, 1.0, 2.0)
     assert not coflow_ends.find_end(found, 3.9, RULES)
     assert 'more than the hint' in coflow_ends.find_end(found, 4.0, RULES)
-    assert coflow_ends.find_end(found, 2.0, RULES, has_sibling=True) == (
+    assert coflow_ends.find_end(found, 3.0, RULES, has_sibling=True) == (
         'all bytes sent')
     # Where an iteration follows, the overrun is a part of that one.
     more = tracked(iterations=2)
     send(more, 'h0', 12e6, 1.0, 2.0)
     send(more, 'h1', 1e6, 1.0, 2.0)
     assert coflow_ends.find_end(more, 2.0, RULES) == 'all bytes sent'
+
+
+def test_a_rest_that_no_counter_shows_keeps_its_class():
+    """Of the last iteration; an earlier one ends by its bytes alone."""
+    def last(found):
+        send(found, 'h0', 6e6, 1.0, 2.0)
+        send(found, 'h1', 1e6, 1.0, 2.0)
+        return found
+
+    found = last(tracked())
+    assert not coflow_ends.find_end(found, 2.0, RULES)
+    coflow_ends.rest_until(found, 2.0, RULES)
+    assert found.check_s == 3.0
+    assert not coflow_ends.find_end(found, 2.9, RULES)
+    assert coflow_ends.find_end(found, 3.0, RULES) == 'all bytes sent'
+    # What never falls silent ends, too.
+    found.moved_s = 4.5
+    assert not coflow_ends.find_end(found, 4.9, RULES)
+    coflow_ends.rest_until(found, 4.9, RULES)
+    assert found.check_s == 5.0
+    assert coflow_ends.find_end(found, 5.0, RULES) == 'all bytes sent'
+    found.begin(6.0)
+    assert found.all_counted_s is None
+    assert coflow_ends.find_end(last(tracked(iterations=2)), 2.0, RULES)
 
 
 def test_it_does_not_end_before_all_its_vms_ran():
@@ -574,7 +598,7 @@ def test_an_estimated_coflow_ends_by_silence_alone():
 def test_flows_inside_of_a_host_end_with_the_others():
     found = tracked(('h0', 'h0', 'h1'))
     send(found, 'h0', 3e6, 1.0, 2.0)
-    assert coflow_ends.find_end(found, 2.0, RULES)
+    assert coflow_ends.find_end(found, 3.0, RULES)
     assert found.progress.sent_bytes.tolist() == [4e6, 2e6, 1e6]
 
 

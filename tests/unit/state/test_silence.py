@@ -197,8 +197,8 @@ def test_a_beginning_is_more_than_noise(sent, expected):
 
 @pytest.mark.parametrize(('sent', 'expected'), [
     (500, [0, 0, 1500]), (499, None),
-    # What may be left of one that ended is no more than its tail.
-    (1989, [0, 0, 11]), (1990, None)])
+    # Of one that is all counted, its tail.
+    (1989, [0, 0, 11]), (1990, [0, 0, 10]), (2000, [0, 0, 10])])
 def test_a_small_flow_begins_with_its_quarter(sent, expected):
     assert silent((1e6, 1e6, sent), (20.0, 20.0, 10.0), heard_s=HEARD
                   ) == expected
@@ -226,7 +226,7 @@ def test_where_nobody_else_sent_since_nobody_is_silent():
     """A source that told after all of them has no later bytes to tell of."""
     assert silent((1e6, 1e6, 1e3), (18.5, 20.0, 20.0),
                   heard_s={'h0': 30.0, 'h1': 30.0}) is None
-    assert silence.never('h') == -np.inf and silence.TAIL == 5e-3
+    assert silence.never('h') == -np.inf and byte_counters.TAIL == 5e-3
 
 
 def test_who_is_gone_is_not_silent():
@@ -261,3 +261,22 @@ def test_a_queue_stays_where_a_vm_is(overstated):
     tracked.place({row: routes.Member(f'vm{row}', host, host is not None)
                    for row, host in enumerate(('h0', None, 'h3'))})
     assert tracked.queues.whole_bytes == {'h0': 7}
+
+
+def test_what_waits_is_told_by_destination():
+    pairs = live.Pairs((('h0', 'h1'), ('h0', 'h2'), ('h1', 'h2'),
+                        ('h2', 'h0')))
+    queues = silence.Queues()
+    shares = np.array([3.0, 1.0, 5.0, 0.0])
+    assert queues.of_pairs(pairs, shares).tolist() == [0, 0, 0, 0]
+    queues.take('h0', reports.CoflowCounters(
+        'c', 0, backlog_bytes=100, destinations=(
+            reports.DestinationCounter('h2', 0, 100),)))
+    # Although more is left for h1.
+    assert queues.of_pairs(pairs, shares).tolist() == [0, 100, 0, 0]
+    queues.take('h0', reports.CoflowCounters(
+        'c', 0, backlog_bytes=140, destinations=(
+            reports.DestinationCounter('h2', 0, 100),)))
+    queues.take('h1', reports.CoflowCounters('c', 0, backlog_bytes=7))
+    queues.take('h2', reports.CoflowCounters('c', 0, backlog_bytes=9))
+    assert queues.of_pairs(pairs, shares).tolist() == [30, 110, 7, 0]
