@@ -77,10 +77,9 @@ def _may_hold(whole: instances.Prepared, nodes: np.ndarray,
     """Return whether capacities and allowed hosts alone do not rule it out."""
     if not whole.allowed[nodes][:, below].any(axis=1).all():
         return False
-    own = slice(whole.demand.shape[1] - len(whole.sharing))
-    need = whole.demand[nodes, own].sum(axis=0)
-    free = np.maximum(whole.free[below, own], 0.0).sum(axis=0)
-    return bool(((need <= free * (1 + CLOSED) + CLOSED)).all())
+    need = whole.demand[nodes].sum(axis=0)
+    free = np.maximum(whole.free[below], 0.0).sum(axis=0)
+    return bool((need <= free * (1 + CLOSED) + CLOSED).all())
 
 
 def any_placement(whole: instances.Prepared, seed: int,
@@ -158,7 +157,7 @@ class _Race:
         """Run the local search from the best placement or from any."""
         moves = MOST_MOVES
         if choice.best is None:
-            if not budget.in_time() and self._least_s() < math.inf:
+            if not budget.in_time():
                 return
             try:
                 search.begin(choice, budget)
@@ -220,10 +219,10 @@ class _Race:
                 one.local.moves_done for one in self.choices))
 
 
-def _promise(choice: states.State) -> tuple[bool, float, float, float]:
+def _promise(choice: states.State) -> tuple[float, ...]:
     """Return a key of a choice; less is more promising."""
     if choice.best is None:
-        return True, 0.0, 0.0, choice.lower_s
+        return True, choice.lower_s
     return (False, *choice.best.value.key, choice.lower_s)
 
 

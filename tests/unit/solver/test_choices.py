@@ -36,6 +36,15 @@ def racks(rates, slots=None, n_vms=4, **changes):
         within=(snapshot.Within('rack', tuple(range(n_vms))),), **changes)
 
 
+def left_open(rates):
+    """Six VMs whose time cheap bounds do not tell."""
+    return dataclasses.replace(
+        racks(rates, [3.0] * len(rates), n_vms=6), coflows=(
+            coflow.Coflow.from_flows('c', 6, [
+                (a, b, 1e9 * (1 + (3 * a + 2 * b * b) % 5))
+                for a in range(6) for b in range(6) if a != b]),))
+
+
 def race(problem, budget_s=1.0, clock=None, **options):
     return choices.run(instances.prepare(problem), states.Task(
         Objective.ISOLATED, 1, budgets.Budget(
@@ -63,6 +72,24 @@ def test_switches_that_cannot_hold_the_group_are_no_choice():
         *problem.vms[1:]))
     assert [usable(part) for part in choices.parts(
         instances.prepare(narrow))] == [{'2'}, {'0'}]
+
+
+def test_a_full_host_adds_no_room_to_its_switch():
+    problem = racks((1, 1), n_vms=3)
+    full = dataclasses.replace(problem, hosts=(dataclasses.replace(
+        problem.hosts[0], free=(0.0,)), *problem.hosts[1:]))
+    assert [usable(part) for part in choices.parts(
+        instances.prepare(full))] == [{'1'}]
+
+
+def test_without_a_choice_nothing_is_said_of_switches():
+    full = dataclasses.replace(racks((1,), [3.0], 3), within=())
+    full = dataclasses.replace(full, vms=tuple(
+        dataclasses.replace(vm, demand=(2.0,)) for vm in full.vms))
+    with pytest.raises(exception.PlacementInfeasible,
+                       match='exclude every assignment'):
+        choices.any_placement(instances.prepare(full), 1,
+                              budgets.unlimited())
 
 
 def test_without_a_choice_there_is_one_search():
@@ -101,8 +128,28 @@ def test_switches_that_are_alike_are_one_choice(monkeypatch):
     assert signatures[0] == signatures[1] != signatures[2]
     running = racks((1, 1), active=(snapshot.ActiveCoflow(
         'a', (('h00', 1e9),), (('h10', 1e9),)),))
-    assert {choices._signature(part.instance()) for part in choices.parts(
-        instances.prepare(running))} == {None}
+    pinned = racks((1, 1), n_vms=2)
+    pinned = dataclasses.replace(pinned, within=(), vms=(
+        dataclasses.replace(pinned.vms[0], pinned='h00'), pinned.vms[1]))
+    for problem in running, pinned:
+        assert {choices._signature(part.instance()) for part in choices.parts(
+            instances.prepare(problem))} == {None}
+
+
+@pytest.mark.parametrize(('spread', 'uplink_bps'), [
+    ((), 1e9), ((snapshot.Spread('rack', (0, 1), 4),), math.inf)])
+def test_hosts_of_one_switch_are_alike_below_its_uplink_and_share(
+        spread, uplink_bps):
+    problem = racks((1, 1), spread=spread)
+    problem = dataclasses.replace(problem, tree=cluster.Tree(
+        tuple(cluster.Subtree(f'r{q}', uplink_bps, uplink_bps)
+              for q in range(2)), problem.tree.leaf_of))
+    parts = list(choices.parts(instances.prepare(problem)))
+    one, other = (choices._signature(part.instance(budgets.unlimited()))
+                  for part in parts)
+    assert one == other is not None
+    # Not so with the hosts of both.
+    assert choices._signature(parts[0].instance()) is None
 
 
 def test_several_choices_race_before_one_is_searched(monkeypatch):
@@ -125,6 +172,83 @@ def test_several_choices_race_before_one_is_searched(monkeypatch):
         assert found.value.cct_s == found.lower_s == 8 / max(rates)
 
 
+@pytest.mark.parametrize(('rates', 'share'), [
+    ((1,), 1.0), ((1, 1), 1.0), ((1, 8), 1.0), ((1, 1.1), 0.7)])
+def test_a_choice_has_all_the_time_where_no_other_may_be_better(
+        monkeypatch, rates, share):
+    shares = []
+    search = choices.search.run
+
+    def noted(state, budget):
+        shares.append(budget.left_s() / whole.left_s())
+        search(state, budget)
+
+    monkeypatch.setattr(choices.search, 'run', noted)
+    whole = budgets.Budget(budgets.Counter(), 1.0)
+    choices.run(instances.prepare(left_open(rates)), states.Task(
+        Objective.ISOLATED, 1, whole))
+    assert shares == [pytest.approx(share)]
+
+
+def test_the_time_of_a_race_is_shared_by_those_that_are_left(monkeypatch):
+    """Half of it in two rounds; two of five run in the second one."""
+    shares = []
+    monkeypatch.setattr(
+        states.State, 'anneal',
+        lambda state, start, moves, heat, power, budget: shares.append(
+            2 * budget.left_s() / whole.left_s()))
+    whole = budgets.Budget(budgets.Counter(), 100.0)
+    choices.run(instances.prepare(left_open((1, 1.01, 1.02, 1.03, 1.04))),
+                states.Task(Objective.ISOLATED, 1, whole))
+    assert shares[:7] == pytest.approx(
+        [1 / 10, 1 / 8, 1 / 6, 1 / 4, 1 / 2, 1 / 2, 1], rel=0.01)
+
+
+@pytest.mark.parametrize('objective', [Objective.ISOLATED, Objective.ONLINE])
+def test_choices_that_may_be_better_are_refuted_in_turn(monkeypatch,
+                                                        objective):
+    """By their bounds, the least first; of several coflows by a search."""
+    looked_at, searched = [], []
+
+    def narrow(state, upper_s, budget):
+        looked_at.append((state.inst.host_name(0),
+                          budget.left_s() / whole.left_s()))
+
+    def run(state, budget):
+        searched.append((state.inst.host_name(0),
+                         budget.left_s() / whole.left_s()))
+
+    monkeypatch.setattr(choices.search, 'run', run)
+    monkeypatch.setattr(choices.proofs, 'narrow', narrow)
+    whole = budgets.Budget(budgets.Counter(), 10.0)
+    problem = left_open((1, 1.1, 1.2, 9))
+    if objective == Objective.ONLINE:
+        problem = dataclasses.replace(problem, coflows=problem.coflows * 2)
+    # The last one is fast, but there is no room.
+    problem = dataclasses.replace(problem, hosts=(*problem.hosts[:6], *(
+        dataclasses.replace(host, free=(2.0,)) for host in problem.hosts[6:])))
+    choices.run(instances.prepare(problem),
+                states.Task(objective, 1, whole))
+    refuted = [('h10', pytest.approx(0.5)), ('h00', pytest.approx(1.0))]
+    assert searched[0] == ('h20', pytest.approx(choices.LAST_SHARE))
+    if objective == Objective.ONLINE:
+        assert searched[1:] == refuted and not looked_at
+    else:
+        assert looked_at == refuted and not searched[1:]
+
+
+@pytest.mark.parametrize(('ratio', 'is_beaten'), [
+    (1 - 0.9e-8, True), (1 - 1.1e-8, False)])
+def test_a_choice_is_beaten_by_a_time_near_its_bound(ratio, is_beaten):
+    task = states.Task(Objective.ISOLATED, 1, budgets.unlimited())
+    race = choices._Race(instances.prepare(racks((1, 2))), task)
+    race._gather()
+    one, other = race.choices
+    choices.search.begin(one, budgets.unlimited())
+    other.floor_s = one.answer.value.objective_s * ratio
+    assert race._is_beaten(other) is is_beaten
+
+
 def test_the_moves_of_all_choices_are_counted(monkeypatch):
     searched = set()
     anneal = states.State.anneal
@@ -145,11 +269,7 @@ def test_the_moves_of_all_choices_are_counted(monkeypatch):
 
 def test_a_choice_that_cheap_bounds_leave_open_is_refuted():
     """Sets of the slower rack cannot cover all VMs in so short a time."""
-    problem = racks((1, 1.1), [3.0] * 2, n_vms=6)
-    _inst, found = race(dataclasses.replace(problem, coflows=(
-        coflow.Coflow.from_flows('c', 6, [
-            (a, b, 1e9 * (1 + (3 * a + 2 * b * b) % 5)) for a in range(6)
-            for b in range(6) if a != b]),)))
+    _inst, found = race(left_open((1, 1.1)))
     assert found.lower_s == pytest.approx(found.value.cct_s)
 
 
@@ -162,7 +282,8 @@ def test_rates_that_hardly_differ_leave_no_gap():
 def test_of_choices_that_are_not_looked_at_nothing_is_claimed(monkeypatch):
     monkeypatch.setattr(choices, 'MOST_CHOICES', 2)
     found = plan(racks((1, 2, 4)))
-    assert found.lower_bound_s == 0 and found.gap == math.inf
+    assert found.lower_bound_s == found.objective_bound_s == 0
+    assert found.gap == math.inf
     assert {host[1] for host in found.hosts} <= {'0', '1'}
     # Nor of those for which there is no time.
     assert plan(racks((1, 2, 4)), budget_s=0.0).lower_bound_s == 0
@@ -173,8 +294,13 @@ def test_progress_is_that_of_all_choices():
     inst, found = race(racks((1, 2, 4)), on_incumbent=told.append)
     assert found.value.cct_s == 2.0
     bests = [one.objective_s for one in told]
-    assert bests == sorted(bests, reverse=True)
+    assert bests == sorted(bests, reverse=True) and bests[-1] == 2.0
     assert all(one.bound_s <= 2.0 for one in told)
+    told.clear()
+    _inst, found = race(left_open((1, 1.1, 1.2)), on_incumbent=told.append)
+    bests = [one.objective_s for one in told]
+    assert bests == sorted(bests, reverse=True)
+    assert bests[-1] == found.value.cct_s
 
 
 def test_a_caller_that_has_enough_is_heard():
@@ -199,6 +325,14 @@ def test_where_nothing_fits_it_says_so():
         with pytest.raises(exception.PlacementInfeasible,
                            match='no switch has room'):
             plan(odd, planner=name)
+
+
+def test_a_switch_below_which_nothing_fits_hides_no_other():
+    """Two of three VMs of two slots fit on two hosts of three."""
+    problem = racks((4, 1), (3.0, 4.0), 3)
+    problem = dataclasses.replace(problem, vms=tuple(
+        dataclasses.replace(vm, demand=(2.0,)) for vm in problem.vms))
+    assert {host[1] for host in plan(problem).hosts} == {'1'}
 
 
 def test_every_planner_takes_the_first_switch_that_holds_the_group():
