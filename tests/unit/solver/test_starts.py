@@ -8,6 +8,7 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+import scipy
 
 from tests import examples
 from tests.unit.solver import problems
@@ -103,6 +104,9 @@ def test_size_is_a_sum_of_shares_of_the_cloud():
     filler.put(0, 1)
     filler.put(2, 0)
     assert filler.done().tolist() == [1, 1, 0]
+    # A full host has nothing to share, and little is shared as much is.
+    small = candidates.Filler(build([0, 0.25, 0.25], [0.25]))
+    assert small.size == pytest.approx([0.5])
 
 
 def test_nodes_with_fewer_hosts_go_first_then_large_ones():
@@ -190,10 +194,32 @@ def test_any_placement_solves_what_rules_do_not():
     assert inst.fits(feasible.any_placement(inst, 1, budgets.unlimited()))
     # Best fit takes 4, 3, 3 | 2 ...: only 4 + 3 and 3 + 2 + 2 fill both.
     hard = build([7, 7], [4, 3, 3, 2, 2])
-    budget = budgets.unlimited()
-    assert hard.fits(feasible.any_placement(hard, 1, budget))
+    assert hard.fits(feasible.any_placement(hard, 1, budgets.unlimited()))
     full = build([3, 3], [2, 2, 2])
+    budget = budgets.unlimited()
     with pytest.raises(exception.PlacementInfeasible) as caught:
-        feasible.any_placement(full, 1, budgets.unlimited())
+        feasible.any_placement(full, 1, budget)
+    # Best fit, eight at random, and a program of a node for six pairs.
+    assert budget.clock.units == 9 * candidates.units(full) + (
+        6 * feasible.MILP_UNITS)
     assert 'exclude every assignment' in str(caught.value)
     assert '3 VMs on 2 hosts' in str(caught.value)
+
+
+def test_a_program_finds_what_rules_do_not(monkeypatch):
+    """Though there is no time left, and it says what it took."""
+    monkeypatch.setattr(feasible, 'LEAST_S', 60.0)
+    hard = build([7, 7], [4, 3, 3, 2, 2])
+    clock = budgets.Timer(lambda: 0.0)
+    assert hard.fits(feasible._by_milp(hard, budgets.Budget(clock, 0.0)))
+    milp = scipy.optimize.milp
+
+    def noted(*args, **options):
+        found = milp(*args, **options)
+        found.mip_node_count = 3
+        return found
+
+    monkeypatch.setattr(scipy.optimize, 'milp', noted)
+    budget = budgets.unlimited()
+    feasible._by_milp(hard, budget)
+    assert budget.clock.units == 10 * (1 + 3) * feasible.MILP_UNITS

@@ -66,7 +66,7 @@ def _by_milp(inst: instances.Instance, budget: budgets.Budget) -> np.ndarray:
             what=f'{len(inst.node_of_vm)} VMs on {inst.n_hosts} hosts',
             why=('capacities and constraints exclude every assignment'
                  if proved else 'none was found within the time budget'))
-    assign = np.full(inst.n_nodes, -1, dtype=np.int64)
-    chosen = result.x > 0.5
+    assign = np.zeros(inst.n_nodes, np.int64)
+    chosen = np.flatnonzero(np.rint(result.x))
     assign[rows[chosen]] = columns[chosen]
     return assign
