@@ -38,7 +38,7 @@ def split(inst: instances.Instance) -> list[Group]:
 def restrict(inst: instances.Instance, part: Group, free: np.ndarray,
              placed: list[np.ndarray]) -> instances.Instance:
     """Make a group's instance, with the placed loads among the active."""
-    row = np.full(inst.n_nodes, -1, dtype=np.int64)
+    row = np.zeros(inst.n_nodes, np.int64)
     row[part.nodes] = np.arange(len(part.nodes))
     arcs = tuple((row[inst.arcs[c][0]], row[inst.arcs[c][1]],
                   inst.arcs[c][2]) for c in part.coflows)

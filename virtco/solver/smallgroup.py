@@ -76,8 +76,7 @@ class _Enumeration:
         every = np.arange(inst.n_hosts)
         self.paths = inst.paths(*np.meshgrid(every, every, indexing='ij'))
         self.assign = inst.fixed.copy()
-        self.least_s = (upper_s * (1 - 1e-12) if np.isfinite(upper_s)
-                        else upper_s)
+        self.least_s = upper_s * (1 - 1e-12)
         self.best: np.ndarray | None = None
         self.is_complete = True
 
@@ -95,7 +94,7 @@ class _Enumeration:
                 self.is_complete = False
                 return
             self.budget.spend_numpy(VISIT_CALLS, len(load))
-            if ((need > 0) & (need > free[host])).any():
+            if (need > free[host]).any():
                 continue
             trial = self._with(load, node, host, before)
             if instances.times_s(trial, self.inst.s_per_byte).max(

@@ -14,6 +14,7 @@ from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import search
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.stages import annealing
@@ -233,7 +234,7 @@ def test_small_groups_are_enumerated_where_hosts_are_tied():
                 == snapshot.Method.EXHAUSTIVE) is tried
 
 
-def test_the_first_bound_keeps_its_sets():
+def test_the_first_bound_keeps_its_sets(monkeypatch):
     state = begin()
     proofs.bound(state, state.budget)
     assert state.lower_s == state.floor_s > 0
@@ -241,6 +242,32 @@ def test_the_first_bound_keeps_its_sets():
     cut = begin(seconds=1e-9)
     proofs.bound(cut, cut.budget)
     assert cut.lower_s == 0 and not cut.bound.sets
+    # Trees that are too small are left, as they may take long.
+    monkeypatch.setattr(lowerbounds, 'TREE_LIMIT', 1)
+    state = begin()
+    proofs.bound(state, state.budget)
+    assert state.lower_s < 3.9
+
+
+def test_a_partition_begins_with_the_sets_of_the_bound():
+    state = begin()
+    proofs.bound(state, state.budget)
+    partition = proofs._begun(state, 7.0, state.budget)
+    assert [True, True, False] in partition.pool.members.tolist()
+
+
+@pytest.mark.parametrize(('more', 'is_tried'), [(-1, False), (1, True)])
+def test_targets_are_lowered_where_there_is_time_to_compare_hosts(more,
+                                                                  is_tried):
+    """For each of three hosts the two running coflows, and once more."""
+    state = begin(ONLINE, problem=problems.fig_1_problem(active=tuple(
+        snapshot.ActiveCoflow(name, (('h0', 1.0),), (('h1', 1.0),))
+        for name in 'ab')))
+    state.offer(SPREAD, APART)
+    units = proofs.ALIKE_UNITS * 3 * 3 + more
+    proofs.lower_targets(state, budgets.Budget(
+        budgets.Counter(), units / budgets.UNITS_PER_S))
+    assert state.relaxed is is_tried
 
 
 @pytest.mark.parametrize('objective', [ISOLATED, ONLINE])

@@ -64,7 +64,7 @@ class Master:
                                  dtype=bool)
         self.n_cover = len(self.movable) + int(self.terminal.sum())
         self.n_rows = len(self.movable) + len(pool.classes)
-        self.node_row = np.full(pool.inst.n_nodes, -1)
+        self.node_row = np.zeros(pool.inst.n_nodes, np.int64)
         self.node_row[self.movable] = np.arange(len(self.movable))
         self.class_row = np.where(
             self.terminal, len(self.movable) + np.cumsum(self.terminal) - 1,
