@@ -45,6 +45,13 @@ def test_a_group_that_sends_nothing_is_not_copied():
     assert copies_s(alone, 0) == 0.0
 
 
+def test_room_is_counted_in_vms_of_the_mean_size():
+    inst = build([5, 9, 3], vms=(
+        cluster.Vm('v0', (2.0,)), cluster.Vm('v1', (2.0,))))
+    assert foresight._room(inst, np.array([0, 1]), np.array([2.0])
+                           ).tolist() == [1, 2, 1]
+
+
 def test_copies_go_to_the_idlest_of_equal_room():
     running = (snapshot.ActiveCoflow('r', (('h0', 5.0),), (('h1', 4.0),)),)
     inst = build([2, 1, 1, 1, 1, 1], active=running, vms=(

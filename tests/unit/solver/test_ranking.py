@@ -34,6 +34,9 @@ def test_hosts_not_looked_at_come_after_those_that_were():
     assert len(ranked) == len(hosts) and ranked[0].host == plan.hosts[0]
     bounded = ['lower bound' in row.why for row in ranked]
     assert bounded == sorted(bounded) and 0 < sum(bounded) < len(hosts)
+    values = ranking.evaluate(inst, plan.objective, assign, 0,
+                              np.arange(len(hosts)), lambda: False)
+    assert (values.port[~values.is_exact] == -1).all()
 
 
 @hypothesis.given(st.lists(st.lists(st.sampled_from((0.0, 1.0, 2.5)),

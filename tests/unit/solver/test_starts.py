@@ -107,6 +107,7 @@ def test_size_is_a_sum_of_shares_of_the_cloud():
     # A full host has nothing to share, and little is shared as much is.
     small = candidates.Filler(build([0, 0.25, 0.25], [0.25]))
     assert small.size == pytest.approx([0.5])
+    assert small.left() == pytest.approx([0.0, 0.5, 0.5], abs=1e-8)
 
 
 def test_nodes_with_fewer_hosts_go_first_then_large_ones():
@@ -140,6 +141,16 @@ def test_random_fit_may_choose_any():
     seen = {tuple(candidates.random_fit(inst, random.Random(seed)).tolist())
             for seed in range(80)}
     assert seen == {(a, b) for a in (0, 1, 3) for b in (0, 1, 3)}
+
+
+def test_random_fit_takes_nodes_in_any_order(monkeypatch):
+    orders = set()
+    monkeypatch.setattr(
+        candidates, 'first_fit',
+        lambda inst, order, choose: orders.add(tuple(order)))
+    for seed in range(40):
+        candidates.random_fit(build([9], [1, 1, 1]), random.Random(seed))
+    assert len(orders) == 6
 
 
 def test_clusters_merge_along_the_heaviest_traffic():
@@ -209,17 +220,17 @@ def test_any_placement_solves_what_rules_do_not():
 def test_a_program_finds_what_rules_do_not(monkeypatch):
     """Though there is no time left, and it says what it took."""
     monkeypatch.setattr(feasible, 'LEAST_S', 60.0)
-    hard = build([7, 7], [4, 3, 3, 2, 2])
-    clock = budgets.Timer(lambda: 0.0)
-    assert hard.fits(feasible._by_milp(hard, budgets.Budget(clock, 0.0)))
-    milp = scipy.optimize.milp
+    hard = build([7, 7, 0.5], [4, 3, 3, 2, 2])
+    milp, limits_s = scipy.optimize.milp, []
 
-    def noted(*args, **options):
-        found = milp(*args, **options)
+    def noted(*args, options, **others):
+        limits_s.append(options['time_limit'])
+        found = milp(*args, options=options, **others)
         found.mip_node_count = 3
         return found
 
     monkeypatch.setattr(scipy.optimize, 'milp', noted)
-    budget = budgets.unlimited()
-    feasible._by_milp(hard, budget)
-    assert budget.clock.units == 10 * (1 + 3) * feasible.MILP_UNITS
+    clock = budgets.Timer(lambda: 0.0)
+    assert hard.fits(feasible._by_milp(hard, budgets.Budget(clock, 0.0)))
+    assert limits_s == [60.0]
+    assert clock.units == 10 * (1 + 3) * feasible.MILP_UNITS

@@ -65,6 +65,21 @@ def test_targets_better_a_loaded_cloud(groups):
             < 0.8 * local.evaluate(start).objective_s)
 
 
+def test_targets_of_worse_placements_are_no_use():
+    rng = random.Random(0)
+    hosts = generator.cloud(rng, True)
+    app = max(generator.applications(rng, 'medium'),
+              key=lambda app: app.n_vms)
+    inst = instances.build(generator.group(hosts, app, ()))
+    start = candidates.spread(inst, rng)
+    group = targets._Group(inst, budgets.unlimited(),
+                           snapshot.Objective.ONLINE)
+    levels = group._levels(start)
+    found = group._better(levels, group.local.evaluate(start).objective_s)
+    found_s = group.local.evaluate(found).objective_s
+    assert group._better(levels, 0.6 * found_s) is None
+
+
 @pytest.mark.parametrize('seconds, most_s, spent_s', [
     (0.03, 0.5, 0.03), (0.5, 0.02, 0.02)])
 def test_a_group_keeps_to_its_time(monkeypatch, seconds, most_s, spent_s):

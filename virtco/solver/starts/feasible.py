@@ -53,7 +53,7 @@ def _by_milp(inst: instances.Instance, budget: budgets.Budget) -> np.ndarray:
             (inst.demand[rows, r], (which[columns], np.arange(count))),
             shape=(len(slots), count))
         constraints.append(scipy.optimize.LinearConstraint(
-            room, -np.inf, inst.room.ravel()[slots]))
+            room, 0, inst.room.ravel()[slots]))
     result = scipy.optimize.milp(
         np.zeros(count), integrality=np.ones(count),
         bounds=scipy.optimize.Bounds(0, 1), constraints=constraints,
