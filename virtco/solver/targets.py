@@ -20,6 +20,7 @@ Several groups are taken in turn, the others counting as running.
 
 from collections.abc import Iterator
 import dataclasses
+import itertools
 
 import numpy as np
 
@@ -79,13 +80,13 @@ def improve(inst: instances.Instance, assign: np.ndarray,
     parts = [part for part in groups.split(inst)
              if len(part.coflows) == 1]
     lasting = 0
-    turn = 0
-    while lasting < len(parts) and budget.in_time():
-        better = _improve_part(inst, assign, parts[turn % len(parts)],
+    for part in itertools.cycle(parts):
+        if lasting == len(parts) or not budget.in_time():
+            break
+        better = _improve_part(inst, assign, part,
                                budget.slice(1.0, MOST_S), objective)
         lasting = 1 if (better != assign).any() else lasting + 1
         assign = better
-        turn += 1
     return assign
 
 

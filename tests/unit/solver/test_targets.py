@@ -63,6 +63,10 @@ def test_targets_better_a_loaded_cloud(groups):
     assert inst.fits(found)
     assert (local.evaluate(found).objective_s
             < 0.8 * local.evaluate(start).objective_s)
+    # Each group is looked at once more, in half a second at most.
+    budget = budgets.Budget(budgets.Counter(), 2.0)
+    targets.improve(inst, found, budget)
+    assert budget.left_s() > 0
 
 
 def test_targets_of_worse_placements_are_no_use():
@@ -104,6 +108,10 @@ def test_what_is_aimed_at():
                 [1.5, 2.0, 5.0], [2.0, 2.0, 4.0],
                 [1.85, 2.0, 5.0], [2.0, 2.0, 4.7], [1.97, 2.0, 4.94]]
     assert np.array(found) == pytest.approx(np.array(expected), rel=1e-8)
+    short = targets._Levels(levels.base, levels.least_s / 1e6,
+                            levels.excess_s / 1e6)
+    assert np.array(list(short.aims())) == pytest.approx(
+        np.array(expected) / 1e6, rel=1e-8)
 
 
 def test_levels_and_the_bytes_they_leave():
