@@ -177,6 +177,11 @@ def test_clusters_meet_pinned_peers_and_fill_up():
     assert places(candidates.fill(filler, np.zeros((2, 2)))) == [1, 1]
 
 
+def test_what_is_left_is_placed_large_first():
+    filler = candidates.Filler(build([3, 2], [1, 2, 2]))
+    assert places(candidates.fill(filler, np.zeros((3, 3)))) == [0, 1, 0]
+
+
 def test_two_nodes_merge_for_any_bytes_between_them():
     """Each on its own would go to the fullest host."""
     inst = build([1, 2], [1, 1], [(0, 1, 0.5)])
