@@ -2,6 +2,7 @@
 
 """Room that is left for groups to come, worked out by hand."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -50,6 +51,11 @@ def test_room_is_counted_in_vms_of_the_mean_size():
         cluster.Vm('v0', (2.0,)), cluster.Vm('v1', (2.0,))))
     assert foresight._room(inst, np.array([0, 1]), np.array([2.0])
                            ).tolist() == [1, 2, 1]
+    # A host without a port has none.
+    dead = dataclasses.replace(inst.problem, hosts=(
+        *inst.problem.hosts[:2], cluster.Host('h2', (3.0,), 0.0, 8.0)))
+    assert foresight._room(instances.build(dead), np.array([0, 1]),
+                           np.array([2.0])).tolist() == [1, 2, 0]
 
 
 def test_copies_go_to_the_idlest_of_equal_room():

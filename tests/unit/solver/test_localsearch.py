@@ -217,6 +217,18 @@ def test_what_no_move_changes_is_fixed():
         (tops_s * weight).sum() + base[-1] @ price_s)
 
 
+def test_the_kernel_knows_which_resources_hosts_share():
+    """Behind the hosts' own slots comes each rack's share of the VMs."""
+    search = searcher(
+        tree=cluster.Tree((cluster.Subtree('r', math.inf, math.inf),),
+                          {f'h{m}': 'r' for m in range(3)}),
+        spread=(snapshot.Spread('rack', (0, 1, 2)),))
+    start = np.array([0, 0, 1])
+    graph, _state = search._prepare(start, search.s_per_byte,
+                                    search.levels(start))
+    assert (graph.n_own, graph.n_resources) == (1, 2)
+
+
 def test_seeds_start_unlike_generators():
     found = [localsearch._mix(seed) for seed in range(200)]
     assert len(set(found)) == 200 and all(0 < x < 2 ** 32 for x in found)

@@ -213,6 +213,13 @@ def test_what_the_kernel_starts_from():
     assert rows['unit'] == [[1, 1], [1, 1]]
 
 
+def test_demand_is_a_share_of_rooms_however_small():
+    inst = build(hosts=hosts(*[(8.0, 8.0)] * 3, slots=0.5), vms=tuple(
+        cluster.Vm(f'vm{j}', (0.25,)) for j in range(3)))
+    work = lowerbounds.prepare(inst, [0], budgets.unlimited())
+    assert work.arrays['demand'].tolist() == pytest.approx([0.5] * 3)
+
+
 def test_pinned_nodes_are_placed_first_then_busy_ones():
     inst = build(vms=tuple(cluster.Vm(f'vm{j}', (1.0,), pin) for j, pin in
                            enumerate((None, None, 'h0'))))

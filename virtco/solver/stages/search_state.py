@@ -167,4 +167,4 @@ class State:
         """
         degree = len(self.local.adjacency[1]) / max(1, self.inst.n_nodes)
         return int(per_node * self.inst.n_nodes
-                   * min(1.0, USUAL_DEGREE / max(1.0, degree)))
+                   * USUAL_DEGREE / max(USUAL_DEGREE, degree))
