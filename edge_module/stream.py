@@ -85,7 +85,7 @@ class Outage:
         level = logging.WARNING if self._began_s is None else logging.DEBUG
         if self._began_s is None:
             self._began_s = time.monotonic()
-        LOG.log(level, '%s The last policy holds.', why)
+        LOG.log(level, '%s. The last policy holds.', why.rstrip('.'))
 
     def end(self) -> None:
         """Log how long the outage lasted, if there was one."""
