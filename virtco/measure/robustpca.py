@@ -55,7 +55,7 @@ def decompose(matrix: Matrix) -> tuple[Matrix, Matrix]:
     weight = 1 / np.sqrt(matrix.shape[1])
     spectral = float(_spectrum(matrix)[0][-1])
     size = float(np.linalg.norm(matrix))
-    multiplier = matrix / spectral
+    multiplier = matrix / max(spectral, float(np.abs(matrix).max()) / weight)
     penalty = 1.25 / spectral
     sparse = np.zeros_like(matrix)
     low_rank = np.zeros_like(matrix)
