@@ -213,7 +213,7 @@ def _fill(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
         room = room_s[:last, used]
         most = (room / claims.port_s[c, used]).min(axis=1)
         added = _evenly(most, lengths_s[:last], missing)
-        is_whole = is_whole and added.sum() >= missing - ROUNDING
+        is_whole &= bool(added.sum() >= missing - ROUNDING)
         shares[c, :last] += added
         room_s[:last, used] = np.maximum(
             0.0, room - added[:, None] * size_s[c, used])

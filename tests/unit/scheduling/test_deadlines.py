@@ -5,6 +5,7 @@ import math
 
 import hypothesis
 from hypothesis import strategies as st
+import msgspec
 import numpy as np
 import pytest
 
@@ -165,6 +166,8 @@ def test_admitted_together_fit_together(asked):
         verdict = deadlines.judge(promised, size_s, left_s)
         assert verdict.bound_s <= verdict.earliest_s * (1 + 1e-9)
         assert verdict.bound_s >= size_s.max() * (1 - 1e-9)
+        # It is stored with the answer to Nova.
+        assert msgspec.json.encode(verdict)
         if verdict.is_promised:
             assert verdict.bound_s <= left_s * (1 + 1e-9)
             promised = promised.joined(str(i), size_s, left_s)
