@@ -26,8 +26,9 @@ def residual(problem: snapshot.PlacementProblem
     order, as VirtCO's Algorithm 1 line 5 hands them out.
     """
     inst = instances.build(problem)
-    # A port with nothing left makes a coflow's time infinite, its rate 0.
-    with np.errstate(divide='ignore'):
+    # A port with nothing left makes a coflow's time infinite, its rate 0. What
+    # is left of an unlimited port is not used.
+    with np.errstate(divide='ignore', invalid='ignore'):
         full = 1 / inst.s_per_byte
         left, running = full.copy(), inst.running
         for first, last in zip(running.start, running.start[1:]):
