@@ -143,6 +143,7 @@ def test_traffic_inside_a_host_is_free_and_exact(make_fabric, tmp_path):
     assert received == [0, int(size)]  # local bytes are left out
 
 
+@real_time
 def test_flows_inside_a_host_share_its_pace(make_fabric, tmp_path):
     """When the small one has ended, the large one has the pace alone."""
     fabric = make_fabric([RATE_BPS])
@@ -154,6 +155,7 @@ def test_flows_inside_a_host_share_its_pace(make_fabric, tmp_path):
     assert outcome.ccts_s == pytest.approx((1.0, 2.0), rel=0.1)
 
 
+@real_time
 def test_many_flows_end_when_fair_shares_say(make_fabric, tmp_path):
     """Between three hosts, both ways at once, of very different sizes."""
     fabric = make_fabric([RATE_BPS] * 3)
