@@ -14,6 +14,7 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver.model import instance as instances
 from virtco.solver.model import loads
@@ -37,6 +38,27 @@ def test_hosts_not_looked_at_come_after_those_that_were():
     values = ranking.evaluate(inst, plan.objective, assign, 0,
                               np.arange(len(hosts)), lambda: False)
     assert (values.port[~values.is_exact] == -1).all()
+    # Who sets no end has all looked at.
+    assert not any('lower bound' in row.why for row in ranking.rank(
+        inst, plan.objective, assign, 0))
+
+
+def test_a_look_at_hosts_costs_time_for_each_coflow():
+    """Three chunks of hosts: two looks at the clock for each pass."""
+    hosts = tuple(cluster.Host(f'h{m}', (2.0,), 1e9, 1e9)
+                  for m in range(2 * ranking.CHUNK_HOSTS + 1))
+    problem = snapshot.PlacementProblem(
+        hosts, tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(2)),
+        (coflow.Coflow.from_flows('c', 2, [(0, 1, 1e8)]),),
+        active=tuple(snapshot.ActiveCoflow(
+            f'r{i}', (('h3', 1e8),), (('h4', 1e8),)) for i in range(2)))
+    plan = planner.plan(problem, planner='spread')
+    read, clock = budgets.unlimited(), budgets.Counter()
+    planner._read(problem, read)
+    planner.rank_hosts(problem, plan, 0, clock=clock)
+    assert clock.units - read.clock.units == 2 * 2 * (
+        planner.RANK_UNITS * ranking.CHUNK_HOSTS * (1 + 2)
+        + budgets.ASK_UNITS)
 
 
 @hypothesis.given(st.lists(st.lists(st.sampled_from((0.0, 1.0, 2.5)),

@@ -53,6 +53,11 @@ def test_a_search_halves_the_ratio_and_ends_just_below():
 def test_near_the_best_nothing_between_is_tried():
     lower_s, tried = narrowed(7.9, 8.0, refuted_below(8.0), max)
     assert tried == [8.0 * BELOW] and lower_s == 8.0 * BELOW
+    # One step above the first one is as near.
+    upper_s = 4.0 * setpartition.FIRST * (1 + setpartition.JUST_BELOW)
+    _lower_s, tried = narrowed(4.0, upper_s, lambda _t_s: Verdict.UNKNOWN,
+                               max)
+    assert tried[1] == upper_s * BELOW
     # The first one, a thirtieth below, is a bound as good as any.
     lower_s, tried = narrowed(4.0, 8.0, refuted_below(8.0), max)
     assert tried == [8 / 1.03, 8.0 * BELOW] and lower_s == 8.0 * BELOW
@@ -79,14 +84,15 @@ def test_a_placement_may_take_longer_than_its_limits():
     assert judged == [t_s for t_s in tried if t_s >= 5.0]
 
 
-@pytest.mark.parametrize(('steps', 'n_tried'), [(2.5, 1), (1.5, 0)])
-def test_bounds_that_are_closer_than_two_steps_have_met(steps, n_tried):
+@pytest.mark.parametrize(('steps', 'n_tried'), [(2.5, 1), (2, 0), (1.5, 0)])
+def test_bounds_that_are_two_steps_apart_have_met(steps, n_tried):
     lower_s = 8.0 * (1 - steps * setpartition.JUST_BELOW)
     _lower_s, tried = narrowed(lower_s, 8.0, refuted_below(9.0), max)
     assert tried == [8.0 * BELOW] * n_tried
 
 
-@pytest.mark.parametrize(('excess', 'n_tried'), [(2.5, 1), (1.5, 2)])
+@pytest.mark.parametrize(('excess', 'n_tried'), [
+    (2.5, 1), (2, 2), (1.5, 2)])
 def test_a_placement_takes_longer_by_more_than_two_roundings(excess, n_tried):
     """Where it does, nothing is sought below its limits."""
     verdicts = iter([Verdict.FOUND, Verdict.REFUTED])

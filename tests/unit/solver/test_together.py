@@ -57,6 +57,40 @@ def test_groups_share_what_is_there():
     assert plan([small])[0].plan.hosts == ('a', 'a')
 
 
+def test_joined_vms_keep_their_pins_and_may_go_where_they_might_alone():
+    pinned = cluster.Vm('v0', (1.0,), pinned='c')
+    one = dataclasses.replace(
+        group(2, [(0, 1, GB)], hosts(2, 2, 2)), vms=(
+            pinned, cluster.Vm('v1', (1.0,), allowed=frozenset('cx'))),
+        excluded_hosts=frozenset('a'))
+    joined = together.join([one, group(1, [], hosts(2, 2))])
+    assert joined.vms[0] == pinned
+    assert [(vm.name, vm.allowed) for vm in joined.vms[1:]] == [
+        ('0/v1', frozenset('c')), ('1/v0', frozenset('ab'))]
+
+
+def test_a_problem_joined_alone_has_new_names_and_no_other_hosts():
+    load = snapshot.ActiveCoflow('r', (('a', GB),), (('b', GB),))
+    alone = group(2, [(0, 1, GB)], hosts(2, 2), [load])
+    assert together.join([alone]) == dataclasses.replace(
+        alone, vms=tuple(cluster.Vm(f'0/v{i}', (1.0,),
+                                    allowed=frozenset('ab'))
+                         for i in range(2)),
+        coflows=(dataclasses.replace(alone.coflows[0], name='0/c'),))
+
+
+def test_a_host_that_another_group_fills_has_no_room():
+    filled, last = [group(1, [], hosts(size), allowed=frozenset('a'))
+                    for size in (2, 2)]
+    parts = plan([filled, dataclasses.replace(last, vms=(
+        cluster.Vm('v0', (0.5,)),))])
+    assert [part.problem.hosts[0].free for part in parts] == [(1.5,), (1.0,)]
+    parts = plan([filled, filled])
+    assert [part.problem.hosts[0].free for part in parts] == [(1.0,)] * 2
+    parts = plan([group(2, [], hosts(2)), group(0, [], hosts(2))])
+    assert [part.problem.hosts[0].free for part in parts] == [(2.0,), (0.0,)]
+
+
 def test_figures_count_the_others():
     """Both send from the one host to the other, the smaller one first."""
     room = hosts(2, 2)
