@@ -147,6 +147,13 @@ class App:
         self.decide.start()
         if self.plans:
             self.place.start()
+
+    def test_itself(self) -> None:
+        """Look for problems from now on, on another thread.
+
+        When everything is loaded: it imports what the API and the message bus
+        import, and two threads that do so find half of a module.
+        """
         threading.Thread(target=self._tester.attempt, daemon=True).start()
         self._tester.start()
 

@@ -10,6 +10,7 @@ from virtco_lab.emulation import namespaces
 @pytest.fixture(scope='session')
 def cloud():
     assert layouts.load() is None, 'a cloud is up; tools/cloud down ends it'
+    layout = None
     try:
         clients.run('up', '--computes', '6')
         layout = layouts.load()
@@ -18,4 +19,4 @@ def cloud():
         clients.run('down')
         assert not layouts.HOME.exists()
         # Others' emulations may run beside it.
-        assert not namespaces.list_names(layout.run)
+        assert layout is None or not namespaces.list_names(layout.run)

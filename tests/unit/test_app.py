@@ -202,7 +202,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert own.leads() and own.keeps()
         assert own.leadership() == {'epoch': 1, 'here': True, 'reached': True}
         assert own._checker.is_alive() and own._watch.is_alive()
-        assert own._tester.is_alive() and own.decide.is_alive()
+        assert own.decide.is_alive()
         # What a report tells is of use to those who follow and place.
         assert own.state.on_report[-2:] == [own.follow.reported,
                                             own.place.use]
@@ -251,7 +251,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert not one.is_alive()
 
 
-def test_it_tests_itself_as_soon_as_it_starts(tmp_path, monkeypatch):
+def test_it_tests_itself_as_soon_as_it_is_told(tmp_path, monkeypatch):
     found, are_daemons = [health.Problem('VC-003', '[api] prot')], []
 
     def repeated(*_):
@@ -263,6 +263,9 @@ def test_it_tests_itself_as_soon_as_it_starts(tmp_path, monkeypatch):
     assert own.problems == () and own._tester._interval_s == 15.0
     own.start()
     try:
+        assert not own._tester.is_alive()
+        own.test_itself()
+        assert own._tester.is_alive()
         patience.wait_for(lambda: own.problems == tuple(found), 'the test')
     finally:
         own.stop()

@@ -199,11 +199,12 @@ class Loader:
         if self._program.schedules:
             with self._startup.step('listening to Nova'):
                 self._bus = listener.start(self._conf, rooms.follow)
-        if not self._program.serves:
+        if self._program.serves:
+            with self._startup.step('loading the planner'):
+                rooms.place.load_planner(rooms.state.live.is_used())
+        else:
             self._startup.ready()
-            return
-        with self._startup.step('loading the planner'):
-            rooms.place.load_planner(rooms.state.live.is_used())
+        rooms.test_itself()
 
     def _load_distributor(self) -> None:
         with self._startup.step('looking for the scheduler'):

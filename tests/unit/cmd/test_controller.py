@@ -98,6 +98,7 @@ def test_a_program_does_its_duties(tmp_path, monkeypatch, program, serves,
         assert gc.get_freeze_count() > n_frozen
         assert (rooms.plans, rooms.leads()) == (serves, schedules)
         assert rooms.starting.what is None
+        assert rooms._tester.is_alive()
         # The others tell how they are, and nothing else.
         assert ask(loader.front, '/health')[1]['status'] != 'starting'
         assert ask(loader.front, '/v1/settings')[0] == (
