@@ -121,8 +121,8 @@ def columns(tracked: inflight.Tracked) -> dict[str, Any]:
                 size_bytes for one in (tracked.progress, tracked.upcoming)
                 if one is not None for size_bytes in one.to_stored()]),
             'sent_bytes': float(sent_bytes.sum()),
-            **({'size_bytes': float(tracked.progress.sizes_bytes.sum())}
-               if tracked.model.is_estimated else {}),
+            'size_bytes': float(tracked.progress.sizes_bytes.sum())
+            if tracked.model.is_estimated else tracked.model.size_bytes,
             'arrival': tracked.arrival_s, 'ended_at': tracked.ended_s,
             **measured(tracked.progress.span)}
 
