@@ -76,13 +76,12 @@ def _update_many(session: orm.Session, table: Any, key: str,
                  *conditions: sa.ColumnElement[bool]) -> None:
     if not rows:
         return
+    # SQLAlchemy sets the columns that the parameters name.
     session.connection().execute(
-        table.update().where(
-            table.c[key] == sa.bindparam(f'row_{key}'), *conditions).values(
-                {name: sa.bindparam(f'row_{name}')
-                 for name in rows[0] if name != key}),
-        [{f'row_{name}': value for name, value in row.items()}
-         for row in rows])
+        table.update().where(table.c[key] == sa.bindparam('updated'),
+                             *conditions),
+        [{'updated' if name == key else name: value
+          for name, value in row.items()} for row in rows])
 
 
 def forget_hosts(session: orm.Session, hosts: Collection[str]) -> None:
