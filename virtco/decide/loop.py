@@ -53,9 +53,9 @@ class Loop:
 
     def notify(self, urgent: bool) -> None:
         """Wake the loop after a change if it is urgent."""
-        with self._wake:
-            self._urgent |= urgent
-            if self._urgent:
+        if urgent:
+            with self._wake:
+                self._urgent = True
                 self._wake.notify_all()
 
     def start(self) -> None:

@@ -36,13 +36,14 @@ def begun(coflow: live.LiveCoflow, waits: Waits) -> Wait:
         max(coflow.served_s, coflow.arrival_s), coflow.sent_bytes)
 
 
-def waiting(coflow: live.LiveCoflow, waits: Waits, now_s: float,
+def waiting(coflow: live.LiveCoflow, since_s: float, now_s: float,
             theta_s: float) -> live.LiveCoflow:
     """Date the coflow's last service to its last progress.
 
     The same object where that does not decide whether it starves.
+
+    :param since_s: time of its last progress.
     """
-    since_s = begun(coflow, waits).since_s
     starves = now_s >= since_s + theta_s
     if starves == is_starving(coflow, now_s, theta_s):
         return coflow

@@ -187,8 +187,7 @@ def test_who_has_nothing_left_does_not_wait():
 def test_it_starves_by_its_progress_not_by_its_last_byte(served_s, since_s,
                                                          starves):
     item = served(5.0, served_s, arrival_s=0.0)
-    found = starvation.waiting(item, {'c': starvation.Wait(since_s, 0.0)},
-                               10.0, 10.0)
+    found = starvation.waiting(item, since_s, 10.0, 10.0)
     assert starvation.is_starving(found, 10.0, 10.0) == starves
     assert (found is item) == (starvation.is_starving(item, 10.0, 10.0)
                                == starves)
