@@ -230,6 +230,8 @@ def spare_libraries() -> None:
     """
     gc.collect()
     gc.freeze()
+    # The next computation replaces most of what one makes.
+    gc.set_threshold(10_000)
 
 
 def _server(conf: cfg.ConfigOpts, program: Program,
