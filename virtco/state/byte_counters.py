@@ -2,10 +2,11 @@
 
 """Remaining bytes of coflows, from cumulative counters. Pure."""
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
-import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +14,7 @@ from virtco.scheduling import pilots
 from virtco.wire import reports
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """From the first byte to the last one, as exactly as reports tell.
 
     A byte moved after the last report of its host that does not count it.
@@ -119,7 +119,7 @@ class CoflowProgress:
 
         Counters do not tell the last ones from none.
         """
-        found: np.ndarray = np.maximum(self.remaining_bytes(),
+        found: np.ndarray = np.maximum(self.sizes_bytes - self.sent_bytes,
                                        TAIL * self.sizes_bytes)
         return found
 
@@ -127,13 +127,14 @@ class CoflowProgress:
         """Count bytes for the flows with these indices, as far as they have
         some left; the bytes that they took.
         """
-        left = np.maximum(0.0, self.sizes_bytes[flows]
-                          - self.sent_bytes[flows])
+        sent_bytes = self.sent_bytes[flows]
+        left = np.maximum(0.0, self.sizes_bytes[flows] - sent_bytes)
         total_bytes = float(left.sum())
         if not total_bytes or not payload_bytes:
             return 0.0
         used_bytes = min(payload_bytes, total_bytes)
-        self.sent_bytes[flows] += left * (used_bytes / total_bytes)
+        self.sent_bytes[flows] = sent_bytes + left * (
+            used_bytes / total_bytes)
         self._credited.append(flows)
         return used_bytes
 
@@ -250,8 +251,7 @@ class Estimated(CoflowProgress):
             self._estimate(None)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):
     """Wire bytes of a coflow since the last report, to one host or to any."""
 
     coflow_id: str
@@ -287,11 +287,10 @@ class HostCounters:
         if report.epoch != self.epoch:
             self.epoch = report.epoch
             self.values = {}
-        deltas = []
-        for counter in report.coflows:
-            deltas += self._coflow_deltas(counter)
+        deltas = [delta for counter in report.coflows
+                  for delta in self._coflow_deltas(counter)]
         uplink = self._step('/uplink', report.uplink_sent_bytes)
-        managed = sum(delta.wire_bytes for delta in deltas)
+        managed = sum([delta.wire_bytes for delta in deltas])
         return deltas, max(0.0, uplink - managed)
 
     def forget(self, coflow_id: str) -> None:
@@ -300,15 +299,17 @@ class HostCounters:
                     if key.partition('/')[0] == coflow_id]:
             del self.values[key]
 
-    def _coflow_deltas(self, counter: reports.CoflowCounters) -> list[Delta]:
+    def _coflow_deltas(self, counter: reports.CoflowCounters
+                       ) -> Iterator[Delta]:
         coflow_id = counter.coflow_id
-        total = self._step(coflow_id, counter.sent_bytes)
-        parts = [Delta(coflow_id, one.host, self._step(
-            f'{coflow_id}/{one.host}', one.sent_bytes))
-            for one in counter.destinations]
-        parts.append(Delta(coflow_id, None, total - sum(
-            part.wire_bytes for part in parts)))
-        return [part for part in parts if part.wire_bytes > 0]
+        rest_bytes = self._step(coflow_id, counter.sent_bytes)
+        for one in counter.destinations:
+            new_bytes = self._step(f'{coflow_id}/{one.host}', one.sent_bytes)
+            rest_bytes -= new_bytes
+            if new_bytes > 0:
+                yield Delta(coflow_id, one.host, new_bytes)
+        if rest_bytes > 0:
+            yield Delta(coflow_id, None, rest_bytes)
 
 
 class Average:

@@ -49,7 +49,7 @@ def find_end(tracked: 'inflight.Tracked', now_s: float, rules: endings.Rules,
         # More than was hinted: perhaps it goes on.
         return 'silent after more than the hint' if (
             silent_s is not None and silent_s >= rules.quiet_s) else ''
-    left_bytes = tracked.cross_remaining() + _away_bytes(tracked)
+    left_bytes = tracked.crossing_bytes + _away_bytes(tracked)
     if not endings.has_ended(tracked.model.size_bytes, left_bytes, silent_s,
                              rules):
         return ''
@@ -65,12 +65,12 @@ def find_end(tracked: 'inflight.Tracked', now_s: float, rules: endings.Rules,
 
 def _away_bytes(tracked: 'inflight.Tracked') -> float:
     """Return the bytes left to or from VMs on no host (shelved)."""
-    away = {index for index, member in tracked.members.items()
-            if member.instance_uuid
-            and not (member.running and member.host)}
-    if not away:
+    if tracked.route.is_complete:
         return 0.0
-    matrix, absent = tracked.model.matrix, list(away)
+    absent = [index for index, member in tracked.members.items()
+              if member.instance_uuid
+              and not (member.running and member.host)]
+    matrix = tracked.model.matrix
     return float(tracked.progress.remaining_bytes()[
         np.isin(matrix.src, absent) | np.isin(matrix.dst, absent)].sum())
 
@@ -94,5 +94,5 @@ def rest_until(tracked: 'inflight.Tracked', now_s: float, rules: endings.Rules
     if tracked.ended_s is not None:
         times_s.append(tracked.ended_s + rules.settle_s)
     # A rounding error must not let the moment pass by.
-    tracked.check_s = min(time_s for time_s in times_s
-                       if time_s >= now_s - 1e-6)
+    tracked.check_s = min([time_s for time_s in times_s
+                           if time_s >= now_s - 1e-6])

@@ -14,6 +14,7 @@ from virtco.scheduling import policing
 
 #: Part of a claim by which estimates may be exceeded and nothing is owed.
 TOLERANCE = 0.5
+_NO_DEBT = policing.Account()
 
 
 class Debts:
@@ -39,13 +40,8 @@ class Debts:
     def charge(self, project_id: str, report: policing.Report) -> None:
         """Book reported bytes: an overrun is owed, claimed bytes pay it off.
         """
-        account = self._account(project_id)
-        if not account.in_debt and policing.overrun_bytes(
-                report.claimed_bytes, report.sent_bytes,
-                self.tolerance) <= 0:
-            return
-        self._set(project_id, policing.charge(account, [report],
-                                              self.tolerance))
+        self._set(project_id, policing.charge(
+            self._account(project_id), [report], self.tolerance))
 
     def end(self, project_id: str, coflow_id: str) -> None:
         """Forget a coflow or iteration that is over; its debt stays."""
@@ -76,7 +72,7 @@ class Debts:
         self._unsaved |= debts.keys()
 
     def _account(self, project_id: str) -> policing.Account:
-        return self._accounts.get(project_id, policing.Account())
+        return self._accounts.get(project_id, _NO_DEBT)
 
     def _set(self, project_id: str, account: policing.Account) -> None:
         account = dataclasses.replace(account, debt_bytes=min(
@@ -84,5 +80,5 @@ class Debts:
         if account.debt_bytes != self.owed_bytes(project_id):
             self._unsaved.add(project_id)
         self._accounts[project_id] = account
-        if account == policing.Account():
+        if account == _NO_DEBT:
             del self._accounts[project_id]

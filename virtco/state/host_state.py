@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
 from typing import Any
+from typing import NamedTuple
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -42,8 +43,7 @@ class View:
     observed_bps: Mapping[str, float]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """Differences between a report and the one before.
 
     :ivar since_s: time at which the counters of the report before were read;
@@ -59,7 +59,8 @@ class Taken:
 class HostState:
     """Counters, measurements and orders of one host.
 
-    :ivar new_vms: VMs with a port in the last report and none before it.
+    :ivar vms: VMs with a port in the last report.
+    :ivar new_vms: those without a port in the report before.
     """
 
     def __init__(self, host: str, first_seen: float, half_life_s: float):
@@ -71,6 +72,7 @@ class HostState:
         self.pair_counters: pair_counters.PairCounters | None = None
         self.peers = pair_counters.PeerCounters()
         self.background = byte_counters.Average(half_life_s)
+        self.vms: Set[str] = frozenset()
         self.new_vms: Set[str] = frozenset()
         self.queued: Set[str] = frozenset()
         self.minors = coflow_table.NO_MINORS
@@ -86,6 +88,7 @@ class HostState:
         return self._loaded is not None
 
     def learn_ports(self) -> None:
+        self.vms = {port.vm for port in self.report.ports}
         self.macs = frozenset(
             port.mac.lower() for port in self.report.ports if port.mac)
 
@@ -108,12 +111,12 @@ class HostState:
         new_link = last_s is None or self.report.link != report.link
         deltas, background_bytes = self.counters.update(report)
         vms, self.report, self.last_report = self.vms, report, now_s
+        if new_ports:
+            self.learn_ports()
         self.new_vms = self.vms - vms
         if elapsed_s > 0:
             self.observe(deltas, elapsed_s, background_bytes, now_s)
         self.towards.update(report, self.unmanaged, elapsed_s, now_s)
-        if new_ports:
-            self.learn_ports()
         return Taken(since_s, new_ports, new_link, deltas)
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
@@ -124,11 +127,12 @@ class HostState:
         moved = {counters.coflow_id: 0.0 for counters in self.report.coflows}
         for delta in deltas:
             moved[delta.coflow_id] += delta.wire_bytes
-        kept = {coflow_id: self.observed.get(coflow_id)
-                or byte_counters.Average(OBSERVED_HALF_LIFE_S)
-                for coflow_id in moved}
+        kept = {}
         for coflow_id, wire_bytes in moved.items():
-            kept[coflow_id].add(units.bytes_per_s_to_bps(
+            average = kept[coflow_id] = (
+                self.observed.get(coflow_id)
+                or byte_counters.Average(OBSERVED_HALF_LIFE_S))
+            average.add(units.bytes_per_s_to_bps(
                 wire_bytes / elapsed_s), now_s)
         self.observed = kept
 
@@ -141,11 +145,6 @@ class HostState:
             self.observe((), elapsed_s, 0.0, now_s)
         self.last_report = now_s
 
-    @property
-    def vms(self) -> set[str]:
-        """With a port there."""
-        return {port.vm for port in self.report.ports}
-
     def view(self, capacity: uplink_rates.Capacity) -> View:
         return View(self.host, capacity, self.last_report, self.report,
                     self.background.value,
@@ -157,12 +156,10 @@ class HostState:
         return {
             'host': self.host, 'first_seen': self.first_seen,
             'last_report': self.last_report, 'minors': self.minors,
-            'report': _Kept(
-                counters=_Counters(self.counters.epoch,
-                                   dict(self.counters.values)),
-                background_bps=round(self.background.value),
-                **{name: getattr(self.report, name)
-                   for name in _REPORTED if name not in _UNKEPT})}
+            'report': _Kept(**msgspec.structs.asdict(self.report) | _UNKEPT | {
+                'counters': _Counters(self.counters.epoch,
+                                      dict(self.counters.values)),
+                'background_bps': round(self.background.value)})}
 
     @property
     def known_link(self) -> reports.Link | None:
@@ -213,7 +210,7 @@ class _Kept(reports.Report, frozen=True, kw_only=True):
 
 
 _REPORTED = reports.Report.__struct_fields__
-_UNKEPT = frozenset({'coflows', 'pairs', 'peers'})
+_UNKEPT: dict[str, Any] = dict.fromkeys(('coflows', 'pairs', 'peers'), ())
 _KEPT = msgspec.json.Decoder(_Kept)
 _MINORS = msgspec.json.Decoder(coflow_table.Minors)
 

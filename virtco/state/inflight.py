@@ -123,6 +123,7 @@ class Tracked:
         """Forget the derived values, since bytes, a queue or a state changed.
         """
         self.__dict__.pop('load', None)
+        self.__dict__.pop('crossing_bytes', None)
         self._shown = None
         self.check_s = -math.inf
 
@@ -278,8 +279,8 @@ class Tracked:
         """
         flows = self.route.flows(host, dst_host)
         if not self.model.is_estimated:
-            for some in (flows, *(route.flows(host, dst_host)
-                                  for route in self.former)):
+            for some in (flows, *[route.flows(host, dst_host)
+                                  for route in self.former]):
                 new_bytes -= self.counting.fill(some, new_bytes)
         elif not len(flows):
             flows = next((some for route in self.former if len(
@@ -353,11 +354,11 @@ class Tracked:
         left = float(self.counting.remaining_bytes().sum())
         return max(byte_counters.TAIL, left / self.model.size_bytes)
 
-    def cross_remaining(self, progress: byte_counters.CoflowProgress | None
-                        = None) -> float:
-        """Return the bytes left between hosts."""
-        left_bytes = (progress or self.progress).remaining_bytes()
-        return float(left_bytes[self.route.crossing].sum())
+    @functools.cached_property
+    def crossing_bytes(self) -> float:
+        """Bytes left between hosts of the iteration that is counted."""
+        return float(self.counting.remaining_bytes()[
+            self.route.crossing].sum())
 
     # Its life.
 
@@ -412,7 +413,11 @@ class Tracked:
 
     def is_all_sent(self, rules: endings.Rules) -> bool:
         return not self.model.is_estimated and endings.is_all_sent(
-            self.model.size_bytes, self.cross_remaining(), rules)
+            self.model.size_bytes, self.crossing_bytes, rules)
+
+    def is_busy(self, now_s: float, quiet_s: float) -> bool:
+        return bool(self.queues) or (self.moved_s is not None
+                                     and now_s - self.moved_s < quiet_s)
 
     def has_expired(self, now_s: float) -> bool:
         return self.expires_s is not None and now_s >= self.expires_s

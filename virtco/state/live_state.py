@@ -226,9 +226,9 @@ class LiveState:
         """
         with self._lock:
             busy = {host for tracked in self._groups.coflows.values()
-                    if only_idle and self._shown(tracked).is_busy(
+                    if only_idle and tracked.is_busy(
                         now_s, self._rules.ending.quiet_s)
-                    for pair in tracked.route.pairs for host in pair}
+                    for host in tracked.route.pairs.hosts}
             return {name: (probe.address, probe.port)
                     for name, host in self._hosts.items()
                     if name not in busy and host.last_report is not None

@@ -228,13 +228,13 @@ class Progress:
         tracked = self._groups.coflows.get(delta.coflow_id)
         if tracked is None:
             return False
-        flows = tracked.route.flows(host, delta.dst_host)
         new_bytes = delta.wire_bytes / self._wire_factor
         waiting = self._unspread[tracked.coflow_id]
         way = host, delta.dst_host
         waiting[way] = waiting.get(way, 0.0) + new_bytes
         shares = None
-        if tracked.model.is_estimated and len(flows) > 1:
+        if tracked.model.is_estimated and len(
+                flows := tracked.route.flows(host, delta.dst_host)) > 1:
             shares = pair_counters.shares(
                 pair_counters.totals(self._hosts[host].report), tracked,
                 flows.tolist(), self._addresses.of_vm)
@@ -253,9 +253,12 @@ class Progress:
             self.measured.add(tracked.coflow_id)
         if tracked.upcoming is not None:
             return tracked.begins_anew(now_s, self.endings)
-        self._debts.charge(tracked.project_id, policing.Report(
-            tracked.coflow_id, tracked.claimed_bytes,
-            tracked.progress.all_bytes, new_bytes))
+        # All other bytes were claimed.
+        if (tracked.progress.excess_bytes
+                or self._debts.owed_bytes(tracked.project_id)):
+            self._debts.charge(tracked.project_id, policing.Report(
+                tracked.coflow_id, tracked.claimed_bytes,
+                tracked.progress.all_bytes, new_bytes))
         return started or tracked.is_all_sent(self.endings)
 
     def _credit_pairs(self, state: host_state.HostState,

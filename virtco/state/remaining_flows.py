@@ -25,12 +25,15 @@ def _crossed_bytes(tracked: 'inflight.Tracked') -> tuple[float, float]:
 
 
 def is_exceeded(tracked: 'inflight.Tracked', rules: endings.Rules) -> bool:
-    return endings.is_exceeded(*_crossed_bytes(tracked), rules)
+    # Flows are filled up to their sizes; the rest is excess.
+    return tracked.counting.excess_bytes > 0 and endings.is_exceeded(
+        *_crossed_bytes(tracked), rules)
 
 
 def is_overrun(tracked: 'inflight.Tracked', rules: endings.Rules) -> bool:
-    return not tracked.model.is_estimated and endings.is_overrun(
-        *_crossed_bytes(tracked), rules)
+    return not tracked.model.is_estimated and (
+        tracked.counting.excess_bytes > 0
+        and endings.is_overrun(*_crossed_bytes(tracked), rules))
 
 
 def _queued_bytes(tracked: 'inflight.Tracked') -> np.ndarray:
@@ -65,8 +68,7 @@ def _left_now_bytes(tracked: 'inflight.Tracked', rules: endings.Rules
     """Return the bytes left per pair, hinted or expected, shape (n_pairs,).
     """
     if tracked.model.is_estimated or not endings.is_all_sent(
-            tracked.model.size_bytes,
-            tracked.cross_remaining(tracked.counting), rules):
+            tracked.model.size_bytes, tracked.crossing_bytes, rules):
         return tracked.left_bytes(tracked.route)
     if is_overrun(tracked, rules):
         return _unhinted_bytes(tracked, rules)

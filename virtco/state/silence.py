@@ -112,18 +112,18 @@ def silent_bytes(counting: byte_counters.CoflowProgress, route: routes.Route,
     :param heard_s: when a host last reported.
     :returns: None where there are none of them.
     """
-    sizes_bytes = counting.sizes_bytes
-    is_silent = (
-        (counting.rested_s(moved_s) >= rules.quiet_s)
-        & (counting.sent_bytes >= np.minimum(
-            rules.start_bytes, (1 - rules.done_fraction) * sizes_bytes)))
+    is_silent = counting.rested_s(moved_s) >= rules.quiet_s
     if not is_silent.any():
         return None
     until_s = np.minimum(moved_s, [heard_s(src) for src, _ in route.pairs])
     until_s[~queues.are_empty(route.pairs)] = -np.inf
     # The last place is of flows that are in no pair.
-    is_silent &= (counting.rested_s(np.append(until_s, -np.inf)[route.pair_of])
-                  >= rules.quiet_s)
+    is_silent &= (
+        (counting.rested_s(np.append(until_s, -np.inf)[route.pair_of])
+         >= rules.quiet_s)
+        & (counting.sent_bytes >= np.minimum(
+            rules.start_bytes,
+            (1 - rules.done_fraction) * counting.sizes_bytes)))
     if not is_silent.any():
         return None
     return route.per_pair(

@@ -3,11 +3,11 @@
 """How far coflows are, for those who ask and for the database. Pure."""
 
 import dataclasses
-import json
 import math
 from typing import Any
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from virtco import units
@@ -117,9 +117,10 @@ def columns(tracked: inflight.Tracked) -> dict[str, Any]:
     sent_bytes = tracked.progress.sent_bytes
     return {'id': tracked.coflow_id, 'state': tracked.state,
             'iteration': tracked.iteration, 'why': tracked.why,
-            'progress': json.dumps([
+            'progress': msgspec.json.encode([
                 size_bytes for one in (tracked.progress, tracked.upcoming)
-                if one is not None for size_bytes in one.to_stored()]),
+                if one is not None for size_bytes in one.to_stored()]
+            ).decode(),
             'sent_bytes': float(sent_bytes.sum()),
             'size_bytes': float(tracked.progress.sizes_bytes.sum())
             if tracked.model.is_estimated else tracked.model.size_bytes,
@@ -140,7 +141,7 @@ def measured(span: byte_counters.Span | None) -> dict[str, float | None]:
 def load(stored: 'models.Coflow') -> inflight.Tracked:
     """Make a coflow in flight of its row in the database."""
     model = codec.decode_coflow(stored)
-    sent_bytes = json.loads(stored.progress)
+    sent_bytes = msgspec.json.decode(stored.progress)
     # The next iteration's bytes follow those of this one.
     n_own = len(model.matrix.src) + 1
     tracked = inflight.Tracked(

@@ -344,10 +344,11 @@ def test_the_remaining_fraction():
 
 def test_what_is_left_between_hosts():
     found = tracked(('h0', 'h0', 'h1'))
-    assert found.cross_remaining() == 3e6
-    assert found.cross_remaining(byte_counters.CoflowProgress(
-        [9.0, 5.0, 3.0])) == 8.0
-    assert tracked(('h0', None, 'h1')).cross_remaining() == 2e6
+    assert found.crossing_bytes == 3e6
+    found.upcoming = byte_counters.CoflowProgress([9.0, 5.0, 3.0])
+    found.touch()
+    assert found.crossing_bytes == 8.0
+    assert tracked(('h0', None, 'h1')).crossing_bytes == 2e6
 
 
 @pytest.mark.parametrize(('name', 'at_s'), [
@@ -647,7 +648,7 @@ def test_the_database_learns_what_was_counted():
     send(found, 'h0', 3e6, 1.0, 2.0)
     assert summary.columns(found) == {
         'id': 'c', 'state': STATE.ACTIVE, 'iteration': 2,
-        'progress': '[2000000.0, 1000000.0, 0.0, 0.0]', 'sent_bytes': 3e6,
+        'progress': '[2000000.0,1000000.0,0.0,0.0]', 'sent_bytes': 3e6,
         'size_bytes': 7e6, 'why': '', 'arrival': 1.0, 'ended_at': None, 'first_byte_at': 1.5,
         'last_byte_at': 1.5, 'measured_cct_s': 0.5,
         'measured_cct_error_s': 0.5}
