@@ -649,8 +649,8 @@ def test_the_database_learns_what_was_counted():
     assert summary.columns(found) == {
         'id': 'c', 'state': STATE.ACTIVE, 'iteration': 2,
         'progress': '[2000000.0,1000000.0,0.0,0.0]', 'sent_bytes': 3e6,
-        'size_bytes': 7e6, 'why': '', 'arrival': 1.0, 'ended_at': None, 'first_byte_at': 1.5,
-        'last_byte_at': 1.5, 'measured_cct_s': 0.5,
+        'size_bytes': 7e6, 'why': '', 'arrival': 1.0, 'ended_at': None,
+        'first_byte_at': 1.5, 'last_byte_at': 1.5, 'measured_cct_s': 0.5,
         'measured_cct_error_s': 0.5}
     assert summary.columns(tracked())['measured_cct_s'] is None
     estimated = tracked(is_estimated=True)
