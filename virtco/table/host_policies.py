@@ -52,7 +52,8 @@ class Numbers:
     def of(cls, laid: layouts.Layouts, schedule: live.Schedule,
            remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
            options: Options, kept: Collection[str],
-           is_held: np.ndarray | bool) -> 'Numbers':
+           is_held: np.ndarray | bool,
+           others_share: np.ndarray | float) -> 'Numbers':
         rates = {c.coflow_id: c.flow_rates.rate_bps
                  for c in schedule.coflows} if len(laid.coflow_of) else {}
         none = np.zeros(0)
@@ -69,7 +70,7 @@ class Numbers:
                    np.bincount(laid.class_of, child_bps,
                                len(laid.n_children)),
                    child_bps, laid.ceil_bps(
-                       child_bps, rank, is_kept, is_held)
+                       child_bps, rank, is_kept, is_held, others_share)
                    if options.work_conserving else child_bps,
                    layouts.joined(map(remaining.__getitem__, ids))[at])
 
@@ -137,8 +138,8 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
            remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
            options: Options = Options(), tolerance: float = 0.0,
            before: HostPolicies | None = None, limit: Limit | None = None,
-           kept: Collection[str] = (), is_held: np.ndarray | bool = False
-           ) -> HostPolicies:
+           kept: Collection[str] = (), is_held: np.ndarray | bool = False,
+           others_share: np.ndarray | float = 0.0) -> HostPolicies:
     """Make a policy per link.
 
     A host keeps the policy it has, the same object, while the new one would
@@ -150,11 +151,12 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
     :param ranks: of the coflows, 0 is served first.
     :param kept: coflows whose rates later ones leave free where they arrive.
     :param is_held: whether each child borrows nothing.
+    :param others_share: part of each peer's link that is not lent.
     :param limit: makes limits of unmanaged traffic, by host, of layouts and
         its children's rates.
     """
     new = Numbers.of(laid, schedule, remaining, ranks, options, kept,
-                     is_held)
+                     is_held, others_share)
     told = _laid_anew(laid, options, before)
     limits = limit(laid, new.child_bps) if limit is not None else {}
     policies = dict(told.of_host)

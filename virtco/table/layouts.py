@@ -178,8 +178,8 @@ class Layouts:
         return found
 
     def ceil_bps(self, child_bps: np.ndarray, rank: np.ndarray,
-                 is_kept: np.ndarray, is_held: np.ndarray | bool = False
-                 ) -> np.ndarray:
+                 is_kept: np.ndarray, is_held: np.ndarray | bool = False,
+                 others_share: np.ndarray | float = 0.0) -> np.ndarray:
         """Return the rate up to which each child may borrow, (n_children,).
 
         It is what earlier kept coflows leave of the receiver's link, at least
@@ -194,6 +194,8 @@ class Layouts:
         :param rank: place of each coflow, 0 is served first.
         :param is_kept: whether each coflow's rate is left free.
         :param is_held: whether each child borrows nothing.
+        :param others_share: part of each peer's link that is not lent, because
+            unmanaged traffic has it.
         """
         coflow = self.coflow_of[self.class_of]
         order = np.lexsort((rank[coflow], self.peer_of))
@@ -216,7 +218,8 @@ class Layouts:
         is_after = (ahead_bps > 0) & is_kept[coflow]
         n_after = np.bincount(self.peer_of, is_after, len(self.peers))
         beyond_bps = np.where(is_held, 0.0, np.maximum(
-            0.0, self.arrival_bps[self.peer_of] - ahead_bps - child_bps))
+            0.0, (self.arrival_bps * (1 - others_share))[self.peer_of]
+            - ahead_bps - child_bps))
         found: np.ndarray = np.minimum(
             self.egress_bps[self.host_of[self.class_of]],
             child_bps + beyond_bps / np.where(

@@ -102,6 +102,23 @@ def test_hosts_that_send_none_keep_to_the_rate_of_all_others():
     assert all_told['h1'].others_bps == seen.hosts.links[1].egress_bps
 
 
+def test_what_unmanaged_traffic_has_at_a_receiver_is_not_lent():
+    """Else both fill the link, and the host's own packets wait before it."""
+    def ceil_bps(**more):
+        _, found, _ = told(*(given_by.coflow(
+            name, {(src, 'h1'): size_bytes}, moved_s=100.0, is_queued=True)
+            for name, src, size_bytes in (('a', 'h0', 1e9), ('b', 'h2', 9e9))),
+            work_conserving=True, **more)
+        one, = found.of_host['h2'].policy().classes
+        return one.destinations[0].ceil_bps
+
+    alone_bps = ceil_bps()
+    assert 0.2e9 < alone_bps < 0.5e9
+    assert ceil_bps(sends={'h3': sender('h2'), 'h0': sender()}) == alone_bps
+    assert ceil_bps(sends={'h3': sender('h1')}) == pytest.approx(
+        alone_bps - SHARE * given_by.INGRESS_BPS)
+
+
 def test_without_coflows_nobody_is_limited():
     seen, _found, all_told = told(sends={'h3': sender('h1')})
     assert {host: some.others_bps for host, some in all_told.items()} == {

@@ -376,7 +376,8 @@ def test_ceilings_are_what_kept_coflows_leave_of_the_receiver(drawn):
     """To kept ones those before them, to the rest all of them."""
     laid, child_bps, ranks, kept = drawn
     arrival_bps = {link.host: link.ingress_bps for link in laid.links}
-    found = laid.ceil_bps(child_bps, ranks, kept)
+    others_share = 0.25 * np.arange(len(laid.peers))
+    found = laid.ceil_bps(child_bps, ranks, kept, others_share=others_share)
     of = laid.coflow_of[laid.class_of]
     peers = [laid.peers[i] for i in laid.peer_of]
 
@@ -389,8 +390,9 @@ def test_ceilings_are_what_kept_coflows_leave_of_the_receiver(drawn):
     for i, rate_bps in enumerate(child_bps):
         sharing = sum(after[j] for j, peer in enumerate(peers)
                       if peer == peers[i]) if after[i] else 1
-        beyond_bps = max(0.0, arrival_bps.get(peers[i], np.inf) - ahead(i)
-                         - rate_bps)
+        lent = 1 - others_share[laid.peer_of[i]]
+        beyond_bps = max(0.0, lent * arrival_bps.get(peers[i], np.inf)
+                         - ahead(i) - rate_bps)
         assert found[i] == pytest.approx(min(
             laid.egress_bps[laid.host_of[laid.class_of[i]]],
             rate_bps + beyond_bps / sharing))
