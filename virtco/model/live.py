@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -162,8 +163,7 @@ class FlowRates:
     rate_bps: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CoflowSchedule:
+class CoflowSchedule(NamedTuple):
     """Rank and rates of one coflow until the next event.
 
     :ivar rank: 0 is served first.
