@@ -24,9 +24,9 @@ from virtco.wire import coflow_bodies
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import display
 from virtco_lab.emulation import fabric
-from virtco_lab.emulation import misled
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import untold
+from virtco_lab.sim import claims
 
 N_HOSTS = 6
 _EARLY_S = 0.5
@@ -81,7 +81,7 @@ def once(bed: untold.Bed, case: hint_cases.Case, load: float, slack: float,
     alone_s = np.array(list(alone(case)))
     after_s = alone_s * (1 + slack * rng.random(len(alone_s)))
     asks = rng.random(len(alone_s)) < share
-    claims = [misled.Claim(
+    claimed = [claims.Claim(
         late_s=-_EARLY_S, deadline_s=_EARLY_S + float(after) if ask else None)
         for after, ask in zip(after_s, asks)]
     found: list[coflow_bodies.Coflow] = []
@@ -94,7 +94,7 @@ def once(bed: untold.Bed, case: hint_cases.Case, load: float, slack: float,
         yield
         found.extend(bed.coflows())
 
-    sent = bed.send(case.coflows, claims, dict(case.hosts), _SCHEME, watch)
+    sent = bed.send(case.coflows, claimed, dict(case.hosts), _SCHEME, watch)
     by_name = {one.group_name: one for one in found}
     late_s = {}
     for number, one in enumerate(case.coflows):

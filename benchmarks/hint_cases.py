@@ -34,6 +34,7 @@ from virtco.state import schedule_input
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import misled
 from virtco_lab.emulation import scenario
+from virtco_lab.sim import claims
 from virtco_lab.sim import groups
 
 #: Of a link, on the wire, where nothing else is said.
@@ -71,7 +72,7 @@ _SIGMA, _MOST_SIGMAS = 1.0, 1.5
 _PORT = 5001
 _PLAN_S = 0.05
 Hosts = tuple[tuple[str, ...], ...]
-Claim = misled.Claim
+Claim = claims.Claim
 Key = TypeVar('Key', str, tuple[str, int])
 
 
@@ -80,7 +81,7 @@ def _all(claim: Claim) -> Callable[[np.random.Generator, int], list[Claim]]:
 
 
 def _foreign(_: np.random.Generator, n_coflows: int) -> list[Claim]:
-    return [Claim(late_s=misled.NEVER_S) if is_foreign(i) else Claim()
+    return [Claim(late_s=claims.NEVER_S) if is_foreign(i) else Claim()
             for i in range(n_coflows)]
 
 
@@ -90,7 +91,7 @@ def is_foreign(number: int) -> bool:
 
 #: Quality of hints -> claims of coflows.
 QUALITIES: dict[str, Callable[[np.random.Generator, int], list[Claim]]] = {
-    NONE: _all(Claim(late_s=misled.NEVER_S)),
+    NONE: _all(Claim(late_s=claims.NEVER_S)),
     IDEAL: _all(Claim()),
     'exact': _all(Claim()),
     'unknown': _all(Claim(is_sized=False)),
@@ -109,7 +110,7 @@ QUALITIES: dict[str, Callable[[np.random.Generator, int], list[Claim]]] = {
     FOREIGN_TCP: _foreign,
     # Each of these tenants also sends datagrams; on packets only.
     FOREIGN_UDP: _foreign,
-    NONE_UDP: _all(Claim(late_s=misled.NEVER_S))}
+    NONE_UDP: _all(Claim(late_s=claims.NEVER_S))}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class Cell:
 class Case:
     """Coflows, where their VMs are, and when they start."""
 
-    coflows: tuple[misled.Coflow, ...]
+    coflows: tuple[claims.Coflow, ...]
     hosts: Mapping[str, tuple[str, ...]]
 
     def claims(self, quality: str, seed: int) -> list[Claim]:
@@ -181,7 +182,7 @@ def make(seed: int, n_hosts: int, load: float, rate_bps: float = RATE_BPS
     coflows, hosts, gaps = _drawn(seed, n_hosts, rate_bps)
     starts_s = np.cumsum(gaps) * BUSY_S / load / len(coflows)
     return Case(tuple(
-        misled.Coflow(coflow, float(start_s - starts_s[0]))
+        claims.Coflow(coflow, float(start_s - starts_s[0]))
         for coflow, start_s in zip(coflows, starts_s)),
         {coflow.name: its for coflow, its in zip(coflows, hosts)})
 

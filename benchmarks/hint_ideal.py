@@ -14,13 +14,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from virtco import units
-from virtco_lab.emulation import misled
 from virtco_lab.sim import borrowing
+from virtco_lab.sim import claims
 
 _ENDED_BITS = 1.0
 
 
-def ccts_s(coflows: Sequence[misled.Coflow],
+def ccts_s(coflows: Sequence[claims.Coflow],
            hosts: Mapping[str, Sequence[str]], link_bps: float,
            at_receivers: bool) -> list[float]:
     """CCT of each coflow.

@@ -112,7 +112,7 @@ def _expected(setting: str, seed: int, hosts: Mapping[str, Sequence[str]],
               told_s: Sequence[float], scale: cases.Scale
               ) -> tuple[float, ...]:
     coflows = misled.workload(seed, scale)
-    return misled.expect(coflows, misled.claims(setting, seed, coflows),
+    return misled.expect(coflows, misled.of_setting(setting, seed, coflows),
                          hosts, told_s, scale)
 
 
@@ -129,7 +129,7 @@ def _repeat(once: functools.partial[Run]) -> Run:
 def _once(bed: untold.Bed, setting: str, seed: int, scale: cases.Scale,
           hosts: untold.Hosts | None) -> Run:
     coflows = misled.workload(seed, scale)
-    sent = bed.send(coflows, misled.claims(setting, seed, coflows), hosts)
+    sent = bed.send(coflows, misled.of_setting(setting, seed, coflows), hosts)
     return Run(setting, seed, sent.hosts, sent.ccts_s, _expected(
         setting, seed, sent.hosts, sent.told_s, scale), tuple(
             at_s if at_s < math.inf else None for at_s in sent.told_s),

@@ -27,6 +27,7 @@ from virtco_lab.emulation import starvation
 from virtco_lab.emulation import testbed as testbed_module
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
+from virtco_lab.sim import claims
 
 _SCHEME = scenario.Scheme('hinted', 'hinted', 'spread', 'mrtf')
 _PORT = 5001
@@ -55,8 +56,8 @@ class Sent:
 class Bed(measure.Datacentre):
     """A testbed where each coflow is a project."""
 
-    def send(self, coflows: Sequence[misled.Coflow],
-             claimed: Sequence[misled.Claim], hosts: Hosts | None = None,
+    def send(self, coflows: Sequence[claims.Coflow],
+             claimed: Sequence[claims.Claim], hosts: Hosts | None = None,
              scheme: scenario.Scheme = _SCHEME,
              beside: Beside | None = None) -> Sent:
         """Launch the VMs, send all bytes, take the VMs away.
@@ -98,8 +99,8 @@ class Bed(measure.Datacentre):
         """Return the controller's coflows."""
         return self.inside(self._controller.coflows)
 
-    def _launch(self, coflows: Sequence[misled.Coflow],
-                claimed: Sequence[misled.Claim], hosts: Hosts | None
+    def _launch(self, coflows: Sequence[claims.Coflow],
+                claimed: Sequence[claims.Claim], hosts: Hosts | None
                 ) -> list[list[nova_client.Server]]:
         cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
         groups: list[list[nova_client.Server]] = []
@@ -124,8 +125,8 @@ class Bed(measure.Datacentre):
         return groups
 
     @contextlib.contextmanager
-    def _telling(self, coflows: Sequence[misled.Coflow],
-                 claimed: Sequence[misled.Claim], groups: Groups,
+    def _telling(self, coflows: Sequence[claims.Coflow],
+                 claimed: Sequence[claims.Claim], groups: Groups,
                  told_s: list[float]) -> Iterator[None]:
         """Tell the controller of each late coflow while the block runs."""
         cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
@@ -153,7 +154,7 @@ class Bed(measure.Datacentre):
             over.set()
         future.result()
 
-    def _job(self, coflows: Sequence[misled.Coflow],
+    def _job(self, coflows: Sequence[claims.Coflow],
              flows: Sequence[traffic.FlowSpec]) -> traffic.Job:
         ports = {port.namespace: port for port in self.fabric.vms.values()}
         self.fabric.introduce({(
@@ -165,7 +166,7 @@ class Bed(measure.Datacentre):
                 flows, {name: port.host for name, port in ports.items()},
                 self.config.rate_bps))
 
-    def _specs(self, coflows: Sequence[misled.Coflow],
+    def _specs(self, coflows: Sequence[claims.Coflow],
                groups: Groups
                ) -> list[traffic.FlowSpec]:
         found = []
@@ -179,8 +180,8 @@ class Bed(measure.Datacentre):
                     src.host if src.host == dst.host else None))
         return found
 
-    def _pairs(self, coflows: Sequence[misled.Coflow], groups: Groups,
-               told: Sequence[misled.Claim | None]
+    def _pairs(self, coflows: Sequence[claims.Coflow], groups: Groups,
+               told: Sequence[claims.Claim | None]
                ) -> set[tuple[str, str, str]]:
         """Return the pairs that the edges should know.
 

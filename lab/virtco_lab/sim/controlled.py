@@ -83,6 +83,10 @@ class Timing:
     delay_s: float = 0.05
 
 
+#: By default options: ``report_interval_s`` and ``interval_s``.
+AS_INSTALLED = Timing(1.0, 0.2, 0.1)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sent:
     """A coflow as it is, and as its tenant says that it is.

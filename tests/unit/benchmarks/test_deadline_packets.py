@@ -12,6 +12,7 @@ from benchmarks import deadline_packets
 from benchmarks import hint_cases
 from virtco import hints
 from virtco_lab.emulation import misled
+from virtco_lab.sim import claims
 
 SEED, LOAD = 3, 0.7
 
@@ -83,8 +84,8 @@ def test_those_without_a_deadline_are_told_apart(case):
 
 
 def test_a_claim_with_a_deadline_asks_for_it(case):
-    hint = hints.parse(misled.hint(case.coflows[0], misled.Claim(
+    hint = hints.parse(misled.hint(case.coflows[0], claims.Claim(
         deadline_s=7.5)))
     assert hint.deadline == hints.Deadline(after_s=7.5)
     assert hints.parse(misled.hint(
-        case.coflows[0], misled.Claim())).deadline is None
+        case.coflows[0], claims.Claim())).deadline is None

@@ -15,12 +15,12 @@ from benchmarks import hint_cases
 from benchmarks import hint_packets
 from benchmarks import hints
 from virtco import units
-from virtco_lab.emulation import misled
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import untold
+from virtco_lab.sim import claims
 
 SEED, N_HOSTS = 0, 6
-Claim = misled.Claim
+Claim = claims.Claim
 
 
 def _case(load=0.7):
@@ -78,7 +78,7 @@ def test_tenants_say_what_the_quality_says():
             ('quarter', Claim(0.25)), ('half', Claim(0.5)),
             ('twice', Claim(2.0)), ('four', Claim(4.0)),
             ('late0.5', Claim(late_s=0.5)), ('late2', Claim(late_s=2.0)),
-            ('none', Claim(late_s=misled.NEVER_S))):
+            ('none', Claim(late_s=claims.NEVER_S))):
         assert claims(quality) == [claim] * len(case.coflows)
     assert [one.is_sized for one in claims('half-unknown')] == [
         True, False] * 8
@@ -88,7 +88,7 @@ def test_tenants_say_what_the_quality_says():
     assert [i for i, one in enumerate(claims('liar'))
             if one == Claim(0.3)] == [case.liar]
     assert [i for i, one in enumerate(claims('foreign-tcp'))
-            if one == Claim(late_s=misled.NEVER_S)] == [0, 4, 8, 12]
+            if one == Claim(late_s=claims.NEVER_S)] == [0, 4, 8, 12]
 
 
 def test_some_qualities_have_a_row_for_each_side():
@@ -266,7 +266,7 @@ def test_all_qualities_are_sent_from_the_same_hosts(bed, tmp_path):
     assert hosts == same_hosts == _case().hosts
     assert fair.order == 'fair' and order.order == 'mrtf'
     assert fair.ceil == order.ceil == 'link'
-    assert {one.late_s for one in none} == {misled.NEVER_S}
+    assert {one.late_s for one in none} == {claims.NEVER_S}
     assert not any(one.is_sized for one in unknown)
     assert bed.slots == [sum(one.coflow.n_vms for one in _case().coflows)]
 

@@ -175,18 +175,15 @@ def _greedy(found: samples.Samples) -> str:
 
 
 def _lies(found: samples.Samples) -> str:
-    costs = [_cost(found, (setting, 'his CCT, policed'),
-                   ('1', 'his CCT, policed'))
+    costs = [_cost(found, (setting, 'his CCT'), ('1', 'his CCT'))
              for setting in found.settings if setting != '1']
-    return f'they cost {min(costs):.0f} to {max(costs):.0f} %'
+    return f'they cost {min(costs):.1f} to {max(costs):.1f} %'
 
 
 def _wrong(found: samples.Samples) -> str:
-    exact = 'exact', 'not policed'
-    parts = [f'{_cost(found, ("50 % wrong", label), exact):.0f} % {label}'
-             for label in reversed(found.values['50 % wrong'])]
-    return (f'{", ".join(parts)}; fair sharing costs '
-            f'{_cost(found, ("exact", "fair"), exact):.0f} %')
+    exact = 'exact', 'mean_s'
+    return (f'{_cost(found, ("50 % wrong", "mean_s"), exact):.0f} %; plain '
+            f'TCP costs {_cost(found, ("exact", "plain TCP"), exact):.0f} %')
 
 
 def _cost(found: samples.Samples, cell: tuple[str, str],

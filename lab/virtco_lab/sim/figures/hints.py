@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cost of wrong hints, and the gain of lying.
+"""The cost of wrong, late and missing hints, and the gain of lying.
 
 30 coflows of 1 to 4 senders and as many receivers arrive on ten hosts of
 1 Gbit/s, one every two seconds on average. Their sizes are log-normal (median
@@ -8,147 +8,136 @@
 Each coflow is a project of its own, so that none pays for another one.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
-from typing import Any
+import itertools
 
 import numpy as np
 
-from virtco.model import live
+from virtco.model import coflow as coflow_model
+from virtco.state import schedule_input
 from virtco_lab.sim import claims
+from virtco_lab.sim import controlled
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import samples
 
-N_HOSTS = 10
 N_COFLOWS = 30
-LINK_BPS = 1e9
 GAP_S = 2.0
-LATE_S = 5.0
-PORTS = live.Ports(tuple(f'h{i}' for i in range(N_HOSTS)),
-                   *np.full((2, N_HOSTS), LINK_BPS))
-
-Spoil = Callable[[np.random.Generator, claims.Claim], claims.Claim]
-
-
-def _times(row: claims.Claim, factor: float) -> claims.Claim:
-    return dataclasses.replace(row, claimed_bytes=row.size_bytes * factor)
-
-
-SPOILS: dict[str, Spoil] = {
-    'exact': lambda rng, row: row,
-    '10 % wrong': lambda rng, row: _times(row, rng.uniform(0.9, 1.1)),
-    '50 % wrong': lambda rng, row: _times(row, rng.uniform(0.5, 1.5)),
-    'half of the truth': lambda rng, row: _times(row, 0.5),
-    'twice the truth': lambda rng, row: _times(row, 2.0),
-    f'{LATE_S:g} s late': lambda rng, row: dataclasses.replace(
-        row, hint_delay_s=LATE_S),
-    'half of them missing': lambda rng, row: _times(
-        row, float(rng.integers(0, 2))),
-    'all missing': lambda rng, row: _times(row, 0.0)}
-#: Settings of policing, by name.
-TAKEN: dict[str, dict[str, Any]] = {
-    'policed, beta 0.1': {'beta': 0.1}, 'policed, beta 0.5': {'beta': 0.5},
-    'not policed': {'beta': 0.1, 'policed': False}}
+RATES_BPS = {f'h{i}': 1e9 for i in range(10)}
+SPOILS = ('exact', '10 % wrong', '50 % wrong', 'half of the truth',
+          'twice the truth', '1 s late', '5 s late', claims.HALF_UNKNOWN,
+          claims.UNKNOWN, 'never')
 #: Bytes that the liar claims, as a multiple of the truth.
 FACTORS = (0.1, 0.3, 0.6, 0.9, 1.0, 1.5, 3.0)
-#: Series, by whether they are the liar's and whether he is policed.
-LIARS = {(True, True): 'his CCT, policed',
-         (True, False): 'his CCT, not policed',
-         (False, True): 'mean of the others, policed',
-         (False, False): 'mean of the others, not policed'}
+LIARS = 'his CCT', 'mean of the others'
+PLAIN = 'plain TCP'
+_NOTES = (
+    'The controller\'s own code over a fluid, with its default options: hosts '
+    'report each second, and rates are in force 0.1 s after they are '
+    'computed. Not in the papers.')
 
 
-def workload(seed: int) -> list[claims.Claim]:
-    """Draw coflows with exact hints."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Workload:
+    """Coflows by arrival, and the hosts of the VMs of each."""
+
+    coflows: tuple[claims.Coflow, ...]
+    hosts: tuple[tuple[str, ...], ...]
+
+
+def workload(seed: int) -> Workload:
     rng = np.random.default_rng([seed, 12])
     arrivals_s = np.cumsum(rng.exponential(GAP_S, N_COFLOWS))
-    rows = []
-    for i, arrival_s in enumerate(arrivals_s):
-        n_src, n_dst = rng.integers(1, 5, 2)
-        hosts = rng.choice(N_HOSTS, n_src + n_dst, replace=False)
+    coflows, places = [], []
+    for i, arrival_s in enumerate(arrivals_s.tolist()):
+        n_src, n_dst = rng.integers(1, 5, 2).tolist()
+        hosts = rng.choice(len(RATES_BPS), n_src + n_dst, replace=False)
         size_bytes = float(rng.lognormal(np.log(0.5e9), 1.5))
         shares = rng.dirichlet(np.ones(n_src * n_dst))
-        flows = live.Flows(live.Pairs(
-            (f'h{src}', f'h{dst}') for src in hosts[:n_src]
-            for dst in hosts[n_src:]), size_bytes * shares)
-        rows.append(claims.Claim(f'c{i}', f'c{i}', float(arrival_s), flows,
-                                 size_bytes))
-    return rows
+        pairs = itertools.product(range(n_src), range(n_src, n_src + n_dst))
+        coflows.append(claims.Coflow(coflow_model.Coflow.from_flows(
+            f'c{i}', n_src + n_dst, [
+                (*pair, float(size)) for pair, size in zip(
+                    pairs, size_bytes * shares)]), arrival_s))
+        places.append(tuple(f'h{host}' for host in hosts))
+    return Workload(tuple(coflows), tuple(places))
+
+
+def ccts_s(load: Workload, claimed: Sequence[claims.Claim],
+           order: str = 'mrtf') -> list[float]:
+    """Simulate the CCT of each coflow under the controller, seconds."""
+    return controlled.simulate(
+        [claims.sent(one, claim, hosts, one.start_s + (claim.late_s or 0.0))
+         for one, claim, hosts in zip(load.coflows, claimed, load.hosts)],
+        RATES_BPS, schedule_input.Options(order=order, beta=0.0),
+        controlled.AS_INSTALLED)
 
 
 def _hints_run(setting: str, seed: int, context: samples.Context
                ) -> samples.Found:
     """Compute mean CCTs when all hints are wrong in the same way."""
-    rng = np.random.default_rng([seed, 13])
-    exact = workload(seed)
-    rows = [SPOILS[setting](rng, row) for row in exact]
-    found = {label: _mean_s(claims.simulate(rows, PORTS, **options))
-             for label, options in TAKEN.items()}
+    load = workload(seed)
+    claimed = claims.of_setting(setting, seed, N_COFLOWS)
+    found = {'mean_s': float(np.mean(ccts_s(load, claimed)))}
     if setting == 'exact':
-        found['fair'] = _mean_s(claims.simulate(exact, PORTS, policy='fair'))
+        found[PLAIN] = float(np.mean(ccts_s(
+            load, claimed, schedule_input.FAIR)))
     return found
 
 
 def _hints_show(found: samples.Samples, context: samples.Context
                 ) -> outcome.Outcome:
-    best_s = np.array(found.of('exact', 'not policed'))
-    # Per seed against exact hints: seeds differ more than schemes do.
-    ratios = {(setting, label): (np.array(found.of(setting, label)) / best_s
-                                 ).tolist()
-              for setting in found.settings for label in TAKEN}
-    fair = (np.array(found.of('exact', 'fair')) / best_s).tolist()
+    # Per seed: seeds differ more than hints do.
+    bases_s = {'over exact hints': np.array(found.of('exact', 'mean_s')),
+               'over plain TCP': np.array(found.of('exact', PLAIN))}
+    means_s = {setting: np.array(found.of(setting, 'mean_s'))
+               for setting in found.settings}
+    means_s[PLAIN] = bases_s['over plain TCP']
+    ratios = {label: [(mean_s / basis_s).tolist()
+                      for mean_s in means_s.values()]
+              for label, basis_s in bases_s.items()}
     return outcome.Outcome(
-        'wrong-hints', 'Mean CCT with wrong hints over that with exact ones',
-        ('hints', *TAKEN), (
-            *((setting, *(outcome.shown(ratios[setting, label])
-                          for label in TAKEN)) for setting in found.settings),
-            ('none: fair sharing', *[outcome.shown(fair)] * len(TAKEN))),
-        (outcome.Panel('bars', 'Mean CCT over that with exact hints', 'hints',
-                       'ratio', tuple(
-                           _series(label, [ratios[setting, label]
-                                           for setting in found.settings],
-                                   found.settings) for label in TAKEN)),),
-        (' '.join((__doc__ or '').split('\n\n')[1].split()),
-         'Beta is both the overestimate and what policing forgives. Not in '
-         'the papers, which police nobody.'))
+        'wrong-hints', 'Mean CCT with wrong hints',
+        ('hints', *ratios), tuple(
+            (setting, *map(outcome.shown, cells))
+            for setting, *cells in zip(means_s, *ratios.values())),
+        (outcome.Panel('bars', 'Mean CCT', 'hints', 'ratio', tuple(
+            _series(label, cells, tuple(means_s))
+            for label, cells in ratios.items())),),
+        (' '.join((__doc__ or '').split('\n\n')[1].split()), _NOTES))
 
 
 def _liars_run(setting: str, seed: int, context: samples.Context
                ) -> samples.Found:
     """Simulate a tenant that lies about a coflow of ordinary size."""
-    found = {}
-    rows = workload(seed)
+    load = workload(seed)
+    sizes = [one.coflow.size_bytes for one in load.coflows]
     # The liar's coflow is the sixth largest, with many to overtake.
-    liar = sorted(rows, key=lambda row: row.size_bytes)[-6]
-    rows[rows.index(liar)] = _times(liar, float(setting))
-    for policed in (True, False):
-        ccts_s = claims.simulate(rows, PORTS, policed=policed)
-        found[LIARS[True, policed]] = ccts_s.pop(liar.coflow_id)
-        found[LIARS[False, policed]] = _mean_s(ccts_s)
-    return found
+    liar = sizes.index(sorted(sizes)[-6])
+    claimed = [claims.Claim()] * len(sizes)
+    claimed[liar] = claims.Claim(float(setting))
+    others_s = ccts_s(load, claimed)
+    his_s = others_s.pop(liar)
+    return dict(zip(LIARS, (his_s, float(np.mean(others_s)))))
 
 
 def _liars_show(found: samples.Samples, context: samples.Context
                 ) -> outcome.Outcome:
     table = [[(np.array(found.of(setting, label))
                / np.array(found.of('1', label))).tolist()
-              for label in LIARS.values()] for setting in found.settings]
+              for label in LIARS] for setting in found.settings]
     return outcome.Outcome(
         'liars', 'CCT when one tenant lies, over that when he does not',
-        ('claim / truth', *LIARS.values()), tuple(
-            (setting, *(outcome.shown(cell) for cell in cells))
+        ('claim / truth', *LIARS), tuple(
+            (setting, *map(outcome.shown, cells))
             for setting, cells in zip(found.settings, table)),
         (outcome.Panel('lines', 'What a lie is worth', 'claim / truth',
                        'CCT over the honest one\'s', tuple(
                            _series(label, [cells[i] for cells in table],
                                    tuple(map(float, found.settings)))
-                           for i, label in enumerate(LIARS.values()))),),
+                           for i, label in enumerate(LIARS))),),
         ('The workload of wrong-hints; the liar\'s coflow is the sixth '
-         'largest of 30. Beta is 0.1. Not in the papers.',))
-
-
-def _mean_s(ccts_s: dict[str, float]) -> float:
-    return float(np.mean(list(ccts_s.values())))
+         'largest of 30.', _NOTES))
 
 
 def _series(label: str, values: list[list[float]],
@@ -159,7 +148,7 @@ def _series(label: str, values: list[list[float]],
 
 
 FIGURES = (
-    samples.Figure('wrong-hints', tuple(SPOILS), _hints_run, _hints_show,
+    samples.Figure('wrong-hints', SPOILS, _hints_run, _hints_show,
                    short=('exact', '50 % wrong')),
     samples.Figure('liars', tuple(f'{factor:g}' for factor in FACTORS),
                    _liars_run, _liars_show, short=('0.3', '1')))

@@ -168,19 +168,19 @@ def _rate(series: str, other: str, setting: str
 
 
 def _lies(found: samples.Samples) -> Reached:
-    honest = np.array(found.of('1', 'his CCT, policed'))
-    costs = [100 * (float((np.array(found.of(name, 'his CCT, policed'))
+    honest = np.array(found.of('1', 'his CCT'))
+    costs = [100 * (float((np.array(found.of(name, 'his CCT'))
                            / honest).mean()) - 1)
              for name in found.settings if name != '1']
-    return f'a lie costs {min(costs):.0f} to {max(costs):.0f} %', ''
+    return f'a lie costs {min(costs):.1f} to {max(costs):.1f} %', ''
 
 
 def _wrong(found: samples.Samples) -> Reached:
-    exact = np.array(found.of('exact', 'not policed'))
-    ratios = np.array(found.of('50 % wrong', 'policed, beta 0.5')) / exact
-    fair = np.array(found.of('exact', 'fair')) / exact
-    return (f'{100 * (ratios.mean() - 1):.0f} %; fair sharing costs '
-            f'{100 * (fair.mean() - 1):.0f} %',
+    exact = np.array(found.of('exact', 'mean_s'))
+    ratios = np.array(found.of('50 % wrong', 'mean_s')) / exact
+    plain = np.array(found.of('exact', 'plain TCP')) / exact
+    return (f'{100 * (ratios.mean() - 1):.0f} %; plain TCP costs '
+            f'{100 * (plain.mean() - 1):.0f} %',
             f'± {100 * ratios.std(ddof=1):.0f}' if len(ratios) > 1 else '')
 
 
@@ -256,5 +256,5 @@ STATEMENTS: tuple[Statement, ...] = (
               'rpca-fig13', _rate('rpca', 'baseline', 'broadcast'),
               'Links are equal in the long run, so nothing is to be gained.'),
     Statement('Lies must not pay', 'not in the papers', 'liars', _lies),
-    Statement('Hints wrong by 50 %, beta 0.5, cost', 'not in the papers',
+    Statement('Hints wrong by 50 % cost', 'not in the papers',
               'wrong-hints', _wrong))

@@ -17,6 +17,7 @@ from virtco_lab.emulation import misled
 from virtco_lab.emulation import reproduce
 from virtco_lab.emulation import starvation
 from virtco_lab.emulation import untold
+from virtco_lab.sim import claims
 
 SCALE = cases.Scale(8, 20e6)
 
@@ -48,7 +49,7 @@ def bed(monkeypatch):
         def send(self, coflows, claimed, hosts):
             made.sent.append(claimed)
             # The controller chooses where it knows best.
-            assert (hosts is None) == (set(claimed) == {misled.Claim()})
+            assert (hosts is None) == (set(claimed) == {claims.Claim()})
             told_s = tuple(0.0 if claim.late_s is None
                            else one.start_s + claim.late_s
                            for one, claim in zip(coflows, claimed))
@@ -69,7 +70,7 @@ def test_who_is_late_waits_longer_than_who_is_not():
     hosts = {one.coflow.name: tuple(f'h{j}' for j in range(
         one.coflow.n_vms)) for one in coflows}
     in_time, late = (misled.expect(
-        coflows, misled.claims(setting, 0, coflows), hosts,
+        coflows, misled.of_setting(setting, 0, coflows), hosts,
         [0.0 if setting == 'exact' else one.start_s + 1.0
          for one in coflows], SCALE) for setting in ('exact', '1 s late'))
     assert sum(late) > sum(in_time)
@@ -185,9 +186,9 @@ def test_a_disturbed_run_is_repeated(bed, tmp_path):
 
 def test_hints_say_what_they_should():
     one = misled.workload(0, SCALE)[0]
-    unknown = hints.parse(misled.hint(one, misled.Claim(is_sized=False)), {})
+    unknown = hints.parse(misled.hint(one, claims.Claim(is_sized=False)), {})
     assert unknown.app == hints.App('c0', True) and not unknown.coflows
-    coflow, = hints.parse(misled.hint(one, misled.Claim(2.0)), {}).coflows
+    coflow, = hints.parse(misled.hint(one, claims.Claim(2.0)), {}).coflows
     assert coflow.size_bytes == pytest.approx(2 * one.coflow.size_bytes,
                                               rel=1e-3)
 
@@ -195,25 +196,25 @@ def test_hints_say_what_they_should():
 def test_tenants_say_what_the_setting_says():
     coflows = misled.workload(0, SCALE)
 
-    def claims(setting):
-        return misled.claims(setting, 0, coflows)
+    def made(setting):
+        return misled.of_setting(setting, 0, coflows)
 
-    assert set(claims('exact')) == {misled.Claim()}
-    assert set(claims('half of the truth')) == {misled.Claim(0.5)}
-    assert set(claims('twice the truth')) == {misled.Claim(2.0)}
-    assert set(claims(misled.UNKNOWN)) == {misled.Claim(is_sized=False)}
-    assert [one.is_sized for one in claims(misled.HALF_UNKNOWN)] == [
+    assert set(made('exact')) == {claims.Claim()}
+    assert set(made('half of the truth')) == {claims.Claim(0.5)}
+    assert set(made('twice the truth')) == {claims.Claim(2.0)}
+    assert set(made(claims.UNKNOWN)) == {claims.Claim(is_sized=False)}
+    assert [one.is_sized for one in made(claims.HALF_UNKNOWN)] == [
         True, False] * 3
-    assert set(claims('0.5 s late')) == {misled.Claim(late_s=0.5)}
-    assert set(claims('never')) == {misled.Claim(late_s=misled.NEVER_S)}
-    factors = [one.factor for one in claims('50 % wrong')]
+    assert set(made('0.5 s late')) == {claims.Claim(late_s=0.5)}
+    assert set(made('never')) == {claims.Claim(late_s=claims.NEVER_S)}
+    factors = [one.factor for one in made('50 % wrong')]
     assert len(set(factors)) == len(factors)
     assert 0.5 <= min(factors) < 1 < max(factors) <= 1.5
 
 
 def test_one_tenant_lies():
     coflows = misled.workload(3, SCALE)
-    claimed = [one.factor for one in misled.claims('lie 3', 3, coflows)]
+    claimed = [one.factor for one in misled.of_setting('lie 3', 3, coflows)]
     assert sorted(claimed) == [1.0] * (len(coflows) - 1) + [3.0]
     sizes = sorted(one.coflow.size_bytes for one in coflows)
     assert coflows[claimed.index(3.0)].coflow.size_bytes == sizes[-2]

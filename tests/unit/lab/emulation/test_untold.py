@@ -19,10 +19,11 @@ from virtco_lab.emulation import scenario
 from virtco_lab.emulation import starvation
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import untold
+from virtco_lab.sim import claims
 
 
 def _coflow(name, n_vms, flows, start_s=0.0):
-    return misled.Coflow(coflow_model.Coflow.from_flows(name, n_vms, flows),
+    return claims.Coflow(coflow_model.Coflow.from_flows(name, n_vms, flows),
                          start_s)
 
 
@@ -125,7 +126,7 @@ def _submit(function):
     return future
 
 
-EXACT = [misled.Claim(), misled.Claim()]
+EXACT = [claims.Claim(), claims.Claim()]
 
 
 def test_the_controller_chooses_where_it_hears_of_all_in_time(bed):
@@ -154,7 +155,7 @@ def test_the_controller_chooses_where_it_hears_of_all_in_time(bed):
 
 
 def test_who_knows_where_its_vms_are_tells_so(bed):
-    bed.send(COFLOWS, [misled.Claim(), misled.Claim(is_sized=False)], HOSTS)
+    bed.send(COFLOWS, [claims.Claim(), claims.Claim(is_sized=False)], HOSTS)
     assert bed.story[1:5] == [
         ('boot', 'c0', ('h0', 'h1'), 'slot1'), ('tell', 'c0', 2),
         ('boot', 'c1', ('h0', 'h0', 'h1'), 'slot1'), ('tell', 'c1', 3)]
@@ -168,7 +169,7 @@ def test_who_knows_where_its_vms_are_tells_so(bed):
 def test_a_late_coflow_is_told_while_bytes_move(bed):
     bed.lasts_s = 0.2
     coflows = (COFLOWS[0], _coflow('c1', 3, [(1, 2, 5)], 0.04))
-    sent = bed.send(coflows, [misled.Claim(late_s=0.02), misled.Claim(
+    sent = bed.send(coflows, [claims.Claim(late_s=0.02), claims.Claim(
         late_s=0.01)], HOSTS)
     assert ('enforced', []) in bed.story[:6]
     told = [line for line in bed.story[1:] if line[0] == 'tell']
@@ -178,8 +179,8 @@ def test_a_late_coflow_is_told_while_bytes_move(bed):
 
 
 def test_what_is_told_too_late_is_never_told(bed):
-    sent = bed.send(COFLOWS, [misled.Claim(), misled.Claim(
-        late_s=misled.NEVER_S)], HOSTS)
+    sent = bed.send(COFLOWS, [claims.Claim(), claims.Claim(
+        late_s=claims.NEVER_S)], HOSTS)
     assert sent.told_s == (0.0, math.inf)
     assert ('tell', 'c1', 3) not in bed.story
 
@@ -192,7 +193,7 @@ def test_an_error_of_the_telling_is_told(bed):
 
     bed._cloud.tell = fail
     with pytest.raises(KeyError):
-        bed.send(COFLOWS, [misled.Claim(late_s=0.0)] * 2, HOSTS)
+        bed.send(COFLOWS, [claims.Claim(late_s=0.0)] * 2, HOSTS)
 
 
 def test_fair_sharing_is_without_the_edges(bed):
@@ -215,12 +216,12 @@ def test_coflows_and_claims_are_drawn_as_ever():
                         'lie 3'):
             found[f'{setting} {seed}'] = [
                 [one.factor, one.is_sized, one.late_s]
-                for one in misled.claims(setting, seed, coflows)]
+                for one in misled.of_setting(setting, seed, coflows)]
         hosts = {one.coflow.name: [f'h{(i + j) % 8}' for j in range(
             one.coflow.n_vms)] for i, one in enumerate(coflows)}
         found[f'window {seed}'] = misled._window_bytes(coflows, hosts, scale)
         found[f'expected {seed}'] = misled.expect(
-            coflows[:2], misled.claims('50 % wrong', seed, coflows[:2]),
+            coflows[:2], misled.of_setting('50 % wrong', seed, coflows[:2]),
             hosts, [0.0, 0.5], scale)
     assert coflows[0].coflow.dst_port == 5001
     drawing.check('misled', found)

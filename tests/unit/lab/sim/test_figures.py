@@ -49,7 +49,7 @@ PLANNED = {
     'liars': ('0.3',),
     'virtco-case1': ('PAGER-0.5M', 'RECOMM-1G'),
     'virtco-case4': ('heavy 5',),
-    'wrong-hints': ('10 % wrong', 'half of them missing', '5 s late')}
+    'wrong-hints': ('10 % wrong', 'half of them unknown', '5 s late')}
 
 
 @pytest.mark.parametrize(('name', 'settings', 'tolerance'), [
