@@ -96,21 +96,18 @@ def mean(cell):
 
 def test_no_lie_pays():
     found = reproduced('liars', 4)
-    his = {float(row[0]): mean(row[1]) for row in found.rows}
-    assert his.pop(1.0) == 1.0
-    assert min(his.values()) > 1.0
-    assert all(mean(row[3]) < 1.02 for row in found.rows)
+    assert min(mean(row[1]) for row in found.rows) > 0.99
+    assert all(mean(row[2]) < 1.02 for row in found.rows)
 
 
 def test_wrong_hints_cost_less_than_none():
     found = reproduced('wrong-hints', 3)
-    cost = {row[0]: [mean(cell) for cell in row[1:]] for row in found.rows}
-    fair = cost['none: fair sharing'][0]
-    assert cost['50 % wrong'][1] < fair
-    assert cost['50 % wrong'][2] < 1.1
-    assert max(cost['5 s late']) < 1.15
-    assert max(cost['half of them missing']) < fair
-    assert max(cost['all missing']) < 1.1 * fair
+    over_exact, over_plain = ({row[0]: mean(row[i]) for row in found.rows}
+                              for i in (1, 2))
+    assert over_exact['50 % wrong'] < 1.1
+    assert over_exact['half of them unknown'] < 1.2
+    assert over_plain.pop('plain TCP') == 1.0
+    assert max(over_plain.values()) < 1.05
 
 
 def test_training_jobs_of_a_cluster():

@@ -70,7 +70,7 @@ def test_load_changes_the_starts_alone():
 def test_tenants_say_what_the_quality_says():
     case = _case()
 
-    def claims(quality):
+    def made(quality):
         return case.claims(quality, SEED)
 
     for quality, claim in (
@@ -79,15 +79,15 @@ def test_tenants_say_what_the_quality_says():
             ('twice', Claim(2.0)), ('four', Claim(4.0)),
             ('late0.5', Claim(late_s=0.5)), ('late2', Claim(late_s=2.0)),
             ('none', Claim(late_s=claims.NEVER_S))):
-        assert claims(quality) == [claim] * len(case.coflows)
-    assert [one.is_sized for one in claims('half-unknown')] == [
+        assert made(quality) == [claim] * len(case.coflows)
+    assert [one.is_sized for one in made('half-unknown')] == [
         True, False] * 8
-    factors = [one.factor for one in claims('random50')]
+    factors = [one.factor for one in made('random50')]
     assert len(set(factors)) == len(factors)
     assert 0.5 <= min(factors) < 1 < max(factors) <= 1.5
-    assert [i for i, one in enumerate(claims('liar'))
+    assert [i for i, one in enumerate(made('liar'))
             if one == Claim(0.3)] == [case.liar]
-    assert [i for i, one in enumerate(claims('foreign-tcp'))
+    assert [i for i, one in enumerate(made('foreign-tcp'))
             if one == Claim(late_s=claims.NEVER_S)] == [0, 4, 8, 12]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.lab.emulation import drawing
 from virtco.model import coflow as coflow_model
+from virtco.scheduling import pilots
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import misled
@@ -228,9 +229,9 @@ def test_coflows_and_claims_are_drawn_as_ever():
 
 
 def test_a_hint_without_sizes_is_guessed_for_all_pairs():
-    found = misled._unsized(COFLOWS[1].coflow)
+    found = claims._unsized(COFLOWS[1].coflow)
     assert found.is_estimated and found.iterations == 0
     assert {(flow.src, flow.dst) for flow in found.flows} == {
         (src, dst) for src in range(3) for dst in range(3) if src != dst}
     assert {flow.size_bytes for flow in found.flows} == {
-        misled.pilots.FIRST_GUESS_BYTES}
+        pilots.FIRST_GUESS_BYTES}

@@ -20,7 +20,7 @@ DRAWN = {
     'choreo-greedy': 972.946421793,
     'facebook-like': 74.275,
     'facebook-trace': 616.48,
-    'liars': 288.555341938,
+    'liars': 144.252173227,
     'monitoring-2': 36963.2,
     'monitoring-3': 340.7375,
     'monitoring-4': 12303.1,
@@ -56,7 +56,7 @@ DRAWN = {
     'virtco-case5': 4487.1437383,
     'virtco-case6': 5165.0877843,
     'virtco-sigma': 2067.48439716,
-    'wrong-hints': 132.875379822}
+    'wrong-hints': 130.076125929}
 
 
 def made_up(found):
