@@ -138,6 +138,17 @@ def test_explanations_double_a_cap():
     assert caps.with_twice(problem, 'cap of vm-4, 2 Gbit/s out') is None
 
 
+@pytest.mark.parametrize('doubled', range(3))
+def test_one_cap_is_doubled_and_all_else_stays(doubled):
+    vms = tuple(cluster.Vm(f'vm-{i}', (1.0,), egress_cap_bps=1e9 + i,
+                           ingress_cap_bps=2e9) for i in range(3))
+    problem = problems.fig_1_problem(vms=vms)
+    twice = dataclasses.replace(vms[doubled], ingress_cap_bps=4e9)
+    assert caps.with_twice(problem, f'cap of vm-{doubled}, 2 Gbit/s in') == (
+        dataclasses.replace(problem, vms=tuple(
+            twice if i == doubled else vm for i, vm in enumerate(vms))))
+
+
 @pytest.mark.parametrize('way', caps.WAYS)
 @pytest.mark.parametrize('rate_bps', [-1.0, math.nan])
 def test_no_rate_is_refused(way, rate_bps):

@@ -58,6 +58,20 @@ def test_room_is_counted_in_vms_of_the_mean_size():
                            np.array([2.0])).tolist() == [1, 2, 0]
 
 
+def test_shares_of_a_switch_leave_room_for_other_groups():
+    """The group's wish allows one VM in each rack, another group more."""
+    inst = build([4, 3], tree=cluster.Tree(
+        tuple(cluster.Subtree(name, 8.0, 8.0) for name in 'rs'),
+        {'h0': 'r', 'h1': 's'}), spread=(snapshot.Spread('rack', (0, 1)),))
+    assert len(inst.sharing) == 1
+    assert foresight._room(inst, np.array([0, 1]),
+                           inst.demand.mean(axis=0)).tolist() == [2, 2]
+    # As many at most as the group has.
+    inst = build([4, 2])
+    assert foresight._room(inst, np.array([0, 1]),
+                           inst.demand.mean(axis=0)).tolist() == [2, 1]
+
+
 def test_copies_go_to_the_idlest_of_equal_room():
     running = (snapshot.ActiveCoflow('r', (('h0', 5.0),), (('h1', 4.0),)),)
     inst = build([2, 1, 1, 1, 1, 1], active=running, vms=(
@@ -140,6 +154,27 @@ def test_settling_ends_after_four_rounds_or_one_in_vain(monkeypatch):
     monkeypatch.setattr(foresight, 'MAX_TRIALS', 1)
     seen, _units = counted(build([2, 3, 4]), [0, 0], float)
     assert len(seen) == 2
+
+
+def test_nothing_moves_where_nothing_is_saved():
+    inst, start = build([2, 2]), np.array([0, 0])
+    assert foresight.settle(inst, start, lambda _trial: 0.0,
+                            budgets.unlimited()) is start
+
+
+def exchanged(inst, *assign):
+    return [trial.tolist() for trial in foresight._exchanges(
+        inst, np.array(assign), 0)]
+
+
+def test_contents_are_exchanged_with_one_host_of_each_kind():
+    """Used hosts are of their own kind, idle ones of their rack's."""
+    assert exchanged(build([2] * 4), 0, 1) == [[1, 0], [2, 1]]
+    assert exchanged(build([2, 2, 3]), 0, 0) == [[1, 1], [2, 2]]
+    tree = cluster.Tree(
+        tuple(cluster.Subtree(name, 8.0, 8.0) for name in 'ab'),
+        {'h0': 'a', 'h1': 'a', 'h2': 'b', 'h3': 'b'})
+    assert exchanged(build([2] * 4, tree=tree), 0, 0) == [[1, 1], [2, 2]]
 
 
 def test_pinned_nodes_are_not_exchanged():

@@ -197,6 +197,11 @@ def test_the_best_schedule_wins_and_the_first_on_a_tie():
         portfolio.Candidate('packed', packed),
         portfolio.Candidate('again', packed)], budgets.unlimited())
     assert chosen.method == 'packed'
+    idle = [portfolio.Candidate(name, packed + shift)
+            for name, shift in (('near', 0), ('far', 1))]
+    for first, second in (idle, idle[::-1]):
+        assert portfolio.best(inst, [first, second],
+                              budgets.unlimited()) is first
     # One placement is simulated once, whoever proposes it.
     once, twice = budgets.unlimited(), budgets.unlimited()
     for budget, names in ((once, 'a'), (twice, 'ab')):
@@ -253,16 +258,18 @@ def test_flows_of_a_running_coflow_are_those_that_touch_known_hosts():
         (0, 2, 5.0), (1, 0, 3.0), (2, 1, 4.0)]
 
 
+@pytest.mark.parametrize('size_bytes', [1e7, 1e-4])
 @pytest.mark.parametrize('most_looks, fewest, coarse', [
     (30 * 15, 15, False), (30 * 15 - 1, 14, True), (30 * 15, 16, None)])
 def test_how_closely_a_schedule_is_looked_at(monkeypatch, most_looks, fewest,
-                                             coarse):
+                                             coarse, size_bytes):
     """Thirty own flows: 15 events are one of every two flows.
 
     A dead port that nothing passes is not looked at.
     """
-    problem = dataclasses.replace(busy_cloud(), active=(), hosts=(
-        *busy_cloud().hosts, cluster.Host('h6', (2.0,), 0.0, 0.0)))
+    problem = dataclasses.replace(
+        busy_cloud(), active=(), coflows=(shuffle(6, size_bytes),), hosts=(
+            *busy_cloud().hosts, cluster.Host('h6', (2.0,), 0.0, 0.0)))
     inst = instances.build(problem)
     asked = []
 
@@ -279,8 +286,8 @@ def test_how_closely_a_schedule_is_looked_at(monkeypatch, most_looks, fewest,
     if coarse is None:
         assert not asked and budget.clock.units == 0
         return
-    # VM 5 sends 6 + 7 + 8 + 9 + 10 times 10 MB, at 1 Gbit/s.
-    slowest_s = 40 * 1e7 * 8 / 1e9
+    # VM 5 sends 6 + 7 + 8 + 9 + 10 times this, at 1 Gbit/s.
+    slowest_s = 40 * size_bytes * 8 / 1e9
     assert asked == [(30, not coarse, pytest.approx(
         slowest_s / (most_looks / 30) if coarse else math.inf),
         4 * most_looks / 30)]
@@ -289,17 +296,18 @@ def test_how_closely_a_schedule_is_looked_at(monkeypatch, most_looks, fewest,
         + judge.FLOW_CELLS * 30 * budgets.CELL_UNITS)
 
 
+@pytest.mark.parametrize('events, looks', [(2, 30), (59, 2)])
 @pytest.mark.parametrize('step_s, found_s', [(1.0, None), (0.0, math.inf)])
-def test_a_schedule_that_takes_too_long_has_no_cost(monkeypatch, step_s,
-                                                    found_s):
-    """One in which nothing moves has no end."""
+def test_a_schedule_that_takes_too_long_has_no_cost(
+        monkeypatch, step_s, found_s, events, looks):
+    """One in which nothing moves has no end. The last event is looked at."""
     problem = dataclasses.replace(busy_cloud(), active=())
     inst = instances.build(problem)
     asked = []
 
     def advance(_rater, _run, _live, n_live, now_s, until_s, most, stop):
         asked.append((n_live, now_s, until_s, most, stop))
-        return now_s + step_s, n_live, 2
+        return now_s + step_s, n_live, min(events, most)
 
     monkeypatch.setattr(judge, 'event_kernels',
                         types.SimpleNamespace(advance=advance))
@@ -309,11 +317,11 @@ def test_a_schedule_that_takes_too_long_has_no_cost(monkeypatch, step_s,
     judged = judge.Judge(inst, budget)
     assert judged.cost_s(np.arange(6)) == found_s
     assert asked[0] == (1, 0.0, math.inf, 60, False)
-    assert len(asked) == (30 if found_s is None else 1)
+    assert len(asked) == (looks if found_s is None else 1)
     begun = budgets.unlimited()
     begun.spend_numpy(judge.JUDGE_CALLS, judge.FLOW_CELLS * 30)
     assert budget.clock.units - begun.clock.units == pytest.approx(
-        judge.LOOK_UNITS * 2 * len(asked) * 30)
+        judge.LOOK_UNITS * 30 * (60 if found_s is None else events))
 
 
 def test_a_port_without_a_rate_is_never_passed():

@@ -229,6 +229,19 @@ def test_the_kernel_knows_which_resources_hosts_share():
     assert (graph.n_own, graph.n_resources) == (1, 2)
 
 
+def test_neighbours_of_nodes_without_coflows_are_none():
+    start, *rows = searcher(coflows=()).adjacency
+    assert start.tolist() == [0] * 4
+    assert [len(row) for row in rows] == [0] * 4
+
+
+def test_a_seed_means_the_same_in_every_version():
+    """The generator never begins with 0, at which it would stay."""
+    assert [localsearch._mix(seed) for seed in (0, 1, 2, -1)] == [
+        0x9E3779B9, 0x3C6EF36B, 0xDAA66D1C, 0x08]
+    assert localsearch._mix(3645073776) == 1
+
+
 def test_seeds_start_unlike_generators():
     found = [localsearch._mix(seed) for seed in range(200)]
     assert len(set(found)) == 200 and all(0 < x < 2 ** 32 for x in found)

@@ -80,10 +80,10 @@ class Judge:
             rates = np.minimum(1 / inst.s_per_byte[:inst.n_fabric], UNLIMITED)
         out, into, up = np.split(rates, (inst.n_hosts, 2 * inst.n_hosts))
         # The last host stands for all that nobody knows.
-        others = np.full(len(names) + 1 - inst.n_hosts, UNLIMITED)
+        above = inst.uplinks.above([*names, '']).T
+        others = np.full(len(above) - inst.n_hosts, UNLIMITED)
         self.cap = np.concatenate([out, others, into, others])
-        self.uplinks = uplinks.Uplinks(
-            inst.uplinks.above([*names, '']).T, up)
+        self.uplinks = uplinks.Uplinks(above, up)
 
     def cost_s(self, assign: np.ndarray) -> float | None:
         """Return the sum of CCTs with a part of the wait of coflows to come.
