@@ -58,8 +58,7 @@ class Flows:
     remaining_bytes: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LiveCoflow:
+class LiveCoflow(NamedTuple):
     """An unfinished coflow as the scheduler sees it.
 
     :ivar flows: remaining flows.

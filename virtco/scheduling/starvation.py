@@ -4,7 +4,6 @@
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-import dataclasses
 import math
 import types
 from typing import NamedTuple
@@ -47,7 +46,7 @@ def waiting(coflow: live.LiveCoflow, since_s: float, now_s: float,
     starves = now_s >= since_s + theta_s
     if starves == is_starving(coflow, now_s, theta_s):
         return coflow
-    return dataclasses.replace(coflow, served_s=since_s)
+    return coflow._replace(served_s=since_s)
 
 
 def renew(coflows: Iterable[live.LiveCoflow], alone_s: Mapping[str, float],

@@ -26,8 +26,8 @@ def job(name, pair, compute_s=40.0, send_s=20.0, left=1.0, arrival_s=100.0,
     """:param left: part of the iteration's bytes."""
     made = given_by.coflow(name, {pair: left * send_s * SECOND}, **values)
     flows = made.live.flows
-    return dataclasses.replace(made, live=dataclasses.replace(
-        made.live, arrival_s=arrival_s, compute_s=compute_s, workers=2,
+    return dataclasses.replace(made, live=made.live._replace(
+        arrival_s=arrival_s, compute_s=compute_s, workers=2,
         whole=type(flows)(flows.pairs, np.array([send_s * SECOND]))))
 
 

@@ -79,8 +79,8 @@ def test_a_receiver_keeps_room_for_what_waits_by_a_size_that_is_believed(
     is_believed = values.pop('is_believed', True)
     first = coflow('first', {('h0', 'h2'): 1e7}, moved_s=100.0, **values)
     if not is_believed:
-        first = dataclasses.replace(first, live=dataclasses.replace(
-            first.live, served=first.live.flows))
+        first = dataclasses.replace(first, live=first.live._replace(
+            served=first.live.flows))
     second = coflow('second', {('h1', 'h2'): 3e9}, moved_s=100.0,
                     is_queued=True)
     found = policies.compute(at(first, second, work_conserving=True))
@@ -115,8 +115,8 @@ def test_under_fair_nothing_has_a_class():
 
 def test_the_next_check_is_when_somebody_has_waited_for_theta():
     waiting = coflow('a', {PAIR: 1e9}, is_queued=True)
-    waiting = dataclasses.replace(waiting, live=dataclasses.replace(
-        waiting.live, arrival_s=90.0, served_s=95.0))
+    waiting = dataclasses.replace(waiting, live=waiting.live._replace(
+        arrival_s=90.0, served_s=95.0))
     assert policies.compute(at(waiting, theta_s=20)).next_check_s == 115
     found = policies.compute(at(waiting))
     # Without theta nobody starves, and no wait is kept.
@@ -126,8 +126,8 @@ def test_the_next_check_is_when_somebody_has_waited_for_theta():
 
 
 def since(one, arrival_s, sent_bytes=0.0):
-    return dataclasses.replace(one, live=dataclasses.replace(
-        one.live, arrival_s=arrival_s, served_s=one.moved_s,
+    return dataclasses.replace(one, live=one.live._replace(
+        arrival_s=arrival_s, served_s=one.moved_s,
         sent_bytes=sent_bytes))
 
 
@@ -152,8 +152,8 @@ def test_who_has_nothing_waiting_does_not_starve(is_queued, first):
     long = since(coflow('long', {PAIR: 2e12}, moved_s=99.0,
                         is_queued=is_queued), 10.0)
     found = policies.compute(at(
-        dataclasses.replace(long, live=dataclasses.replace(
-            long.live, served_s=20.0)),
+        dataclasses.replace(long, live=long.live._replace(
+            served_s=20.0)),
         since(coflow('short', {PAIR: 1e9}, moved_s=100.0), 99.0), theta_s=30))
     assert found.schedule.coflows[0].coflow_id == first
 

@@ -19,8 +19,8 @@ RATE_BPS = 0.98 * given_by.LINK_BPS
 
 def due(name, size_bytes, left_s, is_promised=True, **values):
     found = given_by.coflow(name, {PAIR: size_bytes}, **values)
-    return dataclasses.replace(found, live=dataclasses.replace(
-        found.live, deadline_s=100.0 + left_s, is_promised=is_promised))
+    return dataclasses.replace(found, live=found.live._replace(
+        deadline_s=100.0 + left_s, is_promised=is_promised))
 
 
 def rates(*coflows, **options):

@@ -310,7 +310,7 @@ def test_swaps_let_a_coflow_pass_that_has_to_wait_anyway():
     ports = unit_ports((*HOSTS, 'a2', 'b2', 'e2'))
 
     def order(policy, weight=1.0):
-        some = [*items[:2], dataclasses.replace(items[2], weight=weight)]
+        some = [*items[:2], items[2]._replace(weight=weight)]
         return ''.join(one.coflow_id for one in scheduling.schedule(
             some, ports, now_s=0, policy=policy).coflows)
 
@@ -525,8 +525,7 @@ def _silenced(one, silent):
     """Without the bytes of the flows at these places."""
     sends = one.flows.remaining_bytes.copy()
     sends[list(silent)] = 0.0
-    return dataclasses.replace(
-        one, sending=live.Flows(one.flows.pairs, sends))
+    return one._replace(sending=live.Flows(one.flows.pairs, sends))
 
 
 def test_a_silent_flow_leaves_its_port_to_the_rest_of_its_coflow():
