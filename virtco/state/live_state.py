@@ -225,10 +225,11 @@ class LiveState:
         :param only_idle: no coflow sends from there or to there.
         """
         with self._lock:
-            busy = {host for tracked in self._groups.coflows.values()
-                    if only_idle and tracked.is_busy(
-                        now_s, self._rules.ending.quiet_s)
-                    for host in tracked.route.pairs.hosts}
+            busy = set().union(*(
+                tracked.route.pairs.hosts
+                for tracked in self._groups.coflows.values()
+                if only_idle and tracked.is_busy(
+                    now_s, self._rules.ending.quiet_s)))
             return {name: (probe.address, probe.port)
                     for name, host in self._hosts.items()
                     if name not in busy and host.last_report is not None
