@@ -98,24 +98,22 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
         # A rate by a size that is not believed is a guess: nobody makes room.
         {c.live.coflow_id for c in coflows
          if c.live.served is None and c.is_queued},
-        _held(laid, snapshot, promised), _others_share(laid, snapshot))
+        _held(laid, snapshot, promised), _reached(snapshot),
+        options.default_share)
     is_kept = before is not None and before.told.layouts is laid
     return Policies(told.of_host, told.changed,
                     {} if is_kept else laid.new_minors, schedule,
                     next_check_s, told, snapshot, promised, waits)
 
 
-def _others_share(laid: layouts.Layouts, snapshot: known.Snapshot
-                  ) -> np.ndarray:
-    """Return the part of each peer's link that is unmanaged traffic's.
+def _reached(snapshot: known.Snapshot) -> frozenset[str]:
+    """Return the hosts to which unmanaged traffic goes.
 
-    Coflows that borrowed it, too, would fill the queue before the link, and
-    the host's own packets would wait in it.
+    Coflows that borrowed its part of the link, too, would fill the queue
+    before the link, and the host's own packets would wait in it.
     """
-    reached = {host for sender in snapshot.senders.values()
-               for host, macs in sender.macs.items() if macs}
-    return snapshot.options.default_share * np.array(
-        [peer in reached for peer in laid.peers], np.float64)
+    return frozenset(host for sender in snapshot.senders.values()
+                     for host, macs in sender.macs.items() if macs)
 
 
 def _held(laid: layouts.Layouts, snapshot: known.Snapshot,

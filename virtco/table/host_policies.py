@@ -10,6 +10,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 
 import numpy as np
@@ -122,6 +123,7 @@ class HostPolicies:
     :ivar is_other: whether a new policy of each host may differ in more than
         numbers, shape (n_hosts,).
     :ivar limits: limits of unmanaged traffic by host.
+    :ivar reached: hosts to which unmanaged traffic goes.
     """
 
     layouts: layouts.Layouts
@@ -132,6 +134,7 @@ class HostPolicies:
     is_other: np.ndarray
     limits: Mapping[str, edge_policy.Unmanaged] = dataclasses.field(
         default_factory=dict)
+    reached: Set[str] = frozenset()
 
 
 def update(laid: layouts.Layouts, schedule: live.Schedule,
@@ -139,7 +142,8 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
            options: Options = Options(), tolerance: float = 0.0,
            before: HostPolicies | None = None, limit: Limit | None = None,
            kept: Collection[str] = (), is_held: np.ndarray | bool = False,
-           others_share: np.ndarray | float = 0.0) -> HostPolicies:
+           reached: Set[str] = frozenset(), others_share: float = 0.0
+           ) -> HostPolicies:
     """Make a policy per link.
 
     A host keeps the policy it has, the same object, while the new one would
@@ -151,12 +155,14 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
     :param ranks: of the coflows, 0 is served first.
     :param kept: coflows whose rates later ones leave free where they arrive.
     :param is_held: whether each child borrows nothing.
-    :param others_share: part of each peer's link that is not lent.
+    :param reached: hosts to which unmanaged traffic goes. ``others_share`` of
+        their links is not lent; it is small, and yet news when it changes.
     :param limit: makes limits of unmanaged traffic, by host, of layouts and
         its children's rates.
     """
     new = Numbers.of(laid, schedule, remaining, ranks, options, kept,
-                     is_held, others_share)
+                     is_held, others_share * np.array([
+                         peer in reached for peer in laid.peers], np.float64))
     told = _laid_anew(laid, options, before)
     limits = limit(laid, new.child_bps) if limit is not None else {}
     policies = dict(told.of_host)
@@ -171,8 +177,9 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
             policies[link.host].unmanaged if link.host in policies else None,
             limits.get(link.host), host_policy.UNMANAGED_TOLERANCE)
             for link in laid.links], np.bool_)
+    is_other_reach = laid.sends_to(reached ^ told.reached)
     changed = []
-    for i in np.flatnonzero(far | is_other).tolist():
+    for i in np.flatnonzero(far | is_other | is_other_reach).tolist():
         link, layout = laid.links[i], laid.of_link[i]
         classes = slice(laid.class_ends[i], laid.class_ends[i + 1])
         children = slice(laid.child_ends[i], laid.child_ends[i + 1])
@@ -183,7 +190,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
             new.left_bytes[children].copy(), options.work_conserving,
             limits.get(link.host))
         old = policies.get(link.host)
-        if (is_other[i] and old is not None
+        if (is_other[i] and not is_other_reach[i] and old is not None
                 and old.is_close(made, tolerance)):
             continue
         changed.append(link.host)
@@ -194,7 +201,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
         numbers.child_ceil_bps[children] = made.child_ceil_bps
         is_other[i] = bool(layout.rivals)
     return HostPolicies(laid, options, policies, tuple(changed), numbers,
-                        is_other, limits)
+                        is_other, limits, frozenset(reached))
 
 
 def _laid_anew(laid: layouts.Layouts, options: Options,
@@ -227,4 +234,5 @@ def _laid_anew(laid: layouts.Layouts, options: Options,
                   or old.borrows != options.work_conserving
                   or old.ttl_s != options.ttl_s
                   for old, link in zip(known, laid.links)], bool),
-        before.limits if before is not None else {})
+        before.limits if before is not None else {},
+        before.reached if before is not None else frozenset())

@@ -10,6 +10,7 @@ anything new to do. So their classes are rated together and compared together
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import dataclasses
 import functools
 import itertools
@@ -175,6 +176,16 @@ class Layouts:
             src[self.host_of[self.class_of]], dst[self.peer_of])
         child = np.repeat(np.arange(len(found)), np.diff(start))
         found[child[np.isin(passed, passed[is_child[child]])]] = True
+        return found
+
+    def sends_to(self, hosts: Set[str]) -> np.ndarray:
+        """Return whether each host has a child to one of these, (n_hosts,).
+        """
+        found = np.zeros(len(self.of_link), np.bool_)
+        if hosts:
+            is_child = np.array([peer in hosts for peer in self.peers],
+                                np.bool_)[self.peer_of]
+            found[self.host_of[self.class_of[is_child]]] = True
         return found
 
     def ceil_bps(self, child_bps: np.ndarray, rank: np.ndarray,

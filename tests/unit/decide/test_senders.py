@@ -119,6 +119,24 @@ def test_what_unmanaged_traffic_has_at_a_receiver_is_not_lent():
         alone_bps - SHARE * given_by.INGRESS_BPS)
 
 
+def test_that_unmanaged_traffic_begins_or_ends_is_news():
+    """Although a change of a ceiling that is so small is none."""
+    one = given_by.coflow('a', {('h0', 'h1'): 1e9}, moved_s=100.0,
+                          is_queued=True)
+    other = given_by.coflow('b', {('h2', 'h1'): 9e9, ('h2', 'h0'): 1e9},
+                            moved_s=100.0, is_queued=True)
+    seen, found, _ = told(one, other, work_conserving=True,
+                          rate_tolerance_fraction=0.5)
+    assert seen.options.rate_tolerance_fraction == 0.5
+    for sends, changed in (({'h3': sender('h1')}, {'h0', 'h2'}), (
+            {'h3': sender('h1')}, set()), ({}, {'h0', 'h2'}),
+            ({'h3': sender('h3')}, set())):
+        found = policy_documents.compute(
+            dataclasses.replace(seen, senders=sends), found)
+        # Limits are news for others.
+        assert set(found.changed) & {'h0', 'h2'} == changed, sends
+
+
 def test_without_coflows_nobody_is_limited():
     seen, _found, all_told = told(sends={'h3': sender('h1')})
     assert {host: some.others_bps for host, some in all_told.items()} == {
