@@ -41,8 +41,7 @@ def residual(problem: snapshot.PlacementProblem
     share = np.maximum(share, LEAST)
     m, q = inst.n_hosts, len(inst.uplinks)
     up = dict(zip((one.name for one in inst.uplinks.subtrees),
-                  zip(share[2 * m:2 * m + q].tolist(),
-                      share[2 * m + q:].tolist())))
+                  zip(share[2 * m:].tolist(), share[2 * m + q:].tolist())))
     return dataclasses.replace(
         problem, active=(), hosts=tuple(
             dataclasses.replace(

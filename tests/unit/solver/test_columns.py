@@ -322,6 +322,28 @@ def test_what_is_not_covered_is_counted():
     assert program.cover(limits, none) is None
 
 
+def test_a_program_costs_time_for_its_columns_and_steps(monkeypatch):
+    """A step takes as long as there are nodes and classes of hosts."""
+    program, limits = covers(unlike(), [(0, 0, 1, 2)])
+    seen = []
+
+    def linprog(*args, options, **kwargs):
+        result = solve(*args, options=options, **kwargs)
+        seen.append((options['maxiter'], result.nit))
+        return result
+
+    solve = master.scipy.optimize.linprog
+    monkeypatch.setattr(master.scipy.optimize, 'linprog', linprog)
+    budget = budgets.Budget(budgets.Counter(), 0.004)
+    cover = program.cover(limits, budget)
+    (most, steps), = seen
+    step_units = master.STEP_UNITS * (4 + 3)
+    assert most == int(4e6 / step_units) and steps > 0
+    assert budget.clock.units == pytest.approx(
+        master.LP_UNITS + master.COLUMN_UNITS * len(cover.chosen)
+        + step_units * steps)
+
+
 def test_a_fixed_set_is_out_of_the_way():
     program, limits = covers(unlike(), [(0, 0, 1, 2)])
     hosts = [kind.hosts for kind in program.pool.classes]

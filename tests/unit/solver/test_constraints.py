@@ -143,6 +143,14 @@ def test_alike_hosts_are_of_one_subtree_and_without_pins():
         [0, 2], [1, 4], [3], [5], [6]]
 
 
+@pytest.mark.parametrize('pinned', range(3))
+def test_a_host_with_a_pinned_vm_is_alone(pinned):
+    """Even where the pin takes no room."""
+    inst = build([ONE, ((1.0,), f'h{pinned}', True)], frees=((2.0,),) * 3)
+    assert sorted(inst.alike(np.ones((2, 3))), key=len) == [
+        [pinned], [m for m in range(3) if m != pinned]]
+
+
 def test_bytes_between_nodes_are_those_of_all_coflows():
     inst = build([ONE, ONE, ONE], coflows=tuple(
         coflow.Coflow.from_flows(name, 3, flows) for name, flows in (

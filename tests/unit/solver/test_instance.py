@@ -48,6 +48,14 @@ def test_ports_have_names():
     assert [behind for _row, behind in inst.ways()] == [3, 2]
 
 
+def test_a_pair_that_is_not_told_is_as_slow_as_its_slower_end():
+    inst = build(pair_rate_bps={('h0', 'h2'): 64.0}, hosts=tuple(
+        cluster.Host(f'h{m}', (2.0,), *rates)
+        for m, rates in enumerate(((8.0, 2.0), (4.0, 16.0), (32.0, 1.0)))))
+    assert inst.s_per_byte[6:].reshape(3, 3).tolist() == [
+        [4.0, 1.0, 0.125], [4.0, 2.0, 8.0], [4.0, 0.5, 8.0]]
+
+
 @pytest.mark.parametrize('free, need, fits', [
     (2.0, 1.0, True), (1.0, 0.5, True), (1.0, 0.6, False),
     (0.5, 0.26, False), (0.0, 0.5, False), (0.0, 0.0, True),

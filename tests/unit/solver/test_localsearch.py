@@ -63,9 +63,10 @@ def test_there_is_nothing_to_move():
     for search, start in ((searcher(vms=pinned), APART),
                           (searcher(hosts=one_host), np.zeros(3, np.int64))):
         budget = budgets.unlimited()
-        found, value = search.anneal(start, 400)
+        found, value = search.anneal(start, 400, budget=budget)
         assert found.tolist() == start.tolist()
         assert value == search.evaluate(start)
+        assert budget.clock.units == 0
         for found in (search.least_cut(start, 50, budget),
                       search.polish(start, 50, budget)):
             assert found.tolist() == start.tolist() and found is not start

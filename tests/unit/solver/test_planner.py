@@ -440,6 +440,30 @@ def test_rivals_have_their_parts_of_the_time(monkeypatch):
     assert asked == [('run', 0.0)]
 
 
+def test_rivals_have_no_more_time_than_is_left(monkeypatch):
+    asked = asked_of(monkeypatch, (planner.choices.search, 'run', 1))
+    clock = budgets.Counter()
+    run = planner.choices.search.run
+
+    def slow(*args):
+        run(*args)
+        clock.spend(9e8)
+
+    monkeypatch.setattr(planner.choices.search, 'run', slow)
+    planner.plan(busy_problem(), budget_s=1.0, clock=clock)
+    assert asked == [('run', 0.5), ('run', pytest.approx(0.1, abs=0.02))]
+
+
+@pytest.mark.parametrize('slots, rivals', [(2.0, True), (3.0, False)])
+def test_rivals_are_asked_unless_nothing_is_sent(monkeypatch, slots, rivals):
+    """However short it takes: three VMs on two slots send for 40 ms."""
+    asked = asked_of(monkeypatch, (planner.localsearch, 'min_cut', 2))
+    planner.plan(dataclasses.replace(busy_problem(), hosts=tuple(
+        cluster.Host(f'h{m}', (slots,), 800.0, 800.0) for m in range(3))),
+        budget_s=0.1, clock=budgets.Counter())
+    assert bool(asked) == rivals
+
+
 @pytest.mark.parametrize('rule', ['spread', 'min-cut'])
 def test_a_rules_bound_has_a_quarter_of_the_time(monkeypatch, rule):
     asked = asked_of(monkeypatch, (planner.lowerbounds, 'anchored_sets', 2),

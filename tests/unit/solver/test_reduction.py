@@ -38,6 +38,9 @@ def plain(free, s_per_byte, active_bytes, allowed, fixed, above):
 @pytest.mark.parametrize('lead', [1, 5, 256])
 def test_needed_hosts_are_the_plain_rules(seed, lead, monkeypatch):
     monkeypatch.setattr(reduction, 'LEAD', lead)
+    if seed % 2:
+        # Pieces of one host give the same.
+        monkeypatch.setattr(reduction, 'CELLS', 1)
     rng = random.Random(seed)
     draw = np.random.default_rng(seed)
     n_hosts, n, levels = 30, rng.randint(1, 5), rng.choice((2, 4, 100))

@@ -102,6 +102,15 @@ def test_what_is_left_out_changes_no_cost(problem, seed):
         assert found == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize('pairs, hose_limits, count', [
+    (None, False, 5), ({}, False, 0), ({}, True, 5)])
+def test_uplinks_count_unless_only_pairs_have_rates(pairs, hose_limits,
+                                                    count):
+    assert len(uplinks.of(dataclasses.replace(
+        problem_of([], pods()), pair_rate_bps=pairs,
+        hose_limits=hose_limits))) == count
+
+
 def test_running_coflows_count_on_the_uplinks_of_hosts_beyond():
     """h9 is no candidate; between it and h0 is r0's uplink only."""
     tree = pods(extra={'h9': 'r1'}.items())

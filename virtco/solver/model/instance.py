@@ -209,15 +209,13 @@ class Instance(Arrays):
     def alike(self, apart: np.ndarray) -> list[list[int]]:
         """List classes of hosts alike in everything and of one subtree.
 
-        A host with pinned nodes stays alone.
+        A host with pinned nodes stays alone: no other may hold these.
 
         :param apart: by what hosts differ beside capacity and candidates,
             shape (X, M).
         """
-        pins = np.where(np.isin(np.arange(self.n_hosts), self.fixed),
-                        np.arange(self.n_hosts) + 1.0, 0.0)
         which, first, _counts = reduction.classes(np.column_stack([
-            self.free, apart.T, self.allowed.T, pins, self.port_out[1:].T,
+            self.free, apart.T, self.allowed.T, self.port_out[1:].T,
             self.sharing.T]))
         return [np.flatnonzero(which == c).tolist()
                 for c in range(len(first))]

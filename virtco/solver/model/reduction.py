@@ -177,7 +177,7 @@ class _Dominators:
         return result
 
     def _among(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        step = max(1, CELLS // max(1, len(others)))
+        step = 1 + CELLS // (1 + len(others))
         parts = [self._count(rows[at:at + step], others)
                  for at in range(0, len(rows), step)]
         return np.concatenate([np.zeros(0, np.int64), *parts])

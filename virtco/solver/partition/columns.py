@@ -19,6 +19,8 @@ from virtco.solver.bounds import lowerbounds
 from virtco.solver.bounds import sets_kernel
 from virtco.solver.model import instance as instances
 
+#: Columns that a pool has room for at first; the room doubles.
+ROOM = 64
 #: Leniency of the kernel towards sets, relative to each row's right side.
 LENIENCY = 1e-9
 #: The same, when columns are chosen.
@@ -71,9 +73,9 @@ class Pool:
                                for k in self.classes])
         self._movable = inst.fixed < 0
         self._dense = inst.sent
-        self._members = np.zeros((64, inst.n_nodes), dtype=bool)
-        self._of_class = np.zeros(64, dtype=np.int64)
-        self._cut_bytes = np.zeros((64, 2))
+        self._members = np.zeros((ROOM, inst.n_nodes), dtype=bool)
+        self._of_class = np.zeros(ROOM, dtype=np.int64)
+        self._cut_bytes = np.zeros((ROOM, 2))
         self._size = 0
         #: Set -> the classes it was added to.
         self._known: dict[bytes, np.ndarray] = {}
