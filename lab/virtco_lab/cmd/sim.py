@@ -28,7 +28,6 @@ from virtco_lab.sim import replay
 from virtco_lab.sim import schemes
 from virtco_lab.sim import simulation
 from virtco_lab.sim import traces
-from virtco_lab.sim import unknown
 from virtco_lab.sim import workloads
 
 _ERRORS = rich_console.Console(stderr=True)
@@ -80,8 +79,6 @@ def _add_run(actions: Any) -> None:
     run.add_argument('--as-deployed', action='store_true', help=(
         'also simulate a trace with reports and policies that take their '
         'time, and with the least rate of each class'))
-    run.add_argument('--unknown-sizes', action='store_true', help=(
-        'the same for a trace whose sizes nobody says: pilots tell'))
     run.add_argument('--report', type=arguments.positive,
                      default=usual.report_s, metavar='SECONDS',
                      help='between two reports (default %(default)s)')
@@ -173,24 +170,20 @@ def _run_trace(args: argparse.Namespace) -> int:
                                                args.theta),
             lambda now_s, events: bar.update(
                 task, completed=min(now_s, last_s), events=events))
-        late = {
-            name: run(trace, args.rate, args.policy or 'mrtf',
-                      deployed.Deployment(args.report, args.delay),
-                      lambda now_s, events: bar.update(
-                          task, completed=min(now_s, last_s), events=events))
-            for name, run, is_asked in (
-                ('as deployed', deployed.run, args.as_deployed),
-                ('sizes unknown', unknown.run, args.unknown_sizes))
-            if is_asked}
+        late = deployed.run(
+            trace, args.rate, args.policy or 'mrtf',
+            deployed.Deployment(args.report, args.delay),
+            lambda now_s, events: bar.update(
+                task, completed=min(now_s, last_s), events=events)
+        ) if args.as_deployed else None
     answer: dict[str, Any] = {
         **replay.summary(found.cct_s), 'events': found.events,
         'alone': replay.summary(found.alone_s)}
     rows = [('CCT', *replay.summary(found.cct_s).values()),
             ('alone', *replay.summary(found.alone_s).values())]
-    for name, run in late.items():
-        summary = replay.summary(run.cct_s)
-        answer[name.replace(' ', '_')] = summary
-        rows.insert(-1, (name, *summary.values()))
+    if late is not None:
+        answer['as_deployed'] = replay.summary(late.cct_s)
+        rows.insert(-1, ('as deployed', *answer['as_deployed'].values()))
     if args.bound:
         bound = _gap(answer['mean_s'],
                      replay.least_mean_cct_s(trace, args.rate))
@@ -206,12 +199,10 @@ def _run_trace(args: argparse.Namespace) -> int:
         rows)
     if args.bound:
         _print_gap(bound, 'The')
-    for name in late:
-        price = _gap(answer[name.replace(' ', '_')]['mean_s'],
-                     answer['mean_s'])['gap']
+    if late is not None:
+        price = _gap(answer['as_deployed']['mean_s'], answer['mean_s'])['gap']
         print(f'Reports every {args.report:g} s, rates {args.delay:g} s '
-              f'later and least rates, {name}, cost {price:.1%} of the mean '
-              'CCT.')
+              f'later and least rates cost {price:.1%} of the mean CCT.')
     return 0
 
 

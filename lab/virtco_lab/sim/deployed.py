@@ -1,25 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Replay of a trace under a controller with delayed reports and policies.
+"""Replay of a trace whose rates come into force late.
 
-Edges report the bytes left at set times. The controller rates all coflows
-again at reports and at arrivals, and its policies arrive after a delay.
-Between two policies rates do not change: the rate of an ended flow is unused,
-and a coflow without a policy waits. Classes without a rate keep a small one.
+Edges report the bytes left at set times. A policy rates all coflows again at
+reports and at arrivals, and its rates arrive after a delay. In between they do
+not change: the rate of an ended flow is unused, and a coflow without a rate
+waits. Classes without a rate keep a small one. This is not the controller's
+code, which :mod:`virtco_lab.sim.controlled` runs.
 """
 
 from collections.abc import Callable
 import dataclasses
 import math
-from typing import Protocol
 
 import numpy as np
 
 from virtco import exception
 from virtco.fluid import deployed_kernels
 from virtco.fluid import event_kernels
-from virtco.fluid import run_kernels
-from virtco.scheduling import rater_kernel
 from virtco_lab.sim import replay
 from virtco_lab.sim import simulation
 from virtco_lab.sim import traces
@@ -74,34 +72,12 @@ def run(trace: traces.Trace, rate_bps: float, policy: str,
     return replay.Replay(sim.completion_s(), alone_s, sim.events)
 
 
-class Mind(Protocol):
-    """A controller's belief about the bytes that coflows have left.
-
-    :ivar rater: rates coflows by the believed bytes.
-    :ivar run_of: orders coflows by the believed bytes.
-    """
-
-    rater: rater_kernel.Rater
-    run_of: run_kernels.Run
-
-    def look(self, order: np.ndarray) -> None:
-        """Update the belief from the bytes that coflows have sent.
-
-        :param order: indices of the live coflows.
-        """
-
-
 class Late:
-    """A simulation whose rates come into force late.
+    """A simulation whose rates come into force late."""
 
-    :param mind: by default it knows the truth.
-    """
-
-    def __init__(self, sim: simulation.Simulation, deployment: Deployment,
-                 mind: Mind | None = None):
+    def __init__(self, sim: simulation.Simulation, deployment: Deployment):
         self._sim = sim
         self._deployment = deployment
-        self._mind = mind
         self._flow_bps = np.zeros(len(sim.fabric.base))
         self._spare: list[np.ndarray] = []
         #: When they come into force, in order, and rates of all flows.
@@ -133,15 +109,11 @@ class Late:
         """Rate all live coflows from the bytes left now, for a new policy."""
         sim = self._sim
         order = sim.live[:sim.n_live]
-        rater, run_of = sim.rater, sim.run_of
-        if self._mind is not None:
-            self._mind.look(order)
-            rater, run_of = self._mind.rater, self._mind.run_of
-        event_kernels.rerate(rater, run_of, order, sim.now_s)
+        event_kernels.rerate(sim.rater, sim.run_of, order, sim.now_s)
         flow_bps = (self._spare.pop() if self._spare
                     else np.zeros(len(sim.fabric.base)))
         # Coflows that arrive later have no rate by this policy.
-        deployed_kernels.write_rates(rater, order, self._deployment.floor,
+        deployed_kernels.write_rates(sim.rater, order, self._deployment.floor,
                                      flow_bps)
         self._coming.append((sim.now_s + self._deployment.delay_s, flow_bps))
 
