@@ -51,8 +51,10 @@ def test_annealing_finds_the_best_far_below_a_second():
 
 def test_annealing_ends_at_its_floor():
     search = searcher()
-    found, value = search.anneal(APART, 400, floor_s=7.0)
+    budget = budgets.unlimited()
+    found, value = search.anneal(APART, 400, floor_s=7.0, budget=budget)
     assert found.tolist() == APART.tolist() and not search.moves_done
+    assert budget.clock.units == budgets.ASK_UNITS
     search.anneal(APART, 400, floor_s=4.0)
     assert 0 < search.moves_done < 400
 
@@ -204,6 +206,20 @@ def test_a_byte_is_priced_by_what_waits():
     assert price_s == pytest.approx(ahead.rate * (2 * backlog_s + usual_s))
     assert inst.n_fabric == 6
     assert not searcher(active=running(6.0))._price_s(APART).any()
+
+
+def test_fast_ports_are_cheap():
+    """A thousand times the rates of hosts divide all times by as many."""
+    hosts_of = [hosts(*[(8.0 * scale, 4.0 * scale)] * 3)
+                for scale in (1.0, 1000.0)]
+    slow, fast = (searcher(Objective.ONLINE, active=running(6.0), hosts=some)
+                  for some in hosts_of)
+    assert fast._price_s(APART) * 1000 == pytest.approx(slow._price_s(APART))
+    own_s = np.array([5.0, 2, 4, 4, 14, 4])
+    backlog_s = np.array([6.0, 0, 0, 0, 12.0, 0])
+    assert slow._price_s(APART) == pytest.approx(
+        slow.ahead.rate * np.repeat([1.0, 2.0], 3) * (
+            2 * backlog_s + (own_s ** 2).sum() / own_s.sum()))
 
 
 def test_what_no_move_changes_is_fixed():
@@ -367,3 +383,7 @@ def test_a_cut_begins_with_clusters_and_moves_each_node(monkeypatch):
     assert asked == [(Objective.ISOLATED, found.tolist(),
                       3 * localsearch.CUT_MOVES)]
     assert found[0] == found[1] != found[2]
+    inst = instances.build(problems.fig_1_problem(coflows=(
+        coflow.Coflow.from_flows('c', 3, [(0, 2, 5.0), (0, 1, 1.0)]),)))
+    found = localsearch.min_cut(inst, 1, budgets.unlimited())
+    assert found[0] == found[2] != found[1]

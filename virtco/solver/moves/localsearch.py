@@ -311,7 +311,7 @@ def _merge_levels(level: np.ndarray, n_levels: int
 
 def _adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
     """Build CSR rows of (neighbour, coflow, bytes out, bytes in) per node."""
-    n, n_coflows = inst.n_nodes, max(1, len(inst.arcs))
+    n, n_coflows = inst.n_nodes, len(inst.arcs)
     keys, rows, sizes = [], [], []
     for c, (src, dst, size_bytes) in enumerate(inst.arcs):
         keys += [(src * n + dst) * n_coflows + c,
@@ -325,8 +325,7 @@ def _adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
               np.concatenate([np.zeros(0), *sizes]))
     pair, coflow = np.divmod(found, n_coflows)
     start = np.searchsorted(pair, np.arange(n + 1) * n)
-    return (start.astype(np.int64), pair % max(1, n), coflow, both[0],
-            both[1])
+    return start.astype(np.int64), pair % n, coflow, *both
 
 
 def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,
