@@ -4,6 +4,7 @@
 
 import itertools
 import math
+import random
 import types
 
 import hypothesis
@@ -97,6 +98,9 @@ def test_moves_are_as_many_as_time_allows():
     first = search.moves_done
     assert 0 < first < 10 ** 5
     assert search.s_per_move == pytest.approx(budget.spent_s() / first)
+    once, alone = searcher(), budgets.unlimited()
+    once.anneal(APART, 1, budget=alone)
+    assert once.moves_done == 1 and once.s_per_move == alone.spent_s() > 0
     # The next run is planned by what a move took, and cools down in time.
     later = budgets.Budget(budgets.Counter(), 0.001)
     search.anneal(APART, 10 ** 6, budget=later)
@@ -140,6 +144,22 @@ def test_noise_orders_anew_and_repeatably():
 
     assert orders(1) == orders(1) != orders(2)
     assert len(set(orders(1))) > 1
+
+
+@pytest.mark.parametrize('seed', range(8))
+def test_noise_scales_the_times_of_own_coflows(seed):
+    """C1 takes 5 s apart, C2 2 s, what runs 3 s; its own order is fixed."""
+    search = searcher(Objective.ONLINE, seed, active=running(3.0))
+    # A look without noise changes no later order.
+    assert search.levels(APART)[0].tolist() == [2, 0]
+    draw = random.Random(seed)
+    for _ in range(6):
+        times_s = [time_s * math.exp(draw.gauss(0.0, 0.8))
+                   for time_s in (5.0, 2.0)]
+        order = sorted([*times_s, 3.0])
+        first = order.index(min(times_s))
+        assert search.levels(APART, 0.8)[0].tolist() == [
+            order.index(time_s) - first for time_s in times_s]
 
 
 @hypothesis.settings(max_examples=40)

@@ -261,7 +261,7 @@ class Searcher:
             slot=inst.slot.ravel(),
             n_own=inst.demand.shape[1] - len(inst.sharing),
             port_out=inst.port_out.ravel(), adj_start=start, adj_node=node,
-            adj_level=level[coflow] if len(coflow) else coflow,
+            adj_level=level[coflow],
             adj_out=out, adj_in=into,
             s_per_byte=s_per_byte,
             base=np.ascontiguousarray(base.T).ravel(), floor_s=floor,
