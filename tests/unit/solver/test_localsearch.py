@@ -105,6 +105,8 @@ def test_moves_are_as_many_as_time_allows():
     later = budgets.Budget(budgets.Counter(), 0.001)
     search.anneal(APART, 10 ** 6, budget=later)
     assert search.moves_done - first == pytest.approx(first, rel=0.2)
+    assert search.s_per_move == pytest.approx(
+        later.spent_s() / (search.moves_done - first))
 
 
 def test_dead_ports_are_slow_instead():
