@@ -99,6 +99,15 @@ def test_why_says_who_is_there_and_what_decides():
     assert [one.host for one in ranked] == ['h1', 'h0', 'h2', 'h3']
 
 
+def test_a_planned_host_that_is_closed_is_the_first_of_the_closed():
+    inst = instances.build(problems.fig_1_problem(
+        excluded_hosts=frozenset(['h1', 'h2'])))
+    ranked = ranking.rank(inst, snapshot.Objective.ISOLATED,
+                          np.array([2, 0, 0]), 0)
+    assert [one.host for one in ranked] == ['h2', 'h0', 'h1']
+    assert not any(one.feasible for one in ranked)
+
+
 def test_a_vm_that_receives_what_it_sends_costs_what_its_trials_cost():
     """Bytes both ways are no less than bytes one way."""
     problem = snapshot.PlacementProblem(
