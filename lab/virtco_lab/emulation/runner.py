@@ -73,17 +73,16 @@ def run_emulated(testbed: testbed_module.Testbed,
             testbed.config.rate_bps)
     observer.step('waiting for the edge modules')
     flows = _flows(testbed, workload, servers, local_bytes)
-    on = {port.namespace: port.host for port in testbed.fabric.vms.values()}
-    if scheme.order != 'fair':
-        flows = traffic.with_own_windows(flows, on, testbed.config.rate_bps)
     testbed.fabric.introduce(_pairs(testbed, workload, servers))
     testbed.wait_enforced(_managed(testbed, flows))
     total_bytes = sum(flow.size_bytes for flow in flows)
     observer.step(f'sending {units.format_size(total_bytes)}')
     job = traffic.Job(
         (0.0,) * len(placed), tuple(flows), local_bps=local_bps,
-        window_bytes=traffic.window_bytes(flows, on,
-                                          testbed.config.rate_bps))
+        window_bytes=traffic.window_bytes(
+            flows, {port.namespace: port.host
+                    for port in testbed.fabric.vms.values()},
+            testbed.config.rate_bps))
     with contextlib.ExitStack() as stack:
         if scheme.order == 'fair':
             stack.enter_context(testbed.without_enforcement())

@@ -57,7 +57,6 @@ class FlowSpec:
     :ivar coflow: index of its coflow in the job.
     :ivar local_host: the hypervisor when both VMs are on it; the timeline
         leaves such flows out.
-    :ivar window_bytes: receive window; None: the job's.
     """
 
     coflow: int
@@ -67,7 +66,6 @@ class FlowSpec:
     dst_port: int
     size_bytes: int
     local_host: str | None = None
-    window_bytes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,23 +116,6 @@ def window_bytes(flows: collections.abc.Sequence[FlowSpec],
                     (hosts[flow.dst_namespace], 'in')))
     most = max(links.values(), default=1)
     return shared_window_bytes(most, rate_bps)
-
-
-def with_own_windows(flows: collections.abc.Sequence[FlowSpec],
-                     hosts: collections.abc.Mapping[str, str],
-                     rate_bps: float) -> list[FlowSpec]:
-    """Give the flows of each coflow the window that it needs alone.
-
-    Where each coflow has a queue of its own, a few flows with the windows of
-    hundreds would not fill their link.
-    """
-    by_coflow: dict[int, list[FlowSpec]] = collections.defaultdict(list)
-    for flow in flows:
-        by_coflow[flow.coflow].append(flow)
-    size_bytes = {coflow: window_bytes(its, hosts, rate_bps)
-                  for coflow, its in by_coflow.items()}
-    return [dataclasses.replace(flow, window_bytes=size_bytes[flow.coflow])
-            for flow in flows]
 
 
 def shared_window_bytes(n_flows: int, rate_bps: float) -> int:
@@ -238,8 +219,7 @@ def connect(specs: collections.abc.Iterable[FlowSpec],
     flows: list[_Flow] = []
     by_ends: dict[tuple[typing.Any, ...], _Flow] = {}
     for spec in specs:
-        end = spec.dst_address, spec.dst_port
-        window = spec.window_bytes or window_bytes
+        end, window = (spec.dst_address, spec.dst_port), window_bytes
         if spec.local_host is not None:
             end = (spec.dst_address, spec.dst_port + _LOCAL_PORT_OFFSET)
             window = _LOCAL_WINDOW_BYTES

@@ -183,19 +183,6 @@ def test_windows_of_a_link_fit_into_a_short_queue():
     assert window(0, 50e6) == traffic.MAX_WINDOW_BYTES
 
 
-def test_with_queues_of_its_own_a_coflow_needs_its_own_windows():
-    flows = [traffic.FlowSpec(coflow, 's', f'd{coflow}{i}', '', 1, 1)
-             for coflow, n_flows in ((0, 16), (1, 200), (2, 1))
-             for i in range(n_flows)]
-    hosts = {flow.dst_namespace: flow.dst_namespace for flow in flows}
-    found = traffic.with_own_windows(flows, hosts | {'s': 'h'}, 50e6)
-    assert [(one.coflow, one.dst_namespace) for one in found] == [
-        (one.coflow, one.dst_namespace) for one in flows]
-    assert {(one.coflow, one.window_bytes) for one in found} == {
-        (0, int(50e6 / 8 * 0.08 / 16)), (1, 16 * 1024),
-        (2, traffic.MAX_WINDOW_BYTES)}
-
-
 def test_schemes_speak_the_controllers_language():
     for scheme in (*scenario.FIG1_SCHEMES, scenario.BASELINE,
                    scenario.SEBF_TA, scenario.VIRTCO):
