@@ -37,8 +37,8 @@ def ceils(coflow, work_conserving):
 def test_a_job_gets_no_larger_ceil_than_any_other_class(
         compute_s, send_s, work_conserving):
     job = test_lateness.job('a', PAIR, compute_s, send_s, moved_s=100.0)
-    once = dataclasses.replace(job, live=dataclasses.replace(
-        job.live, compute_s=0.0, whole=None))
+    once = dataclasses.replace(job, live=job.live._replace(
+        compute_s=0.0, whole=None))
     found, plain = ceils(job, work_conserving), ceils(once, work_conserving)
     for (ceil_bps, rate_bps), (plain_bps, _) in zip(found, plain):
         if work_conserving:
