@@ -134,6 +134,12 @@ def build(spec: Any, host_states: list[Any], found: dict[str, Any],
         'flavor': _demand(spec),
         'egress_cap_bps': _cap_bps(spec, 'quota:vif_outbound_average'),
         'ingress_cap_bps': _cap_bps(spec, 'quota:vif_inbound_average'),
+        # Where no burst is given, libvirt lets a second's bytes out at once.
+        'egress_burst_bytes': 1024 * (
+            _quota_kb(spec, 'quota:vif_outbound_burst')
+            or _quota_kb(spec, 'quota:vif_outbound_average')),
+        'ingress_burst_bytes': 1024 * _quota_kb(
+            spec, 'quota:vif_inbound_burst'),
         'server_group': _server_group(spec),
         'hosts': _offers(host_states),
     }
@@ -155,18 +161,22 @@ def _demand(spec: Any) -> dict[str, float]:
 
 
 def _cap_bps(spec: Any, key: str) -> float | None:
+    rate_kb_per_s = _quota_kb(spec, key)
+    return (units.kilobytes_per_s_to_bps(rate_kb_per_s)
+            if rate_kb_per_s else None)
+
+
+def _quota_kb(spec: Any, key: str) -> int:
     """Read a limit that the flavor sets for each port of the server.
 
     Nova leaves its check to the hypervisor's driver; what is no positive
-    number is no limit here.
+    number is no limit here, 0.
     """
     specs = spec.flavor.extra_specs if 'extra_specs' in spec.flavor else None
     try:
-        rate_kb_per_s = int((specs or {}).get(key, 0))
+        return max(0, int((specs or {}).get(key, 0)))
     except ValueError:
-        return None
-    return (units.kilobytes_per_s_to_bps(rate_kb_per_s)
-            if rate_kb_per_s > 0 else None)
+        return 0
 
 
 def _free(state: Any) -> dict[str, float]:

@@ -37,6 +37,11 @@ _TIME_UNITS = {'us': 1e-6, 'ms': 1e-3, 's': 1.0, '': 1.0, 'min': 60.0,
 _RATE_UNITS = {'', 'bit', 'bits', 'bit/s', 'bps', 'b/s'}
 
 
+def number(value: float | None) -> float:
+    """Return a number that is infinite where none is given."""
+    return math.inf if value is None else value
+
+
 class NotAnAmount(ValueError):
     """A text that is no size, no rate or no time.
 

@@ -60,6 +60,6 @@ def waiting(coflow: coflow_wire.Coflow, found: waits.Waiting | None
     return msgspec.structs.replace(
         coflow, bottleneck=coflow_wire.Bottleneck(
             host=found.host, direction=found.direction,
-            busy_s=codec.finite(found.busy_s))
+            busy_s=codec.finite(found.busy_s), capped_vm=found.vm)
         if found is not None else None,
         n_before=found.n_before if found is not None else None)

@@ -120,7 +120,7 @@ def _account(row: Any) -> booking.Account:
 
 
 def claim(session: orm.Session, instance_uuid: str, host: str,
-          demand: Mapping[str, float], is_member: bool, until_s: float
+          demand: Mapping[str, float | None], is_member: bool, until_s: float
           ) -> None:
     """Book a VM's resources on a host apart from the rows of members."""
     session.merge(models.Claim(

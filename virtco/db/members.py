@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from virtco import exception
 from virtco.db import models
 from virtco.model import states
+from virtco.wire import placement
 
 _TABLES = models.Base.metadata.tables
 _GROUPS, _MEMBERS = _TABLES['groups'].c, _TABLES['members'].c
@@ -85,7 +86,7 @@ _TAKE = sa.update(_TABLES['members']).where(
     _MEMBERS.state == states.MemberState.PLANNED).values({
         name: sa.bindparam(name) for name in (
             'instance_uuid', 'display_name', 'reservation_id', 'expires_at',
-            'vcpus', 'memory_mb', 'disk_gb')} | {
+            'vcpus', 'memory_mb', 'disk_gb', *placement.CAPS)} | {
         'state': states.MemberState.RESERVED,
         'planned_host': sa.bindparam('on_host')})
 

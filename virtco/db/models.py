@@ -118,6 +118,9 @@ class Member(Base):
         Nova has built the VM.
     :ivar event_at: when Nova sent the latest event that was applied.
     :ivar placed_at: when it was reserved on its host or built there.
+    :ivar egress_cap_bps: the most that its VM sends by its flavor; None: no
+        limit.
+    :ivar egress_burst_bytes: that it may send beyond the cap, after a pause.
     :ivar room_vcpus: what the host had for members when it was reserved, as
         far as Nova showed, like the two columns after it.
     """
@@ -139,6 +142,10 @@ class Member(Base):
     vcpus: Mapped[float] = mapped_column(default=0.0)
     memory_mb: Mapped[float] = mapped_column(default=0.0)
     disk_gb: Mapped[float] = mapped_column(default=0.0)
+    egress_cap_bps: Mapped[float | None]
+    ingress_cap_bps: Mapped[float | None]
+    egress_burst_bytes: Mapped[float] = mapped_column(default=0.0)
+    ingress_burst_bytes: Mapped[float] = mapped_column(default=0.0)
     placed_at: Mapped[float | None] = mapped_column(index=True)
     room_vcpus: Mapped[float | None]
     room_memory_mb: Mapped[float | None]

@@ -140,6 +140,9 @@ def _job(one: live.LiveCoflow, whole: live.Flows, snapshot: known.Snapshot,
     busy_s: dict[jobs_model.Link, float] = {
         link: link_s for link, link_s in zip(
             names, found_s.tolist()) if link_s}
+    if one.capped is not None:
+        busy_s |= {cap: factor * cap_s for cap, cap_s in one.capped.busy_s(
+            whole).items() if cap_s}
     return (jobs_model.PeriodicJob(one.coflow_id, float(one.compute_s),
                                    busy_s, one.workers) if busy_s else None)
 

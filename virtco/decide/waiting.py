@@ -2,6 +2,7 @@
 
 """At which port a coflow waits, and for whom. Pure."""
 
+import collections
 from collections.abc import Sequence
 import dataclasses
 
@@ -10,15 +11,19 @@ import numpy as np
 from virtco.model import live
 from virtco.state import schedule_input as known
 
+# Host and direction of a host's port, or a VM's cap.
+Port = tuple[str, str] | live.Cap
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waiting:
-    """The port where a coflow waits longest.
+    """The port or cap where a coflow waits longest.
 
     :ivar host: host of the port that serves the coflow last.
     :ivar direction: ``egress`` or ``ingress``.
     :ivar busy_s: time until the port has served it and all before it.
     :ivar n_before: number of coflows that the port serves before it.
+    :ivar vm: whose cap it is; None: it is the host's port.
     """
 
     host: str
@@ -26,6 +31,7 @@ class Waiting:
     busy_s: float
     n_before: int
     _served: Sequence[str]
+    vm: str | None = None
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -41,27 +47,32 @@ def find(schedule: live.Schedule, snapshot: known.Snapshot
     longest (the prefix CCT of Varys' and VirtCO's orders). Back-filling lets a
     coflow move earlier elsewhere, not end earlier there.
     """
-    flows = {coflow.live.coflow_id: coflow.live.flows
-             for coflow in snapshot.coflows}
+    lives = {coflow.live.coflow_id: coflow.live for coflow in snapshot.coflows}
     hosts = snapshot.hosts
     ports = live.Ports(hosts.names, snapshot.egress_bps, snapshot.ingress_bps)
-    n_hosts = len(hosts.names)
-    busy_s = np.zeros(2 * n_hosts)
-    served: list[list[str]] = [[] for _ in busy_s]
+    numbers = [(name, direction) for direction in ('egress', 'ingress')
+               for name in hosts.names]
+    busy_s: dict[Port, float] = collections.defaultdict(float)
+    served: dict[Port, list[str]] = collections.defaultdict(list)
     found = {}
     for coflow in schedule.coflows:
-        left = flows[coflow.coflow_id]
-        own_s = ports.busy_s(left, hosts.number_of)
-        busy_s += own_s
-        crossed = np.flatnonzero(own_s).tolist()
+        one = lives[coflow.coflow_id]
+        own_s = ports.busy_s(one.flows, hosts.number_of)
+        crossed: list[Port] = []
+        for number in np.flatnonzero(own_s).tolist():
+            crossed.append(numbers[number])
+            busy_s[numbers[number]] += own_s[number]
+        if one.capped is not None:
+            for cap, each_s in one.capped.busy_s(one.flows).items():
+                if each_s > 0:
+                    crossed.append(cap)
+                    busy_s[cap] += each_s
         if crossed:
-            last = max(crossed, key=lambda port: (
-                busy_s[port], hosts.names[port % n_hosts], port))
+            last = max(crossed, key=lambda port: (busy_s[port], port))
             found[coflow.coflow_id] = Waiting(
-                hosts.names[last % n_hosts],
-                'ingress' if last >= n_hosts else 'egress',
-                float(busy_s[last]) * snapshot.size_factor,
-                len(served[last]), served[last])
+                last[0], last[1], float(busy_s[last]) * snapshot.size_factor,
+                len(served[last]), served[last],
+                last.vm if isinstance(last, live.Cap) else None)
         for port in crossed:
             served[port].append(coflow.coflow_id)
     return found

@@ -100,6 +100,8 @@ class Vm:
     :ivar allowed: hosts it may go to (Nova's candidates), None = all.
     :ivar egress_cap_bps: the most that it sends, to its own host as well.
     :ivar ingress_cap_bps: the most that it receives, likewise.
+    :ivar egress_burst_bytes: that it may send at once beyond its cap.
+    :ivar ingress_burst_bytes: that it may receive, likewise.
     """
 
     name: str
@@ -109,3 +111,5 @@ class Vm:
     allowed: frozenset[str] | None = None
     egress_cap_bps: float = math.inf
     ingress_cap_bps: float = math.inf
+    egress_burst_bytes: float = 0.0
+    ingress_burst_bytes: float = 0.0

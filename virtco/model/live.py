@@ -58,6 +58,46 @@ class Flows:
     remaining_bytes: np.ndarray
 
 
+class Cap(NamedTuple):
+    """A VM's cap: ``egress`` is the most that it sends, ``ingress`` the most
+    that it receives.
+    """
+
+    host: str
+    direction: str
+    vm: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Capped:
+    """Parts of a coflow's flows, by the caps of VMs that they pass.
+
+    :ivar pair_of: pair of each part, each pair at least once, ascending,
+        shape (n_parts,).
+    :ivar share: of its pair's bytes, shape (n_parts,).
+    :ivar passed: index of the cap of each part's sender and of its receiver,
+        -1 for none, shape (n_parts, 2).
+    :ivar rates_bps: of each cap, on the wire.
+    """
+
+    pair_of: np.ndarray
+    share: np.ndarray
+    passed: np.ndarray
+    rates_bps: Mapping[Cap, float]
+
+    def busy_s(self, flows: Flows) -> dict[Cap, float]:
+        """Return how long flows keep each cap busy.
+
+        :param flows: over the pairs.
+        """
+        bits = (flows.remaining_bytes[self.pair_of] * self.share
+                * units.BITS_PER_BYTE)
+        load = np.bincount((self.passed + 1).T.ravel(), np.tile(bits, 2),
+                           len(self.rates_bps) + 1)[1:]
+        return {cap: float(load_bits / rate_bps) for load_bits, (
+            cap, rate_bps) in zip(load, self.rates_bps.items())}
+
+
 class LiveCoflow(NamedTuple):
     """An unfinished coflow as the scheduler sees it.
 
@@ -81,6 +121,7 @@ class LiveCoflow(NamedTuple):
         these get rates, while ``flows`` give the order. None: all send.
     :ivar deadline_s: deadline on the clock of the other times; inf for none.
     :ivar is_promised: whether the deadline was promised.
+    :ivar capped: parts of the flows where VMs have caps; None: none has.
     """
 
     coflow_id: str
@@ -100,6 +141,7 @@ class LiveCoflow(NamedTuple):
     sending: Flows | None = None
     deadline_s: float = math.inf
     is_promised: bool = False
+    capped: Capped | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -110,12 +152,14 @@ class Ports:
     :ivar egress_bps: of each, shape (n_hosts,).
     :ivar ingress_bps: of each, shape (n_hosts,).
     :ivar uplinks: above the hosts.
+    :ivar caps_bps: what is left of the caps that were used before.
     """
 
     hosts: tuple[str, ...]
     egress_bps: np.ndarray
     ingress_bps: np.ndarray
     uplinks: uplinks_model.Uplinks = uplinks_model.NONE
+    caps_bps: Mapping[Cap, float] = dataclasses.field(default_factory=dict)
 
     @property
     def cap_bps(self) -> np.ndarray:

@@ -142,7 +142,7 @@ class Commit:
 
     def _plans(self) -> Iterator[tuple[models.Member, dict[str, Any]]]:
         """Yield each member without a VM and its planned columns."""
-        demand = _demand(self._request)
+        columns = _of_flavor(self._request)
         for member in self._view.members:
             index = member.row_index
             if (member.instance_uuid is None and index in self._placed
@@ -150,7 +150,7 @@ class Commit:
                 host = self._placed[index]
                 yield member, {'state': states.MemberState.PLANNED,
                                'host': host, 'planned_host': host,
-                               'expires_at': self._expires_at, **demand,
+                               'expires_at': self._expires_at, **columns,
                                **self._booked_on(host)}
 
     def _drop_plans(self) -> None:
@@ -180,7 +180,7 @@ class Commit:
                 planned_host=host))
         bookings.claim(
             self._session, self._request.instance_uuid, host,
-            _demand(self._request), True,
+            _of_flavor(self._request), True,
             self._reads.clock() + booking.MOVE_S)
 
     def _take(self) -> None:
@@ -226,12 +226,14 @@ def taken_by(request: wire.Placement,
     return {'instance_uuid': request.instance_uuid,
             'display_name': (request.display_name or '')[:255],
             'reservation_id': request.reservation_id or '',
-            'expires_at': expires_at, **_demand(request)}
+            'expires_at': expires_at, **_of_flavor(request)}
 
 
-def _demand(request: wire.Placement) -> dict[str, float]:
-    return dict(zip(problem_builder.RESOURCES,
-                    requests.vector(request.flavor)))
+def _of_flavor(request: wire.Placement) -> dict[str, float | None]:
+    """Return the columns of a member that its flavor decides."""
+    return {**dict(zip(problem_builder.RESOURCES,
+                       requests.vector(request.flavor))),
+            **{name: getattr(request, name) for name in wire.CAPS}}
 
 
 def _vacant(member: models.Member) -> sa.Update:

@@ -4,7 +4,6 @@
 
 from collections.abc import Callable
 import logging
-import math
 import zlib
 
 from oslo_config import cfg
@@ -12,6 +11,7 @@ from oslo_config import cfg
 from virtco import exception
 from virtco import hints
 from virtco import metrics
+from virtco import units
 from virtco.db import models
 from virtco.model import booking
 from virtco.model import snapshot
@@ -25,6 +25,7 @@ from virtco.place import question as requests
 from virtco.place import window
 from virtco.place import wishes
 from virtco.solver import planner
+from virtco.state import route as routes
 from virtco.state import state as known
 from virtco.wire import placement as wire
 
@@ -163,9 +164,19 @@ class Planning:
                     (member.vcpus, member.memory_mb, member.disk_gb)),
             host=member.host, instance_uuid=member.instance_uuid,
             fixed=has_vm and member.host is not None,
-            caps_bps=(math.inf, math.inf) if has_vm else (
-                _number(request.egress_cap_bps),
-                _number(request.ingress_cap_bps)))
+            caps=self._caps(member if has_vm else request, member))
+
+    def _caps(self, given: wire.Placement | models.Member,
+              member: models.Member) -> tuple[float, float, float, float]:
+        """Return the caps of a member's VM in payload, and the bursts.
+
+        :param given: has the flavor's.
+        """
+        return *self._live.payload_caps(routes.Member(
+            member.instance_uuid, member.host, False,
+            (units.number(given.egress_cap_bps),
+             units.number(given.ingress_cap_bps)))
+        ), given.egress_burst_bytes, given.ingress_burst_bytes
 
     def _as_planned(self, question: problem_builder.Question,
                     view: membership.View) -> Solution:
@@ -178,12 +189,12 @@ class Planning:
                  ) -> snapshot.Plan:
         """Rebuild the group's plan as far as it is stored."""
         return snapshot.Plan(
-            hosts=hosts, cct_s=_number(group.cct_s),
+            hosts=hosts, cct_s=units.number(group.cct_s),
             coflow_cct_s=(), objective=snapshot.Objective(
                 self._settings['objective']),
-            objective_s=_number(group.objective_s),
-            lower_bound_s=_number(group.lower_bound_s),
-            gap=_number(group.gap),
+            objective_s=units.number(group.objective_s),
+            lower_bound_s=units.number(group.lower_bound_s),
+            gap=units.number(group.gap),
             method=snapshot.Method.of_record(group.method))
 
     def _solve(self, question: problem_builder.Question,
@@ -242,7 +253,3 @@ class Planning:
 
 def _log_progress(progress: snapshot.Progress) -> None:
     LOG.debug('%s', progress)
-
-
-def _number(value: float | None) -> float:
-    return math.inf if value is None else value

@@ -26,7 +26,8 @@ class Member:
 
     :ivar host: where it runs or is planned, None = nowhere yet.
     :ivar fixed: it has a VM, so it stays where it is.
-    :ivar caps_bps: the most that it sends, and receives.
+    :ivar caps: the most that it sends, and receives, then the bursts of
+        either; see :class:`virtco.model.cluster.Vm`.
     """
 
     index: int
@@ -34,7 +35,7 @@ class Member:
     host: str | None = None
     instance_uuid: str | None = None
     fixed: bool = False
-    caps_bps: tuple[float, float] = (math.inf, math.inf)
+    caps: tuple[float, float, float, float] = (math.inf, math.inf, 0.0, 0.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,9 +124,9 @@ def _vm(member: Member, question: Question, keep_planned: bool,
     stays = member.host is not None and (member.fixed or keep_planned)
     if member.index == question.asked or not stays:
         return cluster.Vm(name, member.demand, None, False, candidates,
-                          *member.caps_bps)
+                          *member.caps)
     return cluster.Vm(name, member.demand, member.host, True, None,
-                      *member.caps_bps)
+                      *member.caps)
 
 
 def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]

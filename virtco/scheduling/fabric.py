@@ -3,7 +3,8 @@
 """Coflows on a fabric as flat arrays, for the kernels.
 
 Ports 0 … H-1 are the hosts' egress, H … 2H-1 their ingress, and those after
-them the uplinks of racks and what is above, if any limits. Inside these
+them the uplinks of racks and what is above, if any limits, then the caps of
+VMs: what a VM may send, or receive, is a port of its own. Inside these
 arrays sizes are **bits** and rates bits per second. A coflow's remaining
 sizes are kept as ``base * scale``: MADD shrinks all flows of a coflow in
 proportion, which changes one number instead of all of them.
@@ -38,10 +39,11 @@ class Fabric(NamedTuple):
     :ivar skip: to find the next flow that has not ended, shape (F+1,): each
         flow that has points past itself.
     :ivar scale: of each coflow, 1 at first, shape (C,).
-    :ivar up_ptr: uplinks of flow f are up[up_ptr[f]] … up[up_ptr[f+1]-1],
-        shape (F+1,).
-    :ivar up: entries of the uplinks that the flows pass.
+    :ivar up_ptr: uplinks and caps of flow f are up[up_ptr[f]] …
+        up[up_ptr[f+1]-1], shape (F+1,).
+    :ivar up: entries of the uplinks and caps that the flows pass.
     :ivar uplinks: of the hosts.
+    :ivar n_caps: ports that are caps of VMs.
     """
 
     cap: np.ndarray
@@ -63,10 +65,11 @@ class Fabric(NamedTuple):
     up_ptr: np.ndarray
     up: np.ndarray
     uplinks: uplinks_model.Uplinks = uplinks_model.NONE
+    n_caps: int = 0
 
     @property
     def n_hosts(self) -> int:
-        return (len(self.cap) - len(self.uplinks.cap_bps)) // 2
+        return (len(self.cap) - len(self.uplinks.cap_bps) - self.n_caps) // 2
 
 
 class Demand(NamedTuple):
@@ -82,10 +85,25 @@ class Demand(NamedTuple):
     weight: np.ndarray
 
 
+class Caps(NamedTuple):
+    """Caps of VMs.
+
+    :ivar rate_bps: of each, shape (K,).
+    :ivar passed: the caps that each flow passes, -1 for none, shape (F, 2).
+    """
+
+    rate_bps: np.ndarray
+    passed: np.ndarray
+
+
+#: Of VMs that have none.
+NO_CAPS = Caps(np.zeros(0), np.zeros((0, 2), np.int64))
+
+
 def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
             flows: Demand,
-            uplinks: uplinks_model.Uplinks = uplinks_model.NONE
-            ) -> tuple[Fabric, np.ndarray]:
+            uplinks: uplinks_model.Uplinks = uplinks_model.NONE,
+            caps: Caps = NO_CAPS) -> tuple[Fabric, np.ndarray]:
     """Lay out all coflows' flows; return the fabric and its flows' order.
 
     The order is the index of each fabric flow among those given, shape (F,).
@@ -94,7 +112,7 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
     :param owner: coflow of each flow, ascending, shape (F,).
     """
     n_hosts = len(cap) // 2
-    cap = np.concatenate((cap, uplinks.cap_bps))
+    cap = np.concatenate((cap, uplinks.cap_bps, caps.rate_bps))
     n_ports = len(cap)
     out_key = owner * n_ports + flows.src_host
     order = np.argsort(out_key * n_ports + flows.dst_host)
@@ -103,6 +121,9 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
     bits = flows.bits[order]
     up_ptr, up_key = uplinks.passed(flows.src_host[order],
                                     flows.dst_host[order])
+    if len(caps.rate_bps):
+        up_ptr, up_key = _joined(up_ptr, up_key, caps.passed[order],
+                                 len(uplinks.cap_bps))
     passing = np.repeat(np.arange(len(bits)), np.diff(up_ptr))
     up_key += owner[passing] * n_ports + 2 * n_hosts
     is_new_out = _is_new(out_key)
@@ -133,7 +154,22 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
         first=np.searchsorted(src_entry, entry_at).astype(np.int32),
         last=np.searchsorted(src_entry, entry_at, 'right').astype(np.int32),
         skip=np.arange(len(bits) + 1), scale=np.ones(n_coflows),
-        up_ptr=up_ptr, up=up_entry.astype(np.int32), uplinks=uplinks), order
+        up_ptr=up_ptr, up=up_entry.astype(np.int32), uplinks=uplinks,
+        n_caps=len(caps.rate_bps)), order
+
+
+def _joined(up_ptr: np.ndarray, up: np.ndarray, caps: np.ndarray,
+            n_uplinks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Add the caps of the flows to the uplinks that they pass.
+
+    :param caps: of each flow, -1 for none, shape (F, 2).
+    """
+    has_cap = caps >= 0
+    flow = np.concatenate((np.repeat(np.arange(len(caps)), np.diff(up_ptr)),
+                           np.nonzero(has_cap)[0]))
+    start = up_ptr + np.append(0, np.cumsum(has_cap.sum(axis=1)))
+    found = np.concatenate((up, n_uplinks + caps[has_cap]))
+    return start, found[np.argsort(flow, kind='stable')]
 
 
 def resized(fabric: Fabric, bits: np.ndarray) -> Fabric:

@@ -15,6 +15,7 @@ import numpy as np
 from virtco import exception
 from virtco import units
 from virtco.model import live
+from virtco.scheduling import capped_parts
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
 from virtco.scheduling import ordering
@@ -53,8 +54,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     :param size_factor: bytes to send for each that is left.
     :param first_rank: of the coflow that is served first.
     :returns: all coflows by rank; every flow that has bytes left has a rate,
-        possibly 0. Rates of a port or an uplink never exceed it; none is idle
-        that a flow could use.
+        possibly 0. Rates of a port, an uplink or a VM's cap never exceed it;
+        none is idle that a flow could use.
     :raises virtco.exception.Invalid: for bad input.
     """
     chosen = policies.get(policy)
@@ -98,7 +99,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         in enumerate(zip(order.tolist(), alone_s[order].tolist(),
                          ends_s[order].tolist(), lifted[order].tolist()),
                      first_rank)),
-        _left(ports, np.asarray(rater.residual)))
+        _left(ports, np.asarray(rater.residual), flows.parts))
 
 
 def _sending_bits(coflows: Sequence[live.LiveCoflow],
@@ -113,21 +114,24 @@ def _sending_bits(coflows: Sequence[live.LiveCoflow],
             coflows, flows.start, itertools.pairwise(
                 fabric.flow_ptr.tolist())):
         if coflow.sending is not None:
+            kept = flows.kept[first:last]
             size_bytes = coflow.sending.remaining_bytes[
-                flows.place[first:last] - start]
+                flows.parts.place[kept] - start] * flows.parts.share[kept]
             bits[first:last] = size_bytes * (
                 size_factor * units.BITS_PER_BYTE) * (
                     size_bytes >= NOTHING_BYTES)
     return bits
 
 
-def _left(ports: live.Ports, residual_bps: np.ndarray) -> live.Ports:
+def _left(ports: live.Ports, residual_bps: np.ndarray,
+          parts: capped_parts.Parts) -> live.Ports:
     """Make ports of the residual rates."""
     n_hosts = len(ports.hosts)
-    egress_bps, ingress_bps, uplinks_bps = np.split(
-        residual_bps, (n_hosts, 2 * n_hosts))
+    egress_bps, ingress_bps, uplinks_bps, _ = np.split(residual_bps, (
+        n_hosts, 2 * n_hosts, 2 * n_hosts + len(ports.uplinks.cap_bps)))
     return live.Ports(ports.hosts, egress_bps, ingress_bps,
-                      ports.uplinks._replace(cap_bps=uplinks_bps))
+                      ports.uplinks._replace(cap_bps=uplinks_bps),
+                      {**ports.caps_bps, **parts.left(residual_bps)})
 
 
 class _Flows(NamedTuple):
@@ -135,17 +139,20 @@ class _Flows(NamedTuple):
 
     :ivar pairs: of each coflow.
     :ivar start: of each coflow's flows and of none after, shape (C+1,).
-    :ivar place: which of them each flow of the fabric is, shape (F,).
+    :ivar parts: of the flows.
+    :ivar kept: which of them each flow of the fabric is, shape (F,).
     """
 
     pairs: list[live.Pairs]
     start: list[int]
-    place: np.ndarray
+    parts: capped_parts.Parts
+    kept: np.ndarray
 
     def spread(self, flow_bps: np.ndarray) -> list[live.FlowRates]:
         """Assign the rates of the fabric's flows to the coflows."""
-        rate_bps = np.zeros(self.start[-1])
-        rate_bps[self.place] = flow_bps
+        # np.bincount returns integers for empty input.
+        rate_bps = np.bincount(self.parts.place[self.kept], flow_bps,
+                               self.start[-1]).astype(np.float64)
         return [live.FlowRates(pairs, rate_bps[start:end])
                 for pairs, (start, end) in zip(
                     self.pairs, itertools.pairwise(self.start))]
@@ -186,6 +193,7 @@ def _lay_out(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
     _check(coflows)
     pairs = [coflow.flows.pairs for coflow in coflows]
     counts = np.array([len(some) for some in pairs], np.int64)
+    start = [0, *np.cumsum(counts).tolist()]
     owner = np.repeat(np.arange(len(coflows)), counts)
     src, dst = _ports(coflows, pairs, index)
     size_bytes = np.concatenate(
@@ -198,6 +206,11 @@ def _lay_out(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
                   f'{coflows[owner[wrong]].coflow_id}',
             value=float(size_bytes[wrong]),
             limit='a finite number of bytes, at least 0')
+    parts = capped_parts.split(coflows, start, ports.caps_bps)
+    if parts.names:
+        owner, src, dst, size_bytes = (
+            each[parts.place] for each in (owner, src, dst, size_bytes))
+        size_bytes *= parts.share
     kept = np.flatnonzero((src != dst) & (size_bytes >= NOTHING_BYTES))
     owner = owner[kept]
     n_left = np.bincount(owner, minlength=len(coflows))
@@ -208,9 +221,10 @@ def _lay_out(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
         len(coflows), owner, fabric_model.Demand(
             src[kept], dst[kept],
             size_bytes[kept] * (size_factor * units.BITS_PER_BYTE),
-            weight[owner]), ports.uplinks)
-    return fabric, _Flows(pairs, [0, *np.cumsum(counts).tolist()],
-                          kept[order])
+            weight[owner]), ports.uplinks, parts.caps._replace(
+                passed=parts.caps.passed[kept]) if parts.names
+        else parts.caps)
+    return fabric, _Flows(pairs, start, parts, kept[order])
 
 
 def _check(coflows: Sequence[live.LiveCoflow]) -> None:

@@ -56,7 +56,8 @@ def find(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
                else _whole_s(coflows, ports, index, fabric, alone_s))
         for c, coflow in enumerate(coflows):
             if coflow.served is not None:
-                key[c] = queue_limit_s(_slowest_s(coflow.served, ports, index))
+                key[c] = queue_limit_s(_slowest_s(coflow, coflow.served,
+                                                  ports, index))
         if policy.key == policies.BY_REMAINING:
             key /= weight
     level = np.zeros(len(coflows), np.int64)
@@ -106,7 +107,7 @@ def _intensities(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
         if coflow.compute_s <= 0 or coflow.served is not None:
             continue
         whole_s = (alone_s[c] if coflow.whole is None
-                   else _slowest_s(coflow.whole, ports, index))
+                   else _slowest_s(coflow, coflow.whole, ports, index))
         if whole_s > 0:
             found[c] = coflow.compute_s * coflow.workers / whole_s
         if coflow.coflow_id in late:
@@ -133,11 +134,16 @@ def _whole_s(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
         sent, left, out=np.zeros(len(coflows)), where=left > 0))
     for c, coflow in enumerate(coflows):
         if coflow.whole is not None:
-            whole_s[c] = _slowest_s(coflow.whole, ports, index)
+            whole_s[c] = _slowest_s(coflow, coflow.whole, ports, index)
     return whole_s
 
 
-def _slowest_s(flows: live.Flows, ports: live.Ports,
+def _slowest_s(coflow: live.LiveCoflow, flows: live.Flows, ports: live.Ports,
                index: Mapping[str, int]) -> float:
-    """Return the time of the slowest port (VirtCO Eq. 3)."""
-    return float(ports.busy_s(flows, index).max(initial=0.0))
+    """Return the time of the slowest port or cap (VirtCO Eq. 3).
+
+    :param flows: over the coflow's pairs.
+    """
+    found_s = float(ports.busy_s(flows, index).max(initial=0.0))
+    return (found_s if coflow.capped is None
+            else max(found_s, *coflow.capped.busy_s(flows).values()))

@@ -20,6 +20,7 @@ from virtco.model import states
 from virtco.scheduling import endings
 from virtco.scheduling.periodic import measured
 from virtco.state import byte_counters
+from virtco.state import capped_flows
 from virtco.state import remaining_flows
 from virtco.state import route as routes
 from virtco.state import schedule_input as snapshots
@@ -32,8 +33,8 @@ OVERSTATED = 1.25
 LEAST_COMPUTE_S = 1e-6
 #: Routes that are remembered for bytes that are reported late.
 MOST_FORMER = 16
-# VM -> its host and its addresses.
-Addresses = Mapping[str, tuple[str, tuple[str, ...]]]
+# VM -> its host, its addresses, and the most that it sends and receives.
+Addresses = Mapping[str, tuple[str, tuple[str, ...], tuple[float, float]]]
 
 
 @dataclasses.dataclass(eq=False)
@@ -101,6 +102,7 @@ class Tracked:
 
     # Made of the above, until something of it changes.
     _table: coflow_table.TableCoflow | None = None
+    _capped: capped_flows.CappedFlows | None = None
     _shown: snapshots.Coflow | None = None
 
     def place(self, members: Mapping[int, routes.Member]) -> None:
@@ -128,7 +130,7 @@ class Tracked:
         self.check_s = -math.inf
 
     def readdress(self) -> None:
-        """Forget entries made of the addresses that its VMs had before."""
+        """Forget entries made of the addresses and caps that its VMs had."""
         self._table = self._shown = None
 
     @functools.cached_property
@@ -203,9 +205,9 @@ class Tracked:
             src_host, dst_host = route.pairs[route.pair_of[i]]
             flows.append(coflow_table.VmFlow(
                 src_vm=src_vm, src_host=src_host,
-                src_ips=addresses.get(src_vm, ('', ()))[1],
+                src_ips=_ips(addresses, src_vm),
                 dst_host=dst_host,
-                dst_ips=addresses.get(dst_vm, ('', ()))[1]))
+                dst_ips=_ips(addresses, dst_vm)))
         return coflow_table.TableCoflow.from_flows(
             self.coflow_id, self.name, flows, self.model.dst_port,
             route.pairs)
@@ -227,9 +229,13 @@ class Tracked:
         if self._shown is None:
             if self._table is None:
                 self._table = self._table_of(addresses)
+                self._capped = capped_flows.find(self, addresses)
+            one = remaining_flows.show(self, strangers, rules, heard_s,
+                                       in_debt)
+            if self._capped is not None:
+                one = one._replace(capped=self._capped.shown(self.counting))
             self._shown = snapshots.Coflow(
-                remaining_flows.show(self, strangers, rules, heard_s, in_debt),
-                self._table,
+                one, self._table,
                 self.moved_s, bool(self.queues), self.upcoming is not None)
         return self._shown
 
@@ -431,3 +437,7 @@ class Tracked:
         """
         return max(self.moved_s or 0.0, self.arrival_s or 0.0,
                    self.watched_since_s or 0.0)
+
+
+def _ips(addresses: Addresses, vm: str) -> tuple[str, ...]:
+    return addresses[vm][1] if vm in addresses else ()

@@ -23,6 +23,7 @@ from virtco.model import snapshot as model
 from virtco.profiles import pairs as profile_pairs
 from virtco.scheduling import deadlines
 from virtco.state import addresses
+from virtco.state import capped_flows
 from virtco.state import debts
 from virtco.state import host_state
 from virtco.state import host_uplinks
@@ -30,6 +31,7 @@ from virtco.state import inflight
 from virtco.state import living_groups
 from virtco.state import measured_rates
 from virtco.state import progress
+from virtco.state import route as routes
 from virtco.state import schedule_input as snapshots
 from virtco.state import summary
 from virtco.state import tree_uplinks
@@ -307,6 +309,16 @@ class LiveState:
         with self._lock:
             known = self._addresses.of_vm
             return [known[vm][1] if vm in known else () for vm in vms]
+
+    def payload_caps(self, member: routes.Member) -> tuple[float, float]:
+        """Return the most that a VM sends and receives, in bits of payload
+        per second.
+        """
+        with self._lock:
+            egress_bps, ingress_bps = capped_flows.caps_bps(
+                member, self._addresses.of_vm)
+        factor = self._rules.wire_factor
+        return egress_bps / factor, ingress_bps / factor
 
     def payload_pairs(self, rates_bps: Mapping[tuple[str, str], float]
                       ) -> dict[tuple[str, str], float]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Set
 from typing import TYPE_CHECKING
 
+from virtco import units
 from virtco.model import snapshot
 from virtco.model import states
 from virtco.state import inflight
@@ -50,7 +51,9 @@ class Groups:
             groups.setdefault(member.group_id, {})[
                 member.row_index] = routes.Member(
                     member.instance_uuid, member.host,
-                    member.state == states.MemberState.RUNNING)
+                    member.state == states.MemberState.RUNNING,
+                    (units.number(member.egress_cap_bps),
+                     units.number(member.ingress_cap_bps)))
         read = groups.keys() | self._members if only is None else only
         for group_id in read - groups.keys():
             self._members.pop(group_id, None)

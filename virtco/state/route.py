@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping
 import dataclasses
+import math
 
 import numpy as np
 
@@ -15,11 +16,15 @@ NO_FLOWS = np.empty(0, np.intp)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
-    """A VM of a group: its uuid, its host, and whether it runs there."""
+    """A VM of a group: its uuid, its host, and whether it runs there.
+
+    :ivar caps_bps: the most that it sends, and receives.
+    """
 
     instance_uuid: str | None
     host: str | None
     running: bool
+    caps_bps: tuple[float, float] = (math.inf, math.inf)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

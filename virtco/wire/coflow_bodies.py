@@ -27,16 +27,18 @@ class PlannedPort(operation.Response, frozen=True, kw_only=True):
 
 
 class Bottleneck(operation.Response, frozen=True, kw_only=True):
-    """The port at which a coflow waits longest.
+    """The port, or the cap of a VM, at which a coflow waits longest.
 
     :ivar host: of the port.
     :ivar direction: ``egress`` or ``ingress``.
     :ivar busy_s: until the port has served the coflow and those before it.
+    :ivar capped_vm: the instance whose cap it is; null: it is the host's port.
     """
 
     host: str
     direction: str
     busy_s: float | None
+    capped_vm: str | None = None
 
 
 class Member(operation.Response, frozen=True, kw_only=True):

@@ -19,6 +19,10 @@ TenantText = Annotated[
     dict[str, str | Annotated[list[str], msgspec.Meta(max_length=16)]],
     msgspec.Meta(max_length=1024)]
 Cap = Annotated[float, msgspec.Meta(gt=0, le=1e15)]
+Burst = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+#: What a member keeps of a question, beside its flavor.
+CAPS = ('egress_cap_bps', 'ingress_cap_bps', 'egress_burst_bytes',
+        'ingress_burst_bytes')
 Status = Literal['planned', 'neutral', 'ignored']
 
 
@@ -64,6 +68,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     :ivar hosts: candidates.
     :ivar egress_cap_bps: the flavor's ``quota:vif_outbound_average``.
     :ivar ingress_cap_bps: the flavor's ``quota:vif_inbound_average``.
+    :ivar egress_burst_bytes: that the server may send beyond the cap, after
+        a pause.
+    :ivar ingress_burst_bytes: that it may receive, likewise.
     :ivar metadata: of the server, as far as it begins with ``virtco:``.
     :ivar user_id: who launches it.
     :ivar display_name: name of the server.
@@ -82,6 +89,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                                                max_length=10_000)]
     egress_cap_bps: Cap | None = None
     ingress_cap_bps: Cap | None = None
+    egress_burst_bytes: Burst = 0.0
+    ingress_burst_bytes: Burst = 0.0
     metadata: TenantText = {}
     user_id: fields.Name | None = None
     display_name: Annotated[str, msgspec.Meta(max_length=4096)] | None = None

@@ -42,6 +42,9 @@ class Port(msgspec.Struct, frozen=True):
     """A VM's port on the virtual switch.
 
     :ivar notes: why its traffic is not, or not all, managed.
+    :ivar egress_cap_bps: the most that the VM sends by it, as the device is
+        set; null: no limit.
+    :ivar ingress_cap_bps: the most that the VM receives by it, likewise.
     """
 
     vm: fields.Id
@@ -51,6 +54,8 @@ class Port(msgspec.Struct, frozen=True):
                    msgspec.Meta(max_length=256)] = ()
     notes: Annotated[tuple[fields.LongText, ...],
                      msgspec.Meta(max_length=64)] = ()
+    egress_cap_bps: fields.LinkRate | None = None
+    ingress_cap_bps: fields.LinkRate | None = None
 
 
 class DestinationCounter(msgspec.Struct, frozen=True):

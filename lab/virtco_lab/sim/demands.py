@@ -3,6 +3,7 @@
 """Fabrics of coflows that are given one by one."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +32,9 @@ def append(fabric: fabric_model.Fabric,
              'dst': n_entries, 'owner': len(fabric.scale), 'first': n_flows,
              'last': n_flows, 'split': n_entries, 'skip': n_flows,
              'up_ptr': len(fabric.up), 'up': n_entries}
-    joined = {}
+    joined: dict[str, Any] = {}
     for name in fabric_model.Fabric._fields:
-        if name == 'uplinks':
+        if name in ('uplinks', 'n_caps'):
             continue
         old, added = getattr(fabric, name), getattr(new, name)
         if name.endswith('_ptr'):
@@ -44,7 +45,7 @@ def append(fabric: fabric_model.Fabric,
             added = added + np.array(shift[name], added.dtype)
         joined[name] = np.concatenate((old, added))
     joined['cap'] = fabric.cap
-    return fabric_model.Fabric(**joined, uplinks=fabric.uplinks)
+    return fabric._replace(**joined)
 
 
 def _column(demands: Sequence[fabric_model.Demand], which: int, dtype: type

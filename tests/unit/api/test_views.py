@@ -81,9 +81,11 @@ def test_classes():
 @pytest.mark.parametrize('found, bottleneck, n_before', [
     (None, None, None),
     (waiting.Waiting('h1', 'egress', 2.5, 3, ()),
-     {'host': 'h1', 'direction': 'egress', 'busy_s': 2.5}, 3),
-    (waiting.Waiting('h1', 'ingress', float('inf'), 0, ()),
-     {'host': 'h1', 'direction': 'ingress', 'busy_s': None}, 0)])
+     {'host': 'h1', 'direction': 'egress', 'busy_s': 2.5,
+      'capped_vm': None}, 3),
+    (waiting.Waiting('h1', 'ingress', float('inf'), 0, (), 'vm'),
+     {'host': 'h1', 'direction': 'ingress', 'busy_s': None,
+      'capped_vm': 'vm'}, 0)])
 def test_what_a_coflow_waits_for(found, bottleneck, n_before):
     nothing = dict.fromkeys(coflow.Coflow.__struct_fields__)
     told = views.waiting(coflow.Coflow(**nothing), found)

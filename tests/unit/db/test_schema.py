@@ -20,7 +20,8 @@ KEYS = {
 
 #: What a row has that nobody gave it a value.
 DEFAULTS = {
-    'members': {'vcpus': 0, 'memory_mb': 0, 'disk_gb': 0},
+    'members': {'vcpus': 0, 'memory_mb': 0, 'disk_gb': 0,
+                'egress_burst_bytes': 0, 'ingress_burst_bytes': 0},
     'coflows': {'position': 0, 'iterations': 1, 'iteration': 0,
                 'rank_hint': False, 'is_estimated': False, 'sent_bytes': 0,
                 'priority_class': 0, 'weight': 1, 'is_promised': False},

@@ -80,7 +80,8 @@ def test_a_planned_member_without_a_host_is_none(planned, session):
 def _values(uuid='new'):
     return {'instance_uuid': uuid, 'display_name': 'd', 'reservation_id': 'r',
             'expires_at': 9.0, 'vcpus': 4.0, 'memory_mb': 5.0,
-            'disk_gb': 6.0}
+            'disk_gb': 6.0, 'egress_cap_bps': 7.0, 'ingress_cap_bps': None,
+            'egress_burst_bytes': 8.0, 'ingress_burst_bytes': 0.0}
 
 
 def test_a_member_is_taken_once_and_seen(planned, session):

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.decide import test_policy_documents as given_by
 from virtco.decide import lateness
 from virtco.decide import policy_documents
+from virtco.model import live
 from virtco.model import uplinks
 from virtco.scheduling.periodic import guard as guard_model
 from virtco.scheduling.periodic import jobs as jobs_model
@@ -63,6 +64,24 @@ def test_deadlines_are_those_of_the_simulators_guard(wire_factor):
     later = found.follow(two(150.0, (100.0, 150.0), resting=(True, False)))
     guard.ended(1, 130.0)
     assert later == {'b': pytest.approx(guard.late_s(1))}
+
+
+def test_a_cap_of_a_vm_counts_as_a_link():
+    """Half of the uplink: the iteration takes twice as long to send."""
+    plain = two()
+    first = plain.coflows[0]
+    capped = dataclasses.replace(first, live=first.live._replace(
+        capped=live.Capped(np.array([0]), np.ones(1), np.array([[0, -1]]), {
+            live.Cap('h0', 'egress', 'vm'): 0.49e9,
+            live.Cap('h0', 'egress', 'idle'): 1e3})))
+    told = lateness.Lateness().follow(dataclasses.replace(
+        plain, coflows=(capped, *plain.coflows[1:])))
+    guard = guard_model.Guard([
+        jobs_model.PeriodicJob('a', 40.0, {'out': 22.0, 'cap': 44.0}, 2),
+        jobs_model.PeriodicJob('b', 20.0, {'out': 22.0}, 2)])
+    for place, (name, compute_s) in enumerate((('a', 40.0), ('b', 20.0))):
+        guard.began(place, 100.0 - compute_s)
+        assert told[name] == pytest.approx(guard.late_s(place))
 
 
 def test_deadlines_hold_while_bytes_and_rates_move_a_little():

@@ -14,6 +14,7 @@ import pytest
 from tests.unit.decide import test_policy_documents as given_by
 from virtco.decide import policy_documents
 from virtco.decide import waiting
+from virtco.model import live
 
 NAMES = given_by.NAMES
 RATE_BPS = {'egress': 0.98 * given_by.LINK_BPS,
@@ -38,6 +39,23 @@ def test_two_coflows_meet_at_one_port():
     assert found['long'].busy_s == pytest.approx(8 * 3e9 / RATE_BPS['ingress'])
     assert (found['short'].host, found['short'].waits_for) == ('h2', ())
     assert found['apart'].n_before == 0
+
+
+def test_a_coflow_waits_at_the_cap_of_its_vm():
+    """For those before it that pass the cap, too."""
+    cap = live.Cap('h0', 'egress', 'vm')
+    parts = live.Capped(np.array([0]), np.ones(1), np.array([[0, -1]]),
+                        {cap: 1e8})
+    short, long = (dataclasses.replace(
+        one, live=one.live._replace(capped=parts)) for one in (
+            coflow('short', {('h0', 'h1'): 1e8}),
+            coflow('long', {('h0', 'h1'): 1e9})))
+    found = find(long, short, coflow('free', {('h0', 'h1'): 1e6}))
+    assert (found['long'].host, found['long'].direction, found['long'].vm
+            ) == cap
+    assert found['long'].waits_for == ('short',)
+    assert found['long'].busy_s == pytest.approx(88)
+    assert (found['free'].vm, found['free'].n_before) == (None, 0)
 
 
 def test_what_has_nothing_left_waits_for_nobody():

@@ -100,21 +100,25 @@ def test_an_answer_of_the_declared_type_is_understood():
             msgspec.to_builtins(answer))
 
 
-@pytest.mark.parametrize('specs, expected_bps', [
-    ({}, (None, None)),
+@pytest.mark.parametrize('specs, expected_bps, bursts_bytes', [
+    ({}, (None, None), (0, 0)),
     ({'quota:vif_outbound_average': '250000',
       'quota:vif_outbound_peak': '500000',
-      'quota:vif_inbound_average': '125000'}, (2e9, 1e9)),
-    ({'quota:vif_outbound_average': '1'}, (8e3, None)),
+      'quota:vif_inbound_average': '125000'}, (2e9, 1e9), (256e6, 0)),
+    ({'quota:vif_outbound_average': '1', 'quota:vif_outbound_burst': '7',
+      'quota:vif_inbound_burst': '9'}, (8e3, None), (7168, 9216)),
     ({'quota:vif_outbound_average': '0',
-      'quota:vif_inbound_average': '-1'}, (None, None)),
-    ({'quota:vif_inbound_average': 'fast'}, (None, None))])
-def test_caps_of_a_flavor_are_bits_per_second(specs, expected_bps):
+      'quota:vif_inbound_average': '-1'}, (None, None), (0, 0)),
+    ({'quota:vif_inbound_average': 'fast'}, (None, None), (0, 0))])
+def test_caps_of_a_flavor_are_bits_per_second(specs, expected_bps,
+                                              bursts_bytes):
     flavor = make_spec().flavor
     flavor.extra_specs = specs
     body = request.build(make_spec(flavor=flavor), [make_host()], {}, {},
                          None)
     assert (body['egress_cap_bps'], body['ingress_cap_bps']) == expected_bps
+    assert (body['egress_burst_bytes'],
+            body['ingress_burst_bytes']) == bursts_bytes
 
 
 def test_capacity_counts_overcommitment():

@@ -108,10 +108,13 @@ def test_names_and_times_that_no_column_holds(ask):
     (group,) = ask.rows(models.Group)
     assert (group['gap'], group['bottleneck']) == (None, 'b' * 520)
     taken = commit.taken_by(asking.request(
-        display_name=None, reservation_id=None), 5.0)
+        display_name=None, reservation_id=None, egress_cap_bps=7.0,
+        ingress_burst_bytes=8.0), 5.0)
     assert taken == {
         'instance_uuid': 'vm-0', 'display_name': '', 'reservation_id': '',
-        'expires_at': 5.0, 'vcpus': 1, 'memory_mb': 512, 'disk_gb': 3}
+        'expires_at': 5.0, 'vcpus': 1, 'memory_mb': 512, 'disk_gb': 3,
+        'egress_cap_bps': 7.0, 'ingress_cap_bps': None,
+        'egress_burst_bytes': 0.0, 'ingress_burst_bytes': 8.0}
     assert commit.taken_by(asking.request(
         reservation_id='r' * 255), 5.0)['reservation_id'] == 'r' * 255
 

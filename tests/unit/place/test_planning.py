@@ -192,8 +192,9 @@ def test_running_vms_are_in_novas_numbers(ask):
     assert own.demand == other.demand == (2, 600, 4)
 
 
-def test_caps_are_those_of_the_request(ask):
-    """Those of VMs that run are not known."""
+def test_caps_are_those_of_flavors(ask):
+    """Of a VM that has a host its own flavor, of others that of the request.
+    """
     limits = {'egress_cap_bps': 8e5, 'ingress_cap_bps': 4e5}
     problem, _rows, plan = ask.solve(1, **limits)
     assert {(vm.egress_cap_bps, vm.ingress_cap_bps)
@@ -201,9 +202,12 @@ def test_caps_are_those_of_the_request(ask):
     free = ask.solve(1)[2]
     assert plan.bottleneck.startswith('cap of member ')
     assert plan.hosts == free.hosts and plan.cct_s > free.cct_s
-    ask.place(0, **limits)
-    problem, _rows, _plan = ask.solve(1, matrix=None, **limits)
-    assert [vm.egress_cap_bps for vm in problem.vms] == [math.inf, 8e5, 8e5]
+    ask.place(0, **limits, egress_burst_bytes=7.0)
+    problem, _rows, _plan = ask.solve(1, matrix=None, egress_cap_bps=9e5,
+                                      ingress_burst_bytes=6.0)
+    assert [(vm.egress_cap_bps, vm.ingress_cap_bps, vm.egress_burst_bytes,
+             vm.ingress_burst_bytes) for vm in problem.vms] == [
+        (8e5, 4e5, 7, 0), *[(9e5, math.inf, 0, 6)] * 2]
 
 
 def test_drained_hosts_are_left_to_whom_they_were_promised(ask):

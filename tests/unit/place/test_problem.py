@@ -60,13 +60,14 @@ def test_vms_that_run_are_pinned_and_counted():
 
 
 def test_caps_are_those_of_the_members():
-    limited = (3e8, 4e8)
+    limited = (3e8, 4e8, 5.0, 6.0)
     found, _order = problem.build(question(
-        [problem.Member(0, ONE, caps_bps=limited),
+        [problem.Member(0, ONE, caps=limited),
          problem.Member(1, ONE, 'z', 'i1', True, limited),
          problem.Member(2, ONE)], {'a': room(2)}))
-    assert [(vm.egress_cap_bps, vm.ingress_cap_bps) for vm in found.vms] == [
-        limited, limited, (math.inf, math.inf)]
+    assert [(vm.egress_cap_bps, vm.ingress_cap_bps, vm.egress_burst_bytes,
+             vm.ingress_burst_bytes) for vm in found.vms] == [
+        limited, limited, (math.inf, math.inf, 0, 0)]
 
 
 def test_planned_rows_can_stay():

@@ -132,7 +132,9 @@ def test_a_member_is_taken_once(place, database):
         before = groups.generation(session)
     values = {'instance_uuid': 'x', 'display_name': '', 'reservation_id': '',
               'expires_at': 1.0, 'vcpus': 1.0, 'memory_mb': 1.0,
-              'disk_gb': 1.0}
+              'disk_gb': 1.0, 'egress_cap_bps': None,
+              'ingress_cap_bps': None, 'egress_burst_bytes': 0.0,
+              'ingress_burst_bytes': 0.0}
     with database.statements() as connection:
         groups.advance(connection)
         members.take(connection, planned, values)

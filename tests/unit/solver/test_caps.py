@@ -24,6 +24,7 @@ from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 
 GB = 1e9
+BURSTS = st.sampled_from([0.0, 0.0, 1.0, 1e8])
 CAPS = st.sampled_from((math.inf, math.inf, 1e8, 3e8, 2e9, 0.0))
 
 
@@ -32,7 +33,8 @@ def capped(draw):
     """A problem of any kind, some of whose VMs have caps."""
     found = draw(problems.problems(max_vms=3, extras=False))
     return dataclasses.replace(found, vms=tuple(dataclasses.replace(
-        vm, egress_cap_bps=draw(CAPS), ingress_cap_bps=draw(CAPS))
+        vm, egress_cap_bps=draw(CAPS), ingress_cap_bps=draw(CAPS),
+        egress_burst_bytes=draw(BURSTS), ingress_burst_bytes=draw(BURSTS))
         for vm in found.vms))
 
 
@@ -51,13 +53,15 @@ def least_s(problem, flows):
     """The longest that some VM takes to send or receive flows."""
     found_s = 0.0
     for i, vm in enumerate(problem.vms):
-        for end, rate_bps in ((0, vm.egress_cap_bps),
-                              (1, vm.ingress_cap_bps)):
+        for end, rate_bps, burst_bytes in (
+                (0, vm.egress_cap_bps, vm.egress_burst_bytes),
+                (1, vm.ingress_cap_bps, vm.ingress_burst_bytes)):
             sent = sum(flow[2] for flow in flows
                        if flow[end] == i and flow[0] != flow[1])
-            if sent:
-                found_s = max(found_s, 8 * sent / rate_bps if rate_bps
-                              else math.inf)
+            if sent and not rate_bps:
+                return math.inf
+            found_s = max(found_s, 8 * (sent - burst_bytes) / rate_bps
+                          if sent else 0)
     return found_s
 
 
@@ -126,6 +130,19 @@ def test_a_cap_that_decides_nothing_is_not_named():
 def test_coflows_wait_at_a_cap_for_those_before_them():
     found = plan(pair(n_coflows=2, egress_cap_bps=2e9))
     assert found.cct_s == 8 and found.coflow_cct_s == (4, 8)
+
+
+@pytest.mark.parametrize('n_coflows, expected_s', [(1, 3), (2, 7)])
+def test_a_burst_passes_beside_the_cap(n_coflows, expected_s):
+    """Once, however many coflows there are."""
+    found = plan(pair(n_coflows=n_coflows, egress_cap_bps=2e9,
+                      egress_burst_bytes=GB / 4))
+    assert found.cct_s == found.lower_bound_s == pytest.approx(expected_s)
+    assert max(found.coflow_cct_s) == pytest.approx(expected_s)
+    free = plan(pair(egress_cap_bps=2e9, egress_burst_bytes=GB))
+    assert free.bottleneck != 'cap of vm-3, 2 Gbit/s out'
+    other = plan(pair(egress_cap_bps=2e9, ingress_burst_bytes=GB))
+    assert other.cct_s == pytest.approx(4)
 
 
 def test_explanations_double_a_cap():

@@ -2,19 +2,36 @@
 
 """Where VMs are, by the ports that hosts report."""
 
+import math
+
 from virtco.state import addresses
 from virtco.wire import reports
 
+#: Of a VM without caps.
+FREE = (math.inf, math.inf)
 
-def port(vm, *ips):
-    return reports.Port(vm, ips=ips)
+
+def port(vm, *ips, **caps):
+    return reports.Port(vm, ips=ips, **caps)
 
 
 def test_ports_of_one_vm_are_joined():
     found = addresses.Addresses()
     assert found.learn('h0', [port('a', '1'), port('b', '2'),
                               port('a', '3', '4')]) == {'a', 'b'}
-    assert found.of_vm == {'a': ('h0', ('1', '3', '4')), 'b': ('h0', ('2',))}
+    assert found.of_vm == {'a': ('h0', ('1', '3', '4'), FREE),
+                           'b': ('h0', ('2',), FREE)}
+
+
+def test_caps_of_a_vms_ports_add_up():
+    found = addresses.Addresses()
+    assert found.learn('h0', [
+        port('a', egress_cap_bps=2e9, ingress_cap_bps=3e9),
+        port('a', egress_cap_bps=1e9), port('b', '2')]) == {'a', 'b'}
+    assert found.of_vm['a'] == ('h0', (), (3e9, math.inf))
+    assert found.learn('h0', [port('a', egress_cap_bps=3e9),
+                              port('b', '2', ingress_cap_bps=1e9)]) == {'b'}
+    assert found.of_vm['b'] == ('h0', ('2',), (math.inf, 1e9))
 
 
 def test_only_what_changed_is_told():
@@ -23,7 +40,7 @@ def test_only_what_changed_is_told():
     assert found.learn('h0', [port('a', '1'), port('b', '2')]) == set()
     assert found.learn('h0', [port('a', '1'), port('b', '3')]) == {'b'}
     assert found.learn('h0', [port('b', '3')]) == {'a'}
-    assert found.of_vm == {'b': ('h0', ('3',))}
+    assert found.of_vm == {'b': ('h0', ('3',), FREE)}
     assert found.learn('h0', []) == {'b'}
     assert found.learn('h0', []) == set()
 
@@ -34,7 +51,8 @@ def test_a_vm_that_moved_is_where_it_was_told_last():
     assert found.learn('h1', [port('a', '1')]) == {'a'}
     # The host that it left tells later, or not at all.
     assert found.learn('h0', [port('b', '2')]) == set()
-    assert found.of_vm == {'a': ('h1', ('1',)), 'b': ('h0', ('2',))}
+    assert found.of_vm == {'a': ('h1', ('1',), FREE),
+                           'b': ('h0', ('2',), FREE)}
     assert found.learn('h1', []) == {'a'}
 
 

@@ -209,7 +209,9 @@ def test_what_is_shown_is_made_once():
 
 def test_the_table_has_hosts_and_addresses():
     found = tracked(dst_port=99)
-    addresses = {'vm0': ('h0', ('10.0.0.1',)), 'vm2': ('h2', ('10.0.0.3',))}
+    free = (math.inf, math.inf)
+    addresses = {'vm0': ('h0', ('10.0.0.1',), free),
+                 'vm2': ('h2', ('10.0.0.3',), free)}
     table = found.shown((), RULES, addresses).table
     assert found.shown((), RULES, {}).table is table
     assert table.pairs == found.route.pairs
@@ -692,3 +694,42 @@ def test_there_is_something_to_save(part):
     values[part] = {'p': 1.0} if part == 2 else [1]
     # What is over is over with its coflow's row.
     assert summary.Unsaved(*values).is_empty() is (part == 3)
+
+
+def test_caps_of_the_flavor_count_until_the_host_reports_the_port():
+    found = tracked()
+    assert found.shown((), RULES, {}).live.capped is None
+    capped = members(*HOSTS) | {0: route.Member(
+        'vm0', 'h0', True, (5e6, math.inf))}
+    found.place(capped)
+    one = found.shown((), RULES, {}).live
+    assert one.capped.rates_bps == {('h0', 'egress', 'vm0'): 5e6}
+    assert one.capped.busy_s(one.flows) == {
+        ('h0', 'egress', 'vm0'): pytest.approx(6e6 * 8 / 5e6)}
+    assert found.shown((), RULES, {}).live is one
+    for host, is_reported in (('h0', True), ('h1', False)):
+        found.readdress()
+        one = found.shown((), RULES, {
+            'vm0': (host, (), (math.inf, 1e6)),
+            'vm2': ('h2', (), (math.inf, 2e6))}).live
+        assert one.capped.rates_bps == {
+            ('h2', 'ingress', 'vm2'): 2e6} | (
+                {} if is_reported else {('h0', 'egress', 'vm0'): 5e6})
+
+
+def test_vms_of_a_pair_pass_caps_of_their_own():
+    """Two VMs on one host send to one other; what was sent counts."""
+    found = tracked()
+    found.place({0: route.Member('vm0', 'h0', True, (4e6, math.inf)),
+                 1: route.Member('vm1', 'h0', True, (2e6, math.inf)),
+                 2: route.Member('vm2', 'h2', True, (math.inf, 1e6))})
+    found.counting.credit(np.array([1]), 1e6)
+    found.touch()
+    one = found.shown((), RULES, {}).live
+    assert one.flows.pairs == (('h0', 'h2'),)
+    assert one.capped.pair_of.tolist() == [0, 0]
+    assert one.capped.share.tolist() == [0.5, 0.5]
+    assert one.capped.busy_s(one.flows) == {
+        ('h0', 'egress', 'vm0'): pytest.approx(1e6 * 8 / 4e6),
+        ('h0', 'egress', 'vm1'): pytest.approx(1e6 * 8 / 2e6),
+        ('h2', 'ingress', 'vm2'): pytest.approx(2e6 * 8 / 1e6)}

@@ -2,6 +2,7 @@
 
 """Live state: what is counted belongs to whom, and when it is the end."""
 
+import math
 import types
 
 import msgspec
@@ -12,6 +13,7 @@ from virtco.model import states
 from virtco.scheduling import endings
 from virtco.state import host_state
 from virtco.state import live_state
+from virtco.state import route as routes
 from virtco.state import schedule_input
 from virtco.topology import tree
 from virtco.wire import reports
@@ -20,7 +22,8 @@ from virtco.wire import reports
 def member(group_id, index, host, state=states.MemberState.RUNNING):
     return types.SimpleNamespace(
         group_id=group_id, row_index=index, host=host, state=state,
-        instance_uuid=f'{group_id}-{index}')
+        instance_uuid=f'{group_id}-{index}', egress_cap_bps=None,
+        ingress_cap_bps=None)
 
 
 def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
@@ -405,7 +408,8 @@ def test_a_host_is_stored_and_loaded(state):
     again.load_groups([member('g', i, f'h{i}') for i in range(3)],
                       [stored(progress='[20, 10, 0]')])
     again.load_hosts([types.SimpleNamespace(**host_state.encoded(row))])
-    assert again._addresses.of_vm == {'g-0': ('h0', ('10.0.0.1',))}
+    assert again._addresses.of_vm == {
+        'g-0': ('h0', ('10.0.0.1',), (math.inf, math.inf))}
     again.intake('h0', report(60, ports=[port]), 2.0)
     assert sent(again) == pytest.approx([40, 20, 0])
 
@@ -844,3 +848,27 @@ def test_promises_are_held_in_payload():
     assert ports.cap_bps.tolist() == pytest.approx([
         bps * 0.8 / 1.25 for bps in (1e8, 1e8, 3e8, 3e8, 1.5e8, 2.5e8)])
     assert claims.ids == ()
+
+
+def test_caps_are_known_after_a_takeover():
+    """Those of flavors by the members, others by the hosts' last reports."""
+    members = [member('g', row, f'h{row}') for row in range(3)]
+    members[0].egress_cap_bps = 8e6
+    members[2].ingress_cap_bps = 4e6
+    state = live_state.LiveState(schedule_input.Rules(
+        wire_overhead_fraction=0.25))
+    state.load_groups(members, [stored()])
+    known_as = routes.Member('g-2', 'h2', True, (math.inf, 4e6))
+    assert state.payload_caps(known_as) == (math.inf, 3.2e6)
+    state.intake('h2', report(ports=[reports.Port(
+        'g-2', ingress_cap_bps=2e6)]), 1.0)
+    assert state.payload_caps(known_as) == (math.inf, 1.6e6)
+    told = state.take_unsaved().hosts
+    after = live_state.LiveState()
+    after.load_groups(members, [stored()])
+    after.load_hosts([types.SimpleNamespace(**host_state.encoded(row))
+                      for row in told])
+    for one in (state, after):
+        (coflow,) = one.snapshot(schedule_input.Options(), 2.0).coflows
+        assert coflow.live.capped.rates_bps == {
+            ('h0', 'egress', 'g-0'): 8e6, ('h2', 'ingress', 'g-2'): 2e6}

@@ -21,7 +21,8 @@ def test_what_nova_may_leave_out():
     found = msgspec.to_builtins(read('h1'))
     assert {name: value for name, value in found.items()
             if name not in LEAST and name != 'hosts'} == {
-        'egress_cap_bps': None, 'ingress_cap_bps': None, 'metadata': {},
+        'egress_cap_bps': None, 'ingress_cap_bps': None,
+        'egress_burst_bytes': 0, 'ingress_burst_bytes': 0, 'metadata': {},
         'user_id': None, 'display_name': None, 'reservation_id': None,
         'launch_index': None, 'num_instances': 1, 'server_group': None,
         'unplanned_passes': 0, 'instance_uuid': ''}
@@ -38,6 +39,7 @@ def test_the_first_host_with_a_bad_name_is_told(bad):
 
 @pytest.mark.parametrize('name, good, bad', [
     ('egress_cap_bps', [0.5, 1e15], [0, 1.1e15]),
+    ('egress_burst_bytes', [0, 1e15], [-1, 1.1e15]),
     ('num_instances', [1, 100_000], [0, 100_001]),
     ('unplanned_passes', [0, 2 ** 31 - 1], [-1, 2 ** 31]),
     ('hints', [{'a': ['x'] * 16}, {str(n): '' for n in range(1024)}],

@@ -88,7 +88,8 @@ export class Coflow {
   waiting(one, names) {
     const at = one.bottleneck;
     return section('Who waits for whom',
-      make('p', {}, at ? `It waits longest at ${at.host} (${at.direction}), ${
+      make('p', {}, at ? `It waits longest at ${at.capped_vm
+        ? `the cap of ${at.capped_vm} on ` : ''}${at.host} (${at.direction}), ${
         seconds(at.busy_s)}, with ${one.n_before} coflows before it.`
         : 'It waits for nothing that this viewer may see.'),
       make('ul', {}, ...one.waits_for.map((id) => make('li', {},

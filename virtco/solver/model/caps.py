@@ -20,6 +20,8 @@ from virtco.model import snapshot
 
 #: Fields of a VM with its caps: of what it sends, and of what it receives.
 WAYS = ('egress_cap_bps', 'ingress_cap_bps')
+#: Fields with the bytes that pass each beside the rate, which it saved up.
+BURSTS = ('egress_burst_bytes', 'ingress_burst_bytes')
 
 
 def port_name(vm: cluster.Vm, way: str) -> str:
@@ -48,8 +50,9 @@ def slowest(problem: snapshot.PlacementProblem) -> tuple[float, str]:
 
     :returns: 0 s and '' where no cap has anything to pass.
     """
-    return max(((float(taken_s.sum()), port_name(problem.vms[vm], way))
-                for vm, way, taken_s in _times_s(problem)),
+    return max(((max(0.0, float(taken_s.sum()) - burst_s),
+                 port_name(problem.vms[vm], way))
+                for vm, way, taken_s, burst_s in _times_s(problem)),
                default=(0.0, ''), key=lambda found: found[0])
 
 
@@ -59,15 +62,16 @@ def applied(plan: snapshot.Plan, problem: snapshot.PlacementProblem
 
     The objective and its bound stay those without caps.
     """
-    times_s = [taken_s for _, _, taken_s in _times_s(problem)]
-    if not times_s:
+    times = [(taken_s, burst_s)
+             for _, _, taken_s, burst_s in _times_s(problem)]
+    if not times:
         return plan
     found_s, name = slowest(problem)
     # A coflow waits at a cap for those that are served before it.
     order = np.argsort(plan.coflow_cct_s, kind='stable')
     prefix_s = np.zeros(len(order))
-    prefix_s[order] = np.cumsum(np.array(times_s)[:, order], axis=1).max(
-        axis=0)
+    prefix_s[order] = np.max([np.cumsum(taken_s[order]) - burst_s
+                              for taken_s, burst_s in times], axis=0)
     cct_s = max(plan.cct_s, found_s)
     lower_bound_s = max(plan.lower_bound_s, found_s)
     return dataclasses.replace(
@@ -78,15 +82,18 @@ def applied(plan: snapshot.Plan, problem: snapshot.PlacementProblem
 
 
 def _times_s(problem: snapshot.PlacementProblem
-             ) -> Iterator[tuple[int, str, np.ndarray]]:
-    """Yield VM, way, and the time of each coflow at every cap, shape (C,)."""
-    for ends, way in zip(('src', 'dst'), WAYS, strict=True):
+             ) -> Iterator[tuple[int, str, np.ndarray, float]]:
+    """Yield VM, way, the time of each coflow, shape (C,), and of the burst at
+    every cap.
+    """
+    for ends, way, burst in zip(('src', 'dst'), WAYS, BURSTS, strict=True):
         for i, vm in enumerate(problem.vms):
             rate_bps = getattr(vm, way)
             if math.isfinite(rate_bps):
                 yield i, way, np.array([units.transfer_time_s(
                     _passing(coflow.matrix, ends, i), rate_bps)
-                    for coflow in problem.coflows])
+                    for coflow in problem.coflows]), units.transfer_time_s(
+                        getattr(vm, burst), rate_bps) if rate_bps else 0.0
 
 
 def _passing(matrix: matrix_model.Matrix, ends: str, vm: int) -> float:

@@ -80,9 +80,11 @@ def _groups() -> None:
         sa.Column('host', models.short_text(255), index=True),
         *_some(models.short_text(255), 'planned_host', nullable=True),
         *_some(sa.Double, 'event_at', 'room_vcpus', 'room_memory_mb',
-               'room_disk_gb', nullable=True),
+               'room_disk_gb', 'egress_cap_bps', 'ingress_cap_bps',
+               nullable=True),
         sa.Column('expires_at', sa.Double, index=True),
-        *_some(sa.Double, 'vcpus', 'memory_mb', 'disk_gb'),
+        *_some(sa.Double, 'egress_burst_bytes', 'ingress_burst_bytes',
+               'vcpus', 'memory_mb', 'disk_gb'),
         sa.Column('placed_at', sa.Double, index=True))
     _table(
         'claims',

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Caps of VMs that the flows of a coflow pass. Pure.
+
+A host reports what it enforces at a VM's port, which is the cap of the VM;
+before it reports the VM, the cap of its flavor counts.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from virtco.model import live
+from virtco.state import byte_counters
+from virtco.state import route as routes
+
+if TYPE_CHECKING:
+    from virtco.state import inflight
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class CappedFlows:
+    """Parts of a coflow's flows between hosts, while nothing moves.
+
+    :ivar crossing: indices of the flows between hosts.
+    :ivar part_of: part of each of them.
+    :ivar pair_of: pair of each part, shape (n_parts,).
+    :ivar passed: see :class:`virtco.model.live.Capped`.
+    """
+
+    crossing: np.ndarray
+    part_of: np.ndarray
+    pair_of: np.ndarray
+    passed: np.ndarray
+    rates_bps: Mapping[live.Cap, float]
+
+    def shown(self, counting: byte_counters.CoflowProgress) -> live.Capped:
+        """Share the bytes left of each pair among its parts."""
+        left_bytes = np.bincount(
+            self.part_of, counting.left_bytes()[self.crossing],
+            len(self.pair_of))
+        pair_bytes = np.bincount(self.pair_of, left_bytes)
+        return live.Capped(self.pair_of,
+                           left_bytes / pair_bytes[self.pair_of],
+                           self.passed, self.rates_bps)
+
+
+def find(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
+         ) -> CappedFlows | None:
+    """Find the caps of the coflow's VMs; None where none has one."""
+    route, matrix = tracked.route, tracked.model.matrix
+    found_bps = {row: caps_bps(member, addresses)
+                for row, member in tracked.members.items()}
+    rates_bps: dict[live.Cap, float] = {}
+    passed = np.full((len(route.crossing), 2), -1)
+    for column, (ends, direction) in enumerate((
+            (matrix.src, 'egress'), (matrix.dst, 'ingress'))):
+        rows = np.asarray(ends)[route.crossing]
+        for row in np.unique(rows).tolist():
+            rate_bps, member = found_bps[row][column], tracked.members[row]
+            if rate_bps < math.inf:
+                passed[rows == row, column] = len(rates_bps)
+                rates_bps[live.Cap(member.host or '', direction,
+                                   member.instance_uuid or '')] = rate_bps
+    if not rates_bps:
+        return None
+    parts, part_of = np.unique(
+        np.column_stack((route.pair_of[route.crossing], passed)), axis=0,
+        return_inverse=True)
+    return CappedFlows(route.crossing, part_of.reshape(-1), parts[:, 0],
+                       parts[:, 1:], rates_bps)
+
+
+def caps_bps(member: routes.Member, addresses: 'inflight.Addresses'
+             ) -> tuple[float, float]:
+    """Return the most that a VM sends and receives, inf for no limit."""
+    host, _, reported_bps = addresses.get(member.instance_uuid or '',
+                                          (None, (), member.caps_bps))
+    return reported_bps if host == member.host else member.caps_bps
