@@ -240,7 +240,7 @@ class Reporter:
                 egress_bps, link_speed.ingress_bps(self.conf, egress_bps),
                 self.enforcer.uplink.dev),
             ports=tuple(reports.Port(port.vm, port.dev, port.mac, port.ips,
-                                     port.notes)
+                                     port.notes, *port.caps_bps)
                         for port in self.enforcer.noted_ports()),
             **self.readings.counted(), **self._about())
 

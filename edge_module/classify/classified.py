@@ -28,6 +28,8 @@ class VmPort:
     :ivar ifindex: tells a device from a later one of the same name; 0 while
         there is none.
     :ivar notes: why its traffic is not, or not all, managed.
+    :ivar caps_bps: the most that the VM sends and receives by it; None: no
+        limit.
     """
 
     vm: str
@@ -36,6 +38,7 @@ class VmPort:
     mac: str = ''
     ips: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    caps_bps: tuple[float | None, float | None] = (None, None)
 
     @property
     def is_here(self) -> bool:

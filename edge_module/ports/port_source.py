@@ -12,6 +12,7 @@ from oslo_log import log as logging
 
 from edge_module.classify import classified as classify
 from edge_module.ports import kinds
+from edge_module.ports import port_limits
 from edge_module.privileged import devices
 from virtco import exception
 
@@ -54,12 +55,19 @@ class PortSource(abc.ABC):
 def with_devices(ports: Iterable[classify.VmPort], is_switched: bool = False
                  ) -> tuple[classify.VmPort, ...]:
     """Return the ports with their present ifindex, 0 without a device, and
-    with notes that follow from the device.
+    with notes and limits that follow from the device.
     """
+    found = [(port, devices.ifindex(port.dev)) for port in ports]
+    try:
+        caps = port_limits.read({ifindex for _, ifindex in found if ifindex})
+    except OSError as error:
+        LOG.warning('Limits of ports cannot be read: %s', error)
+        caps = {}
     return tuple(dataclasses.replace(
-        port, ifindex=devices.ifindex(port.dev), notes=tuple(dict.fromkeys((
-            *port.notes, *kinds.of_device(port.dev, is_switched)))))
-        for port in ports)
+        port, ifindex=ifindex, notes=tuple(dict.fromkeys((
+            *port.notes, *kinds.of_device(port.dev, is_switched)))),
+        caps_bps=caps.get(ifindex, port_limits.NONE))
+        for port, ifindex in found)
 
 
 class Ports:

@@ -251,8 +251,8 @@ def read_class(body: bytes) -> tuple[model.HtbClass, int, ClassStats] | None:
     _, _, overhead, _, least, _ = _RATESPEC.unpack(rate_spec)
     return model.HtbClass(
         handle & 0xffff, parent_minor,
-        _shown_rate(rate_spec, options.get(_HTB_RATE64)),
-        _shown_rate(ceil_spec, options.get(_HTB_CEIL64)), prio, quantum,
+        shown_rate(rate_spec, options.get(_HTB_RATE64)),
+        shown_rate(ceil_spec, options.get(_HTB_CEIL64)), prio, quantum,
         None, overhead_bytes=overhead, frame_min_bytes=least), info, (
             _read_stats(attributes.get(_STATS2, b'')))
 
@@ -282,7 +282,7 @@ def read_leaf_drops(body: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _shown_rate(spec: bytes, wide: bytes | None) -> int:
+def shown_rate(spec: bytes, wide: bytes | None) -> int:
     rate = (_U64.unpack_from(wide)[0] if wide is not None
             else _RATESPEC.unpack(spec)[5])
     return int(units.bytes_per_s_to_bps(rate))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Limits of VMs' ports, read from the kernel by the edge module."""
+
+import pytest
+
+from tests.netns.edge import bed as beds
+from tests.netns.edge import controller as controllers
+from tests.netns.edge import policies
+from tests.netns.edge import process
+
+pytestmark = pytest.mark.netns
+
+
+def test_limits_of_devices_are_reported(make_bed, tmp_path):
+    """As libvirt and Neutron's agents set them, and those that come later."""
+    bed = make_bed(1)
+    first, second = bed.add_vm('h1'), bed.add_vm('h1')
+    netns = bed.ns('h1')
+
+    def tc(*words):
+        beds.run('tc', *words, netns=netns)
+
+    def caps(report):
+        return {port['dev']: port['ingress_cap_bps']
+                for port in report['ports']}
+
+    tc('qdisc', 'add', 'dev', first.dev, 'root', 'handle', '1:', 'htb',
+       'default', '1')
+    tc('class', 'add', 'dev', first.dev, 'parent', '1:', 'classid', '1:1',
+       'htb', 'rate', '250000kbps', 'ceil', '500000kbps')
+    controller = controllers.Controller(netns)
+    edge = process.EdgeProcess(bed, 'h1', tmp_path)
+    try:
+        controller.set_policy(policies.PolicyBuilder('h1', 40e6).build(
+            ).to_dict())
+        edge.start()
+        controller.wait_report(lambda r: caps(r) == {
+            first.dev: 2e9, second.dev: None})
+        tc('qdisc', 'add', 'dev', second.dev, 'root', 'tbf', 'rate', '20mbit',
+           'burst', '32k', 'latency', '50ms')
+        tc('class', 'change', 'dev', first.dev, 'parent', '1:', 'classid',
+           '1:1', 'htb', 'rate', '80gbit')
+        report = controller.wait_report(lambda r: caps(r) == {
+            first.dev: 80e9, second.dev: 20e6})
+        assert {port['egress_cap_bps'] for port in report['ports']} == {None}
+    finally:
+        edge.stop()
+        controller.stop()
