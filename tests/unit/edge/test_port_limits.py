@@ -21,10 +21,12 @@ def spec(rate_bps):
     return struct.pack('=BBHhHI', 0, 1, 0, -1, 0, int(rate_bps // 8))
 
 
-def htb(handle, parent, rate_bps, ceil_bps, wide=b''):
+def htb(handle, parent, rate_bps, ceil_bps, wide=()):
+    """:param wide: rate and ceiling, in bytes/s, beyond 32 bits."""
     return message(b'htb', wire.attr(1, spec(rate_bps) + spec(
-        ceil_bps) + bytes(20)) + wire.attr(6, wide) * bool(
-            wide) + wire.attr(7, wide) * bool(wide), handle=handle,
+        ceil_bps) + bytes(20)) + b''.join(
+            wire.attr(kind, struct.pack('=Q', each))
+            for kind, each in zip((6, 7), wide)), handle=handle,
         parent=parent)
 
 
@@ -48,10 +50,9 @@ def action(name, options):
       htb(0x1fffe, wire.TC_H_ROOT, 3e9, 5e9)], 3e9),
     ([htb(0x10002, 0x1fffe, 1e6, 1e9), htb(0x10001, 0x1fffe, 1e6, 2e9),
       htb(0x1fffe, wire.TC_H_ROOT, 3e9, 3e9)], 2e9),
-    ([htb(0x10001, wire.TC_H_ROOT, 2e9, 4e9, struct.pack('=Q', 10 ** 10))],
-     8e10),
-    ([htb(0x1fffe, wire.TC_H_ROOT, 9e9, 9e9, struct.pack('=Q', 10 ** 11)),
-      htb(0x10001, 0x1fffe, 1e6, 9e9, struct.pack('=Q', 10 ** 10))], 8e10)])
+    ([htb(0x10001, wire.TC_H_ROOT, 2e9, 4e9, (10 ** 10, 10 ** 11))], 8e10),
+    ([htb(0x1fffe, wire.TC_H_ROOT, 9e9, 9e9, (10 ** 11, 10 ** 11)),
+      htb(0x10001, 0x1fffe, 1e6, 9e9, (10 ** 9, 10 ** 10))], 8e10)])
 def test_what_an_htb_lets_through(classes, expected_bps):
     assert port_limits.htb_bps(classes) == expected_bps
 
@@ -81,6 +82,8 @@ def test_both_limits_of_each_device(monkeypatch):
                 message(b'htb', b'', 5, 0x10000),
                 message(b'ingress', b'', 5, wire.INGRESS_HANDLE, 0xfffffff1),
                 message(b'tbf', wire.attr(1, spec(3e9) + bytes(24)), 6),
+                message(b'tbf', wire.attr(1, spec(3e9) + bytes(24))
+                        + wire.attr(4, struct.pack('=Q', 10 ** 10)), 9),
                 message(b'fq_codel', b'', 7),
                 message(b'fq_codel', b'', 5, 0x20000, 0x10001),
                 message(b'htb', b'', 8, 0x10000)]
@@ -91,7 +94,8 @@ def test_both_limits_of_each_device(monkeypatch):
         return [message(b'u32', wire.attr(6, police(1e9)))]
 
     monkeypatch.setattr(port_limits.kernel, 'tc_dump', dump)
-    assert port_limits.read({5, 6, 7}) == {5: (1e9, 2e9), 6: (None, 3e9)}
+    assert port_limits.read({5, 6, 7, 9}) == {
+        5: (1e9, 2e9), 6: (None, 3e9), 9: (None, 8e10)}
 
 
 def test_a_refusal_leaves_the_ports_without_limits(monkeypatch, caplog):

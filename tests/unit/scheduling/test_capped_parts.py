@@ -29,7 +29,8 @@ def coflow(name, vms: Vms, flows, **more):
     caps = {live.Cap(host, way, vm): rate_bps
             for vm, (host, *rates_bps) in vms.items()
             for way, rate_bps in zip(('egress', 'ingress'), rates_bps)
-            if rate_bps < math.inf}
+            if rate_bps < math.inf
+            and any(vm in flow[:2] for flow in flows)}
     number = {cap: i for i, cap in enumerate(caps)}
     parts = {}
     for src, dst, size_bytes in flows:
@@ -119,6 +120,22 @@ def test_a_cap_is_shared_by_the_coflows_of_its_vm():
     _, left = schedule([coflow('z', TWO, [('v1', 'v2', 1.0)])], some=left)
     found, left = schedule([other], some=left)
     assert rates(found['y'])['a', 'b'] == pytest.approx(0, abs=1)
+
+
+def test_each_cap_is_its_own_vms():
+    """One coflow is free, between two that are not."""
+    vms = TWO | {'v3': ('c', 0.1e9, math.inf)}
+    one, free, other = (coflow('x', vms, [('v0', 'v2', 0.02 * SIZE)]),
+                        coflow('y', vms, [('v1', 'v2', 0.2 * SIZE)]),
+                        coflow('z', vms, [('v3', 'v2', 0.3 * SIZE)]))
+    found, left = schedule([one, free, other])
+    assert rates(found['x'])['a', 'b'] == pytest.approx(0.2e9)
+    assert rates(found['y'])['a', 'b'] == pytest.approx(0.8e9)
+    assert found['y'].remaining_cct_s == pytest.approx(0.2)
+    assert found['z'].remaining_cct_s == pytest.approx(3)
+    assert left.caps_bps == {
+        ('a', 'egress', 'v0'): pytest.approx(0, abs=1),
+        ('c', 'egress', 'v3'): pytest.approx(0.1e9)}
 
 
 def test_silent_parts_get_nothing():

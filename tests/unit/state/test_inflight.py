@@ -715,6 +715,8 @@ def test_caps_of_the_flavor_count_until_the_host_reports_the_port():
         assert one.capped.rates_bps == {
             ('h2', 'ingress', 'vm2'): 2e6} | (
                 {} if is_reported else {('h0', 'egress', 'vm0'): 5e6})
+    # Flows by rows: [0, 1], [0, 2], [1, 2].
+    assert one.capped.passed.tolist() == [[0, -1], [0, 1], [-1, 1]]
 
 
 def test_vms_of_a_pair_pass_caps_of_their_own():
