@@ -99,6 +99,17 @@ def test_who_may_go_where():
         [False, False, True], [False, False, True]]
 
 
+def test_two_affinity_groups_leave_a_vm_the_hosts_of_both():
+    inst = build([ONE, ONE, ONE], server_groups=(
+        group(AFFINITY, 0, taken=('h0', 'h1')),
+        group(AFFINITY, 0, 1, taken=('h1', 'h2'))))
+    assert inst.allowed.tolist() == [[False, True, False], [True] * 3]
+    with pytest.raises(exception.PlacementInfeasible, match='v0'):
+        build([ONE, ONE], server_groups=(
+            group(AFFINITY, 0, 1, taken=('h0',)),
+            group(AFFINITY, 0, 1, taken=('h1',))))
+
+
 def test_a_vm_without_a_host_is_named():
     with pytest.raises(exception.PlacementInfeasible,
                        match='VM v1.*no host'):

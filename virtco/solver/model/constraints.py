@@ -70,7 +70,9 @@ def allowed(problem: snapshot.PlacementProblem, index: dict[str, int],
     for group in problem.server_groups:
         if (group.policy == snapshot.GroupPolicy.AFFINITY
                 and group.taken_hosts):
-            affine.update(dict.fromkeys(group.members, group.taken_hosts))
+            affine.update({
+                vm: affine.get(vm, group.taken_hosts) & group.taken_hosts
+                for vm in group.members})
     for node, vms in enumerate(node_vms):
         for vm in vms:
             if problem.vms[vm].pinned is not None:
