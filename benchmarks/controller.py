@@ -45,7 +45,8 @@ class Cloud:
 
     def __init__(self, home: str, n_hosts: int, n_coflows: int, n_vms: int):
         config = pathlib.Path(home) / 'virtco.conf'
-        config.write_text(f'[controller]\nstate_dir = {home}\n')
+        config.write_text(
+            f'[distributor]\nport = 0\n[controller]\nstate_dir = {home}\n')
         self.rooms = app.App(controller_cmd.make_conf(
             ['--config-file', str(config)]))
         migration.upgrade(self.rooms.database)

@@ -77,6 +77,7 @@ def run(n_groups: int, n_vms: int, home: str) -> float:
         threading.Thread(target=api.serve_forever, daemon=True).start()
         config = pathlib.Path(home) / 'virtco.conf'
         config.write_text(
+            '[distributor]\nport = 0\n'
             f'[controller]\nstate_dir = {home}\n'
             f'[database]\nconnection = sqlite:///{home}/virtco.sqlite\n'
             '[nova]\nauth_type = none\n'

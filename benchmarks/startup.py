@@ -27,6 +27,7 @@ import requests
 _TICKS_PER_S = os.sysconf('SC_CLK_TCK')
 _POLL_S = 0.02
 _TIMEOUT_S = 10
+_READY_S = 300
 _MATRIX = {'pattern': 'shuffle', 'senders': 2, 'receivers': 2,
            'size': '1GB'}
 
@@ -49,7 +50,8 @@ class Controller:
     def __init__(self, home: pathlib.Path):
         config = home / 'virtco.conf'
         config.write_text(
-            f'[api]\nport = 0\n[controller]\nstate_dir = {home}\n')
+            '[api]\nport = 0\n[distributor]\nport = 0\n'
+            f'[controller]\nstate_dir = {home}\n')
         self._log = home / 'log'
         with self._log.open('ab') as log:
             self.process = subprocess.Popen(
@@ -87,9 +89,12 @@ def measure(home: pathlib.Path) -> Start:
         url = f'http://127.0.0.1:{port}'
         session = requests.Session()
         first = _place(session, url)
-        while session.get(url + '/health', timeout=_TIMEOUT_S
-                          ).status_code != 200:
+        until_s = time.monotonic() + _READY_S
+        while (health := session.get(url + '/health', timeout=_TIMEOUT_S)
+               ).status_code != 200:
             controller.port()
+            if time.monotonic() > until_s:
+                raise SystemExit(f'It is not ready: {health.text}')
             time.sleep(_POLL_S)
         ready_cpu_s, ready_rss_mb = controller.cpu_s(), controller.rss_mb()
         answer = _place(session, url)
