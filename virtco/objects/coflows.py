@@ -265,6 +265,10 @@ def _member(row: models.Member) -> wire.Member:
 def _bottleneck(text: str | None) -> wire.PlannedPort | None:
     """Parse the planner's name of the port that decides the plan."""
     port, _, direction = (text or '').rpartition(' ')
+    if port.startswith('cap of '):
+        return wire.PlannedPort(
+            level='vm', port=port,
+            direction='egress' if direction == 'out' else 'ingress')
     if port:
         level = 'rack' if direction in ('up', 'down') else 'host'
         return wire.PlannedPort(level=level, port=port, direction=direction)

@@ -16,8 +16,8 @@ State = Literal['registered', 'planned', 'active', 'done', 'retired']
 class PlannedPort(operation.Response, frozen=True, kw_only=True):
     """The port that decides the planned completion time.
 
-    :ivar level: ``host``, ``rack`` or ``pair``.
-    :ivar port: name of the host or switch.
+    :ivar level: ``host``, ``rack``, ``pair`` or ``vm``.
+    :ivar port: name of the host or switch, or the cap of a VM.
     :ivar direction: ``egress``, ``ingress``, ``up`` or ``down``.
     """
 

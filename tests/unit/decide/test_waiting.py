@@ -46,8 +46,10 @@ def test_a_coflow_waits_at_the_cap_of_its_vm():
     cap = live.Cap('h0', 'egress', 'vm')
     parts = live.Capped(np.array([0]), np.ones(1), np.array([[0, -1]]),
                         {cap: 1e8})
-    short, long = (dataclasses.replace(
+    sent, brief, short, long = (dataclasses.replace(
         one, live=one.live._replace(capped=parts)) for one in (
+            coflow('sent', {('h0', 'h1'): 0.0}),
+            coflow('brief', {('h0', 'h1'): 1e6}),
             coflow('short', {('h0', 'h1'): 1e8}),
             coflow('long', {('h0', 'h1'): 1e9})))
     found = find(long, short, coflow('free', {('h0', 'h1'): 1e6}))
@@ -56,6 +58,7 @@ def test_a_coflow_waits_at_the_cap_of_its_vm():
     assert found['long'].waits_for == ('short',)
     assert found['long'].busy_s == pytest.approx(88)
     assert (found['free'].vm, found['free'].n_before) == (None, 0)
+    assert find(sent) == {} and find(brief)['brief'].vm == 'vm'
 
 
 def test_what_has_nothing_left_waits_for_nobody():

@@ -180,6 +180,8 @@ def test_coflows_are_found_by_project_and_state(bench):
 
 
 @pytest.mark.parametrize(('text', 'expected'), [
+    ('cap of vm-3, 2 Gbit/s out', ('vm', 'cap of vm-3, 2 Gbit/s', 'egress')),
+    ('cap of vm-3, 2 Gbit/s in', ('vm', 'cap of vm-3, 2 Gbit/s', 'ingress')),
     (None, None), ('', None), ('h0 ingress', ('host', 'h0', 'ingress')),
     ('rack 1 up', ('rack', 'rack 1', 'up')),
     ('r down', ('rack', 'r', 'down')),
