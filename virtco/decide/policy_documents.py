@@ -264,8 +264,10 @@ def renew_promises(snapshot: known.Snapshot,
         size_s = snapshot.size_factor * ports.busy_s(
             coflow.flows, snapshot.hosts.number_of)
         left_s = coflow.deadline_s - snapshot.now_s
-        if coflow.is_promised or deadlines.fits(claims, size_s, left_s):
-            claims = claims.joined(coflow.coflow_id, size_s, left_s)
+        caps_s = snapshot.size_factor * coflow.caps_s()
+        if coflow.is_promised or deadlines.fits(
+                claims, size_s, left_s, caps_s):
+            claims = claims.joined(coflow.coflow_id, size_s, left_s, caps_s)
     early = deadlines.renew(dataclasses.replace(claims, left_s=np.maximum(
         claims.left_s - LEAD_S, claims.left_s / 2)), snapshot.now_s)
     return (early if early.is_whole

@@ -143,6 +143,11 @@ class LiveCoflow(NamedTuple):
     is_promised: bool = False
     capped: Capped | None = None
 
+    def caps_s(self) -> float:
+        """Return how long what is left keeps the slowest cap busy."""
+        return 0.0 if self.capped is None else max(
+            self.capped.busy_s(self.flows).values(), default=0.0)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Ports:

@@ -17,6 +17,7 @@ from virtco.model import live
 from virtco.model import snapshot
 from virtco.place import problem as problem_builder
 from virtco.scheduling import deadlines
+from virtco.solver.model import caps
 from virtco.state import live_state
 from virtco.wire import placement as wire
 
@@ -66,8 +67,10 @@ class Promises:
                 at=due_s, promised=False, why=f'no: {why_not}',
                 bound_s=codec.finite(plan.lower_bound_s)))
         left_s, size_s = due_s - now_s, _port_s(problem, plan, ports)
-        verdict = deadlines.judge(promised, size_s, left_s)
-        alone_s = float(size_s.max())
+        # What passes at once as a burst is saved up after a pause alone.
+        caps_s = MARGIN * caps.slowest(problem)[0]
+        verdict = deadlines.judge(promised, size_s, left_s, caps_s)
+        alone_s = float(size_s.max(initial=caps_s))
         earliest_s = verdict.earliest_s
         if alone_s > self._withheld.limit_s:
             earliest_s = max(earliest_s, self._withheld.LOOSE * alone_s)

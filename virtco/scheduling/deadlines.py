@@ -34,22 +34,25 @@ class Claims:
     :ivar ids: of the coflows, each once.
     :ivar port_s: port seconds that they have left, shape (n, n_ports).
     :ivar left_s: time to each deadline, shape (n,).
+    :ivar caps_s: time that each takes for the caps of its VMs, shape (n,).
     """
 
     ids: tuple[str, ...]
     port_s: np.ndarray
     left_s: np.ndarray
+    caps_s: np.ndarray
 
-    def joined(self, coflow_id: str, port_s: np.ndarray, left_s: float
-               ) -> 'Claims':
+    def joined(self, coflow_id: str, port_s: np.ndarray, left_s: float,
+               caps_s: float = 0.0) -> 'Claims':
         """Add a claim."""
         return Claims((*self.ids, coflow_id),
                       np.vstack((self.port_s, port_s[None])),
-                      np.append(self.left_s, left_s))
+                      np.append(self.left_s, left_s),
+                      np.append(self.caps_s, caps_s))
 
 
 def no_claims(n_ports: int) -> Claims:
-    return Claims((), np.zeros((0, n_ports)), np.zeros(0))
+    return Claims((), np.zeros((0, n_ports)), np.zeros(0), np.zeros(0))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,20 +121,23 @@ def renew(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
     return _fill(claims, now_s, before)
 
 
-def judge(promised: Claims, size_s: np.ndarray, left_s: float) -> Verdict:
+def judge(promised: Claims, size_s: np.ndarray, left_s: float,
+          caps_s: float = 0.0) -> Verdict:
     """Decide on one more claim beside those that are promised.
 
     :param size_s: its port seconds, shape (n_ports,).
     :param left_s: time to its deadline.
+    :param caps_s: time that it takes for the caps of its VMs.
     """
-    bound_s = least_s(promised, size_s)
+    bound_s = least_s(promised, size_s, caps_s)
     is_promised = left_s >= bound_s * (1 - ROUNDING) and fits(
-        promised, size_s, left_s)
+        promised, size_s, left_s, caps_s)
     return Verdict(is_promised, bound_s, earliest_s(
-        promised, size_s, bound_s))
+        promised, size_s, bound_s, caps_s))
 
 
-def least_s(promised: Claims, size_s: np.ndarray) -> float:
+def least_s(promised: Claims, size_s: np.ndarray, caps_s: float = 0.0
+            ) -> float:
     """Compute a lower bound of a coflow's time beside promises.
 
     By each deadline every port must have served all that is due by then; in
@@ -146,7 +152,7 @@ def least_s(promised: Claims, size_s: np.ndarray) -> float:
     too_much = (due_s + size_s)[:, used] > ends_s[:, None] * (1 + ROUNDING)
     late = np.flatnonzero(too_much.any(axis=1))
     first = int(late[-1]) + 1 if len(late) else 0
-    bound_s = 0.0
+    bound_s = caps_s
     for i in range(first, len(ends_s) + 1):
         before_s = due_s[i - 1] if i else np.zeros(len(size_s))
         bound_s = max(bound_s, float((before_s + size_s)[used].max()))
@@ -155,30 +161,32 @@ def least_s(promised: Claims, size_s: np.ndarray) -> float:
     return bound_s
 
 
-def earliest_s(promised: Claims, size_s: np.ndarray, bound_s: float
-               ) -> float:
+def earliest_s(promised: Claims, size_s: np.ndarray, bound_s: float,
+               caps_s: float = 0.0) -> float:
     """Find the least time to a deadline that :func:`judge` promises.
 
     Between the bound and twice the sum of all claims one always fits; it is
     found by bisection, to within a millionth of that span.
     """
-    if not math.isfinite(bound_s) or fits(promised, size_s, bound_s):
+    if not math.isfinite(bound_s) or fits(
+            promised, size_s, bound_s, caps_s):
         return bound_s
     low_s = bound_s
     high_s = max(bound_s, float(promised.left_s.max(initial=0.0))
-                 ) + float(size_s.max(initial=0.0))
+                 ) + float(size_s.max(initial=caps_s))
     for _ in range(_STEPS):
         middle_s = (low_s + high_s) / 2
-        if fits(promised, size_s, middle_s):
+        if fits(promised, size_s, middle_s, caps_s):
             high_s = middle_s
         else:
             low_s = middle_s
     return high_s
 
 
-def fits(promised: Claims, size_s: np.ndarray, left_s: float) -> bool:
+def fits(promised: Claims, size_s: np.ndarray, left_s: float,
+         caps_s: float = 0.0) -> bool:
     """Tell whether a plan holds one more claim beside the promised."""
-    return _fill(promised.joined('', size_s, left_s), 0.0).is_whole
+    return _fill(promised.joined('', size_s, left_s, caps_s), 0.0).is_whole
 
 
 def _fill(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
@@ -212,6 +220,8 @@ def _fill(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
             continue
         room = room_s[:last, used]
         most = (room / claims.port_s[c, used]).min(axis=1)
+        if claims.caps_s[c]:
+            most = np.minimum(most, lengths_s[:last] / claims.caps_s[c])
         added = _evenly(most, lengths_s[:last], missing)
         is_whole &= bool(added.sum() >= missing - ROUNDING)
         shares[c, :last] += added

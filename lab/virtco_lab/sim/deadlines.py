@@ -116,7 +116,8 @@ class _Promises:
     def _claims(self, coflows: Sequence[int]) -> deadlines.Claims:
         return deadlines.Claims(
             tuple(map(str, coflows)), port_s(self._sim, coflows),
-            self._load.deadlines_s[list(coflows)] - self._sim.now_s)
+            self._load.deadlines_s[list(coflows)] - self._sim.now_s,
+            np.zeros(len(coflows)))
 
     def ask(self, c: int, is_new: bool) -> bool:
         """Judge a coflow, and promise it if it finds room."""

@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.decide import test_policy_documents as given_by
 from virtco.decide import policy_documents as policies
+from virtco.model import live
 from virtco.model import uplinks
 
 PAIR = given_by.PAIR
@@ -52,6 +53,18 @@ def test_what_was_not_promised_may_be_served_as_if():
     # A promise takes it back.
     _, found = rates(wish, due('firm', 2e9, 20.5))
     assert set(found.promises.floors()) == {'firm'}
+
+
+def test_a_wish_is_judged_by_the_caps_of_its_vms():
+    """Eight gigabits in 20 seconds, at caps of 500 and of 300 Mbit/s."""
+    for rate_bps, wished in ((5e8, {'wish'}), (3e8, set())):
+        wish = due('wish', 1e9, 20.5, False, moved_s=100.0)
+        one = live.Cap('h0', 'egress', 'vm')
+        wish = dataclasses.replace(wish, live=wish.live._replace(
+            capped=live.Capped(np.array([0]), np.ones(1),
+                               np.array([[0, -1]]), {one: rate_bps})))
+        _, found = rates(wish)
+        assert set(found.promises.floors()) == wished
 
 
 def test_nobody_borrows_where_a_promised_coflow_passes():

@@ -117,6 +117,23 @@ def test_no_has_a_bound_and_the_earliest_time(ask):
     assert later.deadline.promised
 
 
+def test_no_promise_is_faster_than_the_caps_of_vms(ask):
+    """A gigabyte at 100 Mbit/s; the link has 1 Gbit/s."""
+    hinted = {'virtco:coflow': 'a', 'virtco:deadline': '60'}
+    answer = ask.place(0, MATRIX, HOSTS, num_instances=2, hints=hinted,
+                       egress_cap_bps=1e8)
+    assert not answer.deadline.promised
+    assert answer.deadline.bound_here_s == pytest.approx(
+        80 * deadline_promises.MARGIN, rel=0.05)
+    earliest_s = answer.deadline.earliest_s
+    assert earliest_s == pytest.approx(answer.deadline.bound_here_s)
+    hinted = {'virtco:coflow': 'b', 'virtco:deadline': str(earliest_s + 1)}
+    free(ask)
+    answer = ask.place(5, MATRIX, HOSTS, num_instances=2, hints=hinted,
+                       egress_cap_bps=1e8)
+    assert answer.deadline.promised
+
+
 def test_a_time_instead_of_seconds(ask):
     answer = place(ask, 'a', '1970-01-01T01:00:00Z')
     assert answer.deadline.at == 3600

@@ -146,6 +146,28 @@ def test_nothing_promised():
     assert late.floors() == {'1': pytest.approx(0.5)}
 
 
+def test_a_claim_is_sent_no_faster_than_caps_let_it():
+    alone, size_s = deadlines.no_claims(2), np.array([1.0, 0.5])
+    verdict = deadlines.judge(alone, size_s, 5.0, 3.0)
+    assert verdict == deadlines.Verdict(True, 3.0, 3.0)
+    assert deadlines.judge(alone, size_s, 3.0, 3.0).is_promised
+    verdict = deadlines.judge(alone, size_s, 2.9, 3.0)
+    assert verdict == deadlines.Verdict(False, 3.0, 3.0)
+    # Another takes the port of the first second.
+    beside = claims((1.0, 1.0, 0.0))
+    assert deadlines.judge(beside, size_s, 3.0, 2.0).is_promised
+    verdict = deadlines.judge(beside, size_s, 3.0, 2.1)
+    assert (verdict.is_promised, verdict.bound_s) == (False, 2.1)
+    assert verdict.earliest_s == pytest.approx(3.1, rel=1e-5)
+    # A cap may be slower than all that is promised.
+    verdict = deadlines.judge(claims((9.0, 4.0, 0.0)), size_s, 1.0, 20.0)
+    assert verdict == deadlines.Verdict(False, 20.0, 20.0)
+    plan = deadlines.renew(beside.joined('new', size_s, 3.0, 2.0), 0.0)
+    assert plan.done[1] == pytest.approx([0.0, 0.0, 1.0])
+    late = deadlines.renew(alone.joined('new', size_s, 3.0, 4.0), 0.0)
+    assert not late.is_whole and late.done[0, -1] == pytest.approx(0.75)
+
+
 sizes = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, 1.5]), min_size=4,
                  max_size=4)
 
