@@ -236,7 +236,9 @@ class Reporter:
             self._failed(error)
         egress_bps = self.enforcer.link_bps
         return reports.Report(
-            boot_id=self.boot_id, epoch=self.epoch, link=reports.Link(
+            boot_id=self.boot_id, boot_ms=time.clock_gettime_ns(
+                time.CLOCK_BOOTTIME) // 1_000_000,
+            epoch=self.epoch, link=reports.Link(
                 egress_bps, link_speed.ingress_bps(self.conf, egress_bps),
                 self.enforcer.uplink.dev),
             ports=tuple(reports.Port(port.vm, port.dev, port.mac, port.ips,

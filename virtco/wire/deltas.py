@@ -21,7 +21,7 @@ from virtco.wire import reports
 
 #: Of these a delta tells the rows.
 LISTS = ('coflows', 'pairs')
-SLOW = frozenset({'cpu_s', 'shared', 'uplink_sent_bytes',
+SLOW = frozenset({'boot_ms', 'cpu_s', 'shared', 'uplink_sent_bytes',
                   'default_sent_bytes'})
 MATTERS = 0.01
 
@@ -73,7 +73,8 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True, tag='delta'):
 
 
 def diff(before: reports.Report, after: reports.Report) -> Delta:
-    """Compare two reports; the delta is false when nothing changed.
+    """Compare two reports; the delta is false when nothing changed but the
+    time.
 
     Unchanged fields keep their defaults, which are not encoded.
     """
@@ -81,11 +82,12 @@ def diff(before: reports.Report, after: reports.Report) -> Delta:
                if (value := getattr(after, name)) != getattr(before, name)}
     coflows = _diff_rows(before.coflows, after.coflows)
     pairs = _diff_rows(before.pairs, after.pairs)
-    return Delta(
-        Changed(**changed) if changed else _NO_CHANGE,
-        Rows(CoflowRows(*coflows) if any(coflows) else _NO_COFLOWS,
-             PairRows(*pairs) if any(pairs) else _NO_PAIRS)
-        if any(coflows) or any(pairs) else _NO_ROWS)
+    rows = (Rows(CoflowRows(*coflows) if any(coflows) else _NO_COFLOWS,
+                 PairRows(*pairs) if any(pairs) else _NO_PAIRS)
+            if any(coflows) or any(pairs) else _NO_ROWS)
+    if changed.keys() == {'boot_ms'} and rows is _NO_ROWS:
+        changed = {}
+    return Delta(Changed(**changed) if changed else _NO_CHANGE, rows)
 
 
 def _diff_rows(before: tuple[Any, ...], after: tuple[Any, ...]

@@ -3,6 +3,7 @@
 """What is read for reports, when, and what they say of it."""
 
 import threading
+import time
 import types
 
 from oslo_config import cfg
@@ -240,6 +241,11 @@ def test_a_report_names_link_and_ports(conf, enforcer, tmp_path):
     assert [port.notes for port in found.make(100.0).ports] == [
         ('told to',), ()]
     assert (made.applied_generation, made.epoch) == (8, found.epoch)
+    # A controller tells by it which of two reports is the later one.
+    before_ms = 1000 * time.clock_gettime(time.CLOCK_BOOTTIME)
+    at_ms = found.make(100.0).boot_ms
+    assert made.boot_ms <= before_ms <= at_ms + 1
+    assert at_ms <= 1000 * time.clock_gettime(time.CLOCK_BOOTTIME)
     enforcer.ports = None
     assert found.make(100.0).ports == ()
 

@@ -77,6 +77,7 @@ def test_a_delta_of_another_report_is_refused():
 
 @pytest.mark.parametrize('changes, elapsed_s, is_urgent', [
     ({'cpu_s': 2.0, 'shared': {'host': {}}}, 1.0, False),
+    ({'boot_ms': 9, 'cpu_s': 2.0}, 1.0, False),
     ({'uplink_sent_bytes': 9_000}, 1.0, False),
     ({'uplink_sent_bytes': 10_000}, 1.0, False),
     ({'uplink_sent_bytes': 10_000, 'cpu_s': 2.0}, 0.9, True),
@@ -112,3 +113,14 @@ def test_nothing_changed_is_no_delta():
     assert not deltas.diff(before, before)
     assert not deltas.is_urgent(before, deltas.diff(before, before), 1.0)
     assert deltas.patch(before, deltas.Delta()) == before
+
+
+@pytest.mark.parametrize('changes', [
+    {'cpu_s': 2.0}, {'coflows': [{'coflow_id': 'a', 'sent_bytes': 1}]}])
+def test_the_time_is_told_with_what_changed(changes):
+    before = made.report(boot_ms=5)
+    assert not deltas.diff(before, made.replaced(before, boot_ms=6))
+    after = made.replaced(before, boot_ms=6, **changes)
+    delta = deltas.diff(before, after)
+    assert deltas.patch(before, delta) == after
+    assert delta.set.boot_ms == 6
