@@ -263,7 +263,8 @@ class Connection(asyncio.Protocol):
         leader = self._hub.doors.elsewhere()
         if leader is not None:
             self.refuse('another process leads' if leader else
-                        'nobody is known to lead', leader)
+                        'the process that leads is not reached from here',
+                        leader)
             return
         message = messages.decode(payload)
         if isinstance(message, messages.Peer):

@@ -76,9 +76,16 @@ class Relay:
         return server.Doors(
             epoch=lambda: self._upstream.epoch,
             is_led=lambda: self._upstream.is_connected,
-            ticket_key=self._ticket_key, policy=self._policy,
-            n_hosts=lambda: self._upstream.n_hosts, came=self._came,
-            left=self._left, said=self._said)
+            elsewhere=self._elsewhere, ticket_key=self._ticket_key,
+            policy=self._policy, n_hosts=lambda: self._upstream.n_hosts,
+            came=self._came, left=self._left, said=self._said)
+
+    def _elsewhere(self) -> str | None:
+        """Send edge modules away, with '', when a process leads that could
+        not be reached for a lease: another relay may reach it.
+        """
+        return '' if self._upstream.is_cut_off(
+            self._conf.leadership.lease_s) else None
 
     def _ticket_key(self) -> str | None:
         seen = self._leader.seen

@@ -80,6 +80,8 @@ class Upstream(server.LoopThread):
         self._asked: dict[str, list[Answer]] = {}
         self._behind: set[str] = set()
         self._writer: asyncio.StreamWriter | None = None
+        # Epoch of a leader, and since when it is called in vain.
+        self._in_vain: tuple[int, float] | None = None
         super().__init__('upstream', loop or asyncio.new_event_loop())
         self.beside.append(self.run)
 
@@ -87,6 +89,12 @@ class Upstream(server.LoopThread):
     def epoch(self) -> int:
         seen = self._looks.seen
         return max(self._epoch, seen.epoch if seen is not None else 0)
+
+    def is_cut_off(self, limit_s: float) -> bool:
+        """Return whether a process leads and was called in vain for so long.
+        """
+        return (self._in_vain is not None and self._looks.is_led()
+                and self.loop.time() - self._in_vain[1] >= limit_s)
 
     # What the process says and asks, on any thread.
 
@@ -172,6 +180,8 @@ class Upstream(server.LoopThread):
                                 '%s', why)
             except Exception:
                 LOG.exception('The process that leads cannot be reached.')
+            if self._in_vain is None or self._in_vain[0] != self.epoch:
+                self._in_vain = self.epoch, self.loop.time()
             await asyncio.sleep(RETRY_S)
 
     async def _converse(self, seen: leader.Seen) -> None:
@@ -238,6 +248,7 @@ class Upstream(server.LoopThread):
             raise exception.Deposed(epoch=epoch)
         LOG.info('Connected to the process that leads, epoch %d.', epoch)
         self._epoch, self._writer, self.is_connected = epoch, writer, True
+        self._in_vain = None
         for host in self._doors.hosts():
             self._replay(host, writer)
         self._say(messages.Changed(None))

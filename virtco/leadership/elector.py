@@ -96,6 +96,14 @@ class Elector:
         """Return whether the database answered within the last lease."""
         return self._clock() - self._had_s <= self._lease_s
 
+    def is_led(self) -> bool:
+        """Return whether another process was seen to lead within the last
+        lease.
+        """
+        return self.seen is not None and bool(self.seen.name) and (
+            self._still_since_s is not None
+            and self._clock() - self._still_since_s <= self._lease_s)
+
     def is_answered(self) -> bool:
         """Return whether the database answered the last question, not long
         ago.

@@ -2,6 +2,7 @@
 
 """A relay: what it passes on, what it keeps, and its health."""
 
+import socket
 import types
 
 import pytest
@@ -12,6 +13,7 @@ from tests.unit import stored
 from tests.unit.distribute import test_server
 from virtco import exception
 from virtco import metrics
+from virtco import periodic
 from virtco.db import leader
 from virtco.db import migration
 from virtco.db import session as db_session
@@ -36,7 +38,10 @@ class Upstream:
     epoch, n_hosts, is_connected = 4, 70, True
 
     def __init__(self):
-        self.sent = []
+        self.sent, self.in_vain_s = [], 0.0
+
+    def is_cut_off(self, limit_s):
+        return self.in_vain_s >= limit_s
 
     def forward(self, host, payload):
         self.sent.append((host, payload))
@@ -224,6 +229,15 @@ def test_edge_modules_hear_whether_there_is_a_leader(site):
     assert doors.peer_key() == ''
 
 
+def test_edge_modules_are_sent_away_from_one_that_is_cut_off(site):
+    site.relay._conf.set_override('lease_s', 7.0, 'leadership')
+    doors = site.relay._doors()
+    site.leader.in_vain_s = 6.9
+    assert doors.elsewhere() is None
+    site.leader.in_vain_s = 7.0
+    assert doors.elsewhere() == ''
+
+
 def test_tickets_are_of_the_leader_that_was_seen(make):
     assert make().relay._doors().ticket_key() is None
     one = make(auth_strategy='keystone').relay
@@ -300,3 +314,45 @@ def test_it_serves_between_edge_modules_and_the_leader(tmp_path):
         one.stop()
         first.server.stop()
     assert not one._server.is_alive() and not one._leader._thread.is_alive()
+
+
+def test_edge_modules_leave_one_that_does_not_reach_the_leader(tmp_path):
+    """The leader writes its beat, and its port refuses connections."""
+    database = db_session.Database(f'sqlite:///{tmp_path / "db"}')
+    migration.upgrade(database)
+    with socket.socket() as closed, database.writer() as opened:
+        closed.bind(('127.0.0.1', 0))
+        leader.take_over(opened, leader.current(opened), 'x',
+                         f'127.0.0.1:{closed.getsockname()[1]}')
+
+    def beat():
+        with database.writer() as opened:
+            leader.beat(opened, 1)
+
+    one = relay.Relay(stored.conf(
+        distributor={'port': 0}, api={'auth_strategy': 'noauth'},
+        leadership={'lease_s': 1.0},
+        database={'connection': f'sqlite:///{tmp_path / "db"}'}))
+    beats = periodic.Periodic('beat', 0.1, beat, metrics.Metrics())
+    one.start()
+    try:
+        with test_server.dial(types.SimpleNamespace(
+                server=one._server)) as sock:
+            sock.sendall(frames.frame(messages.pack(hello('h1'))))
+            found = test_server.messages(sock)
+            assert test_server.next_of(found, 'welcome')['epoch'] == 0
+            # While nobody leads it keeps them.
+            patience.wait_for(lambda: one._upstream._in_vain is not None
+                              and not one._leader.is_led(), 'a silent leader')
+            assert one._server.seats()
+            beats.start()
+            assert 'has lost' in test_server.next_of(found, 'refused')['why']
+        with test_server.dial(types.SimpleNamespace(
+                server=one._server)) as sock:
+            sock.sendall(frames.frame(messages.pack(hello('h1'))))
+            assert 'not reached' in test_server.next_of(
+                test_server.messages(sock), 'refused')['why']
+    finally:
+        beats.stop()
+        one.stop()
+        database.dispose()

@@ -123,7 +123,7 @@ def test_a_process_that_does_not_lead_any_more_lets_all_go(make, leader):
     site.leader = leader
     site.run(site.server._say_alive_to_peers)
     assert relay.refused == edge.refused == [
-        ('this process does not lead any more', leader)]
+        ('this process does not lead, or has lost the one that does', leader)]
     # It is told when it says who it is.
     assert unknown.refused == [] and relay.take() == []
 

@@ -58,7 +58,7 @@ class Site:
     """An upstream whose loop the test turns, and what its doors were told."""
 
     def __init__(self):
-        self.seen, self.knows = None, True
+        self.seen, self.knows, self.leads = None, True, True
         self.hosts, self.took, self.replayed = {}, [], []
         self.upstream = upstream.Upstream(
             self, None, upstream.Doors(self._replay, lambda: list(self.hosts),
@@ -66,6 +66,9 @@ class Site:
 
     def has_database(self):
         return self.knows
+
+    def is_led(self):
+        return self.leads
 
     def _replay(self, host):
         self.replayed.append(host)
@@ -333,6 +336,31 @@ def test_what_keeps_it_from_the_leader_is_one_line(site, caplog):
         f'{prefix}: TimeoutError', f'{prefix}: no route', f'{prefix}: end',
         f'{prefix}: bad', f'{prefix}: {exception.Deposed(epoch=3)}',
         f'{prefix}.', f'{prefix}.']
+
+
+def test_who_calls_a_leader_in_vain_is_cut_off(site, monkeypatch):
+    now_s, one = [100.0], site.upstream
+    monkeypatch.setattr(one.loop, 'time', lambda: now_s[0])
+
+    async def converse(seen):
+        raise OSError('no route')
+
+    one._converse = converse
+    site.seen = SEEN
+    assert not one.is_cut_off(0.0)
+    for at_s in (100.0, 103.0):
+        now_s[0] = at_s
+        site.run(one.run())
+    assert not one.is_cut_off(3.1) and one.is_cut_off(3.0)
+    # Nobody else reaches one that does not lead any more.
+    site.leads = False
+    assert not one.is_cut_off(3.0)
+    site.leads = True
+    site.seen = dataclasses.replace(SEEN, epoch=SEEN.epoch + 1)
+    site.run(one.run())
+    assert not one.is_cut_off(0.1) and one.is_cut_off(0.0)
+    site.connected(SEEN.epoch + 1)
+    assert not one.is_cut_off(0.0)
 
 
 def test_by_which_files_the_leader_is_trusted():

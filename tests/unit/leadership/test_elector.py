@@ -388,6 +388,31 @@ def test_one_without_a_lock_only_looks(site):
     assert one.elsewhere() == 'x:1'
 
 
+def test_a_leader_is_seen_to_lead_while_it_beats(site):
+    one = site.look()
+    assert not one.is_led()
+    one.turn()
+    # Nobody has led yet.
+    assert one.seen is not None and not one.is_led()
+    with site.database.writer() as session:
+        leader.take_over(session, leader.current(session), 'x', 'x:1')
+    one.turn()
+    site.now_s += LEASE_S
+    assert one.is_led()
+    site.now_s += 0.1
+    assert not one.is_led()
+    one.turn()
+    assert not one.is_led()
+    with site.database.writer() as session:
+        leader.beat(session, one.seen.epoch)
+    one.turn()
+    assert one.is_led()
+    site.lose_database()
+    one.turn()
+    assert not one.is_led()
+    site.find_database()
+
+
 def test_who_leads_is_told_to_those_that_come(site):
     first, second = site.make('a'), site.make('b')
     assert first.elsewhere() == second.elsewhere() == ''
