@@ -125,6 +125,8 @@ class Link:
         self._outbox = outbox.Outbox()
         self._outage = Outage()
         self._addresses: list[talk.Address] = []
+        # Host and port of those that failed since a connection held.
+        self._failed: set[tuple[Any, ...]] = set()
 
     # The thread of the connection.
 
@@ -133,18 +135,23 @@ class Link:
         rest = talk.EdgeClient(self._conf)
         n_failures = 0
         while not self._stop.is_set():
+            address: talk.Address | None = None
             try:
                 if not self._addresses:
-                    self._addresses = rest.find()
+                    # One that hangs still accepts connections.
+                    self._addresses = sorted(rest.find(), key=lambda one: (
+                        one[:2] in self._failed))
                 address = self._addresses[0]
                 if address.ticket:
                     self._addresses = []  # the next leader has other ones
+                self._failed.discard(address[:2])
                 began_s = time.monotonic()
                 with contextlib.closing(talk.connect(
                         self._conf, address)) as sock:
                     spread_s = self._converse(sock, address)
                 if time.monotonic() - began_s >= _LAST_BACKOFF_S:
                     n_failures = 0
+                    self._failed &= {address[:2]}
                 else:
                     n_failures += 1
                     spread_s = max(spread_s, _backoff_s(n_failures))
@@ -157,6 +164,8 @@ class Link:
                 self._outage.begin('No connection to the distributor: '
                                    f'{exception.reason(error)}.')
                 n_failures += 1
+                if address is not None:
+                    self._failed.add(address[:2])
                 # Try the next address; after the last, look them up again.
                 self._addresses = (self._addresses[1:] if n_failures
                                    % _LOOK_AGAIN else [])
@@ -185,7 +194,6 @@ class Link:
                                          self._outbox.pause_s()):
                     self._hear(message)
                 if self._is_silent():
-                    # A hung controller may still accept connections.
                     self._addresses = self._addresses[1:]
                     raise TimeoutError('the controller is silent')
                 for frame in self._outbox.take():
@@ -193,6 +201,8 @@ class Link:
         except (OSError, exception.VirtcoException) as error:
             self._outage.begin(
                 f'Lost the distributor: {exception.reason(error)}.')
+            if not isinstance(error, ConnectionError):  # silent, or refused
+                self._failed.add(address[:2])
         finally:
             self._set_up(False)
         return float(welcome.get('spread_s', 0.0))

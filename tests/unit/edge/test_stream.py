@@ -232,6 +232,20 @@ def test_another_one_is_tried_after_one_that_stands_still(link, monkeypatch):
     assert talking.ours.recv(1) == b''
     assert talking.end() == [2.5] and not link.is_up
     assert link._addresses == [HERE._replace(host='d2')]
+    assert link._failed == {HERE[:2]}
+
+
+def test_one_that_refuses_is_tried_last_and_one_that_ends_is_not(link):
+    for says, failed in (((), set()), ((('refused', {'why': 'told to'}),),
+                                       {HERE[:2]})):
+        talking = Talking(link)
+        talking.hear()
+        talking.say('welcome', **WELCOME)
+        for kind, fields in says:
+            talking.say(kind, **fields)
+            assert talking.ours.recv(1) == b''
+        talking.end()
+        assert link._failed == failed
 
 
 class Running:
@@ -305,6 +319,17 @@ PAIR = [talk.Address('d1', 1, False), talk.Address('d2', 2, False)]
         0.4])])
 def test_whom_it_connects_to(link, monkeypatch, found, outcomes, tried):
     assert Running(link, monkeypatch, found, outcomes).tried == tried
+
+
+def test_those_that_failed_are_tried_last(link, monkeypatch):
+    """Each time all are asked for, since a ticket is shown."""
+    shown = [one._replace(ticket='t') for one in PAIR]
+    assert Running(link, monkeypatch, shown, [
+        OSError(), OSError(), OSError(), 2.5, 2.5, OSError(), 2.5]).tried == [
+            'find', 'd1', 0.4, 'find', 'd2', 0.8, 'find', 'd1', 1.6,
+            'find', 'd1', 2.5, 'find', 'd1', 2.5, 'find', 'd1', 0.4,
+            'find', 'd2', 2.5]
+    assert link._failed == set()
 
 
 def lines(caplog):
