@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from virtco.db import models
 
 OBSERVED_HALF_LIFE_S = 1.0
+#: No report comes later than this after a newer one. A time that is further
+#: ahead is a wrong one, and would keep out all that follow.
+OVERTAKEN_MS = 3_600_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class HostState:
         """
         at_ms, last_ms = report.boot_ms, self.report.boot_ms
         return (at_ms is not None and last_ms is not None
-                and at_ms < last_ms
+                and 0 < last_ms - at_ms <= OVERTAKEN_MS
                 and report.boot_id == self.report.boot_id)
 
     def take(self, report: reports.Report, now_s: float) -> Taken:

@@ -147,8 +147,8 @@ class UnmanagedCounters(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The body of ``PUT /v1/hosts/{host}/report``.
 
-    :ivar boot_ms: when it was sent, since the boot ``boot_id``; where reports
-        may overtake each other.
+    :ivar boot_ms: when it was made, since the boot ``boot_id``: one of before
+        that comes later, such as by a relay that was halted, is not counted.
     :ivar pairs: by them coflows end that have no class.
     :ivar peers: what else VMs sent, for their profiles.
     :ivar default_sent_bytes: of what belongs to no coflow.

@@ -85,11 +85,12 @@ def test_only_ports_that_came_are_new(host):
 
 
 @pytest.mark.parametrize(('boot_id', 'boot_ms', 'overtaken'), [
-    ('b', 99, True), ('b', 100, False), ('b', 101, False),
-    ('c', 99, False), ('b', None, False)])
+    ('b', 3_600_099, True), ('b', 3_600_100, False),
+    ('b', 3_600_101, False), ('c', 3_600_099, False), ('b', None, False),
+    ('b', 100, True), ('b', 99, False)])
 def test_a_report_that_was_overtaken(host, boot_id, boot_ms, overtaken):
     assert not host.has_overtaken(report(boot_id='b', boot_ms=1))
-    host.take(report(boot_id='b', boot_ms=100), 1.0)
+    host.take(report(boot_id='b', boot_ms=3_600_100), 1.0)
     assert host.has_overtaken(report(boot_id=boot_id, boot_ms=boot_ms)
                               ) is overtaken
 
