@@ -72,6 +72,15 @@ class Seat:
             self.peer.refuse(self.host, why)
 
 
+def why_not_here(leader: str) -> str:
+    """Say why a process sends others away.
+
+    :param leader: its address; empty where it is not known or not reached.
+    """
+    return ('another process leads' if leader else
+            'the leader is not known, or not reached, from here')
+
+
 class Peer:
     """Another process of the controller, perhaps a relay.
 
@@ -262,9 +271,7 @@ class Connection(asyncio.Protocol):
     def _greet(self, payload: bytes) -> None:
         leader = self._hub.doors.elsewhere()
         if leader is not None:
-            self.refuse('another process leads' if leader else
-                        'the process that leads is not reached from here',
-                        leader)
+            self.refuse(why_not_here(leader), leader)
             return
         message = messages.decode(payload)
         if isinstance(message, messages.Peer):

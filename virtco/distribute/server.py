@@ -372,8 +372,8 @@ class Server(LoopThread):
             if leader is not None:
                 for found in list(self._all):
                     if found.peer is not None or found.seat is not None:
-                        found.refuse('this process does not lead, or has lost '
-                                     'the one that does', leader)
+                        found.refuse(connection.why_not_here(leader),
+                                     leader)
             elif self._peers:
                 alive = frames.frame(messages.pack(messages.Alive(
                     self.doors.epoch(), self.doors.n_hosts())))

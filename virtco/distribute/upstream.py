@@ -93,7 +93,7 @@ class Upstream(server.LoopThread):
     def is_cut_off(self, limit_s: float) -> bool:
         """Return whether a process leads and was called in vain for so long.
         """
-        return (self._in_vain is not None and self._looks.is_led()
+        return (self._in_vain is not None and self._looks.sees_leader()
                 and self.loop.time() - self._in_vain[1] >= limit_s)
 
     # What the process says and asks, on any thread.

@@ -96,7 +96,7 @@ class Elector:
         """Return whether the database answered within the last lease."""
         return self._clock() - self._had_s <= self._lease_s
 
-    def is_led(self) -> bool:
+    def sees_leader(self) -> bool:
         """Return whether another process was seen to lead within the last
         lease.
         """

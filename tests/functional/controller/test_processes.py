@@ -162,7 +162,7 @@ def test_a_leader_without_a_database_stops(cloud):
     with contextlib.closing(cloud.locked()):
         # The file of the database can be read, and nobody can write.
         assert edge.wait_refused()[0] == (
-            'this process does not lead, or has lost the one that does')
+            'the leader is not known, or not reached, from here')
         assert not leader_of(first)['reached']
     patience.wait_for(lambda: leader_of(first)['reached'], 'the leader')
     again = Edge(edge_port(first), edge.host, edge.epoch, edge.generation)

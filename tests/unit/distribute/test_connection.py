@@ -298,7 +298,7 @@ def test_a_seat_is_refused_with_its_connection(edge):
 
 @pytest.mark.parametrize('leader, why', [
     ('10.0.0.9:8792', 'another process leads'),
-    ('', 'the process that leads is not reached from here')])
+    ('', 'the leader is not known, or not reached, from here')])
 @pytest.mark.parametrize('greets', [ends.End.hello, ends.End.join])
 def test_a_process_that_does_not_lead_names_the_leader(run, leader, why,
                                                        greets):

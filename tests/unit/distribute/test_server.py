@@ -212,7 +212,7 @@ def test_a_relay_speaks_for_many(start, monkeypatch):
         *_, last = found
         assert frames.unpack(last) == {
             'type': 'refused', 'leader': 'a:1',
-            'why': 'this process does not lead, or has lost the one that does'}
+            'why': 'another process leads'}
     patience.wait_for(lambda: site.counted('virtco_edge_connections') == 0,
                       'the end')
 

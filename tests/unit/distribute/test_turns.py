@@ -11,6 +11,7 @@ import types
 import pytest
 
 from tests.unit import made
+from virtco.distribute import connection
 from virtco.distribute import server
 from virtco.distribute import token_bucket
 
@@ -123,7 +124,7 @@ def test_a_process_that_does_not_lead_any_more_lets_all_go(make, leader):
     site.leader = leader
     site.run(site.server._say_alive_to_peers)
     assert relay.refused == edge.refused == [
-        ('this process does not lead, or has lost the one that does', leader)]
+        (connection.why_not_here(leader), leader)]
     # It is told when it says who it is.
     assert unknown.refused == [] and relay.take() == []
 

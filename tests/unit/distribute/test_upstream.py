@@ -67,7 +67,7 @@ class Site:
     def has_database(self):
         return self.knows
 
-    def is_led(self):
+    def sees_leader(self):
         return self.leads
 
     def _replay(self, host):

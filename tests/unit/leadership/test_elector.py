@@ -390,26 +390,26 @@ def test_one_without_a_lock_only_looks(site):
 
 def test_a_leader_is_seen_to_lead_while_it_beats(site):
     one = site.look()
-    assert not one.is_led()
+    assert not one.sees_leader()
     one.turn()
     # Nobody has led yet.
-    assert one.seen is not None and not one.is_led()
+    assert one.seen is not None and not one.sees_leader()
     with site.database.writer() as session:
         leader.take_over(session, leader.current(session), 'x', 'x:1')
     one.turn()
     site.now_s += LEASE_S
-    assert one.is_led()
+    assert one.sees_leader()
     site.now_s += 0.1
-    assert not one.is_led()
+    assert not one.sees_leader()
     one.turn()
-    assert not one.is_led()
+    assert not one.sees_leader()
     with site.database.writer() as session:
         leader.beat(session, one.seen.epoch)
     one.turn()
-    assert one.is_led()
+    assert one.sees_leader()
     site.lose_database()
     one.turn()
-    assert not one.is_led()
+    assert not one.sees_leader()
     site.find_database()
 
 
