@@ -126,7 +126,7 @@ class Link:
         self._outage = Outage()
         self._addresses: list[talk.Address] = []
         # Host and port of those that failed since a connection held.
-        self._failed: set[tuple[Any, ...]] = set()
+        self._failed: set[tuple[str, int]] = set()
 
     # The thread of the connection.
 

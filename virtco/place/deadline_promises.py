@@ -67,7 +67,6 @@ class Promises:
                 at=due_s, promised=False, why=f'no: {why_not}',
                 bound_s=codec.finite(plan.lower_bound_s)))
         left_s, size_s = due_s - now_s, _port_s(problem, plan, ports)
-        # What passes at once as a burst is saved up after a pause alone.
         caps_s = MARGIN * caps.slowest(problem)[0]
         verdict = deadlines.judge(promised, size_s, left_s, caps_s)
         alone_s = float(size_s.max(initial=caps_s))

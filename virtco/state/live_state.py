@@ -451,7 +451,7 @@ class LiveState:
     def promised(self, now_s: float, is_fair: bool
                  ) -> tuple[live.Ports, deadlines.Claims]:
         """Return the ports for coflows, in bits of payload per second, and the
-        claims of promised deadlines on them.
+        claims of promised deadlines on them, without the caps of their VMs.
         """
         with self._lock:
             self._uplinks.refresh(now_s)
