@@ -24,6 +24,7 @@ import requests
 
 from benchmarks import emulated_edges
 from virtco.wire import frames
+from virtco.wire import messages
 
 CONNECTIONS = 2
 PAUSE_S = 0.1
@@ -44,14 +45,15 @@ def large_report(n_destinations: int) -> bytes:
 
     n_coflows = int(SHARE * frames.MOST_BYTES) // (
         1 + len(msgspec.json.encode(coflow(0))))
-    return frames.pack('report', report=emulated_edges.report(False) | {
+    report = emulated_edges.report(False)
+    return emulated_edges.pack('report', report=report | {
         'coflows': list(map(coflow, range(n_coflows)))})
 
 
 def flood(port: int, n_destinations: int) -> None:
     """Send reports as fast as they are read, for ever."""
-    hello = frames.pack('hello', version=frames.VERSION, epoch=0,
-                        generation=0, host=f'adversary-{n_destinations}')
+    hello = messages.frame(messages.Hello(
+        frames.VERSION, f'adversary-{n_destinations}'))
     frame = large_report(n_destinations)
     while True:
         with contextlib.suppress(OSError), socket.create_connection(

@@ -61,7 +61,6 @@ from virtco.distribute import edge_session as session
 from virtco.distribute import intake
 from virtco.distribute import server
 from virtco.wire import edge_policy
-from virtco.wire import frames
 from virtco.wire import messages
 
 ROUNDS = 5
@@ -217,9 +216,8 @@ class Bench:
         found = self.publisher.get(host)
         if found is None or found.generation == known:
             return None
-        return found.generation, frames.pack(
-            'policy', epoch=self.seen.epoch, generation=found.generation,
-            policy=found)
+        return found.generation, messages.frame(messages.Policy(
+            found.generation, found, self.seen.epoch))
 
     def _said(self, host: str, event: session.Event, _payload: bytes) -> None:
         if isinstance(event, session.Report) and event.report is not None:
@@ -329,8 +327,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             args.relays)) as bench:
         found: dict[str, Any] = {
             'hosts': args.hosts, 'changed': n_changed,
-            'policy_bytes': len(frames.pack(
-                'policy', epoch=0, generation=0, policy=policy_of('h', 1))),
+            'policy_bytes': len(messages.frame(messages.Policy(
+                0, policy_of('h', 1)))),
             **bench.connect()}
         rounds = [bench.round(n_changed, seed)
                   for seed in range(1, 1 + ROUNDS)]

@@ -25,8 +25,11 @@ import ssl
 import time
 from typing import Any
 
+import msgspec
+
 from benchmarks import relays
 from virtco.wire import frames
+from virtco.wire import messages
 
 try:
     import uvloop
@@ -38,7 +41,12 @@ ONE_SENDS_OF = 20
 AT_ONCE = 64
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 30.0
 _GENERATION = re.compile(rb'"generation":(\d+)')
-_HEARTBEAT = frames.pack('heartbeat')
+_HEARTBEAT = messages.frame(messages.Heartbeat())
+
+
+def pack(kind: str, **fields: Any) -> bytes:
+    """Encode a message as a frame."""
+    return frames.frame(msgspec.json.encode({'type': kind, **fields}))
 
 
 def coflows(sent_bytes: int) -> list[dict[str, Any]]:
@@ -78,9 +86,8 @@ class Edge(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         self._reader = frames.Reader(1 << 28)
-        transport.write(frames.pack(
-            'hello', version=frames.VERSION, host=self._host,
-            epoch=self._epoch, generation=self._generation))
+        transport.write(messages.frame(messages.Hello(
+            frames.VERSION, self._host, self._epoch, self._generation)))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -109,13 +116,12 @@ class Edge(asyncio.Protocol):
                 if self._times is not None:
                     self._times.by_number[self.number] = time.perf_counter()
             elif payload.startswith(b'{"type":"welcome"'):
-                self._welcomed(frames.unpack(payload))
+                self._welcomed(msgspec.json.decode(payload))
             elif payload.startswith(b'{"type":"refused"'):
                 raise SystemExit(payload.decode())
 
     def _welcomed(self, message: dict[str, Any]) -> None:
-        self._transport.write(frames.pack('report',
-                                          report=report(self._sends)))
+        self._transport.write(pack('report', report=report(self._sends)))
         self._heartbeat_s = message['heartbeat_s']
         self._spread_s = message['spread_s']
         self._epoch = message['epoch']
@@ -133,7 +139,7 @@ class Edge(asyncio.Protocol):
     def _tell(self, transport: Any) -> None:
         self._sent_bytes += 1_000_000
         if transport is self._transport:
-            transport.write(frames.pack(
+            transport.write(pack(
                 'delta', set={'uplink_sent_bytes': 20 * self._sent_bytes},
                 rows={'coflows': {'set': coflows(self._sent_bytes)}}))
             self._loop.call_later(1.0, self._tell, transport)

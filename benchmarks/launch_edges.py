@@ -104,11 +104,10 @@ class Phases:
 def connected(controller: app.App, n_edges: int, reports: bool
               ) -> Iterator[psutil.Process]:
     """The process of the edge modules, all of them connected."""
-    place = controller.distribute.document()
-    assert place is not None
+    place, = controller.distribute.servers()
     process = subprocess.Popen(
         [sys.executable, '-m', 'benchmarks.emulated_edges',
-         str(place['port']), str(n_edges),
+         str(place.port), str(n_edges),
          *(['--reports'] if reports else [])])
     try:
         until_s = time.monotonic() + PATIENCE_S
@@ -139,9 +138,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
                 client.ask(10_000 + number, 0)
             found = run(args, controller, phases, others, clients, 0)
             if args.adversary:
-                place = controller.distribute.document()
-                assert place is not None
-                with adversary.beside(int(place['port']), url):
+                place, = controller.distribute.servers()
+                with adversary.beside(place.port, url):
                     found['adversary'] = run(args, controller, phases,
                                              others, clients, 1)
     return {'edges': args.edges, 'coflows': args.coflows, **found}

@@ -26,6 +26,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from benchmarks import emulated_edges
 from benchmarks import launch
 from virtco import app
 from virtco.db import models
@@ -55,7 +56,7 @@ class Hosts:
     def turn(self) -> list[tuple[str, bytes]]:
         self._n_turns += 1
         sent_bytes = self._n_turns * RATE_BYTES_PER_S
-        return [(host, frames.pack('report', report=launch.report(
+        return [(host, emulated_edges.pack('report', report=launch.report(
             dict.fromkeys(sorted(self._coflows[host]), sent_bytes)))[
                 frames.HEADER_BYTES:]) for host in self._names]
 

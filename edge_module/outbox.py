@@ -6,18 +6,16 @@ import contextlib
 import socket
 import threading
 import time
-from typing import Any
-
-import msgspec
 
 from virtco import exception
 from virtco.wire import deltas
 from virtco.wire import frames
+from virtco.wire import messages
 from virtco.wire import reports
 
 _MOST_MEASUREMENTS = 64
 _LONGEST_ERROR = 1000
-HEARTBEAT = frames.pack('heartbeat')
+HEARTBEAT = messages.frame(messages.Heartbeat())
 
 
 class Outbox:
@@ -41,14 +39,14 @@ class Outbox:
         self._told_s = 0.0
         self._was_moving = False
         self._beat_s = 0.0
-        self._ack: dict[str, Any] | None = None
-        self._measurements: list[dict[str, Any]] = []
+        self._ack: messages.Ack | messages.Nack | None = None
+        self._measurements: list[reports.Measurement] = []
         self._most_bytes = frames.MOST_BYTES
 
-    def restart(self, welcome: dict[str, Any]) -> None:
+    def restart(self, welcome: messages.Welcome) -> None:
         with self._lock:
-            self.heartbeat_s = max(0.1, float(welcome['heartbeat_s']))
-            self._most_bytes = int(welcome['most_bytes'])
+            self.heartbeat_s = max(0.1, welcome.heartbeat_s)
+            self._most_bytes = welcome.most_bytes
             self._told = None
             self._ack = None
             self._beat_s = time.monotonic()
@@ -70,12 +68,12 @@ class Outbox:
         :param error: why the policy is refused; None to acknowledge it.
         """
         with self._lock:
-            self._ack = {'epoch': epoch, 'generation': generation}
-            if error is not None:
-                self._ack['error'] = error[:_LONGEST_ERROR]
+            self._ack = (
+                messages.Ack(generation, epoch) if error is None else
+                messages.Nack(generation, error[:_LONGEST_ERROR], epoch))
         self._rouse()
 
-    def put_measurement(self, measurement: dict[str, Any]) -> None:
+    def put_measurement(self, measurement: reports.Measurement) -> None:
         with self._lock:
             self._measurements = [*self._measurements[1 - _MOST_MEASUREMENTS:],
                                   measurement]
@@ -99,10 +97,9 @@ class Outbox:
         found = []
         with self._lock:
             if self._ack is not None:
-                found.append(frames.pack(
-                    'nack' if 'error' in self._ack else 'ack', **self._ack))
+                found.append(messages.frame(self._ack))
                 self._ack = None
-            found += [frames.pack('measurement', measurement=one)
+            found += [messages.frame(messages.Measured(one))
                       for one in self._measurements]
             self._measurements = []
             is_due = now_s >= self._beat_s + self.heartbeat_s
@@ -133,7 +130,7 @@ class Outbox:
             return None
         if told is None:
             self._told, self._told_s, self._was_moving = report, now_s, False
-            return frames.pack('report', report=report)
+            return messages.frame(messages.Whole(report))
         delta = deltas.diff(told, report)
         is_moving = bool(delta) and deltas.is_urgent(
             told, delta, now_s - self._told_s)
@@ -143,5 +140,5 @@ class Outbox:
             return None
         self._told, self._told_s, self._was_moving = report, now_s, is_moving
         if delta:
-            return frames.frame(msgspec.json.encode(delta))
+            return messages.frame(delta)
         return None if is_due else HEARTBEAT

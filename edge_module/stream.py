@@ -23,6 +23,7 @@ from edge_module import kept_state as state
 from edge_module import outbox
 from edge_module import talk
 from virtco import exception
+from virtco.wire import messages
 from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
@@ -183,8 +184,8 @@ class Link:
         welcome = ends.greet(self._conf.edge.host, self._epochs.newest,
                              self._generation(), address)
         self._outbox.restart(welcome)
-        self._alive_s = float(welcome['alive_s'])
-        self._heard(bool(welcome['epoch']))
+        self._alive_s = welcome.alive_s
+        self._heard(bool(welcome.epoch))
         self._set_up(True)
         self._outage.end()
         LOG.info('Connected to the distributor')
@@ -205,7 +206,7 @@ class Link:
                 self._failed.add(address[:2])
         finally:
             self._set_up(False)
-        return float(welcome.get('spread_s', 0.0))
+        return welcome.spread_s
 
     def _is_silent(self) -> bool:
         return (time.monotonic() - self._heard_s
@@ -216,26 +217,28 @@ class Link:
         if is_led:
             self.renewed_s = self._heard_s
 
-    def _hear(self, message: dict[str, Any]) -> None:
-        kind = message['type']
+    def _hear(self, message: messages.Told) -> None:
         # A relay sends signs of life also while nobody leads.
-        self._heard(kind != 'alive' or bool(message.get('epoch')))
-        if kind == 'resend':
-            self._outbox.resend()
-        elif kind == 'refused':
-            raise exception.ControllerUnavailable(
-                url=self._conf.edge.controller_url, why=message.get('why'))
-        elif kind == 'policy':
-            # A policy of an earlier leader is refused.
-            self._epochs.hear(message.get('epoch', 0))
-            with self._changed:
-                self._offer = Offer(message['generation'],
-                                    message['policy'])
-            self._offered()
-        elif kind == 'probe':
-            with self._changed:
-                self._train = message.get('train')
-                self._changed.notify_all()
+        self._heard(not isinstance(message, messages.Alive)
+                    or bool(message.epoch))
+        match message:
+            case messages.Alive(alive_s=alive_s):
+                self._alive_s = alive_s
+            case messages.Resend():
+                self._outbox.resend()
+            case messages.Refused(why=why):
+                raise exception.ControllerUnavailable(
+                    url=self._conf.edge.controller_url, why=why)
+            case messages.Policy(generation, document, epoch):
+                # A policy of an earlier leader is refused.
+                self._epochs.hear(epoch)
+                with self._changed:
+                    self._offer = Offer(generation, document)
+                self._offered()
+            case messages.Probe(train):
+                with self._changed:
+                    self._train = train
+                    self._changed.notify_all()
 
     # What the other threads see.
 
@@ -264,7 +267,7 @@ class Link:
     def say_taken(self, generation: int, error: str | None = None) -> None:
         self._outbox.put_ack(self._epochs.newest, generation, error)
 
-    def say_measurement(self, measurement: dict[str, Any]) -> None:
+    def say_measurement(self, measurement: reports.Measurement) -> None:
         self._outbox.put_measurement(measurement)
 
 

@@ -2,12 +2,10 @@
 
 """Where the distributors are, and messages over a socket to one."""
 
-import random
 import select
 import socket
 import ssl
 import time
-from typing import Any
 from typing import NamedTuple
 import urllib.parse
 
@@ -22,6 +20,7 @@ from edge_module import edge_options as edge_conf
 from virtco import decoding
 from virtco import exception
 from virtco.wire import frames
+from virtco.wire import messages
 from virtco.wire import stream_address
 
 #: For a connection to the controller, and for an answer of its.
@@ -73,7 +72,7 @@ class EdgeClient:
             session, endpoint_override=self.url, connect_retries=0)
 
     def find(self) -> list[Address]:
-        """Ask for the distributor's addresses, in random order.
+        """Ask for the distributor's addresses, the first to try first.
 
         :raises virtco.exception.ControllerUnavailable: when there is no
             answer in time, an invalid one, or no distributor that speaks this
@@ -87,11 +86,6 @@ class EdgeClient:
                     url=self.url, why='its distributor speaks version '
                     f'{found.version} of the protocol, and not '
                     f'{frames.VERSION}')
-            ends = [urllib.parse.urlsplit(f'//{text}')
-                    for text in found.endpoints or ()]
-            random.shuffle(ends)
-            places = [(str(end.hostname), end.port or found.port)
-                      for end in ends]
         except ks_exception.NotFound as error:
             raise exception.ControllerUnavailable(
                 url=self.url, why='it has no distributor') from error
@@ -99,9 +93,9 @@ class EdgeClient:
                 ValueError) as error:
             raise exception.ControllerUnavailable(
                 url=self.url, why=exception.reason(error)) from error
-        host = found.host or urllib.parse.urlsplit(self.url).hostname
-        return [Address(*place, found.tls, found.ticket or '')
-                for place in places or [(str(host), found.port)]]
+        here = str(urllib.parse.urlsplit(self.url).hostname)
+        return [Address(one.host or here, one.port, one.tls,
+                        found.ticket or '') for one in found.servers]
 
 
 def connect(conf: cfg.ConfigOpts, address: Address) -> socket.socket:
@@ -154,32 +148,34 @@ class Talk:
     def __init__(self, sock: socket.socket):
         self._sock = sock
         self._reader = frames.Reader(_MOST_BYTES)
-        self._early: list[dict[str, Any]] = []
+        self._early: list[messages.Told] = []
 
     def greet(self, host: str, epoch: int, generation: int,
-              address: Address) -> dict[str, Any]:
+              address: Address) -> messages.Welcome:
         """Send a hello and return the distributor's welcome.
 
         :raises Moved: when another address leads.
         :raises OSError: when it does not welcome us.
         """
-        self._sock.sendall(frames.pack(
-            'hello', version=frames.VERSION, host=host, epoch=epoch,
-            generation=generation, ticket=address.ticket))
+        self._sock.sendall(messages.frame(messages.Hello(
+            frames.VERSION, host, epoch, generation, address.ticket)))
         deadline_s = time.monotonic() + TIMEOUT_S
         while (left_s := deadline_s - time.monotonic()) > 0:
-            messages = self.read(None, left_s)
-            if messages:
-                message, *self._early = messages
-                if message.get('leader'):
-                    raise Moved(_moved(str(message['leader']), address))
-                if message['type'] != 'welcome':
-                    raise ConnectionRefusedError(str(message.get('why')))
-                return message
+            heard = self.read(None, left_s)
+            if heard:
+                message, *self._early = heard
+                match message:
+                    case messages.Welcome():
+                        return message
+                    case messages.Refused(why, leader):
+                        if leader:
+                            raise Moved(_moved(leader, address))
+                        raise ConnectionRefusedError(why)
+                raise ConnectionRefusedError('it does not welcome us')
         raise TimeoutError('it does not answer')
 
     def read(self, wake: socket.socket | None, wait_s: float
-             ) -> list[dict[str, Any]]:
+             ) -> list[messages.Told]:
         """Wait for messages and return them.
 
         :param wake: socket that ends the wait when it is readable.
@@ -202,5 +198,5 @@ class Talk:
         data = self._sock.recv(1 << 16)
         if not data:
             raise ConnectionResetError('it was closed')
-        return [frames.unpack(payload) for payload in
+        return [messages.decode_told(payload) for payload in
                 self._reader.feed(data)]

@@ -3,6 +3,7 @@
 """Measures the paths to other hypervisors when the controller asks for it."""
 
 import dataclasses
+import functools
 import logging
 import threading
 from typing import Any
@@ -15,6 +16,7 @@ from edge_module.probe import netdev
 from edge_module.probe import responder
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
+from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 
@@ -83,36 +85,37 @@ class ProbeService:
         except protocol.ProbeError as error:
             LOG.info('No packet train to %s: %s', probe.get('peer'), error)
             return
-        LOG.debug('Packet train to %s: %s', probe['peer'], measurement)
+        LOG.debug('Packet train to %s: %s', measurement.dst, measurement)
         self._link.say_measurement(measurement)
 
-    def measure(self, probe: dict[str, Any]) -> dict[str, Any]:
+    def measure(self, probe: dict[str, Any]) -> reports.Measurement:
         """Send one train.
 
         :param probe: ``probe_id, peer, address, port, bursts, packets,
             packet_bytes, key`` as the controller sends them.
-        :returns: the body of ``POST /v1/measurements``.
         :raises edge_module.probe.train_protocol.ProbeError: no result.
         """
         key = protocol.Key.from_dict(probe)
-        told = {'probe_id': probe['probe_id'], 'src': self._host,
-                'dst': probe['peer']}
+        measurement = functools.partial(
+            reports.Measurement, probe_id=key.probe_id, src=self._host,
+            dst=str(probe['peer']))
         if probe.get('kind') == 'bulk':
-            return told | self._bulk(probe, key)
+            flow = self._bulk(probe, key)
+            return measurement(
+                rate_bps=flow.rate_bps, sent_bytes=flow.sent_bytes,
+                windows_bytes=list(flow.windows_bytes), method='bulk')
         train = protocol.read_train(probe)
         self._pace.admit()
         found = sender.measure(
             probe['address'], probe['port'], train, dataclasses.replace(
                 self._settings, repeats=probe.get('repeats', True)), key)
-        return told | {
-            'rate_bps': found.rate_bps, 'throughput_bps': found.throughput_bps,
-            'lower_bound': found.lower_bound, 'loss': found.loss,
-            'rtt_s': found.rtt.min_s, 'rtt_median_s': found.rtt.median_s,
-            'rtt_p99_s': found.rtt.p99_s, 'sent_bytes': found.sent_bytes,
-            'method': 'train'}
+        return measurement(
+            rate_bps=found.rate_bps, lower_bound=found.lower_bound,
+            loss=found.loss, rtt_s=found.rtt.min_s,
+            rtt_median_s=found.rtt.median_s, rtt_p99_s=found.rtt.p99_s,
+            sent_bytes=found.sent_bytes, method='train')
 
-    def _bulk(self, probe: dict[str, Any], key: protocol.Key
-              ) -> dict[str, Any]:
+    def _bulk(self, probe: dict[str, Any], key: protocol.Key) -> bulk.Flow:
         asked = protocol.read_bulk(probe)
         start_s = protocol.start_of(probe)
         self._pace.admit()
@@ -123,5 +126,4 @@ class ProbeService:
         if start_s is not None:
             # Of a round that fills links, which count whole frames.
             flow = flow.in_frames(asked.window_s)
-        return {'rate_bps': flow.rate_bps, 'sent_bytes': flow.sent_bytes,
-                'windows_bytes': list(flow.windows_bytes), 'method': 'bulk'}
+        return flow

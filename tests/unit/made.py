@@ -6,11 +6,17 @@ import msgspec
 import numpy as np
 
 from virtco.measure import hostrates
+from virtco.wire import frames
 from virtco.wire import reports
 
 PLAIN = {'epoch': 'e', 'applied_generation': 0,
          'link': {'egress_bps': 1e9, 'ingress_bps': 2e9}, 'ports': [],
          'coflows': [], 'uplink_sent_bytes': 0}
+
+
+def frame(kind, **fields):
+    """A frame of the stream, as whoever speaks it sends it."""
+    return frames.frame(msgspec.json.encode({'type': kind, **fields}))
 
 
 def report(**values):

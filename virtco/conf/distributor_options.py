@@ -2,9 +2,23 @@
 
 """Options of the stream server, to which edge modules and peers connect."""
 
+import urllib.parse
+
 from oslo_config import cfg
+from oslo_config import types
 
 GROUP = 'distributor'
+
+
+class _Address(types.String):
+    """A ``host:port``, whose port may be left out."""
+
+    def __call__(self, text: str) -> str:
+        end = urllib.parse.urlsplit(f'//{text}')
+        if not end.hostname or end.port == 0 or end.netloc != text:
+            raise ValueError(f'expected host:port, got {text!r}')
+        return text
+
 
 OPTS = [
     cfg.HostAddressOpt('host', help="""
@@ -43,14 +57,13 @@ File of the authorities that sign the certificates of edge modules, relays and
 the controller's other processes. When it is set, an edge module needs a
 certificate with its ``[edge] host`` as a DNS name (subjectAltName).
 """),
-    cfg.ListOpt('endpoints', default=[], help="""
-Addresses of the distributors, as ``host:port``, which the REST API gives to
-edge modules. Needed where ``virtco-distributor`` runs as a separate process.
-An edge module begins with any of them and tries the next one after a failure.
-Default: the listener of this process.
+    cfg.ListOpt('endpoints', default=[], item_type=_Address(), help="""
+Addresses of relays (``virtco-distributor``), as ``host:port``, which the REST
+API gives to edge modules. An edge module begins with any of them, tries the
+next one after a failure, and the process that leads when none is there.
 """),
     cfg.BoolOpt('endpoints_tls', default=True, help="""
-Whether the distributors of ``endpoints`` use TLS.
+Whether the relays of ``endpoints`` use TLS.
 """),
     cfg.IntOpt('max_connections_per_address', default=32, min=1,
                max=1_000_000, help="""

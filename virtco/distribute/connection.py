@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from virtco.distribute import server
 
 #: As edge modules pack it; any other spelling is decoded like all else.
-_HEARTBEAT = frames.pack('heartbeat')
-_RESEND = frames.pack('resend')
+_HEARTBEAT = messages.frame(messages.Heartbeat())
+_RESEND = messages.frame(messages.Resend())
 #: An envelope adds no more.
 ENVELOPE_BYTES = 512
 #: A pause is no shorter: to end one and begin the next has a price, too.
@@ -334,8 +334,8 @@ class Connection(asyncio.Protocol):
         who = (self.peer.name if self.peer is not None else
                self.seat.host if self.seat is not None else None)
         self._hub.refused(who or self.address, why)
-        self.write(frames.frame(messages.pack(
-            messages.Refused(why, leader))))
+        self.write(messages.frame(
+            messages.Refused(why, leader)))
         self.close()
 
     def close(self) -> None:

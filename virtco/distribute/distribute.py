@@ -4,6 +4,7 @@
 
 from collections.abc import Iterable
 import logging
+import random
 import socket
 import time
 from typing import Any
@@ -21,9 +22,9 @@ from virtco.distribute import server
 from virtco.distribute import tickets
 from virtco.leadership import elector
 from virtco.state import state as states
-from virtco.wire import frames
 from virtco.wire import messages
 from virtco.wire import reports
+from virtco.wire import stream_address
 
 LOG = logging.getLogger(__name__)
 
@@ -94,28 +95,33 @@ class Distribute:
         key = self._ticket_key()
         return tickets.of_host(key, host) if key else None
 
-    def document(self) -> dict[str, Any] | None:
-        """Describe where edge modules connect; None when no leader is known.
-
-        ``host`` is null for the one under which they know this API.
+    def servers(self) -> list[stream_address.Server]:
+        """List the servers that edge modules try, one after the other: relays
+        first, in random order, so that they share the edge modules.
         """
         options = self._conf.distributor
-        found = {'version': frames.VERSION}
-        if options.endpoints:
-            return found | {'endpoints': options.endpoints, 'host': None,
-                            'port': options.port,
-                            'tls': options.endpoints_tls}
+        relays = [stream_address.Server(end.hostname,
+                                        end.port or options.port,
+                                        options.endpoints_tls)
+                  for end in (urllib.parse.urlsplit(f'//{text}')
+                              for text in options.endpoints)]
+        random.shuffle(relays)
+        return relays + self._leader()
+
+    def _leader(self) -> list[stream_address.Server]:
+        """Return the server of the process that leads, if it is known."""
+        options = self._conf.distributor
         is_tls = bool(options.cert_file)
         if self._server is not None and self._leads.epoch is not None:
             host = options.host
-            return found | {'host': None if host in (None, '0.0.0.0', '::')
-                            else host,
-                            'port': self._server.port, 'tls': is_tls}
+            return [stream_address.Server(
+                None if host in (None, '0.0.0.0', '::') else host,
+                self._server.port, is_tls)]
         seen = self._leads.seen
         if seen is None or not seen.address:
-            return None
+            return []
         at = urllib.parse.urlsplit(f'//{seen.address}')
-        return found | {'host': at.hostname, 'port': at.port, 'tls': is_tls}
+        return [stream_address.Server(at.hostname, at.port or 0, is_tls)]
 
     # What edge modules and peers ask and tell.
 
@@ -147,9 +153,8 @@ class Distribute:
         found = self._decide.publisher.get(host)
         if found is None or found.generation == known:
             return None
-        return found.generation, frames.pack(
-            'policy', epoch=self._epoch or 0, generation=found.generation,
-            policy=found)
+        return found.generation, messages.frame(messages.Policy(
+            found.generation, found, self._epoch or 0))
 
     def _said(self, host: str, event: session.Event, _payload: bytes) -> None:
         match event:

@@ -300,23 +300,23 @@ class Server(LoopThread):
             before.refuse('another connection of this host')
         self._counts.connections.set(len(self._open))
         if seat.peer is None:
-            seat.write(frames.frame(messages.pack(messages.Welcome(
+            seat.write(messages.frame(messages.Welcome(
                 self._led_epoch(), self.alive_s, self.heartbeat_s,
-                self._spread_s(), self.most_bytes))))
+                self._spread_s(), self.most_bytes)))
         self.doors.came(hello.host, hello)
         self.changed([hello.host])
 
     def joined(self, peer: connection.Peer) -> None:
         self._peers[peer.name] = peer
         LOG.info('Peer %s joined.', peer.name)
-        peer.connection.write(frames.frame(messages.pack(messages.Welcome(
-            self.doors.epoch(), PEERS_ALIVE_S))))
+        peer.connection.write(messages.frame(messages.Welcome(
+            self.doors.epoch(), PEERS_ALIVE_S)))
         self.doors.peers(self._peers)
 
     def _answer(self, name: str, message: messages.Asked) -> None:
         peer = self._peers.get(name)
         if peer is not None:
-            peer.connection.write(frames.frame(messages.pack(message)))
+            peer.connection.write(messages.frame(message))
 
     def _led_epoch(self) -> int:
         """Return the leader's epoch; 0 while a relay has no leader."""
@@ -356,8 +356,8 @@ class Server(LoopThread):
         while True:
             await asyncio.sleep(self.alive_s / ALIVE_PARTS)
             part = (part + 1) % ALIVE_PARTS
-            alive = frames.frame(messages.pack(messages.Alive(
-                self._led_epoch())))
+            alive = messages.frame(messages.Alive(
+                self._led_epoch(), self.alive_s))
             for seat in list(self._open.values())[part::ALIVE_PARTS]:
                 if seat.peer is None:
                     seat.write(alive)
@@ -375,8 +375,9 @@ class Server(LoopThread):
                         found.refuse(connection.why_not_here(leader),
                                      leader)
             elif self._peers:
-                alive = frames.frame(messages.pack(messages.Alive(
-                    self.doors.epoch(), self.doors.n_hosts())))
+                alive = messages.frame(messages.Alive(
+                    self.doors.epoch(), PEERS_ALIVE_S,
+                    self.doors.n_hosts()))
                 limit_s = self.clock() - PEERS_SILENT_S
                 for peer in list(self._peers.values()):
                     if peer.connection.heard_s < limit_s:
@@ -470,7 +471,8 @@ class Server(LoopThread):
             trains = await self.loop.run_in_executor(
                 None, self.doors.trains, list(self._open))
             for host, train in trains.items():
-                self.pass_on(host, frames.pack('probe', train=train))
+                self.pass_on(host, messages.frame(
+                    messages.Probe(train)))
 
     def pass_on(self, host: str, frame: bytes) -> None:
         """Tell one edge module, if it is here and reads."""

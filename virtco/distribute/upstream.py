@@ -80,8 +80,8 @@ class Upstream(server.LoopThread):
         self._asked: dict[str, list[Answer]] = {}
         self._behind: set[str] = set()
         self._writer: asyncio.StreamWriter | None = None
-        # Epoch of a leader, and since when it is called in vain.
-        self._in_vain: tuple[int, float] | None = None
+        # Epoch of a leader, and since when it says nothing.
+        self._silent: tuple[int, float] | None = None
         super().__init__('upstream', loop or asyncio.new_event_loop())
         self.beside.append(self.run)
 
@@ -91,10 +91,10 @@ class Upstream(server.LoopThread):
         return max(self._epoch, seen.epoch if seen is not None else 0)
 
     def is_cut_off(self, limit_s: float) -> bool:
-        """Return whether a process leads and was called in vain for so long.
-        """
-        return (self._in_vain is not None and self._looks.sees_leader()
-                and self.loop.time() - self._in_vain[1] >= limit_s)
+        """Return whether a process leads and was not heard for so long."""
+        return (self._silent is not None and self._silent[0] == self.epoch
+                and self._looks.sees_leader()
+                and self.loop.time() - self._silent[1] >= limit_s)
 
     # What the process says and asks, on any thread.
 
@@ -154,7 +154,7 @@ class Upstream(server.LoopThread):
 
     def _say(self, message: messages.PeerSaid) -> None:
         if self._writer is not None:
-            self._writer.write(frames.frame(messages.pack(message)))
+            self._writer.write(messages.frame(message))
         else:
             self._said = [*self._said[1 - MOST_SAID:], message]
 
@@ -180,9 +180,16 @@ class Upstream(server.LoopThread):
                                 '%s', why)
             except Exception:
                 LOG.exception('The process that leads cannot be reached.')
-            if self._in_vain is None or self._in_vain[0] != self.epoch:
-                self._in_vain = self.epoch, self.loop.time()
+            self._expect()
             await asyncio.sleep(RETRY_S)
+
+    def _expect(self) -> None:
+        """Begin to wait for a word of the leader where another one leads, or
+        nobody did until now.
+        """
+        if (self._silent is None or self._silent[0] != self.epoch
+                or not self._looks.sees_leader()):
+            self._silent = self.epoch, self.loop.time()
 
     async def _converse(self, seen: leader.Seen) -> None:
         """Talk with the leader until the connection breaks or another one
@@ -195,15 +202,16 @@ class Upstream(server.LoopThread):
         watch = asyncio.create_task(self._watch(seen.epoch, writer))
         try:
             name = lock.name_of_process()
-            writer.write(frames.frame(messages.pack(messages.Peer(
+            writer.write(messages.frame(messages.Peer(
                 frames.VERSION, name, self._epoch,
-                tickets.of_peer(seen.ticket_key, name)))))
+                tickets.of_peer(seen.ticket_key, name))))
             cut = frames.Reader(MOST_BYTES)
             while True:
                 data = await asyncio.wait_for(reader.read(1 << 18),
                                               server.PEERS_SILENT_S)
                 if not data:
                     raise ConnectionResetError('it closed the connection')
+                self._silent = self.epoch, self.loop.time()
                 for payload in cut.feed(data):
                     self._hear(payload, writer)
         finally:
@@ -223,9 +231,10 @@ class Upstream(server.LoopThread):
             if seen is not None and seen.epoch > epoch:
                 writer.transport.abort()
                 return
+            self._expect()
             self._catch_up()
-            writer.write(frames.frame(messages.pack(
-                messages.Here(self._looks.has_database()))))
+            writer.write(messages.frame(
+                messages.Here(self._looks.has_database())))
 
     def _hear(self, payload: bytes, writer: asyncio.StreamWriter) -> None:
         if frames.is_enveloped(payload):
@@ -248,7 +257,6 @@ class Upstream(server.LoopThread):
             raise exception.Deposed(epoch=epoch)
         LOG.info('Connected to the process that leads, epoch %d.', epoch)
         self._epoch, self._writer, self.is_connected = epoch, writer, True
-        self._in_vain = None
         for host in self._doors.hosts():
             self._replay(host, writer)
         self._say(messages.Changed(None))

@@ -97,12 +97,12 @@ class Elector:
         return self._clock() - self._had_s <= self._lease_s
 
     def sees_leader(self) -> bool:
-        """Return whether another process was seen to lead within the last
-        lease.
+        """Return whether another process was seen to lead within half a
+        lease, in which it writes its beat three times.
         """
         return self.seen is not None and bool(self.seen.name) and (
             self._still_since_s is not None
-            and self._clock() - self._still_since_s <= self._lease_s)
+            and self._clock() - self._still_since_s <= self._lease_s / 2)
 
     def is_answered(self) -> bool:
         """Return whether the database answered the last question, not long

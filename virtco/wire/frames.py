@@ -9,9 +9,6 @@ zero byte.
 """
 
 from collections.abc import Iterator
-from typing import Any
-
-import msgspec
 
 from virtco import exception
 
@@ -24,11 +21,6 @@ MOST_BYTES = 4 * 1024 * 1024
 
 def frame(payload: bytes) -> bytes:
     return len(payload).to_bytes(HEADER_BYTES, 'big') + payload
-
-
-def pack(kind: str, **fields: Any) -> bytes:
-    """Make a frame of a message."""
-    return frame(msgspec.json.encode({'type': kind, **fields}))
 
 
 def enveloped(host: str, payload: bytes) -> bytes:
@@ -97,20 +89,3 @@ class Reader:
                 yield bytes(buffer[begin:start])
         finally:
             del buffer[:start]
-
-
-def unpack(payload: bytes) -> dict[str, Any]:
-    """Decode a payload of a trusted sender without a type.
-
-    :raises virtco.exception.Invalid:
-    """
-    try:
-        message = msgspec.json.decode(payload)
-    except (ValueError, RecursionError) as error:
-        raise exception.Invalid(field='frame', value=repr(payload[:40]),
-                                limit='JSON') from error
-    if not isinstance(message, dict) or not isinstance(
-            message.get('type'), str):
-        raise exception.Invalid(field='frame', value=repr(message)[:80],
-                                limit='an object with a type')
-    return message

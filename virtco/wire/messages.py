@@ -9,6 +9,7 @@ relays and the other processes of the controller, have no envelope.
 """
 
 from typing import Annotated
+from typing import Any
 from typing import TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from virtco import decoding
 from virtco import exception
 from virtco.wire import deltas
 from virtco.wire import fields
+from virtco.wire import frames
 from virtco.wire import reports
 
 _T = TypeVar('_T')
@@ -124,7 +126,7 @@ PeerSaid = Here | Changed | Forgiven | Forgotten | Ask
 class Welcome(msgspec.Struct, frozen=True, tag='welcome'):
     """Answers a hello.
 
-    :ivar alive_s: how often the server says that it is there.
+    :ivar alive_s: how soon the server says that it is there.
     :ivar heartbeat_s: how often an edge module says so.
     :ivar spread_s: in which time all come back when they lose the server.
     :ivar most_bytes: of a frame.
@@ -141,10 +143,13 @@ class Alive(msgspec.Struct, frozen=True, tag='alive'):
     """The server is there.
 
     :ivar epoch: of the leader; 0 while a relay has none.
+    :ivar alive_s: how soon the server says so again: later, the more edge
+        modules it has.
     :ivar n_hosts: with a policy.
     """
 
     epoch: int
+    alive_s: float
     n_hosts: int = 0
 
 
@@ -168,9 +173,37 @@ class Asked(msgspec.Struct, frozen=True, tag='asked'):
     policy: msgspec.Raw
 
 
+class Policy(msgspec.Struct, frozen=True, tag='policy'):
+    """A policy to take over.
+
+    :ivar policy: the document.
+    :ivar epoch: of the leader that made it.
+    """
+
+    generation: int
+    policy: Any
+    epoch: int = 0
+
+
+class Probe(msgspec.Struct, frozen=True, tag='probe'):
+    """Orders a packet train.
+
+    :ivar train: what to send or to expect
+        (:meth:`virtco.decide.probes.Prober.next_train`).
+    """
+
+    train: dict[str, Any]
+
+
+class Resend(msgspec.Struct, frozen=True, tag='resend'):
+    """Asks for a whole report."""
+
+
+Told = Welcome | Alive | Policy | Probe | Resend | Refused
 PeerTold = Welcome | Alive | Refused | Asked
 _ENCODER = msgspec.json.Encoder()
 _DECODER: 'decoding.Decoder[Said]' = decoding.Decoder(Said, 'frame')
+_TOLD: 'decoding.Decoder[Told]' = decoding.Decoder(Told, 'frame')
 _PEERS: 'decoding.Decoder[PeerSaid]' = decoding.Decoder(PeerSaid, 'frame')
 #: Peers trust the leader.
 PEER_TOLD = msgspec.json.Decoder(PeerTold)
@@ -181,12 +214,25 @@ def pack(message: msgspec.Struct) -> bytes:
     return _ENCODER.encode(message)
 
 
+def frame(message: msgspec.Struct) -> bytes:
+    """Encode a message as a frame."""
+    return frames.frame(pack(message))
+
+
 def decode(payload: bytes) -> Said:
     """Decode a message of an edge module.
 
     :raises virtco.exception.Invalid: naming field, value and limit.
     """
     return _decoded(_DECODER, payload)
+
+
+def decode_told(payload: bytes) -> Told:
+    """Decode a message to an edge module.
+
+    :raises virtco.exception.Invalid: naming field, value and limit.
+    """
+    return _decoded(_TOLD, payload)
 
 
 def decode_peer(payload: bytes) -> PeerSaid:

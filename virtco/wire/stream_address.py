@@ -8,22 +8,30 @@ from virtco.wire import fields
 from virtco.wire import operation
 
 
-class Distributor(operation.Response, frozen=True, kw_only=True):
-    """A server of policies.
+class Server(msgspec.Struct, frozen=True):
+    """A stream server.
 
-    :ivar version: of its protocol.
-    :ivar endpoints: addresses of all servers, where there are several.
     :ivar host: address; null: the one under which this API is known.
     :ivar port: TCP port.
     :ivar tls: whether it wants TLS.
+    """
+
+    host: str | None
+    port: int
+    tls: bool
+
+
+class Distributor(operation.Response, frozen=True, kw_only=True):
+    """Where policies come from.
+
+    :ivar version: of the protocol.
+    :ivar servers: in the order in which to try them: the relays, shuffled,
+        and the process that leads.
     :ivar ticket: by which a host shows that it may connect.
     """
 
     version: int
-    host: str | None
-    port: int
-    tls: bool
-    endpoints: list[str] | msgspec.UnsetType = msgspec.UNSET
+    servers: list[Server]
     ticket: str | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -106,6 +106,11 @@ class ControllerProcess:
                            self.log.read_text())
         return found[-1] if found else None
 
+    def stream_port(self):
+        """Where edge modules connect to."""
+        servers = self.call('GET', '/v1/distributor')['servers']
+        return servers[0]['port']
+
     def find_in_log(self, pattern):
         """The last match's group, or all of it, once there is one."""
         return wait_for(lambda: re.findall(pattern, self.log.read_text()),

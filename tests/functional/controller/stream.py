@@ -7,9 +7,11 @@ import select
 import socket
 import time
 
+import msgspec
 import requests
 
 from tests import patience
+from tests.unit import made
 from virtco.wire import frames
 
 DEADLINE_S = 60
@@ -37,7 +39,7 @@ class Stream:
                  generation=generation, ticket=ticket)
 
     def say(self, kind, **fields):
-        self._sock.sendall(frames.pack(kind, **fields))
+        self._sock.sendall(made.frame(kind, **fields))
 
     def report(self, tenant, vms=(), link_bps=1e8, **changes):
         self.say('report', report={
@@ -65,7 +67,7 @@ class Stream:
         except OSError:
             return False
         for payload in self._reader.feed(data):
-            message = frames.unpack(payload)
+            message = msgspec.json.decode(payload)
             if message['type'] == 'policy':
                 found = message['epoch'], message['generation']
                 assert found > (self.epoch, self.generation)

@@ -80,7 +80,7 @@ def test_an_offence_names_its_field(shared, method, path, body, field):
     ('hello', {'host': 'a b'}, 'host')])
 def test_an_offence_over_the_stream_names_its_field(shared, kind, body,
                                                     field):
-    port = shared.call('GET', '/v1/distributor')['port']
+    port = shared.stream_port()
     found = stream.Stream(port, **{'host': 'h'} | (
         body if kind == 'hello' else {}))
     if kind != 'hello':

@@ -6,9 +6,11 @@ import socket
 
 import falcon.testing
 from keystonemiddleware import fixture as middleware_fixture
+import msgspec
 import pytest
 
 from tests.functional.controller import harness
+from tests.unit import made
 from virtco import app
 from virtco.api import deploy
 from virtco.api import pace
@@ -220,13 +222,14 @@ def test_a_ticket_is_for_its_own_host_only(application, send):
     anybody = send('GET', '/v1/distributor', 'service', user='h2')
     assert 'ticket' not in anybody.json
     for host, kind in (('h1', 'welcome'), ('h2', 'refused')):
-        with socket.create_connection(('127.0.0.1', found.json['port']),
-                                      timeout=harness.DEADLINE_S) as sock:
-            sock.sendall(frames.pack(
+        with socket.create_connection(
+                ('127.0.0.1', found.json['servers'][0]['port']),
+                timeout=harness.DEADLINE_S) as sock:
+            sock.sendall(made.frame(
                 'hello', version=frames.VERSION, host=host,
                 ticket=found.json['ticket']))
             (payload,) = frames.Reader().feed(sock.recv(1 << 16))
-            assert frames.unpack(payload)['type'] == kind
+            assert msgspec.json.decode(payload)['type'] == kind
 
 
 def test_quotas_and_rates_are_a_projects(send):

@@ -22,6 +22,7 @@ from edge_module import kept_state
 from edge_module import stream
 from tests import openssl
 from tests.functional.controller import harness
+from tests.unit import made
 from virtco.wire import frames
 from virtco.wire import reports
 
@@ -145,7 +146,7 @@ def test_a_coflow_over_the_connection(make, connect):
 
 def test_it_comes_back_after_a_kill(make, connect):
     first = make()
-    url, port = first.url, first.call('GET', '/v1/distributor')['port']
+    url, port = first.url, first.stream_port()
     edge = connect(url, 'h1')
     harness.wait_for(lambda: is_up(edge), 'the connection')
     edge.report()
@@ -212,7 +213,7 @@ class Bare:
                                  | fields))
 
     def say(self, kind, **fields):
-        self.sock.sendall(frames.pack(kind, **fields))
+        self.sock.sendall(made.frame(kind, **fields))
 
     def hear(self):
         """The next message; None at the end of the connection."""
@@ -223,7 +224,7 @@ class Bare:
                 data = b''
             if not data:
                 return None
-            self._messages += map(frames.unpack, self._reader.feed(data))
+            self._messages += map(msgspec.json.decode, self._reader.feed(data))
         return self._messages.pop(0)
 
     def hear_all(self):
@@ -232,7 +233,7 @@ class Bare:
 
 @pytest.fixture
 def port(shared):
-    return shared.call('GET', '/v1/distributor')['port']
+    return shared.stream_port()
 
 
 def test_an_edge_speaks_for_its_own_host_only(shared, port):
@@ -246,10 +247,10 @@ def test_an_edge_speaks_for_its_own_host_only(shared, port):
 
 @pytest.mark.parametrize('data, why', [
     (b'GET / HTTP/1.1\r\n\r\n', 'at most 4194304 bytes'),
-    (frames.pack('heartbeat'), 'one hello, before every other message'),
+    (made.frame('heartbeat'), 'one hello, before every other message'),
     (frames.frame(b'[' * 70_000), 'nested'),
     (frames.frame(b'{"type": "hello", "host": NaN}'), 'NaN'),
-    (frames.pack('hello', version=9, host='h'), 'version: expected 1')])
+    (made.frame('hello', version=9, host='h'), 'version: expected 1')])
 def test_what_breaks_the_protocol_ends_it(port, data, why):
     bare = Bare(port)
     bare.sock.sendall(data)
@@ -273,7 +274,7 @@ def test_half_open_connections_change_nothing(make, connect):
     controller = make(
         {'distributor': {'max_connections_per_address': 300}},
         constants={'virtco.distribute.server.HELLO_S': 1})
-    port = controller.call('GET', '/v1/distributor')['port']
+    port = controller.stream_port()
     with contextlib.ExitStack() as stack:
         halves = [stack.enter_context(socket.create_connection(
             ('127.0.0.1', port), timeout=30)) for _ in range(290)]
@@ -289,7 +290,7 @@ def test_half_open_connections_change_nothing(make, connect):
 
 def test_connections_of_one_address_are_limited(make):
     controller = make({'distributor': {'max_connections_per_address': 3}})
-    port = controller.call('GET', '/v1/distributor')['port']
+    port = controller.stream_port()
     bares = [Bare(port, host=f'h{number}') for number in range(3)]
     assert [bare.hear()['type'] for bare in bares] == ['welcome'] * 3
     with socket.create_connection(('127.0.0.1', port), timeout=30) as more:
@@ -357,7 +358,7 @@ def test_certificates_are_renewed_without_a_restart(make, connect, authority,
     before = edge('h1')
     authority.path.write_text('broken')
     (tmp_path / 'next').mkdir()
-    port = controller.call('GET', '/v1/distributor')['port']
+    port = controller.stream_port()
 
     def is_told():
         with contextlib.suppress(OSError), socket.create_connection(

@@ -12,6 +12,7 @@ import msgspec
 
 from tests.functional.controller import harness
 from tests.functional.controller import test_distributor
+from tests.unit import made
 from virtco.wire import frames
 from virtco.wire import reports
 
@@ -24,7 +25,7 @@ UNLIMITED = {f'virtco.distribute.token_bucket.{name}': 1e12
 
 
 def frame_of(*coflows, generation=0):
-    return frames.pack('report', report=msgspec.structs.replace(
+    return made.frame('report', report=msgspec.structs.replace(
         test_distributor.report(generation=generation), coflows=coflows))
 
 
@@ -77,7 +78,7 @@ def answered_s(port):
 
 
 def flooded_s(controller, is_begun):
-    port = controller.call('GET', '/v1/distributor')['port']
+    port = controller.stream_port()
     with flood(port):
         harness.wait_for(lambda: is_begun(controller), 'the flood')
         return answered_s(port)
@@ -100,7 +101,7 @@ def test_who_reports_without_pause_keeps_nobody_else_waiting(make):
 def test_who_was_held_back_is_read_on(make):
     controller = make(constants={
         'virtco.distribute.token_bucket.BURST_BYTES': 1000})
-    port = controller.call('GET', '/v1/distributor')['port']
+    port = controller.stream_port()
     bare = test_distributor.Bare(port, host='late')
     bare.sock.sendall(
         frame_of(*(reports.CoflowCounters(f'c{number}', 1)

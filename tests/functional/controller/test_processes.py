@@ -84,7 +84,7 @@ def test_a_leader_that_stood_still_is_refused(cloud):
     assert other.wait_refused()[1] == f'127.0.0.1:{edge_port(second)}'
     told = f'/v1/hosts/{edge.host}/policy'
     assert first.call('GET', told) == second.call('GET', told)
-    assert first.call('GET', '/v1/distributor')['port'] == edge_port(second)
+    assert first.stream_port() == edge_port(second)
 
 
 def test_no_byte_is_lost_when_the_leader_dies(cloud):

@@ -15,6 +15,7 @@ import msgspec
 from oslo_config import cfg
 
 from tests.netns.edge import bed as beds
+from tests.unit import made
 from virtco import metrics
 from virtco.conf import opts
 from virtco.distribute import edge_session as session
@@ -68,7 +69,7 @@ class Controller:
     def _policy_but(self, _host, known):
         one = self.policy
         return None if one is None or one.generation == known else (
-            one.generation, frames.pack(
+            one.generation, made.frame(
                 'policy', epoch=1, generation=one.generation,
                 policy=msgspec.Raw(json.dumps(one.document).encode())))
 

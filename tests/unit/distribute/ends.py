@@ -6,6 +6,9 @@ that notes all that it is told.
 
 import ssl
 
+import msgspec
+
+from tests.unit import made
 from virtco.distribute import connection
 from virtco.distribute import tickets
 from virtco.wire import frames
@@ -39,9 +42,9 @@ class Transport:
         (payload,) = frames.Reader().feed(frame)
         if frames.is_enveloped(payload):
             host, inner = frames.opened(payload)
-            self.written.append((host, frames.unpack(inner)))
+            self.written.append((host, msgspec.json.decode(inner)))
         else:
-            self.written.append(frames.unpack(payload))
+            self.written.append(msgspec.json.decode(payload))
 
     def pause_reading(self):
         assert self.end is None
@@ -139,11 +142,11 @@ class End:
         self.connection.connection_made(self.transport)
 
     def say(self, kind, **values):
-        self.connection.data_received(frames.pack(kind, **values))
+        self.connection.data_received(made.frame(kind, **values))
 
     def say_for(self, host, kind, /, **values):
         self.connection.data_received(frames.enveloped(
-            host, frames.pack(kind, **values)[frames.HEADER_BYTES:]))
+            host, made.frame(kind, **values)[frames.HEADER_BYTES:]))
 
     def gone(self, host):
         self.connection.data_received(frames.enveloped(host, b''))
@@ -175,4 +178,4 @@ class End:
 
 
 def payload_of(kind, **values):
-    return frames.pack(kind, **values)[frames.HEADER_BYTES:]
+    return made.frame(kind, **values)[frames.HEADER_BYTES:]

@@ -7,8 +7,10 @@ told.
 import asyncio
 import types
 
+import msgspec
 import pytest
 
+from tests.unit import made
 from tests.unit.distribute import test_server
 from virtco.distribute import server
 from virtco.wire import frames
@@ -25,7 +27,7 @@ class Writes:
 
     def write(self, frame):
         (payload,) = frames.Reader().feed(frame)
-        self.told.append(frames.unpack(payload))
+        self.told.append(msgspec.json.decode(payload))
 
     def refuse(self, *why):
         self.refused.append(why)
@@ -72,7 +74,7 @@ class Policies:
     def __call__(self, host, known):
         found = self.generations.get(host)
         return None if found in (None, known) else (
-            found, frames.pack('policy', generation=found))
+            found, made.frame('policy', generation=found))
 
 
 class Site(test_server.Site):

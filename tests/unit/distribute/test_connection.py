@@ -57,7 +57,7 @@ def test_a_hello_comes_in_time_or_the_connection_ends(says):
 def test_a_connection_that_is_being_made_is_written_nothing():
     one = connection.Connection(ends.Hub(), '10.0.0.1')
     assert not one.is_writable
-    one.write(frames.pack('resend'))
+    one.write(made.frame('resend'))
     one.close()
 
 
@@ -66,27 +66,27 @@ def test_a_lost_connection_is_written_nothing(edge):
     assert edge.hub.take() == [('closed', None)]
     assert not edge.connection.is_writable
     assert not edge.connection.seat.connection.is_writable
-    edge.connection.write(frames.pack('resend'))
+    edge.connection.write(made.frame('resend'))
     edge.connection.resume_writing()
     assert not edge.connection.is_writable
     edge.connection.close()
     assert edge.transport.end is None and edge.heard() == []
     edge.connection.is_writable = True
-    edge.connection.write(frames.pack('resend'))
+    edge.connection.write(made.frame('resend'))
     assert edge.heard() == []
 
 
 def test_what_is_not_read_is_not_written(edge):
     seat = edge.connection.seat
-    seat.write(frames.pack('resend'))
+    seat.write(made.frame('resend'))
     assert seat.connection.is_writable
     edge.connection.pause_writing()
-    seat.write(frames.pack('resend'))
+    seat.write(made.frame('resend'))
     assert not seat.connection.is_writable
     assert edge.heard() == ['resend']
     edge.connection.resume_writing()
     assert edge.hub.take() == [('resumed', None)]
-    seat.write(frames.pack('resend'))
+    seat.write(made.frame('resend'))
     assert edge.heard() == ['resend'] and seat.connection.is_writable
 
 
@@ -114,7 +114,7 @@ def test_reports_and_heartbeats(edge):
         ('heard', 'h1', session.Report(report, False),
          ends.payload_of('heartbeat', spelling='other'))]
     # In pieces as well.
-    whole = frames.pack('heartbeat')
+    whole = made.frame('heartbeat')
     for part in (whole[:5], whole[5:], whole + whole):
         edge.connection.data_received(part)
     assert edge.hub.take() == [
@@ -130,11 +130,11 @@ def test_reports_and_heartbeats(edge):
 def test_a_heartbeat_after_half_a_frame_is_part_of_it(edge):
     edge.say('report', report=made.report())
     edge.hub.take()
-    frame = frames.pack('nack', generation=3, error=frames.pack(
+    frame = made.frame('nack', generation=3, error=made.frame(
         'heartbeat').decode())
     begin = frame.index(b'heartbeat') - 20
     edge.connection.data_received(frame[:begin])
-    edge.connection.data_received(frames.pack('heartbeat'))
+    edge.connection.data_received(made.frame('heartbeat'))
     assert edge.hub.take() == []
 
 
@@ -143,8 +143,8 @@ def test_what_an_edge_module_says_is_charged_to_its_host(run):
     edge.hub.cpu_clock = lambda: len(edge.hub.notes)
     edge.hello()
     edge.say('ack', generation=3)
-    edge.connection.data_received(frames.pack('ack', generation=4)
-                                  + frames.pack('ack', generation=5))
+    edge.connection.data_received(made.frame('ack', generation=4)
+                                  + made.frame('ack', generation=5))
     said = [ends.payload_of('hello', version=frames.VERSION, host='h1',
                        generation=3), *(
         ends.payload_of('ack', generation=number) for number in (3, 4, 5))]
@@ -156,7 +156,7 @@ def test_what_is_refused_is_charged_too(run):
     edge = run(ends.End)
     edge.hello()
     edge.hub.charged.clear()
-    wrong = frames.pack('report', report={'epoch': 7})
+    wrong = made.frame('report', report={'epoch': 7})
     edge.connection.data_received(wrong)
     assert [note[0] for note in edge.hub.take()][-1] == 'refused'
     ((host, size_bytes, _),) = edge.hub.charged
@@ -167,7 +167,7 @@ def test_what_is_refused_is_charged_too(run):
 
 
 def acks(*generations):
-    return b''.join(frames.pack('ack', generation=number)
+    return b''.join(made.frame('ack', generation=number)
                     for number in generations)
 
 
@@ -259,9 +259,9 @@ def test_a_second_hello_closes(edge):
 
 def test_frames_after_a_refusal_are_not_read(edge):
     edge.connection.data_received(
-        frames.frame(b'7') + frames.pack('ack', generation=3))
+        frames.frame(b'7') + made.frame('ack', generation=3))
     assert [note[0] for note in edge.hub.take()] == ['refused']
-    other = frames.pack('ack', generation=3)
+    other = made.frame('ack', generation=3)
     edge.connection.connection_lost(None)
     edge.hub.take()
     edge.connection.data_received(other)
@@ -272,7 +272,7 @@ def test_frames_after_a_refusal_are_not_read(edge):
     (10_000, False), (10_001, True)])
 def test_a_frame_is_bounded(edge, n_bytes, is_closed):
     text = 'x' * (n_bytes - len(ends.payload_of('heartbeat', text='')))
-    edge.connection.data_received(frames.pack('heartbeat', text=text))
+    edge.connection.data_received(made.frame('heartbeat', text=text))
     assert (edge.transport.end == 'closed') is is_closed
 
 

@@ -21,6 +21,7 @@ from virtco.distribute import tickets
 from virtco.wire import edge_policy
 from virtco.wire import frames
 from virtco.wire import messages
+from virtco.wire import stream_address
 
 POLICY = test_tcplan.policy([test_tcplan.coflow(0x10, 1e6)])
 TRAIN = made.measurement('h1', 'h2', 1e9)
@@ -151,7 +152,7 @@ def epoch_of(numbered):
     """Of the policy of h1, which came out as it went in."""
     generation, frame = numbered
     (payload,) = frames.Reader().feed(frame)
-    message = frames.unpack(payload)
+    message = msgspec.json.decode(payload)
     assert message['type'] == 'policy'
     assert generation == message['generation'] == POLICY.generation
     assert edge_policy.EdgePolicy.from_dict(message['policy']) == POLICY
@@ -278,8 +279,7 @@ def test_who_leads_is_where_to_connect_to(one, conf, host, told, cert_file,
     conf.set_override('cert_file', cert_file, 'distributor')
     one._server = Server(one.said)
     lead(one)
-    assert one.document() == {'version': frames.VERSION, 'host': told,
-                              'port': 1234, 'tls': is_tls}
+    assert one.servers() == [stream_address.Server(told, 1234, is_tls)]
 
 
 @pytest.mark.parametrize('address, host, port', [
@@ -291,29 +291,40 @@ def test_another_leader_is_where_to_connect_to(one, conf, address, host,
     conf.set_override('cert_file', cert_file, 'distributor')
     one._server = Server(one.said)
     one.leads.seen = leader.Seen(4, 7, 'x', address, 's')
-    told = {'version': frames.VERSION, 'host': host, 'port': port,
-            'tls': is_tls}
-    assert one.document() == told
+    told = [stream_address.Server(host, port, is_tls)]
+    assert one.servers() == told
     # One that leads but does not listen has no other address either.
     one._server, one.leads.epoch = None, 4
-    assert one.document() == told
+    assert one.servers() == told
 
 
 @pytest.mark.parametrize('seen', [None, leader.Seen(4, 7, '', '', 's')])
 def test_without_a_leader_there_is_nowhere_to_connect_to(one, seen):
     one._server, one.leads.seen = Server(one.said), seen
-    assert one.document() is None
+    assert one.servers() == []
 
 
-def test_relays_are_named(one, conf):
-    conf.set_override('endpoints', ['a:1', 'b'], 'distributor')
-    conf.set_override('endpoints_tls', True, 'distributor')
+@pytest.mark.parametrize('is_tls', [False, True])
+@pytest.mark.parametrize('seen', [
+    None, leader.Seen(4, 7, 'x', '10.0.0.9:5', 's')])
+def test_relays_share_the_edges_and_the_leader_is_last(
+        one, conf, monkeypatch, is_tls, seen):
+    monkeypatch.setattr(distribute.random, 'shuffle', list.reverse)
+    one.leads.seen = seen
+    conf.set_override('endpoints', ['a:1', 'b', '[fd00::1]:2'],
+                      'distributor')
+    conf.set_override('endpoints_tls', is_tls, 'distributor')
     conf.set_override('port', 77, 'distributor')
-    assert one.document() == {
-        'version': frames.VERSION, 'endpoints': ['a:1', 'b'], 'host': None,
-        'port': 77, 'tls': True}
-    conf.set_override('endpoints_tls', False, 'distributor')
-    assert one.document()['tls'] is False
+    assert one.servers() == [
+        stream_address.Server(*place, is_tls)
+        for place in (('fd00::1', 2), ('b', 77), ('a', 1))] + [
+            stream_address.Server('10.0.0.9', 5, False)] * (seen is not None)
+
+
+@pytest.mark.parametrize('text', ['', 'a:x', ':1', 'a:0', 'a/b', 'a:70000'])
+def test_a_relay_without_an_address_is_refused(conf, text):
+    with pytest.raises(ValueError):
+        conf.set_override('endpoints', [text], 'distributor')
 
 
 @pytest.mark.parametrize('auth, files, asks', [

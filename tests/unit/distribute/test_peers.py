@@ -79,14 +79,14 @@ def test_a_relay_speaks_for_its_hosts(relay):
         ('heard', 'h2', session.Report(report, True),
          ends.payload_of('report', report=report))]
     assert second.session.report == report and first.session.report is None
-    first.write(frames.pack('alive', epoch=7))
+    first.write(made.frame('alive', epoch=7))
     assert relay.take() == [('h1', {'type': 'alive', 'epoch': 7})]
     # Its heartbeats come by themselves, and are no frame of an edge.
     relay.say_for('h1', 'heartbeat')
     assert relay.take() == [('h1', {'type': 'resend'})]
     relay.connection.pause_writing()
     assert not first.connection.is_writable
-    first.write(frames.pack('alive', epoch=7))
+    first.write(made.frame('alive', epoch=7))
     assert relay.take() == []
 
 

@@ -5,6 +5,7 @@
 import socket
 import types
 
+import msgspec
 import pytest
 
 from tests import patience
@@ -63,7 +64,7 @@ class Link:
 
     def write(self, frame):
         (payload,) = frames.Reader().feed(frame)
-        self.told.append(frames.unpack(payload))
+        self.told.append(msgspec.json.decode(payload))
 
     def refuse(self, why):
         self.why = why
@@ -102,7 +103,7 @@ class Site:
 
     def hear(self, host, kind, **values):
         """The leader tells an edge module something."""
-        self.relay._took(host, frames.pack(kind, **values)[
+        self.relay._took(host, made.frame(kind, **values)[
             frames.HEADER_BYTES:])
 
 
@@ -230,11 +231,11 @@ def test_edge_modules_hear_whether_there_is_a_leader(site):
 
 
 def test_edge_modules_are_sent_away_from_one_that_is_cut_off(site):
-    site.relay._conf.set_override('lease_s', 7.0, 'leadership')
+    site.relay._conf.set_override('lease_s', 5.0, 'leadership')
     doors = site.relay._doors()
-    site.leader.in_vain_s = 6.9
+    site.leader.in_vain_s = 3.9
     assert doors.elsewhere() is None
-    site.leader.in_vain_s = 7.0
+    site.leader.in_vain_s = 4.0
     assert doors.elsewhere() == ''
 
 
@@ -296,13 +297,13 @@ def test_it_serves_between_edge_modules_and_the_leader(tmp_path):
         with test_server.dial(types.SimpleNamespace(
                 server=one._server)) as sock:
             patience.wait_for(lambda: one._upstream.is_connected, 'a leader')
-            sock.sendall(frames.frame(messages.pack(messages.Hello(
-                frames.VERSION, 'h1', ticket=tickets.of_host(key, 'h1')))))
+            sock.sendall(messages.frame(messages.Hello(
+                frames.VERSION, 'h1', ticket=tickets.of_host(key, 'h1'))))
             found = test_server.messages(sock)
             assert test_server.next_of(found, 'welcome')['epoch'] == 4
             policy = test_server.next_of(found, 'policy')
             assert policy['generation'] == test_server.LARGE.generation
-            sock.sendall(frames.frame(messages.pack(messages.Whole(REPORT))))
+            sock.sendall(messages.frame(messages.Whole(REPORT)))
             patience.wait_for(lambda: first.said == [
                 ('h1', session.Report(REPORT, True))], 'a report')
             assert test_server.next_of(found, 'probe')['train'] == {
@@ -338,11 +339,11 @@ def test_edge_modules_leave_one_that_does_not_reach_the_leader(tmp_path):
     try:
         with test_server.dial(types.SimpleNamespace(
                 server=one._server)) as sock:
-            sock.sendall(frames.frame(messages.pack(hello('h1'))))
+            sock.sendall(messages.frame(hello('h1')))
             found = test_server.messages(sock)
             assert test_server.next_of(found, 'welcome')['epoch'] == 0
             # While nobody leads it keeps them.
-            patience.wait_for(lambda: one._upstream._in_vain is not None
+            patience.wait_for(lambda: one._upstream._silent is not None
                               and not one._leader.sees_leader(), 'silence')
             assert one._server.seats()
             beats.start()
@@ -350,7 +351,7 @@ def test_edge_modules_leave_one_that_does_not_reach_the_leader(tmp_path):
             assert 'not reached' in refused['why']
         with test_server.dial(types.SimpleNamespace(
                 server=one._server)) as sock:
-            sock.sendall(frames.frame(messages.pack(hello('h1'))))
+            sock.sendall(messages.frame(hello('h1')))
             assert 'not reached' in test_server.next_of(
                 test_server.messages(sock), 'refused')['why']
     finally:

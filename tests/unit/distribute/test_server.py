@@ -7,6 +7,7 @@ import dataclasses
 import socket
 import types
 
+import msgspec
 import pytest
 
 from tests import patience
@@ -50,7 +51,7 @@ class Site:
     def _policy(self, host, known):
         generation = self.policy.generation
         return None if host != 'h1' or generation == known else (
-            generation, frames.pack('policy', epoch=4, generation=generation,
+            generation, made.frame('policy', epoch=4, generation=generation,
                                     policy=self.policy))
 
     def publish(self, generation):
@@ -93,7 +94,7 @@ def dial(site, received_bytes=None):
 
 def connect(site, host='h1', generation=0, received_bytes=None):
     sock = dial(site, received_bytes)
-    sock.sendall(frames.pack('hello', version=frames.VERSION, host=host,
+    sock.sendall(made.frame('hello', version=frames.VERSION, host=host,
                              generation=generation))
     return sock
 
@@ -105,7 +106,7 @@ def payloads(sock):
 
 
 def messages(sock):
-    return map(frames.unpack, payloads(sock))
+    return map(msgspec.json.decode, payloads(sock))
 
 
 def next_of(found, kind):
@@ -152,13 +153,13 @@ def test_reports_are_handed_on_and_trains_handed_out(start):
     site = start()
     report = made.report(applied_generation=3)
     with connect(site, 'h2') as sock:
-        sock.sendall(frames.pack('report', report=report))
+        sock.sendall(made.frame('report', report=report))
         patience.wait_for(lambda: site.said, 'the report')
-        sock.sendall(frames.pack('delta', set={'uplink_sent_bytes': 7}))
+        sock.sendall(made.frame('delta', set={'uplink_sent_bytes': 7}))
         patience.wait_for(lambda: len(site.said) > 1, 'the delta')
-        sock.sendall(frames.pack('heartbeat'))
+        sock.sendall(made.frame('heartbeat'))
         patience.wait_for(lambda: site.heard == {'h2'}, 'the heartbeat')
-        sock.sendall(frames.pack('delta', rows={'coflows': {
+        sock.sendall(made.frame('delta', rows={'coflows': {
             'gone': [['nothing']]}}))
         found = messages(sock)
         next_of(found, 'resend')
@@ -173,7 +174,7 @@ def test_it_says_that_it_is_there(start, monkeypatch):
     monkeypatch.setattr(server, 'ALIVE_PER_LEASE', 1000)
     with connect(start(), 'h2') as sock:
         assert next_of(messages(sock), 'alive') == {
-            'type': 'alive', 'epoch': 4, 'n_hosts': 0}
+            'type': 'alive', 'epoch': 4, 'alive_s': 0.005, 'n_hosts': 0}
 
 
 def test_who_is_silent_is_let_go(start):
@@ -189,28 +190,28 @@ def test_a_relay_speaks_for_many(start, monkeypatch):
     monkeypatch.setattr(server, 'PEERS_SILENT_S', 600.0)
     site = start()
     with dial(site) as sock:
-        sock.sendall(frames.pack(
+        sock.sendall(made.frame(
             'peer', version=frames.VERSION, name='p1', epoch=4,
             ticket=tickets.of_peer('key', 'p1')))
         for host in ('h1', 'h2'):
-            sock.sendall(frames.enveloped(host, frames.pack(
+            sock.sendall(frames.enveloped(host, made.frame(
                 'hello', version=frames.VERSION, host=host)[4:]))
-        sock.sendall(frames.pack('here', has_database=True))
+        sock.sendall(made.frame('here', has_database=True))
         found = payloads(sock)
-        assert frames.unpack(next(found))['type'] == 'welcome'
+        assert msgspec.json.decode(next(found))['type'] == 'welcome'
         host, payload = frames.opened(next(found))
         assert host == 'h1'
-        assert frames.unpack(payload)['policy']['generation'] == 1
+        assert msgspec.json.decode(payload)['policy']['generation'] == 1
         alive = next(payload for payload in found
                      if not frames.is_enveloped(payload))
-        assert frames.unpack(alive) == {'type': 'alive', 'epoch': 4,
-                                        'n_hosts': 5000}
+        assert msgspec.json.decode(alive) == {
+            'type': 'alive', 'epoch': 4, 'alive_s': 0.5, 'n_hosts': 5000}
         patience.wait_for(lambda: site.told, 'a peer')
         assert site.counted('virtco_edge_connections') == 2
         # Another process leads from here on.
         site.leader = 'a:1'
         *_, last = found
-        assert frames.unpack(last) == {
+        assert msgspec.json.decode(last) == {
             'type': 'refused', 'leader': 'a:1',
             'why': 'another process leads'}
     patience.wait_for(lambda: site.counted('virtco_edge_connections') == 0,

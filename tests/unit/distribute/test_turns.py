@@ -93,7 +93,7 @@ def test_each_edge_module_hears_in_turn(make, leads, epoch):
     assert [bool(one.told) for one in found] == [
         number in (1, 11) for number in range(12)]
     assert found[1].take() == [
-        {'type': 'alive', 'epoch': epoch, 'n_hosts': 0}]
+        {'type': 'alive', 'epoch': epoch, 'alive_s': 2.5, 'n_hosts': 0}]
     found[11].take()
     assert site.run(site.server._say_alive, 10) == [0.25] * 10
     assert all(len(one.take()) == 1 for one in found)
@@ -109,7 +109,8 @@ def test_peers_hear_how_many_hosts_there_are(make):
     edge.seat.take()
     relay.peer.seats['h1'].session.report = REPORT
     assert site.run(site.server._say_alive_to_peers) == [0.5]
-    assert relay.take() == [{'type': 'alive', 'epoch': 9, 'n_hosts': 70}]
+    assert relay.take() == [{'type': 'alive', 'epoch': 9,
+                             'alive_s': 0.5, 'n_hosts': 70}]
     assert edge.seat.take() == []
     # The heartbeats of its hosts end at the relay.
     assert site.server._heard == {'h1'}

@@ -31,9 +31,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+def server_at(host=None, port=7, tls=False):
+    return {'host': host, 'port': port, 'tls': tls}
+
+
 def answer(**values):
-    return json.dumps({'version': frames.VERSION, 'host': None, 'port': 7,
-                       'tls': False} | values).encode()
+    return json.dumps({'version': frames.VERSION,
+                       'servers': [server_at()]} | values).encode()
 
 
 @pytest.fixture
@@ -85,9 +89,8 @@ def test_it_asks_for_its_host(server):
 @pytest.mark.parametrize('code, body, why', [
     (404, b'{}', 'it has no distributor'), (403, b'{}', '403'),
     (503, b'{}', '503'), (200, b'{"a": ', 'Expecting'),
-    (200, b'[' * 100_000, 'deep'), (200, answer(port=None), 'port'),
-    (200, answer(endpoints=7), 'endpoints'),
-    (200, answer(endpoints=['a:x']), 'Port could not be cast'),
+    (200, b'[' * 100_000, 'deep'), (200, answer(servers=7), 'servers'),
+    (200, answer(servers=[server_at(port=None)]), r'servers\[0\].port'),
     (200, answer(version=frames.VERSION + 1),
      f'speaks version {frames.VERSION + 1} of the protocol'),
     (200, answer(version=frames.VERSION - 1),
@@ -100,21 +103,13 @@ def test_what_is_no_answer_ends_nothing(server, code, body, why):
 
 @pytest.mark.parametrize(('values', 'found'), [
     ({}, [('127.0.0.1', 7, False)]),
-    ({'host': 'h', 'tls': True}, [('h', 7, True)]),
-    ({'endpoints': ['a:1', 'b', '[fd00::1]:2'], 'tls': True},
-     [('a', 1, True), ('b', 7, True), ('fd00::1', 2, True)]),
-    ({'endpoints': []}, [('127.0.0.1', 7, False)]),
+    ({'servers': [server_at('b', 1, True), server_at('a', 2),
+                  server_at('fd00::1', 3)]},
+     [('b', 1, True), ('a', 2, False), ('fd00::1', 3, False)]),
     ({'ticket': 'mine', 'later': 1}, [('127.0.0.1', 7, False, 'mine')])])
 def test_where_distributors_are(server, values, found):
     server.answer = 200, answer(**values)
-    assert sorted(_client(server).find()) == [
-        talk.Address(*one) for one in found]
-
-
-def test_hosts_are_spread_over_distributors(server, monkeypatch):
-    monkeypatch.setattr(talk.random, 'shuffle', list.reverse)
-    server.answer = 200, answer(endpoints=['a:1', 'b:2', 'c:3'])
-    assert [one.host for one in _client(server).find()] == ['c', 'b', 'a']
+    assert _client(server).find() == [talk.Address(*one) for one in found]
 
 
 def test_nobody_there(server):

@@ -9,10 +9,15 @@ from edge_module import outbox as outboxes
 from tests.unit import made
 from virtco import exception
 from virtco.wire import frames
+from virtco.wire import messages
 from virtco.wire import reports
 
 REPORT = made.report(link={'egress_bps': 8e6, 'ingress_bps': 8e6},
                      applied_generation=1, cpu_s=1.0, health='ok')
+
+
+def welcome(heartbeat_s=10, most_bytes=2000):
+    return messages.Welcome(4, 1.0, heartbeat_s, most_bytes=most_bytes)
 
 
 @pytest.fixture
@@ -25,7 +30,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def outbox(clock):
     found = outboxes.Outbox()
-    found.restart({'heartbeat_s': 10, 'most_bytes': 2000})
+    found.restart(welcome())
     yield found
     found.wake_end.close()
     found._wake.close()
@@ -33,7 +38,7 @@ def outbox(clock):
 
 def said(outbox):
     reader = frames.Reader()
-    return [frames.unpack(payload) for frame in outbox.take()
+    return [msgspec.json.decode(payload) for frame in outbox.take()
             for payload in reader.feed(frame)]
 
 
@@ -84,8 +89,7 @@ def test_the_rest_waits_for_the_heartbeat(outbox, clock):
 
 @pytest.mark.parametrize('happens', [
     lambda outbox: outbox.resend(),
-    lambda outbox: outbox.restart({'heartbeat_s': 10,
-                                   'most_bytes': 2000})])
+    lambda outbox: outbox.restart(welcome())])
 def test_a_report_is_whole_again(outbox, happens):
     outbox.put_report(REPORT)
     said(outbox)
@@ -126,7 +130,7 @@ def test_an_outbox_says_when_it_wakes(outbox, clock):
     assert outbox.pause_s() == 0.5
     clock[0] += 5
     assert outbox.pause_s() == 0.0
-    outbox.restart({'version': 2, 'heartbeat_s': 0, 'most_bytes': 9})
+    outbox.restart(welcome(heartbeat_s=0))
     assert outbox.heartbeat_s == 0.1
 
 
@@ -163,8 +167,8 @@ def test_the_latest_measurements_are_said_once(outbox):
 def test_a_frame_may_be_as_long_as_the_limit(outbox, more):
     outbox.put_report(REPORT)
     (frame,) = outbox.take()
-    outbox.restart({'version': 2, 'heartbeat_s': 10, 'most_bytes': len(
-        frame) - frames.HEADER_BYTES - more})
+    outbox.restart(welcome(
+        most_bytes=len(frame) - frames.HEADER_BYTES - more))
     if more:
         with pytest.raises(exception.Invalid):
             outbox.take()
@@ -174,7 +178,7 @@ def test_a_frame_may_be_as_long_as_the_limit(outbox, more):
 
 def test_a_new_connection_hears_of_no_old_answer(outbox):
     outbox.put_ack(0, 1)
-    outbox.restart({'version': 2, 'heartbeat_s': 10, 'most_bytes': 2000})
+    outbox.restart(welcome())
     assert said(outbox) == []
 
 

@@ -13,6 +13,7 @@ import types
 
 from hypothesis import given
 from hypothesis import strategies as st
+import msgspec
 from oslo_config import cfg
 import pytest
 
@@ -24,6 +25,7 @@ from tests import patience
 from tests.unit import made
 from virtco import exception
 from virtco.wire import frames
+from virtco.wire import messages
 
 WELCOME = {'epoch': 4, 'heartbeat_s': 9.0, 'alive_s': 30.0,
            'spread_s': 2.5, 'most_bytes': 10_000}
@@ -52,8 +54,7 @@ def link(monkeypatch, files):
 
 
 def policy(generation, **fields):
-    return {'type': 'policy', 'generation': generation,
-            'policy': {'n': generation}, **fields}
+    return messages.Policy(generation, {'n': generation}, **fields)
 
 
 def test_the_newest_policy_is_taken_once(link):
@@ -77,10 +78,10 @@ def test_the_newest_policy_is_taken_once(link):
 def test_a_train_is_for_one_taker(link):
     link._set_up(True)
     assert link.wait_train(0) is None
-    link._hear({'type': 'probe', 'train': {'a': 1}})
+    link._hear(messages.Probe({'a': 1}))
     assert link.wait_train(60) == {'a': 1}
     assert link.wait_train(0) is None
-    link._hear({'type': 'probe', 'train': {'a': 2}})
+    link._hear(messages.Probe({'a': 2}))
     link._set_up(False)
     assert link.wait_train(0) is None
 
@@ -92,7 +93,7 @@ def test_a_train_ends_the_wait_for_one(link):
     thread.start()
     thread.join(0.02)
     assert not found
-    link._hear({'type': 'probe', 'train': {'a': 1}})
+    link._hear(messages.Probe({'a': 1}))
     thread.join(5)
     assert found == [{'a': 1}]
 
@@ -107,7 +108,7 @@ def test_who_names_no_leader_is_older_than_any(link):
 
 def test_a_refusal_ends_it(link):
     with pytest.raises(exception.ControllerUnavailable, match='told to'):
-        link._hear({'type': 'refused', 'why': 'told to'})
+        link._hear(messages.Refused('told to'))
 
 
 def test_what_renews_the_policy(link, monkeypatch):
@@ -115,10 +116,8 @@ def test_what_renews_the_policy(link, monkeypatch):
     now_s = [100.0]
     monkeypatch.setattr(stream.time, 'monotonic', lambda: now_s[0])
     for message, is_led in (
-            ({'type': 'alive', 'epoch': 4}, True),
-            ({'type': 'alive', 'epoch': 0}, False),
-            ({'type': 'alive'}, False),
-            ({'type': 'resend'}, True), ({'type': 'probe'}, True),
+            (messages.Alive(4, 2.0), True), (messages.Alive(0, 2.0), False),
+            (messages.Resend(), True), (messages.Probe({}), True),
             (policy(5, epoch=4), True)):
         now_s[0] += 1.0
         before_s = link.renewed_s
@@ -130,8 +129,9 @@ def test_what_renews_the_policy(link, monkeypatch):
 def test_one_that_is_silent_is_left(link, monkeypatch):
     now_s = 100.0
     monkeypatch.setattr(stream.time, 'monotonic', lambda: now_s)
-    link._alive_s = 4.0
-    link._hear({'type': 'alive', 'epoch': 0})
+    link._alive_s = 9.0
+    # A server that grew needs more time.
+    link._hear(messages.Alive(0, 4.0))
     now_s += 8.0
     assert not link._is_silent()
     now_s += 0.1
@@ -151,12 +151,12 @@ class Talking:
         self._thread.start()
 
     def say(self, kind, **fields):
-        self.ours.sendall(frames.pack(kind, **fields))
+        self.ours.sendall(made.frame(kind, **fields))
 
     def hear(self):
         """All messages of the next frames."""
         while True:
-            found = [frames.unpack(one) for one
+            found = [msgspec.json.decode(one) for one
                      in self._reader.feed(self.ours.recv(1 << 16))]
             if found:
                 return found
@@ -186,9 +186,9 @@ def test_a_conversation(link):
     link.say_report(made.report(applied_generation=3))
     (report,) = talking.hear()
     assert report['report']['applied_generation'] == 3
-    link.say_measurement({'a': 1})
-    assert talking.hear() == [{'type': 'measurement', 'measurement': {
-        'a': 1}}]
+    link.say_measurement(made.measurement('h1', 'h2', 8.0))
+    (told,) = talking.hear()
+    assert told['measurement']['rate_bps'] == 8.0
     talking.say('resend')
     talking.say('probe', train={'b': 2})
     assert link.wait_train(60) == {'b': 2}
@@ -198,11 +198,11 @@ def test_a_conversation(link):
     link._outbox._rouse()
     assert talking.hear() == [{'type': 'heartbeat'}]
     renewed_s = link.renewed_s
-    talking.say('alive', epoch=4)
+    talking.say('alive', epoch=4, alive_s=20.0)
     patience.wait_for(lambda: link.renewed_s > renewed_s, 'the answer')
     assert talking.end() == [2.5]
     assert not link.is_up and link._outage._began_s is not None
-    assert link._alive_s == 30.0
+    assert link._alive_s == 20.0
 
 
 def test_a_relay_without_a_leader_renews_nothing(link):

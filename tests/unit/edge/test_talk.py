@@ -7,16 +7,20 @@ import ssl
 import threading
 import types
 
+import msgspec
 import pytest
 
 from edge_module import talk
 from tests import openssl
+from tests.unit import made
 from virtco.wire import frames
+from virtco.wire import messages
 
 CONF = types.SimpleNamespace(edge=types.SimpleNamespace(
     controller_url='http://controller:8080/v1', host='h1'))
 
 
+ALIVE = made.frame('alive', epoch=4, alive_s=2.0)
 HERE = talk.Address('d1', 1, True, 'mine')
 
 
@@ -32,27 +36,29 @@ def ends():
 
 def said(there):
     (payload,) = frames.Reader().feed(there.recv(1 << 16))
-    return frames.unpack(payload)
+    return msgspec.json.decode(payload)
 
 
 def test_a_greeting(ends):
     one, there, _wake, _waker = ends
-    there.sendall(frames.pack('welcome', epoch=4) + frames.pack('probe')
-                  + frames.pack('alive'))
-    assert one.greet('h1', 3, 7, HERE)['epoch'] == 4
+    there.sendall(made.frame('welcome', epoch=4, alive_s=2.0)
+                  + made.frame('probe', train={}) + ALIVE)
+    assert one.greet('h1', 3, 7, HERE) == messages.Welcome(4, 2.0)
     assert said(there) == {
         'type': 'hello', 'version': frames.VERSION, 'host': 'h1',
         'epoch': 3, 'generation': 7, 'ticket': 'mine'}
     # What came with the welcome is read next, and once.
-    assert [message['type'] for message in one.read(None, 0)] == [
-        'probe', 'alive']
+    assert one.read(None, 0) == [messages.Probe({}), messages.Alive(4, 2.0)]
     assert one.read(None, 0) == []
 
 
-def test_one_that_does_not_welcome(ends):
+@pytest.mark.parametrize('says, why', [
+    (made.frame('refused', why='too many'), 'too many'),
+    (made.frame('resend'), 'does not welcome')])
+def test_one_that_does_not_welcome(ends, says, why):
     one, there, _wake, _waker = ends
-    there.sendall(frames.pack('refused', why='too many'))
-    with pytest.raises(ConnectionRefusedError, match='too many'):
+    there.sendall(says)
+    with pytest.raises(ConnectionRefusedError, match=why):
         one.greet('h1', 3, 7, HERE)
     assert said(there)['version'] == frames.VERSION
 
@@ -62,7 +68,7 @@ def test_one_that_does_not_welcome(ends):
 def test_another_one_leads(ends, leader, host, port):
     """There the ticket is good as well."""
     one, there, _wake, _waker = ends
-    there.sendall(frames.pack('refused', why='moved', leader=leader))
+    there.sendall(made.frame('refused', why='moved', leader=leader))
     with pytest.raises(talk.Moved, match=f'{host}, port {port}, leads'
                        ) as moved:
         one.greet('h1', 3, 7, HERE)
@@ -73,7 +79,7 @@ def test_another_one_leads(ends, leader, host, port):
 def test_no_address_of_the_one_that_leads(ends):
     one, there, _wake, _waker = ends
     for leader, why in (('d2:x', "'d2:x' leads"), ('', 'nobody leads')):
-        there.sendall(frames.pack('refused', why='nobody leads',
+        there.sendall(made.frame('refused', why='nobody leads',
                                   leader=leader))
         with pytest.raises(ConnectionRefusedError, match=why):
             one.greet('h1', 3, 7, HERE)
@@ -94,11 +100,11 @@ def test_reading_ends_by_a_wake_or_the_end(ends):
     wake.setblocking(False)
     with pytest.raises(BlockingIOError):
         wake.recv(1)
-    there.sendall(frames.pack('alive')[:5])
+    there.sendall(ALIVE[:5])
     assert one.read(wake, 60) == []
-    there.sendall(frames.pack('alive')[5:])
+    there.sendall(ALIVE[5:])
     waker.send(b'x')
-    assert [found['type'] for found in one.read(wake, 60)] == ['alive']
+    assert one.read(wake, 60) == [messages.Alive(4, 2.0)]
     assert one.read(wake, 0) == []
     there.close()
     with pytest.raises(ConnectionResetError):

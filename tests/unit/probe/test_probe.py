@@ -482,7 +482,7 @@ def test_the_service_goes_on_after_an_order_that_was_wrong():
         asking.start()
         assert controller.idle.wait(20)
         asking.stop()
-    assert [m['dst'] for m in controller.measurements] == ['h2']
+    assert [m.dst for m in controller.measurements] == ['h2']
 
 
 def test_the_edge_needs_the_standard_library_only_for_a_train():
@@ -579,8 +579,8 @@ def test_the_service_takes_part_in_a_round():
         found = service.ProbeService(_conf(), _Controller()).measure(
             _probe(answering.port, kind='bulk', lasts_s=1.0,
                    size_bytes=2 ** 18, window_s=0.002, start_in_s=0.1))
-    assert found['method'] == 'bulk'
-    assert found['sent_bytes'] == sum(found['windows_bytes']) > 2 ** 18
+    assert found.method == 'bulk'
+    assert found.sent_bytes == sum(found.windows_bytes) > 2 ** 18
 
 
 def test_the_steady_rate_leaves_slow_start_and_the_last_window_out():

@@ -2,6 +2,7 @@
 
 """What the service makes of an order, and how often it asks for one."""
 
+import functools
 import threading
 
 from oslo_config import cfg
@@ -13,6 +14,8 @@ from edge_module.probe import probing
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
 from edge_module.probe import trains
+from tests.unit import made
+from virtco.wire import reports
 
 LOOPBACK = '127.0.0.1'
 KEY = protocol.Key('7', bytes(range(32)))
@@ -67,11 +70,10 @@ def test_the_result_of_a_train_is_told_field_by_field(service, monkeypatch):
     monkeypatch.setattr(probing.sender, 'measure', lambda *args: (
         asked.append(args) or FOUND))
     for more, repeats in (({}, True), ({'repeats': False}, False)):
-        assert service.measure(ORDER | more) == {
-            'probe_id': 7, 'src': 'h1', 'dst': 'h2', 'rate_bps': 1e6,
-            'throughput_bps': 2e6, 'lower_bound': True, 'loss': 0.125,
-            'rtt_s': 0.1, 'rtt_median_s': 0.2, 'rtt_p99_s': 0.3,
-            'sent_bytes': 5, 'method': 'train'}
+        assert service.measure(ORDER | more) == reports.Measurement(
+            probe_id='7', src='h1', dst='h2', rate_bps=1e6, lower_bound=True,
+            loss=0.125, rtt_s=0.1, rtt_median_s=0.2, rtt_p99_s=0.3,
+            sent_bytes=5, method='train')
         assert asked.pop() == (
             '192.0.2.7', 99, protocol.Train(2, 50, 1000),
             sender.Settings(repeats=repeats), KEY)
@@ -88,15 +90,16 @@ def test_the_result_of_a_bulk_connection_is_told(service, monkeypatch):
     asked, flow = [], bulk.Flow(3e6, (5, 7), 1.5)
     monkeypatch.setattr(probing.bulk, 'transfer', lambda *args: (
         asked.append(args) or flow))
-    told = {'probe_id': 7, 'src': 'h1', 'dst': 'h2', 'method': 'bulk'}
-    assert service.measure(BULK) == told | {
-        'rate_bps': 3e6, 'sent_bytes': 12, 'windows_bytes': [5, 7]}
+    told = functools.partial(reports.Measurement, probe_id='7', src='h1',
+                             dst='h2', method='bulk')
+    assert service.measure(BULK) == told(
+        rate_bps=3e6, sent_bytes=12, windows_bytes=[5, 7])
     assert asked.pop() == ('192.0.2.7', 99, protocol.Bulk(1.0, 9, 0.5),
                            sender.Settings(), KEY, None)
     monkeypatch.setattr(probing.protocol, 'start_of', lambda order: 5.0)
     # Of a round whole frames count.
-    assert service.measure(BULK) == told | {
-        'rate_bps': 18 * 8 / 1.0, 'sent_bytes': 18, 'windows_bytes': [8, 10]}
+    assert service.measure(BULK) == told(
+        rate_bps=18 * 8 / 1.0, sent_bytes=18, windows_bytes=[8, 10])
     assert asked.pop()[-1] == 5.0
     with pytest.raises(protocol.ProbeError, match='too many trains'):
         service.measure(BULK)
@@ -111,7 +114,7 @@ def test_a_connection_that_was_too_short_tells_nothing(
     monkeypatch.setattr(probing.bulk, 'transfer', lambda *args: flow)
     monkeypatch.setattr(probing.protocol, 'start_of', lambda order: start_s)
     if is_told:
-        assert service.measure(BULK)['method'] == 'bulk'
+        assert service.measure(BULK).method == 'bulk'
     else:
         with pytest.raises(protocol.ProbeError, match='too short'):
             service.measure(BULK)
@@ -144,9 +147,10 @@ def test_an_order_that_cannot_be_followed_does_not_end_it(service, caplog):
 
 
 def test_a_measurement_is_said_and_a_failure_is_not(service, monkeypatch):
-    monkeypatch.setattr(service, 'measure', lambda order: {'x': 1})
+    told = made.measurement('h1', 'h2', 8.0)
+    monkeypatch.setattr(service, 'measure', lambda order: told)
     service._measure(ORDER)
-    assert service._link.said == [{'x': 1}]
+    assert service._link.said == [told]
 
     def fails(order):
         raise protocol.ProbeError('told to')

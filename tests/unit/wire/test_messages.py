@@ -34,7 +34,8 @@ TOLD = [
     (messages.Welcome(4, 0.5, 30.0, 5.0, 99),
      '{"type":"welcome","epoch":4,"alive_s":0.5,"heartbeat_s":30.0,'
      '"spread_s":5.0,"most_bytes":99}'),
-    (messages.Alive(4, 7), '{"type":"alive","epoch":4,"n_hosts":7}'),
+    (messages.Alive(4, 0.5, 7),
+     '{"type":"alive","epoch":4,"alive_s":0.5,"n_hosts":7}'),
     (messages.Refused('why', 'a:1'),
      '{"type":"refused","why":"why","leader":"a:1"}'),
     (messages.Asked('h1', msgspec.Raw(b'{"a":1}')),
@@ -83,7 +84,7 @@ def test_what_edge_modules_may_leave_out(text, expected):
 @pytest.mark.parametrize('text, expected', [
     ('{"type":"welcome","epoch":4,"alive_s":0.5}',
      messages.Welcome(4, 0.5, 0.0, 0.0, 0)),
-    ('{"type":"alive","epoch":4}', messages.Alive(4, 0)),
+    ('{"type":"alive","epoch":4,"alive_s":0.5}', messages.Alive(4, 0.5)),
     ('{"type":"refused","why":"x"}', messages.Refused('x', ''))])
 def test_what_the_leader_may_leave_out(text, expected):
     assert messages.PEER_TOLD.decode(text) == expected
@@ -101,6 +102,30 @@ def test_what_the_leader_may_leave_out(text, expected):
 def test_edge_modules_keep_to_their_schema(text, field):
     with pytest.raises(exception.Invalid) as caught:
         messages.decode(text.encode())
+    assert caught.value.kwargs['field'] == field
+
+
+@pytest.mark.parametrize('text, expected', [
+    ('{"type":"policy","generation":5,"policy":{"a":[1]}}',
+     messages.Policy(5, {'a': [1]}, 0)),
+    ('{"type":"policy","generation":5,"policy":7,"epoch":3}',
+     messages.Policy(5, 7, 3)),
+    ('{"type":"probe","train":{"a":1}}', messages.Probe({'a': 1})),
+    ('{"type":"resend"}', messages.Resend()),
+    ('{"type":"alive","epoch":0,"alive_s":2,"later":1}',
+     messages.Alive(0, 2.0))])
+def test_what_edge_modules_are_told(text, expected):
+    assert messages.decode_told(text.encode()) == expected
+
+
+@pytest.mark.parametrize('text, field', [
+    ('{"type":"alive","epoch":4}', 'alive_s'),
+    ('{"type":"policy","generation":5}', 'policy'),
+    ('{"type":"probe"}', 'train'), ('{"type":"asked"}', 'type'),
+    ('[' * 100_000, 'body'), ('\xff', 'frame')])
+def test_what_edge_modules_are_told_keeps_to_its_schema(text, field):
+    with pytest.raises(exception.Invalid) as caught:
+        messages.decode_told(text.encode())
     assert caught.value.kwargs['field'] == field
 
 

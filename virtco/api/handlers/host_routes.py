@@ -8,6 +8,7 @@ from virtco import exception
 from virtco.api import views
 from virtco.api.call import Call
 from virtco.wire import edge_policy
+from virtco.wire import frames
 from virtco.wire import host as wire
 from virtco.wire import stream_address as distributor_wire
 
@@ -49,14 +50,16 @@ def undrain(call: Call, host: str, query: wire.One) -> None:
 def distributor(call: Call, query: distributor_wire.DistributorQuery
                 ) -> distributor_wire.Distributor:
     distribute = call.rooms.distribute
-    found = distribute.document()
-    if found is None:
+    servers = distribute.servers()
+    if not servers:
         raise exception.NotFound(what='Service', id='distributor')
+    found = distributor_wire.Distributor(version=frames.VERSION,
+                                         servers=servers)
     if query.host is not None and (
             ticket := distribute.ticket_of(query.host)):
         call.require_host(query.host)
-        found |= {'ticket': ticket}
-    return distributor_wire.Distributor(**found)
+        found = msgspec.structs.replace(found, ticket=ticket)
+    return found
 
 
 def policy(call: Call, host: str, query: wire.One) -> edge_policy.EdgePolicy:
