@@ -56,10 +56,15 @@ class Wire:
                 task.cancel()
 
     def close(self):
-        self._call(self._set('cut'))
-        self._server.close()
+        self._call(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+
+    async def _end(self):
+        self._server.close()
+        tasks = list(self._tasks)
+        await self._set('cut')
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _connected(self, reader, writer):
         task = asyncio.current_task()
