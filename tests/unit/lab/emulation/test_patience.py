@@ -63,7 +63,7 @@ def test_new_words_and_numbers_are_progress(start, code):
     process.wait_until(
         lambda: child.popen.poll() is not None, 'its end', [child],
         progress=None if 'abc' in code else lambda: next(numbers),
-        stall_s=STALL_S)
+        stall_s=1.5 * STALL_S)
 
 
 def test_what_lasts_is_shown_with_its_last_words(start, monkeypatch):
