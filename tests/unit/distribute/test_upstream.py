@@ -475,8 +475,8 @@ def test_the_next_leader_is_found(running, lead, caplog):
     one._behind = {'h7'}
     second = lead(5)
     running.seen = second.seen
-    patience.wait_for(lambda: one._epoch == 5, 'the second')
-    assert second.came and one.is_connected and one._behind == set()
+    patience.wait_for(lambda: second.came, 'the second')
+    assert one._epoch == 5 and one.is_connected and one._behind == set()
     assert 'Lost the process that leads.' in caplog.text
     second.server.stop()
     patience.wait_for(lambda: not one.is_connected, 'its end')
