@@ -111,8 +111,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         body = json.dumps({
-            'version': frames.VERSION, 'host': None, 'tls': False,
-            'port': self.server.server_address[1] + 1}).encode()
+            'version': frames.VERSION, 'servers': [
+                {'host': None, 'tls': False,
+                 'port': self.server.server_address[1] + 1}]}).encode()
         self.send_response(200)
         self.send_header('Content-Length', str(len(body)))
         self.end_headers()
