@@ -231,10 +231,9 @@ def test_the_service_measures_what_the_controller_asks_for(net):
         asking.stop()
         peer.stop()
     found = controller.measurement
-    assert (found['probe_id'], found['src'], found['dst']) == (
+    assert (found.probe_id, found.src, found.dst) == (
         'p1', 'host-a', 'host-b')
     # A busy machine may be late; nothing makes the link faster.
-    assert 5e6 < found['rate_bps'] < 22e6
-    assert found['method'] == 'train' and found['loss'] == 0
-    assert (0 < found['rtt_s'] <= found['rtt_median_s']
-            <= found['rtt_p99_s'] < 1)
+    assert 5e6 < found.rate_bps < 22e6
+    assert found.method == 'train' and found.loss == 0
+    assert 0 < found.rtt_s <= found.rtt_median_s <= found.rtt_p99_s < 1
