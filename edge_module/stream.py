@@ -191,10 +191,10 @@ class Link:
         LOG.info('Connected to the distributor')
         try:
             while not self._stop.is_set():
-                for message in ends.read(self._outbox.wake_end,
-                                         self._outbox.pause_s()):
+                for message in ends.read(self._outbox.wake_end, max(0.0, min(
+                        self._outbox.pause_s(), self._hopes_s()))):
                     self._hear(message)
-                if self._is_silent():
+                if self._hopes_s() <= 0:
                     self._addresses = self._addresses[1:]
                     raise TimeoutError('the controller is silent')
                 for frame in self._outbox.take():
@@ -208,9 +208,11 @@ class Link:
             self._set_up(False)
         return welcome.spread_s
 
-    def _is_silent(self) -> bool:
-        return (time.monotonic() - self._heard_s
-                > _SILENT * self._alive_s)
+    def _hopes_s(self) -> float:
+        """Return seconds after which a controller that says nothing is given
+        up.
+        """
+        return self._heard_s + _SILENT * self._alive_s - time.monotonic()
 
     def _heard(self, is_led: bool) -> None:
         self._heard_s = time.monotonic()

@@ -132,10 +132,10 @@ def test_one_that_is_silent_is_left(link, monkeypatch):
     link._alive_s = 9.0
     # A server that grew needs more time.
     link._hear(messages.Alive(0, 4.0))
-    now_s += 8.0
-    assert not link._is_silent()
-    now_s += 0.1
-    assert link._is_silent()
+    now_s += 7.5
+    assert link._hopes_s() == 0.5
+    now_s += 0.5
+    assert link._hopes_s() == 0.0
 
 
 class Talking:
@@ -225,7 +225,7 @@ def test_who_says_nothing_of_the_return_gets_it_at_once(link):
 
 def test_another_one_is_tried_after_one_that_stands_still(link, monkeypatch):
     link._addresses = [HERE, HERE._replace(host='d2')]
-    monkeypatch.setattr(link, '_is_silent', lambda: True)
+    monkeypatch.setattr(link, '_hopes_s', lambda: -1.0)
     talking = Talking(link)
     talking.hear()
     talking.say('welcome', **WELCOME)
