@@ -41,7 +41,7 @@ MOST_BUDGET_S = 0.01
 
 
 def _document():
-    found = copy.deepcopy(openapi.document())
+    found = copy.deepcopy(openapi.document({}))
     for schema in _schemas(found):
         budget = schema.get('properties', {}).get('budget_s')
         if isinstance(budget, dict) and 'maximum' in budget:

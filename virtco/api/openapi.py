@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The API as OpenAPI 3.1, derived from the types of :mod:`virtco.wire`.
+"""The API as OpenAPI 3.1, derived from the types of :mod:`virtco.wire` and the
+rules of :mod:`virtco.api.policies`.
 
-``python -m virtco.api.openapi`` prints it; ``doc/source/api/openapi.json`` is
-what it printed last.
+``python -m virtco.api.openapi SAMPLES`` prints it with the requests and
+answers of a file; ``doc/source/api/openapi.json`` is what it printed last.
 """
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 import inspect
 import json
+import pathlib
 import re
 import sys
 from typing import Any
 
 import msgspec
 
+from virtco.api import policies
 from virtco.api import routes
 from virtco.api import versions
 from virtco.wire import error
@@ -24,7 +28,11 @@ _TEMPLATE = '#/components/schemas/{name}'
 _IVAR = re.compile(r'(?ms)^:ivar (\w+): (.*?)(?=^:ivar |\Z)')
 
 
-def document() -> dict[str, Any]:
+#: Of each operation by its name: request, status and response.
+Samples = Mapping[str, Mapping[str, Any]]
+
+
+def document(samples: Samples) -> dict[str, Any]:
     kinds = [error.Failure, *(
         kind for one in routes.OPERATIONS for kind in (
             one.body, one.query, one.answer)
@@ -41,7 +49,7 @@ def document() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for one in routes.OPERATIONS:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(
-            one, names, components)
+            one, names, components, samples.get(one.name, {}))
     for one in routes.OPERATIONS:
         if one.query is not None:
             components.pop(_name(names[one.query]), None)
@@ -85,20 +93,31 @@ def _sentence(text: str) -> str:
 
 
 def _operation(one: wire.Operation[Any], names: dict[Any, dict[str, Any]],
-               components: dict[str, Any]) -> dict[str, Any]:
+               components: dict[str, Any], sample: Mapping[str, Any]
+               ) -> dict[str, Any]:
+    rules = policies.rules_of(one)
+    failure = {'content': _content(names[error.Failure])}
     found: dict[str, Any] = {
         'operationId': one.name, 'summary': one.summary,
+        'x-rules': {rule.name: {'check': rule.check_str, 'roles': roles}
+                    for rule, roles in rules},
         'responses': {
-            str(one.status): _response(one, names),
-            'default': {'description': 'An error.', 'content': _content(
-                names[error.Failure])}}}
+            str(one.status): _response(one, names, sample.get('response')),
+            **{str(status): {'description': text, **failure}
+               for status, text, is_possible in (
+                (400, 'A field or parameter is not valid.',
+                 one.body is not None or one.query is not None),
+                (403, 'No rule allows it to the caller.', bool(rules)),
+                (404, 'Nothing has this name or id.', '{' in one.path))
+               if is_possible},
+            'default': {'description': 'An error.', **failure}}}
     parameters = list(_parameters(one, {} if one.query is None else
                                   components[_name(names[one.query])]))
     if parameters:
         found['parameters'] = parameters
     if one.body is not None:
         found['requestBody'] = {'required': True, 'content': _content(
-            names[one.body], one.example)}
+            names[one.body], sample.get('request', {}).get('body'))}
     return found
 
 
@@ -108,8 +127,7 @@ def _parameters(one: wire.Operation[Any], query: dict[str, Any]
     properties = query.get('properties', {})
     for name in dict.fromkeys([*in_path, *properties]):
         schema = dict(properties.get(name, {'type': 'string'}))
-        described = ({'description': told} if (
-            told := schema.pop('description', None)) else {})
+        told = schema.pop('description', None) or wire.IN_PATH[name]
         if schema.get('default', ...) is None:
             # A parameter that is not given has no value, not null.
             del schema['default']
@@ -117,32 +135,31 @@ def _parameters(one: wire.Operation[Any], query: dict[str, Any]
                                if kind != {'type': 'null'}]
             if len(schema['anyOf']) == 1:
                 schema |= schema.pop('anyOf')[0]
-        yield {'name': name, **described,
+        yield {'name': name, 'description': told,
                'in': 'path' if name in in_path else 'query',
                'required': name in in_path, 'schema': schema}
 
 
-def _response(one: wire.Operation[Any], names: dict[Any, dict[str, Any]]
-              ) -> dict[str, Any]:
+def _response(one: wire.Operation[Any], names: dict[Any, dict[str, Any]],
+              sample: Any) -> dict[str, Any]:
     if one.answer is wire.NOTHING:
         return {'description': 'Done.'}
     if one.answer is str:
-        return {'description': 'Text.', 'content': {
-            'text/plain': {'schema': {'type': 'string'}}}}
+        return {'description': 'Text.', 'content': {'text/plain': {
+            'schema': {'type': 'string'}, 'example': sample}}}
     return {'description': 'The answer.',
-            'content': _content(names[one.answer])}
+            'content': _content(names[one.answer], sample)}
 
 
-def _content(schema: dict[str, Any], example: Any = None) -> dict[str, Any]:
-    found = {'schema': schema}
-    if example is not None:
-        found['example'] = json.loads(msgspec.json.encode(example))
-    return {'application/json': found}
+def _content(schema: dict[str, Any], sample: Any = None) -> dict[str, Any]:
+    return {'application/json': {'schema': schema} | (
+        {} if sample is None else {'example': sample})}
 
 
-def render() -> str:
-    return json.dumps(document(), indent=1, sort_keys=True) + '\n'
+def render(samples: Samples) -> str:
+    return json.dumps(document(samples), indent=1, sort_keys=True) + '\n'
 
 
 if __name__ == '__main__':
-    sys.stdout.write(render())
+    sys.stdout.write(render(json.loads(
+        pathlib.Path(sys.argv[1]).read_text(encoding='utf-8'))))

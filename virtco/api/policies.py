@@ -2,6 +2,7 @@
 
 """Rules of who may call which operations, for policy.yaml."""
 
+import re
 from typing import Any
 
 from oslo_policy import policy
@@ -52,6 +53,23 @@ def _rule(name: str, check: str, description: str,
 
 def list_rules() -> list[Rule]:
     return _RULES
+
+
+def rules_of(one: operation.Operation[Any]) -> list[tuple[Rule, list[str]]]:
+    """Return the rules that allow an operation, each with the roles in it."""
+    asked = {'method': one.method, 'path': one.path}
+    return [(rule, _roles(rule)) for rule in _RULES
+            if isinstance(rule, policy.DocumentedRuleDefault)
+            and asked in rule.operations]
+
+
+def _roles(rule: Rule) -> list[str]:
+    """Return the roles that a rule and those it is made of name."""
+    below = [other for other in _RULES
+             if f'rule:{other.name}' in rule.check_str.split()
+             or f'rule:{other.name}' == rule.check_str]
+    return sorted({*re.findall(r'role:(\w+)', rule.check_str), *(
+        role for other in below for role in _roles(other))})
 
 
 # Tenants, about their own projects.

@@ -253,7 +253,6 @@ class CoflowQuery(fields.ProjectQuery, frozen=True, kw_only=True):
     state: State | None = None
 
 
-_MATRIX = [[0, 1_000_000_000], [0, 0]]
 
 LIST = operation.Operation(
     'listCoflows', 'GET', '/v1/coflows', Coflows,
@@ -261,15 +260,13 @@ LIST = operation.Operation(
 REGISTER = operation.Operation(
     'registerCoflow', 'POST', '/v1/coflows', Coflow,
     'Register a matrix; its id is the hint virtco:tm_ref.',
-    body=Registration, status=201,
-    example=Registration(name='shuffle', tm=_MATRIX))
+    body=Registration, status=201)
 SHOW = operation.Operation(
     'showCoflow', 'GET', '/v1/coflows/{coflow_id}', Coflow,
     'Show a coflow, the VMs of its group and its events.')
 CHANGE = operation.Operation(
     'changeCoflow', 'PATCH', '/v1/coflows/{coflow_id}', Coflow,
-    'Declare a coflow done, or set its class or weight.', body=CoflowChange,
-    example=CoflowChange(state='done'))
+    'Declare a coflow done, or set its class or weight.', body=CoflowChange)
 DELETE = operation.Operation(
     'deleteCoflow', 'DELETE', '/v1/coflows/{coflow_id}', operation.NOTHING,
     'Forget a registered matrix, or give up a coflow; its VMs stay.',
@@ -277,8 +274,7 @@ DELETE = operation.Operation(
 ANNOUNCE = operation.Operation(
     'announceCoflow', 'POST', '/v1/groups/{group}/coflows', Coflows,
     'Announce a coflow over the VMs of a group that runs.',
-    body=Announcement, query=fields.ProjectQuery, status=201,
-    example=Announcement(name='epoch-7', tm=_MATRIX))
+    body=Announcement, query=fields.ProjectQuery, status=201)
 EVENTS = operation.Operation(
     'listEvents', 'GET', '/v1/events', Events,
     'List events: ignored hints, other hosts, expiries.',

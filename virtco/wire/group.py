@@ -237,8 +237,7 @@ TREE = operation.Operation(
 MAPPING = operation.Operation(
     'adviseMapping', 'POST', '/v1/groups/{group}/mapping', Mapping,
     'Advise which rank of a matrix should run on which VM of a group.',
-    body=MappingRequest, query=fields.ProjectQuery,
-    example=MappingRequest(all_reduce_bytes=1e9))
+    body=MappingRequest, query=fields.ProjectQuery)
 CLUSTERS = operation.Operation(
     'showClusters', 'GET', '/v1/groups/{group}/clusters', Clusters,
     'Show which members of a group share a rack or a host.',

@@ -142,7 +142,7 @@ POLICY = operation.Operation(
 DRAIN = operation.Operation(
     'drainHost', 'PUT', '/v1/hosts/{host}/drain', Drained,
     'Plan no new group for a host, and advise moves away from it.',
-    body=Drain, query=One, example=Drain('fans'))
+    body=Drain, query=One)
 UNDRAIN = operation.Operation(
     'undrainHost', 'DELETE', '/v1/hosts/{host}/drain', operation.NOTHING,
     'Use a drained host again.', query=One, status=204)

@@ -34,8 +34,4 @@ class Followed(operation.Response, frozen=True):
 POST = operation.Operation(
     'notify', 'POST', '/v1/notifications', Followed,
     'Follow a versioned notification of Nova.', body=Notification,
-    status=202, example=Notification(
-        event_type='instance.create.end',
-        payload={'nova_object.data': {
-            'uuid': 'd2b6c6a4-7d0f-4c5f-9a52-6b6b5b0e9d1c',
-            'host': 'compute1'}}))
+    status=202)

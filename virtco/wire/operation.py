@@ -41,7 +41,6 @@ class Operation(Generic[_A]):
     :ivar query: Struct of the parameters in the query, and of those in the
         path that are checked.
     :ivar status: of a successful answer.
-    :ivar example: a body, as it may be sent.
     """
 
     name: str
@@ -52,7 +51,6 @@ class Operation(Generic[_A]):
     body: Any = None
     query: type[Query] | None = None
     status: int = 200
-    example: Any = None
 
     @property
     def parameters(self) -> list[str]:
@@ -64,3 +62,12 @@ class Operation(Generic[_A]):
 
 
 NOTHING = type(None)
+
+#: Parameters of paths that no query type describes.
+IN_PATH = {
+    'check_id': 'Id of the check.', 'coflow_id': 'Id of the coflow.',
+    'group': 'Id of the group, or its name in the project.',
+    'host': 'Name of the host.', 'instance_uuid': 'Id of the instance.',
+    'name': 'Name of the application.', 'plane': 'Name of the plane.',
+    'probe_id': 'Id under which measurements were ordered.',
+    'project_id': 'Id of the project.'}

@@ -279,16 +279,11 @@ class ExplanationQuery(operation.Query, frozen=True):
     budget_s: fields.Budget | None = None
 
 
-_FLAVOR = fields.Resources(vcpus=2, memory_mb=4096, disk_gb=20)
 
 PLACE = operation.Operation(
     'place', 'PUT', '/v1/placements/{instance_uuid}', Answer,
     'Ask for a host of an instance, as CoflowWeigher does.', body=Placement,
-    query=One, example=Placement(
-        project_id='5c8f', hints={
-            'virtco:coflow': 'shuffle', 'virtco:tm': '[[0, "1GB"], [0, 0]]'},
-        flavor=_FLAVOR, hosts=[Offer(
-            'compute1', fields.Resources(16, 65536, 500), 'compute1')]))
+    query=One)
 SHOW = operation.Operation(
     'showPlacement', 'GET', '/v1/placements/{instance_uuid}', Kept,
     'Show the last answer for an instance, and where the instance is.')

@@ -201,13 +201,10 @@ class Look(operation.Request, frozen=True):
 PLAN = operation.Operation(
     'plan', 'POST', '/v1/plans', Plan,
     'Plan groups that nobody launches: what would come of it.',
-    body=PlanRequest, example=PlanRequest(groups=[Group(
-        name='train', tm=[[0, 1_000_000_000], [0, 0]],
-        flavor=fields.Resources(vcpus=2, memory_mb=4096, disk_gb=20))]))
+    body=PlanRequest)
 MOVES = operation.Operation(
     'listMoves', 'GET', '/v1/advice', Moves,
     'List the moves of running VMs that were found last.')
 LOOK = operation.Operation(
     'findMoves', 'POST', '/v1/advice', Moves,
-    'Find moves of running VMs that would pay now.', body=Look,
-    example=Look(budget_s=1.0))
+    'Find moves of running VMs that would pay now.', body=Look)

@@ -59,5 +59,4 @@ SHOW = operation.Operation(
 CHANGE = operation.Operation(
     'changeProject', 'PATCH', '/v1/projects/{project_id}', Project,
     'Set class or weight of all coflows of a project, or forgive its debt.',
-    body=ProjectChange, query=One,
-    example=ProjectChange(priority_class=1, weight=2.0))
+    body=ProjectChange, query=One)

@@ -74,7 +74,7 @@ SHOW = operation.Operation(
 CHANGE = operation.Operation(
     'changeSettings', 'PATCH', '/v1/settings', Settings,
     'Change choices, for all processes and over restarts.',
-    body=SettingsChange, example=SettingsChange(order='sebf'))
+    body=SettingsChange)
 HISTORY = operation.Operation(
     'listChanges', 'GET', '/v1/settings/history', History,
     'List changes of settings, hosts and topologies by operators.')

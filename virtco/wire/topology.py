@@ -192,7 +192,6 @@ class Capacity(operation.Response, frozen=True, kw_only=True):
     hosts_without_leaf: list[str]
 
 
-_FLAVOR = fields.Resources(vcpus=2, memory_mb=4096, disk_gb=20)
 
 SHOW = operation.Operation(
     'showTopology', 'GET', '/v1/topology', Topology,
@@ -200,15 +199,11 @@ SHOW = operation.Operation(
 IMPORT = operation.Operation(
     'importTopology', 'PUT', '/v1/topology', Imported,
     'Replace planes of the topology, or tell what that would change.',
-    body=Import, example=Import(planes=[Plane(
-        'front-end', [Level('rack', oversubscription=4)],
-        [Node('rack1', uplink='100Gbit', hosts='compute[01-16]')])]))
+    body=Import)
 DELETE = operation.Operation(
     'deletePlane', 'DELETE', '/v1/topology/{plane}', operation.NOTHING,
     'Delete a plane.', status=204)
 CAPACITY = operation.Operation(
     'countCapacity', 'POST', '/v1/capacity', Capacity,
     'Count how many groups fit below each switch of a level.',
-    body=CapacityRequest, example=CapacityRequest(
-        flavor=_FLAVOR, level='rack', hosts=[Room(
-            'compute01', fields.Resources(32, 131072, 1000))], vms=[8]))
+    body=CapacityRequest)

@@ -2,6 +2,7 @@
 
 """The API's description and its versions."""
 
+import json
 import pathlib
 import re
 
@@ -18,30 +19,61 @@ from virtco.objects import settings
 ROOT = pathlib.Path(__file__).parents[3]
 
 
+#: Recorded by tests/functional/controller/test_samples.py.
+SAMPLES = json.loads((ROOT / 'doc/source/api/samples.json').read_text())
+DOCUMENT = openapi.document(SAMPLES)
+#: Whom no rule is asked about: versions, health and metrics.
+OPEN = {'listVersions', 'showVersion', 'showHealth', 'showMetrics'}
+
+
 def test_the_description_is_current():
-    """``python -m virtco.api.openapi > doc/source/api/openapi.json``."""
+    """``python -m virtco.api.openapi doc/source/api/samples.json >
+    doc/source/api/openapi.json``.
+    """
     assert (ROOT / 'doc/source/api/openapi.json').read_text() == (
-        openapi.render())
+        openapi.render(SAMPLES))
 
 
 OPERATIONS = [(path, method, one)
-              for path, found in openapi.document()['paths'].items()
+              for path, found in DOCUMENT['paths'].items()
               for method, one in found.items()]
 
 
 @pytest.mark.parametrize(('path', 'method', 'one'), OPERATIONS, ids=[
     one['operationId'] for *_, one in OPERATIONS])
 def test_an_operation_is_described(path, method, one):
-    """Its bodies have schemas, and each request that has one an example."""
-    success, = one['responses'].keys() - {'default'}
-    assert ('content' in one['responses'][success]) == (success != '204')
+    """Who may, what is asked with which parameters, and what is answered."""
+    success, = (code for code in one['responses'] if code[0] == '2')
+    told = one['responses'][success]
+    assert ('content' in told) == (success != '204')
+    for body in told.get('content', {}).values():
+        assert {'schema', 'example'} <= body.keys()
     assert ('requestBody' in one) == (method in ('post', 'put', 'patch'))
-    if 'requestBody' in one and one['operationId'] not in (
-            'report', 'measured'):
-        assert one['requestBody']['content']['application/json']['example']
+    if 'requestBody' in one:
+        body = one['requestBody']['content']['application/json']
+        assert {'schema', 'example'} <= body.keys()
     assert one['summary'].endswith('.')
-    assert {found['name'] for found in one.get('parameters', ())
+    assert bool(one['x-rules']) == (one['operationId'] not in OPEN)
+    assert all(rule['roles'] for rule in one['x-rules'].values())
+    assert ('403' in one['responses']) == bool(one['x-rules'])
+    assert ('404' in one['responses']) == ('{' in path)
+    parameters = one.get('parameters', [])
+    assert all(found['description'].endswith('.') for found in parameters)
+    assert {found['name'] for found in parameters
             if found['in'] == 'path'} == set(re.findall(r'{(\w+)}', path))
+
+
+def test_roles_are_those_of_the_rules():
+    rules = {one['operationId']: one['x-rules'] for *_, one in OPERATIONS}
+    assert rules['changeCoflow'] == {
+        'virtco:coflows:end': {'check': 'rule:virtco:project_member',
+                               'roles': ['admin', 'member']},
+        'virtco:coflows:prioritize': {'check': 'rule:virtco:admin',
+                                      'roles': ['admin']}}
+    assert rules['place']['virtco:placements:update']['roles'] == [
+        'admin', 'service']
+    assert rules['listCoflows']['virtco:coflows:list']['roles'] == [
+        'admin', 'reader']
 
 
 def test_fields_are_described():
@@ -49,7 +81,7 @@ def test_fields_are_described():
     edges = re.compile('Report|Counter|Unmanaged|EdgePolicy|CoflowClass|'
                        'Destination|FlowEntry|Link|Port|Responder|Pair|'
                        'Measurement')
-    missing = [f'{kind}.{name}' for kind, schema in openapi.document()[
+    missing = [f'{kind}.{name}' for kind, schema in DOCUMENT[
         'components']['schemas'].items() if not edges.search(kind)
         for name, found in schema['properties'].items()
         if 'description' not in found]
@@ -60,7 +92,7 @@ def test_operations_and_types_have_names_of_their_own():
     names = [one['operationId'] for *_, one in OPERATIONS]
     assert len(set(names)) == len(names)
     assert all('.' not in name for name
-               in openapi.document()['components']['schemas'])
+               in DOCUMENT['components']['schemas'])
 
 
 def test_settings_are_those_of_the_configuration():
