@@ -132,14 +132,8 @@ def build(spec: Any, host_states: list[Any], found: dict[str, Any],
         'hints': found,
         'metadata': metadata,
         'flavor': _demand(spec),
-        'egress_cap_bps': _cap_bps(spec, 'quota:vif_outbound_average'),
-        'ingress_cap_bps': _cap_bps(spec, 'quota:vif_inbound_average'),
-        # Where no burst is given, libvirt lets a second's bytes out at once.
-        'egress_burst_bytes': 1024 * (
-            _quota_kb(spec, 'quota:vif_outbound_burst')
-            or _quota_kb(spec, 'quota:vif_outbound_average')),
-        'ingress_burst_bytes': 1024 * _quota_kb(
-            spec, 'quota:vif_inbound_burst'),
+        **units.vif_caps(spec.flavor.extra_specs if (
+            'extra_specs' in spec.flavor) else None),
         'server_group': _server_group(spec),
         'hosts': _offers(host_states),
     }
@@ -158,25 +152,6 @@ def _demand(spec: Any) -> dict[str, float]:
         flavor.ephemeral_gb or 0)
     return {'vcpus': flavor.vcpus, 'memory_mb': flavor.memory_mb,
             'disk_gb': disk_gb + (flavor.swap or 0) / 1024}
-
-
-def _cap_bps(spec: Any, key: str) -> float | None:
-    rate_kb_per_s = _quota_kb(spec, key)
-    return (units.kilobytes_per_s_to_bps(rate_kb_per_s)
-            if rate_kb_per_s else None)
-
-
-def _quota_kb(spec: Any, key: str) -> int:
-    """Read a limit that the flavor sets for each port of the server.
-
-    Nova leaves its check to the hypervisor's driver; what is no positive
-    number is no limit here, 0.
-    """
-    specs = spec.flavor.extra_specs if 'extra_specs' in spec.flavor else None
-    try:
-        return max(0, int((specs or {}).get(key, 0)))
-    except ValueError:
-        return 0
 
 
 def _free(state: Any) -> dict[str, float]:

@@ -8,6 +8,7 @@ structures, sizes are **bytes** (``_bytes``), times are **seconds**
 powers of two.
 """
 
+from collections.abc import Mapping
 import math
 import re
 
@@ -59,6 +60,36 @@ def bytes_per_s_to_bps(rate_bytes_per_s: float) -> float:
 
 def kilobytes_per_s_to_bps(rate_kb_per_s: float) -> float:
     return rate_kb_per_s * 1000 * BITS_PER_BYTE
+
+
+def vif_caps(extra_specs: Mapping[str, str] | None
+             ) -> dict[str, float | None]:
+    """Read the limits of a flavor (``quota:vif_*``) for each of its ports.
+
+    Where no burst is given, libvirt lets a second's bytes out at once.
+
+    :returns: ``egress_cap_bps`` and ``ingress_cap_bps``, None without a limit,
+        ``egress_burst_bytes`` and ``ingress_burst_bytes``.
+    """
+    out_kb, in_kb, out_burst_kb, in_burst_kb = (
+        _positive((extra_specs or {}).get(f'quota:vif_{name}', '0'))
+        for name in ('outbound_average', 'inbound_average',
+                     'outbound_burst', 'inbound_burst'))
+    return {
+        'egress_cap_bps': kilobytes_per_s_to_bps(out_kb) or None,
+        'ingress_cap_bps': kilobytes_per_s_to_bps(in_kb) or None,
+        'egress_burst_bytes': 1024 * (out_burst_kb or out_kb),
+        'ingress_burst_bytes': 1024 * in_burst_kb}
+
+
+def _positive(text: str) -> int:
+    """Return the number of an extra spec; 0 for what is no positive one,
+    which Nova leaves to the hypervisor's driver to refuse.
+    """
+    try:
+        return max(0, int(text))
+    except ValueError:
+        return 0
 
 
 def bps_to_bytes_per_s(rate_bps: float) -> float:

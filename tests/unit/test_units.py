@@ -7,6 +7,7 @@ import pytest
 from virtco import exception
 from virtco import hints
 from virtco import units
+from virtco.wire import placement
 
 
 @pytest.mark.parametrize('text, size_bytes', [
@@ -119,3 +120,19 @@ def test_conversions():
     assert units.transfer_time_s(0.5, 8.0) == 0.5
     assert units.transfer_time_s(0.0, 0.0) == 0.0
     assert units.transfer_time_s(1.0, 0.0) == float('inf')
+
+
+@pytest.mark.parametrize('specs, caps_bps, bursts_bytes', [
+    (None, (None, None), (0, 0)), ({}, (None, None), (0, 0)),
+    ({'quota:vif_outbound_average': '250000',
+      'quota:vif_outbound_peak': '500000',
+      'quota:vif_inbound_average': '125000'}, (2e9, 1e9), (256e6, 0)),
+    ({'quota:vif_outbound_average': '1', 'quota:vif_outbound_burst': '7',
+      'quota:vif_inbound_burst': '9'}, (8e3, None), (7168, 9216)),
+    ({'quota:vif_outbound_average': '0',
+      'quota:vif_inbound_average': '-1'}, (None, None), (0, 0)),
+    ({'quota:vif_inbound_average': 'fast'}, (None, None), (0, 0))])
+def test_caps_of_a_flavor_are_bits_per_second(specs, caps_bps, bursts_bytes):
+    found = units.vif_caps(specs)
+    assert tuple(found) == placement.CAPS
+    assert tuple(found.values()) == (*caps_bps, *bursts_bytes)

@@ -9,6 +9,7 @@ were registered, debts and settings.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import itertools
@@ -20,6 +21,7 @@ from sqlalchemy import orm
 
 from virtco import exception
 from virtco import hints
+from virtco import units
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import session as db_session
@@ -38,6 +40,7 @@ class Server:
 
     :ivar launch_index: in its request.
     :ivar demand: vCPUs, MB of memory and GB of disk.
+    :ivar caps: of its ports (:func:`virtco.units.vif_caps`).
     """
 
     uuid: str
@@ -49,6 +52,7 @@ class Server:
     launch_index: int
     reservation_id: str
     demand: tuple[float, float, float]
+    caps: Mapping[str, float | None]
     hints: dict[str, Any]
     metadata: dict[str, Any]
 
@@ -80,6 +84,7 @@ def read(body: dict[str, Any]) -> Server:
          # A volume-backed server has no image and no root disk on its host.
          (float(flavor['disk']) if body.get('image') else 0.0)
          + flavor['ephemeral'] + flavor['swap'] / 1024),
+        units.vif_caps(flavor.get('extra_specs')),
         body.get('scheduler_hints') or {}, body.get('metadata') or {})
 
 
@@ -221,6 +226,8 @@ def _made(session: orm.Session, project_id: str, hint: hints.Hint,
         member.display_name = server.name[:255]
         member.reservation_id = server.reservation_id[:255]
         member.vcpus, member.memory_mb, member.disk_gb = server.demand
+        for name, value in server.caps.items():
+            setattr(member, name, value)
         if server.host is not None and server.status not in nova.UNDECIDED:
             member.state = states.MemberState.RUNNING
             member.host = server.host

@@ -63,6 +63,16 @@ def test_rows_are_those_of_a_launch(run):
     assert 'all 3 rows of a have a VM' in why
 
 
+def test_caps_are_those_of_the_flavors(run, database):
+    capped = body(0)
+    capped['flavor']['extra_specs'] = {'quota:vif_outbound_average': '1000'}
+    run(capped, body(1, tm=None), body(2, tm=None))
+    with database.reader() as session:
+        assert {member.row_index: member.egress_cap_bps for member
+                in db_groups.living_members(session)} == {
+                    0: 8e6, 1: None, 2: None}
+
+
 def test_metadata_counts_as_well_as_hints(run):
     hints = body(0)['scheduler_hints']
     _outcome, rows = run(body(0, name=None, metadata={
