@@ -22,6 +22,7 @@ from virtco.api import policies
 from virtco.api import routes
 from virtco.api import versions
 from virtco.wire import error
+from virtco.wire import fields
 from virtco.wire import operation as wire
 
 _TEMPLATE = '#/components/schemas/{name}'
@@ -33,7 +34,7 @@ Samples = Mapping[str, Mapping[str, Any]]
 
 
 def document(samples: Samples) -> dict[str, Any]:
-    kinds = [error.Failure, *(
+    kinds = [error.Failure, fields.Path, *(
         kind for one in routes.OPERATIONS for kind in (
             one.body, one.query, one.answer)
         if kind not in (None, wire.NOTHING, str))]
@@ -50,9 +51,9 @@ def document(samples: Samples) -> dict[str, Any]:
     for one in routes.OPERATIONS:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(
             one, names, components, samples.get(one.name, {}))
-    for one in routes.OPERATIONS:
-        if one.query is not None:
-            components.pop(_name(names[one.query]), None)
+    for kind in {fields.Path, *(one.query for one in routes.OPERATIONS)}:
+        if kind is not None:
+            components.pop(_name(names[kind]))
     return {
         'openapi': '3.1.0',
         'info': {'title': 'VirtCO', 'version': versions.VERSIONS[-1]},
@@ -106,13 +107,15 @@ def _operation(one: wire.Operation[Any], names: dict[Any, dict[str, Any]],
             **{str(status): {'description': text, **failure}
                for status, text, is_possible in (
                 (400, 'A field or parameter is not valid.',
-                 one.body is not None or one.query is not None),
+                 bool(one.parameters)),
                 (403, 'No rule allows it to the caller.', bool(rules)),
                 (404, 'Nothing has this name or id.', '{' in one.path))
                if is_possible},
             'default': {'description': 'An error.', **failure}}}
-    parameters = list(_parameters(one, {} if one.query is None else
-                                  components[_name(names[one.query])]))
+    in_paths, in_query = (
+        {} if kind is None else components[_name(names[kind])]['properties']
+        for kind in (fields.Path, one.query))
+    parameters = list(_parameters(one, in_paths, in_query))
     if parameters:
         found['parameters'] = parameters
     if one.body is not None:
@@ -121,13 +124,14 @@ def _operation(one: wire.Operation[Any], names: dict[Any, dict[str, Any]],
     return found
 
 
-def _parameters(one: wire.Operation[Any], query: dict[str, Any]
-                ) -> Iterator[dict[str, Any]]:
+def _parameters(one: wire.Operation[Any], in_paths: dict[str, Any],
+                in_query: dict[str, Any]) -> Iterator[dict[str, Any]]:
     in_path = re.findall(r'{(\w+)}', one.path)
-    properties = query.get('properties', {})
-    for name in dict.fromkeys([*in_path, *properties]):
-        schema = dict(properties.get(name, {'type': 'string'}))
-        told = schema.pop('description', None) or wire.IN_PATH[name]
+    properties = in_query | {
+        name: in_paths[name] for name in in_path if name in in_paths}
+    for name in dict.fromkeys([*in_path, *in_query]):
+        schema = dict(properties[name])
+        told = schema.pop('description')
         if schema.get('default', ...) is None:
             # A parameter that is not given has no value, not null.
             del schema['default']

@@ -32,6 +32,7 @@ from virtco.api.handlers import topology_routes as topology
 from virtco.wire import api_versions as version_wire
 from virtco.wire import check as check_wire
 from virtco.wire import coflow_bodies as coflow_wire
+from virtco.wire import fields as field_wire
 from virtco.wire import group as group_wire
 from virtco.wire import health as health_wire
 from virtco.wire import host as host_wire
@@ -48,6 +49,8 @@ from virtco.wire import stream_address as distributor_wire
 from virtco.wire import topology as topology_wire
 
 _A = TypeVar('_A')
+_PATH: decoding.Decoder[field_wire.Path] = decoding.Decoder(
+    field_wire.Path, 'path')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,6 +161,7 @@ def _responder(route: Route, rooms: app.App, authorizer: context.Authorizer
         asked = call.Call(rooms, authorizer, request)
         if route.rule is not None:
             asked.require(route.rule)
+        _PATH.convert(parameters)
         given: dict[str, Any] = dict(parameters)
         if route.query is not None:
             given['query'] = route.query.convert(

@@ -247,7 +247,8 @@ class CoflowChange(operation.Request, frozen=True, kw_only=True):
 class CoflowQuery(fields.ProjectQuery, frozen=True, kw_only=True):
     """:ivar project_id: whose coflows are meant; the caller's own, or for an
         operator those of all projects, where it is not given.
-    :ivar state: of the coflows that are meant; any where it is not given.
+    :ivar state: state of the coflows that are meant; any where it is not
+        given.
     """
 
     state: State | None = None

@@ -35,6 +35,9 @@ Matrix = str | list[Any] | dict[str, Any]
 Budget = Annotated[float, msgspec.Meta(ge=0.001, le=60)]
 Project = Annotated[str, msgspec.Meta(
     min_length=1, max_length=255, pattern=HOST_PATTERN)]
+#: Databases take no NUL.
+Asked = Annotated[str, msgspec.Meta(
+    min_length=1, max_length=255, pattern=r'^[^\x00]+\Z')]
 PriorityClass = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
 Weight = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
 
@@ -68,4 +71,29 @@ class ProjectQuery(operation.Query, frozen=True, kw_only=True):
         operator those of all projects, where it is not given.
     """
 
-    project_id: str | None = None
+    project_id: Asked | None = None
+
+
+class Path(operation.Query, frozen=True, kw_only=True):
+    """Parameters in the paths of all operations.
+
+    :ivar check_id: id of the check.
+    :ivar coflow_id: id of the coflow or registered matrix.
+    :ivar group: id or name of the group.
+    :ivar host: name of the host.
+    :ivar instance_uuid: id of the instance.
+    :ivar name: name of the application, as in the hint ``virtco:app``.
+    :ivar plane: name of the plane.
+    :ivar probe_id: id of the ordered measurements.
+    :ivar project_id: id of the project.
+    """
+
+    check_id: Asked | None = None
+    coflow_id: Asked | None = None
+    group: Asked | None = None
+    host: Host | None = None
+    instance_uuid: Id | None = None
+    name: Asked | None = None
+    plane: Host | None = None
+    probe_id: Asked | None = None
+    project_id: Project | None = None

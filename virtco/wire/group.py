@@ -146,7 +146,7 @@ class TreeQuery(fields.ProjectQuery, frozen=True, kw_only=True):
         operator that of any project, where it is not given.
     :ivar operation: from the root to all, or from all to the root.
     :ivar root: row of the member.
-    :ivar size_bytes: of the message.
+    :ivar size_bytes: size of the message, in bytes.
     :ivar matrix: estimate of the rates that decides.
     """
 
@@ -224,7 +224,7 @@ class Clusters(operation.Response, frozen=True, kw_only=True):
 class ClusterQuery(fields.ProjectQuery, frozen=True, kw_only=True):
     """:ivar project_id: whose group is meant; the caller's own, or for an
         operator that of any project, where it is not given.
-    :ivar level: that is shared.
+    :ivar level: where the members of a cluster are together.
     """
 
     level: Literal['rack', 'host'] = 'rack'

@@ -120,12 +120,6 @@ class Drained(operation.Response, frozen=True, kw_only=True):
     drain_since: float | None
 
 
-class One(operation.Query, frozen=True):
-    """:ivar host: name of the host."""
-
-    host: fields.Host
-
-
 LIST = operation.Operation(
     'listHosts', 'GET', '/v1/hosts', Hosts,
     'List the hosts with their rates and policies.')
@@ -134,15 +128,15 @@ SHOW = operation.Operation(
     'Show a host and the classes of its policy.')
 FORGET = operation.Operation(
     'forgetHost', 'DELETE', '/v1/hosts/{host}', operation.NOTHING,
-    'Delete all that is known of a host without VMs of groups.', query=One,
+    'Delete all that is known of a host without VMs of groups.',
     status=204)
 POLICY = operation.Operation(
     'showPolicy', 'GET', '/v1/hosts/{host}/policy', edge_policy.EdgePolicy,
-    'Show the policy of a host, as its edge module is told.', query=One)
+    'Show the policy of a host, as its edge module is told.')
 DRAIN = operation.Operation(
     'drainHost', 'PUT', '/v1/hosts/{host}/drain', Drained,
     'Plan no new group for a host, and advise moves away from it.',
-    body=Drain, query=One)
+    body=Drain)
 UNDRAIN = operation.Operation(
     'undrainHost', 'DELETE', '/v1/hosts/{host}/drain', operation.NOTHING,
-    'Use a drained host again.', query=One, status=204)
+    'Use a drained host again.', status=204)

@@ -39,7 +39,7 @@ class Operation(Generic[_A]):
     :ivar summary: one sentence for those who call it.
     :ivar body: type of the body of a request; None: it has none.
     :ivar query: Struct of the parameters in the query, and of those in the
-        path that are checked.
+        path that only this operation has.
     :ivar status: of a successful answer.
     """
 
@@ -62,12 +62,3 @@ class Operation(Generic[_A]):
 
 
 NOTHING = type(None)
-
-#: Parameters of paths that no query type describes.
-IN_PATH = {
-    'check_id': 'Id of the check.', 'coflow_id': 'Id of the coflow.',
-    'group': 'Id of the group, or its name in the project.',
-    'host': 'Name of the host.', 'instance_uuid': 'Id of the instance.',
-    'name': 'Name of the application.', 'plane': 'Name of the plane.',
-    'probe_id': 'Id under which measurements were ordered.',
-    'project_id': 'Id of the project.'}

@@ -224,12 +224,6 @@ class Kept(Answer, frozen=True, kw_only=True):
     host_now: str | None
 
 
-class One(operation.Query, frozen=True):
-    """:ivar instance_uuid: id of the instance."""
-
-    instance_uuid: fields.Id
-
-
 class Reason(operation.Response, frozen=True, kw_only=True):
     """Effect that one change of the problem would have had on the plan.
 
@@ -274,7 +268,9 @@ class Explanation(Decided, frozen=True, kw_only=True):
 
 
 class ExplanationQuery(operation.Query, frozen=True):
-    """:ivar budget_s: time for all questions; some where it is not given."""
+    """:ivar budget_s: time for all questions, in seconds; the controller
+        chooses where it is not given.
+    """
 
     budget_s: fields.Budget | None = None
 
@@ -282,8 +278,7 @@ class ExplanationQuery(operation.Query, frozen=True):
 
 PLACE = operation.Operation(
     'place', 'PUT', '/v1/placements/{instance_uuid}', Answer,
-    'Ask for a host of an instance, as CoflowWeigher does.', body=Placement,
-    query=One)
+    'Ask for a host of an instance, as CoflowWeigher does.', body=Placement)
 SHOW = operation.Operation(
     'showPlacement', 'GET', '/v1/placements/{instance_uuid}', Kept,
     'Show the last answer for an instance, and where the instance is.')

@@ -44,12 +44,6 @@ class ProjectChange(operation.Request, frozen=True, kw_only=True):
     debt_bytes: Literal[0] | msgspec.UnsetType = msgspec.UNSET
 
 
-class One(operation.Query, frozen=True):
-    """:ivar project_id: id of the project."""
-
-    project_id: fields.Project
-
-
 LIST = operation.Operation(
     'listProjects', 'GET', '/v1/projects', Projects,
     'List the projects for which something was set, or that owe.')
@@ -59,4 +53,4 @@ SHOW = operation.Operation(
 CHANGE = operation.Operation(
     'changeProject', 'PATCH', '/v1/projects/{project_id}', Project,
     'Set class or weight of all coflows of a project, or forgive its debt.',
-    body=ProjectChange, query=One)
+    body=ProjectChange)

@@ -66,16 +66,19 @@ class Matrix(operation.Response, frozen=True, kw_only=True):
 
 class MatrixQuery(operation.Query, frozen=True, kw_only=True):
     """:ivar kind: what was measured.
-    :ivar statistic: of each pair over time; the long-term rate, or the median
-        of latencies, where it is not given.
-    :ivar at: show what was known then, in seconds since the epoch.
-    :ivar hosts: names with commas between them; all where it is not given.
+    :ivar statistic: statistic of each pair over time; the long-term rate, or
+        the median of latencies, where it is not given.
+    :ivar at: time, in seconds since the epoch; later measurements are left
+        out.
+    :ivar hosts: names with commas between them, 512 at most; all where it is
+        not given.
     """
 
     kind: Kind
     statistic: Statistic | None = None
     at: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    hosts: str | None = None
+    hosts: Annotated[str, msgspec.Meta(
+        pattern=r'^[A-Za-z0-9._:@,-]*\Z')] | None = None
 
 
 class Performer(operation.Response, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ class Distributor(operation.Response, frozen=True, kw_only=True):
 
 
 class DistributorQuery(operation.Query, frozen=True):
-    """:ivar host: that asks for a ticket."""
+    """:ivar host: name of the host that asks for a ticket."""
 
     host: fields.Host | None = None
 

@@ -43,6 +43,8 @@ def host(**changes):
     ('PUT', '/v1/placements/%00', placement(), 'instance_uuid'),
     ('PUT', '/v1/placements/u%0A', placement(), 'instance_uuid'),
     ('PATCH', '/v1/projects/%00', {'weight': 1}, 'project_id'),
+    ('GET', '/v1/coflows/%00', None, 'coflow_id'),
+    ('GET', '/v1/profiles/a?project_id=%00', None, 'project_id'),
     ('POST', '/v1/coflows', {'name': 'a', 'tm': []}, 'project_id'),
     ('POST', '/v1/coflows', {'name': '', 'tm': []}, 'name'),
     ('POST', '/v1/coflows', {'project_id': 'p', 'name': 'a',

@@ -34,6 +34,7 @@ def test_the_description_is_current():
         openapi.render(SAMPLES))
 
 
+LIMITS = {'enum', 'maximum', 'maxLength', 'minimum', 'pattern'}
 OPERATIONS = [(path, method, one)
               for path, found in DOCUMENT['paths'].items()
               for method, one in found.items()]
@@ -58,7 +59,9 @@ def test_an_operation_is_described(path, method, one):
     assert ('403' in one['responses']) == bool(one['x-rules'])
     assert ('404' in one['responses']) == ('{' in path)
     parameters = one.get('parameters', [])
-    assert all(found['description'].endswith('.') for found in parameters)
+    for found in parameters:
+        assert found['description'].endswith('.')
+        assert found['schema'].keys() & LIMITS
     assert {found['name'] for found in parameters
             if found['in'] == 'path'} == set(re.findall(r'{(\w+)}', path))
 

@@ -118,7 +118,7 @@ def test_hosts(client):
     with pytest.raises(exception.Conflict, match='h1 has 1 VMs'):
         client.forget_host('h1')
     with pytest.raises(exception.NotFound, match='a b%'):
-        client.host('a b%')
+        client.coflow('a b%')
 
 
 def test_measurements(client, api, monkeypatch):

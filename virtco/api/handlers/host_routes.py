@@ -32,18 +32,17 @@ def show(call: Call, host: str) -> wire.Host:
         classes=views.classes(found, told))
 
 
-def forget(call: Call, host: str, query: wire.One) -> None:
+def forget(call: Call, host: str) -> None:
     call.rooms.objects.drains.forget(host, call.who())
 
 
-def drain(call: Call, host: str, query: wire.One, body: wire.Drain
-          ) -> wire.Drained:
+def drain(call: Call, host: str, body: wire.Drain) -> wire.Drained:
     drains = call.rooms.objects.drains
     drains.drain(host, body.reason, call.who())
     return drains.show(host)
 
 
-def undrain(call: Call, host: str, query: wire.One) -> None:
+def undrain(call: Call, host: str) -> None:
     call.rooms.objects.drains.undrain(host, call.who())
 
 
@@ -62,7 +61,7 @@ def distributor(call: Call, query: distributor_wire.DistributorQuery
     return found
 
 
-def policy(call: Call, host: str, query: wire.One) -> edge_policy.EdgePolicy:
+def policy(call: Call, host: str) -> edge_policy.EdgePolicy:
     call.require_host(host)
     found = call.rooms.policy(host)
     if found is None:

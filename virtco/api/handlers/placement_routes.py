@@ -11,8 +11,8 @@ from virtco.wire import placement as wire
 from virtco.wire import plan as plan_wire
 
 
-def place(call: Call, instance_uuid: str, query: wire.One,
-          body: wire.Placement) -> wire.Answer:
+def place(call: Call, instance_uuid: str, body: wire.Placement
+          ) -> wire.Answer:
     return call.rooms.place.answer(
         msgspec.structs.replace(body, instance_uuid=instance_uuid),
         call.is_gone())

@@ -15,6 +15,6 @@ def show(call: Call, project_id: str) -> wire.Project:
     return call.rooms.objects.projects.show(project_id)
 
 
-def change(call: Call, project_id: str, query: wire.One,
-           body: wire.ProjectChange) -> wire.Project:
+def change(call: Call, project_id: str, body: wire.ProjectChange
+           ) -> wire.Project:
     return call.rooms.objects.projects.change(project_id, media.some(body))
