@@ -83,8 +83,9 @@ def vif_caps(extra_specs: Mapping[str, str] | None
 
 
 def _positive(text: str) -> int:
-    """Return the number of an extra spec; 0 for what is no positive one,
-    which Nova leaves to the hypervisor's driver to refuse.
+    """Return the number of an extra spec; 0 where it is not positive.
+
+    Nova leaves it to the hypervisor's driver to refuse such a spec.
     """
     try:
         return max(0, int(text))
