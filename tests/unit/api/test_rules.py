@@ -2,10 +2,13 @@
 
 """Who may call what: each operation of the API, asked by everybody."""
 
+import re
+
 import pytest
 
 from tests.unit import stored
 from tests.unit.api import service
+from virtco.api import policies
 from virtco.api import routes
 
 #: Roles, project and name of each who calls.
@@ -110,13 +113,15 @@ def test_only_they_may(api, operation, what, body, who):
             name, found.text)
 
 
-def test_every_operation_is_asked():
-    asked = {operation.partition('?')[0] for operation, *_ in OPERATIONS}
-    known = {f'{one.method} {one.path}' for one in routes.OPERATIONS
-             if one.path not in OPEN}
-
-    def plain(operation):
-        return '/'.join('{}' if part.startswith('{') else part
-                        for part in operation.split('/'))
-
-    assert asked == {plain(operation) for operation in known}
+def test_every_operation_tells_the_roles_that_may_ask_it():
+    """A member is a reader as well, a host a service."""
+    asked = {}
+    for operation, _, _, who in OPERATIONS:
+        roles = {'service' if name in ('nova', 'host') else name
+                 for name in who}
+        asked.setdefault(operation.partition('?')[0], set()).update(
+            roles - ({'member'} if 'reader' in roles else set()))
+    assert asked == {
+        f'{one.method} {re.sub("{.*?}", "{}", one.path)}': {
+            role for _, roles in policies.rules_of(one) for role in roles}
+        for one in routes.OPERATIONS if one.path not in OPEN}
