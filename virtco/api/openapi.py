@@ -115,6 +115,8 @@ def _operation(one: wire.Operation[Any], names: dict[Any, dict[str, Any]],
     in_paths, in_query = (
         {} if kind is None else components[_name(names[kind])]['properties']
         for kind in (fields.Path, one.query))
+    if one.failed_status is not None:
+        found['responses'][str(one.failed_status)] = _response(one, names)
     parameters = list(_parameters(one, in_paths, in_query))
     if parameters:
         found['parameters'] = parameters
@@ -145,7 +147,7 @@ def _parameters(one: wire.Operation[Any], in_paths: dict[str, Any],
 
 
 def _response(one: wire.Operation[Any], names: dict[Any, dict[str, Any]],
-              sample: Any) -> dict[str, Any]:
+              sample: Any = None) -> dict[str, Any]:
     if one.answer is wire.NOTHING:
         return {'description': 'Done.'}
     if one.answer is str:

@@ -8,7 +8,6 @@ the methods are made.
 """
 
 from collections.abc import Callable
-from collections.abc import Container
 from collections.abc import Mapping
 import os
 import re
@@ -58,18 +57,14 @@ _RAISED: dict[str, type[exception.VirtcoException]] = {
 _A = TypeVar('_A')
 
 
-def _method(operation: wire.Operation[_A], expected: Container[int] = ()
-            ) -> Callable[..., _A]:
-    """Make a method of an operation.
-
-    :param expected: error statuses whose body is an answer.
-    """
+def _method(operation: wire.Operation[_A]) -> Callable[..., _A]:
+    """Make a method of an operation."""
     def method(self: 'Client', /, *args: Any, **given: Any) -> _A:
         positional = dict(zip(operation.parameters, args, strict=False))
         if len(positional) < len(args):
             raise TypeError(f'{operation.name} takes '
                             f'({", ".join(operation.parameters)})')
-        return self.call(operation, expected, **positional, **given)
+        return self.call(operation, **positional, **given)
 
     method.__doc__ = operation.summary
     return method
@@ -113,10 +108,10 @@ class Client:
 
     def request(self, method: str, path: str, body: Any = None,
                 params: Mapping[str, Any] | None = None,
-                expected: Container[int] = ()) -> Any:
+                failed_status: int | None = None) -> Any:
         """Send JSON, return what came back (None for an empty answer).
 
-        :param expected: statuses that are an answer, not an error.
+        :param failed_status: that is an answer, not an error.
         :raises virtco.exception.ControllerUnavailable: no answer, or not one
             of the controller's.
         :raises virtco.exception.VirtcoException: the error it reported.
@@ -139,7 +134,7 @@ class Client:
                 url=self.url, why=f'HTTP {response.status_code} without JSON'
             ) from error
         if response.status_code >= 400 and (
-                response.status_code not in expected):
+                response.status_code != failed_status):
             self._raise(response.status_code, found)
         return found
 
@@ -204,10 +199,9 @@ class Client:
     capacity = _method(topology_wire.CAPACITY)
     delete_plane = _method(topology_wire.DELETE)
     notify: Callable[..., bool] = _only(notification_wire.POST)
-    health = _method(health_wire.SHOW, expected=(503,))
+    health = _method(health_wire.SHOW)
 
-    def call(self, operation: wire.Operation[_A], /,
-             expected: Container[int] = (), **given: Any) -> _A:
+    def call(self, operation: wire.Operation[_A], /, **given: Any) -> _A:
         """Ask for an operation; :meth:`request` tells what it raises.
 
         :param given: parameters of the path and the query, and fields of
@@ -225,7 +219,8 @@ class Client:
             body = {name: given.pop(name)
                     for name in operation.body.__struct_fields__
                     if name in given}
-        found = self.request(operation.method, path, body, given, expected)
+        found = self.request(operation.method, path, body, given,
+                             operation.failed_status)
         try:
             return msgspec.convert(found, operation.answer)
         except msgspec.ValidationError as error:

@@ -58,7 +58,8 @@ class Health(operation.Response, frozen=True, kw_only=True):
 
 SHOW = operation.Operation(
     'showHealth', 'GET', '/health', Health,
-    'Tell whether the process serves; with status 503 where it does not.')
+    'Tell whether the process serves; with status 503 where it does not.',
+    failed_status=503)
 METRICS = operation.Operation(
     'showMetrics', 'GET', '/metrics', str,
     'Show the metrics in the text format of Prometheus.')

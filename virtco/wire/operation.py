@@ -41,6 +41,7 @@ class Operation(Generic[_A]):
     :ivar query: Struct of the parameters in the query, and of those in the
         path that only this operation has.
     :ivar status: of a successful answer.
+    :ivar failed_status: of an answer of the same type that is no success.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Operation(Generic[_A]):
     body: Any = None
     query: type[Query] | None = None
     status: int = 200
+    failed_status: int | None = None
 
     @property
     def parameters(self) -> list[str]:

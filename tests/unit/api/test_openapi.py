@@ -58,6 +58,10 @@ def test_an_operation_is_described(path, method, one):
     assert all(rule['roles'] for rule in one['x-rules'].values())
     assert ('403' in one['responses']) == bool(one['x-rules'])
     assert ('404' in one['responses']) == ('{' in path)
+    assert ('503' in one['responses']) == (path == '/health')
+    assert all(response['content'][kind]['schema']
+               for code, response in one['responses'].items() if code != '204'
+               for kind in response['content'])
     parameters = one.get('parameters', [])
     for found in parameters:
         assert found['description'].endswith('.')
