@@ -6,6 +6,7 @@ import importlib.metadata
 import logging
 import pathlib
 import subprocess
+import sys
 
 from cliff import sphinxext
 import yaml
@@ -49,7 +50,9 @@ if (ROOT / '.git').exists():
                       text=True).stdout == 'true\n':
         cache_notes()
 
+sys.path.insert(0, str(ROOT / 'doc/ext'))
 extensions = [
+    'api_reference',
     'cliff.sphinxext',
     'oslo_config.sphinxext',
     'oslo_policy.sphinxext',
