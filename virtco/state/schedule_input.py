@@ -32,7 +32,7 @@ class Options:
     :ivar beta: share of background traffic; below 0: the observed share.
     :ivar min_rate_fraction: part of an uplink for all coflows together that
         the order leaves nothing, so that their connections stay alive and
-        their bytes are seen. The simulation of the deployed order counts it.
+        their bytes are seen.
     :ivar rate_tolerance_fraction: a policy is not sent again while each of its
         rates moved by less than this fraction.
     :ivar minor_grace_s: time after which the class number of an ended coflow

@@ -20,7 +20,6 @@ from virtco_lab.cmd import arguments
 from virtco_lab.cmd import present
 from virtco_lab.cmd import reproduce
 from virtco_lab.sim import cloud
-from virtco_lab.sim import deployed
 from virtco_lab.sim import errata
 from virtco_lab.sim import groups
 from virtco_lab.sim import optimum
@@ -75,17 +74,6 @@ def _add_run(actions: Any) -> None:
                      help='of each port of a trace (default 1Gbit)')
     run.add_argument('--theta', type=arguments.positive, default=math.inf,
                      metavar='SECONDS', help='longest wait without progress')
-    usual = deployed.Deployment()
-    run.add_argument('--as-deployed', action='store_true', help=(
-        'also simulate a trace with reports and policies that take their '
-        'time, and with the least rate of each class'))
-    run.add_argument('--report', type=arguments.positive,
-                     default=usual.report_s, metavar='SECONDS',
-                     help='between two reports (default %(default)s)')
-    run.add_argument('--delay', type=arguments.positive, default=usual.delay_s,
-                     metavar='SECONDS', help=(
-                         'from a report until the rates are in force '
-                         '(default %(default)s)'))
     run.add_argument('--bound', action='store_true', help=(
         'also print what the mean CCT is at least under any schedule, at '
         'the placements of this run'))
@@ -170,20 +158,11 @@ def _run_trace(args: argparse.Namespace) -> int:
                                                args.theta),
             lambda now_s, events: bar.update(
                 task, completed=min(now_s, last_s), events=events))
-        late = deployed.run(
-            trace, args.rate, args.policy or 'mrtf',
-            deployed.Deployment(args.report, args.delay),
-            lambda now_s, events: bar.update(
-                task, completed=min(now_s, last_s), events=events)
-        ) if args.as_deployed else None
     answer: dict[str, Any] = {
         **replay.summary(found.cct_s), 'events': found.events,
         'alone': replay.summary(found.alone_s)}
     rows = [('CCT', *replay.summary(found.cct_s).values()),
             ('alone', *replay.summary(found.alone_s).values())]
-    if late is not None:
-        answer['as_deployed'] = replay.summary(late.cct_s)
-        rows.insert(-1, ('as deployed', *answer['as_deployed'].values()))
     if args.bound:
         bound = _gap(answer['mean_s'],
                      replay.least_mean_cct_s(trace, args.rate))
@@ -199,10 +178,6 @@ def _run_trace(args: argparse.Namespace) -> int:
         rows)
     if args.bound:
         _print_gap(bound, 'The')
-    if late is not None:
-        price = _gap(answer['as_deployed']['mean_s'], answer['mean_s'])['gap']
-        print(f'Reports every {args.report:g} s, rates {args.delay:g} s '
-              f'later and least rates cost {price:.1%} of the mean CCT.')
     return 0
 
 

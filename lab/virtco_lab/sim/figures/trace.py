@@ -7,7 +7,6 @@ import pathlib
 
 import numpy as np
 
-from virtco_lab.sim import deployed
 from virtco_lab.sim import replay
 from virtco_lab.sim import traces
 from virtco_lab.sim import workloads
@@ -20,8 +19,6 @@ POLICIES = ('mrtf', 'mrtf+swap', 'sebf', 'fifo', 'fifo+', 'priority',
 #: What no schedule's mean CCT is below.
 BOUND = 'bound of any schedule'
 ALONE = 'each alone'
-#: With reports each second, rates 0.1 s later and least rates.
-LATE = 'mrtf, late rates'
 #: Mean, median and 95th percentile of an independent prototype of ours that
 #: follows the rules of CoflowSim, seconds.
 PROTOTYPE: dict[str, tuple[float | None, float | None, float | None]] = {
@@ -48,9 +45,6 @@ def _run(synthetic: bool, setting: str, seed: int, context: samples.Context
         trace = _published(context.trace)
     if setting == BOUND:
         return {'mean_s': replay.least_mean_cct_s(trace, RATE_BPS)}
-    if setting == LATE:
-        return replay.summary(deployed.run(trace, RATE_BPS, 'mrtf',
-                                           deployed.Deployment()).cct_s)
     policy = 'mrtf' if setting == ALONE else setting
     found = replay.replay(trace, RATE_BPS, replay.config_of(policy))
     return replay.summary(found.alone_s if setting == ALONE else found.cct_s)
@@ -92,15 +86,14 @@ def _show(synthetic: bool, found: samples.Samples, context: samples.Context
         else 'Facebook trace, FB2010-1Hr-150-0', columns, tuple(rows),
         (outcome.Panel('bars', 'Mean CCT', 'policy', 's', tuple(series)),),
         ('Ports of 1 Gbit/s. sebf and dark as published: rates anew only when '
-         'a coflow starts, ends or changes its queue. Late rates: reports '
-         'each second, rates 0.1 s later, without the controller\'s code. No '
-         'schedule at all has a mean CCT below the bound.', *([
+         'a coflow starts, ends or changes its queue. No schedule at all has '
+         'a mean CCT below the bound.', *([
              f'{N_COFLOWS} coflows on {N_PORTS} ports within '
              f'{DURATION_S:g} s.'] if synthetic else [])))
 
 
 FIGURES = tuple(samples.Figure(
-    name, (*POLICIES, LATE, ALONE, BOUND),
+    name, (*POLICIES, ALONE, BOUND),
     functools.partial(_run, synthetic), functools.partial(_show, synthetic),
     seeded=synthetic, short=('mrtf', 'fair', BOUND),
     needs_trace=not synthetic)

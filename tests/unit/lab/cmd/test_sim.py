@@ -45,7 +45,6 @@ def test_what_runs_by_default():
     assert parse('run', '--table2', 'sparse') == {
         'trace': None, 'groups': None, 'table2': 'sparse', 'policy': None,
         'scheme': 'virtco', 'rate': 1e9, 'theta': math.inf,
-        'as_deployed': False, 'report': 1.0, 'delay': 0.1,
         'bound': False, 'seed': 0, 'json': False}
     assert parse('generate', 'table2', 'x') == {
         'kind': 'table2', 'output': pathlib.Path('x'), 'seed': 0,
@@ -127,27 +126,6 @@ def test_the_table_of_a_trace(run, trace):
     assert 'bound' not in run('run', '--trace', trace)
 
 
-def test_enforcement_costs_what_it_takes_longer(run, trace):
-    words = ('run', '--trace', trace, '--rate', '8Mbit/s', '--as-deployed',
-             '--report', '0.5', '--delay', '0.25')
-    found = json.loads(run(*words, '--json'))
-    cost = found['as_deployed']['mean_s'] / found['mean_s'] - 1
-    assert cost > 0
-    said = run(*words)
-    first = [line.split('│')[1].strip() for line in said.splitlines()
-             if '│' in line]
-    assert first == ['CCT', 'as deployed', 'alone']
-    assert ('Reports every 0.5 s, rates 0.25 s later and least rates cost '
-            f'{cost:.1%} of the mean CCT.') in said
-    # Fifo serves the long one first.
-    trace.write_text(TRACE.replace('c1 0', 'c1 1'))
-    means_s = {policy: json.loads(run(
-        'run', '--trace', trace, '--rate', '8Mbit/s', '--as-deployed',
-        '--json', '--policy', policy))['as_deployed']['mean_s']
-        for policy in ('mrtf', 'fifo')}
-    assert means_s['fifo'] > means_s['mrtf']
-
-
 def test_progress_runs_to_the_last_arrival(run, trace, monkeypatch):
     shown = []
 
@@ -175,23 +153,20 @@ def test_progress_runs_to_the_last_arrival(run, trace, monkeypatch):
     monkeypatch.setattr(command.rich_progress, 'Progress', Progress)
     trace.write_text('4 3\nc1 0 1 0 1 1:1\nc3 500 1 2 1 3:9\n'
                      'c2 2000 1 0 1 1:3\n')
-    for words in ((), ('--as-deployed',)):
-        del shown[:]
-        run('run', '--trace', trace, '--rate', '8Mbit/s', *words)
-        assert shown[0] == 2.0
-        assert max(shown) == 2.0
-        assert shown[1:] and min(shown) < 2.0
+    run('run', '--trace', trace, '--rate', '8Mbit/s')
+    assert shown[0] == 2.0
+    assert max(shown) == 2.0
+    assert shown[1:] and min(shown) < 2.0
 
 
 def test_a_trace_without_coflows_takes_no_time(run, tmp_path):
     path = tmp_path / 'none'
     path.write_text('4 0\n')
-    words = ('run', '--trace', path, '--bound', '--as-deployed')
+    words = ('run', '--trace', path, '--bound')
     said = run(*words)
     assert 'this one is 0.0% above that.' in said
-    assert 'least rates cost 0.0% of the mean CCT.' in said
     found = json.loads(run(*words, '--json'))
-    assert found['mean_s'] == found['as_deployed']['mean_s'] == 0
+    assert found['mean_s'] == 0
     assert found['cct_s'] == []
 
 
