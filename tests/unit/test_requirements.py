@@ -23,7 +23,8 @@ OWN = ('virtco', 'nova_filters', 'edge_module', 'virtco_tenant',
        'virtco_lab')
 #: Distributions that are not called as their modules are.
 NAMED = {'placement': 'openstack-placement', 'psycopg2': 'psycopg2-binary',
-         'watcher': 'python-watcher', 'yaml': 'PyYAML'}
+         'openstack': 'openstacksdk', 'watcher': 'python-watcher',
+         'yaml': 'PyYAML'}
 #: What each extra serves, with all that these modules import.
 SERVED = {
     'controller': ['virtco.cmd.api', 'virtco.cmd.controller',
@@ -35,6 +36,7 @@ SERVED = {
     'osc': ['virtco.osc.shell', 'virtco.osc.plugin', 'virtco.osc.top',
             'virtco.osc.coflow_commands', 'virtco.osc.operator_commands',
             'virtco.osc.topology_commands'],
+    'sdk': ['virtco.client.openstack_sdk'],
     'plot': ['virtco.topology.plot'],
     'tenant': ['virtco_tenant.hintkit.program'],
     'tenant[cast]': ['virtco_tenant.cast.command'],
@@ -172,7 +174,7 @@ def _pins(path):
 
 
 @pytest.mark.parametrize('path', PINS, ids=lambda path: path.stem)
-@pytest.mark.parametrize('extra', ['controller', 'edge', 'osc',
+@pytest.mark.parametrize('extra', ['controller', 'edge', 'osc', 'sdk',
                                    'tenant', 'lab'])
 def test_an_extra_is_allowed_by_the_pins(path, extra):
     pins = _pins(path)

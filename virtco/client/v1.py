@@ -8,6 +8,7 @@ the methods are made.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 import os
 import re
@@ -57,14 +58,40 @@ _RAISED: dict[str, type[exception.VirtcoException]] = {
 _A = TypeVar('_A')
 
 
+def arrange(operation: wire.Operation[Any], args: Iterable[Any],
+            given: Mapping[str, Any]
+            ) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
+    """Arrange arguments as path, body and query of a request.
+
+    :param args: in the order of the operation's parameters.
+    :param given: by name; None is as not given.
+    :raises TypeError: for an argument that the operation does not have.
+    """
+    args = list(args)
+    positional = dict(zip(operation.parameters, args, strict=False))
+    if len(positional) < len(args):
+        raise TypeError(f'{operation.name} takes '
+                        f'({", ".join(operation.parameters)})')
+    if unknown := given.keys() - set(operation.parameters):
+        raise TypeError(f'{operation.name} has no {sorted(unknown)}')
+    if twice := given.keys() & positional:
+        raise TypeError(f'{operation.name} has two {sorted(twice)}')
+    query = {name: value for name, value in {**positional, **given}.items()
+             if value is not None}
+    path = re.sub(r'{(\w+)}', lambda found: urllib.parse.quote(
+        str(query.pop(found.group(1))), safe=''), operation.path)
+    body = None
+    if operation.body is not None:
+        body = {name: query.pop(name)
+                for name in operation.body.__struct_fields__
+                if name in query}
+    return path, body, query
+
+
 def _method(operation: wire.Operation[_A]) -> Callable[..., _A]:
     """Make a method of an operation."""
     def method(self: 'Client', /, *args: Any, **given: Any) -> _A:
-        positional = dict(zip(operation.parameters, args, strict=False))
-        if len(positional) < len(args):
-            raise TypeError(f'{operation.name} takes '
-                            f'({", ".join(operation.parameters)})')
-        return self.call(operation, **positional, **given)
+        return self.call(operation, *args, **given)
 
     method.__doc__ = operation.summary
     return method
@@ -201,25 +228,11 @@ class Client:
     notify: Callable[..., bool] = _only(notification_wire.POST)
     health = _method(health_wire.SHOW)
 
-    def call(self, operation: wire.Operation[_A], /, **given: Any) -> _A:
-        """Ask for an operation; :meth:`request` tells what it raises.
-
-        :param given: parameters of the path and the query, and fields of
-            the body.
-        """
-        unknown = given.keys() - operation.parameters
-        if unknown:
-            raise TypeError(f'{operation.name} has no {sorted(unknown)}')
-        path = re.sub(r'{(\w+)}', lambda found: urllib.parse.quote(
-            str(given.pop(found.group(1))), safe=''), operation.path)
-        given = {name: value for name, value in given.items()
-                 if value is not None}
-        body = None
-        if operation.body is not None:
-            body = {name: given.pop(name)
-                    for name in operation.body.__struct_fields__
-                    if name in given}
-        found = self.request(operation.method, path, body, given,
+    def call(self, operation: wire.Operation[_A], /, *args: Any,
+             **given: Any) -> _A:
+        """Ask for an operation; :meth:`request` tells what it raises."""
+        path, body, query = arrange(operation, args, given)
+        found = self.request(operation.method, path, body, query,
                              operation.failed_status)
         try:
             return msgspec.convert(found, operation.answer)

@@ -42,11 +42,14 @@ class Wire(requests.adapters.BaseAdapter):
         pass
 
 
-def client_of(answer, **options):
+def session_of(answer):
     http = requests.Session()
     http.mount('http://', Wire(answer))
-    return v1.Client(URL + '/', ks_session.Session(
-        auth=noauth.NoAuth(), session=http), **options)
+    return ks_session.Session(auth=noauth.NoAuth(URL), session=http)
+
+
+def client_of(answer, **options):
+    return v1.Client(URL + '/', session_of(answer), **options)
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ def api():
 
 
 @pytest.fixture
-def client(api):
+def answer(api):
     def answer(request, _options):
         path, _, query = request.path_url.partition('?')
         found = api.wsgi.simulate_request(
@@ -69,6 +72,11 @@ def client(api):
                 'Content-Type': 'application/json'})
         return found.status_code, found.content
 
+    return answer
+
+
+@pytest.fixture
+def client(answer):
     return client_of(answer)
 
 
