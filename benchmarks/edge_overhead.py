@@ -22,6 +22,10 @@ that is slow, or shared, makes everything dearer.
 
 *Packets*: cost of one packet with 10 to 50,000 entries.
 
+*Trees*: what it costs to shape on an intermediate device ahead of the uplink,
+where another program may have the uplink's own qdisc, instead of at the
+uplink: time per packet, and how much TCP repeats when the queue is full.
+
 It takes four minutes.
 """
 
@@ -49,6 +53,7 @@ import socket
 import statistics
 import tempfile
 import time
+import types
 from typing import Any
 
 from scipy import stats
@@ -74,6 +79,10 @@ _AIM = 0.02
 _USER = 'nobody'
 _SAMPLES_HZ = 1999
 _BLOCK_BYTES = 1 << 16
+_UPLINK, _IFB = 'uplink0', 'virtco-out'
+_TREE_BPS, _UNLIMITED_BPS = 400e6, 90e9
+_QUEUE_BYTES = 200_000
+_STREAMS = 8
 _fork = multiprocessing.get_context('fork')
 
 
@@ -404,6 +413,81 @@ def _added(bed: beds.Bed, classifier: nft.NftClassifier, rounds: int,
             for entries, seen in ratios.items()}
 
 
+# -- where the tree stands ---------------------------------------------------
+
+@contextlib.contextmanager
+def _tree(netns: str, dev: str, rate_bps: float) -> Iterator[None]:
+    """A tree of one class for all that the uplink sends.
+
+    :param dev: the uplink, or the name of an intermediate device to add.
+    """
+    def tc(*words: object) -> None:
+        beds.run('tc', *words, netns=netns)
+
+    if dev != _UPLINK:
+        beds.run('ip', 'link', 'add', dev, 'type', 'ifb', netns=netns)
+        beds.run('ip', 'link', 'set', 'dev', dev, 'up', netns=netns)
+    tc('qdisc', 'replace', 'dev', dev, 'root', 'handle', '1:', 'htb',
+       'default', 2)
+    tc('class', 'add', 'dev', dev, 'parent', '1:', 'classid', '1:2', 'htb',
+       'rate', f'{rate_bps:.0f}', 'quantum', _BLOCK_BYTES)
+    tc('qdisc', 'add', 'dev', dev, 'parent', '1:2', 'bfifo', 'limit',
+       _QUEUE_BYTES)
+    if dev != _UPLINK:
+        tc('qdisc', 'add', 'dev', _UPLINK, 'clsact')
+        tc('filter', 'add', 'dev', _UPLINK, 'egress', 'protocol', 'all',
+           'u32', 'match', 'u32', 0, 0, 'action', 'mirred', 'egress',
+           'redirect', 'dev', dev)
+    yield
+    if dev == _UPLINK:
+        tc('qdisc', 'del', 'dev', dev, 'root')
+    else:
+        tc('qdisc', 'del', 'dev', _UPLINK, 'clsact')
+        beds.run('ip', 'link', 'del', dev, netns=netns)
+
+
+def trees(rounds: int, pairs: int, count: int) -> dict[str, dict[str, float]]:
+    """Compare a tree at the uplink with one on a device ahead of it.
+
+    :returns: by device: ns per datagram from a VM, median of pairs with the
+        uplink's as its base, and rate and retransmissions of eight TCP
+        streams of the host, at the uplink itself, which the tree limits.
+    """
+    bed = beds.Bed(2)
+    try:
+        vm, sink = bed.add_vm('h1'), bed.add_vm('h2')
+        return _compared(bed.ns('h1'), vm, sink, rounds, pairs, count)
+    finally:
+        bed.close()
+
+
+def _compared(netns: str, vm: beds.Vm, sink: beds.Vm, rounds: int,
+              pairs: int, count: int) -> dict[str, dict[str, float]]:
+    took: dict[str, list[float]] = {_UPLINK: [], _IFB: []}
+    rates: dict[str, list[float]] = {_UPLINK: [], _IFB: []}
+    resent: dict[str, int] = dict.fromkeys(took, 0)
+    with _nobody_reads(sink):
+        for dev in (_UPLINK, _IFB) * pairs:
+            with _tree(netns, dev, _UNLIMITED_BPS):
+                took[dev].append(_blast(vm, sink.ip, count))
+    # A bridge hides from TCP what waits at the uplink; nothing does so here.
+    beds.run('ip', 'link', 'set', 'dev', _UPLINK, 'nomaster', netns=netns)
+    beds.run('ip', 'addr', 'add', '10.77.1.1/16', 'dev', _UPLINK, netns=netns)
+    host = types.SimpleNamespace(netns=netns)
+    for dev in (_UPLINK, _IFB) * rounds:
+        flows = [beds.Flow(host, sink, 6001 + index)
+                 for index in range(_STREAMS)]
+        with _tree(netns, dev, _TREE_BPS):
+            rates[dev].append(sum(beds.measure(flows)))
+            resent[dev] += sum(flow.retransmits for flow in flows)
+    base_ns = min(took[_UPLINK])
+    return {dev: {
+        'ns_per_packet': base_ns * statistics.median(map(
+            lambda here, root: here / root, seen, took[_UPLINK])),
+        'rate_bps': statistics.mean(rates[dev]),
+        'retransmits': resent[dev] / rounds} for dev, seen in took.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--rounds', type=int, default=3)
@@ -414,11 +498,15 @@ def main() -> None:
     arguments = parser.parse_args()
     found = overhead(arguments.rounds, arguments.slices)
     packets = per_packet(arguments.rounds, arguments.pairs, arguments.packets)
+    places = trees(arguments.rounds, arguments.pairs // 5,
+                   10 * arguments.packets)
     if arguments.json:
-        print(json.dumps({**found, 'ns_per_packet': packets}))
+        print(json.dumps({**found, 'ns_per_packet': packets,
+                          'trees': places}))
         return
     print('\n'.join(_lines(found)))
     print('ns per packet by entries:', packets)
+    print('tree at or ahead of the uplink:', places)
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
