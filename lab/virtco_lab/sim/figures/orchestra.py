@@ -2,6 +2,8 @@
 
 """Orchestra: shuffles (Fig. 7, Table 3), priority (Fig. 14), FIFO (15)."""
 
+import itertools
+
 import numpy as np
 
 from virtco import units
@@ -215,43 +217,29 @@ def fetched_s(receivers: int, connections: int,
     Each takes the senders in an order of its own, over ``connections`` at once
     that share ports fairly. Return the seconds until all have ended.
     """
-    left = np.full((receivers, _NODES), GB * units.BITS_PER_BYTE / _NODES)
     turn = rng.permuted(np.tile(np.arange(_NODES), (receivers, 1)), axis=1)
-    begun = np.minimum(connections, _NODES) * np.ones(receivers, int)
-    is_open = np.zeros(left.shape, bool)
-    for receiver in range(receivers):
-        is_open[receiver, turn[receiver, :connections]] = True
-    now_s = 0.0
-    while is_open.any():
-        rates_bps = _fair_bps(is_open)
-        step_s = (left[is_open] / rates_bps[is_open]).min()
-        now_s += step_s
-        left -= rates_bps * step_s
-        for receiver, sender in np.argwhere(is_open & (left < 1)):
-            is_open[receiver, sender] = False
-            if begun[receiver] < _NODES:
-                is_open[receiver, turn[receiver, begun[receiver]]] = True
-                begun[receiver] += 1
-    return now_s
-
-
-def _fair_bps(is_open: np.ndarray) -> np.ndarray:
-    """Compute max-min fair rates between ports of receivers and of senders."""
-    rates_bps = np.zeros(is_open.shape)
-    rest = is_open.copy()
-    free = [np.full(length, LINK_BPS) for length in is_open.shape]
-    while rest.any():
-        counts = [rest.sum(axis=1), rest.sum(axis=0)]
-        shares = [np.where(count > 0, one / np.maximum(count, 1), np.inf)
-                  for one, count in zip(free, counts)]
-        least = min(share.min() for share in shares)
-        tight = rest & ((shares[0] <= least * (1 + 1e-9))[:, None]
-                        | (shares[1] <= least * (1 + 1e-9))[None, :])
-        rates_bps[tight] = least
-        rest &= ~tight
-        free = [LINK_BPS - rates_bps.sum(axis=1),
-                LINK_BPS - rates_bps.sum(axis=0)]
-    return rates_bps
+    size_bits = np.array([GB * units.BITS_PER_BYTE / _NODES])
+    sim = simulation.Simulation(
+        np.full(2 * (_NODES + receivers), LINK_BPS),
+        simulation.Config('fair'), [
+            fabric_model.Demand(np.array([sender]), np.array(
+                [_NODES + receiver]), size_bits, np.ones(1))
+            for receiver, its in enumerate(turn) for sender in its])
+    coming = [iter(range(_NODES * receiver, _NODES * (receiver + 1)))
+              for receiver in range(receivers)]
+    under_way: set[int] = set()
+    begin = [index for its in coming
+             for index in itertools.islice(its, connections)]
+    while begin or under_way:
+        for index in begin:
+            sim.start(index)
+        under_way.update(begin)
+        sim.run(stop_at_end=True)
+        ended = [index for index in under_way if sim.ended(index)]
+        under_way.difference_update(ended)
+        begin = [index for one in ended
+                 for index in itertools.islice(coming[one // _NODES], 1)]
+    return sim.now_s
 
 
 def _figure7_show(found: samples.Samples, context: samples.Context
