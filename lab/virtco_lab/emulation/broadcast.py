@@ -351,8 +351,6 @@ def _shown(kind: Kind, found: Sequence[Found], options: Options
             round(100 * float(np.mean(off)), 1),
             outcome.shown((np.array(means(name)) / base).tolist()),
             None if name == 'baseline' else str(saved)))
-    spread = [outcome.spread((np.array(means(name)) / base).tolist())
-              for name in kind.series]
     waited = [value for one in found for value in one.waited]
     return outcome.Outcome(
         f'emulated-{kind.name}',
@@ -360,10 +358,10 @@ def _shown(kind: Kind, found: Sequence[Found], options: Options
         ('tree by', 'measured s', 'model s', 'off %', 'over the baseline',
          'saved % [95 %]'), tuple(rows),
         (outcome.Panel('bars', 'Measured', 'tree by', 'time over the '
-                       'baseline\'s', (outcome.Series(
+                       'baseline\'s', (outcome.averaged(
                            'broadcast', tuple(kind.series),
-                           tuple(mean for mean, _ in spread),
-                           tuple(deviation for _, deviation in spread)),)),),
+                           [(np.array(means(name)) / base).tolist()
+                            for name in kind.series]),)),),
         (f'{N_HOSTS} hosts at {units.format_rate(options.rate_bps)}, '
          f'{len(found)} seeds, {options.n_runs} broadcasts from random roots '
          f'each; a message takes {_MESSAGE_S:g} s at the full rate. Pairs '

@@ -228,15 +228,11 @@ class _Series:
         self._bars[name] = simulated, measured
 
     def panel(self, x_label: str) -> outcome.Panel:
-        made = []
-        for index, label in enumerate(('simulated', 'measured')):
-            both = [outcome.spread(values[index])
-                    for values in self._bars.values()]
-            made.append(outcome.Series(
-                label, tuple(self._bars), tuple(mean for mean, _ in both),
-                tuple(deviation for _, deviation in both)))
         return outcome.Panel('bars', 'CCT over that with exact hints',
-                             x_label, 'ratio', tuple(made))
+                             x_label, 'ratio', tuple(map(
+                                 outcome.averaged, ('simulated', 'measured'),
+                                 [tuple(self._bars)] * 2,
+                                 zip(*self._bars.values()))))
 
 
 def _found(name: str, title: str, columns: tuple[str, ...],

@@ -320,15 +320,11 @@ def _shown(found: Sequence[Found], options: broadcast.Options
                 f'{len(ratios)}' if name != names[0] else None,
                 None if name == names[0] else str(
                     outcome.saving(measured_s, base_s))))
-    panels = []
-    for operation, names in PLANS.items():
-        both = [outcome.spread(_ratios(found, operation, name))
-                for name in names]
-        panels.append(outcome.Panel(
-            'bars', operation, 'ranks', 'time over that by row', (
-                outcome.Series(operation, names,
-                               tuple(mean for mean, _ in both),
-                               tuple(deviation for _, deviation in both)),)))
+    panels = [outcome.Panel(
+        'bars', operation, 'ranks', 'time over that by row', (
+            outcome.averaged(operation, names, [
+                _ratios(found, operation, name) for name in names]),))
+        for operation, names in PLANS.items()]
     return outcome.Outcome(
         'emulated-rpca-mpi', 'Open MPI with advised ranks and trees',
         ('operation', 'ranks', 'measured s', 'model s', 'over by row',

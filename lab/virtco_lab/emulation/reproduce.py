@@ -211,18 +211,12 @@ def _panels(runs: dict[tuple[cases.Cell, str], list[measure.Run]]
     panels = []
     for title, field in (('Simulated, same placement', 'expected_s'),
                          ('Measured', 'measured_s')):
-        series = []
-        for name in measure.schemes_of(cells[0].case):
-            both = [outcome.spread([getattr(run, field)
-                                    for run in runs[cell, name]])
-                    for cell in cells]
-            series.append(outcome.Series(
-                schemes.get(name).label,
-                tuple(_short(cell) for cell in cells),
-                tuple(mean for mean, _ in both),
-                tuple(deviation for _, deviation in both)))
-        panels.append(outcome.Panel('bars', title, 'workload', 's',
-                                    tuple(series), log_y=True))
+        panels.append(outcome.Panel('bars', title, 'workload', 's', tuple(
+            outcome.averaged(
+                schemes.get(name).label, [_short(cell) for cell in cells],
+                [[getattr(run, field) for run in runs[cell, name]]
+                 for cell in cells])
+            for name in measure.schemes_of(cells[0].case)), log_y=True))
     return tuple(panels)
 
 

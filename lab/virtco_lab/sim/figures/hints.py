@@ -102,7 +102,7 @@ def _hints_show(found: samples.Samples, context: samples.Context
             (setting, *map(outcome.shown, cells))
             for setting, *cells in zip(means_s, *ratios.values())),
         (outcome.Panel('bars', 'Mean CCT', 'hints', 'ratio', tuple(
-            _series(label, cells, tuple(means_s))
+            outcome.averaged(label, tuple(means_s), cells)
             for label, cells in ratios.items())),),
         (' '.join((__doc__ or '').split('\n\n')[1].split()), _NOTES))
 
@@ -133,18 +133,12 @@ def _liars_show(found: samples.Samples, context: samples.Context
             for setting, cells in zip(found.settings, table)),
         (outcome.Panel('lines', 'What a lie is worth', 'claim / truth',
                        'CCT over the honest one\'s', tuple(
-                           _series(label, [cells[i] for cells in table],
-                                   tuple(map(float, found.settings)))
+                           outcome.averaged(
+                               label, tuple(map(float, found.settings)),
+                               [cells[i] for cells in table])
                            for i, label in enumerate(LIARS))),),
         ('The workload of wrong-hints; the liar\'s coflow is the sixth '
          'largest of 30.', _NOTES))
-
-
-def _series(label: str, values: list[list[float]],
-            x: tuple[outcome.Cell, ...]) -> outcome.Series:
-    both = [outcome.spread(ratios) for ratios in values]
-    return outcome.Series(label, x, tuple(mean for mean, _ in both),
-                          tuple(deviation for _, deviation in both))
 
 
 FIGURES = (

@@ -258,12 +258,10 @@ def _figure7_show(found: samples.Samples, context: samples.Context
                         for connections in CONNECTIONS), 'paper, 30 s'),
         tuple(rows), (outcome.Panel(
             'lines', 'Shuffle of 1 GB per receiver', 'connections',
-            's', tuple(outcome.Series(
-                f'{setting} receivers', CONNECTIONS, tuple(
-                    outcome.spread(found.of(setting, str(connections)))[0]
-                    for connections in CONNECTIONS), tuple(
-                    outcome.spread(found.of(setting, str(connections)))[1]
-                    for connections in CONNECTIONS))
+            's', tuple(outcome.averaged(
+                f'{setting} receivers', CONNECTIONS, [
+                    found.of(setting, str(connections))
+                    for connections in CONNECTIONS])
                 for setting in found.settings)),),
         ('30 senders, ports of 1 Gbit/s: the bound is 8 s. The paper\'s '
          'times follow from the rates that it reached with 30 connections.',))

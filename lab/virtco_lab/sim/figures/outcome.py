@@ -2,6 +2,7 @@
 
 """A reproduced figure: a table, and panels to plot."""
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -115,6 +116,13 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
     data = np.asarray(values, float)
     return (float(data.mean()),
             float(data.std(ddof=1)) if len(data) > 1 else 0.0)
+
+
+def averaged(label: str, x: Sequence[Cell],
+             values: Iterable[Sequence[float]]) -> Series:
+    """Return the series of means and deviations of each point's values."""
+    mean, deviation = zip(*map(spread, values))
+    return Series(label, tuple(x), mean, deviation)
 
 
 def shown(values: Sequence[float]) -> str:

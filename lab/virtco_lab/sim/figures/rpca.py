@@ -289,11 +289,9 @@ def table(number: int | str, title: str, first: str, y_label: str, note: str,
                             for name in series))
                 for setting in found.settings),
             (outcome.Panel(kind, title, first, y_label, tuple(
-                outcome.Series(name, x, tuple(
-                    outcome.spread(of(setting, name))[0]
-                    for setting in found.settings), tuple(
-                    outcome.spread(of(setting, name))[1]
-                    for setting in found.settings)) for name in drawn),
+                outcome.averaged(name, x, [of(setting, name)
+                                           for setting in found.settings])
+                for name in drawn),
                 log_y=log_y),), (note,))
     return show
 

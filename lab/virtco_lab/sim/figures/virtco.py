@@ -301,14 +301,10 @@ def panel(title: str, x_label: str, found: samples.Samples,
     :param names: settings to show, and what to call them; default all.
     """
     names = names or {setting: setting for setting in found.settings}
-    series = []
-    for scheme in chosen:
-        both = [outcome.spread(found.of(key, scheme)) for key in names]
-        series.append(outcome.Series(
-            label(scheme), tuple(names.values()),
-            tuple(mean for mean, _ in both),
-            tuple(deviation for _, deviation in both)))
-    return outcome.Panel('bars', title, x_label, 's', tuple(series), log_y)
+    return outcome.Panel('bars', title, x_label, 's', tuple(
+        outcome.averaged(label(scheme), tuple(names.values()),
+                         [found.of(key, scheme) for key in names])
+        for scheme in chosen), log_y)
 
 
 def savings_panel(x_label: str, found: samples.Samples,
