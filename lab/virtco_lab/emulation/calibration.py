@@ -32,25 +32,20 @@ def measure_bps() -> float:
     Their links are so fast that the processors are the limit, and whatever
     else the machine does now. It takes two seconds.
     """
-    run = namespaces.new_run()
-    watcher = janitor.Janitor(run)
-    try:
-        with fabric.Fabric(run) as trial:
-            trial.build(fabric.Uplink(host, _TRIAL_LINK_BPS)
-                        for host in ('h0', 'h1'))
-            vms = [trial.add_vm(f'v{i}', f'h{i % 2}') for i in range(4)]
-            for vm in vms:
-                with namespaces.netlink(vm.namespace) as netlink:
-                    index, = netlink.link_lookup(ifname='eth0')
-                    netlink.link('set', index=index,
-                                 gso_max_segs=_SLOW_SEGMENTS)
-            flows = tuple(
-                traffic.FlowSpec(0, src.namespace, dst.namespace,
-                                 dst.address, 5001, _TRIAL_BYTES)
-                for src in vms for dst in vms if src.host != dst.host)
-            return max(_send_bps(flows) for _ in range(_N_TRIALS))
-    finally:
-        watcher.dismiss()
+    with janitor.run() as run, fabric.Fabric(run) as trial:
+        trial.build(fabric.Uplink(host, _TRIAL_LINK_BPS)
+                    for host in ('h0', 'h1'))
+        vms = [trial.add_vm(f'v{i}', f'h{i % 2}') for i in range(4)]
+        for vm in vms:
+            with namespaces.netlink(vm.namespace) as netlink:
+                index, = netlink.link_lookup(ifname='eth0')
+                netlink.link('set', index=index,
+                             gso_max_segs=_SLOW_SEGMENTS)
+        flows = tuple(
+            traffic.FlowSpec(0, src.namespace, dst.namespace,
+                             dst.address, 5001, _TRIAL_BYTES)
+            for src in vms for dst in vms if src.host != dst.host)
+        return max(_send_bps(flows) for _ in range(_N_TRIALS))
 
 
 def _send_bps(flows: tuple[traffic.FlowSpec, ...]) -> float:

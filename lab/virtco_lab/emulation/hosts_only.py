@@ -82,28 +82,23 @@ def cloud(plane: tree.Plane, link_bps: float, debug: bool = False
     :param link_bps: of each host.
     :param debug: let the controller log all that it measures.
     """
-    run = namespaces.new_run()
-    watcher = janitor.Janitor(run)
     children: list[process.Child] = []
-    try:
-        with (tempfile.TemporaryDirectory() as folder,
-              fabric_module.Fabric(run) as fabric):
-            state = pathlib.Path(folder)
-            fabric.build(fabric_module.Uplink(host, link_bps)
-                         for host in plane.hosts())
-            switches.grow(fabric, plane)
-            children.append(services.start_controller(
-                fabric, state, state, debug,
-                {'probe': {'enabled': False}}))
-            children += [services.start_edge(fabric, host, link_bps, state,
-                                             state)
-                         for host in fabric.hypervisors]
-            made = Cloud(fabric, children, state / 'controller.log')
-            made.wait_for_hosts()
-            try:
-                yield made
-            finally:
-                for child in reversed(children):
-                    child.stop()
-    finally:
-        watcher.dismiss()
+    with (janitor.run() as run, tempfile.TemporaryDirectory() as folder,
+          fabric_module.Fabric(run) as fabric):
+        state = pathlib.Path(folder)
+        fabric.build(fabric_module.Uplink(host, link_bps)
+                     for host in plane.hosts())
+        switches.grow(fabric, plane)
+        children.append(services.start_controller(
+            fabric, state, state, debug,
+            {'probe': {'enabled': False}}))
+        children += [services.start_edge(fabric, host, link_bps, state,
+                                         state)
+                     for host in fabric.hypervisors]
+        made = Cloud(fabric, children, state / 'controller.log')
+        made.wait_for_hosts()
+        try:
+            yield made
+        finally:
+            for child in reversed(children):
+                child.stop()

@@ -7,6 +7,8 @@ the kernel closes that end; the janitor, in a session of its own and deaf to
 Ctrl-C, then releases the run.
 """
 
+from collections.abc import Iterator
+import contextlib
 import os
 import signal
 import subprocess
@@ -31,6 +33,17 @@ class Janitor:
         """Tell it that the owner is done; it releases the run and ends."""
         os.close(self._writer)
         self._process.wait()
+
+
+@contextlib.contextmanager
+def run() -> Iterator[str]:
+    """Claim a run, which is released however this process ends."""
+    claimed = namespaces.new_run()
+    watcher = Janitor(claimed)
+    try:
+        yield claimed
+    finally:
+        watcher.dismiss()
 
 
 def main() -> None:

@@ -47,23 +47,19 @@ class Mesh:
 
     @contextlib.contextmanager
     def built(self) -> Iterator['Mesh']:
-        self.run = namespaces.new_run()
-        watcher = janitor.Janitor(self.run)
         n_hosts = len(self.names)
-        try:
-            with (fabric_module.Fabric(self.run) as self._fabric,
-                  contextlib.ExitStack() as stack,
-                  concurrent.futures.ThreadPoolExecutor(
-                      2 * n_hosts) as self._pool):
-                self._fabric.build(fabric_module.Uplink(name, self.rate_bps)
-                                   for name in self.names)
-                self.set_rates(np.full((n_hosts, n_hosts), self.rate_bps),
-                               'add')
-                for dst in range(n_hosts):
-                    self._listen(dst, stack)
-                yield self
-        finally:
-            watcher.dismiss()
+        with (janitor.run() as self.run,
+              fabric_module.Fabric(self.run) as self._fabric,
+              contextlib.ExitStack() as stack,
+              concurrent.futures.ThreadPoolExecutor(
+                  2 * n_hosts) as self._pool):
+            self._fabric.build(fabric_module.Uplink(name, self.rate_bps)
+                               for name in self.names)
+            self.set_rates(np.full((n_hosts, n_hosts), self.rate_bps),
+                           'add')
+            for dst in range(n_hosts):
+                self._listen(dst, stack)
+            yield self
 
     @property
     def addresses(self) -> list[str]:

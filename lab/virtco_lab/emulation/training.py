@@ -227,14 +227,9 @@ class _Job(threading.Thread):
 
 @contextlib.contextmanager
 def bed(setting: Setting, rate_bps: float) -> Iterator[Bed]:
-    run = namespaces.new_run()
-    watcher = janitor.Janitor(run)
-    try:
-        with fabric_module.Fabric(run) as fabric:
-            with contextlib.ExitStack() as stack:
-                yield Bed(fabric, setting, rate_bps, stack)
-    finally:
-        watcher.dismiss()
+    with (janitor.run() as run, fabric_module.Fabric(run) as fabric,
+          contextlib.ExitStack() as stack):
+        yield Bed(fabric, setting, rate_bps, stack)
 
 
 def figure(name: str, options: Options, display: displays.Display

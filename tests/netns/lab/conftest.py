@@ -10,10 +10,8 @@ from virtco_lab.emulation import namespaces
 @pytest.fixture
 def run():
     """A run id; whatever the test made in it is gone afterwards."""
-    run = namespaces.new_run()
-    watcher = janitor.Janitor(run)
-    yield run
-    watcher.dismiss()
+    with janitor.run() as run:
+        yield run
     assert namespaces.list_names(run) == []
 
 

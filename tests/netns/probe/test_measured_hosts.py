@@ -22,10 +22,8 @@ HOSTS = ('h0', 'h1', 'h2', 'h3')
 
 @pytest.fixture
 def run():
-    run = namespaces.new_run()
-    watcher = janitor.Janitor(run)
-    yield run
-    watcher.dismiss()
+    with janitor.run() as run:
+        yield run
 
 
 @pytest.fixture

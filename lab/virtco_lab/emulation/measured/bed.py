@@ -79,25 +79,20 @@ class Bed:
 
     @contextlib.contextmanager
     def built(self) -> Iterator['Bed']:
-        run = namespaces.new_run()
-        watcher = janitor.Janitor(run)
-        try:
-            with (fabric_module.Fabric(run) as fabric,
-                  contextlib.ExitStack() as self._stack):
-                self.fabric = fabric
-                fabric.build(fabric_module.Uplink(host, rate_bps)
-                             for host, rate_bps in self.rates_bps.items())
-                for host, rate_bps in self.rates_bps.items():
-                    if self._bucket_bytes:
-                        shaping.run_batch(fabric.core, shaping.limit_commands(
-                            host, rate_bps, verb='change',
-                            burst_bytes=self._bucket_bytes))
-                    hypervisor = fabric.hypervisors[host]
-                    self._start(host, hypervisor.namespace,
-                                hypervisor.address)
-                yield self
-        finally:
-            watcher.dismiss()
+        with (janitor.run() as run, fabric_module.Fabric(run) as fabric,
+              contextlib.ExitStack() as self._stack):
+            self.fabric = fabric
+            fabric.build(fabric_module.Uplink(host, rate_bps)
+                         for host, rate_bps in self.rates_bps.items())
+            for host, rate_bps in self.rates_bps.items():
+                if self._bucket_bytes:
+                    shaping.run_batch(fabric.core, shaping.limit_commands(
+                        host, rate_bps, verb='change',
+                        burst_bytes=self._bucket_bytes))
+                hypervisor = fabric.hypervisors[host]
+                self._start(host, hypervisor.namespace,
+                            hypervisor.address)
+            yield self
 
     def add_vm(self, vm: str, host: str) -> None:
         """Add a VM that measures and is measured as hypervisors are."""
