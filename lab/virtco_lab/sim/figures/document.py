@@ -140,11 +140,6 @@ def _saves(least: float, theirs: str) -> Callable[[samples.Samples], str]:
     return reached
 
 
-def _facebook(found: samples.Samples) -> str:
-    return '{:.2f}, {:.3f} and {:.2f} s'.format(*(
-        found.of('mrtf', key)[0] for key in ('mean_s', 'median_s', 'p95_s')))
-
-
 def _above_bound(found: samples.Samples) -> str:
     bound_s = found.of('bound of any schedule', 'mean_s')[0]
     gaps = (found.of(policy, 'mean_s')[0] / bound_s - 1
@@ -154,45 +149,17 @@ def _above_bound(found: samples.Samples) -> str:
 
 
 def _unknown(found: samples.Samples) -> str:
-    ratios = (100 + _cost(found, ('unknown sizes', 'mean_s'), ('exact', basis))
-              for basis in ('mean_s', 'plain TCP'))
+    ratios = (100 * float(np.mean(
+        np.array(found.of('unknown sizes', 'mean_s'))
+        / np.array(found.of('exact', basis))))
+        for basis in ('mean_s', 'plain TCP'))
     return '{:.0f} % of exact hints, {:.0f} % of plain TCP'.format(*ratios)
 
 
-def _table3(found: samples.Samples) -> str:
-    return ', '.join('{:.1f}'.format(100 * (
-        found.of(setting, 'fair')[0] / found.of(setting, 'mrtf')[0] - 1))
-        for setting in found.settings) + ' %'
-
-
-def _greedy(found: samples.Samples) -> str:
-    setting, = found.settings
-    ratios = [ours_s / best_s for ours_s, best_s in zip(
-        found.of(setting, 'choreo'), found.of(setting, 'optimum'))
-        if best_s > 0]
-    return f'{100 * (np.median(ratios) - 1):.1f} %'
-
-
-def _lies(found: samples.Samples) -> str:
-    costs = [_cost(found, (setting, 'his CCT'), ('1', 'his CCT'))
-             for setting in found.settings if setting != '1']
-    return f'they cost {min(costs):.1f} to {max(costs):.1f} %'
-
-
-def _wrong(found: samples.Samples) -> str:
-    exact = 'exact', 'mean_s'
-    return (f'{_cost(found, ("50 % wrong", "mean_s"), exact):.0f} %; plain '
-            f'TCP costs {_cost(found, ("exact", "plain TCP"), exact):.0f} %')
-
-
-def _cost(found: samples.Samples, cell: tuple[str, str],
-          basis: tuple[str, str]) -> float:
-    """Return the mean excess of a cell over another, in percent.
-
-    :param basis: the other cell; both are (setting, series).
-    """
-    ratios = np.array(found.of(*cell)) / np.array(found.of(*basis))
-    return 100 * (float(ratios.mean()) - 1)
+def _number(reached: Callable[[samples.Samples], statements.Reached]
+            ) -> Callable[[samples.Samples], str]:
+    """Return a function of a statement's result without its spread."""
+    return lambda found: reached(found)[0]
 
 
 def _in_order(found: samples.Samples) -> str:
@@ -237,12 +204,13 @@ _TARGETS: tuple[tuple[str, str, Callable[[samples.Samples], str]], ...] = (
     ('Test case 4 likewise', 'virtco-case4', _saves(-2.5, 'virtco-printed')),
     ('Test case 6 likewise', 'virtco-case6', _saves(-2.5, 'virtco-printed')),
     ('Facebook trace: mean 22.2 s ± 2 %, median 0.184, p95 40.0',
-     'facebook-trace', _facebook),
+     'facebook-trace', _number(statements.facebook)),
     ('… near what any schedule can reach', 'facebook-trace', _above_bound),
     ('With sizes unknown at most 1.10 × MRTF', 'wrong-hints', _unknown),
-    ('Orchestra Table 3: 25, 33, 38 %', 'orchestra-table3', _table3),
+    ('Orchestra Table 3: 25, 33, 38 %', 'orchestra-table3',
+     _number(statements.table3)),
     ('Choreo, greedy above the optimum: 13 % at the median',
-     'choreo-greedy', _greedy),
+     'choreo-greedy', _number(statements.greedy)),
     ('Two training jobs on a link, in order: iterations 1.6 × faster than '
      'fair (1.5 is the most for two)', 'training-pair', _in_order),
     ('GPUs of a cluster that compute: 10 points above MRTF',
@@ -251,5 +219,6 @@ _TARGETS: tuple[tuple[str, str, Callable[[samples.Samples], str]], ...] = (
      'seeds, with the guard)', 'training-cluster', _guarded('')),
     ('… and where virtco places the jobs, too', 'training-cluster',
      _guarded(', placed')),
-    ('Lies must not pay', 'liars', _lies),
-    ('Hints wrong by 50 % degrade gracefully', 'wrong-hints', _wrong))
+    ('Lies must not pay', 'liars', _number(statements.lies)),
+    ('Hints wrong by 50 % degrade gracefully', 'wrong-hints',
+     _number(statements.wrong)))

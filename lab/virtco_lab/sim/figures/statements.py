@@ -104,7 +104,8 @@ def _share(limit_s: float) -> Callable[[samples.Samples], Reached]:
     return reached
 
 
-def _table3(found: samples.Samples) -> Reached:
+def table3(found: samples.Samples) -> Reached:
+    """Format how much slower fair sharing is, by topology."""
     percents = (100 * (found.of(name, 'fair')[0] / found.of(name, 'mrtf')[0]
                        - 1) for name in found.settings)
     return ', '.join(f'{percent:.1f}' for percent in percents) + ' %', ''
@@ -140,7 +141,8 @@ def _racks(found: samples.Samples) -> Reached:
     return f'{min(saved):.0f} to {max(saved):.0f} %', ''
 
 
-def _greedy(found: samples.Samples) -> Reached:
+def greedy(found: samples.Samples) -> Reached:
+    """Compare Choreo's greedy placement with the optimum."""
     setting, = found.settings
     ratios = np.array([ours_s / best_s for ours_s, best_s in zip(
         found.of(setting, 'choreo'), found.of(setting, 'optimum'))
@@ -149,10 +151,11 @@ def _greedy(found: samples.Samples) -> Reached:
             f'90 % within {100 * (np.quantile(ratios, 0.9) - 1):.0f} %')
 
 
-def _facebook(found: samples.Samples) -> Reached:
+def facebook(found: samples.Samples) -> Reached:
+    """Format mean, median and 95th percentile under MRTF."""
     mean, median, p95 = (found.of('mrtf', key)[0] for key in (
         'mean_s', 'median_s', 'p95_s'))
-    return f'{mean:.2f}, {median:.3f} and {p95:.1f} s', ''
+    return f'{mean:.2f}, {median:.3f} and {p95:.2f} s', ''
 
 
 def _rate(series: str, other: str, setting: str
@@ -167,7 +170,8 @@ def _rate(series: str, other: str, setting: str
     return reached
 
 
-def _lies(found: samples.Samples) -> Reached:
+def lies(found: samples.Samples) -> Reached:
+    """Compare a liar's CCT with the honest one."""
     honest = np.array(found.of('1', 'his CCT'))
     costs = [100 * (float((np.array(found.of(name, 'his CCT'))
                            / honest).mean()) - 1)
@@ -175,7 +179,8 @@ def _lies(found: samples.Samples) -> Reached:
     return f'a lie costs {min(costs):.1f} to {max(costs):.1f} %', ''
 
 
-def _wrong(found: samples.Samples) -> Reached:
+def wrong(found: samples.Samples) -> Reached:
+    """Compare wrong hints and plain TCP with exact hints."""
     exact = np.array(found.of('exact', 'mean_s'))
     ratios = np.array(found.of('50 % wrong', 'mean_s')) / exact
     plain = np.array(found.of('exact', 'plain TCP')) / exact
@@ -230,11 +235,11 @@ STATEMENTS: tuple[Statement, ...] = (
               '7.1 → 40.5 %', 'virtco-case6',
               _trend('sebf-ta-greedy', 'heavy 0.2', 'heavy 3')),
     Statement('Choreo: greedy above the optimum', '13 % at the median',
-              'choreo-greedy', _greedy,
+              'choreo-greedy', greedy,
               'Applications of 5 to 7 tasks on 5 machines; the paper\'s are '
               'not public.'),
     Statement('Orchestra Table 3: weighted shuffle', '25, 33, 38 %',
-              'orchestra-table3', _table3),
+              'orchestra-table3', table3),
     Statement('Orchestra Fig. 14: priority of small transfers',
               '43 % sooner, the large one 6 % later', 'orchestra-fig14',
               _fig14, 'The paper\'s nodes reached half their rate.'),
@@ -247,7 +252,7 @@ STATEMENTS: tuple[Statement, ...] = (
               '50 %', 'orchestra-fig11', _racks,
               'Other racks: uplinks at 4:1, not three in a row.'),
     Statement('FB2010 by MRTF: mean, median, 95 %',
-              '– (asked: 22.2, 0.184, 40.0 s)', 'facebook-trace', _facebook),
+              '– (asked: 22.2, 0.184, 40.0 s)', 'facebook-trace', facebook),
     Statement('RPCA Fig. 7: broadcast over 196 hosts, below a plan that '
               'knows no rates', '–', 'rpca-fig7',
               _rate('rpca', 'baseline', 'broadcast'),
@@ -255,6 +260,6 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement('RPCA Fig. 13: cluster, below the baseline', '25 to 40 %',
               'rpca-fig13', _rate('rpca', 'baseline', 'broadcast'),
               'Links are equal in the long run, so nothing is to be gained.'),
-    Statement('Lies must not pay', 'not in the papers', 'liars', _lies),
+    Statement('Lies must not pay', 'not in the papers', 'liars', lies),
     Statement('Hints wrong by 50 % cost', 'not in the papers',
-              'wrong-hints', _wrong))
+              'wrong-hints', wrong))
