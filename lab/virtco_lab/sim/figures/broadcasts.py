@@ -112,11 +112,8 @@ def _figure11_show(found: samples.Samples, context: samples.Context
         'orchestra-fig11', 'Cornet that knows its racks (Orchestra Fig. 11)',
         ('racks', 'unaware s', 'aware s', 'unaware / aware', 'bound s',
          'aware above it %'), tuple(rows),
-        (outcome.Panel('bars', '200 MB to all', 'racks', 's', tuple(
-            outcome.Series(name, found.settings, tuple(
-                float(np.mean(found.of(setting, name)))
-                for setting in found.settings))
-            for name in ('unaware', 'aware'))),),
+        (outcome.Panel('bars', '200 MB to all', 'racks', 's', tuple(map(
+            found.means, ('unaware', 'aware')))),),
         ('200 MB; uplinks of the racks at 4:1. The paper has three racks of '
          'ten in a row, and half the time. The bound: each block leaves the '
          'source once, and enters each rack once.',))

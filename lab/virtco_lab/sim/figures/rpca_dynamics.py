@@ -173,13 +173,11 @@ def _table(name: str, title: str, y_label: str, *notes: str
             str(found.saving(setting, other, 'rpca'))
             for other in ('mean time', 'median')))
             for setting in found.settings)
-        series = tuple(outcome.Series(one, found.settings, tuple(
-            outcome.spread(found.of(setting, one))[0]
-            for setting in found.settings)) for one in ESTIMATES)
         return outcome.Outcome(
             name, title, ('dynamics', *ESTIMATES, 'rpca saves of mean time',
                           'of median'), rows,
-            (outcome.Panel('bars', title, 'dynamics', y_label, series),),
+            (outcome.Panel('bars', title, 'dynamics', y_label, tuple(map(
+                found.means, ESTIMATES))),),
             notes)
     return show
 

@@ -11,6 +11,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import pathlib
+import statistics
 import time
 from typing import Any
 
@@ -70,6 +71,12 @@ class Samples:
         """List all numbers of a series, in the order of the seeds."""
         return [value for row in self.values[setting][series]
                 for value in row]
+
+    def means(self, series: str) -> outcome.Series:
+        """Return the bars of a series' mean at each setting."""
+        return outcome.Series(series, self.settings, tuple(
+            statistics.fmean(self.of(setting, series))
+            for setting in self.settings))
 
     def add(self, setting: str, found: Found, cpu_s: float) -> None:
         """Take the next seed's numbers."""

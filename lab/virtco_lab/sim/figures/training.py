@@ -106,10 +106,8 @@ def _pair_show(found: samples.Samples, context: samples.Context
         ('jobs', *(f'{scheme} s' for scheme in PAIR_SCHEMES), 'bound s',
          'fair / order', 'fair / bound', 'GPUs, fair %', 'GPUs, order %',
          'p95 above the mean %'), tuple(rows),
-        (outcome.Panel('bars', 'Mean iteration', 'jobs', 's', tuple(
-            outcome.Series(scheme, found.settings, tuple(
-                found.of(name, scheme)[0] for name in found.settings))
-            for scheme in (*PAIR_SCHEMES, 'bound'))),),
+        (outcome.Panel('bars', 'Mean iteration', 'jobs', 's', tuple(map(
+            found.means, (*PAIR_SCHEMES, 'bound')))),),
         ('All jobs start at once, with two hosts each, on two sides of a link '
          'of 200 Gbit/s. Nothing here is random.',
          'Two jobs cannot gain more than a factor of 1.5 over work-conserving '
