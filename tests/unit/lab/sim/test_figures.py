@@ -6,10 +6,12 @@ In contrast to ``virtco-sim reproduce --check`` each number counts, not the
 mean of a cell, and each is as near as other libraries may bring it.
 """
 
+import numpy as np
 import pytest
 
 from virtco_lab.sim import clouds
 from virtco_lab.sim import figures
+from virtco_lab.sim.figures import orchestra
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
 
@@ -89,3 +91,19 @@ def test_clouds_are_those_of_the_paper_by_default():
     assert clouds.Cluster() == clouds.Cluster(32, 32, 1e9, 1e10, 512, 1e8, 5)
     assert clouds.Dynamics() == clouds.Dynamics(
         0.25, 0.5, 0.03, 0.1, (0.1, 0.7), 0.0, 0.5, 0.0)
+
+
+@pytest.mark.parametrize(('receivers', 'connections'), [
+    (1, 1), (1, 5), (1, 30), (30, 30)])
+def test_a_shuffle_that_leaves_no_port_idle_takes_the_least_time(
+        receivers, connections):
+    rng = np.random.default_rng(0)
+    assert orchestra.fetched_s(receivers, connections, rng) == (
+        pytest.approx(8.0))
+
+
+def test_fewer_connections_than_senders_leave_ports_idle():
+    times_s = [orchestra.fetched_s(10, connections, np.random.default_rng(0))
+               for connections in (1, 2, 30)]
+    assert times_s == sorted(times_s, reverse=True)
+    assert times_s[0] > 10 and times_s[-1] == pytest.approx(8.0)
