@@ -256,6 +256,7 @@ def test_arguments_that_an_operation_does_not_have_are_refused():
     client = client_of(lambda *_: (200, b'{}'))
     for call in (lambda: client.host('h1', 'h2'),
                  lambda: client.host('h1', depth=3),
+                 lambda: client.host('h1', host='h2'),
                  lambda: client.settings('all')):
         with pytest.raises(TypeError):
             call()
