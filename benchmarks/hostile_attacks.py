@@ -300,8 +300,8 @@ ATTACKS: dict[str, Attack | None] = {
     'nft flush ruleset, udp': _tampering(lambda site: _run(
         site, 'nft', 'flush', 'ruleset')),
     'tc class change, udp': _tampering(lambda site: _run(
-        site, 'tc', 'class', 'change', 'dev', 'uplink0', 'parent', '1:10',
-        'classid', '1:11', 'htb', 'rate', '1mbit', 'ceil', '1mbit')),
+        site, 'tc', 'class', 'change', 'dev', 'uplink0', 'parent', '7000:10',
+        'classid', '7000:11', 'htb', 'rate', '1mbit', 'ceil', '1mbit')),
     'tc qdisc del root, udp': _tampering(lambda site: _run(
         site, 'tc', 'qdisc', 'del', 'dev', 'uplink0', 'root')),
     'kill -9 of the agent, udp': Attack(

@@ -239,7 +239,8 @@ class Agent:
                     or any(port.notes
                            for port in self.enforcer.noted_ports()))
         found: dict[str, Any] = {
-            'applied_generation': self.applied_generation, 'error': error,
+            'applied_generation': self.applied_generation,
+            'error': error or self.enforcer.note,
             'health': ('error' if self.is_failing or problem is not None
                        else 'degraded' if degraded else 'ok')}
         if self.probe is not None:

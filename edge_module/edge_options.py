@@ -30,7 +30,8 @@ Related options:
 """),
     cfg.StrOpt('uplink_dev', help="""
 Network device towards the other hypervisors: the physical NIC or bond under
-the virtual switch. Required. virtco owns its root qdisc.
+the virtual switch. Required. virtco owns its root qdisc, or a class in that
+of OVN or Open vSwitch.
 """),
     cfg.FloatOpt('link_egress_bps', default=0, min=0, max=1e13, help="""
 Rate of the uplink towards the network, in bits per second. 0 uses the speed

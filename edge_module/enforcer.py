@@ -50,6 +50,10 @@ class Guard(Protocol):
         :raises virtco.exception.QdiscConflict: when it shapes the uplink.
         """
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether another program may put classes at the uplink's root."""
+
     def was_lost(self) -> bool:
         """Return whether the state set by :meth:`ensure` changed; cheap."""
 
@@ -96,6 +100,14 @@ class Enforcer:
     def uplink(self) -> htb.Uplink:
         return self.tree.uplink
 
+    @property
+    def note(self) -> str | None:
+        """Who else shapes the uplink, while both hold."""
+        if self.conflict is not None or not self.tree.is_inside:
+            return None
+        return (f'{self.uplink.dev} has queues of Open vSwitch or OVN, whose '
+                'packets are in no class of virtco')
+
     def desired_tree(self) -> model.Tree:
         settings = self._settings_now()
         if self.policy is None:
@@ -122,14 +134,9 @@ class Enforcer:
             if port.is_here))))
 
     def desired_table(self) -> classify.Table:
-        policy = self.policy
-        if policy is None:
+        if self.policy is None:
             return classify.Table()
-        if self.conflict is not None:
-            policy = dataclasses.replace(policy, flows=tuple(
-                dataclasses.replace(flow, minor=minors.NOBODY)
-                for flow in policy.flows))
-        return self.classifier.build_table(policy, self.ports or ())
+        return self.classifier.build_table(self.policy, self.ports or ())
 
     def sync(self, policy: edge_policy.EdgePolicy | None, n_past: int,
              ports: tuple[classify.VmPort, ...] | None, now_s: float) -> bool:
@@ -194,6 +201,9 @@ class Enforcer:
         try:
             if self.guard is not None:
                 self.guard.ensure()
+                if self.guard.is_shared != self.uplink.is_shared:
+                    self.uplink.is_shared = self.guard.is_shared
+                    self.tree.forget()
             leave = self._shape()
         except exception.QdiscConflict as error:
             conflict = str(error)

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from edge_module import enforcer as edge_enforcer
 from edge_module.classify import classified as classify
+from edge_module.classify import nft_text
 from edge_module.qdisc import htb
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
@@ -65,7 +66,8 @@ def rows(policy: edge_policy.EdgePolicy | None,
         shown, stats = after.tree[minor], after.stats[minor]
         first = before.stats.get(minor)
         sent_bytes = stats.sent_bytes - (first.sent_bytes if first else 0)
-        yield (f'1:{minor:x}', names.get(minor, '(leaving)'), str(shown.prio),
+        yield (nft_text.classid(minor), names.get(minor, '(leaving)'),
+               str(shown.prio),
                *map(units.format_rate, (
                    shown.rate_bps, shown.ceil_bps,
                    units.bytes_per_s_to_bps(sent_bytes / elapsed_s))),

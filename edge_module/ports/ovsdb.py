@@ -29,6 +29,7 @@ _TABLES = ('Open_vSwitch', 'Bridge', 'Port', 'Interface', 'QoS')
 _TUNNELS = ('geneve', 'gre', 'stt', 'vxlan')
 _TIMEOUT_S = 5
 NOOP = 'linux-noop'
+HTB = 'linux-htb'
 _OWNER = 'virtco-edge'
 
 
@@ -158,30 +159,39 @@ def _has(port: ovs_idl.Row, dev: str) -> bool:
 
 
 class OvsGuard:
-    """Open vSwitch is told to leave the qdisc of one uplink alone."""
+    """Open vSwitch is told to leave the qdisc of one uplink alone.
+
+    :ivar is_shared: whether OVN or another program may shape the uplink by
+        classes beside ours.
+    """
 
     def __init__(self, database: OvsDb, dev: str):
         self.database = database
         self.dev = dev
-        self._seen: tuple[int, str | None] | None = None
+        self.is_shared = False
+        self._seen: tuple[int, tuple[str, bool] | None] | None = None
 
     def ensure(self) -> None:
         """Have Open vSwitch leave the uplink's qdisc alone.
 
         Without a QoS row it removes foreign qdiscs when it restarts.
 
-        :raises virtco.exception.QdiscConflict: when somebody, such as
-            Neutron, has it shape the uplink.
+        :raises virtco.exception.QdiscConflict: when it shapes the uplink by
+            another qdisc than HTB.
         """
         # Read before the change, so that later changes show as a difference.
         changes = self.database.changes
         port = self.database.port_of(self.dev)
-        found = _qos_type(port)
-        self._seen = changes, NOOP if found == '' else found
-        if found not in ('', NOOP, None):
+        found = self._shaping(port)
+        self._seen = changes, found
+        if port is None or found is None:
+            return
+        kind, self.is_shared = found
+        if kind not in ('', NOOP, HTB):
             raise exception.QdiscConflict(dev=self.dev,
-                                          qdisc=f'Open vSwitch QoS {found}')
-        if port is not None and not found:
+                                          qdisc=f'Open vSwitch QoS {kind}')
+        if not kind:
+            self._seen = changes, (NOOP, self.is_shared)
             api = self.database.connected()
             with api.transaction(check_error=True) as transaction:
                 made = transaction.add(api.db_create(
@@ -195,10 +205,27 @@ class OvsGuard:
         changes = self.database.changes
         if self._seen is None or self._seen[0] == changes:
             return False
-        if _qos_type(self.database.port_of(self.dev)) != self._seen[1]:
+        if self._shaping(self.database.port_of(self.dev)) != self._seen[1]:
             return True
         self._seen = changes, self._seen[1]
         return False
+
+    def _shaping(self, port: ovs_idl.Row | None) -> tuple[str, bool] | None:
+        """Return the type of QoS of a port, '' without one, and whether
+        another program may shape it; None without a port.
+
+        ovn-controller shapes the interface with ``ovn-egress-iface`` by
+        itself, under a row of type ``linux-noop``.
+        """
+        if port is None:
+            return None
+        is_ovns = any(item.external_ids.get('ovn-egress-iface') == 'true'
+                      for item in port.interfaces if item.name == self.dev)
+        if not port.qos:
+            return '', is_ovns
+        row = port.qos[0]
+        return row.type, (is_ovns or row.type == HTB or (
+            row.external_ids.get('owner') != _OWNER))
 
     def remove(self) -> bool:
         """Undo what :meth:`ensure` did; False when there was nothing."""
@@ -211,10 +238,3 @@ class OvsGuard:
             transaction.add(api.db_clear('Port', port.name, 'qos'))
             transaction.add(api.db_destroy('QoS', port.qos[0].uuid))
         return True
-
-
-def _qos_type(port: ovs_idl.Row | None) -> str | None:
-    """Return a port's type of QoS; '' without one, None without a port."""
-    if port is None:
-        return None
-    return port.qos[0].type if port.qos else ''

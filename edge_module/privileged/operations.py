@@ -21,6 +21,7 @@ import msgspec
 from edge_module.classify import classified as classify
 from edge_module.classify import nft_text
 from edge_module.qdisc import redirect
+from edge_module.qdisc import shared_root
 from edge_module.qdisc import wire
 from edge_module.tcplan import model
 
@@ -30,6 +31,9 @@ Device = Annotated[str, msgspec.Meta(
 _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 32)]
 _OF_PORT = r'(?:peers[46]|near|owed)_[0-9]{1,10}'
 HookName = Literal['ingress', 'egress']
+
+
+Part = Literal['root', 'instead', 'link', 'container', 'sieve', 'tree']
 
 
 class Refused(PermissionError):
@@ -52,6 +56,21 @@ class AddRoot(_TcOperation, frozen=True):
 
     def message(self) -> wire.Message:
         return wire.root_qdisc(self.ifindex)
+
+
+class Share(_TcOperation, frozen=True):
+    """Make a part of an HTB that holds our tree beside others' classes.
+
+    :ivar part: ``instead`` puts such an HTB in the place of our own root.
+    """
+
+    part: Part
+
+    def message(self) -> wire.Message:
+        if self.part == 'instead':
+            return shared_root.root(self.ifindex, instead=True)
+        made: wire.Message = getattr(shared_root, self.part)(self.ifindex)
+        return made
 
 
 class SetClass(_TcOperation, frozen=True):
@@ -124,7 +143,7 @@ class DeletePair(_TcOperation, frozen=True):
         return redirect.delete_pair(self.ifindex, self.handle, self.info)
 
 
-TcOperation = (AddRoot | SetClass | SetLeaf | DeleteClass | AddIfb
+TcOperation = (AddRoot | Share | SetClass | SetLeaf | DeleteClass | AddIfb
                | AddIngress | Redirect | MatchPair | DeletePair)
 
 

@@ -15,12 +15,13 @@ from edge_module.privileged import devices
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.privileged import operations
 from edge_module.qdisc import redirect
+from edge_module.qdisc import shared_root
 from edge_module.qdisc import wire
 
 # Without this flag older kernels send the answer to all listeners, but not to
 # the requesting socket.
 _NLM_F_ECHO = 8
-_AT_UPLINK = (operations.AddIngress, operations.Redirect)
+_AT_UPLINK = (operations.AddIngress, operations.Redirect, operations.Share)
 _AT_IFB = (operations.MatchPair, operations.DeletePair)
 _IN_OUR_TREE = (operations.SetClass, operations.SetLeaf,
                 operations.DeleteClass, *_AT_IFB)
@@ -58,10 +59,15 @@ class Owned:
                     f'Redirect: ifb {change.ifb} is not {ifb}')
             if isinstance(change, _IN_OUR_TREE):
                 trees.add(change.ifindex)
-        for ifindex in trees:
-            if not has_our_root(ifindex):
+            if isinstance(change, operations.Share) and (
+                    not _may_share(change)):
                 raise operations.Refused(
-                    f"root qdisc of ifindex {ifindex} is not virtco's")
+                    f'Share: no place for {change.part!r} at ifindex '
+                    f'{change.ifindex}')
+        for ifindex in trees:
+            if not has_our_tree(ifindex):
+                raise operations.Refused(
+                    f"the tree of ifindex {ifindex} is not virtco's")
 
     def check_nft(self, hook: operations.HookName,
                   changes: Sequence[operations.NftOperation]) -> None:
@@ -83,14 +89,45 @@ class Owned:
                     f'{change.ifindex} may not be hooked at {hook}')
 
 
-def has_our_root(ifindex: int) -> bool:
-    """Return whether a device's root qdisc is this module's HTB."""
+def has_our_tree(ifindex: int) -> bool:
+    """Return whether a device has this module's HTB, at its root or inside
+    another.
+    """
+    return any(_is_ours(ifindex, parent)
+               for parent in (wire.TC_H_ROOT, wire.INSIDE))
+
+
+def _may_share(change: operations.Share) -> bool:
+    """Return whether a part changes nothing of others that have not the
+    layout of Open vSwitch.
+    """
+    ifindex = change.ifindex
+    if change.part == 'root':
+        return True  # the kernel refuses where there is one
+    if change.part == 'instead':
+        return _is_ours(ifindex, wire.TC_H_ROOT)
+    if change.part == 'link':
+        root = _qdisc(ifindex, wire.TC_H_ROOT)
+        return root is not None and shared_root.is_ours(root)
     try:
-        return wire.read_qdisc(kernel.ask(wire.tc(
-            wire.RTM_GETQDISC, _NLM_F_ECHO, ifindex, 0, wire.TC_H_ROOT)
-        )).is_ours
+        kernel.ask(wire.tc(wire.RTM_GETTCLASS, _NLM_F_ECHO, ifindex,
+                           shared_root.LINK))
     except OSError:
         return False
+    return True
+
+
+def _is_ours(ifindex: int, parent: int) -> bool:
+    found = _qdisc(ifindex, parent)
+    return found is not None and found.is_ours
+
+
+def _qdisc(ifindex: int, parent: int) -> wire.Qdisc | None:
+    try:
+        return wire.read_qdisc(kernel.ask(wire.tc(
+            wire.RTM_GETQDISC, _NLM_F_ECHO, ifindex, 0, parent)))
+    except OSError:
+        return None
 
 
 def _ifb() -> int:

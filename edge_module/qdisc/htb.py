@@ -15,6 +15,7 @@ import struct
 from edge_module.privileged import helper_protocol as protocol
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.privileged import operations
+from edge_module.qdisc import shared_root
 from edge_module.qdisc import wire
 from edge_module.tcplan import model
 from virtco import exception
@@ -31,12 +32,15 @@ class Snapshot:
     :ivar present: whether our qdisc is in place.
     :ivar foreign: somebody else's qdisc at the root that is in the way, such
         as ``'tbf 8001:'``; None otherwise.
+    :ivar is_inside: whether our qdisc is inside another program's HTB, or can
+        be.
     """
 
     present: bool
     foreign: str | None
     tree: model.Tree
     stats: dict[int, wire.ClassStats]
+    is_inside: bool = False
 
 
 class Uplink:
@@ -49,6 +53,8 @@ class Uplink:
     def __init__(self, kernel: protocol.Kernel, dev: str):
         self.kernel = kernel
         self.dev = dev
+        #: Whether another program may put classes at the root at any time.
+        self.is_shared = False
 
     def ifindex(self) -> int:
         try:
@@ -76,12 +82,14 @@ class Uplink:
         """Dump qdiscs and classes."""
         bodies = self._dump_qdiscs()
         qdiscs = list(map(wire.read_qdisc, bodies))
-        root = next((qdisc for qdisc in qdiscs
-                     if qdisc.parent == wire.TC_H_ROOT), None)
-        if root is None or not root.is_ours:
-            foreign = (f'{root.kind} {root.handle >> 16:x}:'
-                       if root is not None and root.handle else None)
-            return Snapshot(False, foreign, {}, {})
+        ours = next((qdisc for qdisc in qdiscs if qdisc.is_ours), None)
+        if ours is None:
+            root = next((qdisc for qdisc in qdiscs if qdisc.handle
+                         and qdisc.parent == wire.TC_H_ROOT), None)
+            if root is None or self._may_be_inside(root):
+                return Snapshot(False, None, {}, {}, root is not None)
+            return Snapshot(False, f'{root.kind} {root.handle >> 16:x}:',
+                            {}, {})
         leaves = {qdisc.handle: qdisc for qdisc in qdiscs
                   if qdisc.kind == 'tbf'}
         tree: model.Tree = {}
@@ -97,14 +105,22 @@ class Uplink:
             tree[found.minor] = found if leaf is None else (
                 dataclasses.replace(found, limit_bytes=leaf.limit_bytes,
                                     packet_bytes=leaf.packet_bytes))
-        return Snapshot(True, None, tree, _with_drops(stats, bodies))
+        return Snapshot(True, None, tree, _with_drops(stats, bodies),
+                        ours.parent == wire.INSIDE)
+
+    def _may_be_inside(self, root: wire.Qdisc) -> bool:
+        """Return whether a root has the layout of :mod:`.shared_root`."""
+        return root.kind == 'htb' and root.handle == shared_root.HANDLE and (
+            any(wire.handle_of(body) == shared_root.LINK
+                for body in self.kernel.tc_dump(wire.dump_request(
+                    wire.RTM_GETTCLASS, self.ifindex(),
+                    shared_root.HANDLE))))
 
     def stats(self) -> dict[int, wire.ClassStats]:
         """Read the counters of the classes; empty while our qdisc is absent.
         """
         bodies = self._dump_qdiscs()
-        root = next(filter(wire.is_root, bodies), None)
-        if root is None or not wire.read_qdisc(root).is_ours:
+        if not any(wire.read_qdisc(body).is_ours for body in bodies):
             return {}
         return _with_drops(self.class_stats(), bodies)
 
@@ -119,10 +135,26 @@ class Uplink:
             wire.dump_request(wire.RTM_GETTCLASS, self.ifindex(),
                               wire.ROOT_HANDLE)))))
 
-    def ensure_root(self) -> None:
-        """Put our qdisc in place of the device's default one."""
-        change(self.kernel, [operations.AddRoot(self.ifindex())],
-               f'create the qdisc of {self.dev}')
+    def ensure_root(self, seen: Snapshot | None = None) -> None:
+        """Put our qdisc in place of the device's default one, or inside that
+        of others.
+
+        :param seen: what stands, None where nobody else's qdisc can be.
+        """
+        ifindex = self.ifindex()
+        if not self.is_shared and (seen is None or not seen.is_inside):
+            change(self.kernel, [operations.AddRoot(ifindex)],
+                   f'create the qdisc of {self.dev}')
+            return
+        assert seen is not None
+        steps: list[list[operations.Part]] = [
+            ['instead' if seen.present else 'root'], ['link']]
+        for parts in ([] if seen.is_inside else steps) + [
+                ['container', 'sieve', 'tree']]:
+            # The helper looks at what stands before each call.
+            change(self.kernel, [operations.Share(ifindex, part)
+                                 for part in parts],
+                   f'share the qdisc of {self.dev}', (errno.EEXIST,))
 
     def set_classes(self, classes: Iterable[model.HtbClass],
                     current: model.Tree) -> None:
@@ -153,10 +185,18 @@ class Uplink:
 
         It needs root: the privileged helper cannot delete the root qdisc.
         """
-        if not self.snapshot().present:
+        seen, ifindex = self.snapshot(), self.ifindex()
+        if not seen.present:
             return False
-        check(kernel.tc_send([wire.delete_root(self.ifindex())]),
-              f'delete the qdisc of {self.dev}')
+        messages = [wire.delete_root(ifindex)]
+        if seen.is_inside:
+            # Empty, the HTB around is one that only we need.
+            others = [body for body in self.kernel.tc_dump(wire.dump_request(
+                wire.RTM_GETTCLASS, ifindex, shared_root.HANDLE))
+                if wire.handle_of(body) not in (shared_root.LINK,
+                                                wire.INSIDE)]
+            messages = shared_root.removal(ifindex, with_root=not others)
+        check(kernel.tc_send(messages), f'delete the qdisc of {self.dev}')
         return True
 
 

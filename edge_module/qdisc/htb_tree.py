@@ -25,10 +25,15 @@ _NO_STATS = wire.ClassStats()
 
 
 class TreeKeeper:
-    """The tree of one uplink."""
+    """The tree of one uplink.
+
+    :ivar is_inside: whether it was inside another program's HTB when it was
+        read last.
+    """
 
     def __init__(self, uplink: htb.Uplink):
         self.uplink = uplink
+        self.is_inside = False
         # With the index of the device it was read from.
         self._known: tuple[int, model.Tree] | None = None
         # When classes without use are deleted.
@@ -101,10 +106,12 @@ class TreeKeeper:
         if snapshot.foreign is not None:
             raise exception.QdiscConflict(dev=self.uplink.dev,
                                           qdisc=snapshot.foreign)
-        if not snapshot.present:
+        if not snapshot.present or (
+                self.uplink.is_shared and not snapshot.is_inside):
             LOG.info('Uplink %s is shaped by htb', self.uplink.dev)
-            self.uplink.ensure_root()
+            self.uplink.ensure_root(snapshot)
             snapshot = self.uplink.snapshot()
+        self.is_inside = snapshot.is_inside
         return snapshot.tree
 
     def _held_up(self, desired: model.Tree, tree: model.Tree

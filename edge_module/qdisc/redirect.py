@@ -80,6 +80,14 @@ def _selector(keys: list[tuple[int, int, int]]) -> bytes:
         for mask, value, offset in keys)
 
 
+def match_all(ifindex: int, parent: int, info: int, classid: int
+              ) -> wire.Message:
+    """Put every packet into a class."""
+    return _new_filter(ifindex, parent, info, wire.attr(
+        _U32_CLASSID, classid.to_bytes(4, 'little')) + wire.attr(
+            _U32_SEL, _selector([(0, 0, 0)])))
+
+
 def redirect_all(ifindex: int, target: int) -> wire.Message:
     """Send every received packet through the queue of another device."""
     action = wire.attr(_ACT_KIND, b'mirred\0') + wire.attr(

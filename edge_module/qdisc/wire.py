@@ -15,6 +15,7 @@ import struct
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from virtco import units
+from virtco.wire import edge_policy
 
 RTM_NEWQDISC = 36
 RTM_DELQDISC = 37
@@ -33,8 +34,10 @@ TC_H_ROOT = 0xFFFFFFFF
 # Handle of the ingress qdisc.
 INGRESS_HANDLE = 0xFFFF0000
 ETH_P_ALL, ETH_P_IP, ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
-ROOT_MAJOR = 1
+ROOT_MAJOR = edge_policy.CLASS_MAJOR
 ROOT_HANDLE = ROOT_MAJOR << 16
+# Class of another program's HTB in which ours may be (shared_root).
+INSIDE = 1 << 16 | 0xfffd
 # Every class names its quantum, so that this divisor decides nothing: it is
 # how the qdisc is known as ours after a restart.
 R2Q_MARK = 0x7c0
@@ -87,8 +90,8 @@ class Qdisc:
 
     @property
     def is_ours(self) -> bool:
-        """An HTB root that this module made."""
-        return (self.kind == 'htb' and self.parent == TC_H_ROOT
+        """An HTB that this module made, at the root or inside another."""
+        return (self.kind == 'htb' and self.parent in (TC_H_ROOT, INSIDE)
                 and self.handle == ROOT_HANDLE and self.r2q == R2Q_MARK)
 
 
@@ -136,9 +139,29 @@ def root_qdisc(ifindex: int) -> Message:
 
     Without NLM_F_REPLACE the kernel refuses when somebody was faster.
     """
-    return tc(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, ifindex, ROOT_HANDLE,
-              TC_H_ROOT, 0, attr(KIND, b'htb\0'), attr(OPTIONS, attr(
-                  _HTB_INIT, _HTB_GLOB.pack(3, R2Q_MARK, minors.HOST, 0, 0))))
+    return new_htb(ifindex, ROOT_HANDLE, TC_H_ROOT, R2Q_MARK, minors.HOST,
+                   NLM_F_EXCL)
+
+
+def new_htb(ifindex: int, handle: int, parent: int, r2q: int, default: int,
+            flag: int) -> Message:
+    return tc(RTM_NEWQDISC, NLM_F_CREATE | flag, ifindex, handle, parent, 0,
+              attr(KIND, b'htb\0'), attr(OPTIONS, attr(
+                  _HTB_INIT, _HTB_GLOB.pack(3, r2q, default, 0, 0))))
+
+
+def new_class(ifindex: int, handle: int, parent: int, rate: int, ceil: int,
+              quantum_bytes: int) -> Message:
+    """Create a class that is not of our tree.
+
+    :param rate: bytes per second, like ``ceil``.
+    """
+    return tc(RTM_NEWTCLASS, NLM_F_CREATE | NLM_F_EXCL, ifindex, handle,
+              parent, 0, attr(KIND, b'htb\0'), attr(OPTIONS, attr(
+                  _HTB_PARMS, _HTB_OPT.pack(
+                      _ratespec(rate), _ratespec(ceil),
+                      _buffer_ticks(rate, 0), _buffer_ticks(ceil, 0),
+                      quantum_bytes, 0, 0))))
 
 
 def delete_root(ifindex: int) -> Message:
@@ -200,9 +223,8 @@ def dump_request(message_type: int, ifindex: int, parent: int = 0) -> Message:
     return tc(message_type, 0, ifindex, 0, parent)
 
 
-def is_root(body: bytes) -> bool:
-    """Return whether a qdisc is the root of its device."""
-    return bool(TCMSG.unpack_from(body)[3] == TC_H_ROOT)
+def handle_of(body: bytes) -> int:
+    return int(TCMSG.unpack_from(body)[2])
 
 
 def is_of(body: bytes, ifindex: int) -> bool:

@@ -33,10 +33,6 @@ _FIRST_PORT_CONTROL = 0x9000
 # The kernel reserves the minor 0xffff, which no child has.
 _FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xc000, 8, 254
 
-# Class of traffic that is counted and not shaped: no device has the index 0,
-# and no queue of Open vSwitch has this number.
-NOBODY = FIRST_PORT
-
 
 def of_ports(ifindexes: Iterable[int]) -> dict[int, int]:
     """Return the minor of each VM port's unmanaged traffic, by ifindex.

@@ -129,23 +129,22 @@ def test_agent_restores_what_vswitchd_took(site, transfer):
     _wait_shaped(site, flow)
 
 
-def test_qos_that_neutron_sets_is_reported(site):
+def test_qos_that_neutron_sets_holds_beside_ours(site):
     minor = _enforce(site, audit_interval_s=1)
     site.switch.vsctl(
         'set', 'port', 'uplink0', 'qos=@q', '--', '--id=@q', 'create', 'qos',
         'type=linux-htb', 'other-config:max-rate=10000000')
-    # The kernel's event may come first, and does not know whose qdisc it is.
-    site.controller.wait_report(
-        lambda report: report['health'] == 'degraded'
-        and 'linux-htb' in report['error'], sites.PATIENCE_S)
-    # Theirs stands, and ours does not come back.
-    beds.wait_for(lambda: site.uplink().foreign, sites.PATIENCE_S,
-                  "Open vSwitch's qdisc")
-    reports = len(site.controller.reports)
-    beds.wait_for(lambda: len(site.controller.reports) > reports + 6,
-                  sites.PATIENCE_S, 'a few audits')
-    assert site.uplink().foreign and _qos_type(site) == 'linux-htb'
+    beds.wait_for(lambda: site.uplink().is_inside
+                  and minor in site.uplink().tree, sites.PATIENCE_S,
+                  "our tree in Open vSwitch's")
+    report = site.controller.wait_report(
+        lambda report: report['health'] == 'ok' and report['error'],
+        sites.PATIENCE_S)
+    assert 'queues of Open vSwitch' in report['error']
+    assert _qos_type(site) == 'linux-htb'
     site.switch.vsctl('clear', 'port', 'uplink0', 'qos')
+    beds.wait_for(lambda: _qos_type(site) == NOOP
+                  and minor in site.uplink().tree, sites.PATIENCE_S,
+                  'the tree again')
     site.controller.wait_report(lambda report: report['health'] == 'ok',
                                 sites.PATIENCE_S)
-    assert minor in site.uplink().tree and _qos_type(site) == NOOP

@@ -46,7 +46,8 @@ def classes(seen: host_state.View,
     backlogs = {counters.coflow_id: counters.backlog_bytes
                 for counters in seen.report.coflows}
     return [wire.Class(
-        coflow_id=c.coflow_id, name=c.name, minor=f'1:{c.minor:x}',
+        coflow_id=c.coflow_id, name=c.name,
+        minor=f'{edge_policy.CLASS_MAJOR:x}:{c.minor:x}',
         prio=c.prio, rate_bps=c.rate_bps, ceil_bps=c.ceil_bps,
         observed_bps=seen.observed_bps.get(c.coflow_id),
         backlog_bytes=backlogs.get(c.coflow_id),

@@ -21,6 +21,8 @@ from virtco import decoding
 from virtco import exception
 from virtco.wire import fields
 
+#: Of the classes' ids, ``7000:10``. Open vSwitch and OVN have 1.
+CLASS_MAJOR = 0x7000
 ROOT_MINOR = 1
 DEFAULT_MINOR = 2
 FIRST_MINOR = 0x10

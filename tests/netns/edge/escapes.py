@@ -74,6 +74,9 @@ def tries(directory):
     yield 'qdisc of another device', lambda: _tc(operations.AddRoot(other))
     yield 'class of another device', lambda: _tc(
         operations.SetClass(other, CLASS))
+    yield 'an HTB for others', lambda: _tc(operations.Share(other, 'root'))
+    yield 'a class in the HTB of others', lambda: _tc(
+        operations.Share(uplink, 'container'))
     yield 'delete a class of somebody else', lambda: _tc(
         operations.DeleteClass(uplink, 0x10))
     yield 'redirect to another device', lambda: _tc(

@@ -26,7 +26,8 @@ TEXTS = ('', 'x', 'ingress_seen', 'ingress_pair4', 'peers4_1', 'table',
          'ruleset', 'drop', 'pair4 drop', '10.0.0.1 } ; flush ruleset',
          'a.example', '\n', '\0', 'include "/etc/shadow"', 'ether daddr set',
          '{', '10.0.0.1 ip daddr set 10.0.0.9', 'é', 'x' * 300)
-NUMBERS = (0, 1, 2, 0x10, 0xffff, 0x10000, 0x10010, 2 ** 31 - 1, 2 ** 31,
+NUMBERS = (0, 1, 2, 0x10, 0xffff, 0x10000, 0x10010, 0x70000010,
+           2 ** 31 - 1, 2 ** 31,
            2 ** 32 - 1, 2 ** 32, 2 ** 63 - 1, -1, 0xffff0000, 0x80000800)
 
 
@@ -93,6 +94,8 @@ class Maker:
     def tc(self):
         return self.choice((
             lambda: ['AddRoot', self.ifindex()],
+            lambda: ['Share', self.ifindex(), self.choice((
+                'root', 'link', 'container', 'sieve', 'tree', 'x'))],
             lambda: ['SetClass', self.ifindex(), self.htb_class()],
             lambda: ['SetClass', self.ifindex(), self.htb_class()],
             lambda: ['SetLeaf', self.ifindex(), self.htb_class()],

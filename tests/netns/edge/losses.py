@@ -82,11 +82,12 @@ class Site:
         self.here('nft', 'flush', 'map', 'netdev', 'virtco', 'ingress_pair4')
 
     def change_a_class(self):
-        self.here('tc', 'class', 'change', 'dev', 'uplink0', 'parent', '1:10',
-                  'classid', '1:11', 'htb', 'rate', '1mbit', 'ceil', '1mbit')
+        self.here('tc', 'class', 'change', 'dev', 'uplink0', 'parent',
+                  '7000:10', 'classid', '7000:11', 'htb', 'rate', '1mbit',
+                  'ceil', '1mbit')
 
     def delete_a_class(self):
-        self.here('tc', 'class', 'del', 'dev', 'uplink0', 'classid', '1:11')
+        self.here('tc', 'class', 'del', 'dev', 'uplink0', 'classid', '7000:11')
 
     def delete_the_qdisc(self):
         self.here('tc', 'qdisc', 'del', 'dev', 'uplink0', 'root')

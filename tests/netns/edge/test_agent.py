@@ -170,15 +170,15 @@ def test_classes_are_shares_until_the_controller_is_back(site):
     bed, controller, edge = site
     _start(site, ttl_s=2.0)
     controller.stop()
-    assert 'ceil 20Mbit' in _class(edge, '1:11')
-    beds.wait_for(lambda: 'ceil 40Mbit' in _class(edge, '1:11'), 15,
+    assert 'ceil 20Mbit' in _class(edge, '7000:11')
+    beds.wait_for(lambda: 'ceil 40Mbit' in _class(edge, '7000:11'), 15,
                   'the decay')
     assert 'have shares of the link' in edge.log()
     seen = len(controller.reports)
     controller.start()
     beds.wait_for(lambda: any(report['health'] == 'ok' for report
                               in controller.reports[seen:]), 15, 'health')
-    assert 'ceil 20Mbit' in _class(edge, '1:11')
+    assert 'ceil 20Mbit' in _class(edge, '7000:11')
     assert edge.log().count('have shares of the link') == 1
 
 
@@ -191,14 +191,14 @@ def test_start_without_controller_uses_the_last_policy(site):
                                  netns=bed.ns('h1'))
     controller.stop()
     edge.start()
-    beds.wait_for(lambda: '1:11' in edge.tc() and vms[1].ip in edge.nft(),
+    beds.wait_for(lambda: '7000:11' in edge.tc() and vms[1].ip in edge.nft(),
                   10, 'the last policy')
 
 
 def test_malformed_policy_is_refused_whole(site):
     bed, controller, edge = site
     vms = _start(site)
-    before = edge.tc(), edge.nft().count('1:11')
+    before = edge.tc(), edge.nft().count('7000:11')
     document = _policy(vms, 5e6, generation=2).to_dict()
     document = {**document, 'flows': [
         {**document['flows'][0], 'dst_ip': '10.0.0.300'}]}
@@ -208,7 +208,7 @@ def test_malformed_policy_is_refused_whole(site):
     assert '10.0.0.300' in report['error']
     assert report['applied_generation'] == 1
     assert report['health'] == 'degraded'
-    assert (edge.tc(), edge.nft().count('1:11')) == before
+    assert (edge.tc(), edge.nft().count('7000:11')) == before
     controller.set_policy(_policy(vms, 6e6, generation=3).to_dict())
     controller.wait_report(lambda r: r['applied_generation'] == 3
                            and r['error'] is None)
@@ -266,7 +266,7 @@ def _class(edge, name):
 
 
 def _has_its_rate(edge):
-    return 'rate 20Mbit' in _class(edge, '1:11')
+    return 'rate 20Mbit' in _class(edge, '7000:11')
 
 
 def test_what_nobody_announces_is_repaired_by_the_audit(
@@ -302,8 +302,9 @@ def test_damage_is_repaired_and_shown(make_bed, tmp_path):
         _start((bed, controller, edge))
         netns = bed.ns('h1')
         edge.stop()
-        beds.run('tc', 'class', 'change', 'dev', 'uplink0', 'parent', '1:10',
-                 'classid', '1:11', 'htb', 'rate', '1mbit', netns=netns)
+        beds.run('tc', 'class', 'change', 'dev', 'uplink0', 'parent',
+                 '7000:10', 'classid', '7000:11', 'htb', 'rate', '1mbit',
+                 netns=netns)
         beds.run('nft', 'delete', 'table', 'netdev', 'virtco', netns=netns)
         shown = edge.once('--check', check=False)
         assert shown.returncode == 1
@@ -315,7 +316,7 @@ def test_damage_is_repaired_and_shown(make_bed, tmp_path):
         assert not edge.once('--check', check=False).returncode
         beds.run('tc', 'qdisc', 'del', 'dev', 'uplink0', 'root', netns=netns)
         beds.run('nft', 'delete', 'table', 'netdev', 'virtco', netns=netns)
-        beds.wait_for(lambda: '1:11' in edge.tc() and 'tap1' in edge.nft(),
+        beds.wait_for(lambda: '7000:11' in edge.tc() and 'tap1' in edge.nft(),
                       10, 'repair by the audit')
     finally:
         edge.stop()
@@ -362,7 +363,7 @@ def test_foreign_qdisc_is_left_alone_and_reported(site):
     # Whoever put it there takes it away: enforcement begins by itself.
     edge.start()
     beds.run('tc', 'qdisc', 'del', 'dev', 'uplink0', 'root', netns=netns)
-    beds.wait_for(lambda: '1:2' in edge.tc(), 10, 'the default class')
+    beds.wait_for(lambda: '7000:2' in edge.tc(), 10, 'the default class')
 
 
 def test_wrong_configuration_is_named(make_bed, tmp_path):
@@ -398,9 +399,9 @@ def test_operator_sees_rates_and_metrics(make_bed, tmp_path):
         lines = {line.split()[0]: line
                  for line in edge.once('--show').stdout.splitlines()[1:]}
         flow.close()
-        assert 'C1' in lines['1:10'] and 'to h2' in lines['1:11']
+        assert 'C1' in lines['7000:10'] and 'to h2' in lines['7000:11']
         match = re.search(r'20 Mbit/s +20 Mbit/s +([0-9.]+) Mbit/s',
-                          lines['1:10'])
+                          lines['7000:10'])
         assert match, lines
         # More than the class has is shown in no case.
         assert 1 < float(match.group(1)) < 21.2
@@ -471,7 +472,7 @@ def test_agent_runs_without_privileges(make_bed, open_path):
         # Without its helper it is of no use, and says so to systemd.
         os.kill(helper, signal.SIGKILL)
         assert patience.wait_end(edge.process) == 1
-        assert '1:11' in edge.tc()
+        assert '7000:11' in edge.tc()
     finally:
         edge.stop()
         controller.stop()

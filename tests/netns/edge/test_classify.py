@@ -159,7 +159,7 @@ def test_tenants_with_equal_addresses(pair):
 
 
 @pytest.mark.parametrize('trick', [
-    {'priority': 0x10000 | C1}, {'priority': 0x10000}, {'tos': 0x10},
+    {'priority': 0x70000000 | C1}, {'priority': 0x70000000}, {'tos': 0x10},
     {'tos': 0xb8}, {'src_ip': '10.77.0.1'}])
 def test_marks_buy_nothing(pair, trick):
     """A VM beside the coflow's one tries what its kernel lets it do."""

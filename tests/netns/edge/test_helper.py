@@ -81,7 +81,7 @@ def test_the_helper_goes_on_and_does_what_it_is_for(tried):
     netns, _, found, _ = tried
     assert found['alive'] and found['uplink'] == []
     assert found['port'] is None
-    assert 'htb 1:' in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
+    assert 'htb 7000:' in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
                                 netns=netns)
     filters = beds.run('tc', 'filter', 'show', 'dev', 'uplink0', 'ingress',
                        netns=netns)
@@ -89,5 +89,5 @@ def test_the_helper_goes_on_and_does_what_it_is_for(tried):
     assert 'tbf 11:' in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
                                  netns=netns)
     assert beds.run('tc', 'filter', 'show', 'dev', 'virtco-in',
-                    netns=netns).count('flowid 1:10') == 1
+                    netns=netns).count('flowid 7000:10') == 1
     assert 'tap1' in beds.run('nft', 'list', 'ruleset', netns=netns)

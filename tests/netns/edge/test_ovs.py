@@ -127,7 +127,7 @@ def test_qdisc_outlives_a_restart_of_vswitchd(site):
     switch.start_vswitchd()
     switch.vsctl('add-br', 'another', '--', 'set', 'bridge', 'another',
                  'datapath_type=netdev')  # returns when vswitchd is ready
-    assert 'htb 1: root' in _qdisc(bed)
+    assert 'htb 7000: root' in _qdisc(bed)
     before = _sent_bytes(bed, 0x11)
     _transfer(a, b, 500_000)
     assert _sent_bytes(bed, 0x11) > before + 500_000
@@ -137,23 +137,35 @@ def test_qdisc_outlives_a_restart_of_vswitchd(site):
     assert switch.vsctl('--bare', 'list', 'qos') == ''
 
 
-def test_qos_of_others_is_reported_not_fought(site):
-    bed, switch, controller, edge = site
+def _shape(switch):
+    """As Neutron has Open vSwitch do it."""
     switch.vsctl('set', 'port', 'uplink0', 'qos=@q', '--', '--id=@q',
                  'create', 'qos', 'type=linux-htb',
                  'other-config:max-rate=20000000')
+
+
+def test_our_tree_is_inside_the_htb_of_open_vswitch(site):
+    bed, switch, controller, edge = site
+    _shape(switch)
     beds.wait_for(lambda: 'htb 1: root' in _qdisc(bed), 10, "OVS's qdisc")
-    before = _qdisc(bed)
-    edge.start()
+    a = _enforced(site)
     report = controller.wait_report(lambda r: r['error'], 60)
-    assert 'linux-htb' in report['error'] and report['health'] == 'degraded'
-    assert _qdisc(bed) == before
-    switch.vsctl('clear', 'port', 'uplink0', 'qos')
-    controller.wait_report(lambda r: r['health'] == 'ok', 60)
-    assert 'default 0x2' in _qdisc(bed)
-    assert switch.vsctl('get', 'qos',
-                        switch.vsctl('get', 'port', 'uplink0', 'qos'),
-                        'type') == 'linux-noop'
+    assert 'queues of Open vSwitch' in report['error']
+    classes = beds.run('tc', 'class', 'show', 'dev', 'uplink0',
+                       netns=bed.ns('h1'))
+    # Theirs, ours in it, and what is in ours.
+    assert 'class htb 1:fffe root' in classes and 'ceil 20Mbit' in classes
+    assert 'class htb 1:fffd parent 1:fffe leaf 7000:' in classes
+    assert 'class htb 7000:11 parent 7000:10' in classes
+    before, b = _sent_bytes(bed, 0x11), bed.vms[-1]
+    switches.plain_packets(b)
+    _transfer(a, b, 500_000)
+    assert _sent_bytes(bed, 0x11) > before + 500_000
+    edge.stop()
+    assert 'uplink0' in edge.once('--cleanup').stdout
+    classes = beds.run('tc', 'class', 'show', 'dev', 'uplink0',
+                       netns=bed.ns('h1'))
+    assert '1:fffe' in classes and '1:fffd' not in classes
 
 
 def _enforced(site, **columns):
@@ -205,7 +217,7 @@ def test_cleared_qos_is_made_again_at_once(site):
     switch.vsctl('clear', 'port', 'uplink0', 'qos')
     beds.wait_for(lambda: _qos_type(switch) == 'linux-noop', 10, 'the row')
     _restart_vswitchd(switch)
-    assert '1:11' in edge.tc()
+    assert '7000:11' in edge.tc()
     assert edge.log().count('is shaped by htb') == 1
 
 
@@ -220,28 +232,26 @@ def test_tree_that_vswitchd_took_is_made_again_at_once(site):
     finally:
         edge.process.send_signal(signal.SIGCONT)
     beds.wait_for(lambda: _qos_type(switch) == 'linux-noop'
-                  and '1:11' in edge.tc(), 10, 'row and tree')
+                  and '7000:11' in edge.tc(), 10, 'row and tree')
     beds.run('tc', 'qdisc', 'del', 'dev', 'uplink0', 'root',
              netns=bed.ns('h1'))
-    beds.wait_for(lambda: '1:11' in edge.tc(), 10, 'the tree again')
+    beds.wait_for(lambda: '7000:11' in edge.tc(), 10, 'the tree again')
 
 
-def test_qos_that_others_set_meanwhile_is_reported_at_once(site):
+def test_an_htb_that_open_vswitch_sets_and_clears_holds_beside_ours(site):
     bed, switch, controller, edge = site
     _enforced(site)
-    switch.vsctl('set', 'port', 'uplink0', 'qos=@q', '--', '--id=@q',
-                 'create', 'qos', 'type=linux-htb',
-                 'other-config:max-rate=20000000')
-    # The kernel's event may come first, and does not know whose qdisc it is.
-    controller.wait_report(lambda r: r['health'] == 'degraded'
-                           and 'linux-htb' in r['error'])
-    beds.wait_for(lambda: 'default 0x1' in _qdisc(bed), 10, "OVS's qdisc")
-    seen = len(controller.reports)
-    beds.wait_for(lambda: len(controller.reports) > seen + 10, 10, 'reports')
-    assert 'default 0x1' in _qdisc(bed) and _qos_type(switch) == 'linux-htb'
+    _shape(switch)
+    beds.wait_for(lambda: 'htb 1: root' in _qdisc(bed)
+                  and 'htb 7000: parent 1:fffd' in _qdisc(bed)
+                  and '7000:11' in edge.tc(), 10, 'both')
+    controller.wait_report(lambda r: r['health'] == 'ok' and r['error'])
+    assert 'ceil 20Mbit' in beds.run('tc', 'class', 'show', 'dev', 'uplink0',
+                                     'classid', '1:fffe', netns=bed.ns('h1'))
+    assert _qos_type(switch) == 'linux-htb'
     switch.vsctl('clear', 'port', 'uplink0', 'qos')
-    beds.wait_for(lambda: '1:11' in edge.tc(), 10, 'the tree')
-    assert _qos_type(switch) == 'linux-noop'
+    beds.wait_for(lambda: _qos_type(switch) == 'linux-noop'
+                  and '7000:11' in edge.tc(), 10, 'row and tree')
     controller.wait_report(lambda r: r['health'] == 'ok')
 
 

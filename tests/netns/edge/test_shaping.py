@@ -360,3 +360,31 @@ def test_a_class_that_falls_and_rises_sends_at_once(pair):
     took_s = time.monotonic() - risen_s
     flow.close()
     assert took_s < 4 * 8e6 / 38e6, took_s
+
+
+@real_time
+def test_a_limit_of_others_holds_beside_a_coflow(make_bed, edge_of):
+    """As Open vSwitch and OVN set one at the root of the uplink."""
+    bed = make_bed(2)
+    for command in ('qdisc add dev uplink0 root handle 1: htb default 1',
+                    'class add dev uplink0 parent 1: classid 1:fffe htb rate '
+                    '34gbit quantum 65536',
+                    'class add dev uplink0 parent 1:fffe classid 1:2 htb rate '
+                    '12kbit ceil 5mbit quantum 1514'):
+        beds.run('tc', *command.split(), netns=bed.ns('h1'))
+    edge = edge_of(bed, 'h1', link_bps=LINK_BPS)
+    a, limited = bed.add_vm('h1'), bed.add_vm('h1')
+    sinks = bed.add_vm('h2'), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 30e6, [(a, sinks[0], 1)], ceil_bps=30e6).build())
+    # What set_queue does to a packet.
+    beds.run('nft', '-f', '-', netns=bed.ns('h1'), text=(
+        'add table netdev theirs\n'
+        'add chain netdev theirs c { type filter hook ingress device '
+        f'"{limited.dev}" priority 9; }}\n'
+        'add rule netdev theirs c meta priority set 1:2\n'))
+    managed_bps, limited_bps = beds.measure([
+        beds.Flow(a, sinks[0]), beds.Flow(limited, sinks[1])])
+    assert managed_bps == pytest.approx(30e6 * GOODPUT, rel=0.05)
+    assert limited_bps == pytest.approx(5e6 * GOODPUT, rel=0.05)

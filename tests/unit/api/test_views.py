@@ -72,7 +72,7 @@ def test_a_host():
 def test_classes():
     first, second = msgspec.to_builtins(views.classes(SEEN, POLICY))
     assert (first['minor'], first['observed_bps'], first['backlog_bytes'],
-            first['destinations']) == ('1:10', 12.0, 8, ['h2', 'h3'])
+            first['destinations']) == ('7000:10', 12.0, 8, ['h2', 'h3'])
     assert first['rate_bps'] == 40e6
     assert (second['observed_bps'], second['backlog_bytes']) == (None, None)
     assert views.classes(SEEN, None) == []

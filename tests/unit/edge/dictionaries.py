@@ -37,7 +37,7 @@ class Uplink(htb.Uplink):
     def __init__(self, dev='up1'):
         super().__init__(Kernel(), dev)
         self.index, self.longest_bytes = 7, 1564
-        self.present, self.foreign = False, None
+        self.present, self.foreign, self.is_inside = False, None, False
         self.tree, self.seen = {}, {}
         self.refuses, self.asked = set(), []
         self.most_bps = 0
@@ -59,7 +59,7 @@ class Uplink(htb.Uplink):
     def snapshot(self):
         self._ask('snapshot')
         return htb.Snapshot(self.present, self.foreign, dict(self.tree),
-                                self.stats())
+                            self.stats(), self.is_inside)
 
     def stats(self):
         return {minor: self.seen.get(minor, wire.ClassStats())
@@ -69,9 +69,10 @@ class Uplink(htb.Uplink):
         self._ask('class_stats')
         return self.stats()
 
-    def ensure_root(self):
+    def ensure_root(self, seen=None):
         self._ask('ensure_root')
         self.present = True
+        self.is_inside |= self.is_shared
 
     def set_classes(self, classes, current):
         self._ask('set_classes')

@@ -237,7 +237,7 @@ def test_beside_somebody_elses_qdisc_coflows_are_counted():
     found.uplink.foreign = 'htb 1:'
     found.reconcile(200.0)
     assert 'up1' in found.conflict and 'htb 1:' in found.conflict
-    assert found.classifier.table.entries == {key: minors.NOBODY}
+    assert found.classifier.table.entries == {key: 0x11}
     assert found.uplink.tree == tree and len(received) == asked + 1
     assert found.drift().conflict == 'up1 has htb 1:'
     # Nothing waits, and readings change nothing.
@@ -255,7 +255,7 @@ def test_beside_somebody_elses_qdisc_coflows_are_counted():
     guard.error = exception.QdiscConflict(dev='up1', qdisc='linux-htb')
     found.reconcile(303.0)
     assert 'linux-htb' in found.conflict
-    assert found.classifier.table.entries == {key: minors.NOBODY}
+    assert found.classifier.table.entries == {key: 0x11}
     guard.error = None
     found.reconcile(304.0)
     assert found.conflict is None and not found.drift()
@@ -315,11 +315,6 @@ def test_what_was_queued_before_a_hint_goes_at_the_coflows_rate():
     assert found.uplink.tree == before and not found.is_waiting
 
 
-def test_no_queue_of_open_vswitch_has_the_number_of_nobody():
-    """No coflow either, nor a port: no device has the index 0."""
-    assert edge_policy.LAST_MINOR < minors.NOBODY == minors.FIRST_PORT
-
-
 def test_drift_names_each_difference_and_changes_nothing():
     found = started()
     assert not found.drift()
@@ -368,6 +363,7 @@ def test_limits_hold_where_they_can_and_without_a_controller(
 class Guard:
     def __init__(self):
         self.ensured, self.lost, self.error = 0, False, None
+        self.is_shared = False
 
     def ensure(self):
         self.ensured += 1
@@ -379,6 +375,25 @@ class Guard:
 
     def remove(self):
         return self.ensured > 0
+
+
+def test_queues_of_others_are_noted_and_hold_nothing_up():
+    guard = Guard()
+    found = started(guard=guard)
+    assert found.note is None and not found.uplink.is_shared
+    guard.is_shared = True
+    found.forget()
+    found.collect(101.0)
+    assert found.uplink.is_shared and found.conflict is None
+    assert 'up1 has queues of Open vSwitch or OVN' in found.note
+    assert found.uplink.asked.count('ensure_root') == 2
+    # Who was there may come back at any time.
+    guard.is_shared = False
+    found.reconcile(102.0)
+    assert not found.uplink.is_shared and found.note is not None
+    guard.error = exception.QdiscConflict(dev='up1', qdisc='linux-codel')
+    found.reconcile(103.0)
+    assert found.note is None and 'linux-codel' in found.conflict
 
 
 @pytest.mark.parametrize('change, is_lost', [

@@ -9,6 +9,7 @@ import pytest
 
 from edge_module.privileged import operations
 from edge_module.qdisc import htb
+from edge_module.qdisc import shared_root
 from edge_module.qdisc import wire
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
@@ -31,11 +32,14 @@ class Kernel:
     """Lists the qdiscs and classes that it was told to make."""
 
     def __init__(self):
-        self.qdiscs, self.classes = [], []
+        self.qdiscs, self.classes, self.made = [], [], []
 
     def tc_change(self, changes):
         for one in changes:
             kind, _, body = one.message()
+            self.made.append(one)
+            if kind == wire.RTM_NEWTFILTER:
+                continue
             if kind == wire.RTM_NEWQDISC:
                 self.qdiscs.append(body)
             else:
@@ -49,11 +53,15 @@ class Kernel:
         return []
 
     def tc_dump(self, message):
-        assert message[2] == wire.TCMSG.pack(
-            0, LO, 0, 0 if message[0] == wire.RTM_GETQDISC
-            else wire.ROOT_HANDLE, 0)
-        return list(self.qdiscs if message[0] == wire.RTM_GETQDISC
-                    else self.classes)
+        _, ifindex, _, parent, _ = wire.TCMSG.unpack_from(message[2])
+        assert ifindex == LO
+        if message[0] == wire.RTM_GETQDISC:
+            assert parent == 0
+            return list(self.qdiscs)
+        assert parent in (wire.ROOT_HANDLE, shared_root.HANDLE)
+        return [body for body in self.classes
+                if parent == wire.ROOT_HANDLE
+                or wire.handle_of(body) >> 16 == 1]
 
 
 @pytest.fixture
@@ -113,6 +121,67 @@ def test_our_qdisc_is_deleted_by_root(uplink, monkeypatch):
         tc_send=lambda messages: sent.extend(messages) or []))
     uplink.ensure_root()
     assert uplink.delete_root() and sent == [wire.delete_root(LO)]
+
+
+def parts(uplink):
+    made = [one.part for one in uplink.kernel.made
+            if isinstance(one, operations.Share)]
+    uplink.kernel.made.clear()
+    return made
+
+
+def of_others(uplink, *messages):
+    for kind, _flags, body in messages:
+        (uplink.kernel.qdiscs if kind == wire.RTM_NEWQDISC
+         else uplink.kernel.classes).append(body)
+
+
+def test_our_tree_is_inside_an_htb_of_open_vswitch(uplink):
+    of_others(uplink, shared_root.root(LO), shared_root.link(LO))
+    found = uplink.snapshot()
+    assert (found.present, found.foreign, found.is_inside) == (
+        False, None, True)
+    uplink.ensure_root(found)
+    assert parts(uplink) == ['container', 'sieve', 'tree']
+    uplink.set_classes(TREE.values(), {})
+    found = uplink.snapshot()
+    assert (found.present, found.foreign, found.is_inside, found.tree) == (
+        True, None, True, TREE)
+    assert found.stats == uplink.stats() != {}
+
+
+def test_an_htb_of_another_layout_is_somebody_elses(uplink):
+    of_others(uplink, shared_root.root(LO), wire.new_class(
+        LO, 0x1FFFC, shared_root.HANDLE, 1000, 1000, 1500))
+    found = uplink.snapshot()
+    assert (found.foreign, found.is_inside) == ('htb 1:', False)
+
+
+@pytest.mark.parametrize('stood, made', [
+    (False, ['root', 'link', 'container', 'sieve', 'tree']),
+    (True, ['instead', 'link', 'container', 'sieve', 'tree'])])
+def test_where_others_may_come_there_is_room_for_them(uplink, stood, made):
+    if stood:
+        uplink.ensure_root()
+    uplink.is_shared = True
+    uplink.ensure_root(uplink.snapshot())
+    assert parts(uplink) == made
+
+
+@pytest.mark.parametrize('others, with_root', [((), True), ((0x10002,), False)
+                                               ])
+def test_only_what_is_ours_is_taken_away(uplink, monkeypatch, others,
+                                         with_root):
+    sent = []
+    monkeypatch.setattr(htb, 'kernel', types.SimpleNamespace(
+        tc_send=lambda messages: sent.extend(messages) or []))
+    uplink.is_shared = True
+    uplink.ensure_root(uplink.snapshot())
+    of_others(uplink, *(wire.new_class(
+        LO, handle, shared_root.LINK, 1000, 1000, 1500)
+                        for handle in others))
+    assert uplink.delete_root()
+    assert sent == shared_root.removal(LO, with_root)
 
 
 def test_a_device_that_is_not_there(uplink):

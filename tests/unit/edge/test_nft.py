@@ -48,7 +48,7 @@ def _map(name, elements=()):
                     else types[0], 'elem': list(elements)}}
 
 
-def _element(*parts, value='1:11', count=5):
+def _element(*parts, value='7000:11', count=5):
     return [{'elem': {'val': {'concat': list(parts)}, 'counter': {
         'bytes': count, 'packets': 1}}}, value]
 
@@ -56,9 +56,10 @@ def _element(*parts, value='1:11', count=5):
 def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
              control=(), fixed=('control4', 'control6', 'strangers'),
              unmanaged=('control4', 'control6'), to=(),
-             sets=('peers4_1', 'peers6_1', 'near_1', 'owed_1'), own='1:7001'):
+             sets=('peers4_1', 'peers6_1', 'near_1', 'owed_1'),
+             own='7000:7001'):
     found = {'ingress_pair4': elements, 'ingress_control': control,
-             'ingress_to': to, 'ingress_others': [['lo', '1:c002']]
+             'ingress_to': to, 'ingress_others': [['lo', '7000:c002']]
              if 'to' in unmanaged else ()}
     return [*(_map(name, found.get(name, ()))
               for name in nft_text.INGRESS.maps()),
@@ -109,11 +110,11 @@ def test_fragments_are_looked_for_where_ports_are():
 def test_a_port_that_no_entry_matches_has_its_own_class():
     """Whatever priority a packet brought along."""
     text = _commands(*_listing(devs=()))
-    assert ('meta priority set 1:7001 jump classify comment "1:7001"\n'
+    assert ('meta priority set 7000:7001 jump classify comment "7000:7001"\n'
             in text)
 
 
-@pytest.mark.parametrize('own', ['1:7002', ''])
+@pytest.mark.parametrize('own', ['7000:7002', ''])
 def test_a_port_whose_class_changed_is_attached_again(own):
     """In one transaction, after another port left or an upgrade."""
     kernel = _Kernel(*_listing(own=own))
@@ -122,7 +123,7 @@ def test_a_port_whose_class_changed_is_attached_again(own):
     text, = kernel.commands
     assert text.index('delete chain netdev virtco dev_1_lo\n') < text.index(
         'add chain netdev virtco dev_1_lo ')
-    assert 'meta priority set 1:7001 jump' in text
+    assert 'meta priority set 7000:7001 jump' in text
     assert classifier.replace(base.Table(LO)) == 0
 
 
@@ -171,13 +172,13 @@ FOLLOWING = ('to', 'control4', 'control6', 'seen', 'others')
 def test_unmanaged_packets_are_followed_where_there_are_limits():
     limits = {base.MapKey(1, MAC): 0xc102}
     text = _commands(*_listing(), limits=limits)
-    assert f'ingress_to {{ 1 . {MAC} : 1:c102 }}' in text
-    assert 'ingress_others { 1 : 1:c002 }' in text
+    assert f'ingress_to {{ 1 . {MAC} : 7000:c102 }}' in text
+    assert 'ingress_others { 1 : 7000:c002 }' in text
     places = [text.index(f'comment "{name}"')
               for name in ('to', 'seen', 'others')]
     assert places == sorted(places)
     standing = _listing(unmanaged=FOLLOWING, to=[
-        [{'concat': ['lo', MAC]}, '1:c102']])
+        [{'concat': ['lo', MAC]}, '7000:c102']])
     assert _commands(*standing, limits=limits) == ''
     text = _commands(*standing)
     assert 'flush chain netdev virtco unmanaged' in text
@@ -203,13 +204,13 @@ def test_table_that_follows_by_half_is_replaced():
 
 
 def test_control_packets_have_their_class():
-    text = _commands(*_listing(control=[['1:12', '1:8010'],
-                                        ['1:13', '1:8010']]),
+    text = _commands(*_listing(control=[['7000:12', '7000:8010'],
+                                        ['7000:13', '7000:8010']]),
                      entries={PAIR: 0x11}, control={0x11: 0x8010,
                                                     0x13: 0x8010})
-    assert '{ 1:11 : 1:8010 }' in text
-    assert 'delete element netdev virtco ingress_control { 1:12 }' in text
-    assert '1:13' not in text
+    assert '{ 7000:11 : 7000:8010 }' in text
+    assert 'delete element netdev virtco ingress_control { 7000:12 }' in text
+    assert '7000:13' not in text
 
 
 @pytest.mark.parametrize('missing', ['control6', 'strangers'])
@@ -360,7 +361,7 @@ def test_an_entry_is_an_element_of_its_kind(entry, kind, keys):
             (entry, None)])) == [f'delete {name} {{ {", ".join(keys)} }}\n']
         assert list(nft_text.element_commands(hook, 'add', [
             (entry, 0x1a)])) == ['add {} {{ {} }}\n'.format(
-                name, ', '.join(f'{key} : 1:1a' for key in keys))]
+                name, ', '.join(f'{key} : 7000:1a' for key in keys))]
     assert nft_text.minor(nft_text.classid(0x1a)) == 0x1a
 
 
@@ -434,7 +435,7 @@ def test_packets_of_both_protocols_count_for_an_entry():
             _element('lo', '10.0.0.1', '10.0.0.2', 'tcp', 80, count=7),
             _element('lo', '10.0.0.1', '10.0.0.2', 'udp', 80, count=9),
             [{'concat': ['lo', '10.0.0.3', '10.0.0.2', 'udp', 443]},
-             '1:12']]}}]})
+             '7000:12']]}}]})
     reader = nft_listing.Reader(nft_text.INGRESS, json.loads(
         kernel.listing)['nftables'])
     assert reader.counted == {
@@ -492,7 +493,7 @@ def test_entry_of_a_device_that_is_gone_is_deleted_by_its_number():
                        ['pair4'])
     text = _commands(*listing, entries={PAIR: 0x11})
     assert '{ 4711 . 10.0.0.1 . 10.0.0.2 }' in text
-    assert '{ 1 . 10.0.0.1 . 10.0.0.2 : 1:11 }' in text
+    assert '{ 1 . 10.0.0.1 . 10.0.0.2 : 7000:11 }' in text
 
 
 def test_element_that_is_listed_twice_counts_once():
@@ -598,9 +599,9 @@ def test_at_the_uplink_no_entry_names_a_port():
     assert classifier.replace(table) == 3
     text, = kernel.commands
     assert ('add element netdev virtco egress_pair4 '
-            '{ 10.0.0.1 . 10.0.0.2 : 1:11 }\n') in text
-    assert ('egress_port4 { 10.0.0.1 . 10.0.0.2 . tcp . 80 : 1:14, '
-            '10.0.0.1 . 10.0.0.2 . udp . 80 : 1:14 }') in text
+            '{ 10.0.0.1 . 10.0.0.2 : 7000:11 }\n') in text
+    assert ('egress_port4 { 10.0.0.1 . 10.0.0.2 . tcp . 80 : 7000:14, '
+            '10.0.0.1 . 10.0.0.2 . udp . 80 : 7000:14 }') in text
     assert ('dev_1_lo { type filter hook egress device "lo" priority 0; }\n'
             'add rule netdev virtco dev_1_lo goto classify\n') in text
     assert classifier.replace(table) == 0

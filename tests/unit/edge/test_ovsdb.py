@@ -47,6 +47,16 @@ class Api:
         return lambda *args, **values: (name, *args, *values.items())
 
 
+#: Type of a row for Open vSwitch alone.
+OURS = 'ours'
+
+
+def qos(kind):
+    """A row of this type, or the edge module's own."""
+    return row(type=ovsdb.NOOP if kind == OURS else kind, uuid='u',
+               external_ids={'owner': 'virtco-edge'} if kind == OURS else {})
+
+
 def database(**tables):
     found = ovsdb.OvsDb('unix:x')
     found._api = Api(**tables)
@@ -111,12 +121,37 @@ def test_a_qdisc_is_left_alone_once_it_is_said():
         ('db_create', 'QoS', ('type', ovsdb.NOOP),
          ('external_ids', {'owner': 'virtco-edge'})),
         ('db_set', 'Port', 'br-port', ('qos', 'made'))]
-    for quiet, dev in ((with_uplink(row(type=ovsdb.NOOP)), 'eth0'),
+    for quiet, dev in ((with_uplink(qos(OURS)), 'eth0'),
                        (with_uplink(), 'eth9')):
-        ovsdb.OvsGuard(quiet, dev).ensure()
-        assert quiet._api.asked == []
-    with pytest.raises(exception.QdiscConflict, match='linux-htb'):
-        ovsdb.OvsGuard(with_uplink(row(type='linux-htb')), 'eth0').ensure()
+        guard = ovsdb.OvsGuard(quiet, dev)
+        guard.ensure()
+        assert quiet._api.asked == [] and not guard.is_shared
+    with pytest.raises(exception.QdiscConflict, match='linux-codel'):
+        ovsdb.OvsGuard(with_uplink(qos('linux-codel')), 'eth0').ensure()
+
+
+@pytest.mark.parametrize('of_ovn', [True, False])
+@pytest.mark.parametrize('kind, is_shared', [
+    (None, False), (OURS, False), (ovsdb.NOOP, True), (ovsdb.HTB, True)])
+def test_who_may_shape_the_uplink_as_well(kind, is_shared, of_ovn):
+    found = with_uplink(*([] if kind is None else [qos(kind)]))
+    port = found.port_of('eth0')
+    other, uplink = port.interfaces
+    other.external_ids = {'ovn-egress-iface': str(not of_ovn).lower()}
+    uplink.external_ids = {'ovn-egress-iface': str(of_ovn).lower()}
+    guard = ovsdb.OvsGuard(found, 'eth0')
+    guard.ensure()
+    assert guard.is_shared == (is_shared or of_ovn)
+    assert bool(found._api.asked) == (kind is None)
+    # Whoever begins or ends it is noticed.
+    if kind is None:
+        port.qos = [qos(OURS)]
+    found.changes += 1
+    assert not guard.was_lost()
+    uplink.external_ids, port.qos = {}, [qos(
+        OURS if is_shared or of_ovn else ovsdb.NOOP)]
+    found.changes += 1
+    assert guard.was_lost()
 
 
 def test_only_the_own_row_is_taken_away():
@@ -181,13 +216,13 @@ def test_the_guard_sees_what_another_wrote():
     port = found._api.idl.tables['Port'].rows[1]
     # What the guard wrote itself comes back later.
     assert not guard.was_lost()
-    port.qos = [row(type=ovsdb.NOOP)]
+    port.qos = [qos(OURS)]
     assert not guard.was_lost()
     found.changes = 2
     assert not guard.was_lost()
     found.changes, port.qos = 3, []
     assert guard.was_lost() and guard.was_lost()
-    port.qos = [row(type=ovsdb.NOOP)]
+    port.qos = [qos(OURS)]
     guard.ensure()
     found.changes = 4
     assert not guard.was_lost()

@@ -8,6 +8,7 @@ import os
 import struct
 import sys
 import types
+import typing
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from edge_module.privileged import devices
 from edge_module.privileged import guarded
 from edge_module.privileged import operations
 from edge_module.privileged import owned
+from edge_module.qdisc import shared_root
 from edge_module.qdisc import wire
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
@@ -37,7 +39,7 @@ KEY = classify.Entry(0, '10.0.0.1', '10.0.0.2')
 def ours(monkeypatch):
     """``lo`` is the uplink; every root qdisc is of virtco."""
     monkeypatch.setattr(owned, '_ifb', lambda: IFB)
-    monkeypatch.setattr(owned, 'has_our_root', lambda ifindex: True)
+    monkeypatch.setattr(owned, 'has_our_tree', lambda ifindex: True)
     return owned.Owned('lo')
 
 
@@ -68,6 +70,7 @@ def test_changes_of_the_uplink_and_its_ifb_are_made(ours):
     operations.AddRoot(OTHER), operations.SetClass(OTHER, CLASS),
     operations.SetLeaf(OTHER, CLASS), operations.DeleteClass(OTHER, 1),
     operations.AddIngress(OTHER), operations.AddIngress(IFB),
+    operations.Share(OTHER, 'root'), operations.Share(IFB, 'tree'),
     operations.Redirect(OTHER, IFB), operations.Redirect(UPLINK, OTHER),
     operations.Redirect(IFB, IFB), operations.MatchPair(OTHER, KEY, 1),
     operations.MatchPair(UPLINK, KEY, 1), operations.DeletePair(UPLINK, 1, 1),
@@ -82,9 +85,42 @@ def test_changes_of_other_devices_are_refused(ours, change):
     operations.DeleteClass(UPLINK, 1), operations.MatchPair(IFB, KEY, 1),
     operations.DeletePair(IFB, 1, 1)], ids=str)
 def test_a_tree_of_somebody_else_is_not_changed(ours, monkeypatch, change):
-    monkeypatch.setattr(owned, 'has_our_root', lambda ifindex: False)
-    with pytest.raises(operations.Refused, match='root qdisc'):
+    monkeypatch.setattr(owned, 'has_our_tree', lambda ifindex: False)
+    with pytest.raises(operations.Refused, match="is not virtco's"):
         ours.check_tc([change])
+
+
+@pytest.mark.parametrize('stands, allowed', [
+    ([], {'root'}), ([wire.root_qdisc(UPLINK)], {'root', 'instead'}),
+    ([shared_root.root(UPLINK)], {'root', 'link'}),
+    ([wire.new_htb(UPLINK, 0x10000, 0xFFFFFFFF, 10, 1, 0)], {'root'}),
+    ([wire.new_htb(UPLINK, 0x10000, 0xFFFFFFFF, 10, 1, 0),
+      shared_root.link(UPLINK)], {'root', 'container', 'sieve', 'tree'}),
+    ([shared_root.root(UPLINK), shared_root.link(UPLINK),
+      shared_root.tree(UPLINK)],
+     {'root', 'link', 'container', 'sieve', 'tree'})])
+def test_others_have_a_place_and_keep_theirs(ours, monkeypatch, stands,
+                                             allowed):
+    def ask(message):
+        kind, _flags, body = message
+        _, ifindex, handle, parent, _ = wire.TCMSG.unpack_from(body)
+        assert ifindex == UPLINK
+        for made, _, found in stands:
+            _, _, own, below, _ = wire.TCMSG.unpack_from(found)
+            if (kind - 2, own if handle else below) == (
+                    made, handle or parent):
+                return found
+        raise OSError(2, 'there is none')
+
+    monkeypatch.setattr(owned.kernel, 'ask', ask)
+    passed = set()
+    for part in typing.get_args(operations.Part):
+        try:
+            ours.check_tc([operations.Share(UPLINK, part)])
+            passed.add(part)
+        except operations.Refused as error:
+            assert repr(part) in str(error)
+    assert passed == allowed
 
 
 @pytest.mark.parametrize('call, asked', [
@@ -116,8 +152,8 @@ def test_a_device_of_our_name_is_ours_as_an_ifb_only(monkeypatch, device,
 
 
 def test_lo_has_no_root_of_ours():
-    assert not owned.has_our_root(UPLINK)
-    assert not owned.has_our_root(2 ** 31 - 1)
+    assert not owned.has_our_tree(UPLINK)
+    assert not owned.has_our_tree(2 ** 31 - 1)
 
 
 @pytest.mark.parametrize('data', [
@@ -219,13 +255,13 @@ def test_ports_are_those_that_a_vm_can_be_behind(device, is_port):
 
 @pytest.mark.parametrize('change', [
     ['ChangeEntries', [[1, '10.0.0.1', '10.0.0.2', 2 ** 16]], []],
-    ['ChangeEntries', [], [[[1, '10.0.0.1', '10.0.0.2', 0], '1:1']]],
+    ['ChangeEntries', [], [[[1, '10.0.0.1', '10.0.0.2', 0], '7000:1']]],
     ['ChangeMap', 'frag4', [], []],
     ['ChangeMap', 'to', [], [[[1, '00:00:00:00:00:01 '], 1]]],
     ['SetRules', ['pair4 ip daddr set 10.0.0.9']],
     ['SetRules', ['drop']], ['AttachPort', 'tap1\n', 1, 1],
     ['AttachPort', 'tap1" priority 0; }', 1, 1],
-    ['AttachPort', 'tap1', 1, '1:1'], ['AttachPort', 'tap1', 1, 2 ** 16],
+    ['AttachPort', 'tap1', 1, '7000:1'], ['AttachPort', 'tap1', 1, 2 ** 16],
     ['DeleteSet', 'peers4_1\n'],
     ['DeleteSet', 'ingress_seen'], ['add table inet filter']], ids=str)
 def test_malformed_changes_of_the_table_are_refused(change):
@@ -315,15 +351,20 @@ def test_the_helper_knows_the_options_by_itself(monkeypatch, tmp_path):
         owned.configured.cache_clear()
 
 
-def test_the_root_qdisc_of_a_device_is_asked_for(monkeypatch):
+@pytest.mark.parametrize('found, parents', [
+    (wire.root_qdisc(7), [0xFFFFFFFF]),
+    (shared_root.tree(7), [0xFFFFFFFF, 0x1FFFD]),
+    (shared_root.root(7), [0xFFFFFFFF, 0x1FFFD])])
+def test_our_qdisc_is_asked_for_where_it_may_be(monkeypatch, found, parents):
     asked = []
 
     def ask(message):
         asked.append(message)
-        return wire.root_qdisc(7)[2]
+        return found[2] if len(asked) == len(parents) else shared_root.root(
+            7)[2]
 
     monkeypatch.setattr(owned.kernel, 'ask', ask)
-    assert owned.has_our_root(7)
+    assert owned.has_our_tree(7) == (found != shared_root.root(7))
     # RTM_GETQDISC, with an answer to who asks; see owned.
-    assert asked == [(38, 8, struct.pack('=BxxxiIII', 0, 7, 0, 0xFFFFFFFF,
-                                         0))]
+    assert asked == [(38, 8, struct.pack('=BxxxiIII', 0, 7, 0, parent, 0))
+                     for parent in parents]

@@ -65,7 +65,7 @@ def test_receiver_is_slower_than_the_link(link_bps, egress_bps):
 NEWLINK, DELLINK, NEWQDISC, DELQDISC = 16, 17, 36, 37
 NEWTFILTER, DELTFILTER, GETTFILTER = 44, 45, 46
 CREATE_NEW = 0x400 | 0x200
-INGRESS, ROOT = 0xFFFF0000, 0x10000
+INGRESS, ROOT = 0xFFFF0000, 0x70000000
 #: Preference 0x7c0, all protocols.
 REDIRECT = 0x7c0 << 16 | socket.htons(3)
 
@@ -135,7 +135,7 @@ def test_a_pair_is_matched_by_the_words_of_its_header(src, dst, protocol,
     assert message == (
         NEWTFILTER, CREATE_NEW, tcmsg(7, 0, ROOT, info) + nested(
             (1, b'u32\0'), (2, nested(
-                (1, struct.pack('=I', 0x10012)), (5, selector(*keys))))))
+                (1, struct.pack('=I', 0x70000012)), (5, selector(*keys))))))
     # The kernel shows it with a handle, by which it is deleted.
     shown = tcmsg(7, 0x80000800, ROOT, info) + message[2][20:]
     assert redirect.read_pair(shown) == (
@@ -151,7 +151,7 @@ def test_a_filter_with_other_keys_is_no_pair():
         return tcmsg(7, 5, ROOT, 1 << 16) + nested((2, nested(*parts)))
 
     keys = [(0xFFFFFFFF, 1, 12), (0xFFFFFFFF, 2, 16), (0xFFFFFFFF, 3, 20)]
-    classid = 1, struct.pack('=I', 0x10012)
+    classid = 1, struct.pack('=I', 0x70000012)
     assert redirect.read_pair(shown(classid, (5, selector(*keys[:2])))) == (
         classify.Entry(0, '0.0.0.1', '0.0.0.2', 0), 5, 1 << 16)
     for other in (shown(classid, (5, selector(*keys[:1]))),

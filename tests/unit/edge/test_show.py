@@ -45,19 +45,19 @@ def test_rows_are_by_the_policy_with_what_is_observed(policy, tree):
     found = {row[0]: row for row in show.rows(
         policy, PORTS, snapshot(tree, sent_bytes=1000),
         snapshot(tree, sent_bytes=3000, backlog_bytes=7, drops=9), 0.5)}
-    assert found.keys() == {f'1:{minor:x}' for minor in tree}
+    assert found.keys() == {f'7000:{minor:x}' for minor in tree}
     for row in found.values():
         assert row[5:] == (units.format_rate(8 * 2000 / 0.5),
                            units.format_size(7), '9')
     item = tree[minors.LINK]
-    assert found[f'1:{minors.LINK:x}'][1:5] == (
+    assert found[f'7000:{minors.LINK:x}'][1:5] == (
         'link', str(item.prio), units.format_rate(item.rate_bps),
         units.format_rate(item.ceil_bps))
-    assert found[f'1:{minors.FIRST_PORT + 4:x}'][1] == '    from tap0'
+    assert found[f'7000:{minors.FIRST_PORT + 4:x}'][1] == '    from tap0'
     assert not any('tap1' in row[1] for row in found.values())
     coflow = policy.classes[0]
-    assert found['1:10'][1] == (coflow.name or coflow.coflow_id)
-    assert found['1:11'][1] == f'  to {coflow.destinations[0].host}'
+    assert found['7000:10'][1] == (coflow.name or coflow.coflow_id)
+    assert found['7000:11'][1] == f'  to {coflow.destinations[0].host}'
 
 
 def test_every_class_is_named_in_the_order_of_the_policy():
@@ -88,9 +88,9 @@ def test_classes_of_no_policy_come_last(tree):
 
 
 def test_a_table_is_aligned():
-    row = '1:10', 'sort', '3', '5 M', '10 M', '4 M', '2 KB', '1'
+    row = '7000:10', 'sort', '3', '5 M', '10 M', '4 M', '2 KB', '1'
     head, line = show.table([row]).splitlines()
-    assert line.split('  ')[0] == '1:10'
+    assert line.split('  ')[0] == '7000:10'
     for name, cell in (('COFLOW', 'sort'), ('PRIO', '3'), ('DROPS', '1')):
         assert head.index(name) == line.index(cell, head.index(name))
     assert show.table([]).splitlines() == [

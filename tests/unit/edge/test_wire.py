@@ -29,7 +29,7 @@ def test_class_reads_back(minor, parent, rate, ceil, prio, quantum):
 def test_class_under_the_root_has_no_parent_class():
     wanted = model.HtbClass(1, minors.ROOT, 8000, 8000, 0, 65536, None)
     body = bytearray(wire.set_class(7, wanted)[2])
-    # We name the qdisc, "1:"; the kernel shows TC_H_ROOT.
+    # We name the qdisc, "7000:"; the kernel shows TC_H_ROOT.
     assert body[12:16] == (wire.ROOT_HANDLE).to_bytes(4, 'little')
     assert wire.read_class(bytes(body))[0] == wanted
     body[12:16] = wire.TC_H_ROOT.to_bytes(4, 'little')
@@ -63,7 +63,7 @@ def test_leaf_reads_back():
 
 
 def test_options_are_read_by_the_kind_of_the_qdisc():
-    head = wire.TCMSG.pack(0, 7, 0x10000, wire.TC_H_ROOT, 0)
+    head = wire.TCMSG.pack(0, 7, 0x70000000, wire.TC_H_ROOT, 0)
     options = wire.attr(2, wire.attr(2, b'1234'))
     for kind in b'tbf', b'bfifo':
         assert wire.read_qdisc(head + wire.attr(1, kind + b'\0') + options
@@ -97,10 +97,10 @@ MANY = (PKT64, struct.pack('=Q', 2 ** 33))
     ((SENT, QUEUED), wire.ClassStats(5000, 6, 70, 8)),
     ((SENT, MANY), wire.ClassStats(5000, 2 ** 33, 0, 0))])
 def test_counters_of_a_class(parts, expected):
-    body = shown(0x10033, 0x10001, *parts)
+    body = shown(0x70000033, 0x70000001, *parts)
     found = expected and (0x33, expected)
     assert wire.read_stats(body) == found
-    assert wire.read_stats(shown(0x20033, 0x10001, SENT)) is None
+    assert wire.read_stats(shown(0x10033, 0x70000001, SENT)) is None
 
 
 def test_a_class_that_nobody_saw_counted_nothing():
@@ -110,10 +110,11 @@ def test_a_class_that_nobody_saw_counted_nothing():
 
 def test_what_a_leaf_dropped():
     """A leaf's qdisc is called as the class that it hangs from."""
-    assert wire.read_leaf_drops(shown(0x330000, 0x10033, QUEUED)) == (0x33, 8)
-    for handle, parent in ((0x340000, 0x10033), (0x330000, 0x20033)):
+    assert wire.read_leaf_drops(shown(0x330000, 0x70000033, QUEUED)) == (
+        0x33, 8)
+    for handle, parent in ((0x340000, 0x70000033), (0x330000, 0x10033)):
         assert wire.read_leaf_drops(shown(handle, parent, QUEUED)) is None
-    assert wire.read_leaf_drops(shown(0x330000, 0x10033)) is None
+    assert wire.read_leaf_drops(shown(0x330000, 0x70000033)) is None
 
 
 def nested(*parts):
@@ -142,17 +143,15 @@ def test_attributes_are_padded_and_split_again():
 
 
 def test_messages_of_the_root_and_of_questions():
-    root = tcmsg(7, 0x10000, 0xFFFFFFFF, 0)
+    root = tcmsg(7, 0x70000000, 0xFFFFFFFF, 0)
     assert wire.root_qdisc(7) == (36, 0x600, root + nested(
         (1, b'htb\0'), (2, nested(
             (2, struct.pack('=5I', 3, 0x7c0, 2, 0, 0))))))
     assert wire.delete_root(7) == (37, 0, root)
-    assert wire.delete_class(7, 0x12) == (41, 0, tcmsg(7, 0x10012, 0, 0))
+    assert wire.delete_class(7, 0x12) == (41, 0, tcmsg(7, 0x70000012, 0, 0))
     assert wire.dump_request(42, 7) == (42, 0, tcmsg(7, 0, 0, 0))
     assert wire.dump_request(42, 7, 9) == (42, 0, tcmsg(7, 0, 9, 0))
     assert wire.filter_info(1, 0x0800) == 0x10000 | 0x0008
-    assert wire.is_root(root)
-    assert not wire.is_root(tcmsg(7, 0x10000, 0x10000, 0))
     assert [wire.is_of(root, ifindex) for ifindex in (7, 8)] == [True, False]
 
 
@@ -175,7 +174,7 @@ def test_a_class_may_save_up_a_burst(rate, burst_bytes, ticks):
                             None, None, 24, 84, burst_bytes)
     ceil_ticks = 1_024_000 if burst_bytes == 2 ** 16 else 62_500
     assert wire.set_class(7, wanted) == (
-        40, 0x400, tcmsg(7, 0x10033, 0x10010, 0) + nested(
+        40, 0x400, tcmsg(7, 0x70000033, 0x70000010, 0) + nested(
             (1, b'htb\0'), (2, nested((1, ratespec(rate, 24, 84) + ratespec(
                 1_000_000, 24, 84) + struct.pack(
                     '=5I', ticks, ceil_ticks, 65536, 0, 3))))))
@@ -204,7 +203,7 @@ def test_a_leafs_queue_cuts_packets_and_never_binds(packet_bytes,
                             packet_bytes)
     longest = packet_bytes or 2 ** 20
     assert wire.set_leaf(7, wanted)[2] == tcmsg(
-        7, 0x330000, 0x10033, 0) + nested((1, b'tbf\0'), (2, nested(
+        7, 0x330000, 0x70000033, 0) + nested((1, b'tbf\0'), (2, nested(
             (1, ratespec(MOST) + bytes(12) + struct.pack(
                 '=3I', limit_bytes or 0, 0, longest)),
             (4, struct.pack('=Q', 10 ** 15)),
