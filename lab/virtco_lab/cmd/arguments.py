@@ -6,9 +6,17 @@ import argparse
 from collections.abc import Callable
 import pathlib
 import tempfile
+from typing import NoReturn
 
 from virtco import exception
 from virtco import units
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells an error in one line, which names the option."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f'{self.prog}: {message}\n')
 
 
 def between(low: int, high: int) -> Callable[[str], int]:

@@ -45,13 +45,6 @@ _ON_MESH = broadcast.FIGURES | mpi.FIGURES
 _CAST_RATE_BPS = 10e6
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line; --help has the rest."""
-
-    def error(self, message: str) -> typing.NoReturn:
-        self.exit(2, f'{self.prog}: {message}\n')
-
-
 def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -76,7 +69,7 @@ def _leave(number: int, _frame: object) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = types.Parser(
         prog='virtco-emulate', description=__doc__.partition(': ')[2])
     commands = parser.add_subparsers(required=True, metavar='COMMAND')
     _add_demo(commands.add_parser(

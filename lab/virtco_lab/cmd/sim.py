@@ -9,7 +9,6 @@ import math
 import pathlib
 import sys
 from typing import Any
-from typing import NoReturn
 
 from rich import console as rich_console
 from rich import progress as rich_progress
@@ -32,15 +31,8 @@ from virtco_lab.sim import workloads
 _ERRORS = rich_console.Console(stderr=True)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Tells an error in one line, which names the option."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f'{self.prog}: {message}\n')
-
-
 def make_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = arguments.Parser(
         prog='virtco-sim',
         description='Simulate placement and scheduling of coflows.')
     parser.set_defaults(run=None)
