@@ -17,6 +17,7 @@ import math
 import numpy as np
 
 from virtco_lab.emulation import broadcast
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import scenario
 from virtco_lab.sim import clouds
 
@@ -35,14 +36,14 @@ KINDS = {'rpca-trees': (broadcast.CHANGING, broadcast.CHANGE_S),
 def ratios(kind: broadcast.Kind, change_s: float, seed: int
            ) -> dict[str, float]:
     """Mean time of a seed's broadcasts over the baseline's."""
-    options = broadcast.Options(RATE_BPS, (seed,))
+    options = extent.Options(RATE_BPS, (seed,))
     rng = np.random.default_rng([seed, 50, 7])
     cloud = clouds.Cloud(broadcast.N_HOSTS, kind.dynamics, rng)
     scale = scenario.goodput_bps(RATE_BPS) / clouds.LINK_BPS
-    readings = cloud.snapshots(options.n_snapshots) * scale
+    readings = cloud.snapshots(broadcast.n_snapshots(options)) * scale
     estimates = broadcast.estimates_by(readings, cloud.rates_bps * scale)
     took_s = dict.fromkeys(kind.series, 0.0)
-    for _ in range(options.n_runs):
+    for _ in range(broadcast.n_runs(options)):
         root = int(rng.integers(broadcast.N_HOSTS))
         coming = ([snapshot * scale for snapshot in cloud.snapshots(20)]
                   if kind.changes else [cloud.rates_bps * scale])

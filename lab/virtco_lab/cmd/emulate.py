@@ -3,6 +3,8 @@
 """``virtco-emulate``: the emulated datacentre and the demo on it."""
 
 import argparse
+import collections
+from collections.abc import Mapping
 import json
 import pathlib
 import re
@@ -23,6 +25,7 @@ from virtco_lab.emulation import broadcast
 from virtco_lab.emulation import capability
 from virtco_lab.emulation import demo
 from virtco_lab.emulation import display
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import measured
 from virtco_lab.emulation import mpi
 from virtco_lab.emulation import namespaces
@@ -40,9 +43,11 @@ _DEFAULT_SLOW_HOST = 'h1'
 #: They want libtorrent.
 _CASTS = ('orchestra-3', 'orchestra-9', 'orchestra-10', 'orchestra-11',
           'orchestra-12', 'orchestra-17')
-_ON_MESH = broadcast.FIGURES | mpi.FIGURES
-#: So that 20 receivers fit on two processors.
-_CAST_RATE_BPS = 10e6
+_FIGURES: Mapping[str, extent.Figure] = collections.ChainMap(
+    measured.FIGURES, broadcast.FIGURES, mpi.FIGURES, training.FIGURES)
+#: Where it is not _RATE_BPS: 20 receivers of a cast fit on two processors.
+_RATES_BPS = {**dict.fromkeys(_CASTS, 10e6),
+              **dict.fromkeys(training.FIGURES, training.RATE_BPS)}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -117,8 +122,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        'figure', choices=[*testcases.FIGURES, *measured.FIGURES,
-                           *_ON_MESH, *training.FIGURES, *_CASTS])
+        'figure', choices=[*testcases.FIGURES, *_FIGURES, *_CASTS])
     parser.add_argument(
         '--rate', type=_rate, metavar='RATE', help=(
             'of each uplink, both ways (default 50Mbit, of a test case and of '
@@ -148,24 +152,15 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     namespaces.sweep()
     if arguments.figure in testcases.FIGURES:
         return testcases.run(arguments)
-    shown = display.Display(rich.console.Console(stderr=True))
-    rate_bps = arguments.rate or (
-        _CAST_RATE_BPS if arguments.figure in _CASTS
-        else training.RATE_BPS if arguments.figure in training.FIGURES
-        else _RATE_BPS)
-    if arguments.figure in training.FIGURES:
-        found = training.FIGURES[arguments.figure](
-            training.Options(rate_bps, arguments.check), shown)
-    elif arguments.figure in _CASTS:
+    figures: Mapping[str, extent.Figure] = _FIGURES
+    if arguments.figure in _CASTS:
         from virtco_lab.emulation import orchestra
-        found = orchestra.reproduce(arguments.figure, orchestra.Options(
-            rate_bps, tuple(range(arguments.seeds)), arguments.check), shown)
-    elif arguments.figure in _ON_MESH:
-        found = _ON_MESH[arguments.figure](broadcast.Options(
-            rate_bps, tuple(range(arguments.seeds)), arguments.check), shown)
-    else:
-        found = measured.FIGURES[arguments.figure](measured.bed.Options(
-            rate_bps, arguments.seeds - 1, arguments.check), shown)
+        figures = orchestra.FIGURES
+    rate_bps = arguments.rate or _RATES_BPS.get(arguments.figure, _RATE_BPS)
+    found = figures[arguments.figure](
+        extent.Options(rate_bps, tuple(range(arguments.seeds)),
+                               arguments.check),
+        display.Display(rich.console.Console(stderr=True)))
     present.show([found], arguments.output, arguments.json)
     if arguments.write:
         document.write_measured(

@@ -9,7 +9,6 @@ broadcasts: under rates that come later and change while a broadcast runs, or
 under the constant ones, where only the estimates and trees differ.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
@@ -26,6 +25,7 @@ from virtco.advise import orders
 from virtco.advise import trees
 from virtco.measure import rounds
 from virtco_lab.emulation import display as displays
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import mesh as mesh_module
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import starvation
@@ -94,21 +94,14 @@ CONSTANT = Kind(
      'consensus, in segments': ('consensus', SEGMENTS)}, False, 'consensus')
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """:ivar short: one seed, few runs."""
+def n_runs(options: extent.Options) -> int:
+    """Return the number of broadcasts of a seed."""
+    return 2 if options.short else RUNS
 
-    rate_bps: float
-    seeds: tuple[int, ...]
-    short: bool = False
 
-    @property
-    def n_runs(self) -> int:
-        return 2 if self.short else RUNS
-
-    @property
-    def n_snapshots(self) -> int:
-        return SNAPSHOTS // 2 if self.short else SNAPSHOTS
+def n_snapshots(options: extent.Options) -> int:
+    """Return the number of snapshots that calibrate a seed."""
+    return SNAPSHOTS // 2 if options.short else SNAPSHOTS
 
 
 @dataclasses.dataclass(slots=True)
@@ -128,7 +121,7 @@ class Found:
     error: float = 0.0
 
 
-def figure(kind: Kind, options: Options, display: displays.Display
+def figure(kind: Kind, options: extent.Options, display: displays.Display
            ) -> outcome.Outcome:
     """Measure broadcasts by tree, relative to that by the binomial tree."""
     found = []
@@ -139,7 +132,7 @@ def figure(kind: Kind, options: Options, display: displays.Display
     return _shown(kind, found, options)
 
 
-FIGURES: dict[str, Callable[[Options, displays.Display], outcome.Outcome]] = {
+FIGURES: dict[str, extent.Figure] = {
     kind.name: functools.partial(figure, kind)
     for kind in (CHANGING, CONSTANT)}
 
@@ -164,20 +157,20 @@ def _unmet(kind: Kind, found: Sequence[Found]) -> tuple[str, ...]:
     return tuple(unmet)
 
 
-def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int, options: Options,
-          display: displays.Display) -> Found:
+def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int,
+          options: extent.Options, display: displays.Display) -> Found:
     rng = np.random.default_rng([seed, 50, 7])
     cloud = clouds.Cloud(N_HOSTS, kind.dynamics, rng)
     scale = options.rate_bps / clouds.LINK_BPS
     readings = []
-    for number in range(options.n_snapshots):
+    for number in range(n_snapshots(options)):
         mesh.set_rates(cloud.snapshot() * scale)
         readings.append(measured(mesh, options.rate_bps * kind.reading_s))
-    display.say(f'seed {seed}: {options.n_snapshots} snapshots measured')
+    display.say(f'seed {seed}: {n_snapshots(options)} snapshots measured')
     payload_bps = scenario.goodput_bps(scale)
     estimates = estimates_by(np.array(readings), cloud.rates_bps * payload_bps)
     found = Found(error=_error(estimates['median'], estimates['truth']))
-    for number in range(options.n_runs):
+    for number in range(n_runs(options)):
         root = int(rng.integers(N_HOSTS))
         # As long as the slowest tree needs, or the last goes on.
         coming = ([cloud.snapshot() * scale for _ in range(20)]
@@ -228,7 +221,7 @@ def _error(estimate: Matrix, truth_bps: Matrix) -> float:
 
 
 def trees_of(kind: Kind, estimates: dict[str, Matrix], root: int,
-             options: Options) -> dict[str, tuple[trees.Edges, int]]:
+             options: extent.Options) -> dict[str, tuple[trees.Edges, int]]:
     """Build each tree and choose the number of its segments."""
     made = {}
     for name, how in kind.series.items():
@@ -250,13 +243,13 @@ def trees_of(kind: Kind, estimates: dict[str, Matrix], root: int,
     return made
 
 
-def size_bytes(options: Options) -> int:
+def size_bytes(options: extent.Options) -> int:
     return round(units.bps_to_bytes_per_s(options.rate_bps) * _MESSAGE_S)
 
 
 def _broadcast(mesh: mesh_module.Mesh, name: str, edges: trees.Edges,
-               n_segments: int, coming: Sequence[Matrix], options: Options,
-               found: Found) -> None:
+               n_segments: int, coming: Sequence[Matrix],
+               options: extent.Options, found: Found) -> None:
     """Broadcast along one tree, under the same rates as along the others."""
     size = size_bytes(options)
     tries = []
@@ -333,7 +326,7 @@ def _sent_s(edge: tuple[int, int], size_bytes: float, now_s: float,
     return now_s
 
 
-def _shown(kind: Kind, found: Sequence[Found], options: Options
+def _shown(kind: Kind, found: Sequence[Found], options: extent.Options
            ) -> outcome.Outcome:
     def means(name: str, field: str = 'measured_s') -> list[float]:
         return [float(np.mean(getattr(one, field)[name])) for one in found]
@@ -363,11 +356,11 @@ def _shown(kind: Kind, found: Sequence[Found], options: Options
                            [(np.array(means(name)) / base).tolist()
                             for name in kind.series]),)),),
         (f'{N_HOSTS} hosts at {units.format_rate(options.rate_bps)}, '
-         f'{len(found)} seeds, {options.n_runs} broadcasts from random roots '
+         f'{len(found)} seeds, {n_runs(options)} broadcasts from random roots '
          f'each; a message takes {_MESSAGE_S:g} s at the full rate. Pairs '
          'across two racks are half as fast, log-normal factors of sigma '
          f'0.25, readings within 3 %, {kind.text}.',
-         f'Each seed is calibrated by {options.n_snapshots} snapshots, in '
+         f'Each seed is calibrated by {n_snapshots(options)} snapshots, in '
          'each of which every pair sends one message; the medians are '
          f'{100 * float(np.mean([one.error for one in found])):.1f} % off '
          'the constant in the median of the pairs. Baseline is MPICH\'s '

@@ -27,6 +27,7 @@ from virtco.advise import trees
 from virtco.osc import launchers
 from virtco_lab.emulation import broadcast
 from virtco_lab.emulation import display as displays
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import mesh as mesh_module
 from virtco_lab.emulation import namespaces
@@ -226,7 +227,7 @@ class Found:
     misplaced: list[str] = dataclasses.field(default_factory=list)
 
 
-def figure(options: broadcast.Options, display: displays.Display
+def figure(options: extent.Options, display: displays.Display
            ) -> outcome.Outcome:
     """Measure Open MPI's collectives by order of ranks and by tree."""
     check()
@@ -238,16 +239,16 @@ def figure(options: broadcast.Options, display: displays.Display
     return _shown(found, options)
 
 
-FIGURES = {'rpca-mpi': figure}
+FIGURES: dict[str, extent.Figure] = {'rpca-mpi': figure}
 
 
-def _seed(mesh: mesh_module.Mesh, seed: int, options: broadcast.Options,
+def _seed(mesh: mesh_module.Mesh, seed: int, options: extent.Options,
           display: displays.Display) -> Found:
     rng = np.random.default_rng([seed, 50, 17])
     cloud = clouds.Cloud(N_HOSTS, DYNAMICS, rng)
     scale = options.rate_bps / clouds.LINK_BPS
     readings = []
-    for _ in range(options.n_snapshots):
+    for _ in range(broadcast.n_snapshots(options)):
         mesh.set_rates(cloud.snapshot() * scale)
         readings.append(broadcast.measured(mesh,
                                            options.rate_bps * _READING_S))
@@ -269,7 +270,7 @@ def _seed(mesh: mesh_module.Mesh, seed: int, options: broadcast.Options,
             plan, key = made[name], (operation, name)
             hosts = [mesh.names[host] for host in plan.order]
             ran = run(mesh, Job(operation, argument, hosts, plan.options),
-                      options.n_runs)
+                      broadcast.n_runs(options))
             found.measured_s[key] = float(np.median(ran.took_s))
             found.expected_s[key] = plan.expected_s
             if list(ran.hosts) != hosts:
@@ -303,7 +304,7 @@ def _unmet(found: Sequence[Found]) -> tuple[str, ...]:
     return tuple(unmet)
 
 
-def _shown(found: Sequence[Found], options: broadcast.Options
+def _shown(found: Sequence[Found], options: extent.Options
            ) -> outcome.Outcome:
     rows: list[tuple[outcome.Cell, ...]] = []
     for operation, names in PLANS.items():
@@ -333,10 +334,10 @@ def _shown(found: Sequence[Found], options: broadcast.Options
         (f'Open MPI {_version()} on {N_HOSTS} hosts at '
          f'{units.format_rate(options.rate_bps)}, {len(found)} seeds, each '
          f'with its own rates of all pairs and the median of '
-         f'{options.n_runs} runs. Rates are those of the broadcasts above, '
-         'constant while Open MPI runs; advised is by the consensus of '
-         f'{options.n_snapshots} snapshots, a fifth of whose readings is cut '
-         'to 10 to 50 %.',
+         f'{broadcast.n_runs(options)} runs. Rates are those of the '
+         'broadcasts above, constant while Open MPI runs; advised is by the '
+         f'consensus of {broadcast.n_snapshots(options)} snapshots, a fifth '
+         'of whose readings is cut to 10 to 50 %.',
          f'A message takes {_MESSAGE_S:g} s at the full rate. In the exchange '
          f'each rank sends half of that to all of it to {PARTNERS} others on '
          'average, one after the other. "By row" and "advised order" leave '

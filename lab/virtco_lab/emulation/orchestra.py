@@ -7,13 +7,14 @@ VMs are namespaces with shaped links, libtorrent and TCP are real. Sizes are
 the paper's, scaled down by the same factor as the links' rates.
 """
 
-from collections.abc import Callable
 import dataclasses
+import functools
 import statistics
 
 from virtco import units
 from virtco_lab.emulation import casts
 from virtco_lab.emulation import display as displays
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import racks as racks_module
 from virtco_lab.sim.figures import outcome
 from virtco_tenant.cast import clusters
@@ -30,40 +31,32 @@ _TRAININGS = 3
 _COMPUTE_COPIES = 10.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """:ivar is_short: few receivers, for a quick look."""
-
-    rate_bps: float
-    seeds: tuple[int, ...]
-    is_short: bool = False
-
-    @property
-    def receivers(self) -> tuple[int, ...]:
-        return _RECEIVERS[:2] if self.is_short else _RECEIVERS
-
-    @property
-    def per_rack(self) -> int:
-        return 4 if self.is_short else _PER_RACK
-
-    def size_bytes(self, copy_s: float) -> int:
-        return int(self.rate_bps / units.BITS_PER_BYTE
-                   * (copy_s / 2 if self.is_short else copy_s))
+def receivers_of(options: extent.Options) -> tuple[int, ...]:
+    """Return the numbers of receivers on one switch."""
+    return _RECEIVERS[:2] if options.short else _RECEIVERS
 
 
-Show = Callable[[Options, displays.Display], outcome.Outcome]
+def per_rack(options: extent.Options) -> int:
+    """Return the number of VMs in each of two racks."""
+    return 4 if options.short else _PER_RACK
 
 
-def _scaled(options: Options, display: displays.Display,
+def size_bytes_of(options: extent.Options, copy_s: float) -> int:
+    """Return the bytes that take so long on a VM's link, or half as long."""
+    return int(options.rate_bps / units.BITS_PER_BYTE
+               * (copy_s / 2 if options.short else copy_s))
+
+
+def _scaled(options: extent.Options, display: displays.Display,
             names: tuple[str, ...]) -> dict[tuple[str, int],
                                             list[casts.Found]]:
     """Run each scheme with each number of receivers on one switch."""
-    most = max(options.receivers)
-    size_bytes = options.size_bytes(_COPY_S)
+    most = max(receivers_of(options))
+    size_bytes = size_bytes_of(options, _COPY_S)
     found: dict[tuple[str, int], list[casts.Found]] = {}
     with racks_module.Racks([most + 1], options.rate_bps, 1) as racks:
         for name in names:
-            for receivers in options.receivers:
+            for receivers in receivers_of(options):
                 for seed in options.seeds:
                     one = casts.run(racks, size_bytes, casts.SCHEMES[name],
                                     seed, receivers=receivers)
@@ -81,24 +74,26 @@ def _seconds(runs: list[casts.Found]) -> tuple[float, float, float]:
 _ALL = ('star', 'chain', 'tree', 'BitTorrent', 'Cornet', 'virtco')
 
 
-def figure9(options: Options, display: displays.Display) -> outcome.Outcome:
+def figure9(options: extent.Options, display: displays.Display
+             ) -> outcome.Outcome:
     """Measure completion times of broadcasts by the number of receivers."""
     found = _scaled(options, display, _ALL)
-    bound_s = options.size_bytes(_COPY_S) * 8 / options.rate_bps
+    bound_s = size_bytes_of(options, _COPY_S) * 8 / options.rate_bps
     rows: list[tuple[outcome.Cell, ...]] = [
-        (name, *(round(value, 2) for receivers in options.receivers
+        (name, *(round(value, 2) for receivers in receivers_of(options)
                  for value in _seconds(found[name, receivers])[:1]),
-         round(_seconds(found[name, options.receivers[-1]])[0] / bound_s, 2))
+         round(_seconds(found[name, receivers_of(options)[-1]])[0]
+               / bound_s, 2))
         for name in _ALL]
     return outcome.Outcome(
         'emulated-orchestra-9', 'Broadcasts by the number of receivers, '
         'seconds (Orchestra Fig. 9)', ('scheme', *(
-            f'{receivers} receivers' for receivers in options.receivers),
+            f'{receivers} receivers' for receivers in receivers_of(options)),
             'of the bound'), tuple(rows), (outcome.Panel(
                 'lines', 'Completion times', 'receivers', 'seconds', tuple(
-                    outcome.Series(name, options.receivers, tuple(
+                    outcome.Series(name, receivers_of(options), tuple(
                         _seconds(found[name, receivers])[0]
-                        for receivers in options.receivers))
+                        for receivers in receivers_of(options)))
                     for name in _ALL), log_y=True),),
         (_bed(options, _COPY_S), 'The bound is one copy on a link, without '
          'headers. Chain and tree hand on the same blocks as the others. '
@@ -108,12 +103,11 @@ def figure9(options: Options, display: displays.Display) -> outcome.Outcome:
          'bound, BitTornado 4.5 times as slow.'))
 
 
-def figure10(options: Options, display: displays.Display
+def figure10(options: extent.Options, display: displays.Display
              ) -> outcome.Outcome:
     """Measure when each receiver has all blocks, with most receivers."""
-    most = dataclasses.replace(options)
-    size_bytes = most.size_bytes(_COPY_S)
-    receivers = most.receivers[-1]
+    size_bytes = size_bytes_of(options, _COPY_S)
+    receivers = receivers_of(options)[-1]
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
     slow = {'r0v1': options.rate_bps / 2}
@@ -139,14 +133,14 @@ def figure10(options: Options, display: displays.Display
          'bound. What stands behind it in a chain or tree waits.'))
 
 
-def figure11(options: Options, display: displays.Display
+def figure11(options: extent.Options, display: displays.Display
              ) -> outcome.Outcome:
     """Measure two racks: topology unknown, given and inferred."""
-    size_bytes = options.size_bytes(_RACKED_COPY_S)
+    size_bytes = size_bytes_of(options, _RACKED_COPY_S)
     bound_s = size_bytes * 8 / options.rate_bps
     runs: dict[str, list[casts.Found]] = {}
     inferred = []
-    with racks_module.Racks([options.per_rack] * 2, options.rate_bps,
+    with racks_module.Racks([per_rack(options)] * 2, options.rate_bps,
                             _OVERSUBSCRIPTION) as racks:
         for seed in options.seeds:
             for name in ('chain', 'tree', 'Cornet', 'virtco',
@@ -174,7 +168,7 @@ def figure11(options: Options, display: displays.Display
         (outcome.Panel('bars', 'Completion times', 'scheme', 'seconds', (
             outcome.Series('seconds', names, tuple(
                 _seconds(runs[name])[0] for name in names)),)),),
-        (_bed(options, _RACKED_COPY_S), f'Two racks of {options.per_rack}, '
+        (_bed(options, _RACKED_COPY_S), f'Two racks of {per_rack(options)}, '
          f'uplinks of {_OVERSUBSCRIPTION:g}:1; bound {bound_s:.1f} s.',
          f'Inferred from {_TRAININGS} former casts by Cornet: '
          f'{statistics.fmean(inferred):.0%} of the pairs rightly in one rack '
@@ -182,11 +176,11 @@ def figure11(options: Options, display: displays.Display
          '200 MB, the inferred one 47 %.'))
 
 
-def figure12(options: Options, display: displays.Display
+def figure12(options: extent.Options, display: displays.Display
              ) -> outcome.Outcome:
     """Reproduce Fig. 12: rates within and between inferred racks."""
-    size_bytes = options.size_bytes(_RACKED_COPY_S)
-    with racks_module.Racks([options.per_rack] * 2, options.rate_bps,
+    size_bytes = size_bytes_of(options, _RACKED_COPY_S)
+    with racks_module.Racks([per_rack(options)] * 2, options.rate_bps,
                             _OVERSUBSCRIPTION) as racks:
         rates_bps = _learned(racks, size_bytes, options.seeds[0])
     known = clusters.infer(rates_bps)
@@ -214,14 +208,14 @@ def figure12(options: Options, display: displays.Display
          'not.'))
 
 
-def figure17(options: Options, display: displays.Display
+def figure17(options: extent.Options, display: displays.Display
              ) -> outcome.Outcome:
     """Measure an iteration of collaborative filtering by number of workers."""
     found = _scaled(options, display, ('star', 'virtco'))
-    work_s = (_COMPUTE_COPIES * options.size_bytes(_COPY_S)
+    work_s = (_COMPUTE_COPIES * size_bytes_of(options, _COPY_S)
               * units.BITS_PER_BYTE / options.rate_bps)
     rows: list[tuple[outcome.Cell, ...]] = []
-    for receivers in options.receivers:
+    for receivers in receivers_of(options):
         compute_s = work_s / receivers
         star_s, cast_s = (_seconds(found[name, receivers])[0]
                           for name in ('star', 'virtco'))
@@ -235,7 +229,7 @@ def figure17(options: Options, display: displays.Display
         ('workers', 'computation', 'broadcast: star', 'broadcast: virtco',
          'iteration: star', 'iteration: virtco', 'faster'), tuple(rows),
         (outcome.Panel('lines', 'Iterations', 'workers', 'seconds', tuple(
-            outcome.Series(label, options.receivers, tuple(
+            outcome.Series(label, receivers_of(options), tuple(
                 _number(row[column]) for row in rows))
             for label, column in (('star', 4), ('virtco', 5),
                                   ('computation', 1)))),),
@@ -245,9 +239,9 @@ def figure17(options: Options, display: displays.Display
          'there the job of 90 workers became 1.9 times as fast.'))
 
 
-def reproduce(name: str, options: Options, display: displays.Display
+def reproduce(name: str, options: extent.Options, display: displays.Display
               ) -> outcome.Outcome:
-    found = FIGURES[name](options, display)
+    found = _SHOWN[name](options, display)
     return dataclasses.replace(found, unmet=_unmet(found))
 
 
@@ -290,14 +284,16 @@ def _right(known: dict[str, str], truth: dict[str, str]) -> float:
         for place, one in enumerate(names) for other in names[:place])
 
 
-def _bed(options: Options, copy_s: float) -> str:
-    return (f'{units.format_size(options.size_bytes(copy_s))} over links of '
-            f'{units.format_rate(options.rate_bps)}, libtorrent and TCP of '
+def _bed(options: extent.Options, copy_s: float) -> str:
+    return (f'{units.format_size(size_bytes_of(options, copy_s))} over links '
+            f'of {units.format_rate(options.rate_bps)}, libtorrent and TCP of '
             f'this machine, {len(options.seeds)} run(s) each; time from when '
             'all are ready.')
 
 
-FIGURES: dict[str, Show] = {
+_SHOWN: dict[str, extent.Figure] = {
     'orchestra-3': figure17, 'orchestra-9': figure9,
     'orchestra-10': figure10, 'orchestra-11': figure11,
     'orchestra-12': figure12, 'orchestra-17': figure17}
+FIGURES: dict[str, extent.Figure] = {
+    name: functools.partial(reproduce, name) for name in _SHOWN}

@@ -7,7 +7,6 @@ the sender's uplink, which may use all of the link: of equal rate and priority,
 or of one priority after the other.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
 import dataclasses
@@ -31,6 +30,7 @@ from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling.periodic import jobs as jobs_model
 from virtco.wire import edge_policy
 from virtco_lab.emulation import display as displays
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
@@ -65,14 +65,6 @@ class Setting:
 
 SETTINGS = {'training-2': Setting(2, 1.0, 0.8),
             'training-6': Setting(6, 2.2, 0.36)}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """:ivar short: fewer iterations."""
-
-    rate_bps: float = RATE_BPS
-    short: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -232,7 +224,7 @@ def bed(setting: Setting, rate_bps: float) -> Iterator[Bed]:
         yield Bed(fabric, setting, rate_bps, stack)
 
 
-def figure(name: str, options: Options, display: displays.Display
+def figure(name: str, options: extent.Options, display: displays.Display
            ) -> outcome.Outcome:
     """Measure iteration times by TCP's sharing and in order; simulate both."""
     setting = SETTINGS[name]
@@ -296,5 +288,5 @@ def _simulated_s(setting: Setting, scheme: str) -> float:
     return float(np.mean([times.mean() for times in found.iteration_s]))
 
 
-FIGURES: dict[str, Callable[[Options, displays.Display], outcome.Outcome]] = {
+FIGURES: dict[str, extent.Figure] = {
     name: functools.partial(figure, name) for name in SETTINGS}

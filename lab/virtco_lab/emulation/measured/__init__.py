@@ -2,20 +2,15 @@
 
 """Figures about measuring a network, with real packets: by name."""
 
-from collections.abc import Callable
-
-from virtco_lab.emulation import display as displays
-from virtco_lab.emulation.measured import bed
+from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import crosstraffic
 from virtco_lab.emulation.measured import greedy
 from virtco_lab.emulation.measured import lengths
 from virtco_lab.emulation.measured import matrices
 from virtco_lab.emulation.measured import stability
 from virtco_lab.emulation.measured import trains
-from virtco_lab.sim.figures import outcome
 
-FIGURES: dict[str, Callable[[bed.Options, displays.Display],
-                            outcome.Outcome]] = {
+FIGURES: dict[str, extent.Figure] = {
     'choreo-4': crosstraffic.figure4,
     'choreo-6': trains.figure6,
     'choreo-7': stability.figure7,

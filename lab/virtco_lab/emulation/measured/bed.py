@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import concurrent.futures
 import contextlib
-import dataclasses
 import pathlib
 import secrets
 
@@ -19,6 +18,7 @@ from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
 from virtco.measure import calibration
 from virtco.wire import probe as wire
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
@@ -37,24 +37,11 @@ _CONGESTION_CONTROL = 'reno'
 _THREADS = 16
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """How much to run.
-
-    :ivar rate_bps: of the fastest cable; the slowest has two fifths.
-    :ivar short: as little as shows that it works.
-    """
-
-    rate_bps: float
-    seed: int
-    short: bool = False
-
-    def rates_bps(self, n_hosts: int) -> dict[str, float]:
-        """Return random rates of the hosts' cables, by name of host."""
-        rng = np.random.default_rng(self.seed)
-        return {f'h{number}': float(rate_bps)
-                for number, rate_bps in enumerate(
-                    rng.uniform(0.4, 1.0, n_hosts) * self.rate_bps)}
+def rates_bps(options: extent.Options, n_hosts: int) -> dict[str, float]:
+    """Draw rates of the hosts' cables, from two fifths of the fastest."""
+    rng = np.random.default_rng(options.seeds[-1])
+    return {f'h{number}': float(rate_bps) for number, rate_bps in enumerate(
+        rng.uniform(0.4, 1.0, n_hosts) * options.rate_bps)}
 
 
 class Bed:

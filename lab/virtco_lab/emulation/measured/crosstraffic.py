@@ -23,6 +23,7 @@ from virtco.measure import crosstraffic
 from virtco.topology import tree
 from virtco.wire import reports
 from virtco_lab.emulation import display as displays
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import switches
 from virtco_lab.emulation.measured import background
 from virtco_lab.emulation.measured import bed as beds
@@ -81,7 +82,7 @@ class Run:
                 if real >= least]
 
 
-def figure4(options: beds.Options, display: displays.Display
+def figure4(options: extent.Options, display: displays.Display
             ) -> outcome.Outcome:
     """Compare real and estimated numbers of connections."""
     rows: list[tuple[outcome.Cell, ...]] = []
@@ -119,17 +120,17 @@ def figure4(options: beds.Options, display: displays.Display
         tuple(unmet))
 
 
-def _lasts_s(options: beds.Options) -> float:
+def _lasts_s(options: extent.Options) -> float:
     return 4.0 if options.short else _LASTS_S
 
 
-def _measure(topology: Topology, options: beds.Options,
+def _measure(topology: Topology, options: extent.Options,
              display: displays.Display) -> list[Run]:
     numbers = range(topology.n_others + 1)
     bed = beds.Bed({f'{end}{n}': topology.host_share * options.rate_bps
                     for end in 'sr' for n in numbers},
                    window_bytes=_WINDOW_BYTES)
-    rng = np.random.default_rng([options.seed, 4])
+    rng = np.random.default_rng([options.seeds[-1], 4])
     with bed.built():
         switches.grow(bed.fabric, tree.Plane(roots=(tree.Node(
             'left', tuple(f's{n}' for n in numbers),

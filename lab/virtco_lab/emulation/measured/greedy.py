@@ -21,6 +21,7 @@ from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco_lab.emulation import display as displays
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import shaping
 from virtco_lab.emulation import traffic
@@ -45,7 +46,7 @@ _TRAIN = calibration.Setting(5, 100)
 Pair = tuple[str, str]
 
 
-def figure9(options: beds.Options, display: displays.Display
+def figure9(options: extent.Options, display: displays.Display
             ) -> outcome.Outcome:
     """Compare greedy, the optimum and virtco, by measured rates and real TCP.
     """

@@ -17,6 +17,7 @@ from virtco import units
 from virtco.measure import calibration
 from virtco.topology import tree
 from virtco_lab.emulation import display as displays
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import switches
 from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
@@ -30,7 +31,7 @@ NEAR = 0.04
 _SENDING_S = 0.6
 
 
-def figure8(options: beds.Options, display: displays.Display
+def figure8(options: extent.Options, display: displays.Display
             ) -> outcome.Outcome:
     """Measure TCP's rate on paths of one, two, four and six links."""
     rows: list[tuple[outcome.Cell, ...]] = []
@@ -88,10 +89,10 @@ def length(one: int, other: int) -> int:
     return 4 if one // 4 == other // 4 else 6
 
 
-def _measure(shares: tuple[float, float], options: beds.Options
+def _measure(shares: tuple[float, float], options: extent.Options
              ) -> list[tuple[int, float, float]]:
     """Measure each path: (length, TCP's rate, rate of the slower host)."""
-    bed = beds.Bed(options.rates_bps(N_HOSTS))
+    bed = beds.Bed(beds.rates_bps(options, N_HOSTS))
     with bed.built():
         switches.grow(bed.fabric, _plane(*(
             share * options.rate_bps for share in shares)))
@@ -121,6 +122,6 @@ def _plane(rack_bps: float, pod_bps: float) -> tree.Plane:
         for n in range(N_HOSTS // 4)))
 
 
-def _pairs(options: beds.Options) -> list[tuple[int, int]]:
+def _pairs(options: extent.Options) -> list[tuple[int, int]]:
     pairs = list(itertools.permutations(range(N_HOSTS), 2))
     return pairs[::4] if options.short else pairs

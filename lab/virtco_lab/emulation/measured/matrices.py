@@ -13,6 +13,7 @@ from virtco import units
 from virtco.measure import calibration
 from virtco.measure import rounds
 from virtco_lab.emulation import display as displays
+from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
 
@@ -27,10 +28,11 @@ _TRAIN = calibration.Setting(10, 200)
 Pair = tuple[str, str]
 
 
-def figure1(options: beds.Options, display: displays.Display
+def figure1(options: extent.Options, display: displays.Display
             ) -> outcome.Outcome:
     """Measure both matrices and compare them."""
-    bed = beds.Bed(options.rates_bps(N_HOSTS), window_bytes=_WINDOW_BYTES)
+    bed = beds.Bed(beds.rates_bps(options, N_HOSTS),
+                   window_bytes=_WINDOW_BYTES)
     n_rounds = 1 if options.short else ROUNDS
     trains: dict[Pair, list[float]] = {}
     tcp: dict[Pair, list[float]] = {}

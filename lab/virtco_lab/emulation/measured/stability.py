@@ -18,6 +18,7 @@ import time
 import numpy as np
 
 from virtco_lab.emulation import display as displays
+from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import background
 from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
@@ -54,7 +55,7 @@ CLOUDS = (Cloud('small bucket, another tenant', None, 1),
           Cloud('bucket of 256 KB', beds.BUCKETS['bucket of 256 KB']))
 
 
-def figure7(options: beds.Options, display: displays.Display
+def figure7(options: extent.Options, display: displays.Display
             ) -> outcome.Outcome:
     """Measure the relative error of predicting a rate by an earlier one."""
     rows: list[tuple[outcome.Cell, ...]] = []
@@ -111,15 +112,15 @@ def errors_percent(rates_bps: np.ndarray, age: int) -> np.ndarray:
     return found
 
 
-def _readings(cloud: Cloud, n_readings: int, options: beds.Options
+def _readings(cloud: Cloud, n_readings: int, options: extent.Options
               ) -> np.ndarray:
     """Measure the rates of all paths, shape (n_readings, n_paths)."""
     # All send at the same time.
     slower = dataclasses.replace(options, rate_bps=options.rate_bps / 4)
-    bed = beds.Bed(slower.rates_bps(N_HOSTS), cloud.bucket_bytes,
+    bed = beds.Bed(beds.rates_bps(slower, N_HOSTS), cloud.bucket_bytes,
                    _WINDOW_BYTES)
     paths = [(f'h{n}', f'h{(n + 1) % N_HOSTS}') for n in range(N_HOSTS)]
-    rng = np.random.default_rng([options.seed, 7])
+    rng = np.random.default_rng([options.seeds[-1], 7])
     with bed.built(), contextlib.ExitStack() as stack:
         bed.limit_segments(_SEGMENTS)
         found = bed.fabric.hypervisors

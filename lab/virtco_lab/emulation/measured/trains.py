@@ -17,6 +17,7 @@ from virtco import units
 from virtco.measure import calibration
 from virtco.measure import rounds
 from virtco_lab.emulation import display as displays
+from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
 
@@ -32,7 +33,7 @@ _PAPER_PAIRS_S = 180.0
 Found = dict[tuple[str, calibration.Setting], calibration.Error]
 
 
-def figure6(options: beds.Options, display: displays.Display
+def figure6(options: extent.Options, display: displays.Display
             ) -> outcome.Outcome:
     """Compare trains with TCP by burst length and number of bursts."""
     settings = [calibration.Setting(bursts, packets)
@@ -40,7 +41,7 @@ def figure6(options: beds.Options, display: displays.Display
     ours: Found = {}
     theirs: Found = {}
     for kind, bucket_bytes in beds.BUCKETS.items():
-        bed = beds.Bed(options.rates_bps(2 * N_PATHS), bucket_bytes)
+        bed = beds.Bed(beds.rates_bps(options, 2 * N_PATHS), bucket_bytes)
         with bed.built():
             display.say(f'{kind}: TCP on {N_PATHS} paths')
             _try(bed, kind, settings, ours, theirs, display)
@@ -102,13 +103,13 @@ def _panel6(title: str, kind: str, found: Found) -> outcome.Panel:
         log_y=True)
 
 
-def pairs90(options: beds.Options, display: displays.Display
+def pairs90(options: extent.Options, display: displays.Display
             ) -> outcome.Outcome:
     """Measure all pairs of ten hosts, in rounds of disjoint pairs."""
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
     for kind, bucket_bytes in beds.BUCKETS.items():
-        bed = beds.Bed(options.rates_bps(10), bucket_bytes)
+        bed = beds.Bed(beds.rates_bps(options, 10), bucket_bytes)
         with bed.built():
             display.say(f'{kind}: 90 pairs')
             begin_s = time.monotonic()

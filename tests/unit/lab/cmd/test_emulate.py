@@ -246,13 +246,10 @@ def figure(monkeypatch, machine, tmp_path):
         made.shown.append(shown)
         return found
 
-    for known in (emulate.measured.FIGURES, emulate._ON_MESH,
-                  emulate.training.FIGURES):
+    orchestra = pytest.importorskip('virtco_lab.emulation.orchestra')
+    for known in (*emulate._FIGURES.maps, orchestra.FIGURES):
         for name in known:
             monkeypatch.setitem(known, name, make)
-    orchestra = pytest.importorskip('virtco_lab.emulation.orchestra')
-    monkeypatch.setattr(orchestra, 'reproduce', lambda name, *args: make(
-        *args))
     made.run = lambda name, *words: emulate.main(
         ['reproduce', name, '--output', str(tmp_path / 'out'), *words])
     return made

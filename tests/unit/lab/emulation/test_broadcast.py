@@ -14,6 +14,7 @@ import pytest
 from tests.unit.lab.emulation import drawing
 from virtco.advise import trees
 from virtco_lab.emulation import broadcast
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import mesh
 from virtco_lab.emulation import starvation
 
@@ -78,7 +79,7 @@ def test_a_figure_is_drawn_as_ever(monkeypatch, kind):
     monkeypatch.setattr(broadcast, 'CHANGE_S', 1e9)
     display = drawing.Display()
     found = broadcast.FIGURES[kind.name](
-        broadcast.Options(20e6, (0, 5)), display)
+        extent.Options(20e6, (0, 5)), display)
     drawing.check(kind.name, found, display.said)
 
 
@@ -127,7 +128,7 @@ def test_a_broadcast_is_repeated_while_it_waited_too_long(monkeypatch):
     rates = np.full((2, 2), 8e6)
     for _ in range(2):
         broadcast._broadcast(Mesh(), 'tree', [(0, 1)], 3, [rates],
-                             broadcast.Options(20e6, (0,)), found)
+                             extent.Options(20e6, (0,)), found)
     # The least wait counts; a tenth is not too long.
     assert found.measured_s == {'tree': [2.0, 4.0]}
     assert found.waited == [0.11, 0.1]
@@ -136,11 +137,11 @@ def test_a_broadcast_is_repeated_while_it_waited_too_long(monkeypatch):
 
 
 def test_a_short_form_measures_and_sends_less():
-    usual, short = (broadcast.Options(20e6, (0,), is_short)
+    usual, short = (extent.Options(20e6, (0,), is_short)
                     for is_short in (False, True))
-    assert (usual.n_runs, usual.n_snapshots) == (5, 10)
-    assert (short.n_runs, short.n_snapshots) == (2, 5)
-    assert broadcast.Options(20e6, (0,)) == usual
+    assert [(broadcast.n_runs(one), broadcast.n_snapshots(one))
+            for one in (usual, short)] == [(5, 10), (2, 5)]
+    assert extent.Options(20e6, (0,)) == usual
 
 
 @pytest.mark.parametrize('kind', [broadcast.CHANGING, broadcast.CONSTANT])
@@ -148,7 +149,7 @@ def test_the_table_is_whole(monkeypatch, kind):
     monkeypatch.setattr(mesh, 'Mesh', _Mesh)
     monkeypatch.setattr(broadcast, 'CHANGE_S', 1e9)
     found = broadcast.FIGURES[kind.name](
-        broadcast.Options(20e6, (0, 1), True), drawing.Display())
+        extent.Options(20e6, (0, 1), True), drawing.Display())
     assert [row[0] for row in found.rows] == list(kind.series)
     assert {len(row) for row in found.rows} == {len(found.columns)}
     over = {row[0]: float(row[4].split()[0]) for row in found.rows}

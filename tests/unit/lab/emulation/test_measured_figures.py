@@ -10,6 +10,7 @@ import types
 import pytest
 
 from tests.unit.lab.emulation import drawing
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import measured
 from virtco_lab.emulation.measured import background
 from virtco_lab.emulation.measured import crosstraffic
@@ -165,7 +166,7 @@ def test_a_figure_is_drawn_as_ever(name, is_short, story, monkeypatch):
     monkeypatch.setattr(Bed, 'loses', name in ('choreo-6', 'choreo-90'))
     display = drawing.Display()
     found = measured.FIGURES[name](
-        measured.bed.Options(50e6, 3, is_short), display)
+        extent.Options(50e6, (0, 3), is_short), display)
     drawing.check(f'{name}{"-short" * is_short}', found,
                   [*display.said, *story])
 
@@ -176,17 +177,16 @@ def test_where_no_train_arrives_there_is_no_figure(story, monkeypatch):
     with pytest.raises(
             trains.exception.Invalid,
             match='at least one pair, got nothing'):
-        trains.pairs90(measured.bed.Options(50e6, 3), drawing.Display())
+        trains.pairs90(extent.Options(50e6, (3,)), drawing.Display())
 
 
 def test_cables_differ_by_the_seed_from_two_fifths_on():
-    rates = [measured.bed.Options(10.0, seed).rates_bps(200)
+    rates = [measured.bed.rates_bps(extent.Options(10.0, (0, seed)), 200)
              for seed in (1, 1, 2)]
     assert rates[0] == rates[1] != rates[2]
     assert list(rates[0])[:2] == ['h0', 'h1']
     values = rates[0].values()
     assert 4.0 <= min(values) < 4.2 and 9.8 < max(values) <= 10.0
-    assert measured.bed.Options(1.0, 0).short is False
 
 
 def test_tcp_of_a_namespace_is_tuned_whatever_the_machines_is(

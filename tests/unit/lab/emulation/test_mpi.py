@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.lab.emulation import drawing
 from virtco.advise import trees
-from virtco_lab.emulation import broadcast
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import mesh
 from virtco_lab.emulation import mpi
 
@@ -64,7 +64,7 @@ def test_the_figure_is_drawn_as_ever(jobs, monkeypatch):
 
     monkeypatch.setattr(mpi, 'run', run)
     display = drawing.Display()
-    found = mpi.FIGURES['rpca-mpi'](broadcast.Options(20e6, (0, 3)), display)
+    found = mpi.FIGURES['rpca-mpi'](extent.Options(20e6, (0, 3)), display)
     drawing.check('rpca-mpi', found, [*display.said, *(
         f'{job.operation} of '
         f'{getattr(job.argument, "sum", lambda: job.argument)():.0f}: '
@@ -168,7 +168,7 @@ def test_the_version_is_the_last_word_of_its_first_line(monkeypatch):
 
 
 def _reproduce():
-    return mpi.figure(broadcast.Options(20e6, (0, 1), True), drawing.Display())
+    return mpi.figure(extent.Options(20e6, (0, 1), True), drawing.Display())
 
 
 def test_the_table_is_whole(jobs):

@@ -2,13 +2,13 @@
 
 """Orchestra's figures, of casts that the test makes up."""
 
-import dataclasses
 import math
 
 import pytest
 
 from tests.unit.lab.emulation import drawing
 from virtco_lab.emulation import casts
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import orchestra
 from virtco_lab.emulation import racks as racks_module
 
@@ -73,7 +73,7 @@ def _story(monkeypatch):
 def test_a_figure_is_drawn_as_ever(name, is_short, story):
     display = drawing.Display()
     found = orchestra.reproduce(
-        name, orchestra.Options(10e6, (0, 3), is_short), display)
+        name, extent.Options(10e6, (0, 3), is_short), display)
     drawing.check(f'{name}{"-short" * is_short}', found,
                   [*display.said, *story])
 
@@ -100,10 +100,8 @@ def test_clusters_are_right_by_pairs():
 
 
 def test_a_short_form_has_fewer_receivers_of_half_the_bytes():
-    usual = orchestra.Options(8e6, (0,))
-    assert not usual.is_short
-    short = dataclasses.replace(usual, is_short=True)
-    assert (usual.receivers, usual.per_rack, usual.size_bytes(3.0)) == (
-        (2, 5, 10, 19), 10, 3_000_000)
-    assert (short.receivers, short.per_rack, short.size_bytes(3.0)) == (
-        (2, 5), 4, 1_500_000)
+    usual, short = extent.Options(8e6), extent.Options(8e6, short=True)
+    for options, expected in ((usual, ((2, 5, 10, 19), 10, 3_000_000)),
+                              (short, ((2, 5), 4, 1_500_000))):
+        assert (orchestra.receivers_of(options), orchestra.per_rack(options),
+                orchestra.size_bytes_of(options, 3.0)) == expected

@@ -29,7 +29,7 @@ def made(monkeypatch, tmp_path):
     monkeypatch.setitem(emulate.measured.FIGURES, 'choreo-9', make)
     monkeypatch.setitem(emulate.training.FIGURES, 'training-2', make)
     name = next(iter(emulate.broadcast.FIGURES))
-    monkeypatch.setitem(emulate._ON_MESH, name, make)
+    monkeypatch.setitem(emulate.broadcast.FIGURES, name, make)
     found.on_mesh = name
     monkeypatch.setattr(emulate.present, 'show',
                         lambda results, *_: print(results[0].title))
@@ -78,8 +78,8 @@ def test_options_reach_the_figure(made):
     made.run('training-2')
     made.run('training-2', '--rate', '30Mbit')
     assert [dataclasses.astuple(one) for one in made.options] == [
-        (50e6, 0, False), (50e6, 2, False), (20e6, 0, False),
-        (50e6, (0, 1, 2), False), (20e6, False), (30e6, False)]
+        (50e6, (0,), False), (50e6, (0, 1, 2), False), (20e6, (0,), False),
+        (50e6, (0, 1, 2), False), (20e6, (0,), False), (30e6, (0,), False)]
 
 
 @pytest.mark.parametrize('seed', ['0', '99999'])

@@ -9,6 +9,7 @@ import types
 import pytest
 
 from tests.unit.lab.emulation import drawing
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import training
 from virtco_lab.services import service
@@ -165,7 +166,8 @@ def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch):
     monkeypatch.setattr(training, 'bed', bed)
     monkeypatch.setattr(Bed, 'factor', 1.3 if is_short else 1.1)
     display = drawing.Display()
-    found = training.FIGURES[name](training.Options(30e6, is_short), display)
+    found = training.FIGURES[name](
+        extent.Options(30e6, short=is_short), display)
     drawing.check(f'{name}{"-short" * is_short}', found,
                   [*display.said, *map(str, story)])
     assert bool(found.unmet) is not is_short
@@ -184,7 +186,3 @@ def test_a_bed_is_taken_away(monkeypatch):
         assert found == ('abc123', 's', 5.0)
         raise ValueError
     assert story == ['dismissed']
-
-
-def test_options_by_default():
-    assert training.Options() == training.Options(20e6, False)
