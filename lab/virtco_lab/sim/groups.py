@@ -46,10 +46,9 @@ def of_slots(name: str, coflows: Iterable[coflow_model.Coflow],
     return Group(name, ((vm_slots,),) * coflows[0].n_vms, coflows, arrival_s)
 
 
-def of_apps(apps: Iterable[workloads.App], arrival_s: float = 0.0
-            ) -> tuple[Group, ...]:
+def of_apps(apps: Iterable[workloads.App]) -> tuple[Group, ...]:
     """Make a group of each application, with one slot per VM."""
-    return tuple(of_slots(app.application.name, (app.coflow,), arrival_s)
+    return tuple(of_slots(app.application.name, (app.coflow,))
                  for app in apps)
 
 

@@ -39,13 +39,10 @@ class Replay:
     events: int
 
 
-def config_of(policy: str, theta_s: float = math.inf,
-              as_published: bool = True) -> simulation.Config:
+def config_of(policy: str, theta_s: float = math.inf) -> simulation.Config:
     """Return the configuration that a policy's name stands for in a replay."""
-    config = simulation.Config(policy)
-    if as_published:
-        config = AS_PUBLISHED.get(policy, config)
-    return dataclasses.replace(config, theta_s=theta_s)
+    return dataclasses.replace(
+        AS_PUBLISHED.get(policy, simulation.Config(policy)), theta_s=theta_s)
 
 
 def replay(trace: traces.Trace, rate_bps: float, config: simulation.Config,

@@ -65,7 +65,7 @@ class FileKind:
     def fitting(self, n_hosts: int) -> int:
         return n_hosts // self.step * self.step
 
-    def flows(self, n_hosts: int, skew: float = 0.0) -> made.Flows:
+    def flows(self, n_hosts: int) -> made.Flows:
         ranks = n_hosts * training_jobs.GPUS_PER_HOST
         workload = self.workload.scaled(ranks)
         return workload.flows(workload.layout(ranks),

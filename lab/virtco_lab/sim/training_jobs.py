@@ -65,7 +65,7 @@ class Kind(Protocol):
         ``n_hosts``.
         """
 
-    def flows(self, n_hosts: int, skew: float) -> made.Flows:
+    def flows(self, n_hosts: int) -> made.Flows:
         """Return the bytes of an iteration by (sender, receiver) host."""
 
 
@@ -96,19 +96,13 @@ class Model:
     def fitting(self, n_hosts: int) -> int:
         return n_hosts
 
-    def flows(self, n_hosts: int, skew: float = 0.0) -> made.Flows:
-        """Return the bytes by (sender, receiver) of rings in host order.
-
-        :param skew: the experts of the first host get 1 + skew times the
-            tokens of another host's.
-        """
+    def flows(self, n_hosts: int) -> made.Flows:
+        """Return the bytes by (sender, receiver) of rings in host order."""
         flows: made.Flows = {}
         for collective, size_bytes in self.sends:
             for src, dst, sent in ring_and_tree.RING[collective](
                     range(n_hosts), size_bytes):
-                popular = 1 + skew if 0 in (src, dst) else 1.0
-                flows[src, dst] = (flows.get((src, dst), 0.0)
-                                   + sent * popular)
+                flows[src, dst] = flows.get((src, dst), 0.0) + sent
         return flows
 
 
@@ -145,13 +139,10 @@ MODELS = {model.name: model for model in (
     _experts('mixtral-8x7b', 12.9e9, 4096, 4096, 32, 2, (2, 4)))}
 
 
-def job(name: str, model: Kind, hosts: Sequence[int], start_s: float = 0.0,
-        skew: float = 0.0) -> training.Job:
-    """Build a job on these hosts.
-
-    :param skew: see :meth:`Kind.flows`.
-    """
-    flows = model.flows(len(hosts), skew)
+def job(name: str, model: Kind, hosts: Sequence[int], start_s: float = 0.0
+        ) -> training.Job:
+    """Build a job on these hosts."""
+    flows = model.flows(len(hosts))
     ends = np.array(list(flows), np.int64).reshape(-1, 2)
     return training.Job(name, model.compute_s, fabric_model.Demand(
         np.array(hosts, np.int64)[ends[:, 0]],
@@ -185,9 +176,9 @@ class Site:
     tree: cluster_model.Tree
 
 
-def site(topology: tree.Topology, host_bps: float = HOST_BPS,
-         oversubscription: float = OVERSUBSCRIPTION) -> Site:
-    """Build the site of the first plane; arguments fill in missing rates.
+def site(topology: tree.Topology, oversubscription: float = OVERSUBSCRIPTION
+         ) -> Site:
+    """Build the site of the first plane, with hosts of :data:`HOST_BPS`.
 
     :param oversubscription: of the lowest switches that tell no uplink.
     :raises virtco.exception.Invalid: for a plane with fewer than two hosts.
@@ -198,12 +189,12 @@ def site(topology: tree.Topology, host_bps: float = HOST_BPS,
                                 limit='at least 2 hosts in its first plane')
     plane = topology.planes[0]
     number = {host: i for i, host in enumerate(hosts)}
-    rates = dict.fromkeys(hosts, (host_bps, host_bps))
+    rates = dict.fromkeys(hosts, (HOST_BPS, HOST_BPS))
     plane = dataclasses.replace(plane, roots=tuple(
         _oversubscribed(plane, root, oversubscription)
         for root in plane.roots))
-    cap_bps = np.full(2 * len(hosts), host_bps)
-    resolved = resolution.resolved(plane, rates, host_bps)
+    cap_bps = np.full(2 * len(hosts), HOST_BPS)
+    resolved = resolution.resolved(plane, rates, HOST_BPS)
     above = uplinks.of(resolved, hosts, *np.split(cap_bps, 2))
     return Site(training.Cluster(cap_bps, above), tuple(
         tuple(number[host] for host in node.hosts)

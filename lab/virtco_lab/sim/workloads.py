@@ -77,14 +77,12 @@ class App:
 
 
 def table2(*, seed: int = 0, shape: str = 'sparse', scale_width: float = 1.0,
-           scale_bytes: float = 1.0, tail_sigma: float = TAIL_SIGMA
-           ) -> tuple[App, ...]:
+           tail_sigma: float = TAIL_SIGMA) -> tuple[App, ...]:
     """Draw the six applications of Table 2, in its order.
 
     :param seed: same seed, same flows.
     :param shape: how many flows, one of :data:`SHAPES`.
     :param scale_width: times the number of VMs (at least 4 remain).
-    :param scale_bytes: times every size.
     :param tail_sigma: see :func:`flow_sizes`.
     """
     if shape not in SHAPES:
@@ -96,8 +94,7 @@ def table2(*, seed: int = 0, shape: str = 'sparse', scale_width: float = 1.0,
         n_vms = max(4, round(row.width * scale_width))
         apps.append(App(row, draw(
             row.name, rng, n_vms=n_vms, shape=shape, shuffle=row.shuffle,
-            size_bytes=row.size_bytes * scale_bytes,
-            length_bytes=row.length_bytes * scale_bytes,
+            size_bytes=row.size_bytes, length_bytes=row.length_bytes,
             tail_sigma=tail_sigma)))
     return tuple(apps)
 

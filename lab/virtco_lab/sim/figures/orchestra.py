@@ -29,11 +29,11 @@ _SENDERS_TO_ONE = {'A': 2, 'B': 3, 'C': 4}
 _NODES = 30
 
 
-def topology(name: str, unit_bytes: float = 2 * GB) -> fabric_model.Demand:
+def topology(name: str) -> fabric_model.Demand:
     """Build the topologies of Fig. 13.
 
     Two receivers each have n senders with one unit for them, and one sender
-    has n units for both.
+    has n units for both. A unit is 2 GB.
     """
     n = _SENDERS_TO_ONE[name]
     first, second, shared = 2 * n + 1, 2 * n + 2, 2 * n
@@ -42,7 +42,7 @@ def topology(name: str, unit_bytes: float = 2 * GB) -> fabric_model.Demand:
     rows += [(shared, first, n), (shared, second, n)]
     src, dst, count = (np.array(column) for column in zip(*rows))
     return fabric_model.Demand(
-        src, dst, count * unit_bytes * units.BITS_PER_BYTE,
+        src, dst, count * 2 * GB * units.BITS_PER_BYTE,
         np.ones(len(rows)))
 
 

@@ -9,6 +9,7 @@ error, *truth* the constant that the cloud was generated with.
 """
 
 from collections.abc import Callable
+import functools
 
 import numpy as np
 
@@ -98,8 +99,7 @@ def _times(now: Matrix, latency_s: Matrix, volumes: Matrix,
             mappings.sent_s(volumes, machine, now, latency_s))
 
 
-def _trial(n_hosts: int, dynamics: clouds.Dynamics, rng: np.random.Generator,
-           runs: int = RUNS, snapshots: int = SNAPSHOTS
+def _trial(n_hosts: int, dynamics: clouds.Dynamics, rng: np.random.Generator
            ) -> tuple[dict[str, list[list[float]]], float]:
     """Run the three operations with each estimate in one cloud.
 
@@ -107,20 +107,19 @@ def _trial(n_hosts: int, dynamics: clouds.Dynamics, rng: np.random.Generator,
         Norm(N_E) of the calibration.
     """
     cloud = clouds.Cloud(n_hosts, dynamics, rng)
-    readings = cloud.snapshots(snapshots)
+    readings = cloud.snapshots(SNAPSHOTS)
     noise = constant.fit(readings[:, ~np.eye(n_hosts, dtype=bool)],
                          constant.Estimator.RPCA).noise
     estimates = estimates_of(readings, cloud.rates_bps)
-    return _run(lambda: cloud.snapshot(), estimates, cloud.latency_s, runs,
-                rng), noise
+    return _run(cloud.snapshot, estimates, cloud.latency_s, rng), noise
 
 
 def _run(snapshot: Callable[[], Matrix], estimates: dict[str, Matrix],
-         latency_s: Matrix, runs: int, rng: np.random.Generator
+         latency_s: Matrix, rng: np.random.Generator
          ) -> dict[str, list[list[float]]]:
     found: dict[str, list[list[float]]] = {}
     n_hosts = len(latency_s)
-    for _ in range(runs):
+    for _ in range(RUNS):
         volumes = _volumes(n_hosts, rng)
         plans = plans_of(estimates, int(rng.integers(n_hosts)), volumes)
         now = snapshot()
@@ -195,8 +194,10 @@ def _fig6(setting: str, seed: int, context: samples.Context) -> samples.Found:
                 + CALIBRATION_S * calibrations / n_runs / 100)}
 
 
-def _fig7(setting: str, seed: int, _context: samples.Context) -> samples.Found:
-    found, _ = _trial(196, clouds.Dynamics(), _rng(seed, 7))
+def _operation(number: int, n_hosts: int, dynamics: clouds.Dynamics,
+               setting: str, seed: int, context: samples.Context
+               ) -> samples.Found:
+    found, _ = _trial(n_hosts, dynamics, _rng(seed, number))
     return _means(found, OPERATIONS.index(setting))
 
 
@@ -210,13 +211,6 @@ def _fig10(setting: str, seed: int, context: samples.Context
     found, noise = _trial(N_HOSTS, clouds.Dynamics(
         disturbed=float(setting)), _rng(seed, 10))
     return {**_means(found), 'Norm(N_E)': noise}
-
-
-def _fig11(setting: str, seed: int, context: samples.Context
-           ) -> samples.Found:
-    found, _ = _trial(N_HOSTS, clouds.Dynamics(disturbed=0.2),
-                      _rng(seed, 11))
-    return _means(found, OPERATIONS.index(setting))
 
 
 CLUSTER_WAITS_S = ('1', '2', '5', '10', '20', '30')
@@ -255,7 +249,7 @@ def _fig13(setting: str, seed: int, context: samples.Context
     estimates['topology-aware'] = estimates.pop('truth')
     later = iter(whole[SNAPSHOTS:])
     latency_s = rng.uniform(1e-4, 3e-4, nominal.shape)
-    return _means(_run(lambda: next(later), estimates, latency_s, RUNS, rng),
+    return _means(_run(lambda: next(later), estimates, latency_s, rng),
                   OPERATIONS.index(setting))
 
 
@@ -320,7 +314,8 @@ FIGURES = (
             'hour. A calibration takes 600 s; a run sends 100 messages.'),
         ('broadcast', 'with calibrations', 'calibrations in a week'), False,
         'lines', True), short=('1',)),
-    samples.Figure('rpca-fig7', OPERATIONS, _fig7, table(
+    samples.Figure('rpca-fig7', OPERATIONS, functools.partial(
+        _operation, 7, 196, clouds.Dynamics()), table(
         7, '196 hosts, a tenth of the readings disturbed', 'operation', OVER,
         DYNAMICS), short=('broadcast',)),
     samples.Figure('rpca-fig8', ('16', '32', '64', '128', '196'), _fig8,
@@ -331,7 +326,8 @@ FIGURES = (
         10, 'Broadcast by share of disturbed readings', 'disturbed', OVER,
         f'{DYNAMICS} 64 hosts.', ('Norm(N_E)', *ALL), True, 'lines'),
         short=('0.2',)),
-    samples.Figure('rpca-fig11', OPERATIONS, _fig11, table(
+    samples.Figure('rpca-fig11', OPERATIONS, functools.partial(
+        _operation, 11, N_HOSTS, clouds.Dynamics(disturbed=0.2)), table(
         11, '64 hosts, a fifth of the readings disturbed', 'operation', OVER,
         DYNAMICS), short=('broadcast',)),
     samples.Figure('rpca-fig12', (

@@ -100,10 +100,10 @@ def test_skews_are_those_that_the_paper_prints():
 
 
 def test_scaled_to_a_small_testbed():
-    for app in workloads.table2(scale_width=0.2, scale_bytes=0.01):
+    for app in workloads.table2(scale_width=0.2):
         row, sizes = app.application, sizes_of(app.coflow)
         assert app.coflow.n_vms == max(4, round(row.width * 0.2))
-        assert sizes.sum() == pytest.approx(row.size_bytes * 0.01)
+        assert sizes.sum() == pytest.approx(row.size_bytes)
 
 
 def test_unknown_shape_is_refused():
