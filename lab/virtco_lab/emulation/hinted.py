@@ -77,7 +77,7 @@ def run(settings: Sequence[str], options: reproduce.Options,
                         logs, display) as bed:
             for seed, setting in todo:
                 exact = found.get(('exact', seed))
-                made = _repeat(functools.partial(
+                made = measure.repeat(functools.partial(
                     _once, bed, setting, seed, options.scale,
                     exact.hosts if exact is not None else None))
                 found[setting, seed] = made
@@ -114,16 +114,6 @@ def _expected(setting: str, seed: int, hosts: Mapping[str, Sequence[str]],
     coflows = misled.workload(seed, scale)
     return misled.expect(coflows, misled.of_setting(setting, seed, coflows),
                          hosts, told_s, scale)
-
-
-def _repeat(once: functools.partial[Run]) -> Run:
-    """Repeat a run as :mod:`measure` does, by the same rule."""
-    tried: list[Run] = []
-    while not tried or (tried[-1].waited > measure.MOST_WAITED
-                        and len(tried) < measure.MOST_TRIES):
-        tried.append(once())
-    return dataclasses.replace(min(tried, key=lambda one: one.waited),
-                               tries=len(tried))
 
 
 def _once(bed: untold.Bed, setting: str, seed: int, scale: cases.Scale,

@@ -51,6 +51,8 @@ RANDOM = 'random'
 _LOCAL_BYTES = 2 ** 20
 _DIGITS = 5
 
+T = typing.TypeVar('T')
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
@@ -208,7 +210,7 @@ def _run_cell(testbed: testbed_module.Testbed, cell: cases.Cell,
         host.name: scale.slots - round(host.free[0]) for host in free})
     try:
         for name in names:
-            tried = _repeat(functools.partial(
+            tried = repeat(functools.partial(
                 _once, testbed, cell, free, its_groups, name, seed, scale,
                 display))
             book.add(tried)
@@ -222,14 +224,18 @@ def _run_cell(testbed: testbed_module.Testbed, cell: cases.Cell,
         testbed.vacate(background)
 
 
-def _repeat(once: Callable[[], Run]) -> Run:
-    """Run until the machine did not disturb it, whatever was measured."""
-    tried: list[Run] = []
+def repeat(once: Callable[[], T]) -> T:
+    """Run until the machine did not disturb it, whatever was measured.
+
+    :param once: makes a run with the fields ``waited`` and ``tries``.
+    """
+    tried: list[typing.Any] = []
     while not tried or (tried[-1].waited > MOST_WAITED
                         and len(tried) < MOST_TRIES):
         tried.append(once())
-    return dataclasses.replace(min(tried, key=lambda run: run.waited),
-                               tries=len(tried))
+    found: T = dataclasses.replace(min(tried, key=lambda run: run.waited),
+                                   tries=len(tried))
+    return found
 
 
 def _once(testbed: testbed_module.Testbed, cell: cases.Cell,

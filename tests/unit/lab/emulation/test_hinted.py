@@ -160,11 +160,11 @@ def test_what_is_on_disk_is_read_beside_what_is_simulated_today(
 
 def test_a_run_that_waited_too_long_each_time_counts_with_the_least():
     waits = iter((0.9, 0.3, 0.5, 0.0))
-    found = hinted._repeat(lambda: hinted.Run(
+    found = hinted.measure.repeat(lambda: hinted.Run(
         'exact', 0, {}, (1.0,), (1.0,), (), next(waits), 0))
     assert (found.waited, found.tries) == (0.3, 3)
     waits = iter((hinted.measure.MOST_WAITED, 0.0))
-    found = hinted._repeat(lambda: hinted.Run(
+    found = hinted.measure.repeat(lambda: hinted.Run(
         'exact', 0, {}, (1.0,), (1.0,), (), next(waits), 0))
     assert found.tries == 1
 
