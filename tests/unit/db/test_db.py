@@ -101,6 +101,15 @@ def test_a_name_is_unique_among_the_living(database):
         session.add(group(id='other'))
 
 
+def test_a_vm_is_a_member_once(database):
+    with database.writer() as session:
+        session.add(group())
+        session.flush()
+        session.add(member('p-a', 0, instance_uuid='i'))
+    with pytest.raises(exception.Conflict), database.writer() as session:
+        session.add(member('p-a', 1, instance_uuid='i'))
+
+
 def test_retiring_ends_coflows_and_frees_rows(database):
     with database.writer() as session:
         session.add(group())

@@ -482,6 +482,7 @@ def test_the_first_and_the_last_deadline(text, is_taken):
 
 def test_metadata_may_have_as_many_items_as_nova_takes():
     hint = hints.parse(tm([[0, 5], [0, 0]]))
+    assert hints.encode_metadata(hint, 'x' * 255)[hints.TM] == 'x' * 255
     # Beside the name.
     assert len(hints.encode_metadata(hint, 'x' * 255 * 127)) == 128
     with pytest.raises(exception.HintInvalid, match='at most 128 metadata'):

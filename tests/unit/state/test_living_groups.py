@@ -54,6 +54,19 @@ def test_rows_are_found_by_vm(two):
     assert two.rows_of('x') is None
 
 
+def test_siblings_are_other_coflows_of_the_group():
+    found = made(known.member('g', 0, 'h0'), known.member('g', 1, 'h1'),
+                 known.member('k', 0, 'h0'), known.member('k', 1, 'h1'),
+                 coflows=[known.stored(), known.stored('e', position=1),
+                          known.stored('d', 'k')])
+    assert {name: found.has_sibling(tracked) for name, tracked
+            in found.coflows.items()} == {'c': True, 'e': True, 'd': False}
+    # One that is not in flight is none.
+    first = found.coflows['c']
+    del found.coflows['e']
+    assert not found.has_sibling(first)
+
+
 def test_what_other_groups_load(two):
     assert [load.coflow_id for load in two.loads(None)] == ['c', 'd']
     assert [load.coflow_id for load in two.loads('g')] == ['d']
