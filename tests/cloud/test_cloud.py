@@ -45,7 +45,7 @@ def test_the_page_of_the_first_coflow(cloud):
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     # The coflow's class, with one for each host that it sends to.
-    assert re.search(r'^1:10 +first ', said, re.MULTILINE), said
+    assert re.search(r'^7000:10 +first ', said, re.MULTILINE), said
     assert 'to compute' in said
 
 

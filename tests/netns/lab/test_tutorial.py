@@ -78,7 +78,7 @@ def test_tutorial(lab):
     patience.wait_for(lambda: _coflow(lab)['state'] == 'active',
                       'the coflow', log=lab / 'controller.log')
     shown = _run(lab, 'send')
-    assert re.search(r'^1:10 +copy ', shown, re.MULTILINE), shown
+    assert re.search(r'^7000:10 +copy ', shown, re.MULTILINE), shown
     # The measured time is written down a moment after the end.
     patience.wait_for(lambda: _coflow(lab)['measured_cct_s'], 'its end',
                       log=lab / 'controller.log')
