@@ -153,7 +153,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     :ivar peers: what else VMs sent, for their profiles.
     :ivar default_sent_bytes: of what belongs to no coflow.
     :ivar shared: by part: ``host``, ``unmanaged``, ``control``.
-    :ivar error: why a policy was refused.
+    :ivar error: why a policy was refused or is not enforced; while health is
+        ok, who else shapes the uplink.
     :ivar cpu_s: of the edge module.
     """
 
