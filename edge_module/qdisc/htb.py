@@ -83,7 +83,8 @@ class Uplink:
         bodies = self._dump_qdiscs()
         qdiscs = list(map(wire.read_qdisc, bodies))
         ours = next((qdisc for qdisc in qdiscs if qdisc.is_ours), None)
-        if ours is None:
+        if ours is None or (
+                ours.parent == wire.INSIDE and not self._has_sieve()):
             root = next((qdisc for qdisc in qdiscs if qdisc.handle
                          and qdisc.parent == wire.TC_H_ROOT), None)
             if root is None or self._may_be_inside(root):
@@ -107,6 +108,12 @@ class Uplink:
                                     packet_bytes=leaf.packet_bytes))
         return Snapshot(True, None, tree, _with_drops(stats, bodies),
                         ours.parent == wire.INSIDE)
+
+    def _has_sieve(self) -> bool:
+        """Return whether packets that are in no queue come to our tree."""
+        return any(map(shared_root.is_sieve, self.kernel.tc_dump(
+            wire.dump_request(wire.RTM_GETTFILTER, self.ifindex(),
+                              shared_root.HANDLE))))
 
     def _may_be_inside(self, root: wire.Qdisc) -> bool:
         """Return whether a root has the layout of :mod:`.shared_root`."""

@@ -56,6 +56,11 @@ def sieve(ifindex: int) -> wire.Message:
     return redirect.match_all(ifindex, HANDLE, _INFO, wire.INSIDE)
 
 
+def is_sieve(body: bytes) -> bool:
+    """Return whether a filter is one of :func:`sieve`."""
+    return bool(wire.TCMSG.unpack_from(body)[4] == _INFO)
+
+
 def tree(ifindex: int) -> wire.Message:
     """Create our HTB in that class."""
     return wire.new_htb(ifindex, wire.ROOT_HANDLE, wire.INSIDE, wire.R2Q_MARK,

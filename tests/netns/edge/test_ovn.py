@@ -117,6 +117,12 @@ def test_limits_of_ovn_hold_beside_the_coflows(site):
         site.ovn.limit(site.a, limit_bps)
         site.wait_both(limit_bps, f'a limit of {limit_bps}')
         assert site.send() > 300_000
+    # Whoever takes the filter away takes no coflow's class.
+    beds.run('tc', 'filter', 'del', 'dev', 'uplink0', 'parent', '1:',
+             netns=site.bed.ns('h1'))
+    beds.wait_for(lambda: 'flowid 1:fffd' in beds.run(
+        'tc', 'filter', 'show', 'dev', 'uplink0', 'parent', '1:',
+        netns=site.bed.ns('h1')), 10, 'the filter again')
     report = site.controller.wait_report(lambda r: r['health'] == 'ok')
     assert 'queues of Open vSwitch or OVN' in report['error']
     site.edge.process.send_signal(signal.SIGKILL)

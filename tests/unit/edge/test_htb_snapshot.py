@@ -33,12 +33,14 @@ class Kernel:
 
     def __init__(self):
         self.qdiscs, self.classes, self.made = [], [], []
+        self.filters = []
 
     def tc_change(self, changes):
         for one in changes:
             kind, _, body = one.message()
             self.made.append(one)
             if kind == wire.RTM_NEWTFILTER:
+                self.filters.append(body)
                 continue
             if kind == wire.RTM_NEWQDISC:
                 self.qdiscs.append(body)
@@ -55,6 +57,9 @@ class Kernel:
     def tc_dump(self, message):
         _, ifindex, _, parent, _ = wire.TCMSG.unpack_from(message[2])
         assert ifindex == LO
+        if message[0] == wire.RTM_GETTFILTER:
+            assert parent == shared_root.HANDLE
+            return list(self.filters)
         if message[0] == wire.RTM_GETQDISC:
             assert parent == 0
             return list(self.qdiscs)
@@ -148,6 +153,13 @@ def test_our_tree_is_inside_an_htb_of_open_vswitch(uplink):
     assert (found.present, found.foreign, found.is_inside, found.tree) == (
         True, None, True, TREE)
     assert found.stats == uplink.stats() != {}
+    # Without the filter no packet comes to it.
+    uplink.kernel.filters.clear()
+    found = uplink.snapshot()
+    assert (found.present, found.foreign, found.is_inside) == (
+        False, None, True)
+    uplink.ensure_root(found)
+    assert uplink.snapshot().present
 
 
 def test_an_htb_of_another_layout_is_somebody_elses(uplink):

@@ -59,6 +59,8 @@ def test_what_no_queue_has_goes_to_our_class():
             (1, struct.pack('=I', INSIDE)),
             (5, struct.pack('=BBBxHHHHI', 1, 0, 1, 0, 0, 0, 0, 0)
              + bytes(16))))))
+    assert shared_root.is_sieve(shared_root.sieve(7)[2])
+    assert not shared_root.is_sieve(tcmsg(7, 0, OUTER, info + 1))
     assert shared_root.tree(7) == (
         36, 0x600, tcmsg(7, OURS, INSIDE, 0) + htb(0x7c0, 2))
     assert wire.read_qdisc(shared_root.tree(7)[2]).is_ours
