@@ -14,13 +14,15 @@ import msgspec
 from edge_module.probe import netdev
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import trains
+from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 
 # Of <linux/udp.h>: not in the socket module.
 _UDP_SEGMENT = 103
-#: HTB sends packets with this priority directly, past its classes.
-HTB_DIRECT = 0x10000
+#: The edge module's HTB sends packets with its own handle as their priority
+#: directly, past its classes.
+HTB_DIRECT = edge_policy.CLASS_MAJOR << 16
 _MAX_SEGMENTS = 44
 _MAX_SUPER_PACKET_BYTES = 65000
 #: Least number of super-packets per burst: the receiver sees one arrival time

@@ -14,6 +14,7 @@ from pyroute2 import netns
 from edge_module.probe import responder
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
+from edge_module.qdisc import wire
 from tests import patience
 from tests import run_name
 
@@ -75,13 +76,15 @@ class Net:
                            capture_output=True)
 
     def shape_htb(self, role, dev, rate, *, burst='1600', queue_bytes=2 ** 20):
-        """A link of that rate: an HTB without other classes."""
-        self.run(role, f'tc qdisc add dev {dev} root handle 1: htb default 1')
-        self.run(role, f'tc class add dev {dev} parent 1: classid 1:1 htb '
-                       f'rate {rate} ceil {rate} burst {burst} '
+        """A link of that rate: an HTB as the edge module's, of one class."""
+        root = f'{wire.ROOT_MAJOR:x}:'
+        self.run(role, f'tc qdisc add dev {dev} root handle {root} htb '
+                       'default 1')
+        self.run(role, f'tc class add dev {dev} parent {root} classid {root}1 '
+                       f'htb rate {rate} ceil {rate} burst {burst} '
                        f'cburst {burst} quantum 65536')
-        self.run(role, f'tc qdisc add dev {dev} parent 1:1 handle 10: bfifo '
-                       f'limit {queue_bytes}')
+        self.run(role, f'tc qdisc add dev {dev} parent {root}1 handle 10: '
+                       f'bfifo limit {queue_bytes}')
 
     def shape_tbf(self, role, dev, rate, *, burst):
         self.run(role, f'tc qdisc add dev {dev} root tbf rate {rate} '

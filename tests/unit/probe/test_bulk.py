@@ -82,7 +82,7 @@ def test_a_round_fills_the_link_past_the_classes(bypasses):
                   sender.Settings(bypass_classes=bypasses))
     assert options == [
         (socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')] + [
-        (socket.SOL_SOCKET, socket.SO_PRIORITY, 0x10000)] * bypasses
+        (socket.SOL_SOCKET, socket.SO_PRIORITY, 0x70000000)] * bypasses
 
 
 def test_headers_take_their_part_of_a_full_frame():

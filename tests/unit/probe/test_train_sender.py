@@ -358,7 +358,7 @@ def test_trains_pass_the_classes_if_they_may(clock, receiver, monkeypatch,
                  bypass_classes=bypasses)._packet_socket() as found:
         assert found.getpeername() == receiver.getsockname()
         assert found.getblocking() is False
-    assert options == [(socket.SOL_SOCKET, socket.SO_PRIORITY, 0x10000)
+    assert options == [(socket.SOL_SOCKET, socket.SO_PRIORITY, 0x70000000)
                        ] * bypasses
 
 
