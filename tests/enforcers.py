@@ -22,7 +22,7 @@ class Enforcer(enforcer.Enforcer):
         super().__init__(*args, **kwargs)
         self.step, self.grace_s = step, grace_s
         for maker, method, name in (
-                (self.uplink, 'ensure_root', lambda seen: 'root'),
+                (self.uplink, 'ensure_root', lambda *seen: 'root'),
                 (self.uplink, 'set_classes', _change),
                 (self.uplink, 'delete_classes', lambda minors: 'delete'),
                 (self.classifier, 'replace', lambda table: 'classify')):
