@@ -62,6 +62,9 @@ FOREIGN_TCP, FOREIGN_UDP = 'foreign-tcp', 'foreign-udp'
 NONE_UDP = 'none-udp'
 WITH_UDP = (FOREIGN_UDP, NONE_UDP)
 PLAIN_TCP = (NONE, NONE_UDP)
+#: Launched without sizes, which are announced 0.5 or 2 s after the start.
+TOLD = 'told0.5', 'told2'
+ON_PACKETS_ONLY = (*WITH_UDP, *TOLD)
 #: Share of a link that the datagrams of one foreign coflow take.
 UDP_SHARE = 0.3
 #: Of the fluid only: see :mod:`benchmarks.hint_ideal`.
@@ -103,6 +106,8 @@ QUALITIES: dict[str, Callable[[np.random.Generator, int], list[Claim]]] = {
         Claim(float(factor)) for factor in rng.uniform(0.5, 1.5, n_coflows)],
     'late0.5': _all(Claim(late_s=0.5)),
     'late2': _all(Claim(late_s=2.0)),
+    TOLD[0]: _all(Claim(late_s=0.5, is_launched=True)),
+    TOLD[1]: _all(Claim(late_s=2.0, is_launched=True)),
     'half-unknown': lambda rng, n_coflows: [
         Claim(is_sized=i % 2 == 0) for i in range(n_coflows)],
     LIAR: _all(Claim()),

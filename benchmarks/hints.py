@@ -99,7 +99,8 @@ def cells(args: argparse.Namespace) -> list[Cell]:
         for quality in args.qualities or (
             hint_cases.QUALITIES if (n_hosts, load) == (_FEW, USUAL_LOAD)
             else EVERYWHERE)]
-    missing = ((hint_cases.IDEAL,) if args.packets else hint_cases.WITH_UDP)
+    missing = ((hint_cases.IDEAL,) if args.packets
+               else hint_cases.ON_PACKETS_ONLY)
     found = [cell for cell in found if cell.quality not in missing]
     # Every row needs these two.
     needed = [dataclasses.replace(cell, quality=quality) for cell in found

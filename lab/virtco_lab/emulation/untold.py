@@ -15,6 +15,7 @@ import time
 import typing
 import uuid
 
+from virtco import hints
 from virtco.wire import coflow_bodies
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import measure
@@ -31,6 +32,8 @@ from virtco_lab.sim import claims
 
 _SCHEME = scenario.Scheme('hinted', 'hinted', 'spread', 'mrtf')
 _PORT = 5001
+#: Name of a coflow that is announced for a group that runs.
+_TOLD = 'told'
 Hosts = dict[str, tuple[str, ...]]
 Groups = Sequence[Sequence[nova_client.Server]]
 Beside = Callable[[Sequence[Sequence[fabric.VmPort]]],
@@ -71,12 +74,11 @@ class Bed(measure.Datacentre):
         self.change_settings(scheme.settings())
         groups = self._launch(coflows, claimed, hosts)
         flows = self._specs(coflows, groups)
-        is_told = [claim.late_s is None for claim in claimed]
         self.wait_enforced(self._pairs(coflows, groups, [
-            claim if told else None
-            for claim, told in zip(claimed, is_told)]))
+            claim.at_launch() for claim in claimed]))
         job = self._job(coflows, flows)
-        told_s = [0.0 if told else math.inf for told in is_told]
+        told_s = [0.0 if claim.late_s is None else math.inf
+                  for claim in claimed]
         with transfers.Transfer(job, self.config.logs / 'traffic.log',
                                 self.say) as transfer:
             watch = starvation.Watch(runner.children)
@@ -105,20 +107,22 @@ class Bed(measure.Datacentre):
         cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
         groups: list[list[nova_client.Server]] = []
         for one, claim in zip(coflows, claimed):
-            name, hint = one.coflow.name, misled.hint(one, claim)
+            name, at_launch = one.coflow.name, claim.at_launch()
             # Nobody inherits the debts of a run before.
             project = uuid.uuid4().hex
             if hosts is None:
-                assert claim.late_s is None
+                assert at_launch is not None
                 groups.append(self.inside(functools.partial(
-                    cloud.create_group, name, one.coflow.n_vms, hint,
+                    cloud.create_group, name, one.coflow.n_vms,
+                    misled.hint(one, at_launch),
                     flavor=testbed_module.flavor(1), project=project)))
                 continue
             groups.append(cloud.boot(name, hosts[name],
                                      testbed_module.flavor(1)))
-            if claim.late_s is None:
+            if at_launch is not None:
                 self.inside(functools.partial(
-                    cloud.tell, groups[-1], name, hint, project))
+                    cloud.tell, groups[-1], name,
+                    misled.hint(one, at_launch), project))
         for server in itertools.chain(*groups):
             self.fabric.add_vm(server.uuid, str(server.host))
         self._write_ports(set(self.config.hosts))
@@ -141,9 +145,12 @@ class Bed(measure.Datacentre):
                 if over.wait(min(threading.TIMEOUT_MAX, max(
                         0.0, began_s + late_s - time.monotonic()))):
                     return
-                one = coflows[number]
-                cloud.tell(groups[number], one.coflow.name, misled.hint(
-                    one, claimed[number]), uuid.uuid4().hex)
+                one, claim = coflows[number], claimed[number]
+                if claim.is_launched:
+                    self._announce(one, claim)
+                else:
+                    cloud.tell(groups[number], one.coflow.name, misled.hint(
+                        one, claim), uuid.uuid4().hex)
                 told_s[number] = time.monotonic() - began_s
 
         assert self._inside is not None
@@ -153,6 +160,13 @@ class Bed(measure.Datacentre):
         finally:
             over.set()
         future.result()
+
+    def _announce(self, one: claims.Coflow, claim: claims.Claim) -> None:
+        """Tell the sizes of a group that was launched without them."""
+        group = one.coflow.name
+        self._controller.announce(group, _TOLD, misled.hint(
+            dataclasses.replace(one, coflow=dataclasses.replace(
+                one.coflow, name=_TOLD)), claim)[hints.TM])
 
     def _job(self, coflows: Sequence[claims.Coflow],
              flows: Sequence[traffic.FlowSpec]) -> traffic.Job:

@@ -35,13 +35,21 @@ class Claim:
     :ivar factor: claimed bytes over the truth.
     :ivar is_sized: whether the hint has sizes.
     :ivar late_s: when it comes, after the coflow's start; None: with its VMs.
+    :ivar is_launched: whether a late hint's group was launched without sizes.
     :ivar deadline_s: that is asked for, after the hint; None: none.
     """
 
     factor: float = 1.0
     is_sized: bool = True
     late_s: float | None = None
+    is_launched: bool = False
     deadline_s: float | None = None
+
+    def at_launch(self) -> 'Claim | None':
+        """Return what is claimed when the VMs are launched; None: nothing."""
+        if self.is_launched:
+            return Claim(is_sized=False)
+        return self if self.late_s is None else None
 
 
 def of_setting(setting: str, seed: int, n_coflows: int) -> list[Claim]:

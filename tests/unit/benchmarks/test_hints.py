@@ -78,6 +78,8 @@ def test_tenants_say_what_the_quality_says():
             ('quarter', Claim(0.25)), ('half', Claim(0.5)),
             ('twice', Claim(2.0)), ('four', Claim(4.0)),
             ('late0.5', Claim(late_s=0.5)), ('late2', Claim(late_s=2.0)),
+            ('told0.5', Claim(late_s=0.5, is_launched=True)),
+            ('told2', Claim(late_s=2.0, is_launched=True)),
             ('none', Claim(late_s=claims.NEVER_S))):
         assert made(quality) == [claim] * len(case.coflows)
     assert [one.is_sized for one in made('half-unknown')] == [
@@ -186,7 +188,8 @@ def test_foreign_datagrams_are_compared_with_plain_tcp_beside_them():
     rows = {row.quality: row.mean_over_none for row in hints.rows(runs)}
     assert rows == {'none-udp': 1.0, 'foreign-udp: the foreign': 0.5,
                     'foreign-udp: the hinted': 0.5}
-    assert not any('udp' in cell.quality for cell in hints.cells(_args()))
+    assert not any('udp' in cell.quality or 'told' in cell.quality
+                   for cell in hints.cells(_args()))
 
 
 def _args(**changes):

@@ -11,6 +11,7 @@ import types
 import pytest
 
 from tests.unit.lab.emulation import drawing
+from virtco import hints
 from virtco.model import coflow as coflow_model
 from virtco.scheduling import pilots
 from virtco_lab.emulation import cases
@@ -177,6 +178,25 @@ def test_a_late_coflow_is_told_while_bytes_move(bed):
     assert told == [('tell', 'c0', 2), ('tell', 'c1', 3)]
     first_s, second_s = sent.told_s
     assert 0.02 <= first_s <= second_s and second_s >= 0.05
+
+
+def test_sizes_of_a_launched_group_are_announced_late(bed):
+    bed.lasts_s = 0.1
+    bed._controller = types.SimpleNamespace(
+        announce=lambda group, name, matrix: bed.story.append(
+            ('announce', group, name, matrix)))
+    sent = bed.send(COFLOWS, [claims.Claim(), claims.Claim(
+        0.5, late_s=-1.48, is_launched=True)], HOSTS)
+    assert [line for line in bed.story[1:] if line[0] in (
+            'tell', 'announce')] == [
+        ('tell', 'c0', 2), ('tell', 'c1', 3),
+        ('announce', 'c1', 'told', misled.hint(claims.Coflow(
+            coflow_model.Coflow.from_flows('told', 3, [
+                (0, 1, 1000), (1, 2, 0.2)]), 0.0), claims.Claim())[hints.TM])]
+    # Its pairs are known before its bytes move, those of all its VMs.
+    enforced = next(line for line in bed.story[1:] if line[0] == 'enforced')
+    assert ('h1', 'ip-c1-2', 'ip-c1-0') in enforced[1]
+    assert sent.told_s[0] == 0.0 and 0.02 <= sent.told_s[1] < math.inf
 
 
 def test_what_is_told_too_late_is_never_told(bed):
