@@ -98,12 +98,15 @@ def _operation(one: wire.Operation[Any], names: dict[Any, dict[str, Any]],
                ) -> dict[str, Any]:
     rules = policies.rules_of(one)
     failure = {'content': _content(names[error.Failure])}
+    # Of Keystone's middleware, with a text of its own.
+    unauthorized = {'401': {'description': 'There is no valid token.'}}
     found: dict[str, Any] = {
         'operationId': one.name, 'summary': one.summary,
         'x-rules': {rule.name: {'check': rule.check_str, 'roles': roles}
                     for rule, roles in rules},
         'responses': {
             str(one.status): _response(one, names, sample.get('response')),
+            **(unauthorized if rules else {}),
             **{str(status): {'description': text, **failure}
                for status, text, is_possible in (
                 (400, 'A field or parameter is not valid.',

@@ -85,7 +85,8 @@ class Vm(operation.Response, frozen=True):
 
 class PlannedCoflow(operation.Response, frozen=True):
     """:ivar name: of the coflow.
-    :ivar cct_s: its completion time; null: it would not end.
+    :ivar cct_s: its completion time, with the coflows that run and the least
+        remaining time first; null: it would not end.
     """
 
     name: str
@@ -113,7 +114,8 @@ class Plan(operation.Response, frozen=True, kw_only=True):
     """A plan that nobody carries out: hosts, times and bounds.
 
     :ivar vms: of all groups.
-    :ivar cct_s: until the last of the new coflows ends.
+    :ivar cct_s: until the last of the new coflows would end, if they alone
+        were sent.
     :ivar coflows: the new ones.
     :ivar objective: that was minimised.
     :ivar objective_s: its value.
