@@ -16,7 +16,6 @@ from virtco import metrics
 from virtco.api import errors
 from virtco.api import listeners
 from virtco.api import live_page
-from virtco.api import nesting
 from virtco.api import pace
 from virtco.api import request_ids
 from virtco.api import routes
@@ -37,7 +36,7 @@ def application(conf: cfg.ConfigOpts,
     errors.add_handlers(app)
     routes.add(app, conf, rooms)
     live_page.add(app, conf, rooms)
-    wsgi: listeners.Wsgi = nesting.checked(app)
+    wsgi: listeners.Wsgi = app
     if conf.api.auth_strategy == 'keystone':
         # Embedded controllers start without it.
         from keystonemiddleware import auth_token

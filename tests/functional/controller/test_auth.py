@@ -54,8 +54,9 @@ def send(application):
     tokens = middleware_fixture.AuthTokenFixture()
     tokens.setUp()
 
-    def send(method, path, role=None, project=PROJECT, body=None, user='u'):
-        headers = {}
+    def send(method, path, role=None, project=PROJECT, body=None, user='u',
+             text=None):
+        headers = {} if text is None else {'Content-Type': 'application/json'}
         if role is not None:
             token = f'{role}-{project}-{user}'
             tokens.add_token_data(
@@ -63,7 +64,7 @@ def send(application):
                 role_list=[role], project_id=project)
             headers['X-Auth-Token'] = token
         return falcon.testing.TestClient(application).simulate_request(
-            method, path, headers=headers, json=body)
+            method, path, headers=headers, json=body, body=text)
 
     yield send
     tokens.cleanUp()
@@ -272,10 +273,15 @@ def test_a_flood_without_tokens_spends_no_projects_budget(
     assert not is_served_during_a_flood('other victim')
 
 
-def test_deep_bodies_are_refused(send):
-    body = {}
-    for _ in range(70):
-        body = {'a': body}
-    found = send('POST', '/v1/coflows', 'member', body=body)
+@pytest.mark.parametrize('levels', [400, 990, 100_000])
+@pytest.mark.parametrize(('path', 'text'), [
+    ('/v1/coflows', '{}'), ('/v1/coflows', '{{"tm": {}}}'),
+    ('/v1/groups/g/coflows', '{{"name": "g", "tm": {}}}'),
+    ('/v1/topology', '{{"planes": {}}}')])
+def test_deep_bodies_are_refused(send, path, text, levels):
+    """By what they are not, or by Python's limit of recursion."""
+    found = send('PUT' if path == '/v1/topology' else 'POST', path, 'admin',
+                 text=text.format('[' * levels + ']' * levels))
     assert found.status_code == 400
-    assert found.json['error']['limit'] == 'at most 64 levels'
+    assert len(found.text) < 1000
+    assert found.json['error']['limit']
