@@ -95,7 +95,8 @@ def checks() -> list[Check]:
             ('overbooking', 15), ('late_commits', 5), ('brokers', 5),
             ('disk', 3), ('clock', 3), ('upgrade', 3))),
         Check('500 mutants', (
-            'tools/mutate', '--sample', '500', '--least', '95', '--record',
+            'tools/mutate', '--sample', '500', '--least', '95',
+            '--limit-s', '100', '--record',
             str(LOGS / 'mutants.jsonl')), 55),
         Check('figures of the simulator', _SIMULATED, 55),
         Check('evaluation in short form', ('tools/artifact', '--check'), 40),

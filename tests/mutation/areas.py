@@ -31,6 +31,11 @@ _ELSEWHERE = {
     'virtco/client': ('osc',),
     'virtco/watcher': ('../watcher',),
 }
+#: Tests of Nova as a program, which import Nova, of modules that nothing else
+#: imports.
+_WITH_NOVA = {
+    f'lab/virtco_lab/emulation/nova_{stem}.py': UNIT.parent / 'functional'
+    / 'nova' / 'test_stack_program.py' for stem in ('cloud', 'stack')}
 
 
 def modules() -> list[str]:
@@ -86,6 +91,8 @@ def tests(path: str) -> list[str]:
     order = sorted(found, key=lambda file: (
         file not in importing, stem not in file.stem,
         package not in file.stem, _cost(file), file))
+    if path in _WITH_NOVA:
+        order.insert(0, _WITH_NOVA[path])
     return [file.relative_to(ROOT).as_posix() for file in order]
 
 

@@ -107,9 +107,8 @@ class Cluster:
         busy_s = (fabric.load / fabric.cap[fabric.port]).tolist()
         port = fabric.port.tolist()
         return [jobs_model.PeriodicJob(
-            job.name, job.compute_s, dict(zip(
-                port[first:last], busy_s[first:last], strict=True)),
-            job.workers)
+            job.name, job.compute_s,
+            dict(zip(port[first:last], busy_s[first:last])), job.workers)
             for job, first, last in zip(jobs, fabric.entry_ptr.tolist(),
                                         fabric.entry_ptr[1:].tolist())]
 

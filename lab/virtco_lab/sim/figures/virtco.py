@@ -127,7 +127,7 @@ def _coflows(seed: int, shape: str, load: float, width: int,
     apart_s = units.transfer_time_s(size_bytes, N_HOSTS * LINK_BPS) / load
     rng = np.random.default_rng([seed, 7])
     return [groups.of_slots(f'g{i}', [workloads.draw(
-        f'c{i}', rng, n_vms=max(4, width), shape=shape, shuffle=i % 2 == 0,
+        f'c{i}', rng, n_vms=width, shape=shape, shuffle=i % 2 == 0,
         size_bytes=size_bytes, length_bytes=length_bytes,
         skew_bytes=skew_bytes)], apart_s * i) for i in range(20)]
 

@@ -43,6 +43,9 @@ def test_a_line_has_the_time_and_stays_a_line(clock):
     terminal = _display(True)
     terminal.say('word ' * 12)
     assert len(_shown(terminal).splitlines()) > 1
+    # Numbers and addresses look like the words around them.
+    terminal.say('10.0.0.1 and 15')
+    assert '10.0.0.1 and 15' in _shown(terminal)
 
 
 def test_without_a_terminal_a_step_says_how_far_it_is_now_and_then(clock):

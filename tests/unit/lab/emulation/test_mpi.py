@@ -53,8 +53,12 @@ def jobs(monkeypatch):
 
 def test_the_figure_is_drawn_as_ever(jobs, monkeypatch):
     """Each run takes as long as its options and its order say."""
+    rates_bps = []
+
     def run(mesh, job, n_runs):
         jobs.append(job)
+        rates_bps.append(np.sort(mesh.rates_bps[~np.eye(
+            len(mesh.names), dtype=bool)])[[0, -1]].tolist())
         order = [mesh.names.index(host) for host in job.hosts]
         took_s = 1.0 / (1 + len(job.options) % 3 + (order[0] - order[-1]) % 5)
         if job.operation == 'exchange':
@@ -69,6 +73,10 @@ def test_the_figure_is_drawn_as_ever(jobs, monkeypatch):
         f'{job.operation} of '
         f'{getattr(job.argument, "sum", lambda: job.argument)():.0f}: '
         f'{" ".join(job.hosts)} {job.options}' for job in jobs)])
+    # The last rates that were set are the cloud's, of links as asked for.
+    assert len(set(map(tuple, rates_bps))) == 2
+    for slowest_bps, fastest_bps in rates_bps:
+        assert 1e6 < slowest_bps < fastest_bps < 20.1e6
 
 
 def test_what_is_allowed_is_no_claim_unmet():

@@ -50,6 +50,15 @@ def test_groups_arrive_and_leave():
     assert late.arrival_s == 1.0
 
 
+def test_each_plan_is_told_before_and_after():
+    told = []
+    run(groups.equal_hosts(4, 1, 8e9),
+        [pair('one', GB), pair('two', GB, 0.5)],
+        on_plan=lambda: told.append('plan'),
+        on_planned=lambda: told.append('planned'))
+    assert told == ['plan', 'planned'] * 2
+
+
 def test_what_fits_nowhere_is_refused():
     with pytest.raises(exception.PlacementInfeasible):
         run(groups.equal_hosts(2, 1, 8e9), [pair('big', GB, slots=2.0)])

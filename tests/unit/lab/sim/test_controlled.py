@@ -7,6 +7,7 @@ import pytest
 from virtco.model import coflow as coflow_model
 from virtco.state import schedule_input
 from virtco.table import layouts
+from virtco_lab.sim import claims
 from virtco_lab.sim import controlled
 
 # A second for a megabyte.
@@ -20,6 +21,24 @@ def _coflow(name, size_bytes, src=0, dst=1):
 
 def _sent(truth, told=None, **times):
     return controlled.Sent(truth, told or truth, ('h0', 'h1', 'h2'), **times)
+
+
+@pytest.mark.parametrize(('setting', 'claim'), [
+    ('exact', claims.Claim()), ('half of the truth', claims.Claim(0.5)),
+    ('twice the truth', claims.Claim(2.0)),
+    ('1.5 s late', claims.Claim(late_s=1.5)),
+    ('unknown sizes', claims.Claim(is_sized=False)),
+    ('never', claims.Claim(late_s=claims.NEVER_S))])
+def test_tenants_claim_what_a_setting_says(setting, claim):
+    assert claims.of_setting(setting, 0, 2) == [claim] * 2
+
+
+def test_some_settings_differ_from_coflow_to_coflow():
+    assert [claim.is_sized for claim in claims.of_setting(
+        'half of them unknown', 0, 3)] == [True, False, True]
+    factors = [claim.factor for claim in claims.of_setting(
+        '20 % wrong', 0, 50)]
+    assert 0.8 <= min(factors) < 0.85 and 1.15 < max(factors) <= 1.2
 
 
 def test_one_coflow_has_what_is_kept_for_coflows():

@@ -56,6 +56,12 @@ def test_dcoflow_drops_what_helps_most():
     accepted, rejected = deadlines.dcoflow(size_s, np.array([1.2, 1.2, 1.6]))
     assert sorted(accepted) == [0, 1]
     assert rejected == [2]
+    # The third is late by 3 × 5.5 + 4 × 4.5, the second by 4 × 4.5 + 3 × 3.5,
+    # the first by less.
+    accepted, rejected = deadlines.dcoflow(
+        np.array([[4.0, 3.0], [4.0, 3.0], [3.0, 4.0]]),
+        np.array([7.5, 6.5, 5.5]))
+    assert (accepted, rejected) == ([0], [1, 2])
     # With time, the latest deadline goes last.
     accepted, rejected = deadlines.dcoflow(size_s, np.array([2.6, 1.2, 3.0]))
     assert accepted[-1] == 2
@@ -68,8 +74,8 @@ def test_dcoflow_and_varys_on_a_fabric():
     outcome = deadlines.run_dcoflow(three)
     assert outcome.is_on_time.sum() == 2
     found = deadlines.run_varys(load(
-        (0.0, 10.0, (0, 1, 8.0)), (1.0, 2.5, (0, 1, 1.0))))
-    # 0.8 of the port is reserved, although the first has time.
+        (0.0, 10.0, (0, 1, 6.0)), (1.0, 2.5, (0, 1, 1.0))))
+    # 0.6 of the port is reserved, although the first has time.
     assert found.at_launch.tolist() == [True, False]
     assert deadlines.run(load(
         (0.0, 10.0, (0, 1, 8.0)), (1.0, 2.5, (0, 1, 1.0)))

@@ -9,6 +9,7 @@ mean of a cell, and each is as near as other libraries may bring it.
 import numpy as np
 import pytest
 
+from virtco.scheduling import fabric as fabric_model
 from virtco_lab.sim import clouds
 from virtco_lab.sim import figures
 from virtco_lab.sim.figures import orchestra
@@ -100,6 +101,13 @@ def test_a_shuffle_that_leaves_no_port_idle_takes_the_least_time(
     rng = np.random.default_rng(0)
     assert orchestra.fetched_s(receivers, connections, rng) == (
         pytest.approx(8.0))
+
+
+def test_shuffles_of_orchestra_may_use_different_hosts():
+    found = orchestra._run([fabric_model.Demand(
+        np.array([src]), np.array([dst]), np.array([bits]), np.ones(1))
+        for src, dst, bits in ((0, 1, 1e9), (0, 3, 2e9))], [0.0, 0.0], 'fifo')
+    assert found == pytest.approx([1.0, 3.0])
 
 
 def test_fewer_connections_than_senders_leave_ports_idle():

@@ -238,6 +238,15 @@ def test_remaining_bytes():
                                   2: pytest.approx(0.75)})
 
 
+def test_progress_is_told():
+    told = []
+    sim = simulation.Simulation(np.ones(4), simulation.Config(),
+                                [demand((0, 1, 8.0))])
+    sim.start(0)
+    sim.run(progress=lambda now_s, events: told.append((now_s, events)))
+    assert told == [(8.0, sim.events)] and sim.events > 0
+
+
 def test_dead_port_is_an_error():
     sim = simulation.Simulation(np.array([1.0, 1.0, 1.0, 0.0]),
                                 simulation.Config(), [demand((0, 1, 1.0))])

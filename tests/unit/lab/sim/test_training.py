@@ -69,6 +69,15 @@ def test_every_iteration_sends_all_flows_again():
         assert times == pytest.approx(3.5)
 
 
+def test_a_job_that_sends_nothing_computes_all_the_time():
+    none = np.array([], int)
+    alone = training.Job('alone', 2.0, fabric_model.Demand(
+        none, none, none.astype(float), none.astype(float)))
+    times, others = CLUSTER.run([alone, pair()[0]], 'order', 21.0).iteration_s
+    assert times == pytest.approx([2.0] * 10)
+    assert others == pytest.approx(2.0)
+
+
 def test_jobs_as_the_scheduler_sees_them():
     one, other = CLUSTER.periodic(pair(2.0, 5.0))
     assert one.busy_s == pytest.approx({0: 0.5, 5: 0.5})
@@ -158,3 +167,11 @@ def test_models_send_what_is_published(name, per_host):
     job = training_jobs.job('x', training_jobs.MODELS[name], range(4))
     sent = np.bincount(job.demand.src_host, job.demand.bits) / 8
     assert sent == pytest.approx([per_host] * 4)
+
+
+def test_rings_of_one_model_are_added():
+    model = training_jobs.Model('m', 1.0, 1, (
+        ('all_gather', 6.0), ('reduce_scatter', 12.0)), (3,))
+    flows = model.flows(3)
+    assert flows.keys() == {(0, 1), (1, 2), (2, 0)}
+    assert list(flows.values()) == pytest.approx([12.0] * 3, abs=1e-9)

@@ -32,6 +32,11 @@ def test_skew_is_met_where_it_is_possible(skew):
     assert sizes.std() == pytest.approx(max(skew, lowest), rel=0.05)
 
 
+def test_the_second_of_two_flows_has_the_rest():
+    sizes = workloads.flow_sizes(np.random.default_rng(0), 2, 5.0, 3.0)
+    assert sorted(sizes) == pytest.approx([2.0, 3.0])
+
+
 def test_single_flow_has_the_whole_size():
     sizes = workloads.flow_sizes(np.random.default_rng(0), 1, 5.0, 2.0)
     assert sizes.tolist() == [5.0]
