@@ -35,6 +35,7 @@ from virtco_lab.emulation import cases
 from virtco_lab.emulation import misled
 from virtco_lab.emulation import scenario
 from virtco_lab.sim import claims
+from virtco_lab.sim import controlled
 from virtco_lab.sim import groups
 
 #: Of a link, on the wire, where nothing else is said.
@@ -126,6 +127,7 @@ class Cell:
     :ivar receiver: 'tcp' or 'order'; on packets it is what it is.
     :ivar options: name and value of the product's others of ``[scheduler]``.
     :ivar rate_bps: of every link, on the wire.
+    :ivar report_s: from one report of a host to its next, in the fluid.
     """
 
     quality: str
@@ -137,6 +139,7 @@ class Cell:
     on_packets: bool = False
     options: tuple[tuple[str, str], ...] = ()
     rate_bps: float = RATE_BPS
+    report_s: float = controlled.Timing().report_s
 
     def case(self) -> 'Case':
         return make(self.seed, self.hosts, self.load, self.rate_bps)
@@ -291,4 +294,5 @@ def fluid_s(cell: Cell) -> list[float]:
             0.0 if claim.late_s is None else one.start_s + claim.late_s
             for one, claim in zip(case.coflows, claimed)],
         cases.Scale(cell.hosts, cell.rate_bps), options(cell),
-        'order' if cell.receiver == 'order' else 'tcp'))
+        'order' if cell.receiver == 'order' else 'tcp',
+        controlled.Timing(report_s=cell.report_s)))

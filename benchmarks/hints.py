@@ -91,7 +91,7 @@ def cells(args: argparse.Namespace) -> list[Cell]:
     found = [
         Cell(quality, load, n_hosts, seed, args.ceil,
              'product' if args.packets else args.receiver, args.packets,
-             args.options, args.rate)
+             args.options, args.rate, args.report_s)
         for n_hosts in args.hosts for seed in range(
             args.seeds or (SHORT_SEEDS if args.short else SEEDS)[n_hosts])
         if seed % n_parts == part - 1
@@ -266,6 +266,9 @@ def _parse() -> argparse.Namespace:
                         type=lambda text: tuple(map(int, text.split(','))))
     parser.add_argument('--rate', type=units.parse_rate_bps, metavar='RATE',
                         default=hint_cases.RATE_BPS, help='of the links')
+    parser.add_argument('--report-s', type=float, metavar='SECONDS',
+                        default=Cell('', 0.0, 0, 0, '').report_s, help=(
+                            'between reports of a host, in the fluid'))
     parser.add_argument('--seeds', type=int)
     parser.add_argument('--part', type=_part, default=(1, 1), metavar='K/N')
     parser.add_argument('--ceil', choices=[

@@ -91,7 +91,9 @@ def expect(coflows: Sequence[claims.Coflow], claimed: Sequence[claims.Claim],
            hosts: Mapping[str, Sequence[str]], told_s: Sequence[float],
            scale: cases.Scale,
            options: schedule_input.Options = schedule_input.Options(beta=0.0),
-           receiver: controlled.Receiver = 'tcp') -> tuple[float, ...]:
+           receiver: controlled.Receiver = 'tcp',
+           timing: controlled.Timing = controlled.Timing()
+           ) -> tuple[float, ...]:
     """Simulate the CCT of each coflow, with the controller's own code.
 
     :param told_s: time at which the controller was told of each.
@@ -100,7 +102,7 @@ def expect(coflows: Sequence[claims.Coflow], claimed: Sequence[claims.Claim],
     return tuple(controlled.simulate([
         claims.sent(one, claim, hosts[one.coflow.name], at_s)
         for one, claim, at_s in zip(coflows, claimed, told_s)],
-        {f'h{i}': rate_bps for i in range(scale.n_hosts)}, options,
+        {f'h{i}': rate_bps for i in range(scale.n_hosts)}, options, timing,
         window_bytes=_window_bytes(coflows, hosts, scale),
         receiver=receiver))
 

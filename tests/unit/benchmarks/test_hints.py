@@ -18,6 +18,7 @@ from virtco import units
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import untold
 from virtco_lab.sim import claims
+from virtco_lab.sim import controlled
 
 SEED, N_HOSTS = 0, 6
 Claim = claims.Claim
@@ -122,6 +123,15 @@ def test_order_at_both_ends_is_better_than_none():
     assert exact_s < 0.97 * none_s
 
 
+def test_a_cell_says_how_late_the_controller_knows(monkeypatch):
+    told = []
+    monkeypatch.setattr(hint_cases.misled, 'expect', lambda *args: (
+        told.append(args[-1]), (1.0,))[1])
+    for cell in (_cell(), *hints.cells(_args(report_s=0.9))[:1]):
+        hint_cases.fluid_s(cell)
+    assert told == [controlled.Timing(), controlled.Timing(report_s=0.9)]
+
+
 def _runs():
     """Of two seeds; who has hints needs 0.8 or 1.0 of the time."""
     none_s = list(map(float, range(1, 17)))
@@ -197,6 +207,7 @@ def _args(**changes):
         'hosts': (6, 18), 'loads': (0.5, 0.7), 'qualities': None, 'seeds': 2,
         'short': False, 'part': (1, 1), 'ceil': 'link', 'receiver': 'tcp',
         'packets': False, 'options': (), 'rate': hint_cases.RATE_BPS,
+        'report_s': 0.1,
         **changes})
 
 
