@@ -169,7 +169,7 @@ class OvsGuard:
         self.database = database
         self.dev = dev
         self.is_shared = False
-        self._seen: tuple[int, tuple[str, bool] | None] | None = None
+        self._seen: tuple[int, tuple[str, str, bool] | None] | None = None
 
     def ensure(self) -> None:
         """Have Open vSwitch leave the uplink's qdisc alone.
@@ -181,22 +181,21 @@ class OvsGuard:
         """
         # Read before the change, so that later changes show as a difference.
         changes = self.database.changes
-        port = self.database.port_of(self.dev)
-        found = self._shaping(port)
+        found = self._shaping()
         self._seen = changes, found
-        if port is None or found is None:
+        if found is None:
             return
-        kind, self.is_shared = found
+        port, kind, self.is_shared = found
         if kind not in ('', NOOP, HTB):
             raise exception.QdiscConflict(dev=self.dev,
                                           qdisc=f'Open vSwitch QoS {kind}')
         if not kind:
-            self._seen = changes, (NOOP, self.is_shared)
+            self._seen = changes, (port, NOOP, self.is_shared)
             api = self.database.connected()
             with api.transaction(check_error=True) as transaction:
                 made = transaction.add(api.db_create(
                     'QoS', type=NOOP, external_ids={'owner': _OWNER}))
-                transaction.add(api.db_set('Port', port.name, ('qos', made)))
+                transaction.add(api.db_set('Port', port, ('qos', made)))
             LOG.info('Open vSwitch leaves the qdisc of %s alone (%s)',
                      self.dev, NOOP)
 
@@ -205,26 +204,27 @@ class OvsGuard:
         changes = self.database.changes
         if self._seen is None or self._seen[0] == changes:
             return False
-        if self._shaping(self.database.port_of(self.dev)) != self._seen[1]:
+        if self._shaping() != self._seen[1]:
             return True
         self._seen = changes, self._seen[1]
         return False
 
-    def _shaping(self, port: ovs_idl.Row | None) -> tuple[str, bool] | None:
-        """Return the type of QoS of a port, '' without one, and whether
-        another program may shape it; None without a port.
+    def _shaping(self) -> tuple[str, str, bool] | None:
+        """Return the uplink's port, the type of its QoS, '' without one, and
+        whether another program may shape it; None without a port.
 
         ovn-controller shapes the interface with ``ovn-egress-iface`` by
         itself, under a row of type ``linux-noop``.
         """
+        port = self.database.port_of(self.dev)
         if port is None:
             return None
         is_ovns = any(item.external_ids.get('ovn-egress-iface') == 'true'
                       for item in port.interfaces if item.name == self.dev)
         if not port.qos:
-            return '', is_ovns
+            return port.name, '', is_ovns
         row = port.qos[0]
-        return row.type, (is_ovns or row.type == HTB or (
+        return port.name, row.type, (is_ovns or row.type == HTB or (
             row.external_ids.get('owner') != _OWNER))
 
     def remove(self) -> bool:

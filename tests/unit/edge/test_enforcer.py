@@ -382,8 +382,7 @@ def test_queues_of_others_are_noted_and_hold_nothing_up():
     found = started(guard=guard)
     assert found.note is None and not found.uplink.is_shared
     guard.is_shared = True
-    found.forget()
-    found.collect(101.0)
+    found.set_policy(TWO, 101.0)
     assert found.uplink.is_shared and found.conflict is None
     assert 'up1 has queues of Open vSwitch or OVN' in found.note
     assert found.uplink.asked.count('ensure_root') == 2
