@@ -82,7 +82,7 @@ class Uplink:
         """Dump qdiscs and classes."""
         bodies = self._dump_qdiscs()
         qdiscs = list(map(wire.read_qdisc, bodies))
-        ours = next((qdisc for qdisc in qdiscs if qdisc.is_ours), None)
+        ours = _ours(qdiscs)
         if ours is None or (
                 ours.parent == wire.INSIDE and not self._has_sieve()):
             root = next((qdisc for qdisc in qdiscs if qdisc.handle
@@ -127,7 +127,7 @@ class Uplink:
         """Read the counters of the classes; empty while our qdisc is absent.
         """
         bodies = self._dump_qdiscs()
-        if not any(wire.read_qdisc(body).is_ours for body in bodies):
+        if _ours(map(wire.read_qdisc, bodies)) is None:
             return {}
         return _with_drops(self.class_stats(), bodies)
 
@@ -188,22 +188,24 @@ class Uplink:
                f'delete classes of {self.dev}', (errno.ENOENT,))
 
     def delete_root(self) -> bool:
-        """Remove our qdisc; return False when another one is there.
+        """Remove our qdisc and its filter; return False if there is neither.
 
         It needs root: the privileged helper cannot delete the root qdisc.
         """
-        seen, ifindex = self.snapshot(), self.ifindex()
-        if not seen.present:
+        ifindex = self.ifindex()
+        ours = _ours(map(wire.read_qdisc, self._dump_qdiscs()))
+        if ours is None and not self._has_sieve():
             return False
         messages = [wire.delete_root(ifindex)]
-        if seen.is_inside:
+        if ours is None or ours.parent == wire.INSIDE:
             # Empty, the HTB around is one that only we need.
             others = [body for body in self.kernel.tc_dump(wire.dump_request(
                 wire.RTM_GETTCLASS, ifindex, shared_root.HANDLE))
                 if wire.handle_of(body) not in (shared_root.LINK,
                                                 wire.INSIDE)]
             messages = shared_root.removal(ifindex, with_root=not others)
-        check(kernel.tc_send(messages), f'delete the qdisc of {self.dev}')
+        check(kernel.tc_send(messages), f'delete the qdisc of {self.dev}',
+              (errno.ENOENT,))
         return True
 
 
@@ -216,6 +218,10 @@ def frame_bytes(dev: str) -> int | None:
         except OSError:
             return None
     return int(struct.unpack_from('i', answer, 16)[0]) + _HEADERS_BYTES
+
+
+def _ours(qdiscs: Iterable[wire.Qdisc]) -> wire.Qdisc | None:
+    return next((qdisc for qdisc in qdiscs if qdisc.is_ours), None)
 
 
 def _with_drops(stats: dict[int, wire.ClassStats], qdiscs: Iterable[bytes]

@@ -162,6 +162,9 @@ def test_our_tree_is_inside_the_htb_of_open_vswitch(site):
     _transfer(a, b, 500_000)
     assert _sent_bytes(bed, 0x11) > before + 500_000
     edge.stop()
+    # Whoever takes the filter away leaves the rest to clean up.
+    beds.run('tc', 'filter', 'del', 'dev', 'uplink0', 'parent', '1:',
+             netns=bed.ns('h1'))
     assert 'uplink0' in edge.once('--cleanup').stdout
     classes = beds.run('tc', 'class', 'show', 'dev', 'uplink0',
                        netns=bed.ns('h1'))

@@ -2,6 +2,8 @@
 
 """What stands on a device, as the kernel lists qdiscs and classes."""
 
+import contextlib
+import errno
 import struct
 import types
 
@@ -194,6 +196,25 @@ def test_only_what_is_ours_is_taken_away(uplink, monkeypatch, others,
                         for handle in others))
     assert uplink.delete_root()
     assert sent == shared_root.removal(LO, with_root)
+
+
+@pytest.mark.parametrize('lost', ['filters', 'qdiscs'])
+@pytest.mark.parametrize('code, is_refused', [
+    (errno.ENOENT, False), (errno.EBUSY, True)])
+def test_what_others_left_of_ours_is_taken_away(uplink, monkeypatch, lost,
+                                                code, is_refused):
+    sent = []
+    monkeypatch.setattr(htb, 'kernel', types.SimpleNamespace(
+        tc_send=lambda messages: sent.extend(messages) or [(0, code)]))
+    of_others(uplink, shared_root.root(LO), shared_root.link(LO),
+              wire.new_class(LO, 0x10002, shared_root.LINK, 1000, 1000, 1500))
+    assert not uplink.delete_root()
+    uplink.ensure_root(uplink.snapshot())
+    getattr(uplink.kernel, lost).clear()
+    with (pytest.raises(exception.KernelRefused) if is_refused
+          else contextlib.nullcontext()):
+        assert uplink.delete_root()
+    assert sent == shared_root.removal(LO, with_root=False)
 
 
 def test_a_device_that_is_not_there(uplink):
