@@ -128,6 +128,7 @@ class Cell:
     :ivar options: name and value of the product's others of ``[scheduler]``.
     :ivar rate_bps: of every link, on the wire.
     :ivar report_s: from one report of a host to its next, in the fluid.
+    :ivar look_s: from one look at its classes to the next, likewise.
     """
 
     quality: str
@@ -140,6 +141,7 @@ class Cell:
     options: tuple[tuple[str, str], ...] = ()
     rate_bps: float = RATE_BPS
     report_s: float = controlled.Timing().report_s
+    look_s: float = controlled.Timing().look_s
 
     def case(self) -> 'Case':
         return make(self.seed, self.hosts, self.load, self.rate_bps)
@@ -295,4 +297,4 @@ def fluid_s(cell: Cell) -> list[float]:
             for one, claim in zip(case.coflows, claimed)],
         cases.Scale(cell.hosts, cell.rate_bps), options(cell),
         'order' if cell.receiver == 'order' else 'tcp',
-        controlled.Timing(report_s=cell.report_s)))
+        controlled.Timing(report_s=cell.report_s, look_s=cell.look_s)))

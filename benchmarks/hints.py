@@ -91,7 +91,8 @@ def cells(args: argparse.Namespace) -> list[Cell]:
     found = [
         Cell(quality, load, n_hosts, seed, args.ceil,
              'product' if args.packets else args.receiver, args.packets,
-             args.options, args.rate, args.report_s)
+             args.options, args.rate, args.report_s,
+             args.look_s)
         for n_hosts in args.hosts for seed in range(
             args.seeds or (SHORT_SEEDS if args.short else SEEDS)[n_hosts])
         if seed % n_parts == part - 1
@@ -269,6 +270,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument('--report-s', type=float, metavar='SECONDS',
                         default=Cell('', 0.0, 0, 0, '').report_s, help=(
                             'between reports of a host, in the fluid'))
+    parser.add_argument('--look-s', type=float, metavar='SECONDS',
+                        default=Cell('', 0.0, 0, 0, '').look_s, help=(
+                            'between looks at its classes (default: none)'))
     parser.add_argument('--seeds', type=int)
     parser.add_argument('--part', type=_part, default=(1, 1), metavar='K/N')
     parser.add_argument('--ceil', choices=[

@@ -156,6 +156,10 @@ class Counters:
         self._in_policy = set(named)
         self._of_class = None
 
+    def coflow_minors(self) -> Set[int]:
+        """Return the minors of the policy's coflows and destinations."""
+        return self._in_policy
+
     def add_stats(self, stats: Mapping[int, wire.ClassStats]) -> None:
         """Take in one dump of the classes.
 

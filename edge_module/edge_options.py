@@ -119,8 +119,9 @@ Directory of the last policy and the counters, which are kept over a restart.
 Each edge module needs a directory of its own.
 """),
     cfg.FloatOpt('report_interval_s', default=1.0, min=0.02, max=60, help="""
-Time between two reports to the controller, in seconds. The end of a coflow is
-noticed that much later on average.
+Longest time between two reports to the controller, in seconds. Five times as
+often, but not more than ten times per second, the edge module looks whether a
+class of a coflow began or ceased to send, and then reports at once.
 """),
     cfg.FloatOpt('audit_interval_s', default=30, min=0.1, max=86400, help="""
 Time between two comparisons of the kernel with the policy, in seconds. It

@@ -16,6 +16,7 @@ import uuid
 
 from oslo_config import cfg
 
+from edge_module import activity
 from edge_module import counters
 from edge_module import enforcer as edge_enforcer
 from edge_module import heavy_ports
@@ -30,6 +31,8 @@ _REST = 100
 #: Reports between two readings of the counters of VM pairs; each reading
 #: takes 30 microseconds of processor time per pair.
 PAIRS_PERIODS = 5
+#: Looks at the classes in an interval, and least seconds from one to the next.
+_LOOKS, _LOOK_S = 5, 0.1
 #: Seconds between readings of peers' bytes for profiles, which are hourly.
 _PEERS_S = 30.0
 
@@ -79,6 +82,7 @@ class Readings:
             _PEERS_S, 6 * pairs_interval_s))
         self._pairs_due_s = self._peers_due_s = self._heavy_due_s = 0.0
         self._heavy = heavy_ports.HeavyPorts()
+        self.activity = activity.Activity[int]()
         self._counting = threading.Lock()
 
     def name(self, policy: edge_policy.EdgePolicy) -> None:
@@ -115,6 +119,22 @@ class Readings:
                     functools.partial(self._read_heavy, stats))
         finally:
             lock.release()
+
+    def look(self) -> tuple[bool, float]:
+        """Return whether a class of a coflow began or ceased to send, and the
+        least seconds until the next look.
+        """
+        with self._counting:
+            minors = self.counters.coflow_minors()
+        if not minors:
+            return False, 0.0
+        start_s = time.thread_time()
+        try:
+            stats = self.enforcer.uplink.class_stats()
+        except (exception.VirtcoException, OSError):
+            return False, 0.0  # the next report says so
+        return (self.activity.has_changed(minors, stats),
+                _REST * (time.thread_time() - start_s))
 
     def _read_pairs(self) -> None:
         counted = self.enforcer.classifier.counted()
@@ -225,7 +245,23 @@ class Reporter:
                       - time.monotonic())
             # wake() ends the second wait, but reports stay 20 ms apart.
             self._stop.wait(min(0.02, max(0.0, left_s)))
-            self._now.wait(max(0.0, left_s))
+            self._wait(started_s + self.conf.edge.report_interval_s)
+
+    def _wait(self, until_s: float) -> None:
+        """Wait until a report is due, or wanted, or a class began or ceased to
+        send.
+        """
+        look_s = rest_s = max(_LOOK_S,
+                              self.conf.edge.report_interval_s / _LOOKS)
+        while (left_s := until_s - time.monotonic()) > rest_s:
+            if self._now.wait(rest_s):
+                return
+            has_changed, next_s = self.readings.look()
+            if has_changed:
+                return
+            rest_s = max(look_s, next_s)
+        self._now.wait(max(0.0, left_s))
+        self.readings.activity.forget_told()
 
     def make(self, now_s: float) -> reports.Report:
         """Read the kernel and return a report."""

@@ -23,12 +23,15 @@ from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import dataclasses
 import math
 from typing import Literal
 
 import numpy as np
 
+from edge_module import activity
+from edge_module.qdisc import wire
 from virtco import units
 from virtco.db import codec
 from virtco.db import models
@@ -49,6 +52,8 @@ _ENDED_BYTES = 1.0
 _LEAST_SHARE = 1e-3
 #: Bytes in the queue of a class whose flows have bytes left.
 _QUEUED_BYTES = 1500
+#: By which times of reports may differ that are the same.
+_ROUNDING_S = 1e-9
 # Coflow, source and destination host.
 _Way = tuple[int, str, str]
 #: Model of sharing a receiver's link among borrowing flows.
@@ -76,15 +81,18 @@ class Timing:
     :ivar interval_s: from one computation to the next; one that a report
         calls for is made at once.
     :ivar delay_s: from a computation until its rates are in force.
+    :ivar look_s: from one look of a host at its classes to the next; it
+        reports where one began or ceased to send.
     """
 
     report_s: float = 0.1
     interval_s: float = 0.1
     delay_s: float = 0.05
+    look_s: float = math.inf
 
 
 #: By default options: ``report_interval_s`` and ``interval_s``.
-AS_INSTALLED = Timing(1.0, 0.2, 0.1)
+AS_INSTALLED = Timing(1.0, 0.2, 0.1, 0.2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -390,7 +398,8 @@ def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
     starts_s = np.array([one.start_s for one in coflows])
     ends_s = starts_s.copy()
     untold = sorted(range(len(coflows)), key=lambda i: -coflows[i].told_s)
-    turns = _turns(tuple(rates_bps), timing.report_s)
+    reporting = {name: _Reporting(timing) for name in rates_bps}
+    turns = _turns(tuple(rates_bps), min(timing.report_s, timing.look_s))
     report_s, host = next(turns)
     decide_s = now_s = 0.0
     coming: list[tuple[float, _Classes]] = []
@@ -424,11 +433,37 @@ def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
         ended = active[flows.left_bytes[active] < _ENDED_BYTES]
         ends_s[flows.coflow[ended]] = now_s
         while report_s <= now_s:
-            if controller.report(
-                    host, flows.in_class_bytes(host), flows.pairs_bytes(host),
-                    now_s, flows.queued(starts_s <= now_s)):
+            queued = flows.queued(starts_s <= now_s)
+            sent_bytes = flows.in_class_bytes(host)
+            if reporting[host].is_wanted(now_s, sent_bytes, queued) and (
+                    controller.report(host, sent_bytes,
+                                      flows.pairs_bytes(host), now_s, queued)):
                 decide_s = now_s
             report_s, host = next(turns)
+
+
+class _Reporting:
+    """When a host reports: as :mod:`edge_module.reporting`."""
+
+    def __init__(self, timing: Timing):
+        self._timing = timing
+        self._activity = activity.Activity[_Way]()
+        self._due_s = 0.0
+
+    def is_wanted(self, now_s: float, sent_bytes: Mapping[_Way, float],
+                  queued: Set[_Way]) -> bool:
+        """Return whether a look at the classes makes a report."""
+        if self._timing.look_s >= self._timing.report_s:
+            return True
+        has_changed = self._activity.has_changed(sent_bytes, {
+            way: wire.ClassStats(round(sent), 0, way in queued)
+            for way, sent in sent_bytes.items()})
+        is_due = now_s >= self._due_s
+        if is_due or has_changed:
+            self._due_s = now_s + self._timing.report_s - _ROUNDING_S
+        if is_due:
+            self._activity.forget_told()
+        return is_due or has_changed
 
 
 def _soonest_s(left_bytes: np.ndarray, flow_bps: np.ndarray) -> float:

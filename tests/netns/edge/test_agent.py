@@ -89,6 +89,27 @@ def _start(site, rate_bps=20e6, **kwargs):
     return vms
 
 
+def test_an_end_is_reported_long_before_a_report_is_due(make_bed, tmp_path):
+    bed = make_bed(2)
+    controller = controllers.Controller(bed.ns('h1'))
+    edge = process.EdgeProcess(
+        bed, 'h1', tmp_path, report_interval_s=60, constants={
+            **process.CONSTANTS, 'edge_module.reporting._LOOKS': 300})
+    try:
+        vms = _start((bed, controller, edge))
+        flow = beds.Flow(*vms, size_bytes=1_000_000).start()
+        beds.wait_for(lambda: flow.done_s, 20, 'its end')
+        flow.close()
+        report = controller.wait_report(
+            lambda r: r['coflows']
+            and r['coflows'][0]['sent_bytes'] > 1_000_000
+            and not r['coflows'][0].get('backlog_bytes'), 25)
+        assert report['coflows'][0]['coflow_id'] == 'C1'
+    finally:
+        edge.stop()
+        controller.stop()
+
+
 def _without_counters(listing):
     return re.sub(r'counter packets \d+ bytes \d+', '', listing)
 

@@ -127,9 +127,11 @@ def test_a_cell_says_how_late_the_controller_knows(monkeypatch):
     told = []
     monkeypatch.setattr(hint_cases.misled, 'expect', lambda *args: (
         told.append(args[-1]), (1.0,))[1])
-    for cell in (_cell(), *hints.cells(_args(report_s=0.9))[:1]):
+    for cell in (_cell(), *hints.cells(
+            _args(report_s=0.9, look_s=0.2))[:1]):
         hint_cases.fluid_s(cell)
-    assert told == [controlled.Timing(), controlled.Timing(report_s=0.9)]
+    assert told == [controlled.Timing(), controlled.Timing(
+        report_s=0.9, look_s=0.2)]
 
 
 def _runs():
@@ -207,7 +209,7 @@ def _args(**changes):
         'hosts': (6, 18), 'loads': (0.5, 0.7), 'qualities': None, 'seeds': 2,
         'short': False, 'part': (1, 1), 'ceil': 'link', 'receiver': 'tcp',
         'packets': False, 'options': (), 'rate': hint_cases.RATE_BPS,
-        'report_s': 0.1,
+        'report_s': 0.1, 'look_s': math.inf,
         **changes})
 
 

@@ -107,10 +107,91 @@ def test_reports_begin_an_interval_apart_or_when_one_is_wanted(
         is_set=lambda: not durations_s, wait=note('stop'))
     reporter._now = types.SimpleNamespace(
         clear=lambda: steps.append('clear'), wait=note('now'))
+    # Time stands still while the thread waits for the first one: a look.
+    looks = [(False, 18.0)]
+    reporter.readings.look = looks.pop
     reporter.report()
     assert steps == [
-        'clear', 'make', 'report until 103.0', ('stop', 0.02), ('now', 17.0),
+        'clear', 'make', 'report until 103.0', ('stop', 0.02), ('now', 4.0),
+        ('now', 17.0),
         'clear', 'make', 'report until 122.995', ('stop', 0.005),
         ('now', 0.005),
         'clear', 'make', 'report until 147.995', ('stop', 0.0), ('now', 0.0)]
     assert reporter.last_report == 'report until 147.995'
+
+
+def _waiting(tmp_path, looks, interval_s=1.0):
+    """A reporter that waits for what it looks at; waits are noted."""
+    reporter, clock = make(tmp_path, interval_s), types.SimpleNamespace(s=0.0)
+    told = []
+    reporter._now = types.SimpleNamespace(wait=lambda wait_s: (
+        told.append(pytest.approx(wait_s)),
+        setattr(clock, 's', clock.s + wait_s))[2:])
+    reporter.readings.look = lambda: next(looks)
+    return reporter, clock, told
+
+
+def test_who_begins_or_ceases_to_send_is_reported_soon(tmp_path, monkeypatch):
+    looks = iter([(False, 0.0), (True, 0.0)])
+    reporter, clock, told = _waiting(tmp_path, looks)
+    monkeypatch.setattr(report, 'time', types.SimpleNamespace(
+        monotonic=lambda: clock.s))
+    reporter._wait(1.0)
+    assert told == [0.2, 0.2]
+
+
+def test_looks_take_one_per_cent_of_the_time(tmp_path, monkeypatch):
+    looks = iter([(False, 0.5), (False, 0.0), (False, 0.0)])
+    reporter, clock, told = _waiting(tmp_path, looks)
+    monkeypatch.setattr(report, 'time', types.SimpleNamespace(
+        monotonic=lambda: clock.s))
+    forgotten = []
+    reporter.readings.activity.forget_told = lambda: forgotten.append(clock.s)
+    reporter._wait(1.0)
+    assert told == [0.2, 0.5, 0.2, 0.1]
+    assert forgotten == [pytest.approx(1.0)]
+
+
+def test_reports_that_are_frequent_need_no_look(tmp_path, monkeypatch):
+    reporter, clock, told = _waiting(tmp_path, iter(()), 0.1)
+    monkeypatch.setattr(report, 'time', types.SimpleNamespace(
+        monotonic=lambda: clock.s))
+    reporter._wait(0.1)
+    assert told == [0.1]
+
+
+def test_a_look_is_at_the_classes_of_coflows(reporter):
+    readings, stats = reporter.readings, {}
+    reporter.enforcer.uplink.class_stats = lambda: stats
+    stats[0x10] = wire.ClassStats(5)
+    assert readings.look() == (False, 0.0)  # of no policy
+    readings.counters.name_classes([types.SimpleNamespace(
+        minor=0x10, coflow_id='c', destinations=[
+            types.SimpleNamespace(minor=0x11, host='h2')])])
+    has_changed, least_s = readings.look()
+    assert has_changed and least_s > 0
+    assert readings.look()[0]  # it has ceased
+    assert not readings.look()[0]
+    stats[0x11], stats[minors.HOST] = wire.ClassStats(5), wire.ClassStats(5)
+    assert readings.look()[0]
+
+
+def test_a_look_tells_what_it_took(reporter, monkeypatch):
+    reporter.readings.counters.name_classes([types.SimpleNamespace(
+        minor=0x10, coflow_id='c', destinations=())])
+    reporter.enforcer.uplink.class_stats = dict
+    times_s = [50.0, 50.002]
+    monkeypatch.setattr(report, 'time', types.SimpleNamespace(
+        thread_time=lambda: times_s.pop(0)))
+    assert reporter.readings.look() == (False, pytest.approx(0.2))
+
+
+def test_a_look_that_the_kernel_refuses_is_none(reporter):
+    reporter.readings.counters.name_classes([types.SimpleNamespace(
+        minor=0x10, coflow_id='c', destinations=())])
+
+    def refuse():
+        raise OSError('no such device')
+
+    reporter.enforcer.uplink.class_stats = refuse
+    assert reporter.readings.look() == (False, 0.0)

@@ -2,6 +2,8 @@
 
 """Fluid coflows under the controller's own code."""
 
+import math
+
 import pytest
 
 from virtco.model import coflow as coflow_model
@@ -191,3 +193,13 @@ def test_vms_take_turns_where_no_flow_has_a_class():
     flows_s = controlled.simulate(coflows, hosts, schedule_input.Options(
         order='fair', beta=0.0, work_conserving=True))
     assert flows_s == pytest.approx([4, 4], rel=0.01)
+
+
+def test_what_ends_is_known_a_look_later():
+    """Reports are 5 s apart; the second coflow gets the link at a look."""
+    sent = [_sent(_coflow('first', MB)), _sent(_coflow('second', 3 * MB))]
+    late, early = (controlled.simulate(
+        sent, HOSTS, KEEPING, controlled.Timing(5.0, 0.2, 0.1, look_s))
+        for look_s in (math.inf, 0.2))
+    assert early[0] == pytest.approx(late[0])
+    assert early[1] < 0.9 * late[1]
