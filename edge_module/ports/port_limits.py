@@ -20,9 +20,6 @@ from edge_module.qdisc import wire
 Caps = tuple[float | None, float | None]
 NONE: Caps = (None, None)
 
-_SPEC_BYTES = 12
-_HTB_PARMS, _HTB_RATE64, _HTB_CEIL64 = 1, 6, 7
-_TBF_PARMS, _TBF_RATE64 = 1, 4
 _POLICE_PARMS, _POLICE_RATE64 = 1, 8
 #: Bytes before the rate: index, action, limit, burst and MTU.
 _POLICE_RATE_AT = struct.calcsize('=IiIII')
@@ -46,13 +43,13 @@ def read(ifindexes: Collection[int]) -> dict[int, Caps]:
             caps[0] = police_bps(kernel.tc_dump(wire.dump_request(
                 wire.RTM_GETTFILTER, ifindex, wire.INGRESS_HANDLE)))
         elif parent == wire.TC_H_ROOT:
-            kind, options = _kind_and_options(body)
+            kind, options = wire.kind_and_options(body)
             if kind == b'htb':
                 caps[1] = htb_bps(kernel.tc_dump(wire.dump_request(
                     wire.RTM_GETTCLASS, ifindex)))
             elif kind == b'tbf':
-                caps[1] = wire.shown_rate(options[_TBF_PARMS][:_SPEC_BYTES],
-                                          options.get(_TBF_RATE64))
+                caps[1] = wire.shown_rate(options[wire.TBF_PARMS],
+                                          options.get(wire.TBF_RATE64))
     return {ifindex: (caps[0], caps[1]) for ifindex, caps in found.items()
             if any(caps)}
 
@@ -66,14 +63,14 @@ def htb_bps(classes: Collection[bytes]) -> float | None:
     most_bps, parents = {}, {}
     for body in classes:
         _, _, handle, parent, _ = wire.TCMSG.unpack_from(body)
-        kind, options = _kind_and_options(body)
+        kind, options = wire.kind_and_options(body)
         if kind != b'htb':
             continue
-        parms, at_top = options[_HTB_PARMS], parent == wire.TC_H_ROOT
-        most_bps[handle] = wire.shown_rate(
-            parms[:_SPEC_BYTES], options.get(_HTB_RATE64)) if at_top else (
-                wire.shown_rate(parms[_SPEC_BYTES:2 * _SPEC_BYTES],
-                                options.get(_HTB_CEIL64)))
+        rate = options[wire.HTB_PARMS]
+        most_bps[handle] = wire.shown_rate(rate, options.get(
+            wire.HTB_RATE64)) if parent == wire.TC_H_ROOT else (
+                wire.shown_rate(rate[wire.RATESPEC.size:],
+                                options.get(wire.HTB_CEIL64)))
         parents[handle] = parent
 
     def through(handle: int) -> float:
@@ -87,7 +84,7 @@ def htb_bps(classes: Collection[bytes]) -> float | None:
 def police_bps(filters: Collection[bytes]) -> float | None:
     """Return the least rate of the policers of filters, bit/s."""
     return min((wire.shown_rate(
-        options[_POLICE_PARMS][_POLICE_RATE_AT:][:_SPEC_BYTES],
+        options[_POLICE_PARMS][_POLICE_RATE_AT:],
         options.get(_POLICE_RATE64))
         for body in filters for options in _policers(body)
         if _POLICE_PARMS in options), default=None)
@@ -95,7 +92,7 @@ def police_bps(filters: Collection[bytes]) -> float | None:
 
 def _policers(body: bytes) -> Iterator[dict[int, bytes]]:
     """Yield the options of each policer of a filter."""
-    kind, options = _kind_and_options(body)
+    kind, options = wire.kind_and_options(body)
     old, actions = _IN_FILTER.get(kind, (None, None))
     if old in options:
         yield dict(wire.attrs(options[old], 0))
@@ -103,9 +100,3 @@ def _policers(body: bytes) -> Iterator[dict[int, bytes]]:
         found = dict(wire.attrs(action, 0))
         if found.get(_ACT_KIND, b'').rstrip(b'\0') == b'police':
             yield dict(wire.attrs(found.get(_ACT_OPTIONS, b''), 0))
-
-
-def _kind_and_options(body: bytes) -> tuple[bytes, dict[int | None, bytes]]:
-    found = dict(wire.attrs(body, wire.TCMSG.size))
-    return found.get(wire.KIND, b'').rstrip(b'\0'), dict(
-        wire.attrs(found.get(wire.OPTIONS, b''), 0))

@@ -152,8 +152,7 @@ def dump_pairs(ifindex: int) -> wire.Message:
 def read_pair(body: bytes) -> tuple[classify.Entry, int, int] | None:
     """Parse (key, handle, info) of a filter of :func:`match_pair`, or None."""
     _, _, handle, _, info = wire.TCMSG.unpack_from(body)
-    options = dict(wire.attrs(dict(wire.attrs(body, wire.TCMSG.size)).get(
-        wire.OPTIONS, b''), 0))
+    _, options = wire.kind_and_options(body)
     selector = options.get(_U32_SEL)
     if selector is None or _U32_CLASSID not in options:
         return None

@@ -10,9 +10,13 @@ that are in no queue. A packet that ``set_queue`` put into a queue has its
 class as priority, and the kernel looks at that first.
 """
 
+import dataclasses
+
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
+from edge_module.tcplan import model
+from virtco import units
 
 HANDLE = wire.INSIDE & 0xffff0000
 LINK = HANDLE | 0xfffe
@@ -22,12 +26,15 @@ R2Q_MARK = wire.R2Q_MARK + 1
 _DEFAULT = 1
 # The filter is known as ours by its preference.
 _INFO = wire.filter_info(wire.R2Q_MARK, wire.ETH_P_ALL)
-# Bytes per second. Open vSwitch gives as much to its own class for the link.
-_MOST = 2 ** 32 - 1
+# Open vSwitch gives as much to its own class for the link.
+_MOST_BPS = (2 ** 32 - 1) * units.BITS_PER_BYTE
+_LINK = model.HtbClass(LINK & 0xffff, minors.ROOT, _MOST_BPS, _MOST_BPS, 0,
+                       64 * 1024, None)
 # As Open vSwitch guarantees to each queue: the rest is borrowed, so that all
 # keep to the limit of the class for the link.
-_LEAST = 1500
-_QUANTUM_BYTES = 64 * 1024
+_CONTAINER = dataclasses.replace(
+    _LINK, minor=wire.INSIDE & 0xffff, parent=_LINK.minor,
+    rate_bps=1500 * units.BITS_PER_BYTE)
 
 
 def root(ifindex: int, instead: bool = False) -> wire.Message:
@@ -42,13 +49,12 @@ def root(ifindex: int, instead: bool = False) -> wire.Message:
 
 def link(ifindex: int) -> wire.Message:
     """Create the class for the link."""
-    return wire.new_class(ifindex, LINK, HANDLE, _MOST, _MOST, _QUANTUM_BYTES)
+    return wire.set_class(ifindex, _LINK, HANDLE, wire.NLM_F_EXCL)
 
 
 def container(ifindex: int) -> wire.Message:
     """Create the class that holds our tree."""
-    return wire.new_class(ifindex, wire.INSIDE, LINK, _LEAST, _MOST,
-                          _QUANTUM_BYTES)
+    return wire.set_class(ifindex, _CONTAINER, HANDLE, wire.NLM_F_EXCL)
 
 
 def sieve(ifindex: int) -> wire.Message:

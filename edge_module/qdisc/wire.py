@@ -44,9 +44,8 @@ R2Q_MARK = 0x7c0
 
 TCMSG = struct.Struct('=BxxxiIII')
 IFINFOMSG = struct.Struct('=BxHiII')
-_HANDLE_AT = 8
 _ATTR = struct.Struct('=HH')
-_RATESPEC = struct.Struct('=BBHhHI')
+RATESPEC = struct.Struct('=BBHhHI')
 _HTB_OPT = struct.Struct('=12s12sIIIII')
 _HTB_GLOB = struct.Struct('=IIIII')
 _U32 = struct.Struct('=I')
@@ -55,8 +54,8 @@ _QUEUE = struct.Struct('=IIIII')
 _TBF_OPT = struct.Struct('=12s12sIII')
 
 KIND, OPTIONS, _STATS2 = 1, 2, 7
-_HTB_PARMS, _HTB_INIT, _HTB_RATE64, _HTB_CEIL64 = 1, 2, 6, 7
-_TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
+HTB_PARMS, _HTB_INIT, HTB_RATE64, HTB_CEIL64 = 1, 2, 6, 7
+TBF_PARMS, TBF_RATE64, _TBF_BURST = 1, 4, 6
 # Bytes per second at which even the longest super-packet takes no nanosecond.
 # Otherwise one that was queued whole would never fit into the burst of a leaf
 # that has begun to cut, and block it.
@@ -130,10 +129,6 @@ def tc(kind: int, flags: int, ifindex: int, handle: int = 0, parent: int = 0,
         b''.join(attributes))
 
 
-def _classid(minor: int) -> int:
-    return ROOT_HANDLE | minor if minor else ROOT_HANDLE
-
-
 def root_qdisc(ifindex: int) -> Message:
     """Put our HTB at the root of a device that has none.
 
@@ -150,40 +145,32 @@ def new_htb(ifindex: int, handle: int, parent: int, r2q: int, default: int,
                   _HTB_INIT, _HTB_GLOB.pack(3, r2q, default, 0, 0))))
 
 
-def new_class(ifindex: int, handle: int, parent: int, rate: int, ceil: int,
-              quantum_bytes: int) -> Message:
-    """Create a class that is not of our tree.
-
-    :param rate: bytes per second, like ``ceil``.
-    """
-    return tc(RTM_NEWTCLASS, NLM_F_CREATE | NLM_F_EXCL, ifindex, handle,
-              parent, 0, attr(KIND, b'htb\0'), attr(OPTIONS, attr(
-                  _HTB_PARMS, _HTB_OPT.pack(
-                      _ratespec(rate), _ratespec(ceil),
-                      _buffer_ticks(rate, 0), _buffer_ticks(ceil, 0),
-                      quantum_bytes, 0, 0))))
-
-
 def delete_root(ifindex: int) -> Message:
     return tc(RTM_DELQDISC, 0, ifindex, ROOT_HANDLE, TC_H_ROOT)
 
 
-def set_class(ifindex: int, wanted: model.HtbClass) -> Message:
-    """Create a class or change its parameters in place."""
+def set_class(ifindex: int, wanted: model.HtbClass, root: int = ROOT_HANDLE,
+              flag: int = 0) -> Message:
+    """Create a class or change its parameters in place.
+
+    :param root: handle of the HTB that it belongs to.
+    :param flag: NLM_F_EXCL leaves a class that stands as it is.
+    """
     rate = units.bps_to_bytes_per_s(wanted.rate_bps)
     ceil = units.bps_to_bytes_per_s(wanted.ceil_bps)
-    options = attr(_HTB_PARMS, _HTB_OPT.pack(
-        _ratespec(rate, wanted), _ratespec(ceil, wanted),
+    framing = wanted.overhead_bytes, wanted.frame_min_bytes
+    options = attr(HTB_PARMS, _HTB_OPT.pack(
+        _ratespec(rate, *framing), _ratespec(ceil, *framing),
         _buffer_ticks(rate, wanted.burst_bytes),
         _buffer_ticks(ceil, wanted.burst_bytes), wanted.quantum_bytes, 0,
         wanted.prio))
     if rate >= _U32_MAX:
-        options += attr(_HTB_RATE64, _U64.pack(int(rate)))
+        options += attr(HTB_RATE64, _U64.pack(int(rate)))
     if ceil >= _U32_MAX:
-        options += attr(_HTB_CEIL64, _U64.pack(int(ceil)))
-    return tc(RTM_NEWTCLASS, NLM_F_CREATE, ifindex, _classid(wanted.minor),
-              _classid(wanted.parent), 0, attr(KIND, b'htb\0'),
-              attr(OPTIONS, options))
+        options += attr(HTB_CEIL64, _U64.pack(int(ceil)))
+    return tc(RTM_NEWTCLASS, NLM_F_CREATE | flag, ifindex,
+              root | wanted.minor, root | wanted.parent, 0,
+              attr(KIND, b'htb\0'), attr(OPTIONS, options))
 
 
 def set_leaf(ifindex: int, wanted: model.HtbClass) -> Message:
@@ -194,20 +181,20 @@ def set_leaf(ifindex: int, wanted: model.HtbClass) -> Message:
     be changed without losing what is queued.
     """
     packet_bytes = wanted.packet_bytes or model.WHOLE_BYTES
-    options = attr(_TBF_PARMS, _TBF_OPT.pack(
-        _ratespec(_U32_MAX), bytes(_RATESPEC.size), wanted.limit_bytes or 0,
+    options = attr(TBF_PARMS, _TBF_OPT.pack(
+        _ratespec(_U32_MAX), bytes(RATESPEC.size), wanted.limit_bytes or 0,
         # The last is the burst at a peak rate, of which there is none. The
         # kernel does not show the burst, but it does show this.
         0, packet_bytes))
-    options += attr(_TBF_RATE64, _U64.pack(_UNBOUND))
+    options += attr(TBF_RATE64, _U64.pack(_UNBOUND))
     options += attr(_TBF_BURST, _U32.pack(packet_bytes))
     return tc(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, ifindex,
-              wanted.minor << 16, _classid(wanted.minor), 0,
+              wanted.minor << 16, ROOT_HANDLE | wanted.minor, 0,
               attr(KIND, b'tbf\0'), attr(OPTIONS, options))
 
 
 def delete_class(ifindex: int, minor: int) -> Message:
-    return tc(RTM_DELTCLASS, 0, ifindex, _classid(minor))
+    return tc(RTM_DELTCLASS, 0, ifindex, ROOT_HANDLE | minor)
 
 
 def filter_info(pref: int, protocol: int) -> int:
@@ -232,11 +219,9 @@ def is_of(body: bytes, ifindex: int) -> bool:
     return bool(TCMSG.unpack_from(body)[1] == ifindex)
 
 
-def _ratespec(rate: float, of_class: model.HtbClass | None = None) -> bytes:
-    overhead, least = ((of_class.overhead_bytes, of_class.frame_min_bytes)
-                       if of_class is not None else (0, 0))
+def _ratespec(rate: float, overhead: int = 0, least: int = 0) -> bytes:
     # The link layer is named so that the kernel wants no rate table.
-    return _RATESPEC.pack(0, _LINKLAYER_ETHERNET, overhead, -1, least,
+    return RATESPEC.pack(0, _LINKLAYER_ETHERNET, overhead, -1, least,
                           min(int(rate), _U32_MAX))
 
 
@@ -246,18 +231,23 @@ def _buffer_ticks(rate: float, least_bytes: int) -> int:
     return min(_U32_MAX, int(burst_bytes / rate * 1e9 / _NS_PER_TICK))
 
 
+def kind_and_options(body: bytes) -> tuple[bytes, dict[int | None, bytes]]:
+    """Parse the kind and the options of a qdisc, class or filter."""
+    found = dict(attrs(body, TCMSG.size))
+    return found.get(KIND, b'').rstrip(b'\0'), dict(
+        attrs(found.get(OPTIONS, b''), 0))
+
+
 def read_qdisc(body: bytes) -> Qdisc:
     _, _, handle, parent, _ = TCMSG.unpack_from(body)
-    attributes = dict(attrs(body, TCMSG.size))
-    kind = attributes.get(KIND, b'').rstrip(b'\0').decode()
-    options = dict(attrs(attributes.get(OPTIONS, b''), 0))
+    kind, options = kind_and_options(body)
     r2q = limit = packet_bytes = None
-    if kind == 'htb' and _HTB_INIT in options:
+    if kind == b'htb' and _HTB_INIT in options:
         _, r2q, *_ = _HTB_GLOB.unpack_from(options[_HTB_INIT])
-    elif kind == 'tbf' and _TBF_PARMS in options:
+    elif kind == b'tbf' and TBF_PARMS in options:
         _, _, limit, _, packet_bytes = _TBF_OPT.unpack_from(
-            options[_TBF_PARMS])
-    return Qdisc(kind, handle, parent, r2q, limit, packet_bytes)
+            options[TBF_PARMS])
+    return Qdisc(kind.decode(), handle, parent, r2q, limit, packet_bytes)
 
 
 def read_class(body: bytes) -> tuple[model.HtbClass, int, ClassStats] | None:
@@ -268,26 +258,23 @@ def read_class(body: bytes) -> tuple[model.HtbClass, int, ClassStats] | None:
         return None
     options = dict(attrs(attributes.get(OPTIONS, b''), 0))
     (rate_spec, ceil_spec, _, _, quantum, _, prio
-     ) = _HTB_OPT.unpack_from(options[_HTB_PARMS])
+     ) = _HTB_OPT.unpack_from(options[HTB_PARMS])
     parent_minor = minors.ROOT if parent == TC_H_ROOT else parent & 0xffff
-    _, _, overhead, _, least, _ = _RATESPEC.unpack(rate_spec)
+    _, _, overhead, _, least, _ = RATESPEC.unpack(rate_spec)
     return model.HtbClass(
         handle & 0xffff, parent_minor,
-        shown_rate(rate_spec, options.get(_HTB_RATE64)),
-        shown_rate(ceil_spec, options.get(_HTB_CEIL64)), prio, quantum,
+        shown_rate(rate_spec, options.get(HTB_RATE64)),
+        shown_rate(ceil_spec, options.get(HTB_CEIL64)), prio, quantum,
         None, overhead_bytes=overhead, frame_min_bytes=least), info, (
             _read_stats(attributes.get(_STATS2, b'')))
 
 
 def read_stats(body: bytes) -> tuple[int, ClassStats] | None:
     """Parse only (minor, counters) of a class; None unless it is ours."""
-    handle, = _U32.unpack_from(body, _HANDLE_AT)
-    if handle >> 16 != ROOT_MAJOR:
+    handle, stats = handle_of(body), _stats_of(body)
+    if handle >> 16 != ROOT_MAJOR or stats is None:
         return None
-    for kind, payload in attrs(body, TCMSG.size):
-        if kind == _STATS2:
-            return handle & 0xffff, _read_stats(payload)
-    return None
+    return handle & 0xffff, stats
 
 
 def read_leaf_drops(body: bytes) -> tuple[int, int] | None:
@@ -296,18 +283,22 @@ def read_leaf_drops(body: bytes) -> tuple[int, int] | None:
     The class's own drops leave out frames of a super-packet that is cut.
     """
     _, _, handle, parent, _ = TCMSG.unpack_from(body)
-    if parent >> 16 != ROOT_MAJOR or handle >> 16 != parent & 0xffff:
+    stats = _stats_of(body)
+    if (parent >> 16 != ROOT_MAJOR or handle >> 16 != parent & 0xffff
+            or stats is None):
         return None
-    for kind, payload in attrs(body, TCMSG.size):
-        if kind == _STATS2:
-            return handle >> 16, _read_stats(payload).drops
-    return None
+    return handle >> 16, stats.drops
 
 
 def shown_rate(spec: bytes, wide: bytes | None) -> int:
     rate = (_U64.unpack_from(wide)[0] if wide is not None
-            else _RATESPEC.unpack(spec)[5])
+            else RATESPEC.unpack_from(spec)[5])
     return int(units.bytes_per_s_to_bps(rate))
+
+
+def _stats_of(body: bytes) -> ClassStats | None:
+    return next((_read_stats(payload) for kind, payload
+                 in attrs(body, TCMSG.size) if kind == _STATS2), None)
 
 
 def _read_stats(data: bytes) -> ClassStats:

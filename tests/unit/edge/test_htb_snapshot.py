@@ -13,6 +13,7 @@ from edge_module.privileged import operations
 from edge_module.qdisc import htb
 from edge_module.qdisc import shared_root
 from edge_module.qdisc import wire
+from edge_module.tcplan import model
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
 from virtco import exception
@@ -137,6 +138,12 @@ def parts(uplink):
     return made
 
 
+def queue(minor):
+    """A class of somebody else in the HTB around ours."""
+    return wire.set_class(LO, model.HtbClass(
+        minor, 0xfffe, 8000, 8000, 0, 1500, None), shared_root.HANDLE)
+
+
 def of_others(uplink, *messages):
     for kind, _flags, body in messages:
         (uplink.kernel.qdiscs if kind == wire.RTM_NEWQDISC
@@ -165,8 +172,7 @@ def test_our_tree_is_inside_an_htb_of_open_vswitch(uplink):
 
 
 def test_an_htb_of_another_layout_is_somebody_elses(uplink):
-    of_others(uplink, shared_root.root(LO), wire.new_class(
-        LO, 0x1FFFC, shared_root.HANDLE, 1000, 1000, 1500))
+    of_others(uplink, shared_root.root(LO), queue(0xfffc))
     found = uplink.snapshot()
     assert (found.foreign, found.is_inside) == ('htb 1:', False)
 
@@ -182,8 +188,7 @@ def test_where_others_may_come_there_is_room_for_them(uplink, stood, made):
     assert parts(uplink) == made
 
 
-@pytest.mark.parametrize('others, with_root', [((), True), ((0x10002,), False)
-                                               ])
+@pytest.mark.parametrize('others, with_root', [((), True), ((2,), False)])
 def test_only_what_is_ours_is_taken_away(uplink, monkeypatch, others,
                                          with_root):
     sent = []
@@ -191,9 +196,7 @@ def test_only_what_is_ours_is_taken_away(uplink, monkeypatch, others,
         tc_send=lambda messages: sent.extend(messages) or []))
     uplink.is_shared = True
     uplink.ensure_root(uplink.snapshot())
-    of_others(uplink, *(wire.new_class(
-        LO, handle, shared_root.LINK, 1000, 1000, 1500)
-                        for handle in others))
+    of_others(uplink, *map(queue, others))
     assert uplink.delete_root()
     assert sent == shared_root.removal(LO, with_root)
 
@@ -206,8 +209,7 @@ def test_what_others_left_of_ours_is_taken_away(uplink, monkeypatch, lost,
     sent = []
     monkeypatch.setattr(htb, 'kernel', types.SimpleNamespace(
         tc_send=lambda messages: sent.extend(messages) or [(0, code)]))
-    of_others(uplink, shared_root.root(LO), shared_root.link(LO),
-              wire.new_class(LO, 0x10002, shared_root.LINK, 1000, 1000, 1500))
+    of_others(uplink, shared_root.root(LO), shared_root.link(LO), queue(2))
     assert not uplink.delete_root()
     uplink.ensure_root(uplink.snapshot())
     getattr(uplink.kernel, lost).clear()
