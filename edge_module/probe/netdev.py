@@ -7,10 +7,12 @@ import socket
 import struct
 
 _SIOCGIFADDR = 0x8915
-_RECEIVED, _SENT = 0, 8
+#: Columns of ``/proc/net/dev``.
+RECEIVED, SENT = 0, 8
 
 
-def _read_counter(dev: str | None, column: int) -> int | None:
+def read_bytes(dev: str | None, column: int) -> int | None:
+    """Read the bytes that a device received or sent; None without it."""
     # thread-self, because threads may live in namespaces of their own.
     if dev is None:
         return None
@@ -20,16 +22,6 @@ def _read_counter(dev: str | None, column: int) -> int | None:
             if name.strip() == dev:
                 return int(numbers.split()[column])
     return None
-
-
-def received_bytes(dev: str | None) -> int | None:
-    """Read the bytes that a device received; None without the device."""
-    return _read_counter(dev, _RECEIVED)
-
-
-def sent_bytes(dev: str | None) -> int | None:
-    """Read the bytes that a device sent; None without the device."""
-    return _read_counter(dev, _SENT)
 
 
 def foreign_share(before_bytes: int | None, after_bytes: int | None,

@@ -74,7 +74,6 @@ class Responder:
         self._stop = threading.Event()
         self._pace = protocol.Pace(settings.max_trains_per_minute)
         self._expected: dict[str, _Expected] = {}
-        self._lock = threading.Lock()
         family = (socket.AF_INET6 if ':' in settings.address
                   else socket.AF_INET)
         self._listener = socket.create_server(
@@ -99,30 +98,22 @@ class Responder:
         :param start_s: when its bulk connection is to begin, on the clock of
             time.monotonic; None for no certain time.
         """
-        with self._lock:
-            self._forget_past()
-            if len(self._expected) >= _MOST_EXPECTED:
-                self._expected.pop(next(iter(self._expected)))
-            self._expected[key.probe_id] = _Expected(
-                key, time.monotonic() + lasts_s, start_s)
+        expected = list(self._awaited().items())
+        self._expected = dict([
+            *expected[-_MOST_EXPECTED + 1:], (key.probe_id, _Expected(
+                key, time.monotonic() + lasts_s, start_s))])
 
-    def _forget_past(self) -> None:
+    def _awaited(self) -> dict[str, '_Expected']:
+        """Return the measurements whose time is not over, by probe_id."""
         now_s = time.monotonic()
-        self._expected = {name: found for name, found
-                          in self._expected.items() if found.until_s >= now_s}
+        return {name: found for name, found in self._expected.items()
+                if found.until_s >= now_s}
 
     def _who(self, probe_id: object) -> '_Expected':
-        with self._lock:
-            self._forget_past()
-            found = self._expected.get(str(probe_id))
+        found = self._awaited().get(str(probe_id))
         if found is None:
             raise protocol.ProbeError('nobody is expected by that name')
         return found
-
-    def _expects(self) -> bool:
-        with self._lock:
-            self._forget_past()
-            return bool(self._expected)
 
     def stop(self) -> None:
         self._stop.set()
@@ -141,7 +132,7 @@ class Responder:
                     self._stop.wait(1.0)
                 continue
             with sock:
-                if not self._expects():
+                if not self._awaited():
                     continue
                 try:
                     self._serve(sock)
@@ -213,7 +204,7 @@ class Responder:
         frame_bytes = protocol.frame_bytes(control.sock.family,
                                            train.packet_bytes)
         dev = self._settings.uplink_dev
-        before_bytes = netdev.received_bytes(dev)
+        before_bytes = netdev.read_bytes(dev, netdev.RECEIVED)
         control.send('go')
         bursts: list[trains.Burst] = []
         receiver = _BurstReceiver(self._packets, control, train, cookie)
@@ -223,7 +214,7 @@ class Responder:
                          received=len(burst.arrivals))
         own_bytes = frame_bytes * sum(len(b.arrivals) for b in bursts)
         foreign = netdev.foreign_share(
-            before_bytes, netdev.received_bytes(dev), own_bytes)
+            before_bytes, netdev.read_bytes(dev, netdev.RECEIVED), own_bytes)
         rate = trains.estimate(bursts, frame_bytes=frame_bytes,
                                packet_bytes=train.packet_bytes)
         with _refusing(control):

@@ -168,10 +168,10 @@ class _Session:
         rtt = self._round_trips()
         sender = BurstSender(sock, train, cookie)
         dev = self._settings.uplink_dev
-        before_bytes = netdev.sent_bytes(dev)
+        before_bytes = netdev.read_bytes(dev, netdev.SENT)
         n_sent = self._send_bursts(sender, train)
         foreign = netdev.foreign_share(
-            before_bytes, netdev.sent_bytes(dev),
+            before_bytes, netdev.read_bytes(dev, netdev.SENT),
             n_sent * protocol.frame_bytes(sock.family, train.packet_bytes))
         found = _read_measurement({**control.ask('end', 'result'),
                                    'rtt': dataclasses.asdict(rtt)})

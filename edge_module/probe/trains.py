@@ -62,18 +62,6 @@ class Burst:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SegmentRate:
-    """Rate of a part of a burst.
-
-    :ivar arrived_bps: of the packets that arrived.
-    :ivar sent_bps: of the packets that left in that part, arrived or not.
-    """
-
-    arrived_bps: float
-    sent_bps: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class TrainRate:
     """Result of a train.
 
@@ -108,7 +96,7 @@ def estimate(bursts: Sequence[Burst], *, frame_bytes: int, packet_bytes: int
     used = [(burst, edges) for burst in bursts if (edges := _edges(burst))]
     if not used:
         return None
-    rates = [_rate_between(burst, edges[0], edges[-1], frame_bytes).arrived_bps
+    rates = [_rate_between(burst, edges[0], edges[-1], frame_bytes)[0]
              for burst, edges in used]
     shares = [burst.sending_s / burst.span_s for burst, _ in used
               if burst.sending_s is not None]
@@ -174,31 +162,29 @@ def _time_per_packet_s(burst: Burst) -> float:
 
 
 def _rate_between(burst: Burst, begin_s: float, end_s: float,
-                  frame_bytes: int) -> SegmentRate:
-    """Return the rate of the packets that arrived in (begin_s, end_s]."""
+                  frame_bytes: int) -> tuple[float, float]:
+    """Return the rates of the packets that arrived in (begin_s, end_s], and
+    of those that left meanwhile, arrived or not.
+    """
     times = [time_s for _, time_s in burst.arrivals]
     begin = bisect.bisect_right(times, begin_s) - 1
     end = bisect.bisect_right(times, end_s) - 1
     n_sent = burst.arrivals[end][0] - burst.arrivals[begin][0]
     per_packet_bps = units.bytes_per_s_to_bps(frame_bytes / (end_s - begin_s))
-    return SegmentRate(arrived_bps=(end - begin) * per_packet_bps,
-                       sent_bps=n_sent * per_packet_bps)
+    return (end - begin) * per_packet_bps, n_sent * per_packet_bps
 
 
-def _agree(bursts: Sequence[Sequence[SegmentRate]]) -> bool:
+def _agree(bursts: Sequence[Sequence[tuple[float, float]]]) -> bool:
     """Return whether the segments of the typical burst have the same rate.
 
     Either rate, of arrived or of sent packets, may agree: an overflowing queue
     drops more of the late segments, losses on the way hit any segment, but a
     token bucket distorts both rates.
     """
-    return any(
-        max(typical) <= min(typical) * (1 + AGREEMENT)
-        for typical in (
-            [statistics.median(rate.arrived_bps for rate in segment)
-             for segment in zip(*bursts)],
-            [statistics.median(rate.sent_bps for rate in segment)
-             for segment in zip(*bursts)]))
+    typical = [map(statistics.median, zip(*segment))
+               for segment in zip(*bursts)]
+    return any(max(rates) <= min(rates) * (1 + AGREEMENT)
+               for rates in zip(*typical))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

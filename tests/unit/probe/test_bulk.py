@@ -169,6 +169,6 @@ def test_a_peer_that_is_gone_is_told(monkeypatch, ends):
 
 def test_devices_are_read_by_their_whole_names():
     """The name of one may be the beginning of another's."""
-    assert netdev.received_bytes('l') is None
-    assert netdev.sent_bytes('') is None
+    assert netdev.read_bytes('l', netdev.RECEIVED) is None
+    assert netdev.read_bytes('', netdev.SENT) is None
     assert netdev.address_towards('no-such-host.invalid') is None

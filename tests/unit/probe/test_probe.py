@@ -395,12 +395,12 @@ def test_a_peer_that_answers_nonsense_is_a_probe_error(answer):
 
 
 def test_counters_of_a_device():
-    assert netdev.sent_bytes('lo') > 0
+    assert netdev.read_bytes('lo', netdev.SENT) > 0
     # Others use it meanwhile.
-    assert netdev.received_bytes('lo') == pytest.approx(
-        netdev.sent_bytes('lo'), rel=0.01)
-    assert netdev.sent_bytes('no-such-dev') is None
-    assert netdev.sent_bytes(None) is None
+    assert netdev.read_bytes('lo', netdev.RECEIVED) == pytest.approx(
+        netdev.read_bytes('lo', netdev.SENT), rel=0.01)
+    assert netdev.read_bytes('no-such-dev', netdev.SENT) is None
+    assert netdev.read_bytes(None, netdev.SENT) is None
     assert netdev.address_of('lo') == LOOPBACK
     assert netdev.address_of('no-such-dev') is None
     assert netdev.address_towards(LOOPBACK) == LOOPBACK

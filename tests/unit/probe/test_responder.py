@@ -84,7 +84,7 @@ def test_a_port_that_is_half_taken_is_left_alone():
 def test_who_is_expected_is_so_for_a_time(clock):
     answering = make()
     try:
-        assert not answering._expects()
+        assert not answering._awaited()
         answering.expect(key('a'), 5.0)
         answering.expect(key('b'), 10.0, 7.5)
         for clock.s in (100.0, 105.0):
@@ -92,11 +92,11 @@ def test_who_is_expected_is_so_for_a_time(clock):
             assert answering._who('b').start_s == 7.5
         # One whose time is over does not stand in the others' way.
         clock.s = 105.5
-        assert answering._expects()
+        assert answering._awaited()
         with pytest.raises(protocol.ProbeError, match='nobody is expected'):
             answering._who('a')
         clock.s = 110.5
-        assert not answering._expects()
+        assert not answering._awaited()
         answering.expect(key('c'), 1.0)
         assert list(answering._expected) == ['c']
     finally:

@@ -225,11 +225,11 @@ def test_what_others_send_from_here_makes_it_a_lower_bound(
     """Frames are counted as the device does, with all headers."""
     counts = iter([before, after])
     asked = []
-    monkeypatch.setattr(sender.netdev, 'sent_bytes', lambda dev: (
-        asked.append(dev) or next(counts)))
+    monkeypatch.setattr(sender.netdev, 'read_bytes', lambda *which: (
+        asked.append(which) or next(counts)))
     peer = Peer(clock, {}, receiver=receiver)
     found = session(peer, uplink_dev='up1').run(train(2, 24, 100))
-    assert found.lower_bound is is_bound and asked == ['up1'] * 2
+    assert found.lower_bound is is_bound and asked == [('up1', 8)] * 2
 
 
 @pytest.mark.parametrize('field', sorted(RESULT))

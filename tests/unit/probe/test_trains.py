@@ -214,9 +214,9 @@ def test_time_per_packet(arrivals, per_packet_s):
     ((9.0, 9.0, 1.0), (9.0, 9.0, 1.0), False)])
 def test_segments_agree_within_a_quarter(arrived, sent, agrees):
     """At either end."""
-    burst = tuple(trains.SegmentRate(*both) for both in zip(arrived, sent))
+    burst = tuple(zip(arrived, sent))
     assert trains._agree([burst]) is agrees
-    odd = tuple(trains.SegmentRate(1.0, 99.0) for _ in range(3))
+    odd = ((1.0, 99.0),) * 3
     # The typical burst counts.
     assert trains._agree([burst, burst, odd]) is agrees
 
