@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from collections.abc import Set
 import contextlib
 import dataclasses
-import enum
 import heapq
 import operator
 from typing import Any
+from typing import get_args
+from typing import Literal
 from typing import NamedTuple
 
 import msgspec
@@ -27,43 +28,29 @@ from edge_module.tcplan import model
 from virtco.wire import edge_policy
 from virtco.wire import reports
 
-
-class Kind(enum.StrEnum):
-    UPLINK = 'uplink'
-    # A part of the uplink's traffic as a whole, and each of its leaf classes.
-    SHARED = 'shared'
-    LEAF = 'leaf'
-    COFLOW = 'coflow'
-    DESTINATION = 'destination'
-    LIMITED = 'limited'
-    PAIR = 'pair'
-    PEER = 'peer'
-
-
+#: Kinds of counters: ``shared`` is a part of the uplink's traffic as a whole,
+#: ``leaf`` one of its leaf classes.
+Kind = Literal['uplink', 'shared', 'leaf', 'coflow', 'destination', 'limited',
+               'pair', 'peer']
 # Kinds of classes that change hands, and go on counting.
-_OF_OWNERS = frozenset({Kind.COFLOW, Kind.DESTINATION, Kind.LIMITED})
+_OF_OWNERS: tuple[Kind, ...] = ('coflow', 'destination', 'limited')
+#: A part of the uplink's traffic other than the data of coflows.
+Part = Literal['host', 'unmanaged', 'control']
 #: Most peers in one report; those with the most bytes are kept.
 MOST_PEERS = 1000
 
 
-class Part(enum.StrEnum):
-    """A part of the uplink's traffic other than the data of coflows."""
-
-    HOST = 'host'
-    UNMANAGED = 'unmanaged'
-    CONTROL = 'control'
-
-
-_PARENTS = {minors.UNMANAGED: Part.UNMANAGED, minors.CONTROL: Part.CONTROL}
+_PARENTS: dict[int, Part] = {minors.UNMANAGED: 'unmanaged',
+                             minors.CONTROL: 'control'}
 
 
 def _part_of(minor: int) -> Part | None:
     """Return the part of a leaf class by its minor; None for other classes."""
     if minor == minors.HOST:
-        return Part.HOST
+        return 'host'
     if minors.is_port(minor) or minors.is_limited_port(minor):
-        return Part.UNMANAGED
-    return (Part.CONTROL if minors.controlled_by(minor)
+        return 'unmanaged'
+    return ('control' if minors.controlled_by(minor)
             or minors.is_port_control(minor) else None)
 
 
@@ -188,7 +175,7 @@ class Counters:
     def _fold(self, classes: Set[int]) -> None:
         """Add up the totals of deleted leaves of each part."""
         for name in [name for name in self.totals
-                     if name.kind is Kind.LEAF and name.where
+                     if name.kind == 'leaf' and name.where
                      and int(name.where) not in classes
                      and self._controls(name) is None]:
             into = self._total(name._replace(where=''))
@@ -204,17 +191,17 @@ class Counters:
         """Return the name of a class's counter; None counts nothing."""
         where, part, slot = str(minor), _part_of(minor), minors.limit_of(minor)
         if minor == minors.LINK:
-            return Name(Kind.UPLINK)
+            return Name('uplink')
         if minor in _PARENTS:
-            return Name(Kind.SHARED, _PARENTS[minor])
+            return Name('shared', _PARENTS[minor])
         if part is not None:
-            return Name(Kind.LEAF, part, '', where)
+            return Name('leaf', part, '', where)
         if slot is not None:
-            return Name(Kind.LIMITED, '', self._limits.get(slot, ''), where)
+            return Name('limited', '', self._limits.get(slot, ''), where)
         if minor not in self._classes:
             return None
         coflow_id, host = self._classes[minor]
-        return Name(Kind.DESTINATION if host else Kind.COFLOW, coflow_id, host,
+        return Name('destination' if host else 'coflow', coflow_id, host,
                     where)
 
     def _total(self, name: Name) -> Total:
@@ -223,8 +210,8 @@ class Counters:
     def add_pairs(self, counted: Mapping[tuple[str, classify.Entry],
                                          model.Counts]) -> None:
         """Take in one reading of the classifier's counters."""
-        self._count(Kind.PAIR, {
-            Name(Kind.PAIR, entry.src_ip, entry.dst_ip,
+        self._count('pair', {
+            Name('pair', entry.src_ip, entry.dst_ip,
                  f'{dev}:{entry.dst_port}'): seen
             for (dev, entry), seen in counted.items()})
 
@@ -235,8 +222,8 @@ class Counters:
         :param counted: counters by (device, destination address).
         :param is_part: whether the reading covers some ports only.
         """
-        self._count(Kind.PEER, {
-            Name(Kind.PEER, '', dst_ip, dev): seen
+        self._count('peer', {
+            Name('peer', '', dst_ip, dev): seen
             for (dev, dst_ip), seen in counted.items()}, is_part)
 
     def _count(self, kind: Kind, counted: Mapping[Name, model.Counts],
@@ -249,12 +236,12 @@ class Counters:
         for name, seen in counted.items():
             self._total(name).update(seen)
         for name in [name for name in self.totals if not is_part
-                     and name.kind is kind and name not in counted]:
+                     and name.kind == kind and name not in counted]:
             del self.totals[name]
 
     def _of_kind(self, kind: Kind) -> list[tuple[Name, model.Counts]]:
         return [(name, total.value) for name, total in self.totals.items()
-                if name.kind is kind]
+                if name.kind == kind]
 
     def _backlog_bytes(self, name: Name) -> int:
         return self._stats.get(_minor_of(name), _NO_STATS).backlog_bytes
@@ -264,30 +251,31 @@ class Counters:
         return tuple(heapq.nlargest(MOST_PEERS, (reports.PeerCounter(
             dev=name.where, dst_ip=name.target, sent_bytes=seen.sent_bytes,
             sent_packets=seen.sent_packets)
-            for name, seen in self._of_kind(Kind.PEER)),
+            for name, seen in self._of_kind('peer')),
             key=lambda one: one.sent_bytes))
 
     def uplink_bytes(self) -> int:
-        return self.totals.get(Name(Kind.UPLINK), Total()).value.sent_bytes
+        return self.totals.get(Name('uplink'), Total()).value.sent_bytes
 
     def shared(self) -> dict[str, reports.PartCounters]:
         """Return the ``shared`` of a report: all but the coflows' data."""
         sums: dict[str, collections.Counter[str]] = {
-            part: collections.Counter(sent_bytes=0) for part in Part}
-        for name, seen in self._of_kind(Kind.LEAF):
+            part: collections.Counter(sent_bytes=0)
+            for part in get_args(Part)}
+        for name, seen in self._of_kind('leaf'):
             found = sums[name.subject]
             found['drops'] += seen.drops
             found['backlog_bytes'] += self._backlog_bytes(name)
-            if name.subject == Part.HOST:  # the only leaf without a parent
+            if name.subject == 'host':  # the only leaf without a parent
                 found['sent_bytes'] += seen.sent_bytes
-        for name, seen in self._of_kind(Kind.SHARED):
+        for name, seen in self._of_kind('shared'):
             sums[name.subject]['sent_bytes'] = seen.sent_bytes
-        return {str(part): reports.PartCounters(**found)
+        return {part: reports.PartCounters(**found)
                 for part, found in sums.items()}
 
     def _limited_leaves(self) -> list[tuple[int, Name, model.Counts]]:
         """Return the leaf classes of limited traffic, by slot."""
-        return [(slot, name, seen) for name, seen in self._of_kind(Kind.LEAF)
+        return [(slot, name, seen) for name, seen in self._of_kind('leaf')
                 if (slot := minors.limit_of(_minor_of(name))) is not None]
 
     def limited(self) -> tuple[reports.LimitCounter, ...]:
@@ -301,7 +289,7 @@ class Counters:
         return tuple(reports.LimitCounter(
             host=name.target or None, sent_bytes=seen.sent_bytes,
             backlog_bytes=backlog_bytes[minors.limit_of(int(name.where))])
-            for name, seen in self._of_kind(Kind.LIMITED))
+            for name, seen in self._of_kind('limited'))
 
     def limited_drops(self) -> dict[str, int]:
         """Return packets dropped by limited host, summed over present ports.
@@ -319,18 +307,18 @@ class Counters:
             lambda: collections.Counter(sent_bytes=0))
         children: dict[str, list[reports.DestinationCounter]] = (
             collections.defaultdict(list))
-        for name, seen in (*self._of_kind(Kind.COFLOW),
-                           *self._of_kind(Kind.DESTINATION)):
+        for name, seen in (*self._of_kind('coflow'),
+                           *self._of_kind('destination')):
             found, backlog = sums[name.subject], self._backlog_bytes(name)
             found['drops'] += seen.drops
             found['backlog_bytes'] += backlog
-            if name.kind is Kind.COFLOW:
+            if name.kind == 'coflow':
                 found['sent_bytes'] += seen.sent_bytes
                 found['sent_packets'] += seen.sent_packets
             else:
                 children[name.subject].append(reports.DestinationCounter(
                     name.target, seen.sent_bytes, backlog))
-        for name, seen in self._of_kind(Kind.LEAF):
+        for name, seen in self._of_kind('leaf'):
             coflow_id = self._controls(name)
             if coflow_id is not None:
                 sums[coflow_id]['control_bytes'] += seen.sent_bytes
@@ -345,7 +333,7 @@ class Counters:
         not see the port.
         """
         shown = []
-        for name, seen in self._of_kind(Kind.PAIR):
+        for name, seen in self._of_kind('pair'):
             dev, _, port = name.where.rpartition(':')
             shown.append(reports.PairCounter(
                 dev=dev or None, src_ip=name.subject, dst_ip=name.target,

@@ -169,8 +169,8 @@ class Readings:
                 'peers': self.peers,
                 'uplink_sent_bytes': self.counters.uplink_bytes(),
                 'default_sent_bytes': (
-                    shared[counters.Part.HOST].sent_bytes
-                    + shared[counters.Part.UNMANAGED].sent_bytes),
+                    shared['host'].sent_bytes
+                    + shared['unmanaged'].sent_bytes),
                 'shared': shared,
                 'unmanaged': reports.UnmanagedCounters(
                     _addresses(self.destinations, edge_policy.MAX_MACS),
