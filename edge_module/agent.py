@@ -26,6 +26,7 @@ from edge_module.ports import port_source as ports_base
 from edge_module.probe import probing as probe_service
 from virtco import exception
 from virtco import systemd
+from virtco.wire import messages
 from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class Agent:
                                 self._stop, files, self._watch.wake)
         self.reporter = report.Reporter(conf, enforcer, files, self._stop,
                                         self._about, self.failed,
-                                        self.link.say_report)
+                                        self.link.outbox.put_report)
         self._threads = [
             supervise.Supervised(name, work, self._stop, self.reporter.wake)
             for name, work in (('stream', self.link.run),
@@ -168,13 +169,13 @@ class Agent:
             self.link.say_taken(offer.generation, refusal)
         return was_lost
 
-    def _consider(self, offer: stream.Offer) -> str | None:
+    def _consider(self, offer: messages.Policy) -> str | None:
         """Take a policy; a malformed one is refused whole.
 
         :returns: why it is refused.
         """
         try:
-            self.reporter.readings.name(self.policy.take(offer.document))
+            self.reporter.readings.name(self.policy.take(offer.policy))
         except exception.PolicyInvalid as error:
             why = str(error)
             if why != self._refused:

@@ -14,7 +14,6 @@ import socket
 import threading
 import time
 from typing import Any
-from typing import NamedTuple
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -24,7 +23,6 @@ from edge_module import outbox
 from edge_module import talk
 from virtco import exception
 from virtco.wire import messages
-from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 
@@ -37,13 +35,6 @@ _LOOK_AGAIN = 3
 #: Intervals of its sign of life for which the controller may be silent.
 _SILENT = 2
 _EPOCH = 'epoch'
-
-
-class Offer(NamedTuple):
-    """A policy as it arrived."""
-
-    generation: int
-    document: Any
 
 
 class Epochs:
@@ -105,6 +96,7 @@ class Link:
     :param files: where the newest epoch is kept.
     :param offered: called when there is a policy for :meth:`take_policy`.
     :ivar is_up: whether there is a connection.
+    :ivar outbox: takes reports and measurements to send.
     :ivar renewed_s: time of the last message of a leading scheduler, by the
         monotonic clock; -inf before the first.
     """
@@ -121,9 +113,9 @@ class Link:
         self.is_up = False
         self.renewed_s = self._heard_s = -math.inf
         self._alive_s = math.inf
-        self._offer: Offer | None = None
+        self._offer: messages.Policy | None = None
         self._train: dict[str, Any] | None = None
-        self._outbox = outbox.Outbox()
+        self.outbox = outbox.Outbox()
         self._outage = Outage()
         self._addresses: list[talk.Address] = []
         # Host and port of those that failed since a connection held.
@@ -183,7 +175,7 @@ class Link:
         ends = talk.Talk(sock)
         welcome = ends.greet(self._conf.edge.host, self._epochs.newest,
                              self._generation(), address)
-        self._outbox.restart(welcome)
+        self.outbox.restart(welcome)
         self._alive_s = welcome.alive_s
         self._heard(bool(welcome.epoch))
         self._set_up(True)
@@ -191,13 +183,13 @@ class Link:
         LOG.info('Connected to the distributor')
         try:
             while not self._stop.is_set():
-                for message in ends.read(self._outbox.wake_end, max(0.0, min(
-                        self._outbox.pause_s(), self._hopes_s()))):
+                for message in ends.read(self.outbox.wake_end, max(0.0, min(
+                        self.outbox.pause_s(), self._hopes_s()))):
                     self._hear(message)
                 if self._hopes_s() <= 0:
                     self._addresses = self._addresses[1:]
                     raise TimeoutError('the controller is silent')
-                for frame in self._outbox.take():
+                for frame in self.outbox.take():
                     sock.sendall(frame)
         except (OSError, exception.VirtcoException) as error:
             self._outage.begin(
@@ -227,15 +219,15 @@ class Link:
             case messages.Alive(alive_s=alive_s):
                 self._alive_s = alive_s
             case messages.Resend():
-                self._outbox.resend()
+                self.outbox.resend()
             case messages.Refused(why=why):
                 raise exception.ControllerUnavailable(
                     url=self._conf.edge.controller_url, why=why)
-            case messages.Policy(generation, document, epoch):
+            case messages.Policy():
                 # A policy of an earlier leader is refused.
-                self._epochs.hear(epoch)
+                self._epochs.hear(message.epoch)
                 with self._changed:
-                    self._offer = Offer(generation, document)
+                    self._offer = message
                 self._offered()
             case messages.Probe(train):
                 with self._changed:
@@ -250,7 +242,7 @@ class Link:
             if not is_up:
                 self._offer = self._train = None
 
-    def take_policy(self) -> Offer | None:
+    def take_policy(self) -> messages.Policy | None:
         """Return the newest policy that was not taken yet, else None."""
         with self._changed:
             offer, self._offer = self._offer, None
@@ -263,14 +255,8 @@ class Link:
             train, self._train = self._train, None
         return train
 
-    def say_report(self, report: reports.Report) -> None:
-        self._outbox.put_report(report)
-
     def say_taken(self, generation: int, error: str | None = None) -> None:
-        self._outbox.put_ack(self._epochs.newest, generation, error)
-
-    def say_measurement(self, measurement: reports.Measurement) -> None:
-        self._outbox.put_measurement(measurement)
+        self.outbox.put_ack(self._epochs.newest, generation, error)
 
 
 def _backoff_s(n_failures: int) -> float:

@@ -73,7 +73,7 @@ class NftClassifier:
         """
         entries = table.entries
         if self.known is None:
-            self.known = self._read()
+            self.known = self.dump()
         have = self.known
         rules = self.hook.rules(entries)
         stale, fresh = _difference(have.entries, entries)
@@ -143,16 +143,13 @@ class NftClassifier:
         self.known = None
         self.refused = {}
 
-    def _read(self) -> nft_listing.Standing:
+    def dump(self) -> nft_listing.Standing:
+        """Read the table from the kernel, whatever is known of it."""
         output, = self.kernel.nft_read([operations.Listing('table')])
         if output is None:
             return nft_listing.Standing()
         return nft_listing.Reader(
             self.hook, json.loads(output)['nftables']).standing()
-
-    def dump(self) -> base.Table:
-        """Read the table from the kernel, whatever is known of it."""
-        return self._read()
 
     def counted(self) -> dict[tuple[str, base.Entry], model.Counts]:
         """Read the counters of the entries; empty if the table was lost.
@@ -162,7 +159,7 @@ class NftClassifier:
 
         :returns: counters by (device, entry); no device at the uplink.
         """
-        known = self.known if self.known is not None else self._read()
+        known = self.known if self.known is not None else self.dump()
         objects: list[Any] = []
         for output in self.kernel.nft_read(
                 [operations.Listing('map', self.hook.map_name(kind))

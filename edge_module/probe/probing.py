@@ -86,7 +86,7 @@ class ProbeService:
             LOG.info('No packet train to %s: %s', probe.get('peer'), error)
             return
         LOG.debug('Packet train to %s: %s', measurement.dst, measurement)
-        self._link.say_measurement(measurement)
+        self._link.outbox.put_measurement(measurement)
 
     def measure(self, probe: dict[str, Any]) -> reports.Measurement:
         """Send one train.

@@ -45,7 +45,7 @@ class Edge:
 
     def _take(self):
         offer = self.link.take_policy()
-        self.generation, self.policy = offer
+        self.generation, self.policy = offer.generation, offer.policy
         self.link.say_taken(offer.generation)
 
     def has_class(self, coflow):
@@ -65,7 +65,7 @@ class Edge:
     def report(self):
         total = {coflow_id: sum(counts.values())
                  for coflow_id, counts in self._sent.items()}
-        self.link.say_report(made.report(
+        self.link.outbox.put_report(made.report(
             boot_id='b', boot_ms=int(1000 * time.monotonic()),
             applied_generation=self.generation, ports=self.ports,
             link={'egress_bps': self.link_bps, 'dev': 'eth0',
@@ -79,5 +79,5 @@ class Edge:
 
     def close(self):
         self._stop.set()
-        self.link._outbox._rouse()
+        self.link.outbox._rouse()
         self._thread.join(20)

@@ -74,12 +74,12 @@ class Edge:
                 return None
             self.generation = found.generation
             self.link.say_taken(self.generation)
-            return found.document if check(found.document) else None
+            return found.policy if check(found.policy) else None
 
         return harness.wait_for(look, 'the policy')
 
     def report(self, *args, **kwargs):
-        self.link.say_report(report(*args, generation=self.generation,
+        self.link.outbox.put_report(report(*args, generation=self.generation,
                                     **kwargs))
 
     def close(self):

@@ -136,4 +136,4 @@ def test_a_vm_that_sends_to_many_has_the_rest_uncounted(make_bed, edge_of):
     beds.in_netns(edge.netns, edge.enforcer.classifier.forget)
     edge.set_ports()
     assert not beds.in_netns(edge.netns,
-                             edge.enforcer.classifier._read).strays
+                             edge.enforcer.classifier.dump).strays

@@ -188,6 +188,7 @@ class _Controller:
         self._probes = [probe] if probe else []
         self.measured = threading.Event()
         self.measurement = None
+        self.outbox = self
 
     def wait_train(self, wait_s):
         if self._probes:
@@ -195,7 +196,7 @@ class _Controller:
         self.measured.wait(0.1)
         return None
 
-    def say_measurement(self, measurement):
+    def put_measurement(self, measurement):
         self.measurement = measurement
         self.measured.set()
 

@@ -14,11 +14,11 @@ from edge_module import edge_metrics
 from edge_module import edge_options as edge_conf
 from edge_module import factory
 from edge_module import kernel_events
-from edge_module import stream
 from edge_module.ports import port_source as ports_base
 from tests.unit.edge import dictionaries
 from tests.unit.edge import test_enforcer
 from virtco import exception
+from virtco.wire import messages
 
 AUDIT_S = 60.0
 ERROR = exception.KernelRefused(what='act', count=1, why='told to')
@@ -112,8 +112,8 @@ def fresh(conf, clock):
 def offer(agent, policy=test_enforcer.ONE, **changes):
     """Have it arrive over the stream, and sync."""
     policy = dataclasses.replace(policy, **changes)
-    agent.link._offer = stream.Offer(policy.generation,
-                                     policy.to_dict())
+    agent.link._offer = messages.Policy(policy.generation,
+                                         policy.to_dict())
     return agent.sync()
 
 

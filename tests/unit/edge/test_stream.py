@@ -49,8 +49,8 @@ def link(monkeypatch, files):
                         lambda: offered.append(1))
     found.offered = offered
     yield found
-    found._outbox.wake_end.close()
-    found._outbox._wake.close()
+    found.outbox.wake_end.close()
+    found.outbox._wake.close()
 
 
 def policy(generation, **fields):
@@ -64,12 +64,12 @@ def test_the_newest_policy_is_taken_once(link):
     link._hear(policy(3))
     link._hear(policy(5))
     assert len(link.offered) == 2
-    assert link.take_policy() == (5, {'n': 5})
+    assert link.take_policy() == policy(5)
     assert link.take_policy() is None
     with pytest.raises(exception.PolicyInvalid):
         link._hear(policy(7, epoch=2))
         link._hear(policy(8, epoch=1))
-    assert link.take_policy() == (7, {'n': 7})
+    assert link.take_policy() == policy(7, epoch=2)
     link._hear(policy(9, epoch=2))
     link._set_up(False)
     assert link.take_policy() is None and not link.is_up
@@ -103,7 +103,7 @@ def test_who_names_no_leader_is_older_than_any(link):
     link._hear(policy(5, epoch=1))
     with pytest.raises(exception.PolicyInvalid):
         link._hear(policy(7))
-    assert link.take_policy() == (5, {'n': 5})
+    assert link.take_policy() == policy(5, epoch=1)
 
 
 def test_a_refusal_ends_it(link):
@@ -178,15 +178,15 @@ def test_a_conversation(link):
     patience.wait_for(lambda: link.is_up, 'the connection')
     talking.say('policy', generation=5, policy={'n': 5}, epoch=4)
     patience.wait_for(lambda: link.offered, 'the policy')
-    assert link.take_policy() == (5, {'n': 5})
+    assert link.take_policy() == policy(5, epoch=4)
     assert link._outage._began_s is None
     link.say_taken(5, 'too odd')
     assert talking.hear() == [{'type': 'nack', 'epoch': 4, 'generation': 5,
                                'error': 'too odd'}]
-    link.say_report(made.report(applied_generation=3))
+    link.outbox.put_report(made.report(applied_generation=3))
     (report,) = talking.hear()
     assert report['report']['applied_generation'] == 3
-    link.say_measurement(made.measurement('h1', 'h2', 8.0))
+    link.outbox.put_measurement(made.measurement('h1', 'h2', 8.0))
     (told,) = talking.hear()
     assert told['measurement']['rate_bps'] == 8.0
     talking.say('resend')
@@ -194,8 +194,8 @@ def test_a_conversation(link):
     assert link.wait_train(60) == {'b': 2}
     (report,) = talking.hear()
     assert report['type'] == 'report'
-    link._outbox._beat_s = 0.0
-    link._outbox._rouse()
+    link.outbox._beat_s = 0.0
+    link.outbox._rouse()
     assert talking.hear() == [{'type': 'heartbeat'}]
     renewed_s = link.renewed_s
     talking.say('alive', epoch=4, alive_s=20.0)

@@ -427,6 +427,7 @@ class _Controller:
         self._answers = list(answers)
         self.asked = 0
         self.measurements = []
+        self.outbox = self
         self.idle = threading.Event()
 
     def wait_train(self, wait_s):
@@ -440,7 +441,7 @@ class _Controller:
         time.sleep(0.01)
         return None
 
-    def say_measurement(self, measurement):
+    def put_measurement(self, measurement):
         self.measurements.append(measurement)
 
 

@@ -44,6 +44,7 @@ class Link:
 
     def __init__(self, *orders):
         self._orders, self.waits, self.said = list(orders), [], []
+        self.outbox = self
 
     def wait_train(self, wait_s):
         self.waits.append(wait_s)
@@ -52,7 +53,7 @@ class Link:
             raise order
         return order
 
-    def say_measurement(self, measurement):
+    def put_measurement(self, measurement):
         self.said.append(measurement)
 
 
