@@ -73,7 +73,7 @@ def transfer(address: str, port: int, asked: protocol.Bulk,
         control.sock.settimeout(settings.timeout_s + asked.lasts_s)
         try:
             _fill(control.sock, time.monotonic() + asked.lasts_s,
-                  min(asked.size_bytes, settings.max_bulk_bytes))
+                  asked.size_bytes)
             control.sock.shutdown(socket.SHUT_WR)
         except OSError as error:
             raise protocol.ProbeError(f'cannot send: {error}') from None

@@ -58,7 +58,6 @@ class Settings:
     timeout_s: float = protocol.TIMEOUT_S
     max_sending_s: float = 2.5
     max_bytes: int = 2 ** 24
-    max_bulk_bytes: int = protocol.MAX_BULK_BYTES
     bypass_classes: bool = True
     repeats: bool = True
     uplink_dev: str | None = None

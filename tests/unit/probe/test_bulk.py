@@ -133,7 +133,7 @@ def test_a_connection_begins_at_its_time_and_ends(
 
     monkeypatch.setattr(bulk.protocol, 'connect', connect)
     monkeypatch.setattr(bulk, '_prepare', lambda *args: prepared.append(args))
-    settings = sender.Settings(timeout_s=5.0, max_bulk_bytes=70_000)
+    settings = sender.Settings(timeout_s=5.0)
     received = []
 
     def drain():
@@ -146,7 +146,7 @@ def test_a_connection_begins_at_its_time_and_ends(
                          'key', start_s)
     # The stream ends, or the peer would wait for more.
     draining.join(5)
-    assert not draining.is_alive() and sum(received) == 70_000
+    assert not draining.is_alive() and sum(received) == 80_000
     assert found == [('a', 9, deadline_s, 'key')]
     assert control.asked == [('bulk', {'lasts_s': 3.0, 'size_bytes': 80_000,
                                        'window_s': 0.5})]

@@ -2,7 +2,6 @@
 
 
 import contextlib
-import dataclasses
 import json
 import socket
 import subprocess
@@ -510,15 +509,14 @@ def test_a_bulk_connection_is_counted_in_windows():
 
 
 def test_a_bulk_connection_keeps_to_its_bytes():
-    settings = dataclasses.replace(SENDING, max_bulk_bytes=2 ** 20)
     with _responder() as answering:
         found = bulk.transfer(LOOPBACK, answering.port,
-                              protocol.Bulk(5.0), settings, KEY)
+                              protocol.Bulk(5.0, 2 ** 20), SENDING, KEY)
         assert found.sent_bytes == 2 ** 20
     with _responder(max_bulk_bytes=2 ** 16) as answering:
         with pytest.raises(protocol.ProbeError):
             bulk.transfer(LOOPBACK, answering.port,
-                              protocol.Bulk(0.5), settings, KEY)
+                              protocol.Bulk(0.5, 2 ** 20), SENDING, KEY)
 
 
 @pytest.mark.parametrize('lasts_s', [0.0, 11.0, None, 'x', True])

@@ -366,5 +366,5 @@ def test_bounds_of_a_measurement():
     found = dataclasses.asdict(sender.Settings())
     assert found == {
         'timeout_s': 5.0, 'max_sending_s': 2.5, 'max_bytes': 2 ** 24,
-        'max_bulk_bytes': 2 ** 28, 'bypass_classes': True, 'repeats': True,
+        'bypass_classes': True, 'repeats': True,
         'uplink_dev': None}

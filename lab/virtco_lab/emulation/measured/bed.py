@@ -28,7 +28,7 @@ from virtco_lab.emulation import shaping
 BUCKETS = {'small bucket': None, 'bucket of 256 KB': 256 * 1024}
 #: Settings without limits or repetitions, for experiments on the train itself.
 FREE = sender.Settings(timeout_s=60.0, max_sending_s=50.0,
-                       max_bytes=2 ** 30, max_bulk_bytes=2 ** 32,
+                       max_bytes=2 ** 30,
                        bypass_classes=False, repeats=False)
 PRODUCT = sender.Settings(timeout_s=10.0, max_sending_s=2.5,
                           max_bytes=2 ** 24)

@@ -160,7 +160,7 @@ def test_one_measures_the_other_by_its_own_key(story):
 def test_nothing_is_refused_or_repeated_but_in_the_product():
     assert beds.FREE == beds.sender.Settings(
         timeout_s=60.0, max_sending_s=50.0, max_bytes=2 ** 30,
-        max_bulk_bytes=2 ** 32, bypass_classes=False, repeats=False)
+        bypass_classes=False, repeats=False)
     assert beds.PRODUCT == beds.sender.Settings(
         timeout_s=10.0, max_sending_s=2.5, max_bytes=2 ** 24)
     assert beds.BUCKETS == {'small bucket': None,
