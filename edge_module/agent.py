@@ -96,11 +96,10 @@ class Agent:
             self._save()
             # Lost state is restored at once; repeated losses, such as port
             # after port during a restart of Open vSwitch, once per tick.
-            if was_lost:
-                self._watch.pause(TICK_S)
-            else:
-                self._watch.wait(TICK_S if self.enforcer.is_waiting
-                                 or self.is_failing else _IDLE_S)
+            is_short = (was_lost or self.enforcer.is_waiting
+                        or self.is_failing)
+            self._watch.wait(TICK_S if is_short else _IDLE_S,
+                             hears=not was_lost)
         self.disconnect()
         return kernel.alive()
 
@@ -145,7 +144,8 @@ class Agent:
         :returns: whether others had taken away something.
         """
         offer = self.link.take_policy()
-        refusal = self._consider(offer) if offer is not None else None
+        if offer is not None:
+            self._consider(offer)
         now_s = time.monotonic()
         was_lost = False
         try:
@@ -166,25 +166,20 @@ class Agent:
             # A refusal may last: reading everything again has its price.
             self._retry_after_s = min(_LAST_RETRY_S, 2 * self._retry_after_s)
         if offer is not None:
-            self.link.say_taken(offer.generation, refusal)
+            self.link.say_taken(offer.generation, self._refused)
         return was_lost
 
-    def _consider(self, offer: messages.Policy) -> str | None:
-        """Take a policy; a malformed one is refused whole.
-
-        :returns: why it is refused.
-        """
+    def _consider(self, offer: messages.Policy) -> None:
+        """Take a policy; a malformed one is refused whole."""
+        why: str | None = None
         try:
             self.reporter.readings.name(self.policy.take(offer.policy))
         except exception.PolicyInvalid as error:
             why = str(error)
             if why != self._refused:
                 LOG.error('Refused, the old policy stays: %s', why)
-            self._refused = why
             self.reporter.wake()
-            return why
-        self._refused = None
-        return None
+        self._refused = why
 
     def _succeeded(self) -> None:
         policy = self.enforcer.policy

@@ -78,20 +78,16 @@ class KernelWatch:
         if self._tables is not None:
             self._tables.close()
 
-    def wait(self, timeout_s: float) -> None:
+    def wait(self, timeout_s: float, hears: bool = True) -> None:
         """Return when something was announced, after :meth:`wake`, or when
         the time is over.
-        """
-        sockets = [self._route.fileno(), self._wake]
-        if self._tables is not None:
-            sockets.append(self._tables.fileno())
-        ready, _, _ = select.select(sockets, [], [], timeout_s)
-        if self._wake in ready:
-            os.eventfd_read(self._wake)
 
-    def pause(self, timeout_s: float) -> None:
-        """Wait as :meth:`wait`, but not for announcements."""
-        if select.select([self._wake], [], [], timeout_s)[0]:
+        :param hears: False to wait for no announcement.
+        """
+        ready, _, _ = select.select([self._wake, *(
+            sock.fileno() for sock in (self._route, self._tables)
+            if sock is not None and hears)], [], [], timeout_s)
+        if self._wake in ready:
             os.eventfd_read(self._wake)
 
     def wake(self) -> None:

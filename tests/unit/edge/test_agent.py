@@ -37,11 +37,8 @@ class Watch:
             raise found
         return found
 
-    def wait(self, timeout_s):
-        self.waited.append(('wait', timeout_s))
-
-    def pause(self, timeout_s):
-        self.waited.append(('pause', timeout_s))
+    def wait(self, timeout_s, hears):
+        self.waited.append((timeout_s, hears))
 
     def wake(self):
         self.woken += 1
@@ -361,18 +358,17 @@ def test_health(agent, spoil, health):
 def run(agent, *steps):
     """Run it; each time it waits the next step is made, then it ends."""
     left = list(steps)
-    wait, pause = agent._watch.wait, agent._watch.pause
+    wait = agent._watch.wait
     agent.connect = lambda: None
 
-    def next_step(timeout_s, waited):
-        waited(timeout_s)
+    def next_step(timeout_s, hears):
+        wait(timeout_s, hears)
         if left:
             left.pop(0)()
         else:
             agent.stop()
 
-    agent._watch.wait = lambda timeout_s: next_step(timeout_s, wait)
-    agent._watch.pause = lambda timeout_s: next_step(timeout_s, pause)
+    agent._watch.wait = next_step
     assert agent.run()
     return agent._watch.waited
 
@@ -387,10 +383,10 @@ def test_it_waits_for_what_is_to_come(agent, clock, told):
     def end_grace():
         clock.s += test_enforcer.GRACE_S + 1
 
-    idle, tick = ('wait', edge_agent._IDLE_S), ('wait', edge_agent.TICK_S)
+    idle, tick = (edge_agent._IDLE_S, True), (edge_agent.TICK_S, True)
     assert run(agent, lose, lambda: None, leave, end_grace,
                lambda: agent.failed(ERROR)) == [
-        idle, ('pause', edge_agent.TICK_S), idle, tick, idle, tick]
+        idle, (edge_agent.TICK_S, False), idle, tick, idle, tick]
     assert 0x10 not in agent.enforcer.uplink.tree
     assert told == [{'STATUS': 'Enforcing on up1', 'READY': 1},
                     {'STATUS': str(ERROR)}, {'STOPPING': 1}]

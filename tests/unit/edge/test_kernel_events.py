@@ -170,21 +170,20 @@ def test_numbers_of_messages():
     assert (wire.RTM_NEWQDISC, wire.RTM_DELQDISC) == (NEWQDISC, 37)
 
 
-@pytest.mark.parametrize('is_pause', [False, True])
-def test_a_wake_ends_one_wait(is_pause):
+@pytest.mark.parametrize('hears', [True, False])
+def test_a_wake_ends_one_wait(hears):
     found = watch(tables=None)
     found._wake, announced = (os.eventfd(0, os.EFD_NONBLOCK)
                               for _ in range(2))
     found._route.fileno = lambda: announced
-    wait = found.pause if is_pause else found.wait
     for _ in range(2):
         found.wake()
-        wait(60)
+        found.wait(60, hears)
         with pytest.raises(BlockingIOError):
             os.eventfd_read(found._wake)
-    # What is announced ends a wait, and no pause.
+    # What is announced ends only a wait that hears of it.
     os.eventfd_write(announced, 1)
-    wait(0 if is_pause else 60)
+    found.wait(60 if hears else 0, hears)
     for descriptor in (found._wake, announced):
         os.close(descriptor)
 
@@ -206,18 +205,18 @@ def woken():
 
 def test_a_wait_ends_once_for_each_wake(woken):
     watch, there, tables = woken
-    for call in watch.wait, watch.pause:
+    for hears in True, False:
         watch.wake()
         watch.wake()
-        call(20)
+        watch.wait(20, hears)
         with pytest.raises(BlockingIOError):
             os.eventfd_read(watch._wake)
-        call(0.001)
+        watch.wait(0.001, hears)
     for peer, here in (there, watch._route), (tables, watch._tables):
         peer.send(b'x')
-        # It stays there for whoever reads it, and ends no pause.
+        # It stays there for whoever reads it, and ends no deaf wait.
         watch.wait(20)
-        watch.pause(0.001)
+        watch.wait(0.001, hears=False)
         assert here.recv(9) == b'x'
 
 
