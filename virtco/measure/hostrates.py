@@ -38,8 +38,6 @@ class HostRate:
     """Rates of a host's link out and in, None where unknown.
 
     :ivar age_s: since the newest reading of the direction that is older.
-    :ivar egress_confidence: 0 to 1: how surely this host, and not its peers,
-        explains the rate, times what age leaves of it.
     :ivar egress_lower_bound: the uplink may be faster, because either the
         trains were limited elsewhere or the peers are known to be slow. The
         link's nominal rate is then the better guess if it is higher.
@@ -48,8 +46,6 @@ class HostRate:
     egress_bps: float | None
     ingress_bps: float | None
     age_s: float
-    egress_confidence: float = 0.0
-    ingress_confidence: float = 0.0
     egress_lower_bound: bool = False
     ingress_lower_bound: bool = False
 
@@ -67,9 +63,9 @@ class _Side:
     readings: tuple[tuple[str, float], ...]
 
 
-def confidence(age_s: float, half_life_s: float = HALF_LIFE_S) -> float:
+def confidence(age_s: float) -> float:
     """Weigh a reading by its age: 1 for now, towards 0."""
-    return float(0.5 ** (max(0.0, age_s) / half_life_s))
+    return float(0.5 ** (max(0.0, age_s) / HALF_LIFE_S))
 
 
 class _Way(enum.Enum):
@@ -121,16 +117,13 @@ class Readings:
         found = {}
         for host in sorted(out_sides.keys() | in_sides.keys()):
             egress, ingress = out_sides.get(host), in_sides.get(host)
-            sure_out, is_bound_out = _attribute(host, egress, slow_out,
-                                                slow_in, now_s)
-            sure_in, is_bound_in = _attribute(host, ingress, slow_in,
-                                              slow_out, now_s)
             found[host] = HostRate(
                 egress.rate_bps if egress else None,
                 ingress.rate_bps if ingress else None,
                 max(0.0, now_s - min(side.newest_s for side in (
                     egress, ingress) if side is not None)),
-                sure_out, sure_in, is_bound_out, is_bound_in)
+                _is_bound(host, egress, slow_out, slow_in),
+                _is_bound(host, ingress, slow_in, slow_out))
         return found
 
     def _put(self, way: _Way, host: str, peer: str, pair: history.Reading
@@ -212,23 +205,13 @@ def _blamed(sides: Mapping[str, _Side], peers: Mapping[str, _Side]
                    for peer, rate_bps in side.readings)}
 
 
-def _attribute(host: str, side: _Side | None, blamed: Set[str],
-               blamed_peers: Set[str], now_s: float) -> tuple[float, bool]:
-    """Return the confidence that a side limits, and if it is a bound.
+def _is_bound(host: str, side: _Side | None, blamed: Set[str],
+              blamed_peers: Set[str]) -> bool:
+    """Tell whether a side may be faster than its rate.
 
     A peer that did better with someone else clears itself. A peer that is
-    blamed by others explains the rate, so this side may be faster. All other
-    peers share the blame evenly with this side, and that all of them are
-    equally slow gets less likely with each.
+    blamed by others explains the rate.
     """
-    if side is None:
-        return 0.0, False
-    fresh = confidence(now_s - side.newest_s)
-    if side.lower_bound:
-        return 0.5 * fresh, True
-    if host in blamed:
-        return fresh, False
-    open_peers = sum(peer not in blamed_peers for peer, _ in side.readings)
-    if open_peers == 0:
-        return 0.5 * fresh, True
-    return (1 - 0.5 ** open_peers) * fresh, False
+    return side is not None and (side.lower_bound or (
+        host not in blamed and all(
+            peer in blamed_peers for peer, _ in side.readings)))

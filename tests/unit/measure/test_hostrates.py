@@ -85,23 +85,11 @@ def test_one_reading_that_is_too_high_passes_with_a_few_new_ones():
     assert not rate.egress_lower_bound
 
 
-@given(hoses())
-def test_a_sure_estimate_is_the_truth(hose):
-    egress, ingress = hose
-    rates = made.host_rates(_pairs(egress, ingress), 0.0)
-    for host, rate in rates.items():
-        if rate.egress_confidence == 1.0:
-            assert rate.egress_bps == pytest.approx(egress[host], rel=0.1)
-        if rate.ingress_confidence == 1.0:
-            assert rate.ingress_bps == pytest.approx(ingress[host], rel=0.1)
-
-
 def test_one_slow_host_is_found_and_its_peers_are_not_blamed():
     bps = {'a': 1e8, 'b': 5e7, 'c': 1e8, 'd': 1e8}
     rates = made.host_rates(_pairs(bps, bps), 0.0)
     assert rates['b'] == hostrates.HostRate(
-        egress_bps=5e7, ingress_bps=5e7, age_s=0.0, egress_confidence=1.0,
-        ingress_confidence=1.0)
+        egress_bps=5e7, ingress_bps=5e7, age_s=0.0)
     for host in 'acd':
         assert (rates[host].egress_bps, rates[host].ingress_bps) == (1e8, 1e8)
         assert not rates[host].egress_lower_bound
@@ -122,16 +110,9 @@ def test_who_only_met_a_slow_peer_may_be_faster():
     assert rates['a'].egress_bps == 5e7
     assert rates['a'].egress_lower_bound
     assert rates['slow'].ingress_bps == 5e7
-    assert rates['slow'].ingress_confidence == 1.0
+    assert not rates['slow'].ingress_lower_bound
     assert rates['slow'].egress_bps is None
-    assert rates['slow'].egress_confidence == 0.0
-
-
-def test_confidence_grows_with_the_peers_that_agree():
-    bps = dict.fromkeys('abcde', 1e8)
-    seen = [made.host_rates(_pairs(bps, bps, hosts='abcde'[:n]), 0.0)['a']
-            .egress_confidence for n in (2, 3, 5)]
-    assert seen == [0.5, 0.75, 1 - 0.5 ** 4]
+    assert not rates['slow'].egress_lower_bound
 
 
 def test_a_link_that_got_slower_is_believed_after_a_few_readings():
@@ -141,7 +122,7 @@ def test_a_link_that_got_slower_is_believed_after_a_few_readings():
         readings.append(history.Reading('a', peer, 4e7, float(count)))
         rate = made.host_rates(readings, float(count))['a']
         assert rate.egress_bps == (4e7 if count == 4 else 1e8)
-    assert rate.egress_confidence == 1.0
+    assert not rate.egress_lower_bound
     assert rate.ingress_bps == 1e8
 
 
@@ -180,12 +161,13 @@ def test_noise_averages_out_at_the_top():
     assert made.host_rates(readings, 0.0)['a'].egress_bps == 1e8
 
 
-def test_age_lowers_confidence_and_is_that_of_the_older_direction():
+def test_the_age_is_that_of_the_older_direction():
     readings = [history.Reading('a', 'b', 1e8, 100.0),
                 history.Reading('b', 'a', 1e8, 40.0)]
-    rate = made.host_rates(readings, 100.0)['a']
-    assert rate.age_s == 60.0
-    assert rate.ingress_confidence < rate.egress_confidence
+    assert made.host_rates(readings, 100.0)['a'].age_s == 60.0
+
+
+def test_age_lowers_confidence():
     assert hostrates.confidence(hostrates.HALF_LIFE_S) == 0.5
     assert hostrates.confidence(-5.0) == 1.0
 
@@ -238,14 +220,12 @@ def test_a_reading_that_is_much_older_says_nothing(late_s, rate_bps):
     assert rates['a'].egress_bps == rate_bps
 
 
-@pytest.mark.parametrize(('other_bps', 'rate_bps', 'peers'), [
-    (9e7, 9.5e7, 2), (8.9e7, 1e8, 1)])
-def test_rates_within_a_tenth_are_one_rate(other_bps, rate_bps, peers):
-    """Two peers share the blame, or the one that is widest has it alone."""
+@pytest.mark.parametrize(('other_bps', 'rate_bps'), [
+    (9e7, 9.5e7), (8.9e7, 1e8)])
+def test_rates_within_a_tenth_are_one_rate(other_bps, rate_bps):
     rates = made.host_rates([_reading('a', 'b', 1e8),
                              _reading('a', 'c', other_bps)], 0.0)
     assert rates['a'].egress_bps == rate_bps
-    assert rates['a'].egress_confidence == 1 - 0.5 ** peers
 
 
 @pytest.mark.parametrize(('bound_bps', 'is_bound'), [
@@ -256,27 +236,26 @@ def test_a_bound_holds_where_it_is_a_tenth_higher(bound_bps, is_bound):
         _reading('a', 'c', bound_bps, lower_bound=True)], 0.0)['a']
     assert rate.egress_lower_bound == is_bound
     assert rate.egress_bps == (bound_bps if is_bound else 1e8)
-    assert rate.egress_confidence == 0.5
 
 
 def test_a_reading_of_the_future_is_as_good_as_new():
     rate = made.host_rates([_reading('a', 'b', 1e8, 50.0)], 10.0)['a']
-    assert (rate.age_s, rate.egress_confidence) == (0.0, 0.5)
+    assert rate.age_s == 0.0
 
 
 @pytest.mark.parametrize('blamed, blamed_peers, side, found', [
-    (set(), set(), None, (0.0, False)),
-    (set(), set(), dict(lower_bound=True), (0.25, True)),
-    ({'a'}, {'b', 'c'}, {}, (0.5, False)),
-    (set(), {'b', 'c'}, {}, (0.25, True)),
-    (set(), {'b'}, {}, (0.25, False)), (set(), set(), {}, (0.375, False))])
+    (set(), set(), None, False),
+    ({'a'}, {'b', 'c'}, None, False),
+    (set(), set(), dict(lower_bound=True), True),
+    ({'a'}, {'b', 'c'}, dict(lower_bound=True), True),
+    ({'a'}, {'b', 'c'}, {}, False),
+    (set(), {'b', 'c'}, {}, True),
+    (set(), {'b'}, {}, False), (set(), set(), {}, False)])
 def test_who_is_to_blame_for_a_rate(blamed, blamed_peers, side, found):
-    """Half of the confidence is lost to the reading's age."""
     told = None if side is None else hostrates._Side(**dict(
         rate_bps=1e9, newest_s=0.0, lower_bound=False,
         readings=(('b', 9e8), ('c', 1e9))) | side)
-    assert hostrates._attribute('a', told, blamed, blamed_peers,
-                                hostrates.HALF_LIFE_S) == found
+    assert hostrates._is_bound('a', told, blamed, blamed_peers) == found
 
 
 def test_only_readings_near_the_widest_explain_it():
@@ -297,10 +276,12 @@ def test_only_readings_near_the_widest_explain_it():
 @pytest.mark.parametrize('peer_bps, n_peers', [(9e7, 3), (8.9e7, 2)])
 def test_a_peer_that_does_nine_tenths_of_the_second_best_counts(peer_bps,
                                                                 n_peers):
-    rate = made.host_rates([
-        _reading('a', 'b', 1e8), _reading('a', 'c', 1e8),
-        _reading('a', 'd', peer_bps)], 0.0)['a']
-    assert rate.egress_confidence == 1 - 0.5 ** n_peers
+    found = hostrates.Readings()
+    for peer, rate_bps in ('b', 1e8), ('c', 1e8), ('d', peer_bps):
+        found.add(_reading('a', peer, rate_bps))
+    found.estimate(0.0)
+    side = found._sides[hostrates._Way.EGRESS]['a']
+    assert len(side.readings) == n_peers
 
 
 def test_a_slow_peer_counts_once_it_did_better_with_another():
