@@ -165,8 +165,6 @@ def test_pairs_and_what_coflows_are_unless_told():
     assert live.Pairs().numbers(index).shape == (0, 2)
     with pytest.raises(KeyError):
         pairs.numbers({'a': 1})
-    rates = live.FlowRates(pairs, np.array([1.0, 0.0, 3.0]))
-    assert not live.CoflowSchedule('c', 0, 1.0, 1.0, rates).starving
     assert live.Schedule(0.0, ()).left.cap_bps.tolist() == []
     one = live.LiveCoflow('c', live.Flows(pairs, np.ones(3)))
     assert (one.arrival_s, one.served_s, one.sent_bytes, one.claimed_bytes,

@@ -218,7 +218,6 @@ class CoflowSchedule(NamedTuple):
     :ivar remaining_cct_s: remaining time alone on the fabric.
     :ivar predicted_end_s: time of its end with the order and rates of this
         schedule.
-    :ivar starving: whether theta lifted it to the front.
     """
 
     coflow_id: str
@@ -226,7 +225,6 @@ class CoflowSchedule(NamedTuple):
     remaining_cct_s: float
     predicted_end_s: float
     flow_rates: FlowRates
-    starving: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

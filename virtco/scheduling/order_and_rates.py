@@ -94,11 +94,10 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     flow_rates = flows.spread(flow_bps)
     return live.Schedule(now_s, tuple(
         live.CoflowSchedule(coflows[c].coflow_id, rank, remaining_cct_s,
-                            predicted_end_s, flow_rates[c], starving)
-        for rank, (c, remaining_cct_s, predicted_end_s, starving)
+                            predicted_end_s, flow_rates[c])
+        for rank, (c, remaining_cct_s, predicted_end_s)
         in enumerate(zip(order.tolist(), alone_s[order].tolist(),
-                         ends_s[order].tolist(), lifted[order].tolist()),
-                     first_rank)),
+                         ends_s[order].tolist()), first_rank)),
         _left(ports, np.asarray(rater.residual), flows.parts))
 
 

@@ -35,7 +35,6 @@ class Policy(NamedTuple):
         all of them together get half of the port at most (FIFO+).
     :ivar swaps: whether neighbours in the order swap while that lowers the
         sum of the prefix CCTs.
-    :ivar summary: one line for help texts.
     """
 
     key: int
@@ -43,26 +42,18 @@ class Policy(NamedTuple):
     sharing: int
     trickle: float = 0.0
     swaps: bool = False
-    summary: str = ''
 
 
 POLICIES = {
-    'mrtf': Policy(BY_REMAINING, True, SHARE_MADD, summary=(
-        'minimum remaining time first, with preemption (VirtCO Alg. 1)')),
-    'mrtf+swap': Policy(BY_REMAINING, True, SHARE_MADD, swaps=True, summary=(
-        'mrtf, improved by swaps on the sum of the prefix CCTs')),
-    'sebf': Policy(BY_WHOLE, True, SHARE_MADD, summary=(
-        'smallest effective bottleneck first (Varys)')),
-    'fifo': Policy(BY_ARRIVAL, False, SHARE_MADD, summary=(
-        'first in, first out')),
-    'fifo+': Policy(BY_ARRIVAL, False, SHARE_MADD, trickle=0.03, summary=(
-        'FIFO with a small share for those behind (Orchestra 7.4)')),
-    'priority': Policy(BY_ARRIVAL, True, SHARE_MADD, summary=(
-        'operators\' classes, FIFO within a class (Orchestra 7.4)')),
-    'weighted-fair': Policy(BY_ARRIVAL, True, SHARE_COFLOWS, summary=(
-        'weighted fair sharing between coflows (Orchestra 4)')),
-    'fair': Policy(BY_ARRIVAL, True, SHARE_FLOWS, summary=(
-        'max-min fair sharing between flows, as TCP does')),
+    'mrtf': Policy(BY_REMAINING, True, SHARE_MADD),  # VirtCO Algorithm 1
+    'mrtf+swap': Policy(BY_REMAINING, True, SHARE_MADD, swaps=True),
+    'sebf': Policy(BY_WHOLE, True, SHARE_MADD),  # Varys
+    'fifo': Policy(BY_ARRIVAL, False, SHARE_MADD),
+    # Orchestra, section 7.4.
+    'fifo+': Policy(BY_ARRIVAL, False, SHARE_MADD, trickle=0.03),
+    'priority': Policy(BY_ARRIVAL, True, SHARE_MADD),
+    'weighted-fair': Policy(BY_ARRIVAL, True, SHARE_COFLOWS),  # section 4
+    'fair': Policy(BY_ARRIVAL, True, SHARE_FLOWS),  # as TCP does
 }
 
 

@@ -22,9 +22,8 @@ from virtco.scheduling import rater_kernel
 from virtco.scheduling import starvation
 from virtco_lab.sim import demands as demand_model
 
-#: Aalo-style scheduling without knowledge of sizes, for comparison only.
-DARK = policies.Policy(policies.BY_QUEUE, False, policies.SHARE_IN_ORDER,
-                       summary='queues by attained service (Aalo)')
+#: Queues by attained service, without sizes (Aalo), for comparison only.
+DARK = policies.Policy(policies.BY_QUEUE, False, policies.SHARE_IN_ORDER)
 BACKFILLS = {'none': policies.BACKFILL_NONE,
              'greedy': policies.BACKFILL_GREEDY,
              'max-min': policies.BACKFILL_MAX_MIN,
