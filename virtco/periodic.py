@@ -13,7 +13,7 @@ LOG = logging.getLogger(__name__)
 STOP_S = 5.0
 
 
-class Periodic:
+class Periodic(threading.Thread):
     """Calls ``work`` each ``interval_s``; an error is logged and counted, and
     the next turn comes all the same. What turn after turn fails for the same
     reason is logged once.
@@ -21,32 +21,24 @@ class Periodic:
 
     def __init__(self, name: str, interval_s: float,
                  work: Callable[[], object], counts: metrics.Metrics):
-        self._name = name
+        super().__init__(name=name, daemon=True)
         self._interval_s = interval_s
         self._work = work
         self._counts = counts
         self._said = ''
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name=name,
-                                        daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self._is_ending = threading.Event()
 
     def stop(self, wait: bool = True) -> None:
         """Stop the thread.
 
         :param wait: for the turn that is under way.
         """
-        self._stop.set()
-        if wait and self._thread.is_alive():
-            self._thread.join(STOP_S)
+        self._is_ending.set()
+        if wait and self.is_alive():
+            self.join(STOP_S)
 
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def _loop(self) -> None:
-        while not self._stop.wait(self._interval_s):
+    def run(self) -> None:
+        while not self._is_ending.wait(self._interval_s):
             self.attempt()
 
     def attempt(self) -> None:
@@ -58,7 +50,7 @@ class Periodic:
             self._counts.flush_failures.inc()
             if str(error) != self._said:
                 self._said = str(error)
-                LOG.warning('Could not %s: %s', self._name, error)
+                LOG.warning('Could not %s: %s', self.name, error)
         except Exception:
-            self._counts.loop_failures.labels(self._name).inc()
-            LOG.exception('Could not %s.', self._name)
+            self._counts.loop_failures.labels(self.name).inc()
+            LOG.exception('Could not %s.', self.name)

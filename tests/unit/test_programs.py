@@ -122,7 +122,7 @@ class Loader(controller.Loader):
     (RuntimeError('defect'), '')])
 def test_a_start_that_fails_ends_the_program(error, told, capsys):
     loader = Loader(error)
-    loader._run()
+    loader.run()
     assert (loader.exit_code, loader.ends, loader.begins_anew) == (
         1, 1, False)
     assert told in capsys.readouterr().err

@@ -128,7 +128,7 @@ def main(argv: list[str] | None = None,
     return loader.exit_code
 
 
-class Loader:
+class Loader(threading.Thread):
     """Brings up everything behind the port, on a thread of its own.
 
     :ivar begins_anew: whether the process is to start again from nothing, for
@@ -136,6 +136,7 @@ class Loader:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, program: Program = CONTROLLER):
+        super().__init__(name='loader', daemon=True)
         self._conf = conf
         self._program = program
         self.begins_anew = False
@@ -144,13 +145,8 @@ class Loader:
         self.exit_code = 0
         self._rooms: app.App | relay.Relay | None = None
         self._bus: Any | None = None
-        self._thread = threading.Thread(target=self._run, name='loader',
-                                        daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def _run(self) -> None:
+    def run(self) -> None:
         """Load; a failure ends the process with one line in the log."""
         try:
             self._load()

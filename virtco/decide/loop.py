@@ -25,13 +25,14 @@ from virtco.state import summary
 LOG = logging.getLogger(__name__)
 
 
-class Loop:
+class Loop(threading.Thread):
     """The scheduler's thread, woken by changes and by time."""
 
     def __init__(self, conf: cfg.ConfigOpts, state: known.State,
                  settings: operators.Settings,
                  publisher: publisher.Publisher, metrics: metrics.Metrics,
                  clock: Callable[[], float] = time.time):
+        super().__init__(name='scheduler', daemon=True)
         self._conf = conf.scheduler
         self._state = state
         self._settings = settings
@@ -41,7 +42,6 @@ class Loop:
         self._wake = threading.Condition()
         self._urgent = True
         self._stopping = False
-        self._thread: threading.Thread | None = None
         self._has_led = True
         self._is_blind = False
         #: Whether what is computed holds; else it is to be looked at only.
@@ -58,22 +58,14 @@ class Loop:
                 self._urgent = True
                 self._wake.notify_all()
 
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._loop, name='scheduler',
-                                        daemon=True)
-        self._thread.start()
-
     def stop(self) -> None:
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
-        if self._thread is not None:
-            self._thread.join(5)
+        if self.is_alive():
+            self.join(5)
 
-    def is_alive(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
-    def _loop(self) -> None:
+    def run(self) -> None:
         pause_s = self._conf.interval_s
         while True:
             with self._wake:

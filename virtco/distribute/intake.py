@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 MOST_OTHERS = 10_000
 
 
-class Intake:
+class Intake(threading.Thread):
     """
     :param report: takes a host and its report.
     :param heard: takes hosts whose last report still holds.
@@ -31,6 +31,7 @@ class Intake:
     def __init__(self, report: Callable[[str, reports.Report], None],
                  heard: Callable[[set[str]], None],
                  failed: Callable[[], None] = lambda: None):
+        super().__init__(name='intake', daemon=True)
         self._report = report
         self._heard = heard
         self._failed = failed
@@ -42,18 +43,13 @@ class Intake:
         self._is_ending = False
         self._n_lost = 0
         self._spent_s: dict[str, float] = {}
-        self._thread = threading.Thread(target=self._run, name='intake',
-                                        daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def stop(self) -> None:
         """Hand over the rest, and end the thread."""
         with self._there_is_some:
             self._is_ending = True
             self._there_is_some.notify()
-        self._thread.join(5)
+        self.join(5)
 
     def add_report(self, host: str, report: reports.Report) -> None:
         with self._there_is_some:
@@ -78,7 +74,7 @@ class Intake:
             self._others.append((work, said))
             self._there_is_some.notify()
 
-    def _run(self) -> None:
+    def run(self) -> None:
         while True:
             with self._there_is_some:
                 while not (self._reports or self._hosts or self._others):

@@ -69,7 +69,7 @@ class Relay:
                                                  self.metrics),
             upstream.Doors(self._replay, found.seats, self._took),
             found.loop)
-        found.beside.append(self._upstream.run)
+        found.beside.append(self._upstream.keep_connected)
         found.start()
 
     def stop(self) -> None:

@@ -114,34 +114,27 @@ class Doors:
         lambda hosts: {})
 
 
-class LoopThread:
+class LoopThread(threading.Thread):
     """An event loop on a thread of its own.
 
     :ivar beside: coroutine functions that run on the loop until the end.
     """
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop):
+        super().__init__(name=name, daemon=True)
         self.loop = loop
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self._thread = threading.Thread(target=self._run, name=name,
-                                        daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def stop(self) -> None:
         self._soon(self.loop.stop)
-        if self._thread.is_alive():
-            self._thread.join(5)
-
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        if self.is_alive():
+            self.join(5)
 
     def _soon(self, work: Callable[..., object], *args: Any) -> None:
         with contextlib.suppress(RuntimeError):  # it was stopped
             self.loop.call_soon_threadsafe(work, *args)
 
-    def _run(self) -> None:
+    def run(self) -> None:
         tasks = [self.loop.create_task(work()) for work in self.beside]
         try:
             self.loop.run_forever()

@@ -60,7 +60,7 @@ class Upstream(server.LoopThread):
     """
     :param looks: who leads.
     :param tls: None for plain connections.
-    :param loop: on which :meth:`run` runs; None: one of its own, see
+    :param loop: of :meth:`keep_connected`; None: one of its own, see
         :meth:`start`.
     :ivar epoch: the newest that was heard of.
     :ivar n_hosts: that have a policy of the leader.
@@ -83,7 +83,7 @@ class Upstream(server.LoopThread):
         # Epoch of a leader, and since when it says nothing.
         self._silent: tuple[int, float] | None = None
         super().__init__('upstream', loop or asyncio.new_event_loop())
-        self.beside.append(self.run)
+        self.beside.append(self.keep_connected)
 
     @property
     def epoch(self) -> int:
@@ -163,7 +163,7 @@ class Upstream(server.LoopThread):
         if self._writer is not None:
             self._say(messages.Ask(host))
 
-    async def run(self) -> None:
+    async def keep_connected(self) -> None:
         why = ''
         while True:
             try:

@@ -36,7 +36,7 @@ class Believed:
     host: str | None
 
 
-class Auditor:
+class Auditor(threading.Thread):
     """A thread of its own, for which nobody waits.
 
     :param apply: makes a change in the model.
@@ -45,26 +45,22 @@ class Auditor:
     def __init__(self, database: db_session.Database, source: nova.Nova,
                  apply: Callable[[notifications.Change], bool],
                  metrics: metrics.Metrics, interval_s: float):
+        super().__init__(name='auditor', daemon=True)
         self._database = database
         self._nova = source
         self._apply = apply
         self._metrics = metrics
         self._interval_s = interval_s
         self._is_away = False
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name='auditor',
-                                        daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self._is_ending = threading.Event()
 
     def stop(self) -> None:
         """Stop, and wait a moment for a request under way."""
-        self._stop.set()
-        self._thread.join(STOP_S)
+        self._is_ending.set()
+        self.join(STOP_S)
 
-    def _loop(self) -> None:
-        while not self._stop.is_set():
+    def run(self) -> None:
+        while not self._is_ending.is_set():
             outcome = 'failed'
             try:
                 self.compare()
@@ -79,7 +75,7 @@ class Auditor:
             except Exception:
                 LOG.exception('Could not compare with Nova.')
             self._metrics.comparisons.labels(outcome).inc()
-            self._stop.wait(self._interval_s)
+            self._is_ending.wait(self._interval_s)
 
     def compare(self) -> int:
         """Compare with Nova and repair; return the number of servers repaired.
@@ -90,7 +86,7 @@ class Auditor:
         n_repaired = 0
         for project_id, vms in itertools.groupby(
                 self._believed(), key=lambda vm: vm.project_id):
-            if self._stop.is_set():
+            if self._is_ending.is_set():
                 break
             n_repaired += self._compare_project(project_id, list(vms))
         return n_repaired

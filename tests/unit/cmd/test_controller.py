@@ -93,7 +93,7 @@ def test_a_program_does_its_duties(tmp_path, monkeypatch, program, serves,
     n_frozen = gc.get_freeze_count()
     loader.start()
     try:
-        loader._thread.join(60)
+        loader.join(60)
         rooms = loader._rooms
         assert gc.get_freeze_count() > n_frozen
         assert (rooms.plans, rooms.leads()) == (serves, schedules)
@@ -125,7 +125,7 @@ def test_a_distributor_tells_how_it_is(tmp_path):
     loader = Loader(conf, controller.DISTRIBUTOR)
     loader.start()
     try:
-        loader._thread.join(60)
+        loader.join(60)
         found = loader._rooms
         assert isinstance(found, relay.Relay)
         assert loader.front._startup.what is None
@@ -141,7 +141,7 @@ def test_a_loader_that_began_nothing_stops(monkeypatch):
     monkeypatch.setattr(systemd, 'notify', lambda **words: told.append(words))
     loader = controller.Loader(None)
     loader.stop()
-    assert not loader._thread.is_alive() and loader._thread.daemon
+    assert not loader.is_alive() and loader.daemon
     assert told == [{'STOPPING': 1}]
 
 

@@ -74,7 +74,7 @@ def test_it_computes_at_once_and_when_it_is_woken(make):
         found.notify(True)
         patience.wait_for(lambda n=n_turns: len(turns) == n)
     # It does not keep the process from ending.
-    assert found.is_alive() and found._thread.daemon
+    assert found.is_alive() and found.daemon
 
 
 def test_it_computes_unasked_after_its_interval(make):
@@ -93,7 +93,7 @@ def test_a_storm_of_requests_takes_half_a_core(make, monkeypatch):
         clock.used_s += costs_s[len(clock.slept_s)]
         found._stopping = len(clock.slept_s) == 2
 
-    make(compute)._loop()
+    make(compute).run()
     assert clock.slept_s == costs_s
 
 
@@ -106,7 +106,7 @@ def test_a_failure_is_counted_and_ends_nothing(make, monkeypatch):
         raise ValueError
 
     found = make(compute, interval_s=7.0)
-    found._loop()
+    found.run()
     # Urgent all the time, it pauses all the same.
     assert clock.slept_s == [7.0, 0.5, 7.0, 0.5]
     failures = found._metrics.loop_failures.labels('scheduler')

@@ -235,7 +235,7 @@ def test_it_listens_if_it_may_lead(conf):
         assert found.decide.prober.on_ordered == [
             found._server.trains_ordered]
         assert found.is_alive() and found._server.port > 0
-        assert found._intake._thread.is_alive()
+        assert found._intake.is_alive()
         assert found.address() == f'127.0.0.1:{found._server.port}'
         # Nova is answered also where the port is taken.
         conf.set_override('port', found._server.port, 'distributor')
@@ -246,7 +246,7 @@ def test_it_listens_if_it_may_lead(conf):
         other.stop()
     finally:
         found.stop()
-    assert not found.is_alive() and not found._intake._thread.is_alive()
+    assert not found.is_alive() and not found._intake.is_alive()
 
 
 def test_without_a_server_nothing_happens(one):

@@ -52,7 +52,7 @@ def test_its_thread_hands_over_whatever_comes_and_ends_with_it():
         patience.wait_for(lambda: len(taken) > n_before, 'what was added')
         assert taken[-1] == said
     found.stop()
-    assert not found._thread.is_alive()
+    assert not found.is_alive()
 
 
 @pytest.mark.parametrize('add, told', [
@@ -67,7 +67,7 @@ def test_what_arrives_wakes_the_intake(add, told):
     patience.wait_for(lambda: said == [told], 'what was said')
     patience.wait_for(lambda: found._there_is_some._waiters, 'it to wait')
     found.stop()
-    assert not found._thread.is_alive() and said == [told]
+    assert not found.is_alive() and said == [told]
 
 
 def test_what_arrived_is_handed_over_at_the_end():
@@ -76,7 +76,7 @@ def test_what_arrived_is_handed_over_at_the_end():
     found.add(said.append, 7)
     found.start()
     found.stop()
-    assert said == [('h1', 1), 7] and not found._thread.is_alive()
+    assert said == [('h1', 1), 7] and not found.is_alive()
 
 
 def test_the_newest_report_of_each_host_is_kept():

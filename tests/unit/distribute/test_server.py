@@ -246,7 +246,7 @@ def test_at_its_end_all_are_let_go_and_what_runs_beside_it_ends():
     site.server.beside.append(beside)
     site.server.start()
     # It does not keep the process from ending.
-    assert site.server._thread.daemon
+    assert site.server.daemon
     with connect(site, 'h2') as sock:
         found = messages(sock)
         next_of(found, 'welcome')

@@ -316,7 +316,7 @@ def test_only_a_leader_that_is_known_is_called(site, seen, known, tries):
         called.append(seen)
 
     site.upstream._converse = converse
-    assert site.run(site.upstream.run()) == [0.5, 0.5]
+    assert site.run(site.upstream.keep_connected()) == [0.5, 0.5]
     assert called == ([seen] * 2 if tries else [])
 
 
@@ -331,7 +331,7 @@ def test_what_keeps_it_from_the_leader_is_one_line(site, caplog):
         raise next(left)
 
     site.upstream._converse = converse
-    site.run(site.upstream.run(), len(errors) - 1)
+    site.run(site.upstream.keep_connected(), len(errors) - 1)
     prefix = 'The process that leads cannot be reached'
     assert [record.getMessage() for record in caplog.records] == [
         f'{prefix}: TimeoutError', f'{prefix}: no route', f'{prefix}: end',
@@ -351,19 +351,19 @@ def test_who_does_not_hear_the_leader_is_cut_off(site, monkeypatch):
     assert not one.is_cut_off(0.0)
     for at_s in (100.0, 103.0):
         now_s[0] = at_s
-        site.run(one.run())
+        site.run(one.keep_connected())
     assert not one.is_cut_off(3.1) and one.is_cut_off(3.0)
     # Nobody else reaches one that does not lead any more.
     site.leads = False
     assert not one.is_cut_off(3.0)
     # No time counts in which nobody leads.
-    site.run(one.run())
+    site.run(one.keep_connected())
     site.leads = True
     assert not one.is_cut_off(0.1) and one.is_cut_off(0.0)
     now_s[0] = 106.0
     site.seen = dataclasses.replace(SEEN, epoch=SEEN.epoch + 1)
     assert not one.is_cut_off(0.0)
-    site.run(one.run())
+    site.run(one.keep_connected())
     assert not one.is_cut_off(0.1) and one.is_cut_off(0.0)
 
 
@@ -447,7 +447,7 @@ def test_it_talks_with_the_leader(running, lead):
         patience.wait_for(lambda message=message: (
             name, message) in found.told, str(message))
     assert found.came == [('h1', messages.Hello(frames.VERSION, 'h1'))]
-    assert one.is_alive() and one._thread.daemon
+    assert one.is_alive() and one.daemon
     one.stop()
     assert not one.is_alive() and not one.is_connected
     assert one.loop.is_closed()

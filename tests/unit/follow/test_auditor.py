@@ -163,7 +163,7 @@ def test_one_warning_per_outage_and_what_was_compared_counts(
     nova.on_list = fail
     caplog.set_level(logging.INFO)
     audit.start()
-    assert audit._thread.daemon
+    assert audit.daemon
     try:
         wait_for(lambda: count(counts, 'failed') >= 3)
         assert applied == [notifications.Built('p-0', 'h2')]
@@ -171,7 +171,7 @@ def test_one_warning_per_outage_and_what_was_compared_counts(
         wait_for(lambda: count(counts, 'done') >= 2)
     finally:
         audit.stop()
-    assert not audit._thread.is_alive()
+    assert not audit.is_alive()
     assert [r.getMessage() for r in caplog.records
             if r.levelno == logging.WARNING] == [
         'Nothing is compared with Nova: Nova did not answer: HTTP 503.']

@@ -367,9 +367,9 @@ def test_who_leads_compares_with_nova_until_it_stops(bench, tmp_path):
     found = follow.Follow(conf, stored.state(database), bench.counts,
                           lambda: 1000.0)
     found.lead()
-    assert found._auditor._thread.is_alive()
+    assert found._auditor.is_alive()
     found.stop()
-    assert not found._auditor._thread.is_alive()
+    assert not found._auditor.is_alive()
     database.dispose()
 
 
