@@ -15,8 +15,6 @@ import numpy as np
 from virtco import units
 from virtco_lab.emulation import results as results_module
 
-matplotlib.use('Agg')
-
 # A colour per scheme, of Okabe and Ito's palette, distinct also to the
 # colour-blind; coflows have colours that none of the schemes has.
 SCHEME_COLOURS = ('#999999', '#e69f00', '#0072b2')

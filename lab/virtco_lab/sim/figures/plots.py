@@ -5,13 +5,11 @@
 import pathlib
 from typing import Any
 
-import matplotlib
 from matplotlib import figure as mpl_figure
 import numpy as np
 
 from virtco_lab.sim.figures import outcome
 
-matplotlib.use('Agg')
 _DPI = 110
 _MARKERS = ('D', 's', '^', 'v')
 _PAPER: dict[str, Any] = {'color': 'black', 'fillstyle': 'none',

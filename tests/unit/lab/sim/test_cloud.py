@@ -142,6 +142,7 @@ def test_groups_from_json(tmp_path):
     ('{"hosts": {"count": 0}}', 'hosts.count'),
     ('{"hosts": {"count": 1, "slots": 1, "rate": "fast"}}', 'hosts.rate'),
     ('{"hosts": [], "groups": []}', 'hosts'),
+    ('{"hosts": [3], "groups": []}', r'hosts\[0\].* an object'),
     ('{"hosts": {"count": 1, "slots": 1, "rate": 1}, "groups": []}',
      'at least one group'),
     ('{"hosts": {"count": 1, "slots": 1, "rate": 1}, "groups": [{}]}',

@@ -62,6 +62,9 @@ def test_dcoflow_drops_what_helps_most():
         np.array([[4.0, 3.0], [4.0, 3.0], [3.0, 4.0]]),
         np.array([7.5, 6.5, 5.5]))
     assert (accepted, rejected) == ([0], [1, 2])
+    # Who ends at its deadline is on time.
+    assert deadlines.dcoflow(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array(
+        [2.0, 1.9])) == ([1, 0], [])
     # With time, the latest deadline goes last.
     accepted, rejected = deadlines.dcoflow(size_s, np.array([2.6, 1.2, 3.0]))
     assert accepted[-1] == 2

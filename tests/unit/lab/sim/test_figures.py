@@ -21,6 +21,7 @@ SEED = 1
 #: Settings of about a quarter of a second together.
 QUICK = {
     'facebook-like': ('sebf', 'mrtf', 'each alone'),
+    'liars': ('0.3',),
     'monitoring-2': ('5', 'range'),
     'monitoring-3': ('instances',),
     'monitoring-4': ('1', 'range'),
@@ -45,14 +46,13 @@ QUICK = {
     'rpca-fig9-cg': ('1000', '16000', '64000'),
     'rpca-fig9-size': ('1000', '10000', '1000000'),
     'training-mixed': ('mrtf', 'order', 'training first'),
-    'training-pair': ('2 × gpt-7b', '3 × gpt-7b', 'gpt-7b, gpt-13b')}
+    'training-pair': ('2 × gpt-7b', '3 × gpt-7b', 'gpt-7b, gpt-13b'),
+    'wrong-hints': ('10 % wrong', 'half of them unknown', '5 s late')}
 #: Where the product places VMs, which becomes better now and then.
 PLANNED = {
     'choreo-fig10a': ('all applications at once',),
-    'liars': ('0.3',),
     'virtco-case1': ('PAGER-0.5M', 'RECOMM-1G'),
-    'virtco-case4': ('heavy 5',),
-    'wrong-hints': ('10 % wrong', 'half of them unknown', '5 s late')}
+    'virtco-case4': ('heavy 5',)}
 
 
 @pytest.mark.parametrize(('name', 'settings', 'tolerance'), [
@@ -85,6 +85,14 @@ def test_each_setting_runs_with_each_seed_in_this_process():
         'one': [[3.0], [4.0]], 'two': [[1.0, 6.0], [1.0, 8.0]]}
         for setting in 'ab'}
     assert samples.Context().seeds == tuple(range(8))
+
+
+def test_processor_time_of_all_seeds_is_added():
+    made = samples.Samples((0, 1))
+    for seed in (0, 1):
+        made.add('one', {'x': seed}, 1.0 + seed)
+    assert made.cpu_s == {'one': 3.0}
+    assert made.of('one', 'x') == [0.0, 1.0]
 
 
 def test_clouds_are_those_of_the_paper_by_default():

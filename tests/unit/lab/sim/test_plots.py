@@ -7,10 +7,14 @@ that is changed on purpose gets the number that the failure names.
 """
 
 import dataclasses
+import hashlib
 
+import numpy as np
 import pytest
 
 from virtco_lab.sim import figures
+from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import plots
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
 
@@ -94,3 +98,94 @@ def weighed(name):
 @pytest.mark.parametrize('name', figures.FIGURES)
 def test_what_is_drawn(name):
     assert weighed(name) == pytest.approx(DRAWN[name], rel=1e-9)
+
+
+def drawn(figure):
+    """What matplotlib was asked to draw, as text and numbers."""
+    texts, values = [figure._suptitle.get_text(), *(
+        text.get_text() for text in figure.legends[0].get_texts())], []
+    for axes in figure.axes:
+        texts += [axes.get_title(), axes.get_xlabel(), axes.get_ylabel(),
+                  axes.get_yscale(), *(
+                      f'{line.get_marker()} {line.get_linestyle()} '
+                      f'{line.get_color()} {line.get_drawstyle()}'
+                      for line in axes.lines), *(
+                      f'{patch.get_hatch()} {patch.get_facecolor()}'
+                      for patch in axes.patches), *(
+                      f'{label.get_text()} {label.get_rotation()} '
+                      f'{label.get_horizontalalignment()}'
+                      for label in axes.get_xticklabels())]
+        values += [*axes.get_ylim(), *figure.get_size_inches(), *(
+            float(value) for line in axes.lines
+            for value in np.ravel(line.get_xydata())), *(
+            float(value) for patch in axes.patches
+            for value in np.ravel(patch.get_patch_transform().transform(
+                patch.get_path().vertices)))]
+    found = np.nan_to_num(np.array(values, float))
+    return hashlib.sha256('\n'.join(texts).encode()).hexdigest()[:8], float(
+        found @ (1 + np.arange(len(found)) % 7))
+
+
+PAGES = {
+    'choreo-fig10a': ('95aed322', -3181.63212201),
+    'choreo-fig10b': ('85007759', -2641.63212201),
+    'choreo-greedy': ('fd6ee688', 1451.09484076),
+    'facebook-like': ('aeddb22c', 1247.78),
+    'facebook-trace': ('8db4c58a', 1891.358),
+    'liars': ('b79bb035', 363.615024687),
+    'monitoring-2': ('19e1bb43', 49445.1019493),
+    'monitoring-3': ('8aa2ce1a', 10975.1525),
+    'monitoring-4': ('462470c9', 16519),
+    'monitoring-5': ('65dc9049', 10975.1525),
+    'orchestra-fig11': ('01ce0759', 377.49875),
+    'orchestra-fig14': ('50bcdd64', 632.87),
+    'orchestra-fig15': ('ed1e4d48', 1284.227),
+    'orchestra-fig16': ('ddd72f61', 276.398630952),
+    'orchestra-fig7': ('21d35858', 3825.34133493),
+    'orchestra-fig9': ('2cc9d82e', 4772.721875),
+    'orchestra-table3': ('abee0ef0', 375.502385752),
+    'rpca-dynamics': ('4800f5e2', 36406.71),
+    'rpca-dynamics-tree': ('d3a915f0', 36406.71),
+    'rpca-fig10': ('bbdafe76', 757.773025126),
+    'rpca-fig11': ('6079259b', 1099.30348141),
+    'rpca-fig12': ('f645b3ac', 7231.31817881),
+    'rpca-fig13': ('7da25376', 1100.84986086),
+    'rpca-fig4': ('dfa4624f', 20145.8410597),
+    'rpca-fig5': ('e3a26ab6', 4712.36482873),
+    'rpca-fig6': ('13c5abec', 564.764954535),
+    'rpca-fig7': ('f235e170', 1099.30348141),
+    'rpca-fig8': ('07e2b48c', 2945.31769635),
+    'rpca-fig9': ('89dc6de9', 1909.10409445),
+    'rpca-fig9-cg': ('a7303d6a', 4192.8250688),
+    'rpca-fig9-size': ('b11fcd97', 1909.10409445),
+    'training-cluster': ('a62ce0af', 33157.93),
+    'training-mixed': ('6e6c0c60', 3147.575),
+    'training-pair': ('25a631a3', 1521.56),
+    'virtco-case1': ('5489b8c0', 5823.77008201),
+    'virtco-case2': ('fc0b742e', 8918.355581),
+    'virtco-case3': ('89e7266e', 1244.22083333),
+    'virtco-case4': ('edb4d2e7', 4964.44425821),
+    'virtco-case5': ('518b64b4', 7312.11256813),
+    'virtco-case6': ('875cf888', 9238.22575675),
+    'virtco-sigma': ('c323735a', 5213.9126745),
+    'wrong-hints': ('776c9b22', 3489.22254006)}
+
+
+@pytest.mark.parametrize('name', figures.FIGURES)
+def test_what_is_on_the_page(name, tmp_path, monkeypatch):
+    pages = []
+    monkeypatch.setattr(plots.mpl_figure.Figure, 'savefig',
+                        lambda self, path, dpi: pages.append((self, path)))
+    found = record.read(record.DIRECTORY, name).found
+    plots.draw(figures.FIGURES[name].show(made_up(found), samples.Context()),
+               tmp_path / 'new')
+    (page, path), = pages
+    assert path == tmp_path / 'new' / f'{name}.png' and path.parent.is_dir()
+    text, number = drawn(page)
+    assert (text, number) == (PAGES[name][0], pytest.approx(
+        PAGES[name][1], rel=1e-6))
+
+
+def test_each_table_is_its_records():
+    assert document.outdated(record.DIRECTORY, figures.FIGURES,
+                             figures.FIGURES) == []
