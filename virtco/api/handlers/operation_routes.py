@@ -22,26 +22,22 @@ def add_monitoring(app: 'falcon.App[Any, Any]', found: Any) -> None:
 
     :param found: a :class:`virtco.api.deploy.Monitored`.
     """
-    app.add_route('/health', Health(found))
-    app.add_route('/metrics', Metrics(found))
+    resource = _Monitoring(found)
+    app.add_route('/health', resource, suffix='health')
+    app.add_route('/metrics', resource, suffix='metrics')
 
 
-class Health:
+class _Monitoring:
     def __init__(self, found: Any):
         self._found = found
 
-    def on_get(self, _request: falcon.Request,
-               response: falcon.Response) -> None:
+    def on_get_health(self, _request: falcon.Request,
+                      response: falcon.Response) -> None:
         is_healthy, found = self._found.health()
         media.answer(response, found, 200 if is_healthy else 503)
 
-
-class Metrics:
-    def __init__(self, found: Any):
-        self._found = found
-
-    def on_get(self, _request: falcon.Request,
-               response: falcon.Response) -> None:
+    def on_get_metrics(self, _request: falcon.Request,
+                       response: falcon.Response) -> None:
         response.content_type = 'text/plain; version=0.0.4; charset=utf-8'
         self._found.gauge()
         response.data = self._found.metrics.render()
