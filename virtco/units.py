@@ -169,11 +169,11 @@ def _value(text: str, limit: str, number: str, prefix: str) -> float:
 
 
 def format_size(size_bytes: float) -> str:
-    return _format(size_bytes, 'B')
+    return format_amount(size_bytes, 'B')
 
 
 def format_rate(rate_bps: float) -> str:
-    return _format(rate_bps, 'bit/s')
+    return format_amount(rate_bps, 'bit/s')
 
 
 def format_time(time_s: float) -> str:
@@ -183,7 +183,7 @@ def format_time(time_s: float) -> str:
     return '0 s' if time_s <= 0 else f'{time_s / _TIME_UNITS["us"]:.4g} us'
 
 
-def _format(value: float, suffix: str) -> str:
+def format_amount(value: float, suffix: str) -> str:
     for prefix in ('P', 'T', 'G', 'M', 'K'):
         if abs(value) >= _PREFIXES[prefix]:
             shown = 'k' if prefix == 'K' else prefix

@@ -204,11 +204,7 @@ def _health(host: host_wire.Host) -> text.Text:
 
 def short(value: float, unit: str) -> str:
     """Format three digits, so that a table keeps to 80 columns."""
-    for prefix, scale in (('P', 1e15), ('T', 1e12), ('G', 1e9), ('M', 1e6),
-                          ('k', 1e3)):
-        if value >= 0.9995 * scale:
-            return f'{value / scale:.3g} {prefix}{unit}'
-    return f'{value:.3g} {unit}'
+    return units.format_amount(float(f'{value:.3g}'), unit)
 
 
 def _time(time_s: float | None) -> str:
