@@ -44,7 +44,6 @@ class _Entry:
     :ivar gone: set when it is committed, or will not be.
     """
 
-    key: Key
     problem: snapshot.PlacementProblem
     deadline: deadlines.Deadline
     part: together.Part | None = None
@@ -97,7 +96,7 @@ class Window:
                 < window_s + self._conf.placement.budget_s):
             return None
         deadline.enter('hold')
-        entry = _Entry(key, problem, deadline)
+        entry = _Entry(problem, deadline)
         with self._lock:
             first = self._waiting.setdefault(key, entry)
             if first is entry:

@@ -81,7 +81,6 @@ class Explanation:
     """:ivar is_complete: there was time for every question."""
 
     reasons: tuple[Reason, ...]
-    ranked: tuple[snapshot.RankedHost, ...]
     is_complete: bool
 
 
@@ -105,7 +104,7 @@ def explain(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
             if not budget.in_time():
                 is_complete = False
                 break
-    return Explanation(tuple(reasons), asked.ranked, is_complete)
+    return Explanation(tuple(reasons), is_complete)
 
 
 class _Asked:
@@ -120,7 +119,7 @@ class _Asked:
         # with wishes or of several groups.
         self._plan = planner.evaluate(problem, plan, budget.slice(0.1))
         self._host = plan.hosts[vm_index]
-        self.ranked = self._rank(problem)
+        self._ranked = self._rank(problem)
 
     def _rank(self, problem: snapshot.PlacementProblem
               ) -> tuple[snapshot.RankedHost, ...]:
@@ -148,7 +147,7 @@ class _Asked:
 
     def rooms(self) -> Iterator[Reason | None]:
         need = self._problem.vms[self._vm_index].demand
-        full = [found.host for found in self.ranked if not found.feasible
+        full = [found.host for found in self._ranked if not found.feasible
                 and self._is_allowed(found.host)]
         for n, host in enumerate(full[:MOST_HOSTS]):
             yield self._with_room(host, need,
@@ -185,7 +184,7 @@ class _Asked:
             Reason('room', host, best[2], best[1], self._plan.cct_s, saved_s))
 
     def coflows(self) -> Iterator[Reason | None]:
-        rivals = [found.host for found in self.ranked
+        rivals = [found.host for found in self._ranked
                   if found.feasible and found.host != self._host]
         for coflow_id in _busiest(self._problem,
                                   rivals[:MOST_ALTERNATIVES]):
