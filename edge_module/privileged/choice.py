@@ -33,8 +33,13 @@ def open_kernel(user: str, helper_user: str) -> protocol.Kernel:
         without the privilege for any call.
     """
     if user and os.geteuid() == 0:
-        _known('user', user)
-        _known('helper_user', helper_user)
+        for field, name in ('user', user), ('helper_user', helper_user):
+            try:
+                pwd.getpwnam(name or user)
+            except KeyError as error:
+                raise exception.Invalid(
+                    field=f'[edge] {field}', value=name,
+                    limit='a user of this machine') from error
         from edge_module.privileged import guarded
         guarded.start_and_drop(user, helper_user or user)
         return cast(protocol.Kernel, guarded)
@@ -42,12 +47,3 @@ def open_kernel(user: str, helper_user: str) -> protocol.Kernel:
         raise exception.Invalid(field='privileges', value='none',
                                 limit='root, or CAP_NET_ADMIN')
     return kernel
-
-
-def _known(field: str, user: str) -> None:
-    try:
-        if user:
-            pwd.getpwnam(user)
-    except KeyError as error:
-        raise exception.Invalid(field=f'[edge] {field}', value=user,
-                                limit='a user of this machine') from error

@@ -53,7 +53,9 @@ class Receiver:
 
     def ensure(self, policy: edge_policy.EdgePolicy) -> None:
         """Create or change what is not right; packets come last."""
-        self._ensure_ifb()
+        if not devices.ifindex(IFB_DEV):
+            htb.change(self.kernel, [operations.AddIfb()],
+                       f'create {IFB_DEV}')
         current = self.queue.snapshot()
         if not current.present:
             self.queue.ensure_root()
@@ -61,11 +63,6 @@ class Receiver:
                                current.tree)
         self._ensure_pairs(policy.received)
         self._ensure_redirect()
-
-    def _ensure_ifb(self) -> None:
-        if not devices.ifindex(IFB_DEV):
-            htb.change(self.kernel, [operations.AddIfb()],
-                       f'create {IFB_DEV}')
 
     def _ensure_pairs(self, received: tuple[edge_policy.ReceivedPair, ...]
                       ) -> None:
