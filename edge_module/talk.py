@@ -57,14 +57,12 @@ class EdgeClient:
     def __init__(self, conf: cfg.ConfigOpts):
         self._host = conf.edge.host
         self.url = conf.edge.controller_url.rstrip('/')
-        auth = None
         options = conf[edge_conf.AUTH]
-        if options.auth_type:
-            auth = ks_loading.load_auth_from_conf_options(
-                conf, edge_conf.AUTH)
         session: ks_session.Session = (
             ks_loading.session.Session().load_from_options(
-                auth=auth or noauth.NoAuth(endpoint=self.url),
+                auth=ks_loading.load_auth_from_conf_options(
+                    conf, edge_conf.AUTH)
+                or noauth.NoAuth(endpoint=self.url),
                 timeout=TIMEOUT_S, insecure=options.insecure,
                 cacert=options.cafile, cert=options.certfile,
                 key=options.keyfile))
