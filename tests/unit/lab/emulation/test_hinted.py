@@ -15,6 +15,7 @@ from virtco_lab.emulation import cases
 from virtco_lab.emulation import hinted
 from virtco_lab.emulation import misled
 from virtco_lab.emulation import reproduce
+from virtco_lab.emulation import scenario
 from virtco_lab.emulation import starvation
 from virtco_lab.emulation import untold
 from virtco_lab.sim import claims
@@ -74,6 +75,15 @@ def test_who_is_late_waits_longer_than_who_is_not():
         [0.0 if setting == 'exact' else one.start_s + 1.0
          for one in coflows], SCALE) for setting in ('exact', '1 s late'))
     assert sum(late) > sum(in_time)
+
+
+def test_coflows_load_the_hosts_by_their_share():
+    coflows = misled.workload(0, SCALE)
+    assert coflows[0].start_s == 0.0
+    assert len(coflows) == misled.N_COFLOWS
+    # Half of what 8 hosts send in a second for each, at the rate of TCP.
+    assert sum(one.coflow.size_bytes for one in coflows) == pytest.approx(
+        6 * 0.5 * 8 * scenario.goodput_bps(20e6) / 8, rel=1e-5)
 
 
 def _options(tmp_path, **changes):

@@ -2,10 +2,14 @@
 
 """What the figures about measuring make of what they measured."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from tests.unit.lab.emulation import drawing
 from virtco_lab.cmd import emulate
+from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import background
 from virtco_lab.emulation.measured import crosstraffic
 from virtco_lab.emulation.measured import greedy
@@ -60,6 +64,37 @@ def test_age_is_counted_in_readings():
     rates = np.array([[1.0, 2.0], [1.0, 4.0], [2.0, 4.0]])
     assert stability.errors_percent(rates, 1).tolist() == [0, 50, 50, 0]
     assert stability.errors_percent(rates, 2).tolist() == [50, 50]
+
+
+@pytest.mark.parametrize(('off', 'n_unmet'), [(1.0, 0), (1.25, 1)])
+def test_an_estimate_may_be_as_far_off_as_was_asked_for(
+        off, n_unmet, monkeypatch):
+    one, *_ = crosstraffic.TOPOLOGIES
+    assert one.most_off == 1.0
+    monkeypatch.setattr(crosstraffic, 'TOPOLOGIES', (one,))
+    monkeypatch.setattr(crosstraffic, '_measure', lambda *args: [
+        crosstraffic.Run(dict.fromkeys(
+            crosstraffic.TOGETHER, [(0.0, 4, 4 + off), (1.0, 4, 4 - off)]))])
+    found = crosstraffic.figure4(extent.Options(1e8), drawing.Display())
+    assert len(found.unmet) == n_unmet
+    assert found.rows[0][3:] == (0.0, off, off, 100 * (off <= 1))
+
+
+@pytest.mark.parametrize(('percent', 'n_shared', 'share', 'unmet'), [
+    (6.0, 0, 100, ['median', 'mean']), (7.0, 1, 0, ['median']),
+    (2.0, 0, 100, []), (4.0, 1, 100, ['median']), (4.0, 0, 100, ['median'])])
+def test_an_error_may_be_as_large_as_was_asked_for(
+        percent, n_shared, share, unmet, monkeypatch):
+    monkeypatch.setattr(stability, 'CLOUDS', (dataclasses.replace(
+        stability.CLOUDS[0], n_shared=n_shared),))
+    monkeypatch.setattr(stability, '_readings', lambda *args: None)
+    monkeypatch.setattr(stability, 'errors_percent', lambda rates, age: (
+        np.full(4, percent)))
+    found = stability.figure7(extent.Options(1e8, short=True),
+                              drawing.Display())
+    assert {row[1]: row[6] for row in found.rows} == {1: share, 5: share}
+    assert [line.split(' error')[0].split()[-1] for line in found.unmet] == (
+        2 * unmet)
 
 
 @pytest.mark.parametrize(('one', 'other', 'links'), [

@@ -62,8 +62,8 @@ def test_a_thread_that_came_meanwhile_counts_from_its_start(kernel):
     kernel['waited'] = {(1, 9): _S}
     usage = watch.read()
     # What counts less than before ran for nothing.
-    assert usage.ran == pytest.approx({1: 0.5})
-    assert usage.waited == pytest.approx(0.25)
+    assert usage.ran == pytest.approx({1: 0.5}, rel=1e-12)
+    assert usage.waited == pytest.approx(0.25, rel=1e-12)
 
 
 def test_what_is_not_told_is_not_stolen(monkeypatch):

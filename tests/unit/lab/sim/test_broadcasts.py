@@ -7,6 +7,8 @@ import pytest
 
 from tests import figures
 from virtco_lab.sim import broadcasts
+from virtco_lab.sim import figures as all_figures
+from virtco_lab.sim.figures import broadcasts as broadcasts_figures
 from virtco_lab.sim.figures import samples
 
 
@@ -62,3 +64,18 @@ def test_figures_of_broadcasts(name, row, column, least, most):
     found = figures.outcome(name, samples.Context(
         seeds=(0,), short=True))
     assert least < found.rows[row][column] < most
+
+
+def test_iterations_end_sooner_by_what_both_parts_save():
+    found = samples.Samples((0,), {
+        'before': {'broadcast': [[6.0]], 'shuffle': [[4.0]]},
+        'after': {'broadcast': [[1.5]], 'shuffle': [[2.0]]}}, {})
+    shown = all_figures.FIGURES['orchestra-fig16'].show(
+        found, samples.Context())
+    whole_s = 10 / broadcasts_figures.COMMUNICATION
+    sooner = 100 * 6.5 / whole_s
+    assert shown.notes[0].startswith(f'Iterations end {sooner:.0f} % sooner ')
+    assert '4.0 times faster' in shown.notes[0]
+    assert '2.00 times' in shown.notes[0]
+    assert shown.rows[1][1:5] == pytest.approx(
+        (1.5, 2.0, whole_s - 10, whole_s - 6.5))

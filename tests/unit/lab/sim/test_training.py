@@ -121,6 +121,7 @@ def test_keys_keep_both_goals():
 def test_a_cluster_of_jobs_is_filled_from_its_topology():
     at = training_jobs.site(training_jobs.small())
     assert sum(map(len, at.leaves)) == 88
+    assert set(at.cluster.cap_bps) == {200e9}
     # Racks' uplinks limit, 4:1; pods' are not given.
     assert at.cluster.above.cap_bps[0] == pytest.approx(10 * 200e9 / 4)
     assert len(at.cluster.above.cap_bps) == 2 * 12

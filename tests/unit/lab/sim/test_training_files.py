@@ -124,6 +124,23 @@ def test_a_cluster_of_a_file_fits_its_hosts(files):
         training_jobs.mix(two, np.random.default_rng(3), kinds=none)
 
 
+def test_jobs_that_fit_nowhere_are_drawn_some_times_only():
+    drawn = []
+
+    class Kind:
+        def sizes(self, n_hosts):
+            return (2,)
+
+        def fitting(self, n_hosts):
+            drawn.append(n_hosts)
+            return 0
+
+    with pytest.raises(exception.Invalid, match='room for one of the jobs'):
+        training_jobs.mix(training_jobs.site(training_jobs.small()),
+                          np.random.default_rng(0), kinds=[Kind()])
+    assert drawn == [2] * training_jobs.MOST_MISSES
+
+
 def test_the_command_runs_files(files, tmp_path):
     found = subprocess.run(
         [sys.executable, '-m', 'virtco_lab.cmd.sim', 'reproduce',
