@@ -258,6 +258,14 @@ def test_who_is_to_blame_for_a_rate(blamed, blamed_peers, side, found):
     assert hostrates._is_bound('a', told, blamed, blamed_peers) == found
 
 
+@pytest.mark.parametrize('rate_bps, blamed', [
+    (8.9e7, {'a'}), (9e7, set())])
+def test_a_peer_clears_itself_by_more_than_a_tenth(rate_bps, blamed):
+    side = hostrates._Side(rate_bps, 0.0, False, (('b', rate_bps),))
+    peer = hostrates._Side(1e8, 0.0, False, ())
+    assert hostrates._blamed({'a': side}, {'b': peer}) == blamed
+
+
 def test_only_readings_near_the_widest_explain_it():
     def read(peer, rate_bps, at_s):
         return history.Reading('a', peer, rate_bps, at_s)
