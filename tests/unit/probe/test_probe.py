@@ -400,6 +400,7 @@ def test_counters_of_a_device():
         netdev.read_bytes('lo', netdev.SENT), rel=0.01)
     assert netdev.read_bytes('no-such-dev', netdev.SENT) is None
     assert netdev.read_bytes(None, netdev.SENT) is None
+    assert netdev.foreign_share(5, 5, 0) == 0
     assert netdev.address_of('lo') == LOOPBACK
     assert netdev.address_of('no-such-dev') is None
     assert netdev.address_towards(LOOPBACK) == LOOPBACK
