@@ -204,10 +204,11 @@ def test_ports_share_no_class_whatever_their_indexes(pair):
     assert both[low] == alone[high]
     _learn(first, sink)
     _learn(second, sink)
+    # By IPv6 kernels send short packets that nobody asked for, at any time.
     sent = _sent(edge, lambda: _send_udp(first, sink.ip))
-    assert sent[both[low]] >= 38 * 1042 and sent[both[high]] == 0
+    assert sent[both[low]] >= 38 * 1042 and sent[both[high]] < 1042
     sent = _sent(edge, lambda: _send_udp(second, sink.ip))
-    assert sent[both[high]] >= 38 * 1042 and sent[both[low]] == 0
+    assert sent[both[high]] >= 38 * 1042 and sent[both[low]] < 1042
     beds.run('ip', 'link', 'del', 'dev', first.dev, netns=bed.ns('h1'))
     bed.vms.remove(first)
     edge.set_ports()
