@@ -47,7 +47,7 @@ QUICK = {
     'rpca-fig9-size': ('1000', '10000', '1000000'),
     'training-mixed': ('mrtf', 'order', 'training first'),
     'training-pair': ('2 × gpt-7b', '3 × gpt-7b', 'gpt-7b, gpt-13b'),
-    'wrong-hints': ('10 % wrong', 'half of them unknown', '5 s late')}
+    'wrong-hints': ('10 % wrong',)}
 #: Where the product places VMs, which becomes better now and then.
 PLANNED = {
     'choreo-fig10a': ('all applications at once',),
