@@ -98,7 +98,7 @@ def _operation(one: wire.Operation[Any], names: dict[Any, dict[str, Any]],
                ) -> dict[str, Any]:
     rules = policies.rules_of(one)
     failure = {'content': _content(names[error.Failure])}
-    # Of Keystone's middleware, with a text of its own.
+    # Keystone's middleware answers so, with a text of its own.
     unauthorized = {'401': {'description': 'There is no valid token.'}}
     found: dict[str, Any] = {
         'operationId': one.name, 'summary': one.summary,

@@ -52,7 +52,7 @@ _ENDED_BYTES = 1.0
 _LEAST_SHARE = 1e-3
 #: Bytes in the queue of a class whose flows have bytes left.
 _QUEUED_BYTES = 1500
-#: By which times of reports may differ that are the same.
+#: Times of reports that differ by less are the same.
 _ROUNDING_S = 1e-9
 # Coflow, source and destination host.
 _Way = tuple[int, str, str]
