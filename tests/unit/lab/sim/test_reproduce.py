@@ -79,15 +79,14 @@ def test_a_cell_that_differs_is_named(reproduce, recorded):
         rows = content['samples']['0.3']['his CCT']
         rows[1] = [rows[1][0] * 1.1]
     altered(recorded / 'liars.json', worse)
-    code, _, err = reproduce('liars', '--check')
+    short = ('liars', '--check', '--short')
+    code, _, err = reproduce(*short, '--seeds', 2)
     assert code == 1
     line, = (line for line in err.splitlines() if 'tolerance' in line)
     assert line.startswith('virtco-sim: liars: 0.3 / his CCT: ')
     assert 'recorded ' in line and 'tolerance 1.00%' in line
     # The first seed is as recorded, and so is all within a fifth.
-    short = ('liars', '--check', '--short')
     assert 'tolerance' not in reproduce(*short)[2]
-    assert 'tolerance' in reproduce(*short, '--seeds', 2)[2]
     assert 'tolerance' not in reproduce(*short, '--seeds', 2, '--tolerance',
                                         0.2)[2]
 
