@@ -148,6 +148,9 @@ def _show(call, cloud, first):
     """Ask for all that there is about the group and its hosts."""
     coflow_id = cloud.coflow('shuffle')['id']
     harness.Edge(cloud, 'compute1').wait_class(coflow_id)
+    # Metrics are those of the last round, which may be older than the class.
+    harness.wait_for(lambda: cloud.controller.metrics()[
+        'virtco_coflows{state="active"}'] == 1)
     call('showPlacement', instance_uuid=first)
     call('explainPlacement', None, '?budget_s=60', instance_uuid=first)
     call('listCoflows', None, '?project_id=analytics&state=active')
