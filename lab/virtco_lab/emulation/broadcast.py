@@ -202,12 +202,13 @@ def estimates_by(readings: Matrix, truth_bps: Matrix) -> dict[str, Matrix]:
 
     :param readings: shape (snapshots, n, n), bits of payload per second.
     :param truth_bps: the constant rates, shape (n, n).
-    :returns: by name of the estimate, shape (n, n), bit/s.
+    :returns: by name of the estimate, shape (n, n), bit/s; 1 of a host to
+        itself.
     """
     pairs = ~np.eye(N_HOSTS, dtype=bool)
-    flat = readings[:, pairs]
-    rates = rpca_dynamics.estimates_of(flat)
-    found = {'truth': truth_bps}
+    rates = {'truth': truth_bps[pairs],
+             **rpca_dynamics.estimates_of(readings[:, pairs])}
+    found = {}
     for name, row in rates.items():
         found[name] = np.ones((N_HOSTS, N_HOSTS))
         found[name][pairs] = row
@@ -229,7 +230,7 @@ def trees_of(kind: Kind, estimates: dict[str, Matrix], root: int,
             made[name] = trees.binomial(N_HOSTS, root), 1
             continue
         estimate, shape = how
-        rates_bps = estimates[estimate] + np.eye(N_HOSTS)
+        rates_bps = estimates[estimate]
         latency_s = np.full(rates_bps.shape, _SEGMENT_S)
         cost_s = trees.message_s(size_bytes(options), rates_bps, latency_s)
         if shape == FNF:

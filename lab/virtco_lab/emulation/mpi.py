@@ -254,8 +254,7 @@ def _seed(mesh: mesh_module.Mesh, seed: int, options: extent.Options,
                                            options.rate_bps * _READING_S))
     mesh.set_rates(cloud.rates_bps * scale)
     by_name = broadcast.estimates_by(
-        np.array(readings), cloud.rates_bps * scenario.goodput_bps(scale)
-        + np.eye(N_HOSTS))
+        np.array(readings), cloud.rates_bps * scenario.goodput_bps(scale))
     size = broadcast.size_bytes(options) // _WORD * _WORD
     volumes = np.where(rng.random((N_HOSTS, N_HOSTS))
                        < PARTNERS / (N_HOSTS - 1),

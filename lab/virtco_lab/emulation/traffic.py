@@ -289,9 +289,7 @@ class Transfer:
             if now_s >= next_progress_s:
                 self._emit({'event': 'progress', 'received': self._received})
                 next_progress_s = now_s + _PROGRESS_S
-            if now_s > self._job.stall_s + max(
-                    self._arrived_s, self._job.starts_s[waiting[-1]]
-                    if waiting else 0.0):
+            if not waiting and now_s > self._arrived_s + self._job.stall_s:
                 raise TimeoutError(
                     f'no byte of {sum(self._open)} unfinished flows arrived '
                     f'for {self._job.stall_s:g} s')

@@ -27,7 +27,8 @@ def _clock(monkeypatch):
 
 def _display(is_terminal=False):
     return display.Display(rich_console.Console(
-        file=io.StringIO(), force_terminal=is_terminal, width=40))
+        file=io.StringIO(), force_terminal=is_terminal, width=40,
+        color_system='standard' if is_terminal else None))
 
 
 def _shown(of):
@@ -72,8 +73,9 @@ def test_a_terminal_has_a_bar_that_goes_away(clock):
     one = _display(True)
     with one.progress('mix') as progress:
         clock.now_s += 9
-        progress.count('placing', 2, 6)
         task, = progress._bar.tasks
+        assert not task.visible
+        progress.count('placing', 2, 6)
         assert (task.description, task.completed, task.total,
                 task.visible) == ('placing 2 of 6', 2, 6, True)
         progress.moved(5, 10)

@@ -18,10 +18,11 @@ from virtco_lab.emulation import mpi
 
 
 class _Mesh:
-    """Sends as the rates say, at once."""
+    """Sends a little slower than the rates say, at once."""
 
     def __init__(self, n_hosts, rate_bps):
         self.names = [f'h{i}' for i in range(n_hosts)]
+        self.fastest_bps = []
 
     @contextlib.contextmanager
     def built(self):
@@ -29,9 +30,11 @@ class _Mesh:
 
     def set_rates(self, rates_bps):
         self.rates_bps = rates_bps
+        self.fastest_bps.append(rates_bps.max())
 
-    def measure(self, pairs):
-        return {pair: self.rates_bps[pair] * 0.95 for pair in pairs}
+    def measure(self, sizes):
+        return {pair: self.rates_bps[pair] * 0.95 * (1 - 1e-6 * size)
+                for pair, size in sizes.items()}
 
 
 @pytest.fixture
@@ -59,6 +62,7 @@ def test_the_figure_is_drawn_as_ever(jobs, monkeypatch):
         jobs.append(job)
         rates_bps.append(np.sort(mesh.rates_bps[~np.eye(
             len(mesh.names), dtype=bool)])[[0, -1]].tolist())
+        assert 10e6 < min(mesh.fastest_bps) <= max(mesh.fastest_bps) < 22e6
         order = [mesh.names.index(host) for host in job.hosts]
         took_s = 1.0 / (1 + len(job.options) % 3 + (order[0] - order[-1]) % 5)
         if job.operation == 'exchange':
@@ -102,7 +106,7 @@ def test_open_mpi_and_its_python_are_needed(has_mpirun, status, is_fine,
         mpi.check()
     else:
         with pytest.raises(mpi.NoMpi, match='openmpi-bin'):
-            mpi.check()
+            _reproduce()
 
 
 @pytest.fixture
@@ -171,7 +175,9 @@ def test_what_mpirun_says_of_its_end_is_told(mpirun):
 def test_the_version_is_the_last_word_of_its_first_line(monkeypatch):
     monkeypatch.setattr(mpi.subprocess, 'run', lambda argv, **options: (
         types.SimpleNamespace(stdout='mpirun (Open MPI) 4.1.4\n\nReport to'
-                              if options['check'] and options['text'] else 0)))
+                              if options == dict.fromkeys((
+                                  'capture_output', 'check', 'text'), True)
+                              else 0)))
     assert mpi._version() == '4.1.4'
 
 
