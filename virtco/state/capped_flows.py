@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from virtco import units
 from virtco.model import live
 from virtco.state import byte_counters
 from virtco.state import route as routes
@@ -72,6 +73,23 @@ def find(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
         return_inverse=True)
     return CappedFlows(route.crossing, part_of.reshape(-1), parts[:, 0],
                        parts[:, 1:], rates_bps)
+
+
+def busy_s(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
+           ) -> float:
+    """Return how long what is left keeps the slowest cap of its VMs busy,
+    planned ones included.
+    """
+    crossing, matrix = tracked.planned_route.crossing, tracked.model.matrix
+    left_bits = (tracked.counting.left_bytes()[crossing]
+                 * units.BITS_PER_BYTE)
+    load_bits = [
+        np.bincount(np.asarray(ends)[crossing], left_bits, matrix.n_vms)
+        for ends in (matrix.src, matrix.dst)]
+    return max((float(load_bits[end][row] / rate_bps)
+                for row, member in tracked.members.items()
+                for end, rate_bps in enumerate(caps_bps(member, addresses))),
+               default=0.0)
 
 
 def caps_bps(member: routes.Member, addresses: 'inflight.Addresses'

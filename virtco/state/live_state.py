@@ -451,7 +451,7 @@ class LiveState:
     def promised(self, now_s: float, is_fair: bool
                  ) -> tuple[live.Ports, deadlines.Claims]:
         """Return the ports for coflows, in bits of payload per second, and the
-        claims of promised deadlines on them, without the caps of their VMs.
+        claims of promised deadlines on them.
         """
         with self._lock:
             self._uplinks.refresh(now_s)
@@ -469,7 +469,9 @@ class LiveState:
                     claims = claims.joined(
                         tracked.coflow_id,
                         ports.busy_s(held, known.number_of),
-                        tracked.deadline_s - now_s)
+                        tracked.deadline_s - now_s,
+                        factor * capped_flows.busy_s(
+                            tracked, self._addresses.of_vm))
             return ports, claims
 
     # What is decided by.

@@ -850,6 +850,24 @@ def test_promises_are_held_in_payload():
     assert claims.ids == ()
 
 
+def test_a_promise_to_capped_vms_holds_what_their_caps_let_through():
+    """Its slowest cap is that of the VM that receives 75 bytes."""
+    members = [member('g', row, f'h{row}', states.MemberState.PLANNED)
+               for row in range(3)]
+    members[0].egress_cap_bps = 1500.0
+    members[2].ingress_cap_bps = 50.0
+    state = live_state.LiveState(schedule_input.Rules(
+        wire_overhead_fraction=0.25))
+    state.meet(['h0', 'h1', 'h2'], 1.0)
+    state.load_groups(members, [stored(deadline_at=60.0, is_promised=True)])
+    assert state.promised(10.0, False)[1].caps_s == pytest.approx(
+        [75 * 8 * 1.25 / 50])
+    members[0].egress_cap_bps = 10.0
+    state.load_groups(members, [stored(deadline_at=60.0, is_promised=True)])
+    assert state.promised(10.0, False)[1].caps_s == pytest.approx(
+        [150 * 8 * 1.25 / 10])
+
+
 def test_caps_are_known_after_a_takeover():
     """Those of flavors by the members, others by the hosts' last reports."""
     members = [member('g', row, f'h{row}') for row in range(3)]
