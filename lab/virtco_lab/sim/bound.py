@@ -31,7 +31,7 @@ import scipy
 from virtco import exception
 from virtco.scheduling import fabric as fabric_model
 
-#: Cuts that are violated by less, in parts of the largest time alone, are not
+#: Cuts that are violated by less, in parts of the mean time alone, are not
 #: worth another round; leaving them out weakens the bound, never breaks it.
 TOLERANCE = 1e-6
 #: The Facebook trace takes 4.
@@ -42,6 +42,7 @@ def least_mean_cct_s(fabric: fabric_model.Fabric, release_s: np.ndarray,
                      max_rounds: int = MAX_ROUNDS) -> float:
     """Bound the mean CCT of any schedule of these coflows from below, in s.
 
+    :param fabric: with all flows whole, as it was laid out.
     :param release_s: when each coflow's flows may start, shape (C,).
     :param max_rounds: of cuts; fewer give a weaker bound.
     :raises virtco.exception.Invalid: for a coflow at a port without capacity.
@@ -54,14 +55,14 @@ def least_mean_cct_s(fabric: fabric_model.Fabric, release_s: np.ndarray,
     if (cap <= 0).any():
         raise exception.Invalid(field='fabric', value='a port of 0 bit/s',
                                 limit='a rate above 0 on every port in use')
-    busy_s = fabric.load * fabric.scale[owner] / cap
+    busy_s = fabric.load / cap
     alone_s = np.zeros(n_coflows)
     np.maximum.at(alone_s, owner, busy_s)
     by_port = np.argsort(fabric.port, kind='stable')
     ports = np.split(by_port, np.flatnonzero(
         np.diff(fabric.port[by_port])) + 1)
     cuts = _Cuts(alone_s)
-    least_s = TOLERANCE * alone_s.max()
+    least_s = TOLERANCE * cuts.bound_s
     for _ in range(max_rounds):
         found = [
             cut for entries in ports for cut in _violated(
@@ -134,10 +135,21 @@ class _Cuts:
         if result.x is None:
             return
         self.cct_s = result.x
-        # Any multipliers that charge no coflow more than its cost prove a
-        # bound; the solver's do so up to its tolerance.
-        prices = np.maximum(-result.ineqlin.marginals, 0)
-        prices /= max(1.0, (matrix.T @ prices / cost).max())
-        self.bound_s = max(self.bound_s, float(
-            prices @ np.array(least_s)
-            + (cost - matrix.T @ prices) @ self.alone_s))
+        self.bound_s = max(self.bound_s, _proven_s(
+            matrix, np.array(least_s), self.alone_s,
+            -result.ineqlin.marginals))
+
+
+def _proven_s(matrix: scipy.sparse.csr_array, least_s: np.ndarray,
+              alone_s: np.ndarray, prices: np.ndarray) -> float:
+    """Compute the bound on the mean CCT that prices of the cuts prove.
+
+    :param matrix: share of each coflow in each cut, shape (n_cuts, C).
+    :param prices: any, shape (n_cuts,); they are lowered until none is below
+        0 and no coflow is charged more than its part of the mean.
+    """
+    prices = np.maximum(prices, 0)
+    charged = matrix.T @ prices
+    gained_s = prices @ least_s - charged @ alone_s
+    return float(alone_s.mean() + gained_s / max(
+        1.0, len(alone_s) * charged.max()))

@@ -126,14 +126,69 @@ def test_stopping_early_gives_a_weaker_bound():
     assert found[-1] > found[0]
 
 
-@pytest.mark.parametrize('cct_s, is_violated', [(3.9, True), (4.0, False)])
-def test_a_cut_is_added_where_it_is_violated(cct_s, is_violated):
-    """A coflow of 4 s alone at a port, released after 1 s."""
+@pytest.mark.parametrize('unit', [1e-3, 1e6])
+def test_the_unit_of_time_does_not_matter(unit):
+    coflows = [(0, [(0, 1, 5)]), (1, [(0, 1, 1), (0, 2, 1)]),
+               (2, [(2, 1, 3)])]
+    other = [(unit * release, [(src, dst, unit * bits)
+                               for src, dst, bits in flows])
+             for release, flows in coflows]
+    cap_bps = np.ones(2 * N_HOSTS)
+    assert bound_s(other, cap_bps) == pytest.approx(
+        unit * bound_s(coflows, cap_bps), rel=1e-3)
+
+
+@pytest.mark.parametrize('least_s, is_violated', [(0.4, True), (0.5, False)])
+def test_a_cut_is_added_where_it_is_violated(least_s, is_violated):
+    """A coflow of 4 s alone at a port, released after 1 s, in 3.5 s."""
     cuts = list(bound._violated(np.zeros(1, int), np.array([4.0]),
-                                np.ones(1), np.array([cct_s]), 1e-9))
+                                np.ones(1), np.array([3.5]), least_s))
     assert [(owner.tolist(), share.tolist(), least_s)
             for owner, share, least_s in cuts] == (
         [([0], [1.0], 4.0)] if is_violated else [])
+
+
+@hypothesis.given(st.lists(st.tuples(
+    st.integers(1, 5), st.integers(0, 9), st.integers(0, 9)),
+    min_size=2, max_size=4))
+def test_the_most_violated_set_of_a_port_is_the_first(coflows):
+    """Then those follow that have no coflow in common with it."""
+    busy_s, release_s, cct_s = np.array(coflows, float).T
+    owner = np.arange(len(coflows))
+
+    def lacks_s(chosen, least_s):
+        share = busy_s[chosen] / busy_s[chosen].sum()
+        return least_s - share @ cct_s[chosen]
+    sets = [list(chosen) for size in range(1, len(coflows) + 1)
+            for chosen in itertools.combinations(range(len(coflows)), size)]
+    worst_s = max(lacks_s(chosen, release_s[chosen].min() + (
+        busy_s[chosen].sum() + busy_s[chosen] @ busy_s[chosen]
+        / busy_s[chosen].sum()) / 2 - busy_s[chosen] @ release_s[chosen]
+        / busy_s[chosen].sum()) for chosen in sets)
+    found = [(chosen.tolist(), lacks_s(chosen, least_s))
+             for chosen, _share, least_s in bound._violated(
+                 owner, busy_s, release_s, cct_s, 1e-9)]
+    assert bool(found) == (worst_s > 1e-9)
+    assert not found or found[0][1] == pytest.approx(worst_s)
+    every = [one for chosen, _ in found for one in chosen]
+    assert len(every) == len(set(every))
+
+
+@hypothesis.given(st.lists(st.floats(-1.0, 4.0), min_size=3, max_size=3))
+def test_prices_prove_no_more_than_is_true(prices):
+    """Two coflows of 1 and 3 s at a port end after 1 and 4 s at best."""
+    matrix = scipy.sparse.csr_array([[1.0, 0.0], [0.0, 1.0], [0.25, 0.75]])
+    least_s, alone_s = np.array([1.0, 3.0, 3.25]), np.array([1.0, 3.0])
+    assert bound._proven_s(matrix, least_s, alone_s, np.array(prices)
+                           ) <= 2.5 + 1e-9
+
+
+@pytest.mark.parametrize('price, proven_s', [
+    (0.0, 2.0), (0.5, 2.125), (2 / 3, 2 + 1 / 6), (2.0, 2 + 1 / 6)])
+def test_prices_that_are_too_high_are_lowered(price, proven_s):
+    matrix = scipy.sparse.csr_array([[0.25, 0.75]])
+    assert bound._proven_s(matrix, np.array([2.75]), np.array([1.0, 3.0]),
+                           np.array([price])) == pytest.approx(proven_s)
 
 
 def test_a_coflow_without_flows_takes_no_time():
