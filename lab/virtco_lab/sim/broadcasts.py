@@ -28,11 +28,12 @@ def chain(receivers: int, blocks: int) -> float:
 def tree(receivers: int, blocks: int, degree: int = 2) -> float:
     """Time a broadcast in which each sends each block to child after child."""
     have = np.zeros((receivers + 1, blocks))
-    for node in range(receivers + 1):
-        children = range(degree * node + 1,
-                         min(degree * node + degree, receivers) + 1)
+    nodes = range(len(have))
+    for node in nodes:
+        first = degree * node + 1
         free = 0.0
-        for block, child in itertools.product(range(blocks), children):
+        for block, child in itertools.product(range(blocks),
+                                              nodes[first:first + degree]):
             free = max(free, have[node, block]) + 1
             have[child, block] = free
     return float(have.max())
@@ -54,7 +55,8 @@ def hdfs(receivers: int, blocks: int, rng: np.random.Generator,
 class Cornet:
     """Swarm in which all receivers with a block send it, the rarest first.
 
-    :param rack: of the source, then of each receiver, shape (n + 1,).
+    :param rack: of the source, then of each receiver, from 0 without gaps,
+        shape (n + 1,).
     :param crossing: blocks that an uplink carries in each direction in a unit
         of time.
     :param is_aware: whether a block is fetched from another rack only while
@@ -66,11 +68,10 @@ class Cornet:
                  is_aware: bool = False):
         self._rack, self._rng = rack, rng
         self._crossing, self._is_aware = crossing, is_aware
-        n_racks = int(rack.max()) + 1
         self._have = np.zeros((len(rack), blocks), bool)
         self._have[0] = True
-        self._credit = np.zeros((2, n_racks))
-        self._member = rack[None, :] == np.arange(n_racks)[:, None]
+        self._member = rack[None, :] == np.unique(rack)[:, None]
+        self._credit = np.zeros((2, len(self._member)))
 
     def run(self) -> int:
         """Return the number of rounds until all receivers have all blocks."""

@@ -57,6 +57,56 @@ def test_an_uplink_bounds_the_swarm():
                                ) <= 2 * 20 + 20
 
 
+def test_nobody_to_receive_takes_no_time():
+    assert swarm(0, 7) == 0
+
+
+@pytest.mark.parametrize('is_aware, rounds', [(False, 2), (True, 3)])
+def test_what_a_rack_has_is_not_fetched_once_more(is_aware, rounds):
+    """Three receivers in another rack; the third waits for a free neighbour.
+    """
+    assert broadcasts.Cornet(np.array([0, 1, 1, 1]), 1,
+                             np.random.default_rng(0), is_aware=is_aware
+                             ).run() == rounds
+
+
+def after_a_round(racks, have, seed=0, **kwargs):
+    cornet = broadcasts.Cornet(np.array(racks), len(have[0]),
+                               np.random.default_rng(seed), **kwargs)
+    cornet._have[:] = have
+    cornet._round()
+    return cornet
+
+
+def test_a_rack_fetches_a_block_once():
+    """Two nodes outside could each send it to one inside."""
+    found = after_a_round([0, 0, 1, 1], [[1], [1], [0], [0]], is_aware=True)
+    assert found._have.sum() == 3
+
+
+@pytest.mark.parametrize('racks', [[0, 0, 1, 2], [0, 2, 1, 1]])
+def test_an_uplink_carries_no_more_each_way(racks):
+    """Two blocks would leave one rack, or enter one, in a round."""
+    have = [[1], [1], [0], [0]]
+    assert after_a_round(racks, have, crossing=1.0)._have.sum() == 3
+    assert after_a_round(racks, have, crossing=2.0)._have.sum() == 4
+    assert broadcasts.Cornet(np.array([0, 1]), 3, np.random.default_rng(0),
+                             crossing=0.5).run() == 6
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_blocks_that_are_fetched_count_as_less_rare(seed):
+    found = after_a_round([0] * 4, [[1, 1], [1, 1], [0, 0], [0, 0]], seed)
+    assert found._have.sum(axis=0).tolist() == [3, 3]
+
+
+def test_an_uplink_saves_up_capacity_for_one_block():
+    idle = after_a_round([0, 1], [[1], [1]], crossing=0.4)
+    for _ in range(8):
+        idle._round()
+    assert idle._credit == pytest.approx(1.4)
+
+
 @pytest.mark.parametrize('name, row, column, least, most', [
     ('orchestra-fig9', 1, 6, 1.1, 2.0), ('orchestra-fig11', 0, 2, 2.0, 3.5),
     ('orchestra-fig16', 1, 5, 0.0, 42.0)])
