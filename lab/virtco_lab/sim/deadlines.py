@@ -20,8 +20,6 @@ from virtco_lab.sim import simulation
 
 #: Relative tolerance of a deadline within which a coflow is on time.
 _SLACK = 1e-6
-#: Levels of the coflows that DCoflow rejects, and of those without deadline.
-_REJECTED, _WITHOUT = 10 ** 6, 10 ** 7
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -193,10 +191,8 @@ def _put_hopeless_last(sim: simulation.Simulation, load: Load,
                        n_arrived: int) -> None:
     """Put coflows that are late even alone behind those that are not."""
     alone_s = sim.state.bound * sim.fabric.scale
-    can_be_on_time = load.deadlines_s - sim.now_s >= alone_s * (1 - _SLACK)
-    sim.state.level[:n_arrived] = np.where(
-        can_be_on_time[:n_arrived]
-        | (load.deadlines_s[:n_arrived] == math.inf), 0, 1)
+    is_hopeless = load.deadlines_s - sim.now_s < alone_s * (1 - _SLACK)
+    sim.state.level[:n_arrived] = is_hopeless[:n_arrived]
 
 
 def run_dcoflow(load: Load) -> Outcome:
@@ -212,14 +208,15 @@ def run_dcoflow(load: Load) -> Outcome:
         sim.run(arrival_s)
         sim.start(new)
         running = sim.live[:sim.n_live]
-        sim.state.level[running] = _WITHOUT
         able = [c for c in running.tolist()
                 if sim.now_s < load.deadlines_s[c] < math.inf]
         accepted, rejected = dcoflow(
             port_s(sim, able), load.deadlines_s[able] - sim.now_s)
+        # After all that can be on time go those without a deadline.
+        sim.state.level[running] = len(able)
+        sim.state.level[[able[i] for i in rejected]] = len(accepted)
         for rank, i in enumerate(accepted):
             sim.state.level[able[i]] = rank
-        sim.state.level[[able[i] for i in rejected]] = _REJECTED
         at_launch[new] = new in (able[i] for i in accepted)
     sim.run()
     return Outcome(load, sim.state.end_s, at_launch,
@@ -247,7 +244,7 @@ def dcoflow(size_s: np.ndarray, left_s: np.ndarray
         port = int(busy_s.argmax())
         there = [c for c in sorted(unplaced) if sizes_s[c, port] > 0]
         if not there:
-            order += sorted(unplaced, key=lambda c: -left_s[c])
+            order += sorted(unplaced)
             break
         last = max(there, key=lambda c: left_s[c])
         if left_s[last] < busy_s[port]:
@@ -261,7 +258,7 @@ def dcoflow(size_s: np.ndarray, left_s: np.ndarray
     rejected = []
     for c in reversed(doubtful):
         ahead = size_s[order[:order.index(c) + 1]].sum(axis=0)
-        if ahead[size_s[c] > 0].max(initial=0.0) > left_s[c]:
+        if ahead[size_s[c] > 0].max() > left_s[c]:
             order.remove(c)
             rejected.append(c)
     return order, rejected
@@ -277,15 +274,12 @@ def run_varys(load: Load) -> Outcome:
     floor = np.asarray(sim.rater.floor)
     at_launch = np.zeros(len(load.demands), bool)
     for new, arrival_s in enumerate(load.arrivals_s.tolist()):
-        while sim.n_live and sim.now_s < arrival_s:
-            sim.run(arrival_s, stop_at_end=True)
-            floor[[c for c in np.flatnonzero(floor).tolist()
-                   if sim.ended(c)]] = 0.0
         sim.run(arrival_s)
         sim.start(new)
         if load.deadlines_s[new] == math.inf or sim.ended(new):
             continue
-        held = np.flatnonzero(floor).tolist()
+        held = [c for c in np.flatnonzero(floor).tolist()
+                if not sim.ended(c)]
         taken = (port_s(sim, held) * (
             floor[held] / sim.fabric.scale[held])[:, None]).sum(axis=0)
         pace = 1.0 / (load.deadlines_s[new] - arrival_s)

@@ -14,6 +14,7 @@ from virtco.scheduling import fabric
 from virtco.state import schedule_input
 from virtco_lab.sim import controlled
 from virtco_lab.sim import deadlines
+from virtco_lab.sim import simulation
 
 
 def load(*coflows, n_hosts=2):
@@ -65,6 +66,9 @@ def test_dcoflow_drops_what_helps_most():
     # Who ends at its deadline is on time.
     assert deadlines.dcoflow(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array(
         [2.0, 1.9])) == ([1, 0], [])
+    # Also who does so only once others are rejected.
+    assert deadlines.dcoflow(np.array([[0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]),
+                             np.array([1.0, 1.0, 2.0])) == ([2], [0, 1])
     # With time, the latest deadline goes last.
     accepted, rejected = deadlines.dcoflow(size_s, np.array([2.6, 1.2, 3.0]))
     assert accepted[-1] == 2
@@ -80,9 +84,55 @@ def test_dcoflow_and_varys_on_a_fabric():
         (0.0, 10.0, (0, 1, 6.0)), (1.0, 2.5, (0, 1, 1.0))))
     # 0.6 of the port is reserved, although the first has time.
     assert found.at_launch.tolist() == [True, False]
+    assert found.end_s == pytest.approx([7.0, 3.5])
     assert deadlines.run(load(
         (0.0, 10.0, (0, 1, 8.0)), (1.0, 2.5, (0, 1, 1.0)))
     ).at_launch.tolist() == [True, True]
+
+
+@pytest.mark.parametrize('due_s, fits', [(4.4, False), (4.6, True)])
+def test_varys_reserves_until_the_end(due_s, fits):
+    """0.6 of the port, whatever was sent; the whole of it again at 6."""
+    found = deadlines.run_varys(load(
+        (0.0, 10.0, (0, 1, 6.0)), (2.0, due_s, (0, 1, 1.0)),
+        (9.0, 10.0, (0, 1, 1.0)), (9.0, math.inf, (1, 0, 1.0))))
+    assert found.at_launch.tolist() == [True, fits, True, False]
+
+
+def test_on_time_is_until_a_millionth_after_the_deadline():
+    three = load(*[(4.0, 6.0, (0, 1, 1.0))] * 3, (4.0, math.inf, (0, 1, 1.0)))
+    outcome = deadlines.Outcome(
+        three, np.array([6.0 + 2e-6, 6.0 + 3e-6, 6.0, 5.0]),
+        np.array([True, False, False, True]),
+        np.array([False, True, False, False]))
+    assert outcome.is_on_time.tolist() == [True, False, True, False]
+    assert outcome.shares() == pytest.approx({
+        'on_time': 2 / 3, 'at_launch': 1 / 3, 'admitted': 2 / 3,
+        'kept': 1 / 2})
+    none = np.zeros(4, bool)
+    assert deadlines.Outcome(three, outcome.end_s, none, none
+                             ).shares()['kept'] == 1.0
+
+
+def test_who_is_late_even_alone_goes_last():
+    some = load((0.0, 2.0, (0, 1, 2.0)), (0.0, 1.9, (0, 1, 2.0)),
+                (0.0, math.inf, (0, 1, 2.0)))
+    sim = simulation.Simulation(some.cap_bps, simulation.Config('mrtf'),
+                                some.demands)
+    deadlines._put_hopeless_last(sim, some, 3)
+    assert sim.state.level.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize('run, counts, ends_s', [
+    (deadlines.run, (105, 39, 145), 16522.0997),
+    (deadlines.run_dcoflow, (169, 0, 136), 17271.5930),
+    (deadlines.run_varys, (80, 0, 88), 16394.4215)])
+def test_each_says_yes_to_some(run, counts, ends_s):
+    """At launch and later, of 200 at a load of 0.9; so many are on time."""
+    found = run(benchmark.synthetic(0, 0.9, 1.0))
+    assert (found.at_launch.sum(), found.later.sum(), found.is_on_time.sum()
+            ) == counts
+    assert found.end_s.sum() == pytest.approx(ends_s, rel=1e-6)
 
 
 @hypothesis.settings(deadline=None, max_examples=examples.count(4))
