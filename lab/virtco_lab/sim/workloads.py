@@ -76,7 +76,7 @@ class App:
     coflow: coflow_model.Coflow
 
 
-def table2(*, seed: int = 0, shape: str = 'sparse', scale_width: float = 1.0,
+def table2(*, seed: int, shape: str = 'sparse', scale_width: float = 1.0,
            tail_sigma: float = TAIL_SIGMA) -> tuple[App, ...]:
     """Draw the six applications of Table 2, in its order.
 
@@ -155,12 +155,13 @@ def flow_sizes(rng: np.random.Generator, count: int, size_bytes: float,
     steep[:full] = length
     if full < count:
         steep[full] = size_bytes - full * length
-    towards = (steep if sizes.std() < skew_bytes else flat)[rank]
+    is_flatter = sizes.std() < skew_bytes
+    towards = (steep if is_flatter else flat)[rank]
     low, high = 0.0, MOST_UNEQUAL
     for _ in range(60):
         middle = (low + high) / 2
         blend = (1 - middle) * sizes + middle * towards
-        if (blend.std() < skew_bytes) == (sizes.std() < skew_bytes):
+        if (blend.std() < skew_bytes) == is_flatter:
             low = middle
         else:
             high = middle
@@ -179,21 +180,18 @@ def _heavy_tail(rng: np.random.Generator, count: int, size_bytes: float,
     """
     # By libm: numpy's own exp differs in the last bit from processor to
     # processor, and so would placements.
-    sizes = rng.lognormal(0.0, tail_sigma, count)
+    sizes = rng.lognormal(sigma=tail_sigma, size=count)
     largest = int(np.argmax(sizes))
     rest = np.delete(sizes, largest)
-    low, high = 0.0, 1.0
-    if count > 1:
-        # The factor at which the rest, cut off at the length, sums up.
-        while np.minimum(rest * high, length).sum() < (
-                size_bytes - length) * (1 - 1e-12):
-            high *= 2
-        for _ in range(100):
-            middle = (low + high) / 2
-            if np.minimum(rest * middle, length).sum() < size_bytes - length:
-                low = middle
-            else:
-                high = middle
+    # The factor at which the rest, cut off at the length, sums up; at the
+    # largest, all of it is cut off.
+    low, high = 0.0, length / float(sizes.min())
+    for _ in range(100):
+        middle = (low + high) / 2
+        if np.minimum(rest * middle, length).sum() < size_bytes - length:
+            low = middle
+        else:
+            high = middle
     sizes = np.minimum(sizes * high, length)
     sizes[largest] = length
     return np.maximum(sizes, size_bytes * 1e-12)
@@ -208,9 +206,8 @@ _LENGTH_MB = {'short': (0.1, 5.0), 'long': (5.0, 1000.0)}
 _SIDE = {'narrow': (1, 7), 'wide': (8, 150)}
 
 
-def facebook_like(*, seed: int = 0, n_ports: int = 150,
-                  n_coflows: int = 526, duration_s: float = 3600.0
-                  ) -> traces.Trace:
+def facebook_like(*, seed: int, n_ports: int, n_coflows: int,
+                  duration_s: float) -> traces.Trace:
     """Generate a trace with Facebook's mix of coflow lengths and widths.
 
     Arrivals are uniform over ``duration_s``; the bytes per flow and the
@@ -237,7 +234,7 @@ def facebook_like(*, seed: int = 0, n_ports: int = 150,
 
 
 def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
-    return math.exp(rng.uniform(math.log(low), math.log(high + 1e-9)))
+    return math.exp(rng.uniform(math.log(low), math.log(high)))
 
 
 def _ports(rng: np.random.Generator, n_ports: int, count: int

@@ -31,7 +31,8 @@ def test_reducers_bytes_come_evenly_from_mappers(tmp_path):
 
 
 def test_written_trace_reads_back(tmp_path):
-    trace = workloads.facebook_like(n_coflows=30, n_ports=20)
+    trace = workloads.facebook_like(seed=0, n_coflows=30, n_ports=20,
+                                    duration_s=3600.0)
     path = tmp_path / 'trace.txt'
     traces.write(path, trace)
     again = traces.read(path)

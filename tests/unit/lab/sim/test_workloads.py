@@ -37,6 +37,32 @@ def test_the_second_of_two_flows_has_the_rest():
     assert sorted(sizes) == pytest.approx([2.0, 3.0])
 
 
+def test_three_flows_have_the_skew_that_is_asked():
+    sizes = workloads.flow_sizes(np.random.default_rng(0), 3, 10.0, 5.0, 2.0)
+    assert sizes.std() == pytest.approx(2.0)
+    assert sizes.sum() == pytest.approx(10.0)
+
+
+def test_flows_that_are_all_of_the_length_have_no_skew():
+    sizes = workloads.flow_sizes(np.random.default_rng(0), 4, 8.0, 2.0, 0.5)
+    assert sizes == pytest.approx(2.0)
+
+
+def test_no_flow_is_empty_where_the_skew_is_too_large():
+    sizes = workloads.flow_sizes(np.random.default_rng(4), 20, 16.0, 8.0,
+                                 100.0)
+    most = np.std([8.0, 8.0] + [0.0] * 18)
+    assert 0.97 * most < sizes.std() < most and sizes.min() > 0
+
+
+@pytest.mark.parametrize('skew', [None, 3.0])
+def test_the_unit_of_size_does_not_matter(skew):
+    whole, part = (workloads.flow_sizes(
+        np.random.default_rng(0), 20, 100.0 * unit, 20.0 * unit,
+        skew and skew * unit) for unit in (1.0, 1e-6))
+    assert part == pytest.approx(whole * 1e-6)
+
+
 def test_single_flow_has_the_whole_size():
     sizes = workloads.flow_sizes(np.random.default_rng(0), 1, 5.0, 2.0)
     assert sizes.tolist() == [5.0]
@@ -86,8 +112,8 @@ def test_records_are_of_flows_of_this_skew(shuffle, skew, drawn):
 
 
 def test_records_are_of_this_trace():
-    coflows = workloads.facebook_like(seed=1, n_coflows=40,
-                                      n_ports=60).coflows
+    coflows = workloads.facebook_like(seed=1, n_coflows=40, n_ports=60,
+                                      duration_s=3600.0).coflows
     assert (sum(coflow.arrival_s for coflow in coflows),
             sum(sum(coflow.mappers) for coflow in coflows),
             sum(port for coflow in coflows for port, _ in coflow.reducers),
@@ -105,7 +131,7 @@ def test_skews_are_those_that_the_paper_prints():
 
 
 def test_scaled_to_a_small_testbed():
-    for app in workloads.table2(scale_width=0.2):
+    for app in workloads.table2(seed=0, scale_width=0.2):
         row, sizes = app.application, sizes_of(app.coflow)
         assert app.coflow.n_vms == max(4, round(row.width * 0.2))
         assert sizes.sum() == pytest.approx(row.size_bytes)
@@ -113,12 +139,13 @@ def test_scaled_to_a_small_testbed():
 
 def test_unknown_shape_is_refused():
     with pytest.raises(exception.Invalid, match='one of sparse'):
-        workloads.table2(shape='round')
+        workloads.table2(seed=0, shape='round')
 
 
 def test_facebook_like_mix():
-    trace = workloads.facebook_like(seed=2, n_coflows=400)
-    assert trace == workloads.facebook_like(seed=2, n_coflows=400)
+    of = {'seed': 2, 'n_ports': 150, 'n_coflows': 400, 'duration_s': 3600.0}
+    trace = workloads.facebook_like(**of)
+    assert trace == workloads.facebook_like(**of)
     narrow = sum(len(coflow.mappers) <= 7 and len(coflow.reducers) <= 7
                  for coflow in trace.coflows)
     assert 0.6 < narrow / 400 < 0.76
