@@ -2,6 +2,7 @@
 
 """The counterexamples refute what the papers print."""
 
+import dataclasses
 import json
 
 import pytest
@@ -50,6 +51,19 @@ def test_rounding_is_more_than_twice_the_optimum(small, solve, rounded_s,
 def test_an_example_that_refutes_nothing_fails(monkeypatch, capsys):
     monkeypatch.setattr(errata, 'LINKED', errata.FIG_1_C1)
     assert command.main(['errata']) == 1
+
+
+def test_what_is_as_printed_is_no_error(monkeypatch):
+    """Examples at which the statements just hold."""
+    twice = errata._Small((2, 1), 3, ((0, 1, 2.0), (1, 2, 4.0)))
+    assert (twice.least_s(), twice.cct_s((0, 0, 1))) == (2.0, 4.0)
+    assert not errata._ratio(twice, lambda _: (0.0, (0, 0, 1)), '', '').holds
+    one = dataclasses.replace(errata.workloads.TABLE2[0], width=18)
+    monkeypatch.setattr(errata.workloads, 'TABLE2', [one])
+    monkeypatch.setattr(errata, 'TWO_PAIRS', errata._Small(
+        (2,), 2, ((0, 1, 1.0),)))
+    for example in (errata._co_residence, errata._no_ratio, errata._skew):
+        assert not example().holds
 
 
 def test_most_skew_is_that_of_the_most_unequal_flows():
