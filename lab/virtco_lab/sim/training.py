@@ -201,18 +201,19 @@ class _Run:
                 next_s = min(next_s, late_s)
             elif intensity[j] == self._intensity[j]:
                 # Above all others, the earlier the more.
-                intensity[j] = len(self._jobs) + 1 + math.exp(
+                intensity[j] = len(self._jobs) + math.exp(
                     -late_s / self._horizon_s)
         return next_s
 
     def _start(self, index: int) -> None:
-        if index < len(self._jobs):
+        is_job = index < len(self._jobs)
+        if is_job:
             run_kernels.release(self._sim.rater, self._sim.run_of, index,
                                 *self._whole)
             self._sending.add(index)
-        self._sim.start(index, priority_class=0 if index < len(self._jobs)
-                        else self._other_class)
-        if self._sim.ended(index) and index < len(self._jobs):
+        self._sim.start(
+            index, priority_class=0 if is_job else self._other_class)
+        if is_job and self._sim.ended(index):
             self._iterated(index)
 
     def _iterated(self, j: int) -> None:

@@ -3,7 +3,6 @@
 """Training jobs of AICB's workload files, for clusters of any size."""
 
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -51,16 +50,20 @@ class FileKind:
         return math.lcm(training_jobs.GPUS_PER_HOST, self.workload.block()
                         ) // training_jobs.GPUS_PER_HOST
 
+    @property
+    def least(self) -> int:
+        """Number of hosts of the smallest job that sends between hosts."""
+        return max(2, self.step)
+
     def sizes(self, n_hosts: int) -> Sequence[int]:
-        most = max(2, int(MOST * n_hosts))
+        most = int(MOST * n_hosts)
         told = (self.workload.layout().world_size
                 // training_jobs.GPUS_PER_HOST
                 if self.workload.tells_world() else 0)
         wanted = (told,) if told >= 2 else HOSTS
-        least = self.fitting(1 + self.step)
-        found = {max(self.fitting(min(hosts, most)), least)
+        found = {max(self.fitting(min(hosts, most)), self.least)
                  for hosts in wanted}
-        return sorted(size for size in found if 2 <= size <= n_hosts) or (0,)
+        return sorted(size for size in found if size <= n_hosts) or (0,)
 
     def fitting(self, n_hosts: int) -> int:
         return n_hosts // self.step * self.step
@@ -93,21 +96,19 @@ def load(given: Sequence[str], say: Callable[[str], None]
 
 
 def _directory(path: pathlib.Path, say: Callable[[str], None]
-               ) -> Iterator[FileKind]:
+               ) -> list[FileKind]:
     files = sorted(file for file in path.rglob('*')
                    if file.name.endswith(SUFFIXES) and file.is_file())
-    n_found = 0
+    found = []
     for file in files:
         try:
-            kind = _file(str(file), None, say)
+            found.append(_file(str(file), None, say))
         except exception.VirtcoException as error:
             say(f'left out: {error}')
-            continue
-        n_found += 1
-        yield kind
-    if not n_found:
+    if not found:
         raise exception.Invalid(field='--workload', value=str(path),
                                 limit='a directory with workloads of AICB')
+    return found
 
 
 def _split(given: str) -> tuple[str, float | None]:
@@ -130,15 +131,15 @@ def _file(path: str, compute_s: float | None, say: Callable[[str], None]
     workload = aicb.read(path)
     name = pathlib.Path(path).name.partition('.')[0]
     compute_s = compute_s or workload.compute_s
-    if (compute_s or 0.0) > MOST_COMPUTE_S:
-        raise exception.Invalid(field=f'{path}: compute_s', value=compute_s,
-                                limit=f'at most {MOST_COMPUTE_S:.0f} s')
     if not compute_s:
         compute_s = _guessed_s(workload)
         say(f'{path}: tells no time; {compute_s:.3g} s for {TOKENS} tokens '
             f'of a rank ({name}@time gives another)')
+    elif compute_s > MOST_COMPUTE_S:
+        raise exception.Invalid(field=f'{path}: compute_s', value=compute_s,
+                                limit=f'at most {MOST_COMPUTE_S:.0f} s')
     kind = FileKind(name, workload, compute_s)
-    if not kind.flows(kind.fitting(1 + kind.step)):
+    if not kind.flows(kind.least):
         raise exception.Invalid(field='--workload', value=path,
                                 limit='a workload that sends between hosts')
     return kind

@@ -31,7 +31,9 @@ def files(tmp_path):
     (tmp_path / 'deep').mkdir()
     (tmp_path / 'gpt.csv').write_text(HEADER + END + REDUCE.format(16) + END)
     (tmp_path / 'deep' / 'moe.txt').write_text(SIMAI)
+    (tmp_path / 'deep' / 'empty.csv').mkdir()
     (tmp_path / 'notes.txt').write_text('no workload\n')
+    (tmp_path / 'notes.md').write_text('no workload\n')
     return tmp_path
 
 
@@ -56,6 +58,7 @@ def test_a_job_keeps_its_groups_where_the_cluster_is_small(files):
     assert list(kind.sizes(28)) == [6]
     assert list(kind.sizes(4)) == [3]
     assert list(kind.sizes(2)) == [0]
+    assert list(kind.sizes(3)) == [3]
     assert kind.fitting(8) == 6
     flows = kind.flows(6)
     # Each of 8 TP ranks sends 5/6 of its bytes to the next host.
@@ -63,9 +66,28 @@ def test_a_job_keeps_its_groups_where_the_cluster_is_small(files):
                      for i in range(6)}
 
 
+def test_a_job_has_the_hosts_of_its_file_or_usual_numbers(files):
+    path = files / 'gpt.csv'
+    kind, = training_files.load([str(path)], print)
+    assert list(kind.sizes(100)) == list(kind.sizes(2)) == [2]
+    assert list(kind.sizes(1)) == [0]
+    # A group of all ranks that are not said to be of DP tells no number.
+    path.write_text(HEADER + END + REDUCE.format(8) + END)
+    kind, = training_files.load([f'{path}@1s'], print)
+    assert list(kind.sizes(100)) == [2, 4, 8, 16]
+    assert list(kind.sizes(20)) == [2, 4, 5]
+    assert list(kind.sizes(3)) == [2]
+
+
 def test_a_time_may_be_given(files):
     kind, = training_files.load([f'{files}/gpt.csv@250ms'], print)
     assert kind.compute_s == 0.25
+    kind, = training_files.load([f'{files}/gpt.csv@86400s'], print)
+    assert kind.compute_s == 86400.0
+    at = files / 'gpt@250ms.csv'
+    at.write_bytes((files / 'gpt.csv').read_bytes())
+    kind, = training_files.load([str(at)], print)
+    assert kind.compute_s != 0.25
     for bad in ('gpt.csv@x', 'gpt.csv@0s', 'gpt.csv@1e300s', 'none.csv',
                 'notes.txt'):
         with pytest.raises(exception.VirtcoException):
