@@ -12,9 +12,11 @@ import pytest
 from virtco.scheduling import fabric as fabric_model
 from virtco_lab.sim import clouds
 from virtco_lab.sim import figures
+from virtco_lab.sim import groups
 from virtco_lab.sim.figures import orchestra
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
+from virtco_lab.sim.figures import virtco
 
 #: The second seed of figures that have several.
 SEED = 1
@@ -100,6 +102,46 @@ def test_clouds_are_those_of_the_paper_by_default():
     assert clouds.Cluster() == clouds.Cluster(32, 32, 1e9, 1e10, 512, 1e8, 5)
     assert clouds.Dynamics() == clouds.Dynamics(
         0.25, 0.5, 0.03, 0.1, (0.1, 0.7), 0.0, 0.5, 0.0)
+
+
+def test_the_datacentre_is_that_of_the_paper():
+    hosts = virtco.datacentre(3)
+    assert hosts == groups.equal_hosts(18, 12, 1e9)
+    busy = virtco.datacentre(3, background=True)
+    assert sum(host.free[0] for host in busy) == 18 * 12 - 60
+    rates_bps = sorted(rate_bps for host in busy
+                       for rate_bps in (host.egress_bps, host.ingress_bps))
+    assert 0.3e9 <= rates_bps[0] < 0.35e9 and 0.85e9 < rates_bps[-1] <= 0.9e9
+    kept = virtco.tight(busy, 3, 15.9)
+    assert sum(host.free[0] for host in kept) == 15
+    assert all(one.free[0] <= host.free[0] for one, host in zip(kept, busy))
+    assert virtco.tight(busy, 3, 1e6) == busy
+
+
+@pytest.mark.parametrize(
+    ('case', 'value', 'n_vms', 'n_flows', 'size_bytes', 'longest_bytes'), [
+        ('virtco-case4', 10, 10, 30, 5e9, 2e9),
+        ('virtco-case5', 0.5, 20, 60, 2.5e9, 0.5e9),
+        ('virtco-case6', 0.5, 20, 60, 60e9, 3e9)])
+@pytest.mark.parametrize('load', [0.5, 1.0])
+def test_swept_groups_are_as_their_page_tells(
+        case, value, n_vms, n_flows, size_bytes, longest_bytes, load):
+    found = virtco.swept_groups(case, value, load, 1, 'medium')
+    assert len(found) == 20
+    for i, group in enumerate(found):
+        coflow, = group.coflows
+        sizes = [flow.size_bytes for flow in coflow.flows]
+        senders = {flow.src for flow in coflow.flows}
+        receivers = {flow.dst for flow in coflow.flows}
+        assert senders.isdisjoint(receivers) == (i % 2 == 0)
+        assert coflow.n_vms == n_vms
+        assert len(sizes) == n_flows if i % 2 else 25 <= len(sizes) <= n_flows
+        assert sum(sizes) == pytest.approx(size_bytes)
+        assert max(sizes) == pytest.approx(longest_bytes)
+        if case == 'virtco-case6':
+            assert np.std(sizes) == pytest.approx(0.5e9, rel=0.01)
+        assert group.arrival_s == pytest.approx(
+            i * size_bytes / (18 * 0.125e9) / load)
 
 
 @pytest.mark.parametrize(('receivers', 'connections'), [
