@@ -157,16 +157,15 @@ def running_by_plan(session: orm.Session) -> dict[str, int]:
     plan.
     """
     found = dict.fromkeys(('planned', 'other', 'none'), 0)
-    for planned_host, is_there, count in session.execute(
-            sa.select(models.Member.planned_host.is_not(None),
-                      models.Member.host == models.Member.planned_host,
-                      sa.func.count())
+    kinds = (models.Member.planned_host.is_not(None),
+             models.Member.host == models.Member.planned_host)
+    for has_plan, is_there, count in session.execute(
+            sa.select(*kinds, sa.func.count())
             .join(models.Group, models.Group.id == models.Member.group_id)
             .where(models.Group.retired_at.is_(None),
                    models.Member.state == states.MemberState.RUNNING)
-            .group_by(models.Member.planned_host.is_not(None),
-                      models.Member.host == models.Member.planned_host)):
-        found['none' if not planned_host else
+            .group_by(*kinds)):
+        found['none' if not has_plan else
               'planned' if is_there else 'other'] += count
     return found
 

@@ -368,6 +368,7 @@ def test_a_connection_that_is_none(connection, words, monkeypatch):
 def test_a_database_makes_its_directory(tmp_path):
     path = tmp_path / 'a' / 'b' / 'db.sqlite'
     found = db_session.Database(f'sqlite:///{path}')
+    assert found.timeout_s == 0.4
     with found.statements() as connection:
         connection.execute(sa.text('CREATE TABLE t (i INTEGER)'))
     with found.reader() as session:
