@@ -97,8 +97,8 @@ class Tracked:
     all_counted_s: float | None = None
     members: Mapping[int, routes.Member] = dataclasses.field(
         default_factory=dict)
-    # Whether its project owed when it was last shown.
-    _owed: bool = False
+    # Whether its project owed when it was last shown; None before that.
+    _owed: bool | None = None
 
     # Made of the above, until something of it changes.
     _table: coflow_table.TableCoflow | None = None

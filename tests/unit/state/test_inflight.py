@@ -80,7 +80,8 @@ def test_a_coflow_that_is_not_told_otherwise():
     bare = inflight.Tracked('c', 'g', 'p', 'n', STATE.ACTIVE, found.model,
                             found.progress)
     assert (bare.iteration, bare.priority_class, bare.weight,
-            bare.was_placed, bare.is_dirty) == (0, 0, 1.0, False, False)
+            bare.was_placed, bare.is_dirty, bare.is_promised) == (
+                0, 0, 1.0, False, False, False)
     assert bare.check_s == -math.inf and bare.most_compute_s == math.inf
 
 
