@@ -99,5 +99,4 @@ class NamespaceDriver(fake.MediumFakeDriver):
 
 
 def _ip(*arguments: str) -> None:
-    subprocess.run(['ip', *arguments], check=True, capture_output=True,
-                   text=True)
+    subprocess.run(['ip', *arguments], check=True, capture_output=True)

@@ -103,8 +103,9 @@ def test_a_hypervisor_is_up_once_nova_and_its_cell_know_it(cloud, tmp_path):
             ('compute1', 'nova-compute', 'up'),
             ('compute2', 'nova-compute', 'down'),
             ('compute3', 'nova-compute', 'up'),
-            ('compute4', 'nova-conductor', 'up'))]
+            ('compute4', 'nova-conductor', 'up'),
+            ('compute5', 'nova-conductor', 'up'))]
     compute.hypervisors.return_value = [
         types.SimpleNamespace(name=f'compute{number}')
-        for number in (1, 2, 4)]
+        for number in (1, 2, 4, 5)]
     assert accounts.n_computes_up(made.layout(tmp_path)) == 1

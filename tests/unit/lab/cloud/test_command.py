@@ -2,6 +2,7 @@
 
 """``tools/cloud`` without a cloud, or with one that the test makes up."""
 
+import io
 import os
 import pathlib
 import signal
@@ -10,6 +11,7 @@ import sys
 import types
 
 import pytest
+from rich import console as rich_console
 
 from tests.unit.lab.cloud import made
 from virtco_lab.cloud import command
@@ -170,6 +172,8 @@ def _keeper(cloud, monkeypatch):
         started.argv.append(argv[3:])
         assert argv[:3] == [sys.executable, '-m', 'virtco_lab.cloud.command']
         assert options['start_new_session']
+        # What an earlier one said is forgotten.
+        assert not cloud.progress.exists()
         started.child = popen(
             ['sh', '-c', f'printf "{started.lines}" >{cloud.progress}; '
              f'[ {started.status} = forever ] && sleep 60; '
@@ -189,7 +193,6 @@ def test_a_cloud_that_is_up_is_not_started_again(cloud, keeper):
     cloud.is_stale = True
     cloud.progress.write_text('ready\n')
     keeper.lines, keeper.status = 'failed: why\n', 3
-    # What an earlier one said is forgotten.
     assert cloud('up') == 3
 
 
@@ -203,6 +206,17 @@ def test_what_its_keeper_says_is_shown_until_it_is_up(cloud, keeper):
     assert '    1 s  network\n    2 s  [stores]\nThe cloud is up.' in cloud.out
     assert cloud.out.count('network') == 1 and 'more' not in cloud.out
     assert cloud.swept == 1
+
+
+def test_a_line_looks_as_the_keeper_wrote_it_and_is_beside_the_bar(cloud):
+    cloud.progress.write_text('  1 s  network 10.0.0.1\nready\n')
+    out = rich_console.Console(file=io.StringIO(), force_terminal=True,
+                               color_system='standard', width=80)
+    said = []
+    assert command._follow(types.SimpleNamespace(poll=lambda: None), out,
+                           types.SimpleNamespace(update=said.append)) == 0
+    assert said == ['1 s  network 10.0.0.1 … next']
+    assert out.file.getvalue().startswith('  1 s  network 10.0.0.1\n')
 
 
 @pytest.mark.parametrize(('status', 'code'), [(0, 1), (4, 4)])

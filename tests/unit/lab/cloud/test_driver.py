@@ -2,8 +2,10 @@
 
 """The cloud's virt driver: which commands of ``ip`` it gives."""
 
+import importlib
 import json
 import os
+import sys
 import types
 
 import pytest
@@ -58,6 +60,19 @@ def _nova(tmp_path, monkeypatch):
 
 def test_a_hypervisor_has_what_its_slots_need(nova):
     assert (nova.vcpus, nova.memory_mb, nova.local_gb) == (3, 3072, 30)
+
+
+def test_nova_compute_finds_the_driver_among_its_own(monkeypatch):
+    found, name = [], 'nova.virt.virtco_lab'
+    # The real one patches what others import.
+    monkeypatch.setitem(sys.modules, 'nova.cmd', types.SimpleNamespace(
+        compute=types.SimpleNamespace(
+            main=lambda: found.append(sys.modules[name]))))
+    monkeypatch.setitem(sys.modules, name, None)
+    module = importlib.import_module('virtco_lab.cloud.compute')
+    monkeypatch.delitem(sys.modules, module.__name__)
+    module.main()
+    assert found == [driver]
 
 
 def test_a_vm_is_a_namespace_on_its_hypervisors_switch(nova):

@@ -234,9 +234,13 @@ def test_every_database_gets_its_schema_by_its_own_program(cloud):
         '--transport-url', 'rabbitmq://']
 
 
-def test_hypervisors_are_waited_for(cloud):
+def test_hypervisors_are_waited_for_while_all_services_run(
+        cloud, monkeypatch):
+    monkeypatch.setattr(cloud.keeper, 'check',
+                        lambda: cloud.story.append('check'))
     cloud.ups = [0, 1, 2]
     cloud.keeper.up()
+    assert cloud.story.count('check') == 2
     assert len(cloud.commands) == 2
     assert cloud.commands[0][3:] == ['cell_v2', 'discover_hosts']
 

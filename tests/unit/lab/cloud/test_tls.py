@@ -4,6 +4,8 @@ import ssl
 import stat
 import subprocess
 
+import pytest
+
 from virtco_lab.cloud import tls
 
 
@@ -22,3 +24,9 @@ def test_haproxys_certificate_is_of_the_cloud_and_for_its_address(tmp_path):
             ['openssl', 'verify', '-CAfile', ca, '-verify_ip', address,
              made], capture_output=True)
         assert (done.returncode == 0) is is_fine
+
+
+def test_what_openssl_says_of_its_end_is_kept():
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        tls._openssl('nothing')
+    assert b'nothing' in caught.value.stderr
