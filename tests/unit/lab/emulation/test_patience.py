@@ -94,7 +94,7 @@ def test_idle_clock_stands_while_someone_works():
         for _ in range(6):
             time.sleep(0.2)
             working.read_s(), nobody.read_s()
-        assert nobody.read_s() > 0.6
+        assert nobody.read_s() >= 0.5
         assert working.read_s() < 0.5 * nobody.read_s()
     finally:
         busy.kill()
