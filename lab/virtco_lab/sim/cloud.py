@@ -247,8 +247,7 @@ class _Cloud:
         indices = self.sim.add([demand_of(coflow, places)
                                 for coflow in group.coflows])
         for c in indices:
-            self.sim.start(c, priority_class=group.priority_class,
-                           weight=group.weight)
+            self.sim.start(c)
             self.alone_s.append(float(self.sim.state.bound[c]))
         self.running.append(_Running(group, hosts, indices, predicted_s,
                                      self.sim.now_s))

@@ -29,8 +29,6 @@ class Group:
     vm_demands: tuple[tuple[float, ...], ...]
     coflows: tuple[coflow_model.Coflow, ...]
     arrival_s: float = 0.0
-    priority_class: int = 0
-    weight: float = 1.0
 
     @property
     def vms(self) -> tuple[cluster.Vm, ...]:

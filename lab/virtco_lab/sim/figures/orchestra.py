@@ -98,14 +98,14 @@ def _alone_s(demand: fabric_model.Demand, policy: str) -> float:
 
 
 def _run(demands: list[fabric_model.Demand], arrivals_s: list[float],
-         policy: str, classes: list[int] | None = None) -> list[float]:
+         policy: str) -> list[float]:
     n_hosts = 1 + max(int(max(d.src_host.max(), d.dst_host.max()))
                       for d in demands)
     sim = simulation.Simulation(np.full(2 * n_hosts, LINK_BPS),
                                 simulation.Config(policy), demands)
     for index, arrival_s in enumerate(arrivals_s):
         sim.run(arrival_s)
-        sim.start(index, priority_class=classes[index] if classes else 0)
+        sim.start(index)
     sim.run()
     cct_s: list[float] = sim.completion_s().tolist()
     return cct_s

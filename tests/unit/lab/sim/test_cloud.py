@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from virtco import exception
+from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco_lab.sim import cloud
 from virtco_lab.sim import groups
@@ -48,6 +49,15 @@ def test_groups_arrive_and_leave():
     assert (late.start_s, late.cct_s) == (pytest.approx(3.0),
                                           pytest.approx(2.0))
     assert late.arrival_s == 1.0
+
+
+def test_a_group_leaves_when_all_of_its_coflows_have_ended():
+    two = groups.of_slots('two', [
+        coflow_model.Coflow.from_flows(name, 2, [(0, 1, size_bytes)])
+        for name, size_bytes in (('small', GB), ('large', 3 * GB))])
+    *_, late = run(groups.equal_hosts(2, 1, 8e9),
+                   [two, pair('late', GB, 0.5)]).coflows
+    assert late.start_s == pytest.approx(4.0)
 
 
 def test_each_plan_is_told_before_and_after():
@@ -135,6 +145,49 @@ def test_groups_from_json(tmp_path):
     assert hosts == groups.equal_hosts(3, 2.0, 8e9)
     assert found[0].arrival_s == 1.5
     assert found[0].coflows[0].size_bytes == 6e9
+
+
+def written(tmp_path, hosts, *rows):
+    path = tmp_path / 'groups.json'
+    path.write_text(json.dumps({'hosts': hosts, 'groups': rows}))
+    return path
+
+
+def test_hosts_may_be_listed(tmp_path):
+    hosts, (group,) = groups.read(written(
+        tmp_path, [{'name': 'big', 'slots': 1e9, 'egress': '2Gbit',
+                    'ingress': '1Gbit'},
+                   {'slots': 0, 'egress': 5e8, 'ingress': '3Gbit'}],
+        {'tm': [[0, 1], [0, 0]]}))
+    assert hosts == (cluster.Host('big', (1e9,), 2e9, 1e9),
+                     cluster.Host('h1', (0.0,), 5e8, 3e9))
+    assert (group.name, group.arrival_s, group.vm_demands) == (
+        'group-0', 0.0, ((1.0,),) * 2)
+
+
+@pytest.mark.parametrize('hosts, row, named', [
+    ({'count': 100_001, 'slots': 1, 'rate': 1}, {},
+     'hosts.count.* between 1 and 100000'),
+    ({'count': 1, 'slots': 1e9 + 1, 'rate': 1}, {},
+     r'hosts.slots.* between 0 and 1e\+09'),
+    ([{'slots': 1e9 + 1, 'egress': 1, 'ingress': 1}], {},
+     r'hosts\[0\].slots.* between 0 and 1e\+09'),
+    ([{'name': 'h1', 'slots': 1, 'egress': 1, 'ingress': 1},
+      {'slots': 1, 'egress': 1, 'ingress': 1}], {}, 'hosts.*a name twice'),
+    ({'count': 1, 'slots': 0, 'rate': 1}, {'name': 'group-1'},
+     'groups.*a name twice'),
+    ({'count': 1, 'slots': 0, 'rate': 1}, {'arrival_s': 1e12 + 1},
+     r'arrival_s.* between 0 and 1e\+12'),
+    ({'count': 1, 'slots': 0, 'rate': 1}, {'vm_slots': 1e9 + 1},
+     r'vm_slots.* between 0 and 1e\+09')])
+def test_a_limit_is_named(tmp_path, hosts, row, named):
+    tm = {'tm': [[0, 1], [0, 0]]}
+    with pytest.raises(exception.Invalid, match=named):
+        groups.read(written(tmp_path, hosts, {**tm, **row}, tm))
+    read = groups.read(written(
+        tmp_path, {'count': 1, 'slots': 0, 'rate': 1},
+        {**tm, 'arrival_s': 1e12, 'vm_slots': 0}, {**tm, 'vm_slots': 1e9}))
+    assert [group.vm_demands[0] for group in read[1]] == [(0.0,), (1e9,)]
 
 
 @pytest.mark.parametrize('document, named', [
