@@ -9,10 +9,13 @@ mean of a cell, and each is as near as other libraries may bring it.
 import numpy as np
 import pytest
 
+from virtco.model import cluster
+from virtco.model import coflow
 from virtco.scheduling import fabric as fabric_model
 from virtco_lab.sim import clouds
 from virtco_lab.sim import figures
 from virtco_lab.sim import groups
+from virtco_lab.sim.figures import choreo
 from virtco_lab.sim.figures import orchestra
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
@@ -22,38 +25,38 @@ from virtco_lab.sim.figures import virtco
 SEED = 1
 #: Settings of about a quarter of a second together.
 QUICK = {
-    'facebook-like': ('sebf', 'mrtf', 'each alone'),
+    **{name: figures.FIGURES[name].settings for name in (
+        'rpca-dynamics', 'rpca-fig9', 'rpca-fig9-cg', 'rpca-fig9-size',
+        'training-pair')},
+    'facebook-like': ('sebf', 'mrtf', 'each alone', 'bound of any schedule'),
     'liars': ('0.3',),
     'monitoring-2': ('5', 'range'),
     'monitoring-3': ('instances',),
     'monitoring-4': ('1', 'range'),
     'monitoring-5': ('instances',),
-    'orchestra-fig11': ('2 × 10', '3 × 10'),
+    'orchestra-fig11': ('2 × 10', '3 × 10', '2 × 25'),
     'orchestra-fig14': ('fair', 'priority'),
     'orchestra-fig15': ('fair', 'fifo', 'fifo+'),
-    'orchestra-fig16': ('after',),
+    'orchestra-fig16': ('before', 'after'),
     'orchestra-fig7': ('1', '10'),
     'orchestra-fig9': ('5', '10'),
     'orchestra-table3': ('A', 'B', 'C'),
-    'rpca-dynamics': ('3 snapshots, 20 % cut', '20 % cut to 2-30 %',
-                      '10 % of the hosts slow'),
     'rpca-dynamics-tree': ('3 snapshots, 20 % cut', '20 % cut'),
+    'rpca-fig10': ('0.5',),
     'rpca-fig12': ('message 200 MB', 'wait 2 s'),
     'rpca-fig13': ('scatter',),
     'rpca-fig4': ('16', '64', '128', '196'),
     'rpca-fig5': ('1',),
     'rpca-fig6': ('2',),
     'rpca-fig8': ('16', '32'),
-    'rpca-fig9': ('160', '2560', '10240'),
-    'rpca-fig9-cg': ('1000', '16000', '64000'),
-    'rpca-fig9-size': ('1000', '10000', '1000000'),
     'training-mixed': ('mrtf', 'order', 'training first'),
-    'training-pair': ('2 × gpt-7b', '3 × gpt-7b', 'gpt-7b, gpt-13b'),
     'wrong-hints': ('10 % wrong',)}
 #: Where the product places VMs, which becomes better now and then.
 PLANNED = {
     'choreo-fig10a': ('all applications at once',),
+    'choreo-fig10b': ('sequences of applications',),
     'virtco-case1': ('PAGER-0.5M', 'RECOMM-1G'),
+    'virtco-case3': ('sparse',),
     'virtco-case4': ('heavy 5',)}
 
 
@@ -118,6 +121,67 @@ def test_the_datacentre_is_that_of_the_paper():
     assert virtco.tight(busy, 3, 1e6) == busy
 
 
+def test_applications_are_as_their_page_tells():
+    rng = np.random.default_rng(0)
+    drawn = [choreo.application(rng, str(i)) for i in range(300)]
+    assert {len(group.vm_demands) for group in drawn} == {4, 5, 6, 7, 8}
+    assert {cores for group in drawn for cores, in group.vm_demands} == {
+        0.5, 1.0, 2.0, 4.0}
+    receivers = [sum(flow.src == src for flow in group.coflows[0].flows)
+                 for group in drawn for src in range(len(group.vm_demands))]
+    assert set(receivers) == {1, 2, 3}
+    logs = np.log([flow.size_bytes for group in drawn
+                   for flow in group.coflows[0].flows])
+    assert np.exp(np.median(logs)) == pytest.approx(0.5e9, rel=0.1)
+    assert logs.std() == pytest.approx(1.5, rel=0.05)
+    assert {len(choreo._in_sequence(rng)) for _ in range(50)} == {2, 3, 4}
+    gaps_s = np.concatenate([np.diff([0.0] + [
+        group.arrival_s for group in choreo._in_sequence(rng)])
+        for _ in range(300)])
+    assert gaps_s.mean() == pytest.approx(10.0, rel=0.1)
+
+
+def test_machines_are_as_their_page_tells():
+    rates_bps = [host.egress_bps for host in choreo.machines(
+        np.random.default_rng(0), 2000)]
+    slow = [rate_bps for rate_bps in rates_bps if rate_bps < 0.9e9]
+    assert len(slow) / 2000 == pytest.approx(0.2, abs=0.03)
+    assert 0.3e9 <= min(slow) < 0.31e9 and 0.89e9 < max(slow)
+    assert 0.99e9 < max(rates_bps) <= 1e9
+    hosts = choreo.machines(np.random.default_rng(0))
+    assert [host.free for host in hosts] == [(4.0,)] * 10
+    assert all(host.ingress_bps == host.egress_bps for host in hosts)
+
+
+def test_applications_at_once_are_one():
+    rng = np.random.default_rng(0)
+    several = [choreo.application(rng, str(i), 4) for i in range(2)]
+    found = choreo.combined(several)
+    one, other = (group.coflows[0].flows for group in several)
+    assert found.vm_demands == (*several[0].vm_demands,
+                                *several[1].vm_demands)
+    assert [(flow.src, flow.dst, flow.size_bytes)
+            for flow in found.coflows[0].flows] == [
+        (flow.src + first, flow.dst + first, flow.size_bytes)
+        for first, flows in ((0, one), (4, other)) for flow in flows]
+    tasks = [len(choreo._at_once(rng)[0].vm_demands) for _ in range(100)]
+    assert min(tasks) < 8 and 16 < max(tasks) <= 24
+
+
+@pytest.mark.parametrize('slots, best_s', [
+    # All in one; the third apart, to which one sends a unit; each apart.
+    ((3.0, 1.0, 1.0), 0.0), ((2.0, 1.0, 0.0), 4.0), ((1.0, 1.0, 1.0), 5.0),
+    ((1.0, 1.0, 0.0), None)])
+def test_the_optimum_of_three_tasks(slots, best_s):
+    """5, 1 and 2 units of a gigabit in a ring; a host sends at a quarter."""
+    hosts = [cluster.Host(f'h{i}', (free,), egress_bps, 1e9)
+             for i, (free, egress_bps) in enumerate(
+                 zip(slots, (0.25e9, 1e9, 1e9)))]
+    group = groups.of_slots('x', [coflow.Coflow.from_flows('x', 3, [
+        (0, 1, 5e9 / 8), (1, 2, 1e9 / 8), (2, 0, 2e9 / 8)])])
+    assert choreo._optimum_s(hosts, group) == pytest.approx(best_s)
+
+
 @pytest.mark.parametrize(
     ('case', 'value', 'n_vms', 'n_flows', 'size_bytes', 'longest_bytes'), [
         ('virtco-case4', 10, 10, 30, 5e9, 2e9),
@@ -129,12 +193,12 @@ def test_swept_groups_are_as_their_page_tells(
     found = virtco.swept_groups(case, value, load, 1, 'medium')
     assert len(found) == 20
     for i, group in enumerate(found):
-        coflow, = group.coflows
-        sizes = [flow.size_bytes for flow in coflow.flows]
-        senders = {flow.src for flow in coflow.flows}
-        receivers = {flow.dst for flow in coflow.flows}
+        its, = group.coflows
+        sizes = [flow.size_bytes for flow in its.flows]
+        senders = {flow.src for flow in its.flows}
+        receivers = {flow.dst for flow in its.flows}
         assert senders.isdisjoint(receivers) == (i % 2 == 0)
-        assert coflow.n_vms == n_vms
+        assert its.n_vms == n_vms
         assert len(sizes) == n_flows if i % 2 else 25 <= len(sizes) <= n_flows
         assert sum(sizes) == pytest.approx(size_bytes)
         assert max(sizes) == pytest.approx(longest_bytes)

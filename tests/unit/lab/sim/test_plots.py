@@ -14,6 +14,7 @@ import pytest
 
 from virtco_lab.sim import figures
 from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import plots
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
@@ -184,6 +185,15 @@ def test_what_is_on_the_page(name, tmp_path, monkeypatch):
     text, number = drawn(page)
     assert (text, number) == (PAGES[name][0], pytest.approx(
         PAGES[name][1], rel=1e-6))
+
+
+def test_a_plot_is_drawn_once_more(tmp_path):
+    panel = outcome.Panel('lines', 't', 'x', 'y', (
+        outcome.Series('a', (1.0, 2.0), (0.0, 2.0)),), log_y=True)
+    for _ in range(2):
+        path = plots.draw(outcome.Outcome('o', 't', (), (), (panel,)),
+                          tmp_path / 'a' / 'b')
+        assert path.stat().st_size > 1000
 
 
 def test_each_table_is_its_records():

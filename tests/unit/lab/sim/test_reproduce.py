@@ -148,11 +148,16 @@ def test_paired_saving():
     assert found.half == pytest.approx(10 * (high - low) / 2)
     assert outcome.saving([0.0], [0.0]) is None
     assert str(outcome.saving([1.0], [2.0])) == '50.0'
+    assert outcome.saving([0.25], [0.5]).percent == 50.0
+    assert str(outcome.Saving(-0.04, 0.2)) == '0.0 [-0.2, 0.2]'
+    assert [outcome.reduction(ours, theirs) for ours, theirs in (
+        (3.0, 4.0), (0.25, 0.5), (1.0, 0.0))] == [25.0, 50.0, 0.0]
 
 
 @pytest.mark.parametrize('values, said', [
     ([90.46], '90.5'), ([0.8824], '0.882'), ([643.2, 500.1], '572 ± 101'),
-    ([0.0, 0.0], '0.00 ± 0.00')])
+    ([100.0], '100'), ([1.0], '1.00'), ([0.00126], '0.001'),
+    ([-12.34], '-12.3'), ([0.0, 0.0], '0.00 ± 0.00')])
 def test_three_digits(values, said):
     assert outcome.shown(values) == said
 
@@ -172,6 +177,44 @@ def test_the_documentation_has_each_record(name):
     pages = pathlib.Path(record.DIRECTORY).parent.glob('*.rst')
     assert any(f'include:: evaluation/{name}.inc' in page.read_text()
                for page in pages)
+
+
+@pytest.mark.parametrize(('seeds', 'said'), [
+    ((3,), '3'), ((0, 1, 2), '0 to 2'), ((4, 5), '4 to 5'), ((0, 2), '0, 2')])
+def test_seeds_in_a_row_are_shown_by_their_ends(seeds, said):
+    assert record.shown_seeds(seeds) == said
+
+
+def made_up(value, seeds=(0, 1)):
+    return samples.Samples(seeds, {'s': {'x': [[value]] * len(seeds)}},
+                           {'s': 10.0, 'other': 4.0})
+
+
+def test_seconds_are_in_proportion_to_the_seeds():
+    known = record.Record('liars', 'medium', {}, made_up(1.0))
+    assert record.seconds(known, ('s', 'new'), 3) == 15.0
+
+
+@pytest.mark.parametrize(('recorded', 'value', 'tolerance', 'is_off'), [
+    (1.0, 1.5, 0.5, False), (1.0, 1.5, 0.49, True), (-1.0, -1.5, 0.5, False),
+    (0.0, 0.9e-9, 0.01, False), (0.0, 1.1e-9, 0.5, True),
+    (2e-9, 1.1e-9, 0.01, False)])
+def test_a_cell_is_off_by_more_than_the_tolerance(
+        recorded, value, tolerance, is_off):
+    known = record.Record('liars', 'medium', {}, made_up(recorded))
+    count, off = record.compare(figures.FIGURES['liars'],
+                                made_up(value, (1,)), known, tolerance)
+    assert (count, bool(off)) == (1, is_off)
+
+
+def test_numbers_of_a_series_are_on_one_line(tmp_path):
+    document = {'name': 'x', 'short': [1.5, 2.5], 'long': [0.25] * 500,
+                'of': [{'y': 1}]}
+    record.write(tmp_path, document)
+    text = (tmp_path / 'x.json').read_text()
+    assert '"short": [1.5, 2.5 ]' in text
+    assert text.count('\n  0.25') == 500
+    assert json.loads(text) == document
 
 
 def test_seeds_that_are_not_recorded():

@@ -28,6 +28,23 @@ def test_reducers_bytes_come_evenly_from_mappers(tmp_path):
     demand = late.demand()
     assert list(zip(demand.src_host, demand.dst_host, demand.bits)) == [
         (0, 2, 4e6), (0, 3, 18e6), (1, 2, 4e6), (1, 3, 18e6)]
+    assert trace.coflows[0].demand().bits.tolist() == [8e6]
+
+
+def test_a_reducer_without_bytes_has_no_flow(tmp_path):
+    coflow, = traces.read(written(tmp_path, '2 1\n1 0 1 0 2 0:0 1:2\n')
+                          ).coflows
+    demand = coflow.demand()
+    assert (demand.dst_host.tolist(), demand.weight.tolist()) == ([1], [1.0])
+
+
+def test_a_trace_has_a_largest_number_of_flows(tmp_path, monkeypatch):
+    path = written(tmp_path, '4 2\n1 0 2 0 1 2 2:1 3:1\n2 0 1 0 1 1:1\n')
+    monkeypatch.setattr(traces, 'MAX_FLOWS', 5)
+    assert len(traces.read(path).coflows) == 2
+    monkeypatch.setattr(traces, 'MAX_FLOWS', 4)
+    with pytest.raises(exception.Invalid, match='at most 4, got 5'):
+        traces.read(path)
 
 
 def test_written_trace_reads_back(tmp_path):
@@ -38,6 +55,8 @@ def test_written_trace_reads_back(tmp_path):
     again = traces.read(path)
     assert [c.mappers for c in again.coflows] == [
         c.mappers for c in trace.coflows]
+    assert [c.arrival_s for c in again.coflows] == [
+        c.arrival_s for c in trace.coflows]
     assert np.allclose([c.size_bytes for c in again.coflows],
                        [c.size_bytes for c in trace.coflows], rtol=1e-4)
 
@@ -45,7 +64,13 @@ def test_written_trace_reads_back(tmp_path):
 @pytest.mark.parametrize('text, named', [
     ('', 'header'),
     ('150\n', 'line 1'),
-    ('0 0\n', 'number of ports'),
+    ('0 0\n', 'number of ports between 1 and 100000'),
+    ('100001 0\n', 'number of ports'), ('4 -1\n', 'number of coflows'),
+    ('4 x\n', 'number of coflows between 0 and 20000000'),
+    ('4 1\n1 0 0 1 1:1\n', 'number of mappers between 1 and 20000000'),
+    ('4 1\n1 0 1 0 0\n', 'number of reducers between 1'),
+    ('4 1\n1 0 1 x 1 1:1\n', 'mapper between'),
+    ('4 1\n1 0 1 0 1 4:1\n', 'reducer between 0 and 3'),
     ('4 2\n1 0 1 0 1 1:1\n', 'as many as'),
     ('4 1\n1 0 1 9 1 1:1\n', 'line 2.*mapper between 0 and 3'),
     ('4 1\n1 0 1 0 1 1:x\n', 'line 2.*megabytes'),
