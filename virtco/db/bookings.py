@@ -40,19 +40,18 @@ def _sums(columns: Any, *conditions: sa.ColumnElement[bool]) -> list[Any]:
                                 else_=0.0)) for name in DEMAND]
 
 
-_NEVER = _MEMBERS.row_index < 0
+_NEVER = sa.false()
 _OF_MEMBERS = sa.select(
     _MEMBERS.host, *_sums(_MEMBERS, _COUNTS, _IS_SETTLED),
     *_sums(_MEMBERS, _COUNTS, ~_IS_SETTLED, ~_IS_PLANNED),
     *_sums(_MEMBERS, _COUNTS, _IS_PLANNED), *_sums(_MEMBERS, _NEVER),
     *(sa.func.max(sa.case((~_IS_SETTLED, _MEMBERS[name])))
       for name in ROOM)).group_by(_MEMBERS.host)
-_NO_CLAIM = _CLAIMS.expires_at < 0
 _OF_CLAIMS = sa.select(
-    _CLAIMS.host, *_sums(_CLAIMS, _NO_CLAIM),
-    *_sums(_CLAIMS, _CLAIMS.is_member), *_sums(_CLAIMS, _NO_CLAIM),
+    _CLAIMS.host, *_sums(_CLAIMS, _NEVER),
+    *_sums(_CLAIMS, _CLAIMS.is_member), *_sums(_CLAIMS, _NEVER),
     *_sums(_CLAIMS, ~_CLAIMS.is_member),
-    *(sa.func.max(sa.case((_NO_CLAIM, _CLAIMS[name])))
+    *(sa.func.max(sa.case((_NEVER, _CLAIMS[name])))
       for name in DEMAND)).where(
         _CLAIMS.expires_at > sa.bindparam('now_s'),
         _CLAIMS.instance_uuid != sa.bindparam('instance_uuid')).group_by(

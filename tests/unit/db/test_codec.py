@@ -2,6 +2,8 @@
 
 """Matrices as the database keeps them."""
 
+import math
+
 import pytest
 
 from virtco.db import codec
@@ -18,3 +20,10 @@ def test_a_matrix_reads_back(rows):
     # Equal texts of groups of as many VMs give one object.
     assert codec.decode_matrix(codec.encode_matrix(kept), 3) is found
     assert codec.decode_matrix(codec.encode_matrix(kept), 4).n_vms == 4
+
+
+@pytest.mark.parametrize(('value', 'stored'), [
+    (None, None), (math.nan, None), (math.inf, None), (-math.inf, None),
+    (0.0, 0.0), (2.5, 2.5)])
+def test_only_what_is_finite_is_stored(value, stored):
+    assert codec.finite(value) == stored

@@ -60,6 +60,19 @@ def test_upgrading_twice_changes_nothing(database):
         assert groups.find(session, 'p', 'a') is not None
 
 
+def test_an_upgrade_checks_its_revision_and_its_result(
+        database, monkeypatch):
+    with pytest.raises(exception.Invalid, match='a revision to upgrade to'):
+        migration.upgrade(database, 'nonsense')
+
+    def refuse(_connection):
+        raise exception.Invalid(field='collation', value='x', limit='y')
+
+    monkeypatch.setattr(migration.collation, 'check', refuse)
+    with pytest.raises(exception.Invalid, match='collation'):
+        migration.upgrade(database)
+
+
 @pytest.mark.parametrize(('name', 'long_text'), [
     ('postgresql', 'TEXT'), ('mysql', 'MEDIUMTEXT'), ('sqlite', 'TEXT')])
 def test_the_schema_is_for_production_databases_too(name, long_text):
@@ -123,6 +136,8 @@ def test_retiring_ends_coflows_and_frees_rows(database):
         assert groups.living_members(session) == []
         assert groups.living_coflows(session) == []
         assert groups.member_of(session, 'i') is None
+        row, = groups.members(session, 'p-a')
+        assert (row.state, row.host) == (states.MemberState.VACANT, None)
 
 
 def test_members_are_found_by_their_host(database):
@@ -268,9 +283,10 @@ def test_conflicts_are_tried_again(database):
         database.retried(never)
 
 
-def test_what_was_read_stays_readable(database):
+def test_what_was_read_or_written_stays_readable(database):
     with database.writer() as session:
-        session.add(group())
+        session.add(found := group())
+    assert (found.name, found.n_vms) == ('a', 2)
     with database.reader() as session:
         found = groups.find(session, 'p', 'a')
     assert (found.name, found.n_vms) == ('a', 2)
@@ -396,8 +412,8 @@ class Turn:
 
 def test_a_writer_waits_for_others_as_long_as_it_may(database):
     database._sqlite_turn = turn = Turn()
-    for patience_s in (0.0, 10 * database.timeout_s):
-        with database.writer(patience_s):
+    for patience_s in ((), (10 * database.timeout_s,)):
+        with database.writer(*patience_s):
             pass
     with database.statements():
         pass

@@ -173,9 +173,11 @@ def test_what_ended_at_the_very_time_is_not_purged(session):
                           answer='', updated_at=10.0))
     for at in 9.9, 10.0:
         _event(session, created_at=at)
+        bookings.claim(session, str(at), 'h', dict.fromkeys(
+            bookings.DEMAND, 1.0), True, at)
     counts = records.purge(session, 10.0)
-    assert (counts['groups'], counts['placements'], counts['events']) == (
-        1, 0, 1)
+    assert (counts['groups'], counts['placements'], counts['events'],
+            counts['claims']) == (1, 0, 1, 1)
 
 
 def test_more_groups_than_a_statement_takes_are_purged(session):
@@ -214,7 +216,7 @@ def test_what_operators_did(session):
     assert [len(text) for text in (newest.who, newest.what, newest.before,
                                    newest.after)] == [255, 320, 4000, 4000]
     assert len(next_one.who) == 254 and next_one.changed_at == 7.0
-    assert len(operators.changes(session, 5000)) == operators.MOST_CHANGES
+    assert len(operators.changes(session, 5000)) == 1000
 
 
 def _hour(group_id, hour, project_id='p', name='n', app='', n_vms=3):
@@ -259,6 +261,13 @@ def test_groups_of_which_something_is_known(session):
     assert profiles.find(session, None, 'n') == 'q'
     assert profiles.find(session, 'p', 'h') == 'h'
     assert profiles.find(session, 'p', 'q') is None
+
+
+def test_an_operator_sees_the_newest_hours_of_all(session):
+    _add(session, *(_hour(f'g{i}', i) for i in range(1001)))
+    found = profiles.list_groups(session, None)
+    assert (len(found), found[0].group_id, found[-1].group_id) == (
+        1000, 'g1000', 'g1')
 
 
 def test_launches_of_an_application(session):

@@ -6,10 +6,12 @@ import os
 import socket
 import sqlite3
 import sys
+import time
 import types
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from tests.unit.db import test_db as made
 from virtco import exception
@@ -158,6 +160,13 @@ def test_one_leads(session):
     assert leader.current(session) == _seen(2, 0, '', '')
 
 
+def test_writers_of_the_leader_do_not_exclude_each_other():
+    asked = []
+    leader.check(types.SimpleNamespace(scalar=lambda query: asked.append(
+        str(query.compile(dialect=postgresql.dialect()))) or 1), 1)
+    assert asked[0].endswith(' FOR SHARE')
+
+
 def test_tickets_are_of_a_cloud_and_an_epoch():
     keys = {_seen(1, 2, 'a', 'a:1').ticket_key,
             _seen(11, 2, 'a', 'a:1').ticket_key,
@@ -226,7 +235,7 @@ def test_so_many_may_be_under_way(session):
 
 
 def test_the_last_orders_that_are_over_are_kept(session):
-    n = orders.MOST_KEPT
+    n = 50
     _add(session, _order('run', orders.RUNNING), _order('probe', kind='probe',
                                                         state=orders.DONE),
          *(_order(f'o{i}', orders.DONE, at=float(i)) for i in range(n)),
@@ -363,6 +372,7 @@ def test_a_connection_that_is_none(connection, words, monkeypatch):
     with pytest.raises(exception.Invalid, match=words) as error:
         db_session.Database(connection)
     assert 'u:secret' not in str(error.value)
+    assert f"got '{connection.partition(':')[0]}'" in str(error.value)
 
 
 def test_a_database_makes_its_directory(tmp_path):
@@ -378,6 +388,9 @@ def test_a_database_makes_its_directory(tmp_path):
             'PRAGMA journal_mode')).scalar() == 'wal'
         assert session.connection().execute(sa.text(
             'PRAGMA synchronous')).scalar() == 1
+    assert found.engine.pool._timeout == 1
+    assert db_session.Database(f'sqlite:///{path}', 3.0
+                               ).engine.pool._timeout == 3.0
     found.dispose()
     with sqlite3.connect(path) as connection:
         assert connection.execute('SELECT COUNT(*) FROM t').fetchone() == (0,)
@@ -398,6 +411,21 @@ def test_a_file_that_is_gone_is_noticed(database, is_replaced):
                 raise AssertionError('not with a file that is gone')
 
 
+def test_the_first_file_is_the_one(tmp_path):
+    path = tmp_path / 'file'
+    path.touch()
+    found = db_session._File(str(path))
+    for _ in range(2):
+        found.check()
+        found.remember()
+    path.rename(tmp_path / 'away')
+    path.touch()
+    # As a connection does that was opened between the two.
+    found.remember()
+    with pytest.raises(exception.DatabaseUnavailable, match='replaced'):
+        found.check()
+
+
 def test_a_writer_waits_for_as_long_as_it_says(database):
     with database.writer():
         for limit_s in 0.0, 0.3:
@@ -415,8 +443,9 @@ def test_a_writer_that_fails_leaves_nothing_and_lets_others(database):
         assert session.get(models.Group, 'p-a') is None
 
 
-def test_the_tries_of_a_conflict_are_counted(database):
-    tried = []
+def test_the_tries_of_a_conflict_are_counted(database, monkeypatch):
+    tried, waits_s = [], []
+    monkeypatch.setattr(time, 'sleep', waits_s.append)
 
     def work(session):
         tried.append(session)
@@ -426,6 +455,8 @@ def test_the_tries_of_a_conflict_are_counted(database):
         with pytest.raises(exception.Conflict):
             database.retried(work, *attempts)
         assert len(tried) == expected
+    # Those that wait for each other do not meet again.
+    assert len(waits_s) == 4 and all(0 < one < 0.02 for one in waits_s)
 
 
 @pytest.mark.parametrize(('timeout_s', 'options', 'wait_s'), [
@@ -443,8 +474,7 @@ def test_connections_to_a_server(timeout_s, options, wait_s):
         connection = _Connection(sock)
         *_, connected = found.engine.pool.dispatch.connect
         connected(connection, None)
-    assert connection.seen[0] == (
-        f"SET lock_timeout = '{db_session.PATIENCE_S:.0f}s'")
+    assert connection.seen[0] == "SET lock_timeout = '5s'"
     with pytest.raises(exception.DatabaseUnavailable), found.reader() as one:
         one.execute(sa.text('SELECT 1'))
 
