@@ -144,13 +144,8 @@ class Bed:
             began_s = time.monotonic() + 0.1
             for job in jobs:
                 job.start(began_s)
-            deadline_s = began_s + _PATIENCE_S + 3 * iterations * (
-                self._setting.compute_s
-                + self._setting.n_jobs * self._setting.send_s)
-            while any(job.is_alive() for job in jobs):
-                if time.monotonic() > deadline_s:
-                    raise TimeoutError('A job does not end.')
-                time.sleep(0.1)
+            for job in jobs:
+                job.join()
         for job in jobs:
             if job.error is not None:
                 raise job.error
@@ -214,7 +209,7 @@ class _Job(threading.Thread):
             one.close()
         for thread in (self, self._echo):
             if thread.ident is not None:
-                thread.join(5)
+                thread.join()
 
 
 @contextlib.contextmanager
