@@ -19,7 +19,7 @@ from virtco_lab.cloud import layout as layouts
 
 
 class NamespaceDriver(fake.MediumFakeDriver):
-    def __init__(self, virtapi: Any, read_only: bool = False):
+    def __init__(self, virtapi: Any):
         layout = layouts.load()
         assert layout is not None
         self._layout = layout
@@ -27,7 +27,7 @@ class NamespaceDriver(fake.MediumFakeDriver):
         self.vcpus = layout.slots
         self.memory_mb = 1024 * layout.slots
         self.local_gb = 10 * layout.slots
-        super().__init__(virtapi, read_only)
+        super().__init__(virtapi)
 
     def spawn(self, context: Any, instance: Any, image_meta: Any,
               injected_files: Any, admin_password: Any, allocations: Any,

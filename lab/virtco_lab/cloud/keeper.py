@@ -262,7 +262,7 @@ class Keeper:
     def _write(self, name: str, groups: configs.Groups) -> pathlib.Path:
         path = self.layout.config(name)
         path.parent.mkdir(parents=True, mode=0o755)
-        (self.layout.home / name).mkdir(exist_ok=True)
+        (self.layout.home / name).mkdir()
         path.write_text(configs.ini(groups))
         return path
 

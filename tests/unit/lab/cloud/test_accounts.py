@@ -104,8 +104,9 @@ def test_a_hypervisor_is_up_once_nova_and_its_cell_know_it(cloud, tmp_path):
             ('compute2', 'nova-compute', 'down'),
             ('compute3', 'nova-compute', 'up'),
             ('compute4', 'nova-conductor', 'up'),
-            ('compute5', 'nova-conductor', 'up'))]
+            ('compute5', 'nova-conductor', 'up'),
+            ('compute6', 'nova-compute', 'down'))]
     compute.hypervisors.return_value = [
         types.SimpleNamespace(name=f'compute{number}')
-        for number in (1, 2, 4, 5)]
+        for number in (1, 2, 4, 5, 6)]
     assert accounts.n_computes_up(made.layout(tmp_path)) == 1

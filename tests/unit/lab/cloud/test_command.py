@@ -153,11 +153,15 @@ def test_a_demo_says_what_is_wrong(cloud, monkeypatch):
     assert cloud('demo') == 5
 
     def fail(_layout, _out):
-        raise demo.TooSmall(needed=9, slots=6, computes=2, each=3)
+        raise demo.NotReached(what='[b]', limit_s=9, now='[/b]')
 
     monkeypatch.setattr(demo, 'show', fail)
+    # A terminal that would show numbers in colour.
+    for name, value in (('FORCE_COLOR', '1'), ('TERM', 'xterm')):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv('NO_COLOR', raising=False)
     assert cloud('demo') == 1
-    assert 'launches 9 VMs' in cloud.out
+    assert cloud.out == '[b] did not happen within 9 s; it is [/b].\n'
 
 
 # Up and down.
@@ -242,6 +246,14 @@ def test_down_without_a_cloud_removes_what_is_left(cloud):
     assert cloud('down') == 0
     assert cloud.out == 'No cloud is up.\n'
     assert not cloud.progress.exists() and cloud.swept == 1
+
+
+def test_down_removes_what_a_keeper_that_was_killed_left(cloud):
+    cloud.up()
+    cloud.is_stale = True
+    for _ in range(2):
+        assert cloud('down') == 0
+        assert not cloud.layout.home.exists()
 
 
 @pytest.mark.parametrize(('trap', 'limit_s', 'is_gentle'), [

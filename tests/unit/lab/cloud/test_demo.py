@@ -29,7 +29,8 @@ class Cloud:
         self.layout = layout
         self.ran, self.waits_s = [], []
         self.is_there = []
-        #: States of the coflows at each question; the last one stays.
+        #: States of the coflows at each question, of all or of each; the
+        #: last one stays.
         self.states = ['done']
         self.servers = []
         self.jobs = []
@@ -44,15 +45,15 @@ class Cloud:
             assert words[2:] == ['-f', 'json']
             out = [{'ID': one} for one in self.is_there]
         elif words[:2] == ['coflow', 'list']:
-            state = (self.states.pop(0) if len(self.states) > 1
-                     else self.states[0])
+            state, _, other = (self.states.pop(0) if len(self.states) > 1
+                               else self.states[0]).partition('/')
             out = [
                 {'name': 'pair', 'state': state, 'arrival': 2.0,
                  'cct_s': 1.5, 'measured_cct_s': 1.75},
                 # An older one of that name, and one of somebody else.
                 {'name': 'pair', 'state': 'absent', 'arrival': 1.0,
                  'cct_s': 9.0, 'measured_cct_s': 9.0},
-                {'name': 'trio', 'state': state, 'arrival': 5.0,
+                {'name': 'trio', 'state': other or state, 'arrival': 0.5,
                  'cct_s': None, 'measured_cct_s': None},
                 {'name': 'trio', 'state': 'absent', 'arrival': None,
                  'cct_s': 9.0, 'measured_cct_s': 9.0},
@@ -111,11 +112,12 @@ def _cloud(tmp_path, monkeypatch):
 
 @pytest.fixture(name='out')
 def _out():
-    return console.Console(record=True, width=100, file=io.StringIO())
+    return console.Console(record=True, width=100, file=io.StringIO(),
+                           force_terminal=True, color_system='standard')
 
 
 def test_groups_are_launched_sent_and_deleted(cloud, out):
-    cloud.states = ['planned', 'active', 'active', 'done', 'done']
+    cloud.states = ['planned', 'done/active', 'done/active', 'done', 'done']
     assert demo.show(cloud.layout, out, GROUPS) == 0
     created = [words for words in cloud.ran if words[1:2] == ['create']]
     assert created[1] == [
@@ -129,6 +131,8 @@ def test_groups_are_launched_sent_and_deleted(cloud, out):
     assert 'pair: 2 VMs active after 0 s' in said
     # Each waits until it is so: planned is not yet active.
     assert cloud.waits_s == [1.0, 1.0]
+    # Numbers look like the words around them.
+    assert '  pair-1 on h1\n' in out.file.getvalue()
     lines = [line.strip() for line in said.splitlines()]
     assert lines[2:8] == ['pair-1 on h1', 'pair-2 on h1', 'trio-1 on h0',
                           'trio-2 on h2', 'trio-3 on h1', 'sending 3 MB …']

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import sys
+import threading
 import types
 
 import pytest
@@ -117,6 +118,17 @@ def test_what_leaves_is_unplugged_and_others_stay(nova, end):
     nova.calls.clear()
     getattr(nova, end)(None, nova.instance)
     assert nova.calls == [f'fake {end}']
+
+
+def test_a_file_of_ports_is_written_by_one_at_a_time(nova):
+    write = threading.Thread(target=nova._write, args=(UUID, []))
+    with nova.ports.with_suffix('.lock').open('w') as lock:
+        driver.fcntl.flock(lock, driver.fcntl.LOCK_EX)
+        write.start()
+        write.join(0.1)
+        assert not nova.ports.exists()
+    write.join()
+    assert nova.ports.exists()
 
 
 def test_a_vm_without_a_network_has_a_namespace(nova):

@@ -113,8 +113,9 @@ def _cloud(monkeypatch, tmp_path):
     made.real_all = keeper._all
     monkeypatch.setattr(keeper, '_all', lambda chains, home: (
         made.chains.extend(chains)))
-    monkeypatch.setattr(keeper.subprocess, 'run', lambda argv, **_: (
-        made.commands.append(argv)))
+    monkeypatch.setattr(
+        keeper.subprocess, 'run', lambda argv, capture_output: (
+            capture_output and made.commands.append(argv)))
     made.keeper = keeper.Keeper(2, 3, 5e7, made.said.append)
     return made
 
@@ -166,12 +167,17 @@ def test_parts_are_configured_where_they_look(cloud):
             ('keystone', configs.keystone(layout, 'mariadb://keystone')),
             ('nova', configs.nova(layout, 'mariadb://nova',
                                   'mariadb://nova_api', 'rabbitmq://')),
+            ('placement', configs.placement(layout, 'mariadb://placement')),
+            ('glance', configs.glance(layout, 'mariadb://glance')),
+            ('neutron', configs.neutron(layout, 'mariadb://neutron',
+                                        'rabbitmq://')),
             ('controller1', configs.controller(layout, 1, 'mariadb://virtco',
                                                'rabbitmq://')),
             ('edge-compute2', configs.edge(layout, 'compute2',
                                            '172.30.0.12'))):
         path = cloud.home / 'etc' / name / f'{name}.conf'
         assert path.read_text() == configs.ini(groups)
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
         assert (cloud.home / name).is_dir()
     own = (cloud.home / 'etc' / 'nova-compute1' / 'nova-compute1.conf'
            ).read_text()
