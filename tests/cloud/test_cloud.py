@@ -5,6 +5,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -71,3 +72,36 @@ def test_a_group_is_placed_while_a_controller_is_killed(cloud):
     for row in servers:
         assert pathlib.Path(
             '/run/netns', cloud.vm_namespace(row['ID'])).exists()
+
+
+def test_the_live_page_shows_a_project_its_coflows(cloud, tmp_path):
+    """With keystone's own tokens, of an operator and of a tenant."""
+    playwright = pytest.importorskip('playwright.sync_api')
+    chromium = shutil.which('chromium')
+    if chromium is None:
+        pytest.skip('no Chromium')
+    inside = tmp_path / 'chromium'
+    inside.write_text(f'#!/bin/sh\nexec ip netns exec {cloud.control} '
+                      f'{chromium} "$@"\n')
+    inside.chmod(0o755)
+    project = clients.openstack('project', 'show', 'demo')['id']
+    for name, owner in (('mine', project), ('theirs', 'another')):
+        clients.run('openstack', 'coflow', 'register', name, _MATRIX,
+                    '--project', owner)
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=str(inside),
+                                       args=['--no-sandbox'])
+        for user, names in (('demo', {'mine'}), ('admin', {'mine', 'theirs'})):
+            page = browser.new_page(ignore_https_errors=True)
+            page.goto(f'{cloud.controller_url}/ui/')
+            page.locator('#token').fill(clients.run(
+                'exec', 'env', f'OS_USERNAME={user}',
+                f'OS_PROJECT_NAME={user}', 'openstack', 'token', 'issue',
+                '-f', 'value', '-c', 'id').stdout.strip())
+            page.get_by_role('button', name='Show').click()
+            page.get_by_label('Show').select_option('all')
+            page.wait_for_selector('tr[data-id]')
+            shown = page.locator('tr[data-id]').all_inner_texts()
+            assert names <= {text.split()[0] for text in shown}, shown
+            assert ('theirs' in ' '.join(shown)) == ('theirs' in names)
+        browser.close()
