@@ -11,6 +11,7 @@ and then sends; what a framework hides behind computing is not modelled.
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+import itertools
 from typing import Protocol
 
 import numpy as np
@@ -253,8 +254,9 @@ def _taken(free: list[list[int]], size: int, start: int) -> Iterator[int]:
     :param start: leaf to begin with.
     """
     most = -(-size // 2)
-    for turn in range(2 * len(free)):
-        leaf = free[(start + turn) % len(free)]
+    leaves = itertools.cycle(free[start:] + free[:start])
+    while size and any(free):
+        leaf = next(leaves)
         for _ in range(min(most, size, len(leaf))):
             yield leaf.pop(0)
             size -= 1

@@ -94,6 +94,11 @@ def test_what_becomes_of_jobs_is_told_of_each_scheme():
         'order, here, slowest': 140 / 150})
 
 
+def test_a_setting_is_named_by_its_oversubscription():
+    assert [f'{factor:g}:1' for factor in figure.OVERSUBSCRIPTION.values()
+            ] == list(figure.OVERSUBSCRIPTION)
+
+
 def test_every_iteration_sends_all_flows_again():
     """Also those that ended before the others of their coflow."""
     job = training.Job('uneven', 1.0, demand(
@@ -167,7 +172,8 @@ def test_a_cluster_of_jobs_is_filled_from_its_topology():
     jobs = training_jobs.mix(at, np.random.default_rng(1))
     taken = [host for job in jobs for host in np.unique(
         [job.demand.src_host, job.demand.dst_host])]
-    assert len(taken) == len(set(taken)) >= 70
+    # 90 % of the hosts at most.
+    assert 70 <= len(taken) == len(set(taken)) <= 79
     assert all(job.workers % 8 == 0 for job in jobs)
 
 
