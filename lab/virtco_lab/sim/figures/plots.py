@@ -39,18 +39,18 @@ def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
             axes, panel, colours)
         _bands(axes, panel)
         if panel.title != result.title:
-            axes.set_title(panel.title, fontsize=10)
+            axes.set_title(panel.title, fontsize='medium')
         axes.set_xlabel(panel.x_label)
         axes.set_ylabel(panel.y_label)
         if panel.log_y:
             axes.set_yscale('log')
             # A deviation above the mean would pull the axis far down.
             axes.set_ylim(bottom=_least(panel) / 2)
-        axes.grid(axis='y', alpha=0.3)
+        axes.grid(axis='y', color='0.9')
         for handle, label in zip(*axes.get_legend_handles_labels()):
             handles.setdefault(label, handle)
     # Below the axes: nowhere else is always free.
-    figure.legend(list(handles.values()), list(handles), fontsize=8,
+    figure.legend(list(handles.values()), list(handles), fontsize='small',
                   ncols=3 * width, loc='outside lower center')
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f'{result.name}.png'
