@@ -72,6 +72,13 @@ def test_summary_takes_order_statistics():
         'mean_s': 2.5, 'median_s': 3.0, 'p95_s': 4.0}
 
 
+def test_quantiles_of_a_few_values():
+    values = np.array([4.0, 1.0, 3.0, 2.0])
+    assert [replay.quantile(values, part) for part in (0.0, 0.3, 1.0)] == [
+        1.0, 2.0, 4.0]
+    assert set(replay.summary(np.zeros(0)).values()) == {0.0}
+
+
 def test_rate_must_make_sense():
     with pytest.raises(exception.Invalid, match='rate_bps'):
         replay.replay(TRACE, 0.0, simulation.Config())

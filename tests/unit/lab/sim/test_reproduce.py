@@ -217,6 +217,20 @@ def test_numbers_of_a_series_are_on_one_line(tmp_path):
     assert json.loads(text) == document
 
 
+def test_a_record_tells_of_changed_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, 'ROOT', tmp_path)
+    assert record._commit() is None
+    (tmp_path / 'file').write_text('one')
+    for args in (('init', '-q'), ('add', 'file'), (
+            '-c', 'user.name=a', '-c', 'user.email=a@b', 'commit', '-qm',
+            'a')):
+        record._git(*args)
+    commit = record._commit()
+    assert len(commit) == 10 and not commit.endswith('+')
+    (tmp_path / 'file').write_text('two')
+    assert record._commit() == commit + '+'
+
+
 def test_seeds_that_are_not_recorded():
     figure = figures.FIGURES['liars']
     known = record.Record('liars', 'medium', {}, samples.Samples((0, 1)))

@@ -50,6 +50,13 @@ def test_trees_gain_over_the_mean_of_times():
     assert abs(values.saving('30 % cut', 'median', 'rpca').percent) < 5
 
 
+def test_an_error_is_cut_off_and_leaves_a_common_factor_out():
+    truth = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    rates = 3 * truth * [0.5, 1.0, 1.0, 1.5, 9.0]
+    assert rpca_dynamics.error(rates, truth) == pytest.approx(
+        100 * (0.5 + 0.5 + 5.0) / 5)
+
+
 @pytest.mark.parametrize('setting', rpca_dynamics.SETTINGS)
 def test_readings_have_their_dynamics(setting):
     rng = np.random.default_rng(7)

@@ -238,6 +238,15 @@ def test_remaining_bytes():
                                   2: pytest.approx(0.75)})
 
 
+def test_a_flow_that_has_ended_is_not_left():
+    sim = simulation.Simulation(np.ones(8), simulation.Config(),
+                                [demand((0, 1, 8.0), (2, 3, 80.0))])
+    sim.start(0)
+    sim.run(40.0)
+    assert [part.tolist() for part in sim.remaining_flows(0)] == [
+        [2], [3], [pytest.approx(5.0)]]
+
+
 def test_progress_is_told():
     told = []
     sim = simulation.Simulation(np.ones(4), simulation.Config(),
