@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import pathlib
 import random
-import shutil
 import statistics
 import tempfile
 import time
@@ -98,10 +97,9 @@ def run(racks: racks_module.Racks, size_bytes: int, scheme: Scheme,
                                        limit_s)
             copies = (racks.uplink_bytes() - before) / size_bytes / 2
         for name in names[1:]:
-            got = pathlib.Path(directory) / name
-            if (got / 'file').read_bytes() != path.read_bytes():
+            got = pathlib.Path(directory) / name / 'file'
+            if got.read_bytes() != path.read_bytes():
                 raise exception.VirtcoException(f'{name} has other bytes')
-            shutil.rmtree(got)
     return Found(ends_s, copies, rates_bps)
 
 

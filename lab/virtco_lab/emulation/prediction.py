@@ -105,10 +105,10 @@ def ties(placed: collections.abc.Sequence[Placed],
     """
     if order == 'fair':
         return []
-    bounds_s = [(max((units.transfer_time_s(size, rates_bps[host])
-                      for host, both in uplink_bytes([entry], rates_bps
-                                                     ).items()
-                      for size in both), default=0.0), index)
+    bounds_s = [(max(units.transfer_time_s(size, rates_bps[host])
+                     for host, both in uplink_bytes([entry], rates_bps
+                                                    ).items()
+                     for size in both), index)
                 for index, entry in enumerate(placed)]
     groups: list[list[int]] = []
     before_s = 0.0
@@ -196,7 +196,7 @@ def expect(placed: collections.abc.Sequence[Placed],
     coflows = [
         live.LiveCoflow(str(number), live.Flows(live.Pairs(pairs), np.array(
             [size for size, _ in pairs.values()], float)),
-            n_flows=max(1, sum(n for _, n in pairs.values())))
+            n_flows=sum(n for _, n in pairs.values()))
         for number, pairs in enumerate(
             entry.between_hosts() for entry in placed)]
     rate_bps = np.array(list(rates_bps.values()), float)

@@ -145,7 +145,10 @@ def test_tied_coflows_are_predicted_in_the_order_that_was_taken():
                for name, size in (('a', 2), ('b', 2), ('c', 1))]
     placed = [prediction.Placed(coflow, ('x', 'y')) for coflow in coflows]
     rates = {'x': 8.0, 'y': 8.0}
-    assert prediction.ties(placed, rates, 'sebf') == [[0, 1]]
+    for factor in (1, 1000):
+        assert prediction.ties(placed, {
+            host: factor * rate_bps for host, rate_bps in rates.items()
+        }, 'sebf') == [[0, 1]]
     assert prediction.ties(placed, rates, 'fair') == []
     assert prediction.ties(placed[1:], rates, 'sebf') == []
     for measured in ([3.1, 5.2, 1.1], [5.2, 3.1, 1.1]):
