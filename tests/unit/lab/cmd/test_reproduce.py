@@ -242,12 +242,16 @@ def test_a_terminal_sees_how_far_it_is(monkeypatch):
     shown = {}
 
     def track(items, description, console, transient, disable):
-        shown.update(description=description, disable=disable)
+        shown.update(description=description, disable=disable,
+                     transient=transient, console=console)
         return items
 
     monkeypatch.setattr(reproduce.rich_progress, 'track', track)
     assert list(reproduce._track([1, 2], 'name')) == [1, 2]
-    assert shown == {'description': 'name', 'disable': True}
+    assert shown == {'description': 'name', 'disable': True,
+                     'transient': True, 'console': reproduce._ERRORS}
+    # What is printed may be JSON.
+    assert reproduce._ERRORS.stderr
     monkeypatch.setattr(reproduce, '_ERRORS', Terminal)
     assert list(reproduce._track([1], 'name')) == [1]
     assert shown['disable'] is False
