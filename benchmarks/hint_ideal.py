@@ -10,14 +10,12 @@ left. No controller is asked.
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import math
 
 import numpy as np
 
-from virtco import units
-from virtco_lab.sim import borrowing
+from virtco.fluid import flow_kernels
 from virtco_lab.sim import claims
-
-_ENDED_BITS = 1.0
 
 
 def ccts_s(coflows: Sequence[claims.Coflow],
@@ -36,43 +34,29 @@ def ccts_s(coflows: Sequence[claims.Coflow],
                   for end in (flow.src, flow.dst)), flow.size_bytes)
             for i, one in enumerate(coflows) for flow in one.coflow.flows]
     of, src, dst = (np.array([row[k] for row in rows]) for k in range(3))
-    left = units.BITS_PER_BYTE * np.array([row[3] for row in rows], float)
     starts_s = np.array([one.start_s for one in coflows])
-    ends_s, now_s = starts_s.copy(), float(starts_s.min())
-    links_bps = np.full(len(number), link_bps)
-    level_bps = links_bps
-    while (left >= _ENDED_BITS).any():
-        active = np.flatnonzero((left >= _ENDED_BITS)
-                                & (starts_s[of] <= now_s))
-        coming_s = starts_s[starts_s > now_s]
-        if not len(active):
-            now_s = float(coming_s.min())
-            continue
-        flows = borrowing.Demands(
-            src[active], dst[active], np.zeros(len(active)),
-            np.full(len(active), link_bps),
-            _ranks(of, src, dst, np.where(starts_s[of] <= now_s, left, 0.0),
-                   len(coflows), len(number))[of[active]], left[active])
-        if at_receivers:
-            rates_bps = borrowing.in_order_bps(flows, links_bps, links_bps)
-        else:
-            rates_bps, level_bps = borrowing.over_tcp_bps(
-                flows, links_bps, links_bps, level_bps)
-        with np.errstate(divide='ignore'):
-            dt_s = float((left[active] / rates_bps).min())
-        next_s = min([now_s + dt_s, *coming_s.tolist()])
-        left[active] -= rates_bps * (next_s - now_s)
-        now_s = next_s
-        ended = active[left[active] < _ENDED_BITS]
-        ends_s[of[ended]] = now_s
+    flows = flow_kernels.Flows(
+        np.full(2 * len(number), link_bps), src, len(number) + dst,
+        np.zeros_like(of), 1, np.array([row[3] for row in rows], float),
+        starts_s[of], 'order' if at_receivers else 'tcp')
+    flows.ceil = np.full(len(of), link_bps)
+    while flows.n_left:
+        if not flows.is_rated:
+            flows.weight = np.array(flows.left)
+            flows.rank = _ranks(
+                of, src, dst, flows.weight * np.asarray(flows.is_live),
+                len(coflows), len(number))[of]
+        flow_kernels.step(flows, math.inf)
+    ends_s = starts_s.copy()
+    np.maximum.at(ends_s, of, flows.end_s)
     return [float(cct_s) for cct_s in ends_s - starts_s]
 
 
 def _ranks(of: np.ndarray, src: np.ndarray, dst: np.ndarray,
-           left_bits: np.ndarray, n_coflows: int, n_hosts: int) -> np.ndarray:
+           left_bytes: np.ndarray, n_coflows: int, n_hosts: int) -> np.ndarray:
     """Place of each coflow by what its slowest port has left."""
     load = np.zeros((2 * n_hosts, n_coflows))
-    np.add.at(load, (src, of), left_bits)
-    np.add.at(load, (n_hosts + dst, of), left_bits)
+    np.add.at(load, (src, of), left_bytes)
+    np.add.at(load, (n_hosts + dst, of), left_bytes)
     found: np.ndarray = np.argsort(np.argsort(load.max(axis=0)))
     return found

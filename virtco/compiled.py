@@ -32,6 +32,7 @@ KERNELS = (
     'virtco.fluid.run_kernels',
     'virtco.fluid.event_kernels',
     'virtco.fluid.pair_kernels',
+    'virtco.fluid.flow_kernels',
     'virtco.advise.kernels',
     'virtco.solver.bounds.sets_kernel',
     'virtco.solver.moves.kernel',

@@ -6,11 +6,13 @@ import collections
 import collections.abc
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 
 from virtco import scheduling
 from virtco import units
+from virtco.fluid import flow_kernels
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import live
@@ -19,7 +21,6 @@ from virtco.scheduling import fabric as fabric_model
 from virtco.solver import budget
 from virtco.solver import planner
 from virtco_lab.emulation import scenario
-from virtco_lab.emulation import tcp_sharing
 from virtco_lab.sim import simulation
 
 #: Share of a link that the controller leaves to traffic outside coflows.
@@ -87,12 +88,21 @@ def simulate_tcp(placed: collections.abc.Sequence[Placed],
     :param rates_bps: of each uplink, the same both ways, as payload.
     """
     names = sorted(rates_bps)
-    index = {name: i for i, name in enumerate(names)}
-    return tcp_sharing.completion_s(
-        [(index[src], len(names) + index[dst], size, number)
-         for number, entry in enumerate(placed)
-         for src, dst, size in entry.flows() if src != dst],
-        len(placed), [rates_bps[name] for name in names] * 2)
+    rows = np.array([
+        (number, names.index(src), names.index(dst), size)
+        for number, entry in enumerate(placed)
+        for src, dst, size in entry.flows() if src != dst]).reshape(-1, 4)
+    owner, src, dst = rows[:, :3].T.astype(int, 'C')
+    flows = flow_kernels.Flows(
+        np.array([rates_bps[name] for name in names] * 2, float), src,
+        len(names) + dst, np.zeros_like(src), 1, rows[:, 3].copy(),
+        np.zeros(len(rows)))
+    flows.is_free = np.ones(len(rows), np.uint8)
+    while flows.n_left:
+        flow_kernels.step(flows, math.inf)
+    ends_s = np.zeros(len(placed))
+    np.maximum.at(ends_s, owner, flows.end_s)
+    return ends_s.tolist()
 
 
 def ties(placed: collections.abc.Sequence[Placed],
