@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Results of the papers' statements, of made-up samples."""
+
+import pytest
+
+from virtco_lab.sim.figures import broadcasts
+from virtco_lab.sim.figures import samples
+from virtco_lab.sim.figures import statements
+
+LEAST_S = broadcasts.bound_s(1e9)
+
+
+def found(values):
+    """Samples of settings and series with one number per seed."""
+    n_seeds = len(next(iter(next(iter(values.values())).values())))
+    return samples.Samples(tuple(range(n_seeds)), {
+        setting: {series: [[float(value)] for value in row]
+                  for series, row in rows.items()}
+        for setting, rows in values.items()})
+
+
+@pytest.mark.parametrize(('reached', 'values', 'told'), [
+    (statements.table3, {'A': {'fair': [5], 'mrtf': [4]},
+                         'B': {'fair': [3], 'mrtf': [2]}},
+     ('25.0, 50.0 %', '')),
+    (statements._fig14, {'fair': {'high': [4], 'low': [10]},
+                         'priority': {'high': [2], 'low': [11]}},
+     ('small ones 2.00 times sooner, the large one +10.0%', '')),
+    (statements._fig15, {'fair': {'ends_s': [4, 12]},
+                         'fifo': {'ends_s': [2, 8]}}, ('1.60 times', '')),
+    (statements._cornet, {'100': {'1 GB, cornet': [
+        1.5 * LEAST_S, 1.7 * LEAST_S]}}, ('60 %', '± 14.1')),
+    (statements._cornet, {'100': {'1 GB, cornet': [1.75 * LEAST_S]}},
+     ('75 %', '')),
+    (statements._racks, {'a': {'aware': [1], 'unaware': [4]},
+                         'b': {'aware': [2], 'unaware': [4]}},
+     ('50 to 75 %', '')),
+    (statements.greedy, {'x': {'choreo': [3, 5, 8, 1],
+                               'optimum': [2, 5, 4, 0]}},
+     ('50.0 % at the median', '90 % within 90 %')),
+    (statements._rate('a', 'b', 's'), {'s': {'a': [1, 2], 'b': [8, 8]}},
+     ('81 %', '± 9')),
+    (statements._rate('a', 'b', 's'), {'s': {'a': [1], 'b': [4]}},
+     ('75 %', '± 0')),
+    (statements.lies, {'0.5': {'his CCT': [12, 30]},
+                       '1': {'his CCT': [10, 20]},
+                       '2': {'his CCT': [11, 24]}},
+     ('a lie costs 15.0 to 35.0 %', '')),
+    (statements.wrong, {'exact': {'mean_s': [1, 2], 'plain TCP': [4, 4]},
+                        '50 % wrong': {'mean_s': [1.5, 2.6]}},
+     ('40 %; plain TCP costs 200 %', '± 14')),
+    (statements.wrong, {'exact': {'mean_s': [2], 'plain TCP': [4]},
+                        '50 % wrong': {'mean_s': [3]}},
+     ('50 %; plain TCP costs 100 %', '')),
+    (statements.facebook, {'mrtf': {'mean_s': [1], 'median_s': [0.5],
+                                    'p95_s': [3]}},
+     ('1.00, 0.500 and 3.00 s', '')),
+    (statements._saved('b'), {'s': {'virtco': [5, 5], 'b': [20, 20]},
+                              't': {'virtco': [4, 4], 'b': [8, 8]},
+                              'u': {'virtco': [0, 0], 'b': [0, 0]}},
+     ('50.0 to 75.0 %', '± 0.0 at most')),
+    (statements._saved('b', ['s']), {'s': {'virtco': [5], 'b': [20]}},
+     ('75.0 %', '')),
+    (statements._trend('b', 's', 't'), {
+        's': {'virtco': [0, 0], 'b': [0, 0]},
+        't': {'virtco': [4, 4], 'b': [8, 8]}},
+     ('no traffic → 50.0 %', '– → ± 0.0')),
+    (statements._share(4.0), {'s': {'cpu_s': [1, 2, 3]},
+                              't': {'cpu_s': [4, 5, 6]}},
+     ('80 % in 5.00 s, 67% in 4 s', '99 % in 5.95 s'))])
+def test_what_is_told(reached, values, told):
+    assert reached(found(values)) == told
