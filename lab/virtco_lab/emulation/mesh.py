@@ -163,7 +163,7 @@ class Mesh:
     def _send(self, pair: tuple[int, int], size: int) -> None:
         sender = self._out[pair]
         for begin in range(0, size, len(_CHUNK)):
-            sender.sendall(_CHUNK[:min(len(_CHUNK), size - begin)])
+            sender.sendall(_CHUNK[:size - begin])
         if sender.recv(1) != _DONE:
             raise ConnectionError(f'{pair}: the receiver is gone')
 
@@ -173,10 +173,10 @@ class Mesh:
         The first part starts the clock and does not count.
         """
         receiver = self._in[pair]
-        left = size - len(receiver.recv(min(size, len(_CHUNK))))
+        left = size - len(receiver.recv(len(_CHUNK)))
         timed, began_s = left, time.monotonic()
         while left:
-            got = len(receiver.recv(min(left, len(_CHUNK))))
+            got = len(receiver.recv(len(_CHUNK)))
             if not got:
                 raise ConnectionError(f'{pair}: the sender is gone')
             left -= got

@@ -30,8 +30,8 @@ _SETTINGS: typing.Any = {
 def completion_bars(workload: results_module.WorkloadResult,
                     measured: str) -> str:
     """Draw measured CCTs by coflow and scheme, and predictions as marks."""
-    names = [coflow.name for coflow in workload.schemes[0].coflows]
-    names.append('average')
+    first, *_ = workload.schemes
+    names = [*(coflow.name for coflow in first.coflows), 'average']
     width = 0.8 / len(workload.schemes)
     with matplotlib.rc_context(_SETTINGS):
         made = figure.Figure(figsize=(_WIDTH_IN, 3.4), layout='constrained')

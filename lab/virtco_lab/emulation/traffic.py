@@ -266,7 +266,7 @@ class Transfer:
         self._ccts_s = [0.0] * n_coflows
         self._timeline: list[list[int]] = []
         self._paced: dict[str, set[_Flow]] = collections.defaultdict(set)
-        self._arrived_s = 0.0
+        self._arrived_s: float  # of the last start or byte
 
     def run(self) -> dict[str, typing.Any]:
         """Send everything.
@@ -335,7 +335,6 @@ class Transfer:
         if flow.spec.local_host is None:
             self._bin(now_s)[coflow] += got
         if flow.to_receive == 0:
-            self._epoll.unregister(fd)
             if flow.spec.local_host is not None:
                 self._paced[flow.spec.local_host].remove(flow)
                 self._pace(flow.spec.local_host)

@@ -158,7 +158,7 @@ class _Job(threading.Thread):
     def __init__(self, sender: fabric_module.VmPort,
                  receiver: fabric_module.VmPort, size_bytes: int,
                  compute_s: float, iterations: int):
-        super().__init__(daemon=True)
+        super().__init__()
         self._payload = bytes(size_bytes)
         self._compute_s, self._iterations = compute_s, iterations
         self.times_s: list[float] = []
@@ -170,8 +170,7 @@ class _Job(threading.Thread):
             sender.namespace, lambda: socket.create_connection(
                 (receiver.address, _PORT), _PATIENCE_S))
         self._peer, _ = self._listener.accept()
-        self._peer.settimeout(_PATIENCE_S)
-        self._echo = threading.Thread(target=self._receive, daemon=True)
+        self._echo = threading.Thread(target=self._receive)
 
     def start(self, began_s: float = 0.0) -> None:
         self._began_s = began_s

@@ -50,7 +50,7 @@ class Connection:
 
 
 def on_off(rng: np.random.Generator, lasts_s: float, mean_s: float,
-           share: float = 0.5) -> tuple[tuple[float, float], ...]:
+           share: float) -> tuple[tuple[float, float], ...]:
     """Draw periods of exponential length (Choreo section 3.2 takes 5 s).
 
     :param mean_s: mean length of the periods that send.

@@ -27,9 +27,17 @@ def _connection(*periods_s):
     return background.Connection('src', 'dst', '127.0.0.1', periods_s)
 
 
-def test_connections_are_made_inside_of_their_namespaces(_entered):
+def test_connections_are_made_inside_of_their_namespaces(
+        _entered, monkeypatch):
+    waits_s = []
+    for name in ('accept', 'connect'):
+        do = getattr(socket.socket, name)
+        monkeypatch.setattr(
+            socket.socket, name, lambda self, *args, do=do: (
+                waits_s.append(self.gettimeout()), do(self, *args))[1])
     src, dst = background._pair(_connection())
     with src, dst:
+        assert waits_s == [30.0, 30.0]
         assert _entered == ['dst', 'src']
         assert src.getpeername() == dst.getsockname()
         assert not src.getblocking() and not dst.getblocking()
@@ -87,12 +95,18 @@ def test_bytes_flow_while_one_sends_and_it_ends_with_its_input(monkeypatch):
             if got[-1][0] > 0.15:
                 theirs.close()
 
+    poll, waits_s = traffic._poll, []
+    monkeypatch.setattr(traffic, '_poll', types.SimpleNamespace(
+        poll=lambda wait_s: (waits_s.append(wait_s), poll.poll(wait_s))[1],
+        register=poll.register, unregister=poll.unregister))
     traffic._sinks[sink.fileno()] = Sink()
     monkeypatch.setattr(background.sys, 'stdin', ours)
     began_s = time.monotonic()
     traffic.run(began_s)
     assert sum(size for at_s, size in got if at_s < 0.05) > 64 * 1024
     assert max(size for _, size in got) <= 256 * 1024
+    # A period begins a few milliseconds late at most.
+    assert set(waits_s) == {0.005}
     sink.close()
     traffic._sources[0][0].close()
     ours.close()
@@ -165,4 +179,4 @@ def test_periods_begin_with_one_or_a_pause():
         (8.0, 10.0), (18.0, 20.0))
     assert background.on_off(Rng(0.2), 18.0, 2.0, 0.2) == ((8.0, 10.0),)
     rng = np.random.default_rng(1)
-    assert background.on_off(rng, 0.0, 2.0) == ()
+    assert background.on_off(rng, 0.0, 2.0, 0.5) == ()

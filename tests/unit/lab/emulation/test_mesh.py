@@ -132,6 +132,23 @@ def test_a_message_is_passed_on_and_timed(mesh, monkeypatch):
     assert sent == [((2, 0), 10), ((2, 1), 10)]
 
 
+def test_the_last_receiver_ends_a_broadcast(mesh, monkeypatch):
+    receive = mesh._receive
+    monkeypatch.setattr(mesh, '_receive', lambda pair, size: (
+        time.sleep(0.05 * pair[1]), receive(pair, size))[1])
+    assert mesh.broadcast([(0, 1), (0, 2)], 10) >= 0.1
+
+
+def test_a_sender_that_fails_says_so(mesh, monkeypatch):
+    def fail(pair, size):
+        raise ConnectionError('broken')
+
+    monkeypatch.setattr(mesh, '_receive', lambda pair, size: None)
+    monkeypatch.setattr(mesh, '_send', fail)
+    with pytest.raises(ConnectionError, match='broken'):
+        mesh.broadcast([(0, 1)], 10)
+
+
 def test_a_host_passes_on_one_segment_after_another(mesh, monkeypatch):
     order = []
     lock = threading.Lock()

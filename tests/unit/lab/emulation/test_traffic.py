@@ -66,7 +66,7 @@ def test_a_job_is_one_line():
 
 def test_sockets_are_made_inside_of_their_namespaces(ports, _entered):
     one, other = next(ports), next(ports)
-    specs = [_flow(one, 5), _flow(other, 6), _flow(one, 7),
+    specs = [_flow(one, 2), _flow(other, 6), _flow(one, 7),
              _flow(one, 8, 0, 'h0')]
     flows = traffic.connect(specs, WINDOW)
     try:
@@ -95,6 +95,9 @@ def test_sockets_are_made_inside_of_their_namespaces(ports, _entered):
             flow.wake_late()
             assert flow.receiver.getsockopt(
                 socket.SOL_SOCKET, socket.SO_RCVLOWAT) == flow.spec.size_bytes
+            # From its listener, whose port may be one that was just left.
+            assert flow.receiver.getsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEADDR) == 1
     finally:
         _close(flows)
 
@@ -147,6 +150,32 @@ def test_every_byte_arrives_and_is_counted(ports):
     assert progress[-1][0] <= sizes[0] + sizes[1]
 
 
+def test_coflows_start_one_after_the_other(ports, monkeypatch):
+    started, cpu_s = [], iter((1.5, 4.0))
+    start = traffic.Transfer._start
+    monkeypatch.setattr(traffic.Transfer, '_start', lambda self, coflow: (
+        started.append(coflow), start(self, coflow)))
+    monkeypatch.setattr(traffic._Flow, 'wake_late',
+                        lambda self: started.append('late'))
+    monkeypatch.setattr(traffic, '_cpu_s', lambda: next(cpu_s))
+    found, _events = _run(traffic.Job((0.1, 0.0), (
+        _flow(next(ports), 5), _flow(next(ports), 5, 1))))
+    # Receivers that wait for all are not woken by the first segment.
+    assert started[:3] == ['late', 'late', 1] and 0 in started[3:]
+    assert found['cpu_s'] == 2.5
+
+
+def test_nobody_is_waited_for_without_an_end(ports, monkeypatch):
+    waits_s = []
+    for name in ('accept', 'connect'):
+        do = getattr(socket.socket, name)
+        monkeypatch.setattr(
+            socket.socket, name, lambda self, *args, do=do: (
+                waits_s.append(self.gettimeout()), do(self, *args))[1])
+    _close(traffic.connect([_flow(next(ports), 5)]))
+    assert waits_s == [60.0, 60.0]
+
+
 def test_flows_inside_of_a_host_share_its_pace(ports):
     """0.1 s for all: both at half of it, then the longer one at all."""
     job = traffic.Job((0.0,), (
@@ -172,15 +201,19 @@ def test_flows_inside_of_a_host_share_its_pace(ports):
         while any(transfer._open):
             transfer._serve(began_s)
         assert not transfer._timeline
+        assert transfer._received == [80_010]
+        # Who has handed over all is not looked at any more.
+        assert not transfer._epoll.poll(0)
     finally:
         _close(flows)
 
 
 def test_without_a_pace_nothing_is_limited(ports):
-    job = traffic.Job((0.0,), (_flow(next(ports), 500_000, 0, 'h0'),))
+    job = traffic.Job((0.0, 0.0), (_flow(next(ports), 500_000, 0, 'h0'),))
     found, _events = _run(job)
     assert found['timeline'] == []
-    assert found['ccts_s'][0] < 10
+    # One without flows takes no time.
+    assert found['ccts_s'][0] < 10 and found['ccts_s'][1] == 0
 
 
 def test_a_job_that_stalls_says_how_many_flows_wait(ports, monkeypatch):
