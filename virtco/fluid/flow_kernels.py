@@ -22,12 +22,8 @@ ways:
 from typing import Any
 
 import cython
+from cython.cimports.libc import math
 import numpy as np
-
-if cython.compiled:
-    from cython.cimports.libc.math import sqrt
-else:
-    from math import sqrt
 
 INF = cython.declare(cython.double, float('inf'))
 BITS_PER_BYTE = cython.declare(cython.double, 8.0)
@@ -122,7 +118,7 @@ def step(flows: Flows, until_s: cython.double) -> None:
     dt_s = INF
     for f in range(flows.n_flows):
         if flows.rate[f] > 0.0:
-            size = flows.stuck[f] if flows.stuck[f] > 0.0 else flows.left[f]
+            size = flows.stuck[f] or flows.left[f]
             dt_s = min(dt_s, size * BITS_PER_BYTE / flows.rate[f])
     until_s = min(until_s, flows.next_start_s,
                   flows.now_s + max(LEAST_S, dt_s))
@@ -313,7 +309,7 @@ def share_as_tcp(flows: Flows) -> cython.void:
         # Half the way on each of a flow's two links.
         for p in range(flows.n_links):
             flows.price[p] = max(
-                LEAST_PRICE, flows.price[p] * sqrt(flows.load[p]))
+                LEAST_PRICE, flows.price[p] * math.sqrt(flows.load[p]))
     for f in range(flows.n_flows):
         flows.rate[f] *= unit / max(1.0, most)
         if flows.pace[f] == 0.0:

@@ -4,6 +4,7 @@
 
 import math
 
+from hypothesis import example
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -158,6 +159,65 @@ def test_the_search_goes_on_where_it_ended(made):
     assert np.asarray(flows.rate) == pytest.approx(first, abs=0.05 * LINK_BPS)
 
 
+def _level(wish, weight, room):
+    """Rate per weight that cuts wishes to what there is room for."""
+    order = np.argsort(wish / weight)
+    for n, i in enumerate(order):
+        level = room / weight[order[n:]].sum()
+        if wish[i] > level * weight[i]:
+            return level
+        room -= wish[i]
+    return math.inf
+
+
+def _offers(src, rank, guarantee, most, weight):
+    """What senders' links of rate 1 offer under limits of their flows."""
+    rates = np.minimum(guarantee, most)
+    for host in set(src.tolist()):
+        its = src == host
+        rates[its] /= max(1.0, rates[its].sum())
+        for r in range(rank.max() + 1):
+            some = its & (rank == r)
+            wish = (most - rates)[some]
+            room = max(0.0, 1.0 - rates[its].sum())
+            rates[some] += np.minimum(wish, weight[some] * _level(
+                wish, weight[some], room))
+    return rates
+
+
+@settings(deadline=None, max_examples=40)
+@given(demands())
+# 35 steps, and more than 60.
+@example((2, [(1, 1, 1, 0.1), (0, 0, 1, 0.3), (1, 0, 1, 0.0), (0, 0, 0, 0.0)],
+          np.array([1.0, 1.0, 0.5, 1.0])))
+@example((2, [(0, 0, 2, 0.3), (1, 1, 2, 0.3), (0, 1, 2, 0.0), (1, 1, 2, 0.0)],
+          np.array([1.0, 1.0, 0.9, 1.0])))
+def test_search_for_the_fixed_point(made):
+    """Step by step; half of the way after 15 steps, and 60 at most."""
+    n_hosts, rows, ceil = made
+    src, dst, rank, guarantee = (np.array(column) for column in zip(*rows))
+    weight = np.maximum(1e-3, guarantee)
+    least = 1 / np.maximum(1, np.bincount(dst, minlength=n_hosts))
+    level = np.ones(n_hosts)
+    for n in range(60):
+        most = np.minimum(level[dst], np.maximum(guarantee, ceil))
+        rates = _offers(src, rank, guarantee, most, weight)
+        load = np.bincount(dst, rates, n_hosts)
+        n_bound = np.bincount(dst, rates >= 0.999 * level[dst], n_hosts)
+        wanted = level.copy()
+        for host in range(n_hosts):
+            if load[host] > 1.001:
+                its = rates[dst == host]
+                wanted[host] = _level(its, np.ones(len(its)), 1.0)
+            elif load[host] < 0.999 and level[host] < 1:
+                wanted[host] += (1 - load[host]) / max(1e-9, n_bound[host])
+        if (wanted == level).all():
+            break
+        level = np.clip((wanted + level) / 2 if n >= 15 else wanted, least, 1)
+    assert _rates(rows, n_hosts, 'tcp', ceil) == pytest.approx(
+        rates * np.minimum(1, 1 / np.maximum(load, 1e-9))[dst], abs=1e-8)
+
+
 PLAIN = compiled.plain('virtco.fluid.flow_kernels')
 
 
@@ -276,3 +336,25 @@ def test_a_byte_is_sent_and_less_is_nothing():
     np.asarray(flows.left)[0] = 0.5
     flow_kernels.step(flows, 1.0)
     assert flows.now_s == 1e-6 and flows.n_left == 0
+
+
+def test_slow_flows_end_too():
+    flows = _flows([(0, 1, 0, 0.5 / LINK_BPS)], 2, '')
+    np.asarray(flows.left)[0] = 1.0
+    flow_kernels.step(flows, math.inf)
+    assert flows.now_s == 16 and flows.n_left == 0
+
+
+def test_a_flow_leaves_its_old_queue_with_the_last_byte():
+    flows = flow_kernels.Flows(
+        np.full(2, 8.0), np.array([0]), np.array([1]), np.array([0]), 1,
+        np.array([4.0]), np.zeros(1), 'order')
+    flows.ceil, flows.weight = np.full((2, 1), 8.0)
+    flows.is_free = np.ones(1, np.uint8)
+    np.asarray(flows.stuck)[0] = 2.0
+    flow_kernels.step(flows, 1.0)
+    assert flows.stuck[0] == 1 and flows.is_rated
+    flow_kernels.step(flows, 1.5)
+    assert flows.stuck[0] == 0 and not flows.is_rated
+    flow_kernels.step(flows, 2.0)
+    assert flows.stuck[0] == 0 and flows.is_rated
