@@ -45,7 +45,7 @@ for module, names in (
             'events_are_bounded_per_project',
             'purging_keeps_what_lives',
             'conflicts_are_tried_again',
-            'what_was_read_stays_readable',
+            'what_was_read_or_written_stays_readable',
             'what_may_send_once_more_is_live')),
         (test_indexes, ('no_question_scans_a_table_that_tenants_fill',)),
         (placements, (
