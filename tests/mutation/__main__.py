@@ -75,22 +75,6 @@ def group(path: str) -> tuple[str, bool]:
     return areas.area(path), run.is_kernel(path)
 
 
-def find_broken(paths: list[str], budget_s: float, args: argparse.Namespace
-                ) -> tuple[set[tuple[str, bool]], float]:
-    """Run each group's tests once without a mutant.
-
-    :returns: groups whose tests fail, and CPU seconds used. Every mutant of
-        such a group would count as noticed.
-    """
-    firsts = {group(path): path for path in reversed(paths)}
-    ended = list(run.judge(
-        (run.Task(path, None) for path in firsts.values()), args.limit_s,
-        budget_s, args.jobs))
-    return ({group(outcome.task.path) for outcome in ended
-             if outcome.verdict is run.Verdict.BROKEN},
-            sum(outcome.cpu_s for outcome in ended))
-
-
 def _judge(left: list[mutants.Mutant], args: argparse.Namespace,
            broken: set[tuple[str, bool]]
            ) -> Iterator[tuple[mutants.Mutant, run.Verdict | None, float]]:
@@ -118,16 +102,40 @@ def _judge(left: list[mutants.Mutant], args: argparse.Namespace,
             elif verdict is run.Verdict.BROKEN:
                 broken.add(group(one.path))
             yield one, verdict, took_s
-    paths = [one.path for one in slow if group(one.path) not in broken]
-    found, cpu_s = find_broken(paths, budget_s, args)
-    broken |= found
-    for outcome in run.judge(
-            (run.Task(one.path, one) for one in slow
-             if group(one.path) not in broken),
-            args.limit_s, budget_s - cpu_s, args.jobs):
-        assert outcome.task.mutant is not None
-        yield outcome.task.mutant, outcome.verdict, outcome.cpu_s + cpu_s
-        cpu_s = 0.0
+    of_group = collections.defaultdict(list)
+    for one in slow:
+        of_group[group(one.path)].append(one)
+    # The run without a mutant is worth most where many follow it.
+    for some in sorted(of_group.values(), key=len, reverse=True):
+        for one, verdict, took_s in _judge_group(some, args, budget_s, broken):
+            budget_s -= took_s
+            yield one, verdict, took_s
+
+
+def _judge_group(some: list[mutants.Mutant], args: argparse.Namespace,
+                 budget_s: float, broken: set[tuple[str, bool]]
+                 ) -> Iterator[tuple[mutants.Mutant, run.Verdict | None,
+                                     float]]:
+    """Judge mutants of a group, each in a process of its own.
+
+    The tests run once without a mutant before: where they fail every mutant
+    would count as noticed.
+    """
+    name, took_s = group(some[0].path), 0.0
+    if name in broken:
+        return
+    for first in run.judge([run.Task(some[0].path, None)], args.limit_s,
+                           budget_s, args.jobs):
+        took_s = first.cpu_s
+        if first.verdict is run.Verdict.BROKEN:
+            broken.add(name)
+            break
+        for outcome in run.judge((run.Task(one.path, one) for one in some),
+                                 args.limit_s, budget_s - took_s, args.jobs):
+            assert outcome.task.mutant is not None
+            yield outcome.task.mutant, outcome.verdict, outcome.cpu_s + took_s
+            took_s = 0.0
+    yield some[0], None, took_s
 
 
 def make_parser() -> argparse.ArgumentParser:
