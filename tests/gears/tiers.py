@@ -48,7 +48,7 @@ TIERS = {
         _parts(_NOVA, 2)
         + _parts('functional', 3, f'--ignore=tests/{_NOVA}'),
         budget_cpu_s=800, is_default=True),
-    'faults': Tier(_parts('faults', 3), budget_cpu_s=250, is_default=True,
+    'faults': Tier(_parts('faults', 3), budget_cpu_s=320, is_default=True,
                    environment=(('VIRTCO_FAULTS', 'full'),), part=3),
     'style': Tier((('mypy',), ('ruff', 'check'), ('tools/check_shell',),
                    ('tools/check_commits',)),
