@@ -65,7 +65,7 @@ def is_tagged(datapath: str, network_type: str, has_tag: bool,
     :param network_type: as Neutron's agent writes it; '' without that agent,
         whose tags are local to the host.
     :param has_tag: whether the port has a VLAN tag.
-    :param has_tunnels: whether the bridge has a tunnel.
+    :param has_tunnels: whether packets leave the bridge by tunnels alone.
     """
     if datapath != 'netdev':
         return False

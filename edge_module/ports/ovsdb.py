@@ -136,9 +136,7 @@ class OvsDb(base.PortSource):
                 if kinds.is_tagged(
                     bridge.datapath_type,
                     port.other_config.get('network_type', ''),
-                    bool(port.tag), any(
-                        peer.type in _TUNNELS for other in bridge.ports
-                        for peer in other.interfaces))}
+                    bool(port.tag), _has_tunnels(bridge))}
 
     def datapath_of(self, dev: str) -> str | None:
         """Return a device's datapath, ``system`` or ``netdev``.
@@ -152,6 +150,18 @@ class OvsDb(base.PortSource):
     def port_of(self, dev: str) -> ovs_idl.Row | None:
         return next((port for port in self._rows('Port') if _has(port, dev)),
                     None)
+
+
+def _has_tunnels(bridge: ovs_idl.Row) -> bool:
+    """Return whether all that leaves a bridge is encapsulated.
+
+    OVN has tunnels beside a provider network, whose port it names, and does
+    not tell which network a VM is in.
+    """
+    return not any(
+        'ovn-localnet-port' in port.external_ids for port in bridge.ports
+    ) and any(peer.type in _TUNNELS for port in bridge.ports
+              for peer in port.interfaces)
 
 
 def _has(port: ovs_idl.Row, dev: str) -> bool:

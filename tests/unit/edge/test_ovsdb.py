@@ -87,12 +87,17 @@ def test_ports_are_those_that_nova_marked(config, router, notes):
         ('a', 'tap1', 'fa:16:3e:00:00:01', notes), ('b', 'tap2', '', notes)]
 
 
-def _tagged(network_type='', tag=(), peer='', datapath_type='netdev'):
+def _tagged(network_type='', tag=(), peer='', datapath_type='netdev',
+            localnet=()):
     """Notes of tap1, in a bridge with another interface."""
     tap1 = interface('tap1', vm_uuid='a')
-    ports = [row(tag=list(tag), interfaces=[tap1], other_config={
-        'network_type': network_type} if network_type else {}),
-        row(tag=[], interfaces=[interface('x', peer)], other_config={})]
+    ports = [row(tag=list(tag), interfaces=[tap1], external_ids={},
+                 other_config={'network_type': network_type}
+                 if network_type else {}),
+        row(tag=[], interfaces=[interface('x', peer)], other_config={},
+            external_ids={}),
+        row(tag=[], interfaces=[], other_config={},
+            external_ids=dict.fromkeys(localnet, 'provnet-1'))]
     (found,) = database(Open_vSwitch=[], Interface=[tap1], Bridge=[row(
         ports=ports, datapath_type=datapath_type)]).read()
     return found.notes
@@ -103,6 +108,8 @@ def _tagged(network_type='', tag=(), peer='', datapath_type='netdev'):
     ({'network_type': 'flat', 'tag': [7]}, ()),
     ({'network_type': 'vlan'}, (kinds.TAGGED,)),
     ({'peer': 'geneve'}, (kinds.TAGGED,)), ({'peer': 'patch'}, ()),
+    ({'peer': 'geneve', 'localnet': ['ovn-localnet-port']}, ()),
+    ({'tag': [7], 'localnet': ['ovn-localnet-port']}, (kinds.TAGGED,)),
     ({'tag': [7], 'datapath_type': ''}, ())])
 def test_tags_and_tunnels_are_told_in_userspace(found, notes):
     assert _tagged(**found) == notes
