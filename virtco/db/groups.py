@@ -193,13 +193,14 @@ def living_members(session: orm.Session,
 
 
 def living_vms(session: orm.Session
-               ) -> list[tuple[str, str, str, str | None]]:
-    """List instance, project, state and host of each row with a VM, by
-    project.
+               ) -> list[tuple[str, str, str, str | None, str]]:
+    """List instance, project, state, host and addresses of each row with a
+    VM, by project.
     """
     return [tuple(row) for row in session.execute(
         sa.select(models.Member.instance_uuid, models.Group.project_id,
-                  models.Member.state, models.Member.host)
+                  models.Member.state, models.Member.host,
+                  models.Member.addresses)
         .join(models.Group, models.Group.id == models.Member.group_id)
         .where(models.Group.retired_at.is_(None),
                models.Member.instance_uuid.is_not(None))
@@ -242,7 +243,7 @@ def take_host(member: models.Member) -> None:
 def vacate(member: models.Member) -> None:
     take_host(member)
     member.instance_uuid = None
-    member.display_name = ''
+    member.display_name = member.addresses = ''
     member.planned_host = None
     member.event_at = None
 

@@ -121,6 +121,7 @@ class Member(Base):
     :ivar egress_cap_bps: the most that its VM sends by its flavor; None: no
         limit.
     :ivar egress_burst_bytes: that it may send beyond the cap, after a pause.
+    :ivar addresses: of its VM's ports, as Nova told them, by spaces.
     :ivar room_vcpus: what the host had for members when it was reserved, as
         far as Nova showed, like the two columns after it.
     """
@@ -147,6 +148,7 @@ class Member(Base):
     egress_burst_bytes: Mapped[float] = mapped_column(default=0.0)
     ingress_burst_bytes: Mapped[float] = mapped_column(default=0.0)
     placed_at: Mapped[float | None] = mapped_column(index=True)
+    addresses: Mapped[Text] = mapped_column(default='')
     room_vcpus: Mapped[float | None]
     room_memory_mb: Mapped[float | None]
     room_disk_gb: Mapped[float | None]

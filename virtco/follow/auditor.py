@@ -28,12 +28,14 @@ class Believed:
     """A VM of the model.
 
     :ivar state: of its row, a :class:`virtco.model.states.MemberState`.
+    :ivar addresses: of its ports, as Nova told them, by spaces.
     """
 
     instance_uuid: str
     project_id: str
     state: str
     host: str | None
+    addresses: str = ''
 
 
 class Auditor(threading.Thread):
@@ -170,6 +172,9 @@ def change_of(vm: Believed,
     if server.host is None:
         return (notifications.OffHost(vm.instance_uuid)
                 if server.status == 'SHELVED_OFFLOADED' and vm.host else None)
-    if server.host != vm.host or not runs:
-        return notifications.Built(vm.instance_uuid, server.host)
+    if server.host != vm.host or not runs or (
+            server.addresses
+            and ' '.join(server.addresses) != vm.addresses):
+        return notifications.Built(vm.instance_uuid, server.host,
+                                   addresses=server.addresses)
     return None

@@ -7,9 +7,12 @@ events of an instance the latest by the time of sending wins, and a deletion
 always does: Nova never uses a uuid again.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
+import contextlib
 import dataclasses
 import datetime
+import ipaddress
 from typing import Any
 from typing import TypeGuard
 
@@ -20,12 +23,14 @@ class Built:
 
     :ivar flavor: vcpus, memory_mb and disk_gb, empty when not told.
     :ivar at_s: time at which it was sent; None counts as the latest.
+    :ivar addresses: of its ports, empty when not told.
     """
 
     instance_uuid: str
     host: str
     flavor: tuple[tuple[str, float], ...] = ()
     at_s: float | None = None
+    addresses: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,6 +72,8 @@ Change = Built | Seen | OffHost | Gone
 # names the source. An evacuation ends with a rebuild.
 HOST_EVENTS = frozenset({
     'instance.create.end',
+    'instance.interface_attach.end',
+    'instance.interface_detach.end',
     'instance.live_migration_post_dest.end',
     'instance.live_migration_rollback.end',
     'instance.rebuild.end',
@@ -114,7 +121,7 @@ def change_of(event_type: str, payload: Mapping[str, Any],
             host = publisher.partition(':')[2] or host
         if not isinstance(host, str) or not host:
             return None
-        return Built(uuid, host, _flavor(data), at_s)
+        return Built(uuid, host, _flavor(data), at_s, _addresses(data))
     if event_type in GONE_EVENTS:
         return Gone(uuid)
     if event_type in OFF_HOST_EVENTS:
@@ -155,6 +162,21 @@ def _flavor(data: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
                  + float(flavor['ephemeral_gb'])))
     except (KeyError, TypeError, ValueError):
         return ()
+
+
+def _addresses(data: Mapping[str, Any]) -> tuple[str, ...]:
+    rows = data.get('ip_addresses')
+    return addresses_of(_data(row).get('address') for row in (
+        rows if isinstance(rows, list) else ()))
+
+
+def addresses_of(texts: Iterable[Any]) -> tuple[str, ...]:
+    """Return the IP addresses among values, each once, in order."""
+    found = set()
+    for text in texts:
+        with contextlib.suppress(ValueError):
+            found.add(str(ipaddress.ip_address(str(text))))
+    return tuple(sorted(found))
 
 
 def _reason(data: Mapping[str, Any]) -> str:

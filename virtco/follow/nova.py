@@ -15,6 +15,7 @@ from keystoneauth1 import session as ks_session
 from oslo_config import cfg
 
 from virtco import exception
+from virtco.follow import notifications
 
 OVER = frozenset({'DELETED', 'SOFT_DELETED'})
 UNDECIDED = frozenset({'BUILD', 'UNKNOWN'})
@@ -26,6 +27,7 @@ class Server:
 
     :ivar is_changing: Nova works on it; a notification will tell the rest.
     :ivar fault: what went wrong last.
+    :ivar addresses: of its ports.
     """
 
     uuid: str
@@ -33,6 +35,7 @@ class Server:
     host: str | None
     is_changing: bool = False
     fault: str = ''
+    addresses: tuple[str, ...] = ()
 
 
 GROUP = 'nova'
@@ -193,4 +196,12 @@ def _server(body: dict[str, Any]) -> Server:
         uuid=body['id'], status=body['status'],
         host=body.get('OS-EXT-SRV-ATTR:host') or None,
         is_changing=body.get('OS-EXT-STS:task_state') is not None,
-        fault=(body.get('fault') or {}).get('message', ''))
+        fault=(body.get('fault') or {}).get('message', ''),
+        addresses=fixed_ips(body))
+
+
+def fixed_ips(body: dict[str, Any]) -> tuple[str, ...]:
+    """Read the addresses of a server's ports, without floating ones."""
+    return notifications.addresses_of(
+        ip['addr'] for ips in (body.get('addresses') or {}).values()
+        for ip in ips if ip.get('OS-EXT-IPS:type') != 'floating')

@@ -41,6 +41,7 @@ class Server:
     :ivar launch_index: in its request.
     :ivar demand: vCPUs, MB of memory and GB of disk.
     :ivar caps: of its ports (:func:`virtco.units.vif_caps`).
+    :ivar addresses: of its ports.
     """
 
     uuid: str
@@ -55,6 +56,7 @@ class Server:
     caps: Mapping[str, float | None]
     hints: dict[str, Any]
     metadata: dict[str, Any]
+    addresses: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass
@@ -85,7 +87,8 @@ def read(body: dict[str, Any]) -> Server:
          (float(flavor['disk']) if body.get('image') else 0.0)
          + flavor['ephemeral'] + flavor['swap'] / 1024),
         units.vif_caps(flavor.get('extra_specs')),
-        body.get('scheduler_hints') or {}, body.get('metadata') or {})
+        body.get('scheduler_hints') or {}, body.get('metadata') or {},
+        nova.fixed_ips(body))
 
 
 def rebuild(conf: cfg.ConfigOpts, database: db_session.Database,
@@ -226,6 +229,7 @@ def _made(session: orm.Session, project_id: str, hint: hints.Hint,
         member.display_name = server.name[:255]
         member.reservation_id = server.reservation_id[:255]
         member.vcpus, member.memory_mb, member.disk_gb = server.demand
+        member.addresses = ' '.join(server.addresses)
         for name, value in server.caps.items():
             setattr(member, name, value)
         if server.host is not None and server.status not in nova.UNDECIDED:

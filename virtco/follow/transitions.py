@@ -95,8 +95,11 @@ class Transitions:
         if _is_overtaken(member, change.at_s):
             return False
         if isinstance(change, notifications.Built):
+            told = ' '.join(change.addresses) or member.addresses
+            is_new = told != member.addresses
+            member.addresses = told
             return self._built(session, member, change.host,
-                               dict(change.flavor))
+                               dict(change.flavor)) or is_new
         if member.host is None:
             return False
         self._leave(session, member)

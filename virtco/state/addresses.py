@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts, addresses and caps of VMs, by the ports of reports. Pure."""
+"""Hosts, addresses and caps of VMs, by reports of ports and by Nova. Pure."""
 
 from collections.abc import Collection
 from collections.abc import Iterable
@@ -10,23 +10,28 @@ from collections.abc import Set
 from virtco import units
 from virtco.wire import reports
 
+_Known = tuple[str, tuple[str, ...], tuple[float, float]]
+
 
 class Addresses:
-    """Hosts, IP addresses and caps of the VMs, by the ports that hosts report.
+    """Hosts, IP addresses and caps of the VMs whose ports hosts report.
+
+    A host that reads its ports from Open vSwitch reports no addresses; those
+    that Nova told count there.
 
     :ivar of_vm: host, IP addresses and caps; see
         :data:`virtco.state.inflight.Addresses`.
     """
 
     def __init__(self) -> None:
-        self._of_vm: dict[str, tuple[str, tuple[str, ...],
-                                     tuple[float, float]]] = {}
+        self._of_vm: dict[str, _Known] = {}
+        self._reported: dict[str, _Known] = {}
+        self._told: Mapping[str, tuple[str, ...]] = {}
         self._vms: dict[str, Set[str]] = {}
         self._with: dict[str, set[str]] = {}
 
     @property
-    def of_vm(self) -> Mapping[str, tuple[str, tuple[str, ...],
-                                          tuple[float, float]]]:
+    def of_vm(self) -> Mapping[str, _Known]:
         return self._of_vm
 
     def vm_at(self, ip: str) -> str | None:
@@ -34,13 +39,21 @@ class Addresses:
         found = self._with.get(ip, ())
         return next(iter(found)) if len(found) == 1 else None
 
+    def tell(self, told: Mapping[str, tuple[str, ...]]) -> Collection[str]:
+        """Take the addresses that Nova tells, in place of those before;
+        return the VMs whose addresses changed.
+        """
+        changed = {vm for vm in told.keys() | self._told.keys()
+                   if told.get(vm) != self._told.get(vm)}
+        self._told = told
+        return {vm for vm in changed if self._has_changed(vm)}
+
     def learn(self, host: str, ports: Iterable[reports.Port]
               ) -> Collection[str]:
         """Take the ports of a host; return the VMs whose addresses or caps
         changed.
         """
-        after: dict[str, tuple[str, tuple[str, ...],
-                               tuple[float, float]]] = {}
+        after: dict[str, _Known] = {}
         for port in ports:
             _, ips, (egress_bps, ingress_bps) = after.get(
                 port.vm, (host, (), (0.0, 0.0)))
@@ -50,20 +63,30 @@ class Addresses:
                 ingress_bps + units.number(port.ingress_cap_bps))
         # Of a VM that moved here the next host may have told already.
         gone = {vm for vm in self._vms.get(host, frozenset()) - after.keys()
-                if vm in self._of_vm and self._of_vm[vm][0] == host}
-        changed = {vm for vm, known in after.items()
-                   if self._of_vm.get(vm) != known}
-        for vm in gone | changed:
-            for ip in self._of_vm.pop(vm)[1] if vm in self._of_vm else ():
-                self._with[ip].discard(vm)
-                if not self._with[ip]:
-                    del self._with[ip]
-        self._of_vm |= after
-        for vm in changed:
-            for ip in after[vm][1]:
-                self._with.setdefault(ip, set()).add(vm)
+                if vm in self._reported and self._reported[vm][0] == host}
+        for vm in gone:
+            del self._reported[vm]
+        self._reported |= after
         if after:
             self._vms[host] = after.keys()
         else:
             self._vms.pop(host, None)
-        return gone | changed
+        return {vm for vm in gone | after.keys() if self._has_changed(vm)}
+
+    def _has_changed(self, vm: str) -> bool:
+        """Take over what is known of a VM; return whether that is new."""
+        known = self._reported.get(vm)
+        if known is not None and not known[1]:
+            known = known[0], self._told.get(vm, ()), known[2]
+        before = self._of_vm.pop(vm, None)
+        if known is not None:
+            self._of_vm[vm] = known
+        if known == before:
+            return False
+        for ip in before[1] if before is not None else ():
+            self._with[ip].discard(vm)
+            if not self._with[ip]:
+                del self._with[ip]
+        for ip in known[1] if known is not None else ():
+            self._with.setdefault(ip, set()).add(vm)
+        return True

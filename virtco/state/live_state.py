@@ -99,6 +99,8 @@ class LiveState:
                 self._debts.end(gone.project_id, gone.coflow_id)
             self._progress.hinted(self._groups.coflows.keys() - before)
             self._progress.moved_away(senders)
+            self._groups.readdress(self._addresses.tell(
+                self._groups.told_ips()))
             self._progress.forget_owners()
             self._note_strangers(self._groups.hosts() - self._hosts.keys())
 
@@ -305,7 +307,7 @@ class LiveState:
             return self._groups.hosts_of(group_id)
 
     def addresses_of(self, vms: Iterable[str]) -> list[tuple[str, ...]]:
-        """Return the IP addresses of each VM, as its host reported them."""
+        """Return the IP addresses of each VM that a host reported."""
         with self._lock:
             known = self._addresses.of_vm
             return [known[vm][1] if vm in known else () for vm in vms]

@@ -53,7 +53,8 @@ class Groups:
                     member.instance_uuid, member.host,
                     member.state == states.MemberState.RUNNING,
                     (units.number(member.egress_cap_bps),
-                     units.number(member.ingress_cap_bps)))
+                     units.number(member.ingress_cap_bps)),
+                    tuple(member.addresses.split()))
         read = groups.keys() | self._members if only is None else only
         for group_id in read - groups.keys():
             self._members.pop(group_id, None)
@@ -99,6 +100,12 @@ class Groups:
             for members in self._members.values()
             for member in members.values()
             if member.instance_uuid and not member.running}
+
+    def told_ips(self) -> dict[str, tuple[str, ...]]:
+        """Return the addresses that Nova told of each VM."""
+        return {member.instance_uuid: member.ips
+                for members in self._members.values()
+                for member in members.values() if member.instance_uuid}
 
     def hosts(self) -> set[str]:
         """Return the hosts of running members."""

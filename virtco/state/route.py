@@ -19,12 +19,14 @@ class Member:
     """A VM of a group: its uuid, its host, and whether it runs there.
 
     :ivar caps_bps: the most that it sends, and receives.
+    :ivar ips: addresses that Nova told; they change no route.
     """
 
     instance_uuid: str | None
     host: str | None
     running: bool
     caps_bps: tuple[float, float] = (math.inf, math.inf)
+    ips: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

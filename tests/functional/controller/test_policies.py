@@ -403,3 +403,22 @@ def test_probes_go_to_disjoint_pairs_and_both_ends_hear_of_them(make):
 def test_an_unknown_host_has_no_policy(tenant):
     tenant.call('GET', '/v1/hosts/nowhere/policy', status=404)
     tenant.call('GET', '/v1/hosts/nowhere', status=404)
+
+
+def test_addresses_that_no_host_reports_are_novas(tenant):
+    """As with Open vSwitch, whose database has none."""
+    hosts, edges = one_pair(tenant)
+    ports = {host: [{'vm': tenant.instance(row), 'dev': f'tap{row}',
+                     'mac': '02:00:00:00:00:01', 'ips': []}]
+             for row, host in enumerate(hosts)}
+    for host, edge in edges.items():
+        edge.report(ports=ports[host])
+    sender = edges[hosts[0]]
+    settled(lambda: sender.policy()['classes']
+            and not sender.policy()['flows'])
+    for row, host in enumerate(hosts):
+        tenant.notify('instance.interface_attach.end', row, host=host,
+                      ip_addresses=[{'nova_object.data': {
+                          'address': f'10.9.0.{row}'}}])
+    (flow,) = settled(lambda: with_flows(sender))['flows']
+    assert (flow['src_ip'], flow['dst_ip']) == ('10.9.0.0', '10.9.0.1')

@@ -324,7 +324,7 @@ def test_where_members_are(session):
          made.member('p-a', 1, host='h2', planned_host='h1', state=running,
                      instance_uuid='i1', expires_at=5.0),
          made.member('p-a', 0, host='h1', planned_host='h1', state=running,
-                     instance_uuid='i0'),
+                     instance_uuid='i0', addresses='10.0.0.1'),
          made.member('p-a', 2, host='h3', planned_host='h1',
                      state=states.MemberState.RESERVED, instance_uuid='i2',
                      expires_at=4.0),
@@ -340,9 +340,9 @@ def test_where_members_are(session):
     assert groups.running_by_plan(session) == {
         'planned': 1, 'other': 2, 'none': 1}
     assert groups.living_vms(session) == [
-        ('i0', 'p', running, 'h1'), ('i1', 'p', running, 'h2'),
-        ('i2', 'p', states.MemberState.RESERVED, 'h3'),
-        ('i4', 'p', running, 'h4'), ('j', 'q', running, 'h3')]
+        ('i0', 'p', running, 'h1', '10.0.0.1'), ('i1', 'p', running, 'h2', ''),
+        ('i2', 'p', states.MemberState.RESERVED, 'h3', ''),
+        ('i4', 'p', running, 'h4', ''), ('j', 'q', running, 'h3', '')]
     assert [one.row_index for one in groups.expired(session, 5.0)] == [2]
     assert len(groups.living_members(session)) == 6
     assert len(groups.living_members(session, ['q-b'])) == 1

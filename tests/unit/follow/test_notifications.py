@@ -41,6 +41,17 @@ def test_the_flavor_comes_along():
                                    'disk_gb': 15}
 
 
+@pytest.mark.parametrize(('rows', 'addresses'), [
+    ([{'address': 'FD00::2'}, {'nova_object.data': {'address': '10.0.0.9'}},
+      {'address': '10.0.0.9'}], ('10.0.0.9', 'fd00::2')),
+    ([{'address': 'none'}, {}, 7, {'address': 7}], ()),
+    ([], ()), (None, ()), ({'address': '10.0.0.9'}, ())])
+def test_addresses_come_along(rows, addresses):
+    change = notifications.change_of('instance.create.end',
+                                     instance(ip_addresses=rows))
+    assert change.addresses == addresses
+
+
 @pytest.mark.parametrize(('timestamp', 'updated_at', 'at_s'), [
     ('1970-01-01 00:00:07.250000', '1970-01-01T00:00:05Z', 7.25),
     (None, '1970-01-01T00:00:05Z', 5.0),

@@ -182,3 +182,15 @@ def test_a_live_migration_and_its_refusal(api, ask):
     api.answers['/servers/u/action'] = 409, {}
     with pytest.raises(exception.NovaUnavailable):
         ask.live_migrate('u', 'h1')
+
+
+def test_addresses_of_ports_are_read_without_floating_ones(api):
+    server = dict(SERVERS[0], addresses={
+        'b': [{'addr': '10.0.0.7', 'OS-EXT-IPS:type': 'fixed'},
+              {'addr': '192.0.2.7', 'OS-EXT-IPS:type': 'floating'}],
+        'a': [{'addr': 'fd00::7'}]})
+    assert nova.fixed_ips(server) == ('10.0.0.7', 'fd00::7')
+    assert nova.fixed_ips({'addresses': None}) == ()
+    api.answers['/servers/u0'] = (200, {'server': server})
+    assert nova.Nova(conf_of(api)).server('u0').addresses == (
+        '10.0.0.7', 'fd00::7')

@@ -2,6 +2,8 @@
 
 """Model and Nova beside each other: what is repaired, what is left alone."""
 
+import dataclasses
+
 import pytest
 
 from virtco.follow import auditor
@@ -27,6 +29,12 @@ def server(status='ACTIVE', host='h1', **kwargs):
     (RUNNING, server(host='h2'), notifications.Built('u', 'h2')),
     (RUNNING, server('VERIFY_RESIZE', 'h2'), notifications.Built('u', 'h2')),
     (RESERVED, server(), notifications.Built('u', 'h1')),
+    (RUNNING, server(addresses=('1', '2')),
+     notifications.Built('u', 'h1', addresses=('1', '2'))),
+    (dataclasses.replace(RUNNING, addresses='1 2'),
+     server(addresses=('1', '2')), None),
+    # Nova has not asked Neutron yet.
+    (dataclasses.replace(RUNNING, addresses='1'), server(), None),
     (RESERVED, server('SHUTOFF', 'h2'), notifications.Built('u', 'h2')),
     (VACANT, server(host='h3'), notifications.Built('u', 'h3')),
     (RUNNING, server('SHELVED_OFFLOADED', None), notifications.OffHost('u')),

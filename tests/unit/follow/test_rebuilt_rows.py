@@ -37,7 +37,9 @@ def bench():
 
 
 def test_what_is_read_of_a_server():
-    found = rebuild.read(body(3, metadata={'k': 'v'}))
+    found = rebuild.read(body(3, metadata={'k': 'v'}, addresses={
+        'n': [{'addr': '10.0.0.3'}]}))
+    assert found.addresses == ('10.0.0.3',)
     assert (found.uuid, found.project_id, found.name, found.status,
             found.host, found.launch_index, found.reservation_id) == (
                 'vm-3', 'p', 'v3', 'ACTIVE', 'h3', 3, 'r')
@@ -55,7 +57,9 @@ def test_what_is_read_of_a_server():
 
 
 def test_rows_and_the_group_are_written(bench):
-    outcome = bench.rebuild(body(1), body(0, tm=None, name='a'))
+    outcome = bench.rebuild(body(1), body(
+        0, tm=None, name='a', addresses={
+            'n': [{'addr': '10.0.0.3'}, {'addr': '10.0.0.2'}]}))
     assert (outcome.n_servers, outcome.n_groups, outcome.n_members,
             outcome.skipped) == (2, 1, 2, [])
     (group,) = bench.rows(models.Group)
@@ -68,7 +72,8 @@ def test_rows_and_the_group_are_written(bench):
             first.display_name, first.reservation_id, first.vcpus,
             first.memory_mb, first.disk_gb) == (
                 'vm-0', 'h0', 'running', 5.0, 'v0', 'r', 1.0, 512.0, 4.0)
-    assert second.instance_uuid == 'vm-1'
+    assert first.addresses == '10.0.0.2 10.0.0.3'
+    assert (second.instance_uuid, second.addresses) == ('vm-1', '')
     assert (third.instance_uuid, third.host, third.state) == (
         None, None, 'vacant')
     (coflow,) = bench.rows(models.Coflow)

@@ -279,3 +279,21 @@ def test_claims_are_forgotten_a_while_after_their_end(follow, database):
         assert [bookings.claimed_host(session, name)
                 for name in ('over', 'young')] == [None, 'h0']
         assert groups.generation(session) == before
+
+
+def test_addresses_stay_until_others_are_told_or_the_vm_is_gone(
+        database, follow):
+    def addresses():
+        with database.reader() as session:
+            return groups.members(session, 'g')[0].addresses
+
+    begin(database)
+    for told, known, changed in (
+            (('10.0.0.1',), '10.0.0.1', 'g'), ((), '10.0.0.1', None),
+            (('10.0.0.1', 'fd00::1'), '10.0.0.1 fd00::1', 'g'),
+            (('10.0.0.1', 'fd00::1'), '10.0.0.1 fd00::1', None)):
+        assert follow.apply(notifications.Built(
+            UUID, 'h0', addresses=told)) == changed
+        assert addresses() == known
+    follow.apply(notifications.Gone(UUID))
+    assert addresses() == ''

@@ -68,3 +68,20 @@ def test_an_address_of_one_vm_alone_tells_which():
     assert found.vm_at('1') == 'a'
     found.learn('h0', [port('a', '7')])
     assert [found.vm_at(ip) for ip in '1257'] == [None, None, None, 'a']
+
+
+def test_what_nova_tells_counts_where_a_host_reports_no_address():
+    found = addresses.Addresses()
+    assert found.tell({'a': ('7', '8'), 'b': ('9',)}) == set()
+    # Where a VM is, its host says.
+    assert found.of_vm == {}
+    assert found.learn('h0', [port('a'), port('b', '2')]) == {'a', 'b'}
+    assert found.of_vm == {'a': ('h0', ('7', '8'), FREE),
+                           'b': ('h0', ('2',), FREE)}
+    assert found.vm_at('8') == 'a' and found.vm_at('9') is None
+    assert found.tell({'a': ('7',), 'b': ('6',)}) == {'a'}
+    assert found.vm_at('8') is None
+    assert found.learn('h0', [port('a'), port('b', '2')]) == set()
+    assert found.tell({}) == {'a'}
+    assert found.of_vm['a'] == ('h0', (), FREE)
+    assert found.vm_at('7') is None

@@ -23,7 +23,7 @@ def member(group_id, index, host, state=states.MemberState.RUNNING):
     return types.SimpleNamespace(
         group_id=group_id, row_index=index, host=host, state=state,
         instance_uuid=f'{group_id}-{index}', egress_cap_bps=None,
-        ingress_cap_bps=None)
+        ingress_cap_bps=None, addresses='')
 
 
 def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',

@@ -48,7 +48,7 @@ class Cloud:
         """That y sends to x 7 MB, x to y 5 MB, and x to z 3 MB."""
         self.state.load_groups(
             [types.SimpleNamespace(
-                egress_cap_bps=None, ingress_cap_bps=None,
+                egress_cap_bps=None, ingress_cap_bps=None, addresses='',
                 group_id='g', row_index=row, host=f'h{AT[vm]}',
                 state=states.MemberState.RUNNING, instance_uuid=vm)
              for row, vm in enumerate('yxz')],
