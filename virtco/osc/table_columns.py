@@ -37,6 +37,11 @@ def _percent(value: float) -> str:
     return f'{100 * value:.1f} %'
 
 
+def _error(value: float | str) -> str:
+    """Write an estimate's share in percent; leave the text of a failure."""
+    return value if isinstance(value, str) else _percent(value)
+
+
 def _time(value: float) -> str:
     """Format seconds since the epoch as local time."""
     return datetime.datetime.fromtimestamp(value).isoformat(' ', 'seconds')
@@ -68,8 +73,9 @@ UNITS: dict[str, Callable[[Any], Any]] = {
 #: Words for fields whose names do not end in a unit.
 KINDS: dict[str, Callable[[Any], Any]] = {
     'max_bytes_per_hour': units.format_size,
+    'error': _error,
     **dict.fromkeys((
-        'error', 'mean_error', 'median_error', 'worst_error', 'failed',
+        'mean_error', 'median_error', 'worst_error', 'failed',
         'max_link_share', 'gap', 'confidence', 'loss'), _percent),
     **dict.fromkeys((
         'hour', 'first_hour', 'last_hour', 'arrival', 'ended', 'at',

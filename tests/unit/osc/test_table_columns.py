@@ -23,6 +23,7 @@ from virtco.wire import profile
     ('bottleneck', None, ''), ('members', None, ''),
     ('members', [check.Reading('a', '', 1e9), profile.Launch(0, 2e9)],
      'src a, rate_bps 1 Gbit/s\nn_vms 0, size_bytes 2 GB'),
+    ('error', 0.125, '12.5 %'), ('error', 'no uplink0', 'no uplink0'),
     ('name', 'x', 'x'), ('name', 0, 0)])
 def test_what_a_cell_shows(name, value, words):
     assert columns.cell(name, value).human_readable() == words
