@@ -36,7 +36,7 @@ class Switch:
     datapath = 'netdev'
 
     def __init__(self, bed, host, directory):
-        self.bed = bed
+        self.bed, self.host = bed, host
         self.netns = bed.ns(host)
         self.directory = pathlib.Path(directory)
         self.directory.mkdir(exist_ok=True)

@@ -32,35 +32,54 @@ pytestmark = [pytest.mark.netns,
 
 
 class Site:
-    """h1 switches by OVN and sends a coflow to h2, which has a bridge."""
+    """h1 sends a coflow to the last host.
 
-    def __init__(self, bed, tmp_path):
+    :param n_chassis: number of the first hosts, which switch by OVN; the
+        others have a bridge.
+    """
+
+    def __init__(self, bed, directory, n_chassis=1):
         self.bed = bed
-        self.switch = switches.Switch(bed, 'h1', tmp_path / 'ovs')
-        self.switch.take_over()
-        self.ovn = ovns.Ovn(self.switch, tmp_path / 'ovn')
-        self.controller = controllers.Controller(bed.ns('h1'))
-        self.edge = process.EdgeProcess(
-            bed, 'h1', tmp_path, ports_backend='ovs', audit_interval_s=3600,
-            ovsdb_connection=self.switch.address)
-        self.a, self.b = bed.add_vm('h1'), bed.add_vm('h2')
-        self.ovn.plug(self.a)
-        switches.plain_packets(self.b)
-        self.controller.set_policy(policies.PolicyBuilder(
-            'h1', LINK_BPS).coflow('C1', 20e6, [
-                (self.a, self.b, 1)]).build().to_dict())
+        self.switches, self.controllers, self.edges = [], [], []
+        for host in bed.hosts[:n_chassis]:
+            home = directory / host
+            home.mkdir()
+            switch = switches.Switch(bed, host, home / 'ovs')
+            switch.take_over()
+            self.switches.append(switch)
+            self.controllers.append(controllers.Controller(bed.ns(host)))
+            self.edges.append(process.EdgeProcess(
+                bed, host, home, ports_backend='ovs', audit_interval_s=3600,
+                ovsdb_connection=switch.address))
+        self.switch, self.edge = self.switches[0], self.edges[0]
+        self.ovn = ovns.Ovn(directory / 'ovn', self.switches)
+        self.a, self.b = self.add_vm('h1'), self.add_vm(bed.hosts[-1])
+        for host, controller in zip(bed.hosts, self.controllers):
+            controller.set_policy(policies.PolicyBuilder(
+                host, LINK_BPS).coflow('C1', 20e6, [
+                    (self.a, self.b, 1)]).build().to_dict())
+
+    def add_vm(self, host, network=ovns.NETWORK):
+        vm = self.bed.add_vm(host)
+        switch = next((one for one in self.switches if one.host == host), None)
+        if switch is None:
+            switches.plain_packets(vm)
+        else:
+            self.ovn.plug(vm, switch, network)
+        return vm
 
     def close(self):
-        self.edge.stop()
-        self.controller.stop()
+        for one in (*self.edges, *self.controllers):
+            one.stop()
         self.ovn.close()
-        self.switch.close()
+        for one in self.switches:
+            one.close()
 
-    def start_edge(self):
-        self.edge.start()
-        self.controller.wait_report(lambda r: r['applied_generation'] == 1
-                                    and r['ports'] and r['health'] == 'ok',
-                                    20)
+    def start_edges(self):
+        for edge, controller in zip(self.edges, self.controllers):
+            edge.start()
+            controller.wait_report(lambda r: r['applied_generation'] == 1
+                                   and r['health'] == 'ok', 20)
 
     def wait_both(self, limit_bps, why):
         """Until our class and theirs, if there is a limit, hold."""
@@ -88,25 +107,35 @@ class Site:
 
     def send(self):
         """Send as one of the coflow: bytes that its class counted."""
-        before = self._sent_bytes()
+        before = self.sent_bytes()
         flow = beds.Flow(self.a, self.b, size_bytes=300_000).start()
         beds.wait_for(lambda: flow.done_s, 30, 'a transfer')
         flow.close()
-        return self._sent_bytes() - before
+        return self.sent_bytes() - before
 
-    def _sent_bytes(self):
-        return beds.in_netns(self.bed.ns('h1'), htb.Uplink(
+    def sent_bytes(self, host='h1'):
+        """Bytes that the coflow's class on a host counted."""
+        return beds.in_netns(self.bed.ns(host), htb.Uplink(
             kernel, 'uplink0').snapshot).stats[0x11].sent_bytes
 
 
 @pytest.fixture
-def site(make_bed, tmp_path):
-    found = Site(make_bed(2), tmp_path)
-    try:
-        found.start_edge()
-        yield found
-    finally:
-        found.close()
+def make_site(make_bed, tmp_path):
+    made = []
+
+    def make(*args):
+        made.append(Site(make_bed(args[0]), tmp_path, *args[1:]))
+        made[-1].start_edges()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def site(make_site):
+    return make_site(2)
 
 
 def test_limits_of_ovn_hold_beside_the_coflows(site):
@@ -123,27 +152,28 @@ def test_limits_of_ovn_hold_beside_the_coflows(site):
     beds.wait_for(lambda: 'flowid 1:fffd' in beds.run(
         'tc', 'filter', 'show', 'dev', 'uplink0', 'parent', '1:',
         netns=site.bed.ns('h1')), 10, 'the filter again')
-    report = site.controller.wait_report(lambda r: r['health'] == 'ok')
+    report = site.controllers[0].wait_report(lambda r: r['health'] == 'ok')
     assert 'queues of Open vSwitch or OVN' in report['error']
     site.edge.process.send_signal(signal.SIGKILL)
     site.edge.stop()
     assert site.send() > 300_000
-    site.start_edge()
+    site.start_edges()
     site.wait_both(5e6, 'a restart of the agent')
     # ovn-controller takes its HTB away when it or vswitchd ends, ours in it,
     # and makes no other before the limit changes.
     for limit_bps, stop, start in (
             (8e6, site.switch.stop_vswitchd, site.switch.start_vswitchd),
-            (6e6, site.ovn.stop_controller, site.ovn.start_controller)):
+            (6e6, lambda: site.ovn.stop_controller(site.switch),
+             lambda: site.ovn.start_controller(site.switch))):
         stop()
-        site.wait_ours(f'the end of {stop.__name__}')
+        site.wait_ours(f'an end before the limit {limit_bps}')
         start()
         beds.wait_for(lambda: site.takes(limit_bps), 30,
-                      f'their limit after {start.__name__}')
-        site.wait_both(limit_bps, start.__name__)
+                      f'their limit {limit_bps} after a start')
+        site.wait_both(limit_bps, f'the limit {limit_bps}')
         # Its next round may make the tree once more, in the middle of one.
         beds.wait_for(lambda: site.send() > 300_000, 30,
-                      f'a whole transfer in its class after {start.__name__}')
+                      f'a whole transfer in its class under {limit_bps}')
     # What is theirs stays.
     site.edge.stop()
     assert 'uplink0' in site.edge.once('--cleanup').stdout
@@ -185,8 +215,8 @@ def _monitored(bed):
 @pytest.mark.real_time(reason='measures how long the coflow has no class')
 def test_restarts_in_any_order_leave_no_gap_of_a_second(site):
     def restart_controller():
-        site.ovn.stop_controller()
-        site.ovn.start_controller()
+        site.ovn.stop_controller(site.switch)
+        site.ovn.start_controller(site.switch)
 
     def restart_vswitchd():
         site.switch.stop_vswitchd()
@@ -195,7 +225,7 @@ def test_restarts_in_any_order_leave_no_gap_of_a_second(site):
 
     def restart_edge():
         site.edge.stop()
-        site.start_edge()
+        site.start_edges()
 
     site.ovn.limit(site.a, 5e6)
     site.wait_both(5e6, 'a limit')
@@ -210,3 +240,49 @@ def test_restarts_in_any_order_leave_no_gap_of_a_second(site):
             assert site.send() > 300_000
         gaps = gaps_s()
     assert gaps and max(gaps) < 1, gaps
+
+
+@pytest.mark.full(reason='two chassis and their edge modules',
+                  still='test_limits_of_ovn_hold_beside_the_coflows')
+def test_networks_between_chassis(make_site):
+    """A provider network's packets have a class, encapsulated ones none."""
+    site = make_site(2, 2)
+    assert [site.ovn.chassis_of(vm) for vm in (site.a, site.b)] == [
+        ['h1'], ['h2']]
+    assert site.send() > 300_000
+    site.ovn.nbctl('ls-add', 'net1')
+    c, d = site.add_vm('h1', 'net1'), site.add_vm('h2', 'net1')
+    before = site.sent_bytes()
+    for vm in (c, d):
+        # Room for the outer headers.
+        beds.run('ip', 'link', 'set', 'dev', 'eth0', 'mtu', '1400',
+                 netns=vm.netns)
+    flow = beds.Flow(c, d, size_bytes=300_000).start()
+    beds.wait_for(lambda: flow.done_s, 30, 'a transfer by Geneve')
+    flow.close()
+    assert site.sent_bytes() == before
+    # No path leads from one network into the other.
+    with pytest.raises(OSError):
+        beds.Flow(site.a, d)
+
+
+@pytest.mark.full(reason='two chassis, their edge modules and a migration',
+                  still='test_limits_of_ovn_hold_beside_the_coflows')
+def test_a_sender_migrates_between_chassis_in_a_transfer(make_site):
+    """As Nova does it: both chassis have the port until it is announced."""
+    site = make_site(3, 2)
+    new = site.switches[1]
+    flow = beds.Flow(site.a, site.b, size_bytes=12_000_000).start()
+    beds.wait_for(lambda: site.sent_bytes() > 1_000_000, 30, 'a beginning')
+    site.ovn.prepare_migration(site.a, new)
+    beds.wait_for(lambda: site.ovn.chassis_of(
+        site.a, 'additional_chassis') == ['h2'], 20, 'a second chassis')
+    assert site.sent_bytes('h2') == 0 and flow.done_s is None
+    site.ovn.migrate(site.a, new)
+    beds.wait_for(lambda: flow.done_s, 60, 'the rest of the transfer')
+    assert flow.received_at(flow.done_s) == 12_000_000
+    flow.close()
+    assert site.ovn.chassis_of(site.a) == ['h2']
+    assert site.sent_bytes('h2') > 2_000_000
+    # With its last port of the network OVN clears the qdisc.
+    site.wait_ours('the end of the migration')
