@@ -17,6 +17,7 @@ from oslo_log import log as logging
 
 from edge_module import early_packets
 from edge_module import kernel_events
+from edge_module import virtual_functions
 from edge_module.classify import classified as classify
 from edge_module.classify import nft
 from edge_module.qdisc import htb
@@ -85,6 +86,7 @@ class Enforcer:
         self.grace_s = GRACE_S
         self._seen_link: tuple[int, int, float] | None = None
         self.tree = edge_tree.TreeKeeper(uplink)
+        self.functions = virtual_functions.VirtualFunctions(uplink.kernel)
         self._made = shape.Made()
         self._early = early_packets.EarlyPackets()
         self.policy: edge_policy.EdgePolicy | None = None
@@ -115,9 +117,12 @@ class Enforcer:
                 self.link_bps, DEFAULT_SHARE * self.link_bps, settings)
         return shape.build_tree(
             self.policy, self.link_bps, settings, self.n_past,
-            [port.ifindex for port in self.ports or () if port.is_here],
-            self._turns.turns, self._early.rate_bps, self._early.limits_bps,
-            self._made)
+            self.ifindexes(), self._turns.turns, self._early.rate_bps,
+            self._early.limits_bps, self._made)
+
+    def ifindexes(self) -> list[int]:
+        """Return the ifindex of each port that is here."""
+        return [port.ifindex for port in self.ports or () if port.is_here]
 
     def _settings_now(self) -> model.TreeSettings:
         return dataclasses.replace(self.settings,
@@ -186,6 +191,8 @@ class Enforcer:
             if self._early.find(self.policy, table, self.uplink.class_stats,
                                 now_s):
                 leave = self._shape_unless_others_do()
+            self.functions.ensure(self.desired_tree, table.entries,
+                                  self.ifindexes())
         if self.policy is not None and self.receiver is not None:
             self.receiver.ensure(self.policy)
         self.tree.let_leave(leave, now_s + self.grace_s)
@@ -253,6 +260,7 @@ class Enforcer:
             self._is_stale = True
             self.classifier.forget()
             self.tree.forget()
+            self.functions.forget()
             self._seen_link = self._link()
             if self._seen_link and self._seen_link[2] != self.link_bps:
                 self.link_bps = self._seen_link[2]
@@ -260,12 +268,13 @@ class Enforcer:
                          self.link_bps / 1e6)
 
     def noted_ports(self) -> tuple[classify.VmPort, ...]:
-        """Return the ports, with a note where one could not be attached."""
-        refused = self.classifier.refused
-        return tuple(
-            port if (why := refused.get((port.dev, port.ifindex))) is None
-            else dataclasses.replace(port, notes=(*port.notes, why))
-            for port in self.ports or ())
+        """Return the ports, with a note where one could not be attached, or
+        its virtual function got no rate.
+        """
+        refused, rates = self.classifier.refused, self.functions.notes
+        return tuple(dataclasses.replace(port, notes=(*port.notes, *filter(
+            None, (refused.get((port.dev, port.ifindex)),
+                   rates.get(port.ifindex))))) for port in self.ports or ())
 
     def observe(self, stats: Mapping[int, wire.ClassStats], now_s: float
                 ) -> None:
@@ -315,6 +324,8 @@ class Enforcer:
             # be shaped, by the default class.
             if self.classifier.remove():
                 removed.append(f'{self.classifier.name} classification')
+            if self.functions.remove():
+                removed.append('rates of virtual functions')
             if self.uplink.delete_root():
                 removed.append(f'htb of {self.uplink.dev}')
             if edge_receiver.remove(self.uplink.dev):

@@ -16,6 +16,7 @@ from edge_module.qdisc import htb
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from edge_module.tcplan import steps
+from edge_module.tcplan import vf_rates
 from virtco import units
 from virtco.wire import edge_policy
 
@@ -118,15 +119,23 @@ def drift(enforcer: edge_enforcer.Enforcer) -> Drift:
         item, quantum_bytes=snapshot.tree[minor].quantum_bytes)
         if minors.has_turns(minor) and minor in snapshot.tree else item
         for minor, item in enforcer.desired_tree().items()}
-    return between(snapshot.tree, desired, enforcer.classifier.dump(),
-                   enforcer.desired_table())
+    table = enforcer.desired_table()
+    _, rates = enforcer.functions.plan(
+        enforcer.desired_tree, table.entries, enforcer.ifindexes())
+    return between(snapshot.tree, desired, enforcer.classifier.dump(), table,
+                   rates)
 
 
 def between(tree: model.Tree, wanted_tree: model.Tree,
-            table: classify.Table, wanted_table: classify.Table) -> Drift:
-    """Return the differences of tree and table from the wanted ones."""
-    return Drift(tuple(_classes(tree, wanted_tree)),
-                 tuple(_entries(table, wanted_table)))
+            table: classify.Table, wanted_table: classify.Table,
+            rates: Iterable[vf_rates.Step] = ()) -> Drift:
+    """Return the differences of tree and table from the wanted ones.
+
+    :param rates: changes that virtual functions need.
+    """
+    return Drift((*_classes(tree, wanted_tree), *(
+        f'rate of a virtual function: {step}' for step in rates)),
+        tuple(_entries(table, wanted_table)))
 
 
 def _classes(have: model.Tree, want: model.Tree) -> Iterator[str]:

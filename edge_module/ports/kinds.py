@@ -6,8 +6,8 @@ from edge_module.privileged import devices
 
 OFFLOAD = ('hardware offload: flows that the card switches by itself are not '
            'managed')
-REPRESENTOR = ('VF representor: what the card switches by itself is not '
-               'managed')
+REPRESENTOR = ('VF representor: what the card switches by itself has a rate, '
+               'but no order, no limit by destination and no counter')
 PASSED_THROUGH = 'SR-IOV or passthrough: it goes past the host, unmanaged'
 MACVTAP = 'macvtap: it goes past the virtual switch, unmanaged'
 VHOST_USER = 'vhost-user: it goes past the kernel, unmanaged'

@@ -17,7 +17,9 @@ import threading
 
 from edge_module.classify import nft_text
 from edge_module.privileged import operations
+from edge_module.qdisc import devlink
 
+_ROUTE, _GENERIC = 0, 16
 _HEADER = struct.Struct('=IHHII')
 _NLMSG_ERROR = 2
 _NLMSG_DONE = 3
@@ -36,9 +38,9 @@ _NFT_JSON_NUMERIC = 1 << 4 | 1 << 6
 PORTS = 0x76 << 24
 
 
-def _open() -> socket.socket:
+def _open(protocol: int = _ROUTE) -> socket.socket:
     """Open a netlink socket whose port marks its changes as this module's."""
-    sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
     sock.settimeout(_TIMEOUT_S)
@@ -74,7 +76,7 @@ def tc_change(changes: Iterable[operations.TcOperation]
 
 def tc_send(messages: list[tuple[int, int, bytes]]
             ) -> list[tuple[int, int]]:
-    """Send rtnetlink messages in order.
+    """Send messages of rtnetlink, or of devlink, in order.
 
     Only the last one of a chunk asks for an acknowledgement; the kernel
     reports the errors of the others all the same.
@@ -82,7 +84,11 @@ def tc_send(messages: list[tuple[int, int, bytes]]
     :returns: (index of the message, errno) of each that failed.
     """
     failed: list[tuple[int, int]] = []
-    with _open() as sock:
+    protocol = _ROUTE
+    if messages and messages[0][0] == devlink.KIND:
+        protocol, messages = _GENERIC, [_addressed(message)[1]
+                                        for message in messages]
+    with _open(protocol) as sock:
         start = 0
         while start < len(messages):
             start = _send_chunk(sock, messages, start, failed)
@@ -132,7 +138,8 @@ def tc_dump(message: tuple[int, int, bytes]) -> list[bytes]:
 def _dump_once(message: tuple[int, int, bytes]) -> tuple[list[bytes], bool]:
     bodies: list[bytes] = []
     interrupted = False
-    with _open() as sock:
+    protocol, message = _addressed(message)
+    with _open(protocol) as sock:
         _request(sock, message, _F_DUMP)
         while True:
             for kind, flags, _, answer in receive(sock):
@@ -142,15 +149,33 @@ def _dump_once(message: tuple[int, int, bytes]) -> tuple[list[bytes], bool]:
                 bodies.append(_answer(kind, answer))
 
 
-def ask(message: tuple[int, int, bytes]) -> bytes:
+def ask(message: tuple[int, int, bytes], protocol: int = _ROUTE) -> bytes:
     """Send a request with a single answer; return the body of the answer.
 
     :raises OSError: when the kernel refuses, or only acknowledges.
     """
-    with _open() as sock:
+    protocol, message = _addressed(message, protocol)
+    with _open(protocol) as sock:
         _request(sock, message, _F_ACK)
         (kind, _, _, answer), *_ = receive(sock)
     return _answer(kind, answer)
+
+
+def _addressed(message: tuple[int, int, bytes], protocol: int = _ROUTE
+               ) -> tuple[int, tuple[int, int, bytes]]:
+    """Return a message with its type, and the protocol that has it."""
+    if message[0] != devlink.KIND:
+        return protocol, message
+    return _GENERIC, (_devlink(), message[1], message[2])
+
+
+@functools.cache
+def _devlink() -> int:
+    """Ask for the type of devlink's messages.
+
+    :raises OSError: for a kernel without devlink.
+    """
+    return devlink.family(ask(devlink.FAMILY, _GENERIC))
 
 
 def _request(sock: socket.socket, message: tuple[int, int, bytes],

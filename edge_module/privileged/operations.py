@@ -20,10 +20,12 @@ import msgspec
 
 from edge_module.classify import classified as classify
 from edge_module.classify import nft_text
+from edge_module.qdisc import devlink
 from edge_module.qdisc import redirect
 from edge_module.qdisc import shared_root
 from edge_module.qdisc import wire
 from edge_module.tcplan import model
+from edge_module.tcplan import vf_rates
 
 IfIndex = Annotated[int, msgspec.Meta(ge=1, lt=2 ** 31)]
 Device = Annotated[str, msgspec.Meta(
@@ -143,8 +145,17 @@ class DeletePair(_TcOperation, frozen=True):
         return redirect.delete_pair(self.ifindex, self.handle, self.info)
 
 
+class SetRate(_Operation, frozen=True):
+    """Change a virtual function's rate, or a group of such functions."""
+
+    step: vf_rates.Step
+
+    def message(self) -> wire.Message:
+        return devlink.change(self.step)
+
+
 TcOperation = (AddRoot | Share | SetClass | SetLeaf | DeleteClass | AddIfb
-               | AddIngress | Redirect | MatchPair | DeletePair)
+               | AddIngress | Redirect | MatchPair | DeletePair | SetRate)
 
 
 class DeleteTable(_Operation, frozen=True):

@@ -8,15 +8,18 @@ configuration, and changes no root qdisc that virtco did not make.
 
 from collections.abc import Sequence
 import functools
+import socket
 
 from oslo_config import cfg
 
 from edge_module.privileged import devices
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.privileged import operations
+from edge_module.qdisc import devlink
 from edge_module.qdisc import redirect
 from edge_module.qdisc import shared_root
 from edge_module.qdisc import wire
+from edge_module.tcplan import vf_rates
 
 # Without this flag older kernels send the answer to all listeners, but not to
 # the requesting socket.
@@ -45,6 +48,9 @@ class Owned:
         uplink, ifb = devices.ifindex(self.uplink_dev), _ifb()
         trees = set()
         for change in changes:
+            if isinstance(change, operations.SetRate):
+                _check_rate(change.step.name)
+                continue
             if isinstance(change, operations.AddIfb):
                 continue
             allowed = ({uplink} if isinstance(change, _AT_UPLINK)
@@ -87,6 +93,28 @@ class Owned:
                 raise operations.Refused(
                     f'AttachPort: device {change.dev!r} with ifindex '
                     f'{change.ifindex} may not be hooked at {hook}')
+
+
+def _check_rate(name: vf_rates.Name) -> None:
+    """Check that a rate is virtco's, or a VM port's that has none.
+
+    :raises operations.Refused: otherwise. Groups are virtco's by their name.
+    """
+    if name.port is None:
+        return
+    try:
+        port, rate = (kernel.ask(devlink.request(command, name)) for command
+                      in (devlink.PORT_GET, devlink.RATE_GET))
+        function, (_, before) = (devlink.read_function(port),
+                                 devlink.read_rate(rate))
+        if not before.is_others and (before.group or (
+                function is not None and devices.may_be_port(
+                    socket.if_indextoname(function[0])))):
+            return
+    except OSError:
+        pass
+    raise operations.Refused(f'SetRate: {name} is no port of a VM, or has a '
+                             'rate of another program')
 
 
 def has_our_tree(ifindex: int) -> bool:

@@ -26,6 +26,7 @@ from edge_module.privileged import operations
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 from edge_module.tcplan import model
+from edge_module.tcplan import vf_rates
 from virtco import exception
 
 SECRET = 'nobody-may-read-this'
@@ -83,6 +84,9 @@ def tries(directory):
         operations.Redirect(uplink, other))
     yield 'redirect from another device', lambda: _tc(
         operations.Redirect(other, uplink))
+    yield 'a rate of a port that there is not', lambda: _tc(
+        operations.SetRate(vf_rates.Step('set', vf_rates.Name(
+            'pci', '0000:03:00.0', 1), 1, 1)))
     yield 'filters of the uplink', lambda: _tc(
         operations.DeletePair(uplink, 0x80000800, 1 << 16))
     # All of the kernel's messages that no operation builds.

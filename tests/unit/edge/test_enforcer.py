@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 import pytest
 
 from edge_module import kernel_events
+from edge_module import virtual_functions
 from edge_module.classify import classified as classify
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
+from edge_module.tcplan import vf_rates
 from tests import enforcers
 from tests.unit.edge import dictionaries
 from tests.unit.edge import test_tcplan
+from tests.unit.edge import test_virtual_functions
 from virtco import exception
 from virtco.wire import edge_policy
 
@@ -487,6 +490,40 @@ def test_the_receiver_hears_of_policies_alone():
     found.set_policy(ONE, 100.0)
     assert found.receiver.policies == [ONE]
     assert found.steps[-1] == 'receive'
+
+
+def _with_functions():
+    """An enforcer whose ports 3 and 4 are virtual functions."""
+    found = make()
+    kernel = test_virtual_functions.Kernel()
+    found.functions = virtual_functions.VirtualFunctions(kernel)
+    found.set_ports([classify.VmPort('v1', f'tap{number}', number)
+                     for number in (3, 4, 0)], 100.0)
+    return found, kernel.rates
+
+
+def test_virtual_functions_follow_the_policy():
+    found, rates = _with_functions()
+    one, two = rates
+    found.set_policy(ONE, 101.0)
+    # c16 has 40 of 100 Mbit/s, three quarters of them to h2.
+    assert rates[one] == rates[two] == vf_rates.Rate(15, 0, 0x10)
+    assert not found.drift() and not found.noted_ports()[0].notes
+    found.set_policy(ONE, 102.0, n_past=1)
+    assert rates[one].share_mbps == 24
+    found.set_policy(TWO, 103.0)
+    assert not any(rates[one])
+    # Of another program; a comparison notices.
+    found.set_policy(ONE, 104.0)
+    rates[two] = vf_rates.Rate(0, 7)
+    found.reconcile(105.0)
+    assert [port.notes for port in found.noted_ports()] == [
+        (), (virtual_functions.OTHERS,), ()]
+    rates[one] = rates[one]._replace(share_mbps=1)
+    found.functions.forget()
+    assert 'share_mbps=15' in '; '.join(found.drift().classes)
+    assert 'rates of virtual functions' in found.cleanup()
+    assert list(rates.values()) == [(0, 0, 0), (0, 7, 0)]
 
 
 def test_cleanup_tells_what_was_there(monkeypatch):

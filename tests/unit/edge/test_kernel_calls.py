@@ -9,10 +9,11 @@ import struct
 import pytest
 
 from edge_module.privileged import kernel_calls as kernel
+from edge_module.qdisc import devlink
 
 ERROR, DONE = 2, 3
 REQUEST, ACK, DUMP, INTERRUPTED = 1, 4, 0x300, 0x10
-KIND, FLAGS = 40, 0x400
+KIND, FLAGS, GENERIC = 40, 0x400, 16
 
 
 def message(kind, body=b'', flags=0, sequence=1):
@@ -53,8 +54,8 @@ def answering(monkeypatch):
     def make(answer):
         found = Kernel(answer)
 
-        def opened():
-            found._waiting = []
+        def opened(protocol=0):
+            found._waiting, found.protocol = [], protocol
             return found
 
         monkeypatch.setattr(kernel, '_open', opened)
@@ -150,6 +151,36 @@ def test_a_request_has_one_answer(answering):
     found = answering(lambda _: [message(KIND, b'abcd')])
     assert kernel.ask((KIND, 0, b'x')) == b'abcd'
     assert found.sent == [[(KIND, ACK | REQUEST, 1, b'x')]]
+
+
+def test_messages_of_devlink_have_the_type_that_the_kernel_chose(answering):
+    """It is asked for once, and only messages of devlink go there."""
+    kernel._devlink.cache_clear()
+    made = []
+
+    def answer(messages):
+        made.append((found.protocol, messages[0][0], messages[-1][3]))
+        if messages[0][0] == 16:
+            assert found.protocol == GENERIC
+            return [message(16, b'\1\1\0\0' + struct.pack(
+                '=HHHxx', 6, 1, 0x17))]
+        if messages[0][1] & DUMP:
+            return [message(0x17, b'abcd') + message(DONE)]
+        return [error(0, messages[-1][2])]
+
+    found = answering(answer)
+    try:
+        assert kernel.tc_dump((devlink.KIND, 0, b'd')) == [b'abcd']
+        assert kernel.tc_send([(devlink.KIND, 0, b'1234'),
+                               (devlink.KIND, 0, b'5678')]) == []
+        with pytest.raises(OSError):
+            kernel.ask((devlink.KIND, 0, b'a'))  # acknowledged only
+        kernel.tc_send([(KIND, 0, b'r')])
+    finally:
+        kernel._devlink.cache_clear()
+    assert made == [
+        (GENERIC, 16, devlink.FAMILY[2]), (GENERIC, 0x17, b'd'),
+        (GENERIC, 0x17, b'5678'), (GENERIC, 0x17, b'a'), (0, KIND, b'r')]
 
 
 @pytest.mark.parametrize('call', [kernel.ask, kernel.tc_dump])

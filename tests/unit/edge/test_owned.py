@@ -24,9 +24,12 @@ from edge_module.privileged import devices
 from edge_module.privileged import guarded
 from edge_module.privileged import operations
 from edge_module.privileged import owned
+from edge_module.qdisc import devlink
 from edge_module.qdisc import shared_root
 from edge_module.qdisc import wire
 from edge_module.tcplan import shape
+from edge_module.tcplan import vf_rates
+from tests.unit.edge import test_devlink
 from tests.unit.edge import test_tcplan
 
 UPLINK, IFB, OTHER = 1, 50, 99
@@ -139,6 +142,77 @@ def test_a_call_is_held_against_the_own_devices(monkeypatch, call, asked):
     guarded.perform('tc_change', msgspec.msgpack.encode(
         [operations.AddRoot(UPLINK)]))
     assert made == [([operations.AddRoot(UPLINK)],)]
+
+
+VF = vf_rates.Name('pci', '0000:03:00.0', 128)
+FREE, OURS = vf_rates.Rate(), vf_rates.Rate(1, 2, 0x10)
+
+
+@pytest.mark.parametrize('rate, ifindex, flavour, is_port, passes', [
+    (FREE, 7, 4, True, True), (FREE, 7, 4, False, False),
+    (FREE, 7, 0, True, False), (FREE, 0, 4, True, False),
+    (OURS, 7, 4, True, True), (OURS, 7, 4, False, True),
+    (OURS, 0, 4, True, True), (vf_rates.Rate(0, 2), 7, 4, True, False),
+    (vf_rates.Rate(1, 2, vf_rates.OTHERS), 7, 4, True, False),
+    (None, 7, 4, True, False)])
+def test_rates_of_others_and_of_the_host_are_not_changed(
+        ours, monkeypatch, rate, ifindex, flavour, is_port, passes):
+    def ask(message):
+        if message == devlink.request(devlink.PORT_GET, VF):
+            return test_devlink.port(VF, ifindex, flavour)
+        assert message == devlink.request(devlink.RATE_GET, VF)
+        if rate is None:
+            raise OSError(19, 'no such rate')
+        return test_devlink.rate(VF, rate)
+
+    monkeypatch.setattr(owned.kernel, 'ask', ask)
+    monkeypatch.setattr(owned.socket, 'if_indextoname', {7: 'eth7'}.get)
+    monkeypatch.setattr(devices, 'may_be_port',
+                        lambda dev: dev == 'eth7' and is_port)
+    changes = [operations.SetRate(vf_rates.Step('set', VF, 1, 2)),
+               operations.AddRoot(UPLINK)]
+    if passes:
+        ours.check_tc(changes)
+    else:
+        with pytest.raises(operations.Refused, match='128'):
+            ours.check_tc(changes)
+    # A group is virtco's by its name. What follows is looked at, too.
+    group = operations.SetRate(vf_rates.Step(
+        'make', VF._replace(port=None, group=0x10), 1, 2))
+    ours.check_tc([group])
+    with pytest.raises(operations.Refused, match=str(OTHER)):
+        ours.check_tc([group, operations.AddRoot(OTHER)])
+
+
+@pytest.mark.parametrize('step', [
+    ['set', ['pci', 'a b', 1, 0], 1, 1, None],
+    ['set', ['pci', '', 1, 0], 1, 1, None],
+    ['set', ['pci', 'x' * 65, 1, 0], 1, 1, None],
+    ['set', ['pci', 'x\n', 1, 0], 1, 1, None],
+    ['set', ['pci', 'x', None, 'other'], 1, 1, None],
+    ['set', ['pci', 'x', None, 0x10000], 1, 1, None],
+    ['set', ['pci', 'x', 2 ** 32, 0], 1, 1, None],
+    ['set', ['pci', 'x', 1, 0], -1, 1, None],
+    ['set', ['pci', 'x', 1, 0], 1, 10 ** 8, None],
+    ['set', ['pci', 'x', 1, 0], 1, 1, 'other'],
+    ['set', ['pci', 'x', 1, 0], 1, 1, -1],
+    ['new', ['pci', 'x', 1, 0], 1, 1, None]], ids=str)
+def test_malformed_rates_are_refused(step):
+    with pytest.raises(operations.Refused, match='tc_change'):
+        guarded.perform('tc_change',
+                        msgspec.msgpack.encode([['SetRate', step]]))
+
+
+@pytest.mark.parametrize('step', [
+    vf_rates.Step('set', VF, 0, 10 ** 8 - 1),
+    vf_rates.Step('set', VF._replace(port=2 ** 32 - 1), group=0xffff),
+    vf_rates.Step('delete', VF._replace(port=None, group=0x10)),
+    vf_rates.Step('make', vf_rates.Name('a', 'x' * 64, 0), 1, 2)], ids=str)
+def test_every_step_passes_the_decoder(step):
+    change = operations.SetRate(step)
+    decoded, = guarded._CALLS['tc_change'][0].decode(
+        msgspec.msgpack.encode([change]))
+    assert decoded == change and decoded.message() == devlink.change(step)
 
 
 @pytest.mark.parametrize('device, index', [
