@@ -54,6 +54,11 @@ class CoflowResult:
     alone_s: float
     predicted_s: float
 
+    @property
+    def response_s(self) -> float:
+        """Time from the arrival to the end."""
+        return self.start_s - self.arrival_s + self.cct_s
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
@@ -76,8 +81,7 @@ class Result:
     @property
     def mean_response_s(self) -> float:
         """Mean time from a group's arrival to the end of a coflow."""
-        return float(np.mean([row.start_s - row.arrival_s + row.cct_s
-                              for row in self.coflows]))
+        return float(np.mean([row.response_s for row in self.coflows]))
 
 
 def simulate(hosts: Sequence[cluster.Host],
@@ -91,7 +95,8 @@ def simulate(hosts: Sequence[cluster.Host],
     :param seed: of the planner.
     :param config: instead of the scheme's scheduling.
     :param budget_s: of the planner for each group, by a counter of work.
-    :param leave: a group's VMs go when its last coflow has ended.
+    :param leave: a group's VMs go when its last coflow has ended and their
+        stay is over.
     :param on_plan: called before groups are placed …
     :param on_planned: … and after (progress, timing).
     :raises virtco.exception.PlacementInfeasible: for a group that fits
@@ -102,8 +107,10 @@ def simulate(hosts: Sequence[cluster.Host],
     todo = collections.deque(sorted(groups, key=lambda g: g.arrival_s))
     waiting: collections.deque[group_model.Group] = collections.deque()
     while todo or waiting:
-        cloud.run(_next_s(todo, waiting, scheme.window_s, cloud.sim.now_s),
-                  stop_at_end=bool(waiting))
+        next_s = _next_s(todo, waiting, scheme.window_s, cloud.sim.now_s)
+        if waiting:
+            next_s = min(next_s, cloud.next_room_s())
+        cloud.run(next_s, stop_at_end=bool(waiting))
         while todo and todo[0].arrival_s <= cloud.sim.now_s:
             waiting.append(todo.popleft())
         while batch := _batch(waiting, scheme.window_s, cloud.sim.now_s):
@@ -112,7 +119,8 @@ def simulate(hosts: Sequence[cluster.Host],
             try:
                 placed = _place(cloud, batch)
             except exception.PlacementInfeasible:
-                if not cloud.sim.n_live and not todo:
+                if not (cloud.sim.n_live or todo
+                        or cloud.next_room_s() < math.inf):
                     raise
                 break
             if on_planned is not None:
@@ -177,6 +185,10 @@ class _Running:
     start_s: float
     gone: bool = False
 
+    @property
+    def until_s(self) -> float:
+        return self.start_s + self.group.stay_s
+
 
 class _Cloud:
     def __init__(self, hosts: Sequence[cluster.Host], scheme: schemes.Scheme,
@@ -198,11 +210,18 @@ class _Cloud:
     def run(self, until_s: float, stop_at_end: bool = False) -> None:
         self.sim.run(until_s, stop_at_end)
         for entry in self.running:
-            if self.leave and not entry.gone and all(
+            if self.leave and not entry.gone and (
+                    self.sim.now_s >= entry.until_s) and all(
                     self.sim.ended(c) for c in entry.coflows):
                 entry.gone = True
                 for host, demand in zip(entry.hosts, entry.group.vm_demands):
                     self.free[host] += demand
+
+    def next_room_s(self) -> float:
+        """Return when the next stay ends, inf where none will."""
+        return min((entry.until_s for entry in self.running
+                    if entry.until_s > self.sim.now_s),
+                   default=math.inf) if self.leave else math.inf
 
     def place(self, batch: Sequence[group_model.Group]) -> None:
         for group, plan in zip(batch, self._plan(batch), strict=True):

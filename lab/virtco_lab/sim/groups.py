@@ -23,12 +23,14 @@ class Group:
 
     :ivar vm_demands: one capacity vector per VM, as many entries as the
         hosts' ``free``.
+    :ivar stay_s: its VMs stay at least so long after they were placed.
     """
 
     name: str
     vm_demands: tuple[tuple[float, ...], ...]
     coflows: tuple[coflow_model.Coflow, ...]
     arrival_s: float = 0.0
+    stay_s: float = 0.0
 
     @property
     def vms(self) -> tuple[cluster.Vm, ...]:

@@ -62,6 +62,24 @@ def test_a_group_leaves_when_all_of_its_coflows_have_ended():
     assert late.start_s == pytest.approx(4.0)
 
 
+@pytest.mark.parametrize('stay_s, size_bytes, start_s', [
+    (5.0, 3 * GB, 5.0), (2.0, 3 * GB, 3.0), (7.5, 0.0, 7.5)])
+def test_vms_stay_for_their_stay_and_until_their_coflow_has_ended(
+        stay_s, size_bytes, start_s):
+    first = dataclasses.replace(pair('first', size_bytes), stay_s=stay_s)
+    _, late = run(groups.equal_hosts(2, 1, 8e9),
+                  [first, pair('late', GB, 1.0)]).coflows
+    assert late.start_s == pytest.approx(start_s)
+    assert late.response_s == pytest.approx(start_s)
+
+
+def test_vms_that_never_leave_make_no_room():
+    with pytest.raises(exception.PlacementInfeasible):
+        run(groups.equal_hosts(2, 1, 8e9), [
+            dataclasses.replace(pair('first', GB), stay_s=5.0),
+            pair('second', GB)], leave=False)
+
+
 def test_each_plan_is_told_before_and_after():
     told = []
     run(groups.equal_hosts(4, 1, 8e9),
