@@ -37,24 +37,24 @@ def rows(policy: edge_policy.EdgePolicy | None,
     :param elapsed_s: seconds between the readings.
     """
     names = {minors.LINK: 'link', minors.HOST: 'host (default)',
-             minors.SHARED: 'shared', minors.UNMANAGED: '  unmanaged'}
+             minors.UNMANAGED: 'unmanaged'}
     here = [port for port in ports if port.is_here]
     own = minors.of_ports(port.ifindex for port in here)
-    names.update((own[port.ifindex], f'    from {port.dev}') for port in here)
+    names.update((own[port.ifindex], f'  from {port.dev}') for port in here)
     seats = minors.seats(own)
     limits = (policy.unmanaged.limits if policy is not None
               and policy.unmanaged is not None else ())
     for slot, host in ((0, 'others'), *((limit.slot, limit.host)
                                         for limit in limits)):
-        names[minors.of_limit(slot)] = f'    to {host}'
+        names[minors.of_limit(slot)] = f'  to {host}'
         names.update((minors.of_limited(slot, seats[port.ifindex]),
-                      f'      from {port.dev}') for port in here)
-    names[minors.CONTROL] = '  control packets'
+                      f'    from {port.dev}') for port in here)
+    names[minors.CONTROL] = 'control packets'
     names.update((minors.of_port_control(own[port.ifindex]),
-                  f'    from {port.dev}') for port in here)
+                  f'  from {port.dev}') for port in here)
     classes = policy.classes if policy is not None else ()
     names.update((minors.of_control(coflow.minor),
-                  f'    of {coflow.name or coflow.coflow_id}')
+                  f'  of {coflow.name or coflow.coflow_id}')
                  for coflow in classes)
     for coflow in classes:
         names[coflow.minor] = coflow.name or coflow.coflow_id

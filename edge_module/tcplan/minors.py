@@ -19,9 +19,7 @@ HOST = edge_policy.DEFAULT_MINOR
 UNMANAGED = 3
 # Parent of the classes for control packets: those of coflows and of ports.
 CONTROL = 4
-# Parent of all that is not a coflow's data.
-SHARED = 5
-RESERVED = frozenset({LINK, HOST, UNMANAGED, CONTROL, SHARED})
+RESERVED = frozenset({LINK, HOST, UNMANAGED, CONTROL})
 
 FIRST_PORT, N_PORTS = 0x7000, 0x1000
 _CONTROL_BIT = 0x8000

@@ -195,9 +195,8 @@ def leaf_packet_bytes(rate_bps: float, ceil_bps: float,
 
 def kept_bps(tree: Mapping[int, HtbClass]) -> int:
     """Return the guaranteed rate of all traffic but the coflows' data."""
-    return sum(tree[minor].rate_bps for minor in (minors.SHARED,
-                                                  minors.HOST)
-               if minor in tree)
+    return sum(tree[minor].rate_bps for minor in (
+        minors.HOST, minors.UNMANAGED, minors.CONTROL) if minor in tree)
 
 
 def is_data(minor: int) -> bool:

@@ -19,12 +19,12 @@ from virtco.wire import edge_policy
 COFLOW_PRIO, HOST_PRIO = 0, model.LOWEST_PRIO - 1
 # Ratio of a coflow's turn to that of the next one in the host's order.
 TURN_PART = 8
-# Parts of the rate that a policy guarantees to all but the coflows' data.
-HOST_PART, CONTROL_PART = 0.25, 0.5
-# Largest share of the link for all control packets together. A receiver of
-# full frames that acknowledges each second one sends 2.9 % of their bytes
-# back.
-CONTROL_CEIL_SHARE = 0.06
+# Part of the rate that a policy guarantees to traffic without a coflow.
+HOST_PART = 0.25
+# Guaranteed and largest share of the link for all control packets together. A
+# receiver of full frames that acknowledges each second one sends 2.9 % of
+# their bytes back, also while its own coflows fill its link.
+CONTROL_SHARE, CONTROL_CEIL_SHARE = 0.03, 0.06
 # A host's request or answer goes at once, although its guarantee is small.
 HOST_BURST_BYTES = 64 * 1024
 # Hundreds of flows that get their turn together are acknowledged together: a
@@ -38,19 +38,17 @@ def base_tree(link_bps: float, default_rate_bps: float,
               settings: model.TreeSettings) -> model.Tree:
     """Return the tree without any policy or port.
 
-    The host has a leaf of its own, the default class. Unmanaged VM traffic and
-    control packets share the rest of ``default_rate_bps``; their leaves come
-    with ports and coflows.
+    The host has a leaf of its own, the default class. Leaves of unmanaged VM
+    traffic and of control packets come with ports and coflows.
 
     :param link_bps: speed of the uplink.
-    :param default_rate_bps: guaranteed to all traffic but the coflows' data.
+    :param default_rate_bps: guaranteed to the host's and to unmanaged traffic.
     """
     link = model.whole_bps(link_bps)
     settings = settings.on_link(link_bps)
-    default = min(link, model.whole_bps(default_rate_bps))
-    host, control = (model.whole_bps(part * default)
-                     for part in (HOST_PART, CONTROL_PART))
-    shared = max(model.IDLE_RATE_BPS, default - host)
+    control = model.whole_bps(CONTROL_SHARE * link)
+    default = min(link - control, model.whole_bps(default_rate_bps))
+    host = model.whole_bps(HOST_PART * default)
 
     def inner(minor: int, parent: int, rate_bps: int, ceil_bps: int
               ) -> model.HtbClass:
@@ -64,11 +62,10 @@ def base_tree(link_bps: float, default_rate_bps: float,
             settings.min_quantum_bytes,
             *_shared_leaf(link, default, settings),
             burst_bytes=HOST_BURST_BYTES),
-        inner(minors.SHARED, minors.LINK, shared, link),
-        inner(minors.UNMANAGED, minors.SHARED,
-              max(model.IDLE_RATE_BPS, shared - control), link),
-        inner(minors.CONTROL, minors.SHARED, min(control, shared),
-              max(control, model.whole_bps(CONTROL_CEIL_SHARE * link))))}
+        inner(minors.UNMANAGED, minors.LINK,
+              max(model.IDLE_RATE_BPS, default - host), link),
+        inner(minors.CONTROL, minors.LINK, control,
+              model.whole_bps(CONTROL_CEIL_SHARE * link)))}
 
 
 def receiver_tree(link_bps: float, default_rate_bps: float, minor: int
@@ -242,10 +239,11 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                 base, settings, minors.seats(ports).values(),
                 early_limits_bps):
             tree[item.minor] = item
-    for minor in (minors.SHARED, minors.UNMANAGED) if early_bps else ():
-        tree[minor] = dataclasses.replace(
-            tree[minor], rate_bps=model.whole_bps(min(
-                link_bps, tree[minor].rate_bps + early_bps)))
+    if early_bps:
+        unmanaged = tree[minors.UNMANAGED]
+        tree[minors.UNMANAGED] = dataclasses.replace(
+            unmanaged, rate_bps=model.whole_bps(min(
+                link_bps, unmanaged.rate_bps + early_bps)))
     for minor in turns.keys() & tree.keys():
         tree[minor] = _with_turn(tree[minor], turns[minor], settings)
     classes = (_shared(policy.classes, link_bps) if n_past

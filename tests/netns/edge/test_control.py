@@ -8,6 +8,7 @@ import time
 import pytest
 
 from edge_module.tcplan import minors
+from edge_module.tcplan import model
 from edge_module.tcplan import shape
 from tests.netns import gear
 from tests.netns.edge import bed as beds
@@ -22,9 +23,9 @@ pytestmark = pytest.mark.netns
 real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
-def _two_edges(make_bed, edge_of, link_bps=LINK_BPS):
+def _two_edges(make_bed, edge_of, link_bps=LINK_BPS, **kwargs):
     bed = make_bed(2)
-    return bed, *(edge_of(bed, host, link_bps=link_bps)
+    return bed, *(edge_of(bed, host, link_bps=link_bps, **kwargs)
                   for host in ('h1', 'h2'))
 
 
@@ -75,16 +76,18 @@ def test_a_direction_is_full_while_the_other_waits(make_bed, edge_of,
 def test_a_coflow_arrives_where_others_fill_the_way_back(make_bed, edge_of):
     """Its acknowledgements are nothing that the policy of their host names.
 
-    What is left there for unmanaged traffic would take all but a few.
+    Coflows have all guarantees there, and what is left for unmanaged traffic
+    would take all but a few.
     """
-    bed, one, two = _two_edges(make_bed, edge_of)
+    bed, one, two = _two_edges(
+        make_bed, edge_of, settings=model.TreeSettings(link_packet_s=0.004))
     a, b, sink = bed.add_vm('h1'), bed.add_vm('h2'), bed.add_vm('h1')
     full, noise = bed.add_vm('h2'), bed.add_vm('h2')
     for edge in (one, two):
         edge.set_ports()
-    one.set_policy(_policy('h1', a, b, 30e6))
+    one.set_policy(_policy('h1', a, b, 36e6))
     two.set_policy(policies.PolicyBuilder('h2', LINK_BPS).coflow(
-        'C2', 38e6, [(full, sink, 1)]).build())
+        'C2', LINK_BPS, [(full, sink, 1)]).build())
     back = [beds.Flow(full, sink, 5002).start(),
             beds.Flow(noise, sink, 5003).start()]
     beds.wait_for(lambda: two.stats()[0x11].backlog_bytes > 30_000, 10,
@@ -93,7 +96,7 @@ def test_a_coflow_arrives_where_others_fill_the_way_back(make_bed, edge_of):
     rate_bps = _rate_bps(ahead, 0.5, 2)
     for flow in (ahead, *back):
         flow.close()
-    assert rate_bps > 0.9 * 30e6 * GOODPUT
+    assert rate_bps > 0.9 * 36e6 * GOODPUT
 
 
 def _opened_s(flow, src, dst):

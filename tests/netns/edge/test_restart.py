@@ -47,20 +47,20 @@ def test_another_shape_of_the_tree_loses_nothing(pair):
     beds.in_netns(edge.netns, edge.enforcer.uplink.delete_root)
 
     def older():
-        """No class for all that is shared, none for control packets."""
-        tree = {minor: dataclasses.replace(
-            item, parent=minors.LINK if item.parent == minors.SHARED
-            else item.parent, quantum_bytes=200_000)
-            for minor, item in wanted.items()
-            if minor not in (minors.SHARED, minors.CONTROL)
-            and minors.controlled_by(minor) is None}
+        """A class above all but the coflows' data."""
+        above = dataclasses.replace(wanted[minors.UNMANAGED], minor=5)
+        tree = {minors.LINK: wanted[minors.LINK], 5: above} | {
+            minor: dataclasses.replace(
+                item, quantum_bytes=200_000, parent=5 if minor in (
+                    minors.UNMANAGED, minors.CONTROL) else item.parent)
+            for minor, item in wanted.items()}
         ifindex = socket.if_nametoindex('uplink0')
         assert kernel.tc_send([wire.root_qdisc(ifindex)]) == []
         edge.enforcer.uplink.set_classes(tree.values(), {})
         return tree
 
     left = beds.in_netns(edge.netns, older)
-    assert left[minors.UNMANAGED].parent == minors.LINK
+    assert left[minors.UNMANAGED].parent == 5
     edge.call('forget')
     managed = datagrams.Stream(a, b, 4e6)
     unmanaged = datagrams.Stream(c, d, 4e6)

@@ -53,7 +53,7 @@ def test_rows_are_by_the_policy_with_what_is_observed(policy, tree):
     assert found[f'7000:{minors.LINK:x}'][1:5] == (
         'link', str(item.prio), units.format_rate(item.rate_bps),
         units.format_rate(item.ceil_bps))
-    assert found[f'7000:{minors.FIRST_PORT + 4:x}'][1] == '    from tap0'
+    assert found[f'7000:{minors.FIRST_PORT + 4:x}'][1] == '  from tap0'
     assert not any('tap1' in row[1] for row in found.values())
     coflow = policy.classes[0]
     assert found['7000:10'][1] == (coflow.name or coflow.coflow_id)
@@ -70,9 +70,9 @@ def test_every_class_is_named_in_the_order_of_the_policy():
     tree = shape.build_tree(policy, test_tcplan.LINK_BPS, ports=(4,))
     found = show.rows(policy, PORTS, snapshot(tree), snapshot(tree), 1.0)
     assert [row[1] for row in found] == [
-        'link', 'host (default)', 'shared', '  unmanaged', '    from tap0',
-        '    to others', '      from tap0', '    to h1', '      from tap0',
-        '  control packets', '    from tap0', '    of sort', '    of c32',
+        'link', 'host (default)', 'unmanaged', '  from tap0',
+        '  to others', '    from tap0', '  to h1', '    from tap0',
+        'control packets', '  from tap0', '  of sort', '  of c32',
         'sort', '  to h2', '  to h3', 'c32']
 
 

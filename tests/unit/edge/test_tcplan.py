@@ -89,13 +89,14 @@ def test_flows_of_a_coflow_get_rates_by_weight():
 def test_what_is_no_data_has_places_of_its_own(wanted, link_bps, ports):
     tree = shape.build_tree(wanted, link_bps, ports=ports)
     default_bps = min(tree[1].rate_bps, wanted.default_rate_bps)
-    # Host, unmanaged VMs and control packets share what is not for coflows.
-    assert tree[2].rate_bps + tree[minors.SHARED].rate_bps <= default_bps + 16
+    # The host and unmanaged VMs share what the policy keeps for them.
+    assert tree[2].rate_bps + tree[minors.UNMANAGED].rate_bps <= (
+        default_bps + 16)
+    assert tree[minors.CONTROL].rate_bps == pytest.approx(
+        0.03 * tree[1].rate_bps, abs=8)
     children = {}
     for item in tree.values():
         children.setdefault(item.parent, []).append(item)
-    assert sum(item.rate_bps for item in children[minors.SHARED]) <= tree[
-        minors.SHARED].rate_bps + 16
     assert len(children.get(minors.UNMANAGED, ())) == len(
         set(ports))
     for leaf in children.get(minors.UNMANAGED, ()):
@@ -107,8 +108,8 @@ def test_what_is_no_data_has_places_of_its_own(wanted, link_bps, ports):
         # Bounded, first in order, and long enough for all flows at once.
         assert control.limit_bytes >= shape.CONTROL_LEAF_BYTES >= 64 * 1024
         assert control.parent == minors.CONTROL and control.prio == 0
-        assert control.ceil_bps == tree[minors.CONTROL].ceil_bps <= max(
-            0.06 * tree[1].rate_bps, 0.5 * default_bps) + 8
+        assert control.ceil_bps == tree[minors.CONTROL].ceil_bps <= (
+            0.06 * tree[1].rate_bps + 8)
         assert control.quantum_bytes < 1600
         data = [item for item in children.get(coflow_class.minor, ())
                 ] or [tree[coflow_class.minor]]
@@ -154,7 +155,7 @@ def test_over_committed_rates_shrink_together():
     assert tree[0x10].rate_bps == pytest.approx(2 * tree[0x20].rate_bps,
                                                 rel=1e-5)
     assert tree[0x10].rate_bps + tree[0x20].rate_bps == pytest.approx(
-        98e6, rel=1e-5)
+        95e6, rel=1e-5)
 
 
 @pytest.mark.parametrize('n_past', [1, 7])
@@ -164,7 +165,7 @@ def test_an_old_policy_leaves_shares_and_lets_all_borrow(n_past):
         coflow(0x30, 0, prio=7)]), LINK_BPS, n_past=n_past)
     # Half by rates of 3 : 1 : 0, half equally.
     whole = sum(tree[minor].rate_bps for minor in (0x10, 0x20, 0x30))
-    assert whole == pytest.approx(98e6, rel=1e-5)
+    assert whole == pytest.approx(95e6, rel=1e-5)
     assert [tree[minor].rate_bps / whole for minor in (0x10, 0x20, 0x30)
             ] == pytest.approx([13 / 24, 7 / 24, 1 / 6], rel=1e-5)
     assert tree[0x11].rate_bps == pytest.approx(3 * tree[0x12].rate_bps,
@@ -174,7 +175,7 @@ def test_an_old_policy_leaves_shares_and_lets_all_borrow(n_past):
     assert {tree[minor].prio for minor in (0x11, 0x12, 0x21)} == {0}
     alone = shape.build_tree(policy([coflow(0x10, 0, prio=5)]), LINK_BPS,
                              n_past=n_past)
-    assert alone[0x10].rate_bps == LINK_BPS - 2e6
+    assert alone[0x10].rate_bps == LINK_BPS - 5e6
 
 
 @pytest.mark.parametrize('ceil_bps, limit_bytes', [
@@ -327,29 +328,25 @@ def parts(tree):
 
 
 def test_what_stands_without_a_policy():
-    """A quarter of the default is the host's, half is of control packets."""
+    """A quarter of the default is the host's, the rest unmanaged traffic's."""
     tree = shape.base_tree(100e6, 8e6, model.TreeSettings(
         overhead_bytes=24, frame_min_bytes=84))
     assert parts(tree) == {
         minors.LINK: (minors.ROOT, 100e6, 100e6, 0),
         minors.HOST: (minors.LINK, 2e6, 100e6, 6),
-        minors.SHARED: (minors.LINK, 6e6, 100e6, 0),
-        minors.UNMANAGED: (minors.SHARED, 2e6, 100e6, 0),
-        # Six per cent of the link, or what is guaranteed if that is more.
-        minors.CONTROL: (minors.SHARED, 4e6, 6e6, 0)}
+        minors.UNMANAGED: (minors.LINK, 6e6, 100e6, 0),
+        minors.CONTROL: (minors.LINK, 3e6, 6e6, 0)}
     assert {item.overhead_bytes for item in tree.values()} == {24}
     assert {item.frame_min_bytes for item in tree.values()} == {84}
     host = tree[minors.HOST]
     assert (host.burst_bytes, host.limit_bytes, host.quantum_bytes) == (
         65536, 131072, 65536)
-    wide = shape.base_tree(100e6, 40e6, model.TreeSettings())
-    assert wide[minors.CONTROL].ceil_bps == 20e6
-    # No default is more than the link, and none is nothing.
+    # No default is more than the rest of the link, and none is nothing.
     assert parts(shape.base_tree(1e6, 9e9, model.TreeSettings())) == parts(
-        shape.base_tree(1e6, 1e6, model.TreeSettings()))
+        shape.base_tree(1e6, 0.97e6, model.TreeSettings()))
     least = shape.base_tree(1e6, 0.0, model.TreeSettings())
-    assert {least[minor].rate_bps for minor in least
-            if minor != minors.LINK} == {model.IDLE_RATE_BPS}
+    assert {least[minor].rate_bps for minor in (
+        minors.HOST, minors.UNMANAGED)} == {model.IDLE_RATE_BPS}
 
 
 def test_what_stands_at_a_receiver():
@@ -373,8 +370,9 @@ def test_control_packets_have_leaves_for_many_flows():
             8, 6e6, 0, 256, model.WHOLE_BYTES, minors.CONTROL)
         assert item.limit_bytes == 65536
     # 25 ms at their guarantee, to the next power of two.
-    fast = shape.build_tree(policy([coflow(0x10, 1e9)], 8e8), 1e10)
-    assert fast[minors.of_control(0x10)].limit_bytes == 2 ** 18
+    fast = shape.build_tree(policy([coflow(0x10, 1e9)], egress_bps=1e10),
+                            1e10)
+    assert fast[minors.of_control(0x10)].limit_bytes == 2 ** 20
     port = tree[minors.FIRST_PORT + 4]
     assert (port.rate_bps, port.prio, port.burst_bytes, port.parent) == (
         8, 7, 0, minors.UNMANAGED)
@@ -436,7 +434,7 @@ def test_what_competes_for_the_link():
 
     tree = {one.minor: one for one in (
         item(minors.LINK, 0, 10 ** 9), item(minors.HOST, minors.LINK, 80),
-        item(minors.SHARED, minors.LINK, 160), item(0x10, minors.LINK, 800),
+        item(minors.UNMANAGED, minors.LINK, 160), item(0x10, minors.LINK, 800),
         item(0x11, 0x10, 400), item(0x12, 0x10, 480),
         item(0x20, minors.LINK, 1600), item(0x21, 0x20, 8))}
     assert model.children_bps(tree) == {
@@ -463,7 +461,7 @@ def test_which_minor_is_of_what():
         0x7fff, 0x8000, 0x8010, 0x8fff, 0x9000)] == [
             None, 0, 0x10, 0xfff, None]
     assert (minors.ROOT, minors.LINK, minors.HOST, minors.UNMANAGED,
-            minors.CONTROL, minors.SHARED) == (0, 1, 2, 3, 4, 5)
+            minors.CONTROL) == (0, 1, 2, 3, 4)
     first = edge_policy.FIRST_MINOR
     assert minors.of_control(first + 1023) == 0x8000 | first + 1023
     assert minors.of_control(first + 1024) == (
@@ -506,10 +504,9 @@ def test_early_packets_do_not_slow_coflows_down():
     usual = shape.build_tree(wanted, LINK_BPS)
     for early_bps, most_bps in ((5e6, LINK_BPS), (2 * LINK_BPS, LINK_BPS)):
         tree = shape.build_tree(wanted, LINK_BPS, early_bps=early_bps)
-        for minor in (minors.UNMANAGED, minors.SHARED):
-            assert tree.pop(minor) == dataclasses.replace(
-                usual[minor], rate_bps=int(min(
-                    most_bps, usual[minor].rate_bps + early_bps)))
+        raised = usual[minors.UNMANAGED]
+        assert tree.pop(minors.UNMANAGED) == dataclasses.replace(
+            raised, rate_bps=int(min(most_bps, raised.rate_bps + early_bps)))
         assert tree.items() <= usual.items()
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from edge_module.tcplan import model
 from edge_module.tcplan import shape
 from tests.unit.decide import test_lateness
 from tests.unit.decide import test_policy_documents as given_by
@@ -18,7 +19,7 @@ PAIR = test_lateness.FIRST
 
 def ceils(coflow, work_conserving):
     """Of its class on its sender's link beside another coflow's, as the edge
-    module makes it of the document; and what it is guaranteed.
+    module makes it of the document; and the rate that the document gives it.
     """
     seen = given_by.at(
         coflow, given_by.coflow('other', {PAIR: 1e9}, moved_s=100.0),
@@ -27,8 +28,8 @@ def ceils(coflow, work_conserving):
     read = edge_policy.EdgePolicy.from_dict(document.to_dict())
     tree = shape.build_tree(read, given_by.LINK_BPS)
     made, = (one for one in read.classes if one.coflow_id == 'a')
-    return [(tree[minor].ceil_bps, tree[minor].rate_bps)
-            for minor in (made.minor, made.destinations[0].minor)]
+    return [(tree[one.minor].ceil_bps, model.whole_bps(one.rate_bps))
+            for one in (made, made.destinations[0])]
 
 
 @pytest.mark.parametrize('work_conserving', [False, True])
