@@ -126,7 +126,8 @@ def _most_mbps(ceil_bps: int, tree: model.Tree) -> int:
 
     :param ceil_bps: sum of the ceils of its classes.
     """
-    most_bps = ceil_bps + tree[minors.SHARED].rate_bps
+    most_bps = ceil_bps + sum(tree[minor].rate_bps for minor in (
+        minors.UNMANAGED, minors.CONTROL))
     return (0 if most_bps >= tree[minors.LINK].ceil_bps
             else math.ceil(most_bps / STEP_BPS))
 

@@ -46,9 +46,9 @@ C = test_tcplan.coflow(0x30, 10e6, ceil_bps=20.5e6)
 def test_functions_of_one_coflow_are_its_group():
     # The third port is no function, and has its part of the class.
     assert rates([A], (1, 0x11), (2, 0x11), (9, 0x11), (1, 0x11)) == {
-        FUNCTIONS[1]: vf_rates.Rate(66, 315, 0x10),
-        FUNCTIONS[2]: vf_rates.Rate(66, 315, 0x10),
-        group(0x10): vf_rates.Rate(132, 315)}
+        FUNCTIONS[1]: vf_rates.Rate(66, 345, 0x10),
+        FUNCTIONS[2]: vf_rates.Rate(66, 345, 0x10),
+        group(0x10): vf_rates.Rate(132, 345)}
 
 
 def test_what_may_have_the_link_has_no_limit():
@@ -56,24 +56,24 @@ def test_what_may_have_the_link_has_no_limit():
         FUNCTIONS[1]: vf_rates.Rate(75, 0, 0x20),
         FUNCTIONS[2]: vf_rates.Rate(15, 0, 0x20),
         group(0x20): vf_rates.Rate(90, 0)}
-    nearly = test_tcplan.coflow(0x10, 1e6, ceil_bps=985e6)
-    below = test_tcplan.coflow(0x10, 1e6, ceil_bps=984.9e6)
+    nearly = test_tcplan.coflow(0x10, 1e6, ceil_bps=955e6)
+    below = test_tcplan.coflow(0x10, 1e6, ceil_bps=954.9e6)
     assert rates([nearly], (1, 0x11))[FUNCTIONS[1]].most_mbps == 0
     assert rates([below], (1, 0x11))[FUNCTIONS[1]].most_mbps == 1000
 
 
 def test_a_function_of_several_coflows_is_in_the_group_of_the_link():
     assert rates([A, C], (1, 0x11), (1, 0x31), (2, 0x31)) == {
-        FUNCTIONS[1]: vf_rates.Rate(205, 336, minors.LINK),
-        FUNCTIONS[2]: vf_rates.Rate(5, 36, 0x30),
+        FUNCTIONS[1]: vf_rates.Rate(205, 366, minors.LINK),
+        FUNCTIONS[2]: vf_rates.Rate(5, 66, 0x30),
         group(minors.LINK): vf_rates.Rate(205, 0),
-        group(0x30): vf_rates.Rate(5, 36)}
+        group(0x30): vf_rates.Rate(5, 66)}
 
 
 def test_ceils_of_destinations_end_at_their_coflows():
     wide = test_tcplan.coflow(0x10, 100e6, (1.0, 1.0), ceil_bps=300e6)
     assert rates([wide], (1, 0x11), (1, 0x12))[FUNCTIONS[1]] == (
-        vf_rates.Rate(100, 315, 0x10))
+        vf_rates.Rate(100, 345, 0x10))
 
 
 def test_ports_without_a_coflow_stay_free():

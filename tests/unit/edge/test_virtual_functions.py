@@ -24,7 +24,7 @@ ENTRIES = {classify.Entry(ifindex, '10.0.0.1', '10.0.0.2'): 0x11
            for ifindex in (3, 4)}
 ONE, TWO = (vf_rates.Name('pci', '0000:03:00.0', port) for port in (1, 2))
 GROUP = vf_rates.Name('pci', '0000:03:00.0', None, 0x10)
-RATE = vf_rates.Rate(100, 315, 0x10)
+RATE = vf_rates.Rate(100, 345, 0x10)
 
 
 class Kernel:
@@ -84,7 +84,7 @@ def ensure(functions, ports=(3, 4), tree=lambda: TREE):
 def test_the_card_has_the_rates_of_the_policy(kernel, functions):
     ensure(functions)
     assert kernel.rates == {ONE: RATE, TWO: RATE,
-                            GROUP: vf_rates.Rate(200, 315)}
+                            GROUP: vf_rates.Rate(200, 345)}
     assert functions.notes == {}
     # Nothing is read or changed again without a cause.
     asked = len(kernel.asked)
@@ -92,7 +92,7 @@ def test_the_card_has_the_rates_of_the_policy(kernel, functions):
     ensure(functions, ports=(3,))
     assert kernel.asked[asked:] == ['change', devlink.RATE_GET]
     assert kernel.rates == {ONE: RATE, TWO: vf_rates.Rate(), GROUP:
-                            vf_rates.Rate(100, 315)}
+                            vf_rates.Rate(100, 345)}
 
 
 def test_what_others_change_is_set_again_after_forget(kernel, functions):
