@@ -77,10 +77,11 @@ class State:
         self.database = database
         self._clock = clock
         self.rates = measured_rates.Rates()
+        rules = rules_of(conf)
         self.pairs = pair_history.Pairs(
             self.rates, pair_history.DEPTH, pair_history.RETENTION_S,
-            uplink_rates.FRESH_PERIODS * conf.probe.freshness_s)
-        self.live = live_state.LiveState(rules_of(conf), self.rates, plane)
+            rules.uplink.max_age_s)
+        self.live = live_state.LiveState(rules, self.rates, plane)
         self.peer: Peer | None = None
         self.on_load: list[Callable[[], None]] = []
         self.on_change: list[Callable[[bool], None]] = []

@@ -108,17 +108,18 @@ def n_snapshots(options: extent.Options) -> int:
 class Found:
     """Times of a seed's broadcasts.
 
+    :ivar error: median relative error of the rates that were estimated.
     :ivar measured_s: seconds of each broadcast, by series.
     :ivar expected_s: seconds by the model, likewise.
     """
 
+    error: float
     measured_s: dict[str, list[float]] = dataclasses.field(
         default_factory=dict)
     expected_s: dict[str, list[float]] = dataclasses.field(
         default_factory=dict)
     waited: list[float] = dataclasses.field(default_factory=list)
     n_repeated: int = 0
-    error: float = 0.0
 
 
 def figure(kind: Kind, options: extent.Options, display: displays.Display

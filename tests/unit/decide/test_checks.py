@@ -170,10 +170,11 @@ def test_trains_without_a_rate_are_counted():
 @pytest.mark.parametrize('purpose', ['check', 'discover'])
 def test_nothing_is_ordered_while_a_train_is_under_way(purpose):
     network = Network()
-    busy, looked = [True] * 3, []
+    busy, looked, states = [True] * 3, [], set()
 
     def is_idle():
         looked.append(len(network.orders))
+        states.add(one.now.state)
         return not busy.pop() if busy else Network.is_idle(network)
 
     network.is_idle = is_idle
@@ -181,6 +182,7 @@ def test_nothing_is_ordered_while_a_train_is_under_way(purpose):
     found.take(one := check(purpose=purpose))
     assert ended(one).now.state == 'done'
     assert looked[:4] == [0] * 4 and network.orders
+    assert states == {'running'}
 
 
 def test_a_train_that_does_not_tell_its_bytes_counts_none():

@@ -69,6 +69,7 @@ def test_what_makes_sense_is_taken(changes):
     ('h.free', hosts(free=(1.0, 1.0))),
     ('h.free', hosts(free=(math.nan,))),
     ('h.free', hosts(free=(math.inf,))),
+    ('h.free', hosts(free=(1.0, math.nan)) | {'resources': ('cpu', 'disk')}),
     ('h.egress_bps', hosts(egress_bps=-1e-9)),
     ('h.egress_bps', hosts(egress_bps=math.nan)),
     ('h.ingress_bps', hosts(ingress_bps=-1e-9)),

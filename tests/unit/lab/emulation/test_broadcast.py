@@ -124,7 +124,7 @@ def test_a_broadcast_is_repeated_while_it_waited_too_long(monkeypatch):
             assert (edges, size, n_segments) == ([(0, 1)], 625_000, 3)
             return next(took_s)
 
-    found = broadcast.Found()
+    found = broadcast.Found(0.0)
     rates = np.full((2, 2), 8e6)
     for _ in range(2):
         broadcast._broadcast(Mesh(), 'tree', [(0, 1)], 3, [rates],
@@ -162,7 +162,7 @@ def test_the_table_is_whole(monkeypatch, kind):
 
 
 def test_claims_that_do_not_hold_are_named(monkeypatch):
-    found, kind = broadcast.Found(), broadcast.CHANGING
+    found, kind = broadcast.Found(0.0), broadcast.CHANGING
     for name in kind.series:
         found.measured_s[name], found.expected_s[name] = [1.0], [1.1]
     (claim,) = broadcast._unmet(kind, [found])

@@ -163,6 +163,7 @@ def test_coflows_start_one_after_the_other(ports, monkeypatch):
     # Receivers that wait for all are not woken by the first segment.
     assert started[:3] == ['late', 'late', 1] and 0 in started[3:]
     assert found['cpu_s'] == 2.5
+    assert min(found['ccts_s']) > 0
 
 
 def test_nobody_is_waited_for_without_an_end(ports, waits_s):
