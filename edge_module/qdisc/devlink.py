@@ -24,7 +24,6 @@ _U16, _U32, _U64 = map(struct.Struct, ('=H', '=I', '=Q'))
 _BUS, _CARD, _PORT, _IFINDEX, _FLAVOUR = 1, 2, 3, 6, 77
 _SHARE, _MOST, _GROUP, _PARENT = 166, 167, 168, 169
 _VF = _U16.pack(4)
-_PREFIX = 'virtco-'
 _LABEL = re.compile(rb'virtco-([1-9a-f][0-9a-f]{0,3})')
 _STEP_BYTES = int(units.bps_to_bytes_per_s(vf_rates.STEP_BPS))
 
@@ -62,7 +61,7 @@ def _text(kind: int, value: str) -> bytes:
 
 
 def _label(group: int) -> str:
-    return f'{_PREFIX}{group:x}' if group else ''
+    return f'virtco-{group:x}' if group else ''
 
 
 def _group(label: bytes) -> int:

@@ -2,6 +2,7 @@
 
 """Rates of virtual functions: what a policy gives them, and the way there."""
 
+import dataclasses
 import itertools
 
 from hypothesis import given
@@ -15,7 +16,7 @@ from edge_module.tcplan import vf_rates
 from tests.unit.edge import test_tcplan
 
 LINK_BPS = 1e9
-#: Of it, 15 Mbit/s are kept for a port's other traffic.
+#: A port's other traffic has 15 Mbit/s of it, and 30 for control packets.
 DEFAULT_BPS = 20e6
 FUNCTIONS = {number: vf_rates.Name('pci', '0000:03:00.0', number)
              for number in range(1, 5)}
@@ -74,6 +75,15 @@ def test_ceils_of_destinations_end_at_their_coflows():
     wide = test_tcplan.coflow(0x10, 100e6, (1.0, 1.0), ceil_bps=300e6)
     assert rates([wide], (1, 0x11), (1, 0x12))[FUNCTIONS[1]] == (
         vf_rates.Rate(100, 345, 0x10))
+
+
+def test_a_destination_may_have_less_than_its_coflow():
+    child, = A.destinations
+    held = dataclasses.replace(A, rate_bps=50e6, destinations=(
+        dataclasses.replace(child, rate_bps=50e6, ceil_bps=80e6),))
+    assert rates([held], (1, 0x11)) == {
+        FUNCTIONS[1]: vf_rates.Rate(50, 125, 0x10),
+        group(0x10): vf_rates.Rate(50, 345)}
 
 
 def test_ports_without_a_coflow_stay_free():
@@ -181,6 +191,19 @@ def test_a_function_whose_rate_alone_changes_stays_in_its_group():
               vf_rates.Rate(10, 20)}
     assert list(vf_rates.steps(have, wanted)) == [
         vf_rates.Step('set', FUNCTIONS[1], 10, 30)]
+
+
+def test_a_function_joins_a_group_and_leaves_it_without_a_rate():
+    free, held = {FUNCTIONS[1]: FREE}, {
+        FUNCTIONS[1]: ONE, group(0x10): vf_rates.Rate(10, 20)}
+    assert list(vf_rates.steps(free, held)) == [
+        vf_rates.Step('make', group(0x10), 10, 20),
+        vf_rates.Step('set', FUNCTIONS[1], group=0x10),
+        vf_rates.Step('set', FUNCTIONS[1], 10, 20)]
+    assert list(vf_rates.steps(held, {})) == [
+        vf_rates.Step('set', FUNCTIONS[1], 0, 0),
+        vf_rates.Step('set', FUNCTIONS[1], group=0),
+        vf_rates.Step('delete', group(0x10))]
 
 
 def test_what_the_card_does_not_have_is_left_out():
