@@ -90,6 +90,9 @@ class Total:
         return model.Counts(*map(operator.add, self.base, self.last))
 
 
+_RDMA = Name('uplink', 'rdma')
+
+
 def _minor_of(name: Name) -> int:
     """Return the minor of a class; 0 for the sum of deleted leaves."""
     return int(name.where or 0)
@@ -254,8 +257,15 @@ class Counters:
             for name, seen in self._of_kind('peer')),
             key=lambda one: one.sent_bytes))
 
+    def add_rdma(self, sent_bytes: int) -> None:
+        """Take in the bytes that the uplink's card sent past the tree."""
+        self._total(_RDMA).update(model.Counts(sent_bytes))
+
+    def rdma_bytes(self) -> int:
+        return self._total(_RDMA).value.sent_bytes
+
     def uplink_bytes(self) -> int:
-        return self.totals.get(Name('uplink'), Total()).value.sent_bytes
+        return sum(seen.sent_bytes for _, seen in self._of_kind('uplink'))
 
     def shared(self) -> dict[str, reports.PartCounters]:
         """Return the ``shared`` of a report: all but the coflows' data."""

@@ -21,6 +21,7 @@ from edge_module import counters
 from edge_module import enforcer as edge_enforcer
 from edge_module import heavy_ports
 from edge_module import kept_state as state
+from edge_module import rdma
 from edge_module.qdisc import link_speed
 from edge_module.qdisc import wire
 from virtco import exception
@@ -102,6 +103,8 @@ class Readings:
         stats = self.enforcer.uplink.stats()
         with self._counting:
             self.counters.add_stats(stats)
+            self.counters.add_rdma(rdma.read_bytes(
+                self.enforcer.uplink.dev, is_sent=True))
         lock = self.enforcer.lock
         if not lock.acquire(timeout=self._wait_s):
             return
@@ -170,7 +173,8 @@ class Readings:
                 'uplink_sent_bytes': self.counters.uplink_bytes(),
                 'default_sent_bytes': (
                     shared['host'].sent_bytes
-                    + shared['unmanaged'].sent_bytes),
+                    + shared['unmanaged'].sent_bytes
+                    + self.counters.rdma_bytes()),
                 'shared': shared,
                 'unmanaged': reports.UnmanagedCounters(
                     _addresses(self.destinations, edge_policy.MAX_MACS),

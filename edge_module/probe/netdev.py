@@ -6,13 +6,17 @@ import fcntl
 import socket
 import struct
 
+from edge_module import rdma
+
 _SIOCGIFADDR = 0x8915
 #: Columns of ``/proc/net/dev``.
 RECEIVED, SENT = 0, 8
 
 
 def read_bytes(dev: str | None, column: int) -> int | None:
-    """Read the bytes that a device received or sent; None without it."""
+    """Read the bytes that a device received or sent, with those of RDMA;
+    None without it.
+    """
     # thread-self, because threads may live in namespaces of their own.
     if dev is None:
         return None
@@ -20,7 +24,8 @@ def read_bytes(dev: str | None, column: int) -> int | None:
         for line in lines:
             name, _, numbers = line.partition(':')
             if name.strip() == dev:
-                return int(numbers.split()[column])
+                return (int(numbers.split()[column])
+                        + rdma.read_bytes(dev, is_sent=column == SENT))
     return None
 
 

@@ -80,6 +80,22 @@ def test_all_is_read_and_told(clock, enforcer):
     assert again.counted() == told
 
 
+def test_a_link_full_of_rdma_is_not_idle(clock, enforcer, card):
+    """Its bytes pass no class; they are the link's, and no coflow's."""
+    found = make(enforcer)
+    found.read(100.0)
+    assert found.counted()['uplink_sent_bytes'] == 900
+    card.write('up1', 'counters/port_xmit_data', 1000)
+    found.read(101.0)
+    assert found.counted()['uplink_sent_bytes'] == 4900
+    assert found.counted()['default_sent_bytes'] == 4170
+    # The counter goes on over a restart, and over the card's own.
+    again = make(enforcer, rows=found.to_rows())
+    card.write('up1', 'counters/port_xmit_data', 1)
+    again.read(102.0)
+    assert again.counted()['uplink_sent_bytes'] == 4904
+
+
 def test_limits_are_named(clock, enforcer):
     enforcer.set_policy(test_enforcer.dataclasses.replace(
         test_enforcer.ONE, unmanaged=test_enforcer.UNMANAGED), 100.0)
