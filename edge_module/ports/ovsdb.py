@@ -27,6 +27,8 @@ LOG = logging.getLogger(__name__)
 
 _TABLES = ('Open_vSwitch', 'Bridge', 'Port', 'Interface', 'QoS')
 _TUNNELS = ('geneve', 'gre', 'stt', 'vxlan')
+# Neutron's name for the end of a sub-port in the bridge of its trunk.
+_SUB_PORT = 'spt-'
 _TIMEOUT_S = 5
 NOOP = 'linux-noop'
 HTB = 'linux-htb'
@@ -111,21 +113,38 @@ class OvsDb(base.PortSource):
             return list(api.idl.tables[table].rows.values())
 
     def read(self) -> tuple[classify.VmPort, ...]:
-        """Return the interfaces that Nova or Neutron marked as a VM's."""
+        """Return the interfaces that Nova or Neutron marked as a VM's, and
+        the sub-ports of their trunks.
+        """
         found = []
         rows = self._rows('Interface')
         offloads = any(row.other_config.get('hw-offload') == 'true'
                        for row in self._rows('Open_vSwitch'))
         routes = any(row.name.startswith('qr-') for row in rows)
-        tagged = self._tagged()
+        tagged, trunks = self._tagged(), self._trunks()
         for row in rows:
             ids = row.external_ids
             if 'vm-uuid' in ids:
-                found.append(classify.VmPort(
-                    ids['vm-uuid'], row.name, mac=ids.get('attached-mac', ''),
-                    notes=kinds.of_switch(row.type, offloads, routes,
-                                          row.name in tagged)))
-        return tuple(sorted(found, key=lambda item: item.dev))
+                notes = kinds.of_switch(row.type, offloads, routes,
+                                        row.name in tagged)
+                found += [classify.VmPort(ids['vm-uuid'], row.name, mac=mac,
+                                          notes=notes)
+                          for mac in (ids.get('attached-mac', ''),
+                                      *trunks.get(row.name, ()))]
+        return tuple(sorted(found, key=lambda item: (item.dev, item.mac)))
+
+    def _trunks(self) -> dict[str, list[str]]:
+        """Return the Ethernet addresses of the sub-ports of each trunk, by
+        the device of its VM, which has a bridge of its own.
+        """
+        found: dict[str, list[str]] = {}
+        for bridge in self._rows('Bridge'):
+            here = [item for port in bridge.ports for item in port.interfaces]
+            macs = [item.external_ids.get('attached-mac', '')
+                    for item in here if item.name.startswith(_SUB_PORT)]
+            found.update((item.name, macs) for item in here
+                         if macs and 'vm-uuid' in item.external_ids)
+        return found
 
     def _tagged(self) -> set[str]:
         """Return names of interfaces for which :func:`.kinds.is_tagged` is

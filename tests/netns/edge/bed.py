@@ -90,10 +90,11 @@ class Vm:
         shown, = json.loads(run('ip', '-j', 'link', 'show', 'dev', 'eth0',
                                 netns=self.netns))
         self.mac = shown['address']
+        self.ips = [self.ip, self.ip6]
 
     def port(self):
         return {'vm': self.uuid, 'dev': self.dev, 'mac': self.mac,
-                'ips': [self.ip, self.ip6]}
+                'ips': self.ips}
 
 
 class Bed:

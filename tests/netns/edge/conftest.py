@@ -38,7 +38,7 @@ class Edge:
         def ports():
             return tuple(classify.VmPort(
                 vm.uuid, vm.dev, socket.if_nametoindex(vm.dev), '',
-                (vm.ip, vm.ip6)) for vm in self.bed.vms
+                tuple(vm.ips)) for vm in self.bed.vms
                 if vm.host == self.host)
         self.call('set_ports', beds.in_netns(self.netns, ports),
                   time.monotonic())

@@ -107,6 +107,23 @@ class Switch:
                        f'external_ids:iface-id={vm.uuid}',
                        'external_ids:attached-mac=02:00:00:00:00:01')
 
+    def plug_trunk(self, vm, mac, tag=()):
+        """Plug a VM with a trunk as Neutron does; VLAN 101 of its device is a
+        sub-port.
+
+        :param mac: of the sub-port in Neutron.
+        :param tag: of the sub-port's network, as in :meth:`plug`.
+        """
+        self.vsctl('add-br', 'tbr-1', '--', 'set', 'bridge', 'tbr-1',
+                   f'datapath_type={self.datapath}')
+        self.plug(vm, bridge='tbr-1')
+        for end, peer, bridge, vlan in (
+                ('spt-1', 'spi-1', 'tbr-1', ['tag=101']),
+                ('spi-1', 'spt-1', 'ovsbr', tag)):
+            self.vsctl('add-port', bridge, end, *vlan, '--', 'set',
+                       'interface', end, 'type=patch', f'options:peer={peer}',
+                       f'external_ids:attached-mac="{mac}"')
+
     def close(self):
         self._stop('ovs-vswitchd')
         self._stop('ovsdb-server')

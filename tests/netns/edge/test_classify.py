@@ -4,6 +4,7 @@
 
 import contextlib
 import socket
+import types
 
 import pytest
 
@@ -156,6 +157,27 @@ def test_tenants_with_equal_addresses(pair):
     assert sent[C1] >= 40 * 1042 and sent[C2] == 0
     sent = _sent(edge, lambda: _send_udp(x, y.ip))
     assert sent[C2] >= 40 * 1042 and sent[C1] == 0
+
+
+def test_an_address_pair_is_of_its_port_alone(pair):
+    """Two VMs may both have it; the coflow is of one of them."""
+    bed, edge = pair
+    a, other, b = bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2')
+    address = '10.77.9.9'
+    for vm in a, other:
+        vm.ips.append(address)
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 5e6, [(types.SimpleNamespace(
+            uuid=a.uuid, host='h1', ip=address), b, 1)]).build())
+    for vm, is_sender in (a, True), (other, False):
+        _learn(vm, b)
+        sent = _sent(edge, lambda vm=vm: _send_udp(vm, b.ip, src_ip=address))
+        assert sent[C1 if is_sender else minors.UNMANAGED] >= 40 * 1042
+        assert sent[minors.UNMANAGED if is_sender else C1] == 0
+        # Their own addresses are in no coflow.
+        sent = _sent(edge, lambda vm=vm: _send_udp(vm, b.ip))
+        assert sent[C1] == 0 and sent[minors.UNMANAGED] >= 40 * 1042
 
 
 @pytest.mark.parametrize('trick', [

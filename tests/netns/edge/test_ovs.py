@@ -91,6 +91,18 @@ def test_coflow_over_the_userspace_datapath(site):
     assert not edge.once('--check').returncode
 
 
+def test_a_sub_port_of_a_trunk_is_a_port(site):
+    bed, switch, controller, edge = site
+    a = bed.add_vm('h1')
+    switch.plug_trunk(a, '02:00:00:00:01:01')
+    edge.start()
+    report = controller.wait_report(lambda r: r['ports'], 20)
+    assert [(port['vm'], port['dev'], port['mac'], port['notes'])
+            for port in report['ports']] == [
+        (a.uuid, a.dev, f'02:00:00:00:0{number}:01', [])
+        for number in (0, 1)]
+
+
 def test_ports_come_and_go_by_events(site):
     bed, switch, controller, edge = site
     edge.start()

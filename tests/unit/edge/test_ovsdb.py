@@ -87,6 +87,28 @@ def test_ports_are_those_that_nova_marked(config, router, notes):
         ('a', 'tap1', 'fa:16:3e:00:00:01', notes), ('b', 'tap2', '', notes)]
 
 
+def test_sub_ports_of_a_trunk_are_ports():
+    """Each enters by the device of its VM, and has an address of its own."""
+    first, second, other = (interface(f'tap{number}', vm_uuid=f'v{number}',
+                                      attached_mac=f'm{number}0')
+                            for number in (1, 2, 3))
+    ends = [interface(name, 'patch', attached_mac=mac) for name, mac in (
+        ('tpt-1', 'm10'), ('spt-2', 'm12'), ('spt-1', 'm11'))]
+    whole = interface('spi-1', 'patch', attached_mac='m11')
+
+    def bridge(*interfaces):
+        return row(datapath_type='', ports=[
+            row(tag=[], other_config={}, external_ids={}, interfaces=[one])
+            for one in interfaces])
+
+    found = database(Open_vSwitch=[], Interface=[
+        first, second, other, *ends, whole], Bridge=[
+            bridge(first, *ends), bridge(second), bridge(other, whole)])
+    assert [(port.vm, port.dev, port.mac) for port in found.read()] == [
+        ('v1', 'tap1', 'm10'), ('v1', 'tap1', 'm11'), ('v1', 'tap1', 'm12'),
+        ('v2', 'tap2', 'm20'), ('v3', 'tap3', 'm30')]
+
+
 def _tagged(network_type='', tag=(), peer='', datapath_type='netdev',
             localnet=()):
     """Notes of tap1, in a bridge with another interface."""

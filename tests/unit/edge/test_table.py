@@ -54,6 +54,23 @@ def test_equal_addresses_of_two_tenants_do_not_meet():
     assert table.entries[base.Entry(6, '10.0.0.1', '10.0.0.2')] == 18
 
 
+def test_an_address_pair_counts_for_the_flows_vm_alone():
+    """Two VMs may send from an address by turns, and have a port each."""
+    shared = ('10.0.0.1', '10.0.0.100', 'fd00::1')
+    table = build([flow(src='10.0.0.100'), flow(src='fd00::1', dst='fd00::2')],
+                  [port(ips=shared), port(dev='tap3', ifindex=7),
+                   port('v2', 'tap2', 6, ('10.0.0.3', '10.0.0.100'))])
+    assert table.entries == {
+        base.Entry(5, '10.0.0.100', '10.0.0.2'): 17,
+        base.Entry(5, 'fd00::1', 'fd00::2'): 17}
+
+
+def test_sub_ports_of_a_device_are_one_hook():
+    table = build([flow(), flow(src='10.0.5.1')], [
+        base.VmPort('v1', 'tap1', 5, mac) for mac in ('m1', 'm2')])
+    assert table.hooks == {('tap1', 5)} and len(table.entries) == 2
+
+
 def test_first_of_equal_flows_wins():
     table = build([flow(), flow(minor=18)], [port()])
     assert list(table.entries.values()) == [17]
