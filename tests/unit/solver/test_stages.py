@@ -344,6 +344,108 @@ def test_a_stage_anneals_so_often(stage, runs):
     assert len(late.pool) == 2
 
 
+def regrouped(monkeypatch, *sets, assign=(0, 1, 2, 2), then=None,
+              objective=ISOLATED, **changes):
+    """Starts of the runs in which a set of four nodes is put together.
+
+    h0 and h1 have 2 slots and are slow, h3 and h4 have room and are fast.
+    Node 0 sends 9 to node 1 and 1 to node 2, which sends 5 to node 3.
+    """
+    problem = snapshot.PlacementProblem(
+        tuple(cluster.Host(f'h{m}', (slots,), rate, 8.0)
+              for m, (slots, rate) in enumerate(
+                  ((2.0, 8.0), (2.0, 8.0), (2.0, 8.0), (3.0, 16.0),
+                   (3.0, 32.0)))),
+        tuple(cluster.Vm(f'v{n}', (1.0,), **more) for n, more in enumerate(
+            changes.pop('vms', ({},) * 4))),
+        (coflow.Coflow.from_flows('c', 4, [(0, 1, 9), (0, 2, 1),
+                                           (2, 3, 5)]),), **changes)
+    state = begin(objective, problem=problem)
+    state.offer(SPREAD, np.array(assign))
+    state.bound = lowerbounds.Bound(0.0, tuple(
+        np.isin(range(4), nodes) for nodes in sets))
+    starts = []
+
+    def anneal(start, moves, hot, power, _budget):
+        assert (moves, hot, power) == (
+            state.moves(annealing.REGROUP[0]), annealing.REHEAT, 5)
+        starts.append(start.tolist())
+        if then is not None:
+            then(state, len(starts))
+
+    monkeypatch.setattr(state, 'anneal', anneal)
+    annealing.regroup(state, state.budget)
+    return starts
+
+
+def test_sets_of_the_slowest_host_go_together_to_the_best_empty_one(
+        monkeypatch):
+    # Node 0 sends most, and more to node 1; node 2 and 3 are elsewhere.
+    assert regrouped(monkeypatch, (0, 2), (0, 1), (2, 3)) == [
+        [4, 4, 2, 2], [4, 1, 4, 2]]
+    assert regrouped(monkeypatch, (2, 3)) == []
+    assert regrouped(monkeypatch, (0, 1), (0, 1)) == [[4, 4, 2, 2]]
+    assert regrouped(monkeypatch) == []
+    assert regrouped(monkeypatch, (0, 1), objective=ONLINE,
+                     active=(snapshot.ActiveCoflow(
+                         'a', (('h0', 1.0),), (('h1', 1.0),)),)) == []
+    # Its own host is empty without it.
+    assert regrouped(monkeypatch, (0, 1), assign=(4, 1, 2, 2)) == [
+        [4, 4, 2, 2]]
+
+
+@pytest.mark.parametrize('vms, start', [
+    # No pinned node moves; a host has to take all; so has its zone.
+    (({'pinned': 'h0'}, {}, {}, {}), []),
+    (({}, {'allowed': frozenset({'h1', 'h2', 'h3'})}, {}, {}),
+     [[3, 3, 2, 2]]),
+    (({}, {'allowed': frozenset({'h2'})}, {}, {}), [])])
+def test_sets_go_where_they_may(monkeypatch, vms, start):
+    assert regrouped(monkeypatch, (0, 1), vms=vms) == start
+
+
+def test_sets_need_an_empty_host_with_room(monkeypatch):
+    assert regrouped(monkeypatch, (0, 1, 2, 3)) == []
+    assert regrouped(monkeypatch, (0, 1, 2), assign=(0, 1, 2, 4)) == [
+        [3, 3, 3, 4]]
+    # A set that has no host is no run: the next one has its turn.
+    assert regrouped(monkeypatch, (0, 1, 2, 3), (0, 1)) == [[4, 4, 2, 2]]
+    # Two switches share the four, two each, and t has both of its own.
+    spread = {'tree': cluster.Tree(
+        tuple(cluster.Subtree(name, math.inf, math.inf) for name in 'st'),
+        {f'h{m}': 'st'[m > 2] for m in range(5)}),
+        'spread': (snapshot.Spread('rack', (0, 1, 2, 3)),)}
+    assert regrouped(monkeypatch, (0, 1, 2), assign=(0, 3, 1, 4),
+                     **spread) == []
+    assert regrouped(monkeypatch, (0, 1), assign=(0, 1, 3, 3),
+                     **spread) == []
+
+
+def test_uplinks_have_no_sets(monkeypatch):
+    tree = cluster.Tree((cluster.Subtree('s', 0.5, 8.0),),
+                        {'h0': 's'})
+    assert regrouped(monkeypatch, (0, 1), tree=tree) == []
+
+
+def test_regrouping_ends_where_it_no_longer_helps(monkeypatch):
+    one_each = [(0, 1), (0, 2), (0,), (0, 3), (0, 1, 2)]
+    assert len(regrouped(monkeypatch, *one_each)) == annealing.REGROUP[1]
+
+    def better(state, n):
+        if n == 1:
+            state.offer(SPREAD, state.answer.assign, value(1.0, 1.0))
+            state.best = dataclasses.replace(state.answer, value=(
+                dataclasses.replace(value(9.5, 9.5), port=0)))
+
+    assert len(regrouped(monkeypatch, *one_each, then=better)) == (
+        1 + annealing.REGROUP[1])
+
+    def closed(state, n):
+        state.raise_floor(state.answer.value.cct_s)
+
+    assert len(regrouped(monkeypatch, *one_each, then=closed)) == 1
+
+
 def test_rounds_end_where_they_no_longer_help():
     state = begin()
     state.add(BEST_FIT, APART)

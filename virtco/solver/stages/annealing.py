@@ -4,7 +4,10 @@
 
 import itertools
 
+import numpy as np
+
 from virtco.solver import budget as budgets
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.moves import localsearch
 from virtco.solver.stages import proofs
 from virtco.solver.stages import search_state as states
@@ -12,6 +15,11 @@ from virtco.solver.stages import search_state as states
 #: Moves per node of the first runs, and how many there are. Without them one
 #: run in a hundred ended a third behind (groups together, three resources).
 QUICK = 500, 3
+#: Moves per node with a set of nodes put together, and how many such runs in
+#: a row may find nothing better.
+REGROUP = 50, 2
+#: Calls of numpy to put a set together.
+GATHER_CALLS = 40
 #: Moves per node, and how often, from the best so far.
 DEEPER = ((2000, 1), (6000, 2))
 #: Moves per node, and how many of the pool's best they are spent on.
@@ -32,6 +40,56 @@ def quick(state: states.State, budget: budgets.Budget) -> None:
                      power(state, i), budget)
         if state.is_done(budget):
             return
+
+
+def regroup(state: states.State, budget: budgets.Budget) -> None:
+    """Anneal with nodes of the slowest host in their cheapest set.
+
+    The set that bounds a node differs from its host's content in more nodes
+    than a move has. It takes no longer than the bound on the host where it is
+    cheapest; the nodes that it leaves behind are for the local search.
+    """
+    inst, (per_node, patience) = state.inst, REGROUP
+    if not state.local.is_single() or not state.bound.sets:
+        return
+    sets = np.unique(state.bound.sets, axis=0)
+    sets = sets[~sets[:, inst.fixed >= 0].any(axis=1)]
+    fruitless = 0
+    while fruitless < patience and not state.is_done(budget):
+        port, before_s = state.answer.value.port, state.answer.value.cct_s
+        there = state.answer.assign == port % inst.n_hosts
+        shared = (sets @ inst.exchanged[there].sum(axis=0)
+                  * (sets & there).any(axis=1))
+        if port >= 2 * inst.n_hosts or not shared.any():
+            return
+        chosen = int(shared.argmax())
+        start = _gathered(state, sets[chosen], budget)
+        sets = np.delete(sets, chosen, axis=0)
+        if start is None:
+            continue
+        state.anneal(start, state.moves(per_node), REHEAT, power(state, 0),
+                     budget)
+        fruitless += 1
+        if state.answer.value.cct_s < before_s:
+            fruitless = 0
+
+
+def _gathered(state: states.State, members: np.ndarray,
+              budget: budgets.Budget) -> np.ndarray | None:
+    """Put a set on the empty host where it is cheapest; None without one."""
+    inst, assign = state.inst, state.answer.assign.copy()
+    budget.spend_numpy(GATHER_CALLS, inst.n_nodes * inst.n_hosts)
+    free = ((inst.demand[members].sum(axis=0) <= inst.room).all(axis=1)
+            & inst.allowed[members].all(axis=0))
+    free[assign[~members]] = False
+    if not free.any():
+        return None
+    sent = inst.sent[members][:, ~members].sum()
+    received = inst.sent[~members][:, members].sum()
+    out, into = lowerbounds.hose_s_per_byte(inst)
+    assign[members] = np.where(free, np.maximum(sent * out, received * into),
+                               np.inf).argmin()
+    return assign if inst.fits(assign) else None
 
 
 def deepen(state: states.State, budget: budgets.Budget) -> None:
