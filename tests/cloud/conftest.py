@@ -7,12 +7,12 @@ from virtco_lab.cloud import layout as layouts
 from virtco_lab.emulation import namespaces
 
 
-@pytest.fixture(scope='session')
-def cloud():
+@pytest.fixture(scope='session', params=['bridge', 'ovn'])
+def cloud(request):
     assert layouts.load() is None, 'a cloud is up; tools/cloud down ends it'
     layout = None
     try:
-        clients.run('up', '--computes', '6')
+        clients.run('up', '--computes', '6', '--backend', request.param)
         layout = layouts.load()
         yield layout
     finally:

@@ -63,7 +63,9 @@ def add_offers(layout: layouts.Layout) -> None:
         name=IMAGE, disk_format='raw', container_format='bare',
         visibility='public', data=b'virtco')
     assert image.name == IMAGE
-    network = cloud.network.create_network(name=NETWORK, shared=True)
+    network = cloud.network.create_network(
+        name=NETWORK, shared=True, provider_network_type='flat',
+        provider_physical_network=layouts.PHYSICAL_NETWORK)
     cloud.network.create_subnet(
         network_id=network.id, name=NETWORK, ip_version=4,
         cidr='10.64.0.0/16', enable_dhcp=False, gateway_ip=None)

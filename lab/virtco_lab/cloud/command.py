@@ -49,7 +49,8 @@ def _up(args: argparse.Namespace, out: console.Console) -> int:
     child = subprocess.Popen(
         [sys.executable, '-m', 'virtco_lab.cloud.command', 'keep',
          '--computes', str(args.computes), '--slots', str(args.slots),
-         '--rate', str(args.rate)], stdin=subprocess.DEVNULL,
+         '--rate', str(args.rate), '--backend', args.backend],
+        stdin=subprocess.DEVNULL,
         # It outlives this command: a pipe that it held would never end.
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True)
@@ -171,7 +172,8 @@ def _demo(args: argparse.Namespace, out: console.Console) -> int:
 
 def _keep(args: argparse.Namespace, _out: console.Console) -> int:
     return keeper.keep(args.computes, args.slots,
-                       units.parse_rate_bps(args.rate), _PROGRESS)
+                       units.parse_rate_bps(args.rate), _PROGRESS,
+                       args.backend)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -189,6 +191,9 @@ def _parser() -> argparse.ArgumentParser:
                             help='VMs for each (%(default)s)')
         action.add_argument('--rate', default='50Mbit/s',
                             help='of each uplink (%(default)s)')
+        action.add_argument('--backend', choices=('bridge', 'ovn'),
+                            default='bridge',
+                            help='what switches (%(default)s)')
     actions.add_parser('down', help='end it; nothing is left').set_defaults(
         run=_down)
     actions.add_parser(

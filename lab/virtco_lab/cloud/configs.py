@@ -89,8 +89,12 @@ def glance(layout: layouts.Layout, database: str) -> Groups:
 
 
 def neutron(layout: layouts.Layout, database: str, broker: str) -> Groups:
+    drivers, plugins, extensions = {
+        'bridge': ('virtco_lab', '', ''),
+        'ovn': ('ovn', 'ovn-router,qos', 'port_security,qos'),
+    }[layout.backend]
     return {'DEFAULT': {**_default(layout, 'neutron'), 'core_plugin': 'ml2',
-                        'service_plugins': '', 'transport_url': broker,
+                        'service_plugins': plugins, 'transport_url': broker,
                         'auth_strategy': 'keystone',
                         'api_paste_config': paste('neutron'),
                         'notify_nova_on_port_status_changes': 'false',
@@ -98,8 +102,14 @@ def neutron(layout: layouts.Layout, database: str, broker: str) -> Groups:
             'database': {'connection': database},
             'keystone_authtoken': _token(layout, 'neutron'),
             'oslo_concurrency': _lock(layout, 'neutron'),
-            'ml2': {'type_drivers': 'local', 'tenant_network_types': 'local',
-                    'mechanism_drivers': 'virtco_lab'},
+            'ml2': {'type_drivers': 'flat,geneve',
+                    'tenant_network_types': 'geneve',
+                    'mechanism_drivers': drivers,
+                    'extension_drivers': extensions},
+            'ml2_type_geneve': {'vni_ranges': '1:65535',
+                                'max_header_size': 38},
+            'ovn': {f'ovn_{name}_connection': layout.ovsdb(name)
+                    for name in ('nb', 'sb')},
             'quotas': {'quota_port': -1}}
 
 
@@ -208,6 +218,10 @@ backend controllers
 
 
 def edge(layout: layouts.Layout, host: str, address: str) -> Groups:
+    ports: Mapping[str, Mapping[str, Any]] = {
+        'bridge': {'ports_file': layout.ports_file(host)},
+        'ovn': {'ports_backend': 'ovs',
+                'ovsdb_connection': layout.ovsdb(host)}}
     return {
         'DEFAULT': {'log_file': layout.home / f'edge-{host}.log',
                     'use_stderr': 'false'},
@@ -217,7 +231,7 @@ def edge(layout: layouts.Layout, host: str, address: str) -> Groups:
                  'link_ingress_bps': round(layout.rate_bps),
                  # The fabric's limits count a frame's own bytes.
                  'wire_overhead_bytes': 0,
-                 'ports_file': layout.ports_file(host),
+                 **ports[layout.backend],
                  'state_dir': layout.home / f'edge-{host}'},
         'probe': {'address': address},
         'controller_auth': {**account(layout, host),

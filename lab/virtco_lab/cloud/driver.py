@@ -4,7 +4,8 @@
 
 The rest of nova-compute is as it ships. A VM's namespace has one device per
 Neutron port, with its Ethernet and IP address; the other end is a port of the
-hypervisor's bridge, and the edge module hears of it by its file.
+hypervisor's bridge. The edge module hears of it by its file, or with OVN from
+Open vSwitch.
 """
 
 import fcntl
@@ -16,6 +17,7 @@ from typing import Any
 from nova.virt import fake
 
 from virtco_lab.cloud import layout as layouts
+from virtco_lab.cloud import ovn
 
 
 class NamespaceDriver(fake.MediumFakeDriver):
@@ -74,6 +76,14 @@ class NamespaceDriver(fake.MediumFakeDriver):
                 _ip('-n', vm, 'addr', 'add', f'{address}/{prefix}', 'dev',
                     dev)
             _ip('-n', vm, 'link', 'set', dev, 'up')
+            if self._layout.backend == 'ovn':
+                # The userspace datapath fills in no checksums.
+                _ip('netns', 'exec', vm, 'ethtool', '-K', dev, 'tx', 'off')
+                _ip('-n', switch, 'link', 'set', tap, 'up')
+                ovn.plug(self._layout, self._name, tap, {
+                    'iface-id': vif['id'], 'attached-mac': vif['address'],
+                    'vm-uuid': uuid})
+                continue
             _ip('-n', switch, 'link', 'set', tap, 'master', 'br-int', 'up')
             rows.append({'vm': uuid, 'dev': tap, 'mac': vif['address'],
                          'ips': [address for address, _ in addresses]})
@@ -81,6 +91,8 @@ class NamespaceDriver(fake.MediumFakeDriver):
 
     def _unplug(self, uuid: str) -> None:
         self._write(uuid, [])
+        if self._layout.backend == 'ovn':
+            ovn.unplug(self._layout, self._name, uuid)
         vm = self._layout.vm_namespace(uuid)
         if os.path.exists(f'/run/netns/{vm}'):
             _ip('netns', 'delete', vm)

@@ -25,6 +25,7 @@ from virtco_lab.cloud import accounts
 from virtco_lab.cloud import configs
 from virtco_lab.cloud import daemons
 from virtco_lab.cloud import layout as layouts
+from virtco_lab.cloud import ovn
 from virtco_lab.cloud import tls
 from virtco_lab.emulation import fabric as fabrics
 from virtco_lab.emulation import janitor
@@ -50,9 +51,11 @@ class Keeper:
     :param slots: VMs of flavor ``slot1`` per hypervisor.
     :param rate_bps: of each uplink.
     :param say: called with a line about each step.
+    :param backend: see :class:`layout.Layout`.
     """
 
-    def __init__(self, computes: int, slots: int, rate_bps: float, say: Say):
+    def __init__(self, computes: int, slots: int, rate_bps: float, say: Say,
+                 backend: str = 'bridge'):
         hosts = tuple(f'compute{n}' for n in range(1, computes + 1))
         self._say = say
         self._outside = os.open('/proc/self/ns/net', os.O_RDONLY)
@@ -62,7 +65,8 @@ class Keeper:
         self._began_s = time.monotonic()
         self.layout = layouts.Layout(
             run, self._fabric.control_address, hosts, slots, rate_bps,
-            os.getpid())
+            os.getpid(), backend=backend)
+        self._is_ovn = backend == 'ovn'
         self._services: list[service.Service] = []
         self._urls: dict[str, str] = {}
         self._broker = ''
@@ -114,7 +118,8 @@ class Keeper:
             self.layout.home / 'mariadb'), services.RabbitMQ(
             self.layout.home / 'rabbitmq')
         self._launch([database, broker, services.Etcd(
-            self.layout.home / 'etcd')])
+            self.layout.home / 'etcd'), *(
+                ovn.central(self.layout) if self._is_ovn else ())])
         for name in _DATABASES:
             self._urls[name] = database.create_database(name)
         self._broker = broker.url
@@ -184,7 +189,11 @@ class Keeper:
                     (configs.paste('nova'), config['nova']))}),
             *(daemons.Daemon(self.layout, name, [
                 layouts.script(name), '--config-file', config['nova']])
-              for name in ('nova-conductor', 'nova-scheduler'))])
+              for name in ('nova-conductor', 'nova-scheduler')),
+            *([daemons.Daemon(self.layout, (
+                name := 'neutron-ovn-maintenance-worker'), [
+                    layouts.script(name), '--config-file', config['neutron']])]
+              if self._is_ovn else ())])
 
     def _mechanism(self) -> str:
         """Return a PYTHONPATH that contains the cloud's mechanism driver.
@@ -217,6 +226,10 @@ class Keeper:
         layout = self.layout
         started: list[service.Service] = []
         for host in layout.computes:
+            if self._is_ovn:
+                self._launch(ovn.switch(layout, host))
+                ovn.connect(layout, self._fabric.hypervisors[host])
+                self._launch([ovn.controller(layout, host)])
             # State of its own: the file with its id is there.
             own = self._write(f'nova-{host}', {'DEFAULT': {
                 'host': host, 'state_path': layout.home / f'nova-{host}',
@@ -295,14 +308,14 @@ def _all(chains: Sequence[Sequence[Sequence[str]]],
 
 
 def keep(computes: int, slots: int, rate_bps: float,
-         progress: pathlib.Path) -> int:
+         progress: pathlib.Path, backend: str) -> int:
     """Run the keeper until SIGTERM; report its progress in a file."""
     # Both end what is under way, and what was begun is taken down.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     with progress.open('w', buffering=1) as file:
         keeper = Keeper(computes, slots, rate_bps,
-                        lambda line: print(line, file=file))
+                        lambda line: print(line, file=file), backend)
         try:
             keeper.up()
             print('ready', file=file)

@@ -18,6 +18,8 @@ PATHS = {'nova': '/v2.1'}
 TYPES = {'keystone': 'identity', 'glance': 'image', 'nova': 'compute',
          'placement': 'placement', 'neutron': 'network', 'virtco': 'coflow'}
 CONTROLLER_PORT = 8791
+#: The network that the uplinks are in, as Neutron and OVN know it.
+PHYSICAL_NETWORK = 'physnet1'
 #: Variable that names the hypervisor that a nova-compute process is.
 HOST = 'VIRTCO_CLOUD_HOST'
 
@@ -32,6 +34,9 @@ class Layout:
     :ivar slots: VMs of flavor ``slot1`` per hypervisor.
     :ivar rate_bps: of each uplink.
     :ivar pid: of the process that keeps the cloud.
+    :ivar backend: what switches and what Neutron drives: ``bridge`` are
+        Linux bridges, by :mod:`virtco_lab.cloud.mechanism`; ``ovn`` is OVN,
+        by Neutron's own driver.
     """
 
     run: str
@@ -41,6 +46,7 @@ class Layout:
     rate_bps: float
     pid: int
     home: pathlib.Path = HOME
+    backend: str = 'bridge'
 
     @property
     def control(self) -> str:
@@ -54,6 +60,13 @@ class Layout:
 
     def ports_file(self, host: str) -> pathlib.Path:
         return self.home / f'ports-{host}.json'
+
+    def ovsdb(self, name: str) -> str:
+        """Return where to connect to a database.
+
+        :param name: a hypervisor, or ``nb`` or ``sb`` of OVN.
+        """
+        return f'unix:{self.home}/ovsdb-{name}/db.sock'
 
     def config(self, process: str) -> pathlib.Path:
         return self.home / 'etc' / process / f'{process}.conf'

@@ -32,7 +32,7 @@ UPLINK_DEV = 'uplink0'
 VM_BRIDGE = 'br-int'
 MGMT_DEV = 'mgmt0'
 CORE_BRIDGE = 'fabric0'
-_DATA_NET = ipaddress.ip_network('10.0.0.0/8')
+DATA_NET = ipaddress.ip_network('10.0.0.0/8')
 _VM_OFFSET = 1 << 16
 _MGMT_NET = ipaddress.ip_network('172.30.0.0/16')
 _RTAX_RTO_MIN = 13  # of linux/rtnetlink.h
@@ -136,11 +136,11 @@ class Fabric:
         port = VmPort(
             vm, host, namespaces.name(self.run, f'vm{number}'),
             f'tap{vm[:11]}', _mac(number),
-            str(_DATA_NET[_VM_OFFSET + number + 1]))
+            str(DATA_NET[_VM_OFFSET + number + 1]))
         self._make(port.namespace)
         self._cable(hypervisor.namespace, port.dev, port.namespace, 'eth0',
                     mac=port.mac)
-        self._up(port.namespace, 'eth0', port.address, _DATA_NET.prefixlen)
+        self._up(port.namespace, 'eth0', port.address, DATA_NET.prefixlen)
         self._calm_tcp(port)
         self._enslave(hypervisor.namespace, port.dev, VM_BRIDGE)
         self._netlink.pop(port.namespace).close()
@@ -156,7 +156,7 @@ class Fabric:
         """
         netlink = self._netlink[port.namespace]
         index, = netlink.link_lookup(ifname='eth0')
-        netlink.route('replace', dst=str(_DATA_NET), oif=index,
+        netlink.route('replace', dst=str(DATA_NET), oif=index,
                       scope=rt_scope['link'], prefsrc=port.address,
                       metrics={'lock': 1 << _RTAX_RTO_MIN,
                                'rto_min': _RTO_MIN_MS})
@@ -198,7 +198,7 @@ class Fabric:
         number = len(self.hypervisors)
         made = Hypervisor(
             uplink.host, namespaces.name(self.run, uplink.host),
-            str(_DATA_NET[number + 1]), str(_MGMT_NET[256 + number + 1]))
+            str(DATA_NET[number + 1]), str(_MGMT_NET[256 + number + 1]))
         self._make(made.namespace)
         self._cable(self.core, uplink.host, made.namespace, UPLINK_DEV)
         self._enslave(self.core, uplink.host, CORE_BRIDGE)
@@ -208,7 +208,7 @@ class Fabric:
         shaping.run_batch(self.core, shaping.limit_commands(
             uplink.host, uplink.rate_bps))
         self._make_bridge(made.namespace, VM_BRIDGE, made.address,
-                          _DATA_NET.prefixlen)
+                          DATA_NET.prefixlen)
         self._enslave(made.namespace, UPLINK_DEV, VM_BRIDGE)
         self._cable(self.control, uplink.host, made.namespace, MGMT_DEV)
         self._enslave(self.control, uplink.host, MGMT_DEV)

@@ -85,7 +85,8 @@ def test_a_tenant_is_offered_a_slot_an_image_and_a_network(cloud, tmp_path):
     image, = _asked(found.image.create_image)
     assert (image['name'], image['visibility']) == ('tiny', 'public')
     assert _asked(found.network.create_network) == [
-        {'name': 'lab', 'shared': True}]
+        {'name': 'lab', 'shared': True, 'provider_network_type': 'flat',
+         'provider_physical_network': 'physnet1'}]
     # Nobody answers DHCP and there is nowhere to route to.
     assert _asked(found.network.create_subnet) == [
         {'network_id': 'network-id', 'name': 'lab', 'ip_version': 4,

@@ -203,10 +203,10 @@ def test_a_cloud_that_is_up_is_not_started_again(cloud, keeper):
 def test_what_its_keeper_says_is_shown_until_it_is_up(cloud, keeper):
     keeper.lines = r'    1 s  network\n    2 s  [stores]\nready\nmore\n'
     assert cloud('up', '--computes', '64', '--slots', '1', '--rate',
-                 '10Mbit/s') == 0
+                 '10Mbit/s', '--backend', 'ovn') == 0
     keeper.child.wait()
     assert keeper.argv == [['keep', '--computes', '64', '--slots', '1',
-                            '--rate', '10Mbit/s']]
+                            '--rate', '10Mbit/s', '--backend', 'ovn']]
     assert '    1 s  network\n    2 s  [stores]\nThe cloud is up.' in cloud.out
     assert cloud.out.count('network') == 1 and 'more' not in cloud.out
     assert cloud.swept == 1
@@ -285,8 +285,9 @@ def test_a_keeper_keeps_what_it_is_told(cloud, monkeypatch):
     monkeypatch.setattr(command.keeper, 'keep', keep)
     assert cloud('keep') == 9
     assert cloud('keep', '--computes', '1', '--slots', '64', '--rate',
-                 '8Mbit') == 9
-    assert kept == [(6, 2, 50e6, cloud.progress), (1, 64, 8e6, cloud.progress)]
+                 '8Mbit', '--backend', 'ovn') == 9
+    assert kept == [(6, 2, 50e6, cloud.progress, 'bridge'),
+                    (1, 64, 8e6, cloud.progress, 'ovn')]
 
 
 def test_a_rate_that_is_none_is_named(cloud):

@@ -3,6 +3,7 @@
 """The cloud's configuration files, without a cloud."""
 
 import configparser
+import dataclasses
 from importlib import metadata
 import json
 import os
@@ -47,6 +48,26 @@ def test_nova_asks_the_controllers_over_tls():
     virtco = _read(configs.nova(LAYOUT, 'db', 'api', 'rabbit'))['virtco']
     assert virtco['controller_url'] == 'https://172.30.0.1:8791'
     assert virtco['cafile'] == '/run/virtco-cloud/tls/ca.pem'
+
+
+def test_a_backend_has_its_drivers_and_its_source_of_ports():
+    ovn = dataclasses.replace(LAYOUT, backend='ovn')
+    found = [_values(configs.neutron(layout, 'db', 'rabbit'),
+                     'ml2.mechanism_drivers', 'ml2.extension_drivers',
+                     'DEFAULT.service_plugins') for layout in (LAYOUT, ovn)]
+    assert found == [['virtco_lab', '', ''],
+                     ['ovn', 'port_security,qos', 'ovn-router,qos']]
+    assert _values(configs.neutron(ovn, 'db', 'rabbit'),
+                   'ovn.ovn_nb_connection', 'ovn.ovn_sb_connection') == [
+        f'unix:/run/virtco-cloud/ovsdb-{name}/db.sock'
+        for name in ('nb', 'sb')]
+    # OVN's own keys are 38 bytes; a Geneve network has a number from here.
+    assert _values(configs.neutron(ovn, 'db', 'rabbit'),
+                   'ml2_type_geneve.max_header_size',
+                   'ml2_type_geneve.vni_ranges') == ['38', '1:65535']
+    assert _values(configs.edge(ovn, 'h0', '10.0.0.1'), 'edge.ports_backend',
+                   'edge.ovsdb_connection') == [
+        'ovs', 'unix:/run/virtco-cloud/ovsdb-h0/db.sock']
 
 
 def test_neutron_finds_the_drivers_it_is_configured_with(tmp_path):
@@ -188,6 +209,7 @@ def test_what_a_killed_keeper_left_is_removed_and_nobody_is_signalled(
                             os.getpid(), home)
     layout.save()
     monkeypatch.setattr(layouts, 'load', lambda: layout)
+    monkeypatch.setattr(command, '_PROGRESS', tmp_path / 'progress')
     monkeypatch.setattr(os, 'geteuid', lambda: 0)
     monkeypatch.setattr(command.namespaces, 'sweep', list)
     assert command.main(['down']) == 0

@@ -42,7 +42,7 @@ def _nova(tmp_path, monkeypatch):
     def run(argv, **options):
         assert options['check'] and options['capture_output']
         calls.append(' '.join(argv))
-        if argv[1] == 'netns':
+        if argv[1] == 'netns' and argv[2] != 'exec':
             (there.add if argv[2] == 'add' else there.remove)(argv[3])
 
     monkeypatch.setattr(driver.subprocess, 'run', run)
@@ -92,6 +92,27 @@ def test_a_vm_is_a_namespace_on_its_hypervisors_switch(nova):
     assert json.loads(nova.ports.read_text()) == {'ports': [
         {'vm': UUID, 'dev': f'tap{number}bcdefghijk', 'mac': f'02:0{number}',
          'ips': [f'10.64.0.{number}']} for number in range(2)]}
+
+
+def test_a_vm_is_a_port_of_a_chassis(nova, monkeypatch, tmp_path):
+    nova._layout = made.layout(tmp_path, backend='ovn')
+    for name in ('plug', 'unplug'):
+        monkeypatch.setattr(driver.ovn, name, lambda layout, *words: (
+            nova.calls.append(words)))
+    nova.spawn(None, nova.instance, None, None, None, None, [_vif(0)])
+    assert nova.calls[-5:] == [
+        f'ip -n {VM} link set eth0 up',
+        f'ip netns exec {VM} ethtool -K eth0 tx off',
+        f'ip -n {SWITCH} link set tap0bcdefghijk up',
+        ('compute1', 'tap0bcdefghijk', {
+            'iface-id': '0bcdefghijklmnop', 'attached-mac': '02:00',
+            'vm-uuid': UUID}), 'fake spawn']
+    # The edge module reads Open vSwitch.
+    assert json.loads(nova.ports.read_text()) == {'ports': []}
+    nova.calls.clear()
+    nova.destroy(None, nova.instance)
+    assert nova.calls == [('compute1', UUID), f'ip netns delete {VM}',
+                          'fake destroy']
 
 
 def test_a_vm_that_is_there_is_not_plugged_again(nova):

@@ -58,6 +58,7 @@ class Fabric:
         self.story = story
         self.hypervisors = {
             f'compute{number}': types.SimpleNamespace(
+                host=f'compute{number}',
                 mgmt_address=f'172.30.0.{10 + number}')
             for number in (1, 2)}
 
@@ -110,6 +111,13 @@ def _cloud(monkeypatch, tmp_path):
                             lambda layout, name=name: story.append(name))
     monkeypatch.setattr(keeper.accounts, 'n_computes_up', lambda layout: (
         made.ups.pop(0) if len(made.ups) > 1 else made.ups[0]))
+    monkeypatch.setattr(keeper.ovn, 'central', lambda _: [service('northd')])
+    monkeypatch.setattr(keeper.ovn, 'switch', lambda _, host: [
+        service(f'switch-{host}')])
+    monkeypatch.setattr(keeper.ovn, 'connect', lambda _, hypervisor: (
+        story.append(f'connect {hypervisor.host}')))
+    monkeypatch.setattr(keeper.ovn, 'controller', lambda _, host: (
+        service(f'chassis-{host}')))
     made.real_all = keeper._all
     monkeypatch.setattr(keeper, '_all', lambda chains, home: (
         made.chains.extend(chains)))
@@ -158,6 +166,28 @@ def test_parts_are_started_in_an_order_in_which_they_find_each_other(cloud):
         'network', 'databases and message bus', 'schemas', 'keystone',
         'placement, glance, neutron, nova', 'controllers behind haproxy',
         'hypervisors', 'image, flavor, network']
+
+
+def test_a_chassis_is_there_before_its_edge_module(cloud):
+    one = keeper.Keeper(2, 3, 5e7, cloud.said.append, 'ovn')
+    one.up()
+    assert layouts.load(cloud.home).backend == 'ovn'
+    story = [line for line in cloud.story if re.match(
+        '(launch |await )?(etcd|north|neutron-|switch|connect|chassis|edge)',
+        line)]
+    assert story == [
+        'launch etcd', 'launch northd', 'await etcd', 'await northd',
+        'launch neutron-ovn-maintenance-worker',
+        'await neutron-ovn-maintenance-worker',
+        *(line for host in ('compute1', 'compute2') for line in (
+            f'launch switch-{host}', f'await switch-{host}',
+            f'connect {host}', f'launch chassis-{host}',
+            f'await chassis-{host}')),
+        *(f'{verb} edge-compute{number}' for verb in ('launch', 'await')
+          for number in (1, 2))]
+    kind, argv = cloud.services['neutron-ovn-maintenance-worker'].arguments
+    assert argv == [layouts.script('neutron-ovn-maintenance-worker'),
+                    '--config-file', f'{cloud.home}/etc/neutron/neutron.conf']
 
 
 def test_parts_are_configured_where_they_look(cloud):
@@ -319,8 +349,8 @@ def _kept(monkeypatch, tmp_path):
                                  progress=tmp_path / 'progress')
 
     class Keeper:
-        def __init__(self, computes, slots, rate_bps, say):
-            assert (computes, slots, rate_bps) == (2, 3, 5e7)
+        def __init__(self, computes, slots, rate_bps, say, backend):
+            assert (computes, slots, rate_bps, backend) == (2, 3, 5e7, 'ovn')
             self.say = say
 
         def up(self):
@@ -342,7 +372,7 @@ def _kept(monkeypatch, tmp_path):
     monkeypatch.setattr(keeper, 'Keeper', Keeper)
     monkeypatch.setattr(keeper.signal, 'signal', made.signals.__setitem__)
     monkeypatch.setattr(keeper.signal, 'pause', pause)
-    made.run = lambda: keeper.keep(2, 3, 5e7, made.progress)
+    made.run = lambda: keeper.keep(2, 3, 5e7, made.progress, 'ovn')
     return made
 
 
