@@ -287,6 +287,20 @@ def test_what_is_free_is_known_of_nova_or_of_its_last_question(tmp_path,
     own.database.dispose()
 
 
+@pytest.mark.parametrize('checks, told', [
+    ('hinted', [['g']]), ('always', None), ('never', None)])
+def test_hosts_of_hinted_groups_alone_are_checked_before(tmp_path, checks,
+                                                         told):
+    own = make(tmp_path, probe={'check_groups': checks})
+    planned = []
+    own.decide.orders.planned = planned.append
+    if told is not None:
+        own.place._preflight(['g'])
+    assert own.place._preflight is None or planned == told
+    assert (own.place._preflight is None) == (told is None)
+    own.database.dispose()
+
+
 def noted(rooms):
     """Note in which order the rooms begin."""
     order = []

@@ -179,6 +179,19 @@ def test_one_trial_after_the_pause_and_recovery(controller, caplog):
     assert 'answers again' in caplog.text
 
 
+def test_a_refusal_is_an_answer(controller):
+    now_s = [0.0]
+    client = make_client(controller.url)
+    client._breaker = planclient.Breaker(10.0, clock=lambda: now_s[0])
+    controller.mode = 'close'
+    place(client, 'u', {}, 'req-1')
+    controller.mode, now_s[0] = 'refusal', 10.0
+    for request_id in ('req-2', 'req-3'):
+        controller.calls.clear()
+        assert place(client, 'u', {}, request_id) is None
+        assert len(controller.calls) == 1
+
+
 def test_half_open_lets_one_call_through():
     now = [0.0]
     breaker = planclient.Breaker(10.0, clock=lambda: now[0])
