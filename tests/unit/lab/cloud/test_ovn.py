@@ -45,6 +45,7 @@ def test_two_databases_and_what_translates_between_them(cloud, tmp_path):
         f'ovsdb-tool create {tmp_path}/ovsdb-{name}/conf.db '
         f'/usr/share/ovn/ovn-{name}.ovsschema' for name in ('nb', 'sb')]
     # Each listens for commands in a directory of its own.
+    assert (tmp_path / 'ovsdb-sb').is_dir()
     assert {services[1].environment()[name] for name in (
         'OVS_RUNDIR', 'OVN_RUNDIR')} == {f'{tmp_path}/ovsdb-sb'}
 
