@@ -35,6 +35,7 @@ KERNELS = (
     'virtco.fluid.flow_kernels',
     'virtco.advise.kernels',
     'virtco.solver.bounds.sets_kernel',
+    'virtco.solver.enumeration_kernel',
     'virtco.solver.moves.kernel',
     'virtco.solver.model.loads_kernel',
     'virtco.solver.moves.rank_kernel',

@@ -45,9 +45,9 @@ ALLOWED = {('virtco/solver/planner.py', 'time'),
 # Rooms and modules of the planner; each imports only what stands before it.
 SOLVER_ORDER = [
     'budget', 'model', 'independent_groups', 'bounds', 'starts', 'moves',
-    'partition', 'judging', 'smallgroup', 'targets', 'stages', 'search',
-    'choices', 'residual', 'planner', 'together', 'counterfactuals', 'delays',
-    'reevaluation',
+    'partition', 'judging', 'enumeration_kernel', 'smallgroup', 'targets',
+    'stages', 'search', 'choices', 'residual', 'planner', 'together',
+    'counterfactuals', 'delays', 'reevaluation',
 ]
 
 # Packages and modules of virtco; each imports only what stands before it.

@@ -6,18 +6,26 @@ from collections.abc import Callable
 from collections.abc import Iterator
 import itertools
 import math
+import types
 from typing import Any
 
 import numpy as np
 
+from virtco import compiled
 from virtco.solver import budget as budgets
+from virtco.solver import enumeration_kernel
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 
-#: Movable nodes and ports up to which branch and bound is tried.
-MAX_NODES = 12
-MAX_PORTS = 200
-#: Calls of numpy to try a node on a host.
-VISIT_CALLS = 25
+#: Movable nodes, with pipes and without, and ports up to which branch and
+#: bound is tried.
+MAX_NODES = 16
+MAX_PIPED = 40
+MAX_PORTS = 1000
+#: Part of a known time that a better placement takes at most.
+CLOSER = 1 - 1e-12
+#: Calls of numpy to begin.
+BEGIN_CALLS = 150
 #: Placements judged one by one.
 MAX_JUDGED = 1000
 
@@ -45,73 +53,72 @@ def try_all(inst: instances.Instance, key: Callable[[np.ndarray], Any]
 
 def enumerable(inst: instances.Instance) -> bool:
     """Return whether branch and bound is worth a try."""
-    return (0 < len(inst.movable) <= MAX_NODES
+    return (0 < len(inst.movable) <= (MAX_PIPED if inst.pipe else MAX_NODES)
             and len(inst.s_per_byte) <= MAX_PORTS)
 
 
 def enumerate_all(inst: instances.Instance, upper_s: float,
                   budget: budgets.Budget
-                  ) -> tuple[float, np.ndarray | None] | None:
-    """Find the least t below upper_s and its placement; None without time.
+                  ) -> tuple[float, np.ndarray | None]:
+    """Find a bound of t, and the best placement found below upper_s.
 
-    (upper_s, None) proves that nothing is better. Nodes are placed one after
-    another on every host. Loads only grow on the way, so a partial placement
-    that takes as long as the best full one is left.
+    Where all placements were tried the bound is the least t, or upper_s if
+    none is better; otherwise it is 0.
     """
-    search = _Enumeration(inst, upper_s, budget)
-    search.place(0, np.zeros(len(inst.s_per_byte)), inst.room.copy())
-    if not search.is_complete:
-        return None
-    return (upper_s if search.best is None else search.least_s), search.best
+    state = _begin(inst, upper_s)
+    budget.spend_numpy(BEGIN_CALLS, state.open.nbytes + state.load.nbytes)
+    is_done = bool((np.array(state.load[:state.n_ports])
+                    > np.array(state.limit)).any())
+    while not is_done and budget.in_time():
+        is_done = enumeration_kernel.search(state, CLOSER, budget.chunk())
+        budget.spend(state.work[0])
+    best = np.array(state.best) if state.counts[3] else None
+    return (state.least_s[0] if is_done else 0.0), best
 
 
-class _Enumeration:
-    def __init__(self, inst: instances.Instance, upper_s: float,
-                 budget: budgets.Budget):
-        self.inst = inst
-        self.budget = budget
-        self.order = np.lexsort((-inst.exchanged.sum(axis=1),
-                                 inst.fixed < 0))
-        self.sent = inst.sent
-        every = np.arange(inst.n_hosts)
-        self.paths = inst.paths(*np.meshgrid(every, every, indexing='ij'))
-        self.assign = inst.fixed.copy()
-        self.least_s = upper_s * (1 - 1e-12)
-        self.best: np.ndarray | None = None
-        self.is_complete = True
+def _begin(inst: instances.Instance, upper_s: float,
+           code: types.ModuleType = enumeration_kernel
+           ) -> enumeration_kernel.Search:
+    """Prepare the kernel with the pinned nodes placed.
 
-    def place(self, rank: int, load: np.ndarray, free: np.ndarray) -> None:
-        """Place the nodes from a rank on, beside those before it."""
-        if rank == len(self.order):
-            self.best = self.assign.copy()
-            self.least_s = float(instances.times_s(
-                load, self.inst.s_per_byte).max(initial=0.0))
-            return
-        node, before = self.order[rank], self.order[:rank]
-        need = self.inst.demand[node]
-        for host in np.flatnonzero(self.inst.allowed[node]).tolist():
-            if not self.budget.in_time():
-                self.is_complete = False
-                return
-            self.budget.spend_numpy(VISIT_CALLS, len(load))
-            if (need > free[host]).any():
-                continue
-            trial = self._with(load, node, host, before)
-            if instances.times_s(trial, self.inst.s_per_byte).max(
-                    initial=0.0) < self.least_s:
-                self.assign[node] = host
-                self.place(rank + 1, trial, self.inst.left(
-                    free, np.array([host]), need))
+    :param code: the kernel, another one for comparison.
+    """
+    (n, r), m, ports = inst.demand.shape, inst.n_hosts, len(inst.s_per_byte)
+    load, free = np.zeros((n + 1, ports)), np.zeros((n + 1, m * r))
+    load[0], free[0] = _pinned_bytes(inst), inst.room.ravel()
+    may_go = np.zeros((n + 1, n, m), dtype=np.uint8)
+    may_go[0] = inst.allowed
+    with np.errstate(divide='ignore', invalid='ignore'):
+        limit = np.where(np.isinf(inst.s_per_byte), 0.0,
+                         upper_s * CLOSER / inst.s_per_byte)
+    alike = np.arange(m)
+    if not inst.pipe:
+        for hosts in inst.alike(inst.s_per_byte[:2 * m].reshape(2, m)):
+            alike[hosts] = hosts[0]
+    start, node, out, into = lowerbounds.adjacency(inst.sent)
+    state: enumeration_kernel.Search = code.Search(**compiled.views(
+        n=n, n_hosts=m, n_resources=r, n_uplinks=len(inst.uplinks),
+        n_rows=len(inst.port_out), n_ports=ports, pipe=int(inst.pipe),
+        demand=inst.demand.ravel(), slot=inst.slot.ravel(), alike=alike,
+        port_out=inst.port_out.ravel(), adj_start=start, adj_node=node,
+        adj_out=out, adj_in=into, traffic=inst.exchanged.sum(axis=1),
+        s_per_byte=inst.s_per_byte, limit=limit, load=load.ravel(),
+        free=free.ravel(), extra=np.zeros(ports),
+        touched=np.zeros(ports, dtype=np.int64),
+        n_on=np.bincount(inst.fixed[inst.fixed >= 0], minlength=m),
+        assign=inst.fixed.copy(), open=may_go.ravel(),
+        node_at=np.zeros(n + 1, dtype=np.int64), best=inst.fixed.copy(),
+        least_s=np.array([upper_s]), counts=np.array([0, 0, 1, 0]),
+        work=np.zeros(1)))
+    return state
 
-    def _with(self, load: np.ndarray, node: int, host: int,
-              before: np.ndarray) -> np.ndarray:
-        """Return the loads with a node on a host."""
-        result = load.copy()
-        where = self.assign[before]
-        for path, size_bytes in (
-                (self.paths[host, where], self.sent[node, before]),
-                (self.paths[where, host], self.sent[before, node])):
-            cut = path >= 0
-            np.add.at(result, path[cut], np.broadcast_to(
-                size_bytes[:, None], path.shape)[cut])
-        return result
+
+def _pinned_bytes(inst: instances.Instance) -> np.ndarray:
+    """Compute the bytes between pinned nodes per port, shape (P,)."""
+    result = np.zeros(len(inst.s_per_byte))
+    src, dst = np.nonzero(inst.sent * ((inst.fixed >= 0)[:, None]
+                                       & (inst.fixed >= 0)))
+    paths = inst.paths(inst.fixed[src], inst.fixed[dst])
+    arc, column = np.nonzero(paths >= 0)
+    np.add.at(result, paths[arc, column], inst.sent[src, dst][arc])
+    return result

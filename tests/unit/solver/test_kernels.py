@@ -14,6 +14,8 @@ from benchmarks import reference
 from virtco import compiled
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
+from virtco.solver import enumeration_kernel
+from virtco.solver import smallgroup
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.bounds import sets_kernel
 from virtco.solver.model import instance as instances
@@ -59,6 +61,19 @@ def test_bound_is_the_same_uncompiled():
     expected = least_times(inst, sets_kernel)
     assert len(set(expected)) > 5
     assert least_times(inst, compiled.plain(sets_kernel.__name__)) == expected
+
+
+@pytest.mark.parametrize('kind', ['small rack', 'small pipe', 'recomm-1g'])
+def test_enumeration_is_the_same_uncompiled(kind):
+    inst = draw_instance(kind)
+    runs = []
+    for code in (enumeration_kernel,
+                 compiled.plain(enumeration_kernel.__name__)):
+        state = smallgroup._begin(inst, math.inf, code)
+        done = code.search(state, smallgroup.CLOSER, 1e6)
+        runs.append((done, state.work[0], *(np.array(x).tolist() for x in (
+            state.least_s, state.best, state.counts, state.load))))
+    assert runs[0] == runs[1] and runs[0][4][3] > 0
 
 
 def least_times(inst, code):

@@ -2,8 +2,10 @@
 
 """Lower bounds of small groups, worked out by hand."""
 
+import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 from tests.unit.solver import problems
@@ -11,9 +13,11 @@ from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
+from virtco.solver import enumeration_kernel
 from virtco.solver import smallgroup
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
 
 
 def build(**changes):
@@ -155,7 +159,7 @@ def test_an_enumeration_ends_with_its_time():
     assert smallgroup.enumerate_all(dead, math.inf, budgets.unlimited()) == (
         math.inf, None)
     late = budgets.Budget(budgets.Counter(), 1e-4)
-    assert smallgroup.enumerate_all(inst, math.inf, late) is None
+    assert smallgroup.enumerate_all(inst, math.inf, late) == (0.0, None)
     fast = build(hosts=hosts(*[(80.0, 80.0)] * 3))
     for upper_s in (math.inf, 0.5):
         found_s, assign = smallgroup.enumerate_all(fast, upper_s,
@@ -171,13 +175,56 @@ def test_group_sizes_of_one():
         0] == 0.0
 
 
-@pytest.mark.parametrize('n, tried', [(12, True), (13, False)])
-def test_groups_of_up_to_twelve_are_solved_whole(n, tried):
+@pytest.mark.parametrize('n, tried, piped', [
+    (16, True, True), (17, False, True), (40, False, True),
+    (41, False, False)])
+def test_small_groups_are_solved_whole(n, tried, piped):
     inst = build(
-        hosts=hosts((8.0, 8.0), (8.0, 4.0), slots=20.0),
+        hosts=hosts((8.0, 8.0), (8.0, 4.0), slots=50.0),
         vms=tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(n)),
         coflows=(coflow.Coflow.from_flows('c', n, [(0, n - 1, 1.0)]),))
     assert smallgroup.enumerable(inst) is tried
+    assert smallgroup.enumerable(
+        dataclasses.replace(inst, pipe=True)) is piped
+
+
+def test_what_is_enumerated_in_part_bounds_nothing():
+    inst = build(hosts=hosts((8.0, 8.0), (4.0, 4.0), (2.0, 2.0), slots=1.0))
+    begun = smallgroup.BEGIN_CALLS * budgets.CALL_UNITS
+    found = [smallgroup.enumerate_all(inst, math.inf, budgets.Budget(
+        budgets.Counter(), (begun + units) / budgets.UNITS_PER_S))
+        for units in range(0, 6000, 100)]
+    best_s = found[-1][0]
+    assert {lower_s for lower_s, _assign in found} == {0.0, best_s}
+    assert {(lower_s > 0, assign is not None)
+            for lower_s, assign in found} == {
+        (False, False), (False, True), (True, True)}
+
+
+def test_hosts_that_are_alike_and_empty_are_tried_once():
+    def looks(*rates):
+        inst = build(hosts=hosts(*rates, slots=1.0))
+        state = smallgroup._begin(inst, math.inf)
+        assert enumeration_kernel.search(state, math.inf, math.inf)
+        return state.counts[3]
+
+    assert looks(*[(8.0, 8.0)] * 3) == 1
+    assert looks((8.0, 8.0), (8.0, 8.0), (4.0, 8.0)) == 3
+    assert looks((8.0, 8.0), (2.0, 8.0), (4.0, 8.0)) == 6
+
+
+def test_pinned_nodes_may_take_too_long_already():
+    inst = build(vms=tuple(cluster.Vm(f'vm{j}', (1.0,), pin) for j, pin in
+                           enumerate(('h0', 'h1', None))))
+    assert smallgroup.enumerate_all(inst, 4.0, budgets.unlimited()) == (
+        4.0, None)
+    found_s, assign = smallgroup.enumerate_all(inst, 100.0,
+                                               budgets.unlimited())
+    assert assign.tolist()[:2] == [0, 1]
+    assert found_s == min(
+        float(instances.times_s(objectives.own_loads(
+            inst, np.array([0, 1, host])).sum(axis=0),
+            inst.s_per_byte).max()) for host in range(3))
 
 
 @pytest.mark.parametrize('changes, upper_s, seconds', [
@@ -218,17 +265,6 @@ def test_demand_is_a_share_of_rooms_however_small():
         cluster.Vm(f'vm{j}', (0.25,)) for j in range(3)))
     work = lowerbounds.prepare(inst, [0], budgets.unlimited())
     assert work.arrays['demand'].tolist() == pytest.approx([0.5] * 3)
-
-
-def test_pinned_nodes_are_placed_first_then_busy_ones():
-    inst = build(vms=tuple(cluster.Vm(f'vm{j}', (1.0,), pin) for j, pin in
-                           enumerate((None, None, 'h0'))))
-    search = smallgroup._Enumeration(inst, 1.0, budgets.unlimited())
-    # VM 1 exchanges 9 bytes, VM 0 has 7.
-    assert search.order.tolist() == [2, 1, 0]
-    one = build(vms=tuple(cluster.Vm(f'vm{j}', (1.0,), pin) for j, pin in
-                          enumerate((None, 'h1', 'h0'))))
-    assert smallgroup.enumerable(one)
 
 
 def test_few_placements_are_judged_one_by_one(monkeypatch):

@@ -55,11 +55,10 @@ def exhaust(state: states.State, budget: budgets.Budget) -> None:
     if not state.local.is_single() or not smallgroup.enumerable(inst) or not (
             inst.uplinks or inst.pipe):
         return
-    result = smallgroup.enumerate_all(inst, state.answer.value.objective_s,
-                                      budget)
-    if result is not None:
-        state.offer(states.Method.EXHAUSTIVE, result[1])
-        state.raise_bound(result[0])
+    lower_s, assign = smallgroup.enumerate_all(
+        inst, state.answer.value.objective_s, budget)
+    state.offer(states.Method.EXHAUSTIVE, assign)
+    state.raise_bound(lower_s)
 
 
 def solve(state: states.State, budget: budgets.Budget) -> None:

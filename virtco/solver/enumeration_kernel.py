@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Kernel that places nodes one after another on every host.
+
+A port may have less than its limit of bytes, which falls with every better
+placement. Loads only grow on the way. So a host that a node cannot take
+beside those placed before it stays closed to it further down, and a node
+without an open host ends the branch, however early that shows. The node with
+the fewest open hosts is placed next, on the host that leaves its ports
+idlest first. Of hosts that are alike and empty one is tried.
+"""
+
+import cython
+
+#: Units of work (:mod:`virtco.solver.budget`) to look at a node and host, and
+#: for each row of ports that an arc of the node may pass.
+LOOK = cython.declare(cython.double, 12.0)
+ARC = cython.declare(cython.double, 8.0)
+
+
+@cython.dataclasses.dataclass(repr=False, eq=False)
+@cython.cclass
+class Search:
+    """Problem and state; n nodes, M hosts, R resources, P ports.
+
+    :ivar n_rows: hosts, then the tiers of subtrees above them.
+    :ivar alike: hosts with one number are interchangeable while empty.
+    :ivar port_out: as of an instance, n_rows * M.
+    :ivar traffic: bytes of a node both ways, which break ties.
+    :ivar limit: bytes of each port.
+    :ivar load: bytes of each port by depth, (n + 1) * P.
+    :ivar free: by depth, (n + 1) * M * R.
+    :ivar extra: of a node on trial, by port; touched: these ports.
+    :ivar n_on: nodes of every host.
+    :ivar open: whether a node may go to a host, by depth, (n + 1) * n * M.
+    :ivar node_at: node that is placed at a depth.
+    :ivar best: the best placement; least_s: its time.
+    :ivar counts: ports touched, depth, whether that is new, placements found.
+    :ivar work: units done.
+    """
+
+    n: cython.Py_ssize_t
+    n_hosts: cython.Py_ssize_t
+    n_resources: cython.Py_ssize_t
+    n_uplinks: cython.Py_ssize_t
+    n_rows: cython.Py_ssize_t
+    n_ports: cython.Py_ssize_t
+    pipe: cython.Py_ssize_t
+    demand: cython.double[::1]
+    slot: cython.Py_ssize_t[::1]
+    alike: cython.Py_ssize_t[::1]
+    port_out: cython.Py_ssize_t[::1]
+    adj_start: cython.Py_ssize_t[::1]
+    adj_node: cython.Py_ssize_t[::1]
+    adj_out: cython.double[::1]
+    adj_in: cython.double[::1]
+    traffic: cython.double[::1]
+    s_per_byte: cython.double[::1]
+    limit: cython.double[::1]
+    load: cython.double[::1]
+    free: cython.double[::1]
+    extra: cython.double[::1]
+    touched: cython.Py_ssize_t[::1]
+    n_on: cython.Py_ssize_t[::1]
+    assign: cython.Py_ssize_t[::1]
+    open: cython.uchar[::1]
+    node_at: cython.Py_ssize_t[::1]
+    best: cython.Py_ssize_t[::1]
+    least_s: cython.double[::1]
+    counts: cython.Py_ssize_t[::1]
+    work: cython.double[::1]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def pass_port(g: Search, port: cython.Py_ssize_t, size: cython.double
+              ) -> cython.void:
+    if size > 0:
+        if g.extra[port] == 0:
+            g.touched[g.counts[0]] = port
+            g.counts[0] += 1
+        g.extra[port] += size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def add_up(g: Search, node: cython.Py_ssize_t, host: cython.Py_ssize_t
+           ) -> cython.void:
+    """Add up what a node on a host sends to and gets from placed nodes."""
+    m = g.n_hosts
+    pairs = 2 * (m + g.n_uplinks)
+    g.counts[0] = 0
+    g.work[0] += LOOK
+    for e in range(g.adj_start[node], g.adj_start[node + 1]):
+        other = g.assign[g.adj_node[e]]
+        if other < 0 or other == host:
+            continue
+        g.work[0] += ARC * g.n_rows
+        out = g.adj_out[e]
+        into = g.adj_in[e]
+        for row in range(g.n_rows):
+            mine = g.port_out[row * m + host]
+            its = g.port_out[row * m + other]
+            if mine == its:
+                continue
+            behind = m
+            if row > 0:
+                behind = g.n_uplinks
+            if mine >= 0:
+                pass_port(g, mine, out)
+                pass_port(g, mine + behind, into)
+            if its >= 0:
+                pass_port(g, its + behind, out)
+                pass_port(g, its, into)
+        if g.pipe:
+            pass_port(g, pairs + host * m + other, out)
+            pass_port(g, pairs + other * m + host, into)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def busiest(g: Search, depth: cython.Py_ssize_t, node: cython.Py_ssize_t,
+            host: cython.Py_ssize_t) -> cython.double:
+    """Return the largest part of a limit that is used, -1 beyond a limit."""
+    for r in range(g.n_resources):
+        need = g.demand[node * g.n_resources + r]
+        if need > 0 and need > g.free[
+                depth * g.n_hosts * g.n_resources
+                + g.slot[host * g.n_resources + r]]:
+            return -1.0
+    add_up(g, node, host)
+    most = 0.0
+    for i in range(g.counts[0]):
+        port = g.touched[i]
+        total = g.load[depth * g.n_ports + port] + g.extra[port]
+        g.extra[port] = 0.0
+        if total > g.limit[port]:
+            most = -1.0
+        elif most >= 0:
+            most = max(most, total / g.limit[port])
+    return most
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def put(g: Search, depth: cython.Py_ssize_t, node: cython.Py_ssize_t,
+        host: cython.Py_ssize_t) -> cython.void:
+    """Place a node; loads and rooms of the next depth follow."""
+    ports = g.n_ports
+    rooms = g.n_hosts * g.n_resources
+    for port in range(ports):
+        g.load[(depth + 1) * ports + port] = g.load[depth * ports + port]
+    for i in range(rooms):
+        g.free[(depth + 1) * rooms + i] = g.free[depth * rooms + i]
+    g.work[0] += ports + rooms
+    add_up(g, node, host)
+    for i in range(g.counts[0]):
+        port = g.touched[i]
+        g.load[(depth + 1) * ports + port] += g.extra[port]
+        g.extra[port] = 0.0
+    for r in range(g.n_resources):
+        g.free[(depth + 1) * rooms + g.slot[host * g.n_resources + r]] -= (
+            g.demand[node * g.n_resources + r])
+    g.assign[node] = host
+    g.n_on[host] += 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def tightest(g: Search, depth: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Close hosts; return the node with the fewest open ones.
+
+    -1 where a node has none, n where all nodes are placed.
+    """
+    cells = g.n * g.n_hosts
+    chosen = g.n
+    fewest = g.n_hosts + 1
+    for node in range(g.n):
+        if g.assign[node] >= 0:
+            continue
+        count = 0
+        for host in range(g.n_hosts):
+            i = depth * cells + node * g.n_hosts + host
+            if depth > 0:
+                g.open[i] = g.open[i - cells]
+            if g.open[i] and busiest(g, depth, node, host) < 0:
+                g.open[i] = 0
+            count += g.open[i]
+        if count == 0:
+            return -1
+        if count < fewest or (count == fewest
+                              and g.traffic[node] > g.traffic[chosen]):
+            chosen = node
+            fewest = count
+    return chosen
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def take_host(g: Search, depth: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Close and return the open host of the depth's node that is best, or -1.
+    """
+    node = g.node_at[depth]
+    first = (depth * g.n + node) * g.n_hosts
+    best = -1
+    least = 0.0
+    for host in range(g.n_hosts):
+        if not g.open[first + host]:
+            continue
+        part = busiest(g, depth, node, host)
+        if part < 0:
+            g.open[first + host] = 0
+        elif best < 0 or part < least:
+            best = host
+            least = part
+    if best < 0:
+        return -1
+    g.open[first + best] = 0
+    for host in range(g.n_hosts):
+        if (g.alike[host] == g.alike[best] and g.n_on[host] == 0
+                and g.n_on[best] == 0):
+            g.open[first + host] = 0
+    return best
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def keep(g: Search, depth: cython.Py_ssize_t, closer: cython.double
+         ) -> cython.void:
+    """Record the placement; the next one has to be better."""
+    most = 0.0
+    for port in range(g.n_ports):
+        size = g.load[depth * g.n_ports + port]
+        if size > 0:
+            most = max(most, size * g.s_per_byte[port])
+    for port in range(g.n_ports):
+        if g.s_per_byte[port] > 0:
+            g.limit[port] = most * closer / g.s_per_byte[port]
+    g.least_s[0] = most
+    g.counts[3] += 1
+    for node in range(g.n):
+        g.best[node] = g.assign[node]
+
+
+def search(g: Search, closer: cython.double, units: cython.double) -> bool:
+    """Search on for some work; return whether all placements are done.
+
+    :param closer: part of the best time that a better one takes at most.
+    """
+    depth: cython.Py_ssize_t = g.counts[1]
+    host: cython.Py_ssize_t = -1
+    is_new: cython.bint = g.counts[2] > 0
+    is_done: cython.bint = False
+    with cython.nogil:
+        g.work[0] = 0.0
+        while not is_done and g.work[0] < units:
+            if is_new:
+                g.node_at[depth] = tightest(g, depth)
+                if g.node_at[depth] == g.n:
+                    keep(g, depth, closer)
+            host = -1
+            if 0 <= g.node_at[depth] < g.n:
+                host = take_host(g, depth)
+            is_new = host >= 0
+            if is_new:
+                put(g, depth, g.node_at[depth], host)
+                depth += 1
+            elif depth == 0:
+                is_done = True
+            else:
+                depth -= 1
+                node = g.node_at[depth]
+                g.n_on[g.assign[node]] -= 1
+                g.assign[node] = -1
+        g.counts[1] = depth
+        g.counts[2] = is_new
+    return is_done
