@@ -141,21 +141,15 @@ def test_rates_follow_a_policy_fade_with_it_and_go_at_clean_up(card):
         'vm0': [kinds.REPRESENTOR], 'vm1': [kinds.REPRESENTOR],
         'vm2': [kinds.REPRESENTOR],
         'vm3': [kinds.REPRESENTOR, virtual_functions.OTHERS]}
-    # Soon after the classes of the same policy, however slow the machine.
     card.set_policy(2, [(50e6, 60e6, (0,)), (80e6, 90e6, (1,)),
                         (30e6, 40e6, (0, 2))])
     start_s = time.monotonic()
-    beds.wait_for(lambda: '7000:14' in card.edge.tc(), sites.PATIENCE_S,
-                  'the classes')
-    classes_s = time.monotonic() - start_s
     card.wait_rates(**{
         'virtco-1': (65, 0, ''), 'virtco-12': (80, 135, ''),
         'virtco-14': (15, 85, ''), 'vf128': (65, 145, 'virtco-1'),
         'vf129': (80, 135, 'virtco-12'), 'vf130': (15, 85, 'virtco-14'),
         'vf131': others})
-    rates_s = time.monotonic() - start_s
-    print('classes after', classes_s, 's, rates after', rates_s, 's')
-    assert rates_s - classes_s < max(1.0, classes_s)
+    print('rates after', time.monotonic() - start_s, 's')
     assert not card.edge.once('--check').returncode
     # What another program takes back is set again by the next comparison.
     card.devlink('port', 'function', 'rate', 'set', f'{CARD}/129', 'tx_max',
