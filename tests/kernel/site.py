@@ -78,26 +78,39 @@ class Site:
     # -- networks ----------------------------------------------------------
 
     def segment(self, kind):
-        """The tenant's network of a kind: flat, vlan, vxlan or geneve.
+        """The tenant's network of a kind: flat, vlan, vxlan, geneve, or trunk
+        for a VLAN to which the member has a sub-port.
 
         Tenants have equal addresses, but for those who share a broadcast
         domain with the hypervisors.
         """
         if kind not in self.segments:
             bridge, tag = 'ovsbr', ()
-            if kind == 'vlan':
-                tag = ['tag=100']
+            if kind in ('vlan', 'trunk'):
+                tag = ['tag=100' if kind == 'vlan' else 'tag=200']
             elif kind != 'flat':
                 bridge = self._tunnel(kind)
             vms = [self.bed.add_vm(host, f'10.77.0.{number}')
                    for number, host in enumerate(('h1', 'h1', 'h2'), 1)]
             for vm in vms:
-                self.switches[vm.host].plug(vm, bridge=bridge, tag=tag)
+                if kind == 'trunk' and vm is vms[0]:
+                    self._plug_trunk(vm, tag)
+                else:
+                    self.switches[vm.host].plug(vm, bridge=bridge, tag=tag)
                 if bridge != 'ovsbr':
                     beds.run('ip', 'link', 'set', 'dev', 'eth0', 'mtu',
                              _TUNNEL_MTU_BYTES, netns=vm.netns)
             self.segments[kind] = Segment(*vms)
         return self.segments[kind]
+
+    def _plug_trunk(self, vm, tag):
+        """Plug a VM whose address is that of a sub-port."""
+        self.switch.plug_trunk(vm, '02:00:00:00:01:01', tag)
+        for command in ('addr flush dev eth0', 'link add link eth0 name '
+                        'eth0.101 type vlan id 101',
+                        f'addr add {vm.ip}/16 dev eth0.101',
+                        'link set dev eth0.101 up'):
+            beds.run('ip', *command.split(), netns=vm.netns)
 
     def _tunnel(self, kind):
         """A bridge per hypervisor, joined by a tunnel over the uplinks."""

@@ -21,8 +21,8 @@ def classified(site):
 
 @real_time
 @pytest.mark.parametrize('kind, ipv6', [
-    ('flat', False), ('flat', True), ('vlan', False), ('vxlan', False),
-    ('geneve', True)])
+    ('flat', False), ('flat', True), ('vlan', False), ('trunk', False),
+    ('vxlan', False), ('geneve', True)])
 def test_coflow_beside_noise(classified, kind, ipv6):
     segment = classified.segment(kind)
     minor, = classified.enforce(
