@@ -134,16 +134,15 @@ class OvsDb(base.PortSource):
         return tuple(sorted(found, key=lambda item: (item.dev, item.mac)))
 
     def _trunks(self) -> dict[str, list[str]]:
-        """Return the Ethernet addresses of the sub-ports of each trunk, by
-        the device of its VM, which has a bridge of its own.
+        """Return the Ethernet addresses of the sub-ports in the bridge of
+        each device. The bridge of a trunk has one VM's.
         """
         found: dict[str, list[str]] = {}
         for bridge in self._rows('Bridge'):
             here = [item for port in bridge.ports for item in port.interfaces]
             macs = [item.external_ids.get('attached-mac', '')
                     for item in here if item.name.startswith(_SUB_PORT)]
-            found.update((item.name, macs) for item in here
-                         if macs and 'vm-uuid' in item.external_ids)
+            found.update((item.name, macs) for item in here)
         return found
 
     def _tagged(self) -> set[str]:
