@@ -148,7 +148,7 @@ class Member(Base):
     egress_burst_bytes: Mapped[float] = mapped_column(default=0.0)
     ingress_burst_bytes: Mapped[float] = mapped_column(default=0.0)
     placed_at: Mapped[float | None] = mapped_column(index=True)
-    addresses: Mapped[Text] = mapped_column(default='')
+    addresses: Mapped[Text | None]
     room_vcpus: Mapped[float | None]
     room_memory_mb: Mapped[float | None]
     room_disk_gb: Mapped[float | None]

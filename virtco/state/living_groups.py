@@ -54,7 +54,7 @@ class Groups:
                     member.state == states.MemberState.RUNNING,
                     (units.number(member.egress_cap_bps),
                      units.number(member.ingress_cap_bps)),
-                    tuple(member.addresses.split()))
+                    tuple((member.addresses or '').split()))
         read = groups.keys() | self._members if only is None else only
         for group_id in read - groups.keys():
             self._members.pop(group_id, None)

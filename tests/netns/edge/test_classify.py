@@ -174,7 +174,8 @@ def test_an_address_pair_is_of_its_port_alone(pair):
         _learn(vm, b)
         sent = _sent(edge, lambda vm=vm: _send_udp(vm, b.ip, src_ip=address))
         assert sent[C1 if is_sender else minors.UNMANAGED] >= 40 * 1042
-        assert sent[minors.UNMANAGED if is_sender else C1] == 0
+        # Less than a datagram: a VM may ask for a neighbour meanwhile.
+        assert sent[minors.UNMANAGED if is_sender else C1] < 1042
         # Their own addresses are in no coflow.
         sent = _sent(edge, lambda vm=vm: _send_udp(vm, b.ip))
         assert sent[C1] == 0 and sent[minors.UNMANAGED] >= 40 * 1042

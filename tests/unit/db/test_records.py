@@ -340,9 +340,10 @@ def test_where_members_are(session):
     assert groups.running_by_plan(session) == {
         'planned': 1, 'other': 2, 'none': 1}
     assert groups.living_vms(session) == [
-        ('i0', 'p', running, 'h1', '10.0.0.1'), ('i1', 'p', running, 'h2', ''),
-        ('i2', 'p', states.MemberState.RESERVED, 'h3', ''),
-        ('i4', 'p', running, 'h4', ''), ('j', 'q', running, 'h3', '')]
+        ('i0', 'p', running, 'h1', '10.0.0.1'),
+        ('i1', 'p', running, 'h2', None),
+        ('i2', 'p', states.MemberState.RESERVED, 'h3', None),
+        ('i4', 'p', running, 'h4', None), ('j', 'q', running, 'h3', None)]
     assert [one.row_index for one in groups.expired(session, 5.0)] == [2]
     assert len(groups.living_members(session)) == 6
     assert len(groups.living_members(session, ['q-b'])) == 1

@@ -85,7 +85,6 @@ def _groups() -> None:
         sa.Column('expires_at', sa.Double, index=True),
         *_some(sa.Double, 'egress_burst_bytes', 'ingress_burst_bytes',
                'vcpus', 'memory_mb', 'disk_gb'),
-        *_some(sa.Text, 'addresses'),
         sa.Column('placed_at', sa.Double, index=True))
     _table(
         'claims',

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Addresses of VMs, as Nova tells them."""
+
+from alembic import op
+import sqlalchemy as sa
+
+revision = 'vm_addresses'
+down_revision = 'initial'
+
+
+def upgrade() -> None:
+    op.add_column('members', sa.Column('addresses', sa.Text))
