@@ -10,6 +10,8 @@ from collections.abc import Iterable
 import ctypes
 import errno
 import functools
+import itertools
+import operator
 import secrets
 import socket
 import struct
@@ -84,14 +86,16 @@ def tc_send(messages: list[tuple[int, int, bytes]]
     :returns: (index of the message, errno) of each that failed.
     """
     failed: list[tuple[int, int]] = []
-    protocol = _ROUTE
-    if messages and messages[0][0] == devlink.KIND:
-        protocol, messages = _GENERIC, [_addressed(message)[1]
-                                        for message in messages]
-    with _open(protocol) as sock:
-        start = 0
-        while start < len(messages):
-            start = _send_chunk(sock, messages, start, failed)
+    before = 0
+    for protocol, some in itertools.groupby(
+            map(_addressed, messages), key=operator.itemgetter(0)):
+        part, start = [message for _, message in some], 0
+        of_part: list[tuple[int, int]] = []
+        with _open(protocol) as sock:
+            while start < len(part):
+                start = _send_chunk(sock, part, start, of_part)
+        failed += [(before + index, code) for index, code in of_part]
+        before += start
     return failed
 
 

@@ -183,6 +183,22 @@ def test_messages_of_devlink_have_the_type_that_the_kernel_chose(answering):
         (GENERIC, 0x17, b'5678'), (GENERIC, 0x17, b'a'), (0, KIND, b'r')]
 
 
+def test_no_message_goes_to_the_others_protocol(answering, monkeypatch):
+    """Its type has another meaning there."""
+    monkeypatch.setattr(kernel, '_devlink', lambda: 0x17)
+    made = []
+
+    def answer(messages):
+        made.append((found.protocol, [kind for kind, *_ in messages]))
+        return [error(errno.EPERM if len(made) > 1 else 0, messages[-1][2])]
+
+    found = answering(answer)
+    assert kernel.tc_send([
+        (devlink.KIND, 0, b'abcd'), (KIND, 0, b'efgh'), (KIND, 0, b'ijkl'),
+        (devlink.KIND, 0, b'mnop')]) == [(2, errno.EPERM), (3, errno.EPERM)]
+    assert made == [(GENERIC, [0x17]), (0, [KIND, KIND]), (GENERIC, [0x17])]
+
+
 @pytest.mark.parametrize('call', [kernel.ask, kernel.tc_dump])
 def test_what_the_kernel_refuses_is_an_error(answering, call):
     answering(lambda _: [error(errno.EPERM)])
