@@ -240,7 +240,7 @@ def _print(entries: Sequence[dict[str, Any]]) -> None:
     others = [scheme for scheme in SCHEMES if scheme != OURS]
     print(f'{"column":26s} {"figure":10s} n  {OURS:>9s}'
           + ''.join(f'{"vs " + other + " %":>22s}' for other in others)
-          + f'{"best other %":>14s}')
+          + f'{"best other %":>14s}{"worst seed":>12s}')
     for entry in entries:
         cells = [entry['against'][other] for other in others]
         print(f'{entry["column"]:26s} {entry["measure"]:10s} '
@@ -330,7 +330,8 @@ def main() -> int:
     entries = table(rows, chosen, options.seeds)
     if options.table:
         options.table.write_text(document_of(
-            entries, 'python -m benchmarks.online --seeds '
+            entries, 'python -m benchmarks.online --cases '
+            f'{",".join(options.cases)} --seeds '
             f'{options.seeds[0]}..{options.seeds[-1]} --budget '
             f'{options.budget:g}', {row['commit'] for row in rows}))
     if options.json:
