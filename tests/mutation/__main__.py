@@ -20,6 +20,7 @@ import sys
 from tests.gears import changes
 from tests.mutation import areas
 from tests.mutation import collected
+from tests.mutation import kernels
 from tests.mutation import mutants
 from tests.mutation import run
 
@@ -68,25 +69,18 @@ def choose(args: argparse.Namespace) -> list[mutants.Mutant]:
     return [one for key in chosen for one in by_line[key]]
 
 
-def group(path: str) -> tuple[str, bool]:
-    """Name the tests that judge a module: its area, and whether kernels run
-    in plain Python.
-    """
-    return areas.area(path), run.is_kernel(path)
-
-
 def _judge(left: list[mutants.Mutant], args: argparse.Namespace,
-           broken: set[tuple[str, bool]]
+           broken: set[str]
            ) -> Iterator[tuple[mutants.Mutant, run.Verdict | None, float]]:
     """Judge mutants; yield verdicts, if there is one, and CPU seconds.
 
-    :param broken: groups whose tests fail without a mutant are added.
+    :param broken: areas whose tests fail without a mutant are added.
     """
     budget_s = args.budget_s
     of_area = collections.defaultdict(list)
     slow = []
     for one in left:
-        if run.is_kernel(one.path):
+        if kernels.is_kernel(one.path):
             slow.append(one)
         else:
             of_area[areas.area(one.path)].append(one)
@@ -100,28 +94,28 @@ def _judge(left: list[mutants.Mutant], args: argparse.Namespace,
             if verdict is None:
                 slow.append(one)
             elif verdict is run.Verdict.BROKEN:
-                broken.add(group(one.path))
+                broken.add(areas.area(one.path))
             yield one, verdict, took_s
-    of_group = collections.defaultdict(list)
+    of_area.clear()
     for one in slow:
-        of_group[group(one.path)].append(one)
+        of_area[areas.area(one.path)].append(one)
     # The run without a mutant is worth most where many follow it.
-    for some in sorted(of_group.values(), key=len, reverse=True):
-        for one, verdict, took_s in _judge_group(some, args, budget_s, broken):
+    for some in sorted(of_area.values(), key=len, reverse=True):
+        for one, verdict, took_s in _judge_area(some, args, budget_s, broken):
             budget_s -= took_s
             yield one, verdict, took_s
 
 
-def _judge_group(some: list[mutants.Mutant], args: argparse.Namespace,
-                 budget_s: float, broken: set[tuple[str, bool]]
-                 ) -> Iterator[tuple[mutants.Mutant, run.Verdict | None,
-                                     float]]:
-    """Judge mutants of a group, each in a process of its own.
+def _judge_area(some: list[mutants.Mutant], args: argparse.Namespace,
+                budget_s: float, broken: set[str]
+                ) -> Iterator[tuple[mutants.Mutant, run.Verdict | None,
+                                    float]]:
+    """Judge mutants of an area, each in a process of its own.
 
     The tests run once without a mutant before: where they fail every mutant
     would count as noticed.
     """
-    name, took_s = group(some[0].path), 0.0
+    name, took_s = areas.area(some[0].path), 0.0
     if name in broken:
         return
     for first in run.judge([run.Task(some[0].path, None)], args.limit_s,
@@ -180,7 +174,7 @@ def main(argv: list[str] | None = None) -> int:
     run.load_libraries()
     left = [one for one in chosen if (one.key, one.line) not in told]
     cpu_s = 0.0
-    broken: set[tuple[str, bool]] = set()
+    broken: set[str] = set()
     for one, verdict, took_s in _judge(left, args, broken):
         cpu_s += took_s
         if verdict is None:
@@ -205,15 +199,13 @@ def main(argv: list[str] | None = None) -> int:
         print(f'{name}: {n_dead} of {n} noticed')
     n_dead = sum(told[one.key, one.line] in dead for one in judged)
     percent = 100 * n_dead / len(judged) if judged else 100.0
-    for name, is_kernel in sorted(broken):
-        print(f'{name}: not judged, its tests fail without a mutant'
-              + ' where kernels are not compiled' * is_kernel)
+    for name in sorted(broken):
+        print(f'{name}: not judged, its tests fail without a mutant')
     print(f'{n_dead} of {len(judged)} mutants noticed ({percent:.0f} %), '
           f'{len(chosen) - len(judged)} not tried, {cpu_s:.0f} CPU seconds')
-    # Of few mutants a share says little. A kernel may have tests that want
-    # it compiled.
+    # Of few mutants a share says little.
     return int(percent < args.least and len(judged) - n_dead > FEW
-               or not all(is_kernel for _, is_kernel in broken))
+               or bool(broken))
 
 
 if __name__ == '__main__':

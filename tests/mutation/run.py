@@ -29,8 +29,8 @@ import hypothesis
 import pytest
 
 from tests.mutation import areas
+from tests.mutation import kernels
 from tests.mutation import mutants
-from virtco import compiled
 
 #: Loaded once: what the tests' imports spend their time with.
 _LIBRARIES = ('numpy', 'scipy.optimize', 'scipy.sparse', 'hypothesis',
@@ -95,20 +95,16 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self._tree, str(self._path), 'exec'), module.__dict__)
 
 
-class _Plain(importlib.abc.MetaPathFinder):
-    """Imports kernels from their sources: a compiled one refuses the types
-    of one that is not.
-    """
+class _Kernel(importlib.abc.MetaPathFinder):
+    """Imports one kernel from another file."""
+
+    def __init__(self, name: str, file: pathlib.Path):
+        self._name, self._file = name, file
 
     def find_spec(self, name, path=None, target=None):
-        if name not in compiled.KERNELS:
+        if name != self._name:
             return None
-        return importlib.util.spec_from_file_location(
-            name, compiled.source(name))
-
-
-def is_kernel(path: str) -> bool:
-    return areas.module_name(path) in compiled.KERNELS
+        return importlib.util.spec_from_file_location(name, self._file)
 
 
 def load_libraries() -> None:
@@ -261,21 +257,28 @@ def quieten() -> None:
 
 
 def _has_failed(task: Task, limit_s: float) -> bool:
-    text = (areas.ROOT / task.path).read_text()
-    tree = (ast.parse(text) if task.mutant is None
-            else mutants.build(text, task.mutant.number))
-    if is_kernel(task.path):
-        sys.meta_path.insert(0, _Plain())
-    finder = _Finder(task.path, tree)
-    sys.meta_path.insert(0, finder)
-    finder.forget()
-    os.chdir(areas.ROOT)
-    files = areas.tests(task.path)
     watch = Watch(limit_s)
     # Its own directory of temporary files, which ends with it.
     with tempfile.TemporaryDirectory(prefix='virtco-mutant-') as home:
+        if task.mutant is not None:
+            _install(task.mutant, pathlib.Path(home, 'kernel'))
+        os.chdir(areas.ROOT)
+        files = areas.tests(task.path)
         return any(_fails(some, home, watch) for some in (
             files[:NEAREST], files[NEAREST:]) if some)
+
+
+def _install(one: mutants.Mutant, folder: pathlib.Path) -> None:
+    """Have this process import a mutant in place of its module."""
+    name = areas.module_name(one.path)
+    tree = mutants.build((areas.ROOT / one.path).read_text(), one.number)
+    if kernels.is_kernel(one.path):
+        sys.meta_path.insert(0, _Kernel(
+            name, kernels.install(name, tree, folder)))
+    else:
+        finder = _Finder(one.path, tree)
+        sys.meta_path.insert(0, finder)
+        finder.forget()
 
 
 def _fails(files: list[str], home: str, watch: Watch) -> bool:

@@ -14,6 +14,7 @@ from tests.mutation import __main__ as command
 from tests.mutation import areas
 from tests.mutation import collected as judges
 from tests.mutation import mutants
+from virtco.solver.moves import rank_kernel
 
 TEXT = '''
 """A module."""
@@ -163,6 +164,45 @@ path = 'virtco/units.py'
 mutant, *_ = mutants.find(path, (areas.ROOT / path).read_text())
 outcome, = run.judge([run.Task(path, mutant)], 20, 20, 1)
 assert outcome.verdict is run.Verdict.TIMED_OUT, outcome
+'''], cwd=areas.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize('expected, verdict', [
+    ('3.0', 'killed'), ('own_s(compiled.plain(rank_kernel.__name__))',
+                        'survived')])
+def test_a_mutant_of_a_kernel_is_in_its_plain_self_too(
+        tmp_path, expected, verdict):
+    """Their equality tells nothing. In a process of its own, as above."""
+    test = tmp_path / 'test_kernel.py'
+    test.write_text(f'''
+import numpy as np
+from virtco import compiled
+from virtco.solver.moves import rank_kernel
+def own_s(kernel):
+    found, port = np.zeros((1, 2)), np.zeros(1, np.int64)
+    kernel.own_times(
+        0, 1, 1, np.array([3.0]), np.zeros((1, 1), np.int64),
+        np.ones((1, 1, 1)), np.full((1, 2, 2), -1), np.zeros((1, 2, 2)),
+        found, port)
+    return found[0, 1]
+def test_it():
+    assert rank_kernel.__file__ != {rank_kernel.__file__!r}
+    compiled.check()
+    assert own_s(rank_kernel) == {expected}
+''')
+    done = subprocess.run([sys.executable, '-c', f'''
+import hypothesis
+from tests.mutation import areas
+from tests.mutation import mutants
+from tests.mutation import run
+hypothesis.settings.register_profile('virtco')
+areas.tests = lambda path: [{str(test)!r}]
+path = 'virtco/solver/moves/rank_kernel.py'
+mutant, = [one for one in mutants.find(path, (areas.ROOT / path).read_text())
+           if (one.where, one.after) == ('own_times', 'p <= 0')]
+outcome, = run.judge([run.Task(path, mutant)], 20, 20, 1)
+assert outcome.verdict.value == {verdict!r}, outcome
 '''], cwd=areas.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
