@@ -20,18 +20,21 @@ from virtco import exception
 from virtco import units
 from virtco_lab.cmd import arguments as types
 from virtco_lab.cmd import present
-from virtco_lab.cmd import testcases
 from virtco_lab.emulation import broadcast
 from virtco_lab.emulation import capability
 from virtco_lab.emulation import demo
 from virtco_lab.emulation import display
 from virtco_lab.emulation import extent
+from virtco_lab.emulation import hinted
 from virtco_lab.emulation import measured
 from virtco_lab.emulation import mpi
 from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import reproduce
 from virtco_lab.emulation import testbed
 from virtco_lab.emulation import training
+from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import plots
 from virtco_lab.sim.figures import record
 
 _MIN_HOSTS = 3  # Fig. 1 spreads three VMs
@@ -43,10 +46,16 @@ _DEFAULT_SLOW_HOST = 'h1'
 #: They want libtorrent.
 _CASTS = ('orchestra-3', 'orchestra-9', 'orchestra-10', 'orchestra-11',
           'orchestra-12', 'orchestra-17')
+_TEST_CASES: Mapping[str, extent.Figure] = collections.ChainMap(
+    hinted.FIGURES, reproduce.FIGURES)
+#: Options that only test cases have, and their values by default.
+_OF_TEST_CASES = {'hosts': 8, 'first_seed': 0, 'shape': 'medium'}
+_ALL = 'all'
 _FIGURES: Mapping[str, extent.Figure] = collections.ChainMap(
     measured.FIGURES, broadcast.FIGURES, mpi.FIGURES, training.FIGURES)
 #: Where it is not _RATE_BPS: 20 receivers of a cast fit on two processors.
-_RATES_BPS = {**dict.fromkeys(_CASTS, 10e6),
+_RATES_BPS = {**dict.fromkeys(_TEST_CASES, 20e6),
+              **dict.fromkeys(_CASTS, 10e6),
               **dict.fromkeys(training.FIGURES, training.RATE_BPS)}
 
 
@@ -122,14 +131,23 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        'figure', choices=[*testcases.FIGURES, *_FIGURES, *_CASTS])
+        'figure', choices=[*_TEST_CASES, *_FIGURES, *_CASTS])
     parser.add_argument(
         '--rate', type=_rate, metavar='RATE', help=(
             'of each uplink, both ways (default 50Mbit, of a test case and of '
             'training jobs 20Mbit, of a cast 10Mbit)'))
     parser.add_argument('--seeds', type=types.between(1, 100), default=1,
                         metavar='N', help='how many, 1 to 100 (default 1)')
-    testcases.add(parser)
+    parser.add_argument(
+        '--shape', choices=[*workloads.SHAPES, _ALL], help=(
+            'of a test case: the matrices of cases 1 to 3 (default medium)'))
+    parser.add_argument(
+        '--hosts', type=types.between(4, 64), metavar='N',
+        help='of a test case: hypervisors, 4 to 64 (default 8); from 18 on '
+        'the paper\'s widths')
+    parser.add_argument(
+        '--first-seed', type=types.between(0, 99_999), metavar='N',
+        help='of a test case: its first seed (default 0)')
     parser.add_argument('--output', type=pathlib.Path,
                         default=pathlib.Path('virtco-emulate-output'),
                         help='directory for plot, table and logs')
@@ -145,32 +163,54 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    if arguments.figure not in testcases.FIGURES:
-        testcases.refuse(arguments)
+    """Measure a figure; what a test case has in its directory is kept."""
+    name, is_case = arguments.figure, arguments.figure in _TEST_CASES
+    for option, default in _OF_TEST_CASES.items():
+        value = getattr(arguments, option)
+        if value is None:
+            setattr(arguments, option, default)
+        elif not is_case:
+            raise exception.Invalid(
+                field=f'--{option.replace("_", "-")}', value=value,
+                limit=f'nothing for {name}, which has no test cases')
     _check_writable('--output', arguments.output)
     capability.check()
     namespaces.sweep()
-    if arguments.figure in testcases.FIGURES:
-        return testcases.run(arguments)
-    figures: Mapping[str, extent.Figure] = _FIGURES
-    if arguments.figure in _CASTS:
+    figures = _TEST_CASES if is_case else _FIGURES
+    if name in _CASTS:
         from virtco_lab.emulation import orchestra
         figures = orchestra.FIGURES
-    rate_bps = arguments.rate or _RATES_BPS.get(arguments.figure, _RATE_BPS)
-    found = figures[arguments.figure](
-        extent.Options(rate_bps, tuple(range(arguments.seeds)),
-                               arguments.check),
-        display.Display(rich.console.Console(stderr=True)))
+    options = extent.Options(
+        arguments.rate or _RATES_BPS.get(name, _RATE_BPS), tuple(range(
+            arguments.first_seed, arguments.first_seed + arguments.seeds)),
+        arguments.check, arguments.hosts, workloads.SHAPES
+        if arguments.shape == _ALL else (arguments.shape,), arguments.output)
+    found = figures[name](options, display.Display(
+        rich.console.Console(stderr=True)))
     present.show([found], arguments.output, arguments.json)
     if arguments.write:
         document.write_measured(
             record.DIRECTORY, found, record.made_on(time.process_time()),
-            f'virtco-emulate reproduce {arguments.figure} --rate '
-            f'{units.format_rate(rate_bps).replace(" ", "")} --seeds '
-            f'{arguments.seeds}')
+            _command(arguments, options.rate_bps, is_case))
+        if is_case:
+            plots.draw(found, record.DIRECTORY)
     for claim in found.unmet:
         print(f'virtco-emulate: {claim}', file=sys.stderr)
     return 1 if arguments.check and found.unmet else 0
+
+
+def _command(arguments: argparse.Namespace, rate_bps: float, is_case: bool
+             ) -> str:
+    """Return the command that makes the figure again."""
+    words = ['virtco-emulate reproduce', arguments.figure, '--rate',
+             units.format_rate(rate_bps).replace(' ', ''), '--seeds',
+             str(arguments.seeds)]
+    if is_case:
+        words[2:2] = ['--hosts', str(arguments.hosts)]
+        if arguments.first_seed:
+            words += ['--first-seed', str(arguments.first_seed)]
+        words += ['--shape', arguments.shape]
+    return ' '.join(words)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,9 @@
 
 from collections.abc import Callable
 import dataclasses
+import pathlib
 
+from virtco_lab.emulation import cases
 from virtco_lab.emulation import display
 from virtco_lab.sim.figures import outcome
 
@@ -16,11 +18,27 @@ class Options:
     :ivar rate_bps: of the fastest links.
     :ivar seeds: of random draws; a figure that draws once takes the last.
     :ivar short: as little as shows that it works.
+    :ivar n_hosts: hypervisors of a test case.
+    :ivar shapes: of the matrices of test cases 1 to 3.
+    :ivar directory: for the runs and the logs of a test case.
     """
 
     rate_bps: float
     seeds: tuple[int, ...] = (0,)
     short: bool = False
+    n_hosts: int = 8
+    shapes: tuple[str, ...] = ('medium',)
+    directory: pathlib.Path = pathlib.Path('virtco-emulate-output')
+
+    @property
+    def scale(self) -> cases.Scale:
+        """Size of a test case's testbed."""
+        return cases.Scale(self.n_hosts, self.rate_bps)
+
+    def cells(self, case: str) -> list[cases.Cell]:
+        """List the cells of a test case that are run."""
+        wanted = cases.cells(case, self.shapes, self.scale)
+        return wanted[-1:] if self.short else wanted
 
 
 #: Measures and shows a figure.

@@ -9,17 +9,18 @@ the setting with exact hints; all other settings of a seed keep them: the
 controller is asked to place VMs that run already, each on its own host only.
 """
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
-import json
 import math
 import pathlib
 import statistics
 
 from virtco import units
 from virtco_lab.emulation import cases
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import measure
 from virtco_lab.emulation import misled
 from virtco_lab.emulation import reproduce
@@ -53,13 +54,17 @@ class Run:
     tries: int = 1
 
     @property
+    def name(self) -> str:
+        return f'{self.setting}, seed {self.seed}'
+
+    @property
     def off(self) -> float:
         """Relative difference of the measured mean CCT from the simulated."""
         return statistics.fmean(self.ccts_s) / statistics.fmean(
             self.expected_s) - 1
 
 
-def run(settings: Sequence[str], options: reproduce.Options,
+def run(settings: Sequence[str], options: extent.Options,
         display: Display) -> dict[tuple[str, int], Run]:
     """Run what is not in the directory yet.
 
@@ -81,8 +86,7 @@ def run(settings: Sequence[str], options: reproduce.Options,
                     _once, bed, setting, seed, options.scale,
                     exact.hosts if exact is not None else None))
                 found[setting, seed] = made
-                with path.open('a') as file:
-                    file.write(json.dumps(dataclasses.asdict(made)) + '\n')
+                measure.add_line(path, made)
                 display.say(
                     f'seed {seed}, {setting}: mean CCT '
                     f'{statistics.fmean(made.ccts_s):.2f} s, simulated '
@@ -95,9 +99,6 @@ def run(settings: Sequence[str], options: reproduce.Options,
 
 def _read(path: pathlib.Path, scale: cases.Scale) -> list[Run]:
     """Read the measured runs of a file, and simulate each again."""
-    if not path.exists():
-        return []
-    rows = map(json.loads, path.read_text().splitlines())
     return [Run(**row | {
         'ccts_s': tuple(row['ccts_s']), 'told_s': tuple(row['told_s']),
         'expected_s': _expected(
@@ -105,7 +106,7 @@ def _read(path: pathlib.Path, scale: cases.Scale) -> list[Run]:
             [math.inf if at_s is None else at_s for at_s in row['told_s']],
             scale),
         'hosts': {name: tuple(its) for name, its in row['hosts'].items()}})
-        for row in rows]
+        for row in measure.read_lines(path)]
 
 
 def _expected(setting: str, seed: int, hosts: Mapping[str, Sequence[str]],
@@ -141,105 +142,78 @@ def _title(n_seeds: int, scale: cases.Scale) -> tuple[str, ...]:
 
 
 def _by_setting(name: str, title: str, settings: Sequence[str],
-                options: reproduce.Options, display: Display
-                ) -> reproduce.Found:
+                options: extent.Options, display: Display
+                ) -> outcome.Outcome:
     """Measure the mean CCT of all coflows over that with exact hints."""
     if options.short:
         settings = settings[:2]
     found = run(settings, options, display)
-    rows, series = [], _Series()
+    rows: list[tuple[outcome.Cell, ...]] = []
+    bars = {}
     for setting in settings:
         its = [found[setting, seed] for seed in options.seeds]
-        exact = [found['exact', seed] for seed in options.seeds]
-        simulated = _ratios([one.expected_s for one in its],
-                            [one.expected_s for one in exact])
-        measured = _ratios([one.ccts_s for one in its],
-                           [one.ccts_s for one in exact])
-        series.add(setting, simulated, measured)
-        rows.append((setting, outcome.shown(simulated),
-                     outcome.shown(measured), round(100 * reproduce.mean_off(
-                         its), 1), round(100 * reproduce.worst_off(its), 1)))
-    return _found(f'emulated-{name}', title, (
+        bars[setting] = _ratios(found, setting, options.seeds)
+        rows.append((setting, *map(outcome.shown, bars[setting]),
+                     round(100 * reproduce.mean_off(its), 1),
+                     round(100 * reproduce.worst_off(its), 1)))
+    return _shown(f'emulated-{name}', title, (
         'hints', 'simulated', 'measured', 'off %', 'worst off %'), rows,
-        series.panel('hints'), options, found)
+        bars, options, list(found.values()))
 
 
-def liars(options: reproduce.Options, display: Display) -> reproduce.Found:
+def liars(options: extent.Options, display: Display) -> outcome.Outcome:
     """Measure CCTs when one tenant lies, over those without the lie."""
-    settings = {factor: 'exact' if factor == 1 else f'lie {factor:g}'
+    settings = {f'{factor:g}': 'exact' if factor == 1 else f'lie {factor:g}'
                 for factor in misled.FACTORS}
     found = run(list(settings.values()), options, display)
     who = {seed: misled.liar(misled.workload(seed, options.scale))
            for seed in options.seeds}
-    rows, series = [], _Series()
+    rows: list[tuple[outcome.Cell, ...]] = []
+    bars = {}
     for factor, setting in settings.items():
-        cells: list[outcome.Cell] = []
-        for is_his in (True, False):
-            both = []
-            for field in ('expected_s', 'ccts_s'):
-                ours, honest = ([_part(getattr(found[name, seed], field),
-                                       who[seed], is_his)
-                                 for seed in options.seeds]
-                                for name in (setting, 'exact'))
-                both.append(_ratios(ours, honest))
-            cells += map(outcome.shown, both)
-            if is_his:
-                series.add(f'{factor:g}', *both)
-        rows.append((f'{factor:g}', *cells))
-    return _found('emulated-liars', 'CCT when one tenant lies, over that when '
+        bars[factor], others = (
+            _ratios(found, setting, options.seeds,
+                    lambda seed, i, is_his=is_his: (  # type: ignore[misc]
+                        (i == who[seed]) == is_his))
+            for is_his in (True, False))
+        rows.append((factor, *map(outcome.shown, bars[factor] + others)))
+    return _shown('emulated-liars', 'CCT when one tenant lies, over that when '
                   'he does not, on the emulated testbed',
                   ('claim / truth', 'his, simulated', 'his, measured',
-                   'others, simulated', 'others, measured'), rows,
-                  series.panel('claim / truth'), options, found)
+                   'others, simulated', 'others, measured'), rows, bars,
+                  options, list(found.values()))
 
 
 _OVER = 'over that with exact ones, on the emulated testbed'
-FIGURES: dict[str, reproduce.Figure] = {
-    'wrong-hints': functools.partial(
-        _by_setting, 'wrong-hints', f'Mean CCT with wrong hints {_OVER}',
-        misled.SPOILS),
-    'late-hints': functools.partial(
-        _by_setting, 'late-hints', f'Mean CCT with late hints {_OVER}',
-        misled.LATE),
-    'unknown-sizes': functools.partial(
-        _by_setting, 'unknown-sizes', 'Mean CCT of coflows whose sizes nobody '
-        f'says {_OVER}', misled.UNSIZED),
-    'liars': liars}
+FIGURES: dict[str, extent.Figure] = {
+    'liars': liars, **{
+        name: functools.partial(_by_setting, name, f'{title} {_OVER}',
+                                settings)
+        for name, title, settings in (
+            ('wrong-hints', 'Mean CCT with wrong hints', misled.SPOILS),
+            ('late-hints', 'Mean CCT with late hints', misled.LATE),
+            ('unknown-sizes', 'Mean CCT of coflows whose sizes nobody says',
+             misled.UNSIZED))}}
 
 
-class _Series:
-    """Bars of simulated and measured values, by name."""
+def _shown(name: str, title: str, columns: tuple[str, ...],
+           rows: Sequence[tuple[outcome.Cell, ...]],
+           bars: Mapping[str, list[list[float]]], options: extent.Options,
+           runs: Sequence[Run]) -> outcome.Outcome:
+    """Return a figure of ratios.
 
-    def __init__(self) -> None:
-        self._bars: dict[str, tuple[list[float], list[float]]] = {}
-
-    def add(self, name: str, simulated: list[float], measured: list[float]
-            ) -> None:
-        self._bars[name] = simulated, measured
-
-    def panel(self, x_label: str) -> outcome.Panel:
-        return outcome.Panel('bars', 'CCT over that with exact hints',
-                             x_label, 'ratio', tuple(map(
-                                 outcome.averaged, ('simulated', 'measured'),
-                                 [tuple(self._bars)] * 2,
-                                 zip(*self._bars.values()))))
-
-
-def _found(name: str, title: str, columns: tuple[str, ...],
-           rows: Sequence[tuple[outcome.Cell, ...]], panel: outcome.Panel,
-           options: reproduce.Options, found: dict[tuple[str, int], Run]
-           ) -> reproduce.Found:
-    its = list(found.values())
-    return reproduce.Found(outcome.Outcome(
-        name, title, columns, tuple(rows), (panel,),
+    :param bars: simulated and measured ratio of each seed, by setting.
+    """
+    return outcome.Outcome(
+        name, title, columns, tuple(rows), (outcome.Panel(
+            'bars', 'CCT over that with exact hints', columns[0], 'ratio',
+            tuple(map(outcome.averaged, ('simulated', 'measured'),
+                      [tuple(bars)] * 2, zip(*bars.values())))),),
         (*_title(len(options.seeds), options.scale),
-         f'All {len(its)} runs: {reproduce.mean_off(its):.1%} off in the '
-         f'mean ({reproduce.MEAN_TOLERANCE:.0%} allowed), '
-         f'{abs(reproduce.worst_off(its)):.1%} at most '
-         f'({reproduce.WORST_TOLERANCE:.0%} allowed).'),
-        tuple(_unmet(its))), (), {
+         f'All {len(runs)} runs: {reproduce.agreement(runs)}'),
+        (*reproduce.worst_unmet(runs), *reproduce.mean_unmet(runs)), {
             'runs': {f'{one.setting} / {one.seed}': _row(one)
-                     for one in its}})
+                     for one in runs}})
 
 
 def _row(one: Run) -> list[list[float]]:
@@ -250,23 +224,18 @@ def _row(one: Run) -> list[list[float]]:
         (one.waited, one.busy, one.tries))]
 
 
-def _ratios(ours: Sequence[Sequence[float]],
-            others: Sequence[Sequence[float]]) -> list[float]:
-    """Return the ratio of the means for each seed."""
-    return [statistics.fmean(one) / statistics.fmean(other)
-            for one, other in zip(ours, others)]
+def _ratios(found: Mapping[tuple[str, int], Run], setting: str,
+            seeds: Sequence[int],
+            counts: Callable[[int, int], bool] = lambda seed, i: True
+            ) -> list[list[float]]:
+    """Return simulated and measured mean CCT over that with exact hints.
 
-
-def _part(values: Sequence[float], who: int, is_his: bool) -> list[float]:
-    return [value for i, value in enumerate(values) if (i == who) == is_his]
-
-
-def _unmet(runs: Sequence[Run]) -> list[str]:
-    found = [f'{one.setting}, seed {one.seed}: {one.off:+.1%} off the '
-             f'simulator, {reproduce.WORST_TOLERANCE:.0%} allowed'
-             for one in runs if abs(one.off) > reproduce.WORST_TOLERANCE]
-    off = reproduce.mean_off(runs)
-    if off > reproduce.MEAN_TOLERANCE:
-        found.append(f'{off:.1%} off in the mean, '
-                     f'{reproduce.MEAN_TOLERANCE:.0%} allowed')
-    return found
+    :param counts: whether a coflow counts, by seed and index.
+    :returns: two lists with a ratio for each seed.
+    """
+    def mean_s(name: str, seed: int, field: str) -> float:
+        return statistics.fmean(
+            cct_s for i, cct_s in enumerate(getattr(found[name, seed], field))
+            if counts(seed, i))
+    return [[mean_s(setting, seed, field) / mean_s('exact', seed, field)
+             for seed in seeds] for field in ('expected_s', 'ccts_s')]

@@ -11,6 +11,7 @@ may share one directory.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
@@ -91,6 +92,10 @@ class Run:
     timeline: tuple[tuple[int, ...], ...] = ()
 
     @property
+    def name(self) -> str:
+        return f'{self.key}, {self.scheme}, seed {self.seed}'
+
+    @property
     def off(self) -> float:
         """Relative difference of the measured mean CCT from the expected."""
         if self.expected_s == 0:
@@ -107,20 +112,12 @@ class Book:
 
     def __init__(self, directory: pathlib.Path):
         self._path = directory / 'runs.jsonl'
-        self._runs: dict[tuple[str, str, int, int, float], Run] = {}
-        if self._path.exists():
-            for line in self._path.read_text().splitlines():
-                # A process that was killed wrote a part of a line.
-                with contextlib.suppress(json.JSONDecodeError):
-                    self._keep(_read(line))
-
-    def _keep(self, run: Run) -> None:
-        self._runs[run.identity] = run
+        self._runs = {run.identity: run for run in map(
+            _read, read_lines(self._path))}
 
     def add(self, run: Run) -> None:
-        self._keep(run)
-        with self._path.open('a') as file:
-            file.write(f'\n{json.dumps(dataclasses.asdict(run))}\n')
+        self._runs[run.identity] = run
+        add_line(self._path, run)
 
     def get(self, cell: cases.Cell, scheme: str, seed: int,
             scale: cases.Scale) -> Run | None:
@@ -134,8 +131,22 @@ class Book:
         return [run for run in found if run is not None]
 
 
-def _read(line: str) -> Run:
-    raw = json.loads(line)
+def read_lines(path: pathlib.Path) -> Iterator[dict[str, typing.Any]]:
+    """Yield the runs of a file, as :func:`add_line` writes them."""
+    if path.exists():
+        for line in path.read_text().splitlines():
+            # A process that was killed wrote a part of a line.
+            with contextlib.suppress(json.JSONDecodeError):
+                yield json.loads(line)
+
+
+def add_line(path: pathlib.Path, run: typing.Any) -> None:
+    """Append a run, a data class, to a file."""
+    with path.open('a') as file:
+        file.write(f'\n{json.dumps(dataclasses.asdict(run))}\n')
+
+
+def _read(raw: dict[str, typing.Any]) -> Run:
     return Run(**raw | {
         'coflows': tuple(tuple(row) for row in raw['coflows']),
         'edge_cpu': tuple(raw['edge_cpu']),

@@ -8,12 +8,9 @@ and bytes scaled down together, so that completion times stay those of
 unlike in ``virtco-emulate demo``.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
-import dataclasses
 import functools
-import pathlib
 import statistics
 from typing import Any
 from typing import Protocol
@@ -22,6 +19,7 @@ import numpy as np
 
 from virtco import units
 from virtco_lab.emulation import cases
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import measure
 from virtco_lab.emulation.display import Display
 from virtco_lab.sim import schemes
@@ -43,53 +41,7 @@ _COLUMNS = ('workload', 'scheme', 'simulated', 'same placement', 'measured',
 _PAPER_CPU = 0.02
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """How much to run.
-
-    :ivar seeds: of workload and background.
-    :ivar shapes: of the matrices of test cases 1 to 3.
-    :ivar directory: for the runs and the logs.
-    :ivar short: one cell of each test case, for a quick check.
-    """
-
-    scale: cases.Scale
-    seeds: tuple[int, ...]
-    shapes: tuple[str, ...]
-    directory: pathlib.Path
-    short: bool = False
-
-    def cells(self, case: str) -> list[cases.Cell]:
-        wanted = cases.cells(case, self.shapes, self.scale)
-        return wanted[-1:] if self.short else wanted
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Found:
-    """A reproduced test case, and the runs that it is made of.
-
-    :ivar more: the runs for a record, where they are of another sort.
-    """
-
-    result: outcome.Outcome
-    runs: tuple[measure.Run, ...]
-    more: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-    def rows(self) -> dict[str, Any]:
-        """Return the runs as a record keeps them, in few lines."""
-        if self.more:
-            return self.more
-        return {'run columns': ['seed', 'simulated_s', 'expected_s',
-                                'measured_s', 'waited', 'busy', 'tries'],
-                'runs': {
-                    f'{run.key} / {run.scheme} / {run.seed}': [
-                        run.seed, *(round(value, 4) for value in (
-                            run.simulated_s, run.expected_s, run.measured_s,
-                            run.waited, run.busy)), run.tries]
-                    for run in self.runs}}
-
-
-def _runs(case: str, options: Options, display: Display
+def _runs(case: str, options: extent.Options, display: Display
           ) -> dict[tuple[cases.Cell, str], list[measure.Run]]:
     wanted = options.cells(case)
     book = measure.run(wanted, options.seeds, options.scale,
@@ -98,7 +50,8 @@ def _runs(case: str, options: Options, display: Display
             for cell in wanted for name in measure.schemes_of(cell.case)}
 
 
-def case(name: str, options: Options, display: Display) -> Found:
+def case(name: str, options: extent.Options, display: Display
+         ) -> outcome.Outcome:
     """Compare the mean CCTs of a test case, simulated and measured."""
     runs = _runs(name, options, display)
     rows: list[tuple[outcome.Cell, ...]] = []
@@ -112,21 +65,24 @@ def case(name: str, options: Options, display: Display) -> Found:
             round(100 * mean_off(its), 1), round(100 * worst_off(its), 1),
             *_saved(ours, its, scheme), _paper(cell, scheme)))
     every = [run for its in runs.values() for run in its]
-    return Found(outcome.Outcome(
+    return outcome.Outcome(
         f'emulated-{name}', f'{_TITLES[name]} on the emulated testbed, '
         f'seconds (VirtCO test case {name[-1]})', _COLUMNS, tuple(rows),
         _panels(runs), (*_notes(options, every), *_agreement(every)),
-        tuple(_unmet(every))), tuple(every))
+        tuple(_unmet(every)), _recorded(every))
 
 
-def overhead(options: Options, display: Display) -> Found:
+def overhead(options: extent.Options, display: Display
+         ) -> outcome.Outcome:
     """Measure time to decide and CPU of the edge modules in test case 2."""
     runs = _runs('virtco-case2', options, display)
     rows: list[tuple[outcome.Cell, ...]] = []
     panels = []
     for what, values, papers in (
-            ('time to decide, s per group', _placing, (5.5, 0.8)),
-            ('edge module, share of a processor', _edges, (_PAPER_CPU, 0.8))):
+            ('time to decide, s per group',
+             lambda run: (run.placing_s / len(run.coflows),), (5.5, 0.8)),
+            ('edge module, share of a processor',
+             lambda run: run.edge_cpu, (_PAPER_CPU, 0.8))):
         series = []
         for name in measure.SCHEMES[1:]:
             found = [value for (_, scheme), its in runs.items()
@@ -140,7 +96,7 @@ def overhead(options: Options, display: Display) -> Found:
             *series, outcome.Series('paper, 80 %', papers[:1], papers[1:],
                                     paper=True))))
     every = [run for its in runs.values() for run in its]
-    return Found(outcome.Outcome(
+    return outcome.Outcome(
         'emulated-virtco-case3', 'Overhead on the emulated testbed (VirtCO '
         'test case 3)', ('what', 'scheme', 'median', '80 %', '99 %',
                          'paper 80 %'), tuple(rows), tuple(panels), (
@@ -149,22 +105,34 @@ def overhead(options: Options, display: Display) -> Found:
             'datacentre; it includes the requests and the start of the VMs. '
             'An edge module\'s processor time is that of its processes while '
             'the bytes move, with a report each tenth of a second; the '
-            'kernel\'s shaping is not in it.')), tuple(every))
+            'kernel\'s shaping is not in it.'), runs=_recorded(every))
 
 
-Figure = Callable[[Options, Display], Found]
-FIGURES: dict[str, Figure] = {
-    name: functools.partial(case, name) for name in _TITLES}
-FIGURES['virtco-case3'] = overhead
-FIGURES = dict(sorted(FIGURES.items()))
+def _recorded(runs: Sequence[measure.Run]) -> dict[str, Any]:
+    """Return the runs as a record keeps them, in few lines."""
+    return {'run columns': ['seed', 'simulated_s', 'expected_s', 'measured_s',
+                            'waited', 'busy', 'tries'],
+            'runs': {f'{run.key} / {run.scheme} / {run.seed}': [
+                run.seed, *(round(value, 4) for value in (
+                    run.simulated_s, run.expected_s, run.measured_s,
+                    run.waited, run.busy)), run.tries] for run in runs}}
+
+
+FIGURES: dict[str, extent.Figure] = {
+    name: functools.partial(case, name) if name in _TITLES else overhead
+    for name in (f'virtco-case{number}' for number in range(1, 7))}
 
 
 class Compared(Protocol):
     """A run beside its simulation."""
 
     @property
+    def name(self) -> str:
+        """Workload, scheme and seed of the run."""
+
+    @property
     def off(self) -> float:
-        """How far it is from it, relative."""
+        """Relative difference of the measured mean CCT from the simulated."""
 
 
 def mean_off(runs: Sequence[Compared]) -> float:
@@ -197,14 +165,6 @@ def _paper(cell: cases.Cell, scheme: str) -> outcome.Cell:
     return None
 
 
-def _placing(run: measure.Run) -> Iterable[float]:
-    return [run.placing_s / len(run.coflows)]
-
-
-def _edges(run: measure.Run) -> Iterable[float]:
-    return run.edge_cpu
-
-
 def _panels(runs: dict[tuple[cases.Cell, str], list[measure.Run]]
             ) -> tuple[outcome.Panel, ...]:
     cells = list(dict.fromkeys(cell for cell, _ in runs))
@@ -227,28 +187,42 @@ def _short(cell: cases.Cell) -> str:
 
 def _agreement(runs: Sequence[measure.Run]) -> list[str]:
     """Summarise how far the runs of each scheme are from the simulator."""
-    return [
-        f'{schemes.get(name).label}: {len(its)} runs, '
-        f'{mean_off(its):.1%} off in the mean '
-        f'({MEAN_TOLERANCE:.0%} allowed), {abs(worst_off(its)):.1%} at most '
-        f'({WORST_TOLERANCE:.0%} allowed).'
-        for name in measure.ALL_SCHEMES
-        if (its := [run for run in runs if run.scheme == name])]
+    return [f'{schemes.get(name).label}: {len(its)} runs, {agreement(its)}'
+            for name in measure.ALL_SCHEMES
+            if (its := [run for run in runs if run.scheme == name])]
+
+
+def agreement(runs: Sequence[Compared]) -> str:
+    """Say how far runs are from the simulator, and how far they may be."""
+    return (f'{mean_off(runs):.1%} off in the mean ({MEAN_TOLERANCE:.0%} '
+            f'allowed), {abs(worst_off(runs)):.1%} at most '
+            f'({WORST_TOLERANCE:.0%} allowed).')
 
 
 def _unmet(runs: Sequence[measure.Run]) -> list[str]:
-    found = [f'{run.key}, {run.scheme}, seed {run.seed}: {run.off:+.1%} off '
-             f'the simulator, {WORST_TOLERANCE:.0%} allowed'
-             for run in runs if abs(run.off) > WORST_TOLERANCE]
-    for name in {run.scheme: None for run in runs}:
-        off = mean_off([run for run in runs if run.scheme == name])
-        if off > MEAN_TOLERANCE:
-            found.append(f'{name}: {off:.1%} off in the mean, '
-                         f'{MEAN_TOLERANCE:.0%} allowed')
-    return found
+    by_scheme = {run.scheme: [one for one in runs if one.scheme == run.scheme]
+                 for run in runs}
+    return [*worst_unmet(runs), *(
+        f'{scheme}: {one}' for scheme, its in by_scheme.items()
+        for one in mean_unmet(its))]
 
 
-def _notes(options: Options, runs: Sequence[measure.Run]) -> tuple[str, ...]:
+def worst_unmet(runs: Iterable[Compared]) -> list[str]:
+    """List the runs that are too far from the simulator."""
+    return [f'{run.name}: {run.off:+.1%} off the simulator, '
+            f'{WORST_TOLERANCE:.0%} allowed'
+            for run in runs if abs(run.off) > WORST_TOLERANCE]
+
+
+def mean_unmet(runs: Sequence[Compared]) -> list[str]:
+    """Say that runs are too far from the simulator in the mean, if so."""
+    off = mean_off(runs)
+    return [] if off <= MEAN_TOLERANCE else [
+        f'{off:.1%} off in the mean, {MEAN_TOLERANCE:.0%} allowed']
+
+
+def _notes(options: extent.Options, runs: Sequence[measure.Run]
+           ) -> tuple[str, ...]:
     again = sum(run.tries > 1 for run in runs)
     beyond = sum(run.waited > measure.MOST_WAITED for run in runs)
     wide = [max(cases.MIN_VMS, round(row.width * options.scale.width_factor))

@@ -41,17 +41,15 @@ def fragment(figure: samples.Figure, recorded: record.Record) -> str:
 
 
 def write_measured(directory: pathlib.Path, result: outcome.Outcome,
-                   made: Mapping[str, object], command: str,
-                   runs: Mapping[str, object] | None = None) -> None:
+                   made: Mapping[str, object], command: str) -> None:
     """Record a figure that was measured, not simulated, and write its table.
 
     Nothing compares it: another machine measures something else.
 
     :param command: that made it.
-    :param runs: that it is made of, for the record.
     """
     record.write(directory, {**result.to_dict(), 'made': made,
-                             'command': command, **(runs or {})})
+                             'command': command, **result.runs})
     lines: list[tuple[outcome.Cell, ...]] = [result.columns, *result.rows]
     if len(result.columns) > MOST_COLUMNS:
         lines = list(zip(*lines, strict=True))

@@ -3,6 +3,7 @@
 """A reproduced figure: a table, and panels to plot."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -75,6 +76,7 @@ class Outcome:
     :ivar rows: as many cells as columns each; None prints as a dash.
     :ivar notes: what to know when reading it.
     :ivar unmet: claims that these numbers do not bear out.
+    :ivar runs: that it is made of, for a record.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Outcome:
     panels: tuple[Panel, ...]
     notes: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
+    runs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {'name': self.name, 'title': self.title,

@@ -2,7 +2,6 @@
 
 """What ``virtco-emulate`` takes, and how it ends, without a network."""
 
-import dataclasses
 import json
 import pathlib
 import signal
@@ -12,7 +11,6 @@ import pytest
 
 from virtco import exception
 from virtco_lab.cmd import emulate
-from virtco_lab.cmd import testcases
 from virtco_lab.sim.figures import outcome
 
 
@@ -263,9 +261,8 @@ def test_each_kind_of_figure_has_its_own_rate(figure, capsys):
         assert figure.run(name) == 0
         assert figure.options[-1].rate_bps == rate_bps, name
         assert figure.run(name, '--rate', '30Mbit', '--check') == 1
-        # The last of the options says whether it is the short form.
         assert figure.options[-1].rate_bps == 30e6
-        assert dataclasses.astuple(figure.options[-1])[-1] is True
+        assert figure.options[-1].short is True
     assert 'virtco-emulate: too slow\n' in capsys.readouterr().err
 
 
@@ -289,12 +286,3 @@ def test_options_of_test_cases_are_refused_elsewhere(figure, machine, capsys):
         assert (f'{words[0]}: expected nothing for choreo-9, which has no '
                 f'test cases, got {words[1]}.') in capsys.readouterr().err
     assert not figure.options and not machine.done
-
-
-@pytest.mark.parametrize('words', [(), ('--check',)])
-def test_a_test_case_ends_as_it_says(words, figure, machine, monkeypatch):
-    monkeypatch.setattr(testcases, 'run',
-                        lambda args: 5 if args.check else 0)
-    assert figure.run('virtco-case1', '--shape', 'all', *words) == (
-        5 if words else 0)
-    assert not figure.options and machine.done == ['checked', 'swept']

@@ -8,7 +8,8 @@ import types
 import pytest
 
 from virtco_lab.cmd import emulate
-from virtco_lab.cmd import testcases
+from virtco_lab.emulation import extent
+from virtco_lab.emulation import hinted
 from virtco_lab.emulation import reproduce
 from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import outcome
@@ -22,23 +23,18 @@ def _case(monkeypatch, tmp_path):
                                  record=tmp_path / 'record')
     made.record.mkdir()
 
-    class Found:
-        def __init__(self):
-            self.result = outcome.Outcome(
-                'emulated', 'A case', ('a',), ((1.0,),), (outcome.Panel(
-                    'bars', 'p', 'x', 'y', (outcome.Series(
-                        'ours', ('a',), (1.0,)),)),), (), made.unmet)
-
-        def rows(self):
-            return {'runs': [7]}
-
     def figure(options, display):
         made.options.append(options)
         made.display = display
-        return Found()
+        return outcome.Outcome(
+            'emulated', 'A case', ('a',), ((1.0,),), (outcome.Panel(
+                'bars', 'p', 'x', 'y', (outcome.Series(
+                    'ours', ('a',), (1.0,)),)),), (), made.unmet,
+            {'runs': [7]})
 
-    for name in testcases.FIGURES:
-        monkeypatch.setitem(testcases.FIGURES, name, figure)
+    for known in (hinted.FIGURES, reproduce.FIGURES):
+        for name in known:
+            monkeypatch.setitem(known, name, figure)
     monkeypatch.setattr(record, 'DIRECTORY', made.record)
     monkeypatch.setattr(emulate.capability, 'check', lambda: None)
     monkeypatch.setattr(emulate.namespaces, 'sweep', list)
@@ -52,8 +48,8 @@ def _case(monkeypatch, tmp_path):
 def test_a_case_by_default(case, capsys):
     assert case.run() == 0
     options, = case.options
-    assert options == reproduce.Options(
-        testcases.cases.Scale(8, 20e6), (0,), ('medium',), case.output, False)
+    assert options == extent.Options(
+        20e6, (0,), False, 8, ('medium',), case.output)
     assert 'plot: ' in capsys.readouterr().out
     assert not list(case.record.iterdir())
     # Progress must not get into what is printed.
@@ -66,9 +62,8 @@ def test_words_reach_the_case(case, capsys):
                     '--first-seed', '5', '--shape', 'all', '--json',
                     '--check') == 0
     options, = case.options
-    assert options == reproduce.Options(
-        testcases.cases.Scale(20, 30e6), (5, 6, 7), workloads.SHAPES,
-        case.output, True)
+    assert options == extent.Options(
+        30e6, (5, 6, 7), True, 20, workloads.SHAPES, case.output)
     assert json.loads(capsys.readouterr().out)['title'] == 'A case'
 
 

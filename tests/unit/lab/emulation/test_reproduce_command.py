@@ -2,13 +2,11 @@
 
 """What ``virtco-emulate reproduce`` does with a figure, without a network."""
 
-import dataclasses
 import types
 
 import pytest
 
 from virtco_lab.cmd import emulate
-from virtco_lab.cmd import testcases
 from virtco_lab.sim.figures import outcome
 
 
@@ -77,12 +75,16 @@ def test_options_reach_the_figure(made):
     made.run(made.on_mesh, '--seeds', '3')
     made.run('training-2')
     made.run('training-2', '--rate', '30Mbit')
-    assert [dataclasses.astuple(one) for one in made.options] == [
+    assert [(one.rate_bps, one.seeds, one.short) for one in made.options] == [
         (50e6, (0,), False), (50e6, (0, 1, 2), False), (20e6, (0,), False),
         (50e6, (0, 1, 2), False), (20e6, (0,), False), (30e6, (0,), False)]
 
 
 @pytest.mark.parametrize('seed', ['0', '99999'])
 def test_a_test_case_begins_with_any_seed(made, monkeypatch, seed):
-    monkeypatch.setattr(testcases, 'run', lambda options: options.first_seed)
-    assert made.run('virtco-case1', '--first-seed', seed) == int(seed)
+    monkeypatch.setitem(
+        emulate.reproduce.FIGURES, 'virtco-case1',
+        lambda options, _shown: made.options.append(options) or (
+            outcome.Outcome('f', 'A figure', ('a',), ((1.0,),), ())))
+    assert made.run('virtco-case1', '--first-seed', seed, '--seeds', '2') == 0
+    assert made.options[0].seeds == (int(seed), int(seed) + 1)

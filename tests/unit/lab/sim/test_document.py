@@ -71,8 +71,8 @@ def test_other_targets_are_told_in_their_own_units(tmp_path):
 def test_a_wide_table_is_turned_on_its_side(tmp_path, n_columns, head):
     document.write_measured(tmp_path, outcome.Outcome(
         'wide', 'Wide', tuple(map(str, range(n_columns))),
-        ((7.0,) * n_columns,), ()), {'commit': 'c', 'machine': 'm'}, 'made',
-        {'runs': [1]})
+        ((7.0,) * n_columns,), (), runs={'runs': [1]}),
+        {'commit': 'c', 'machine': 'm'}, 'made')
     assert f'   {head}' in (tmp_path / 'wide.inc').read_text()
     written = json.loads((tmp_path / 'wide.json').read_text())
     assert (written['command'], written['runs']) == ('made', [1])
