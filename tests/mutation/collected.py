@@ -9,7 +9,10 @@ imports everything for each mutant. It judges what is left: what a module does
 while it is imported, and kernels.
 """
 
+import ast
+import builtins
 import collections
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
@@ -37,6 +40,10 @@ SLOWER, LEAST_S = 4.0, 2.0
 MOST_IDLE_S = 10.0
 #: File, first line and qualified name of a function.
 Key = tuple[str, int, str]
+#: File and first line of a function.
+Mark = tuple[str, int]
+#: Built-in function that marked functions call with their mark.
+_NOTE = 'virtco_note_executed'
 
 
 def judge(chosen: Sequence[mutants.Mutant], limit_s: float, budget_s: float,
@@ -114,6 +121,37 @@ def _functions(code: types.CodeType) -> Iterator[types.CodeType]:
             yield one
 
 
+class _Marker(ast.NodeTransformer):
+    """Has functions note that they run: no test takes longer for it, while
+    one takes many times as long where Python calls a profiler.
+    """
+
+    def __init__(self, file: str):
+        self._file = file
+        self.marks: set[Mark] = set()
+
+    def _note(self, line: int) -> ast.expr:
+        mark = self._file, line
+        self.marks.add(mark)
+        return ast.parse(f'{_NOTE}({mark!r})', mode='eval').body
+
+    def visit_FunctionDef(self, node):
+        self.generic_visit(node)
+        line = min([node.lineno, *(one.lineno
+                                   for one in node.decorator_list)])
+        has_docstring = ast.get_docstring(node, clean=False) is not None
+        node.body.insert(int(has_docstring), ast.Expr(self._note(line)))
+        return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node):
+        self.generic_visit(node)
+        node.body = ast.BoolOp(
+            ast.Or(), [self._note(node.lineno), node.body])
+        return node
+
+
 class _Loop:
     """pytest plug-in: runs the tests over each mutant instead of once."""
 
@@ -137,9 +175,6 @@ class _Loop:
             return True
         self._items = session.items
         self._early = {_key(code) for code in self.early.values()}
-        self._tests, cpu_s = self._observe()
-        # Who asks for a budget wants that counted, too.
-        self._extra_s = cpu_s
         gc.unfreeze()
         self._by_key: dict[Key, list[types.FunctionType]] = (
             collections.defaultdict(list))
@@ -147,22 +182,28 @@ class _Loop:
             if isinstance(one, types.FunctionType):
                 self._by_key[_key(one.__code__)].append(one)
         gc.freeze()
+        marked, marks = self._mark()
+        self._tests, cpu_s = self._observe(marked)
+        # Who asks for a budget wants that counted, too.
+        self._extra_s = cpu_s
         known = {number: self._code(one)
                  for number, one in enumerate(self._chosen)}
+        of_mark = {number: next(
+            (key[:2] for key in codes if key[:2] in marks), None)
+            for number, (_, codes) in known.items()}
         tasks = []
         for number, (inner, codes) in known.items():
-            tests = self._tests.get(inner, []) if inner else []
-            if inner is None or not tests:
-                self._tell(number, None if inner is None or inner
-                           in self._early else run.Verdict.SURVIVED, 0.0)
-            elif not self._by_key.keys() & codes:
-                # Of a module that only a test imports.
+            if of_mark[number] is None or not self._by_key.keys() & codes:
+                # Of no function, or of a module that only a test imports.
                 self._tell(number, None, 0.0)
+            elif of_mark[number] not in self._tests:
+                self._tell(number, None if inner in self._early
+                           else run.Verdict.SURVIVED, 0.0)
             else:
                 tasks.append(number)
         for number, verdict, cpu_s in run.in_forks(
                 tasks, lambda number: self._has_failed(
-                    number, *known[number]), self._limit_s,
+                    of_mark[number], known[number][1]), self._limit_s,
                 self._budget_s - cpu_s, self._n_jobs, MOST_IDLE_S):
             if verdict is run.Verdict.SURVIVED and (
                     known[number][0] in self._early):
@@ -194,7 +235,28 @@ class _Loop:
         found = next(iter(differ), None)
         return found, differ
 
-    def _observe(self) -> tuple[dict[Key, list[tuple[float, int]]], float]:
+    def _mark(self) -> tuple[list[types.CodeType], set[Mark]]:
+        """Compile all functions of the mutants' modules so that they note
+        when they run.
+        """
+        codes: list[types.CodeType] = []
+        marks: set[Mark] = set()
+        for path, text in self._texts.items():
+            file = str(areas.ROOT / path)
+            marker = _Marker(file)
+            tree = ast.fix_missing_locations(marker.visit(ast.parse(text)))
+            codes += _functions(compile(tree, file, 'exec'))
+            marks |= marker.marks
+        return codes, marks
+
+    def _put(self, codes: Iterable[types.CodeType]) -> None:
+        """Have the functions that are there run other code."""
+        for code in codes:
+            for function in self._by_key.get(_key(code), ()):
+                function.__code__ = code
+
+    def _observe(self, marked: Sequence[types.CodeType]
+                 ) -> tuple[dict[Mark, list[tuple[float, int]]], float]:
         """Run all tests once in a fork; return those of each function.
 
         They have their CPU seconds, by which they are sorted; those that fail
@@ -204,21 +266,22 @@ class _Loop:
         pid = os.fork()
         if pid == 0:
             os.close(reading)
-            tests: dict[Key, list[tuple[float, int]]] = (
+            noted: set[Mark] = set()
+            setattr(builtins, _NOTE, noted.add)
+            self._put(marked)
+            tests: dict[Mark, list[tuple[float, int]]] = (
                 collections.defaultdict(list))
             for number in range(len(self._items)):
+                noted.clear()
                 began_s = time.process_time()
-                with _executed() as codes:
-                    has_failed = self._fails([number])
+                has_failed = self._fails([number])
                 took_s = time.process_time() - began_s
-                if has_failed:
-                    continue
-                for key in {_key(code) for code in codes.values()}:
-                    if key[0].startswith(str(areas.ROOT)):
-                        tests[key].append((took_s, number))
+                if not has_failed:
+                    for mark in noted:
+                        tests[mark].append((took_s, number))
             with os.fdopen(writing, 'wb') as out:
-                pickle.dump({key: sorted(some)
-                             for key, some in tests.items()}, out)
+                pickle.dump({mark: sorted(some)
+                             for mark, some in tests.items()}, out)
             os._exit(0)
         os.close(writing)
         with os.fdopen(reading, 'rb') as told:
@@ -226,12 +289,10 @@ class _Loop:
         _, _, used = os.wait4(pid, 0)
         return tests, used.ru_utime + used.ru_stime
 
-    def _has_failed(self, number: int, inner: Key,
-                    codes: dict[Key, types.CodeType]) -> bool:
-        for key, code in codes.items():
-            for function in self._by_key.get(key, ()):
-                function.__code__ = code
-        times_s, numbers = zip(*self._tests[inner])
+    def _has_failed(self, mark: Mark, codes: dict[Key, types.CodeType]
+                    ) -> bool:
+        self._put(codes.values())
+        times_s, numbers = zip(*self._tests[mark])
         # A loop that does not end need not last as long as any test may.
         end_s = time.process_time() + LEAST_S + SLOWER * sum(times_s)
         _, hard_s = resource.getrlimit(resource.RLIMIT_CPU)
