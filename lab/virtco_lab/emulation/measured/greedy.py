@@ -138,9 +138,10 @@ def _rates_bps(bed: beds.Bed) -> dict[Pair, float]:
 def _problem(rates_bps: Mapping[Pair, float],
              sizes: Mapping[tuple[int, int], int]
              ) -> snapshot.PlacementProblem:
-    most_bps = max(rates_bps.values())
+    # Paths limit the machines, their own links never do.
+    link_bps = sum(rates_bps.values())
     return snapshot.PlacementProblem(
-        tuple(cluster.Host(name, (1.0,), 40 * most_bps, 40 * most_bps)
+        tuple(cluster.Host(name, (1.0,), link_bps, link_bps)
               for name in MACHINES),
         tuple(cluster.Vm(name, (1.0,)) for name in TASKS),
         (coflow_model.Coflow.from_flows('job', len(TASKS), [
