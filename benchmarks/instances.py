@@ -30,8 +30,9 @@ hard
     sizes with sigma 0.5 or 1.5; *bg* 0-12 slots and rates 0.3 ... 0.9,
     *measured* 1-8 slots and lognormal rates, *unit* VMs of 1 slot on hosts of
     1-4 at full rate. *rack* has uplinks oversubscribed 4 times, *pod* racks
-    in pods, each level oversubscribed twice, *cube*
-    capacities of vCPUs, memory and disk that no flavor fills alike.
+    in pods, each level oversubscribed twice, *pipe* lognormal rates per pair
+    of hosts, *cube* capacities of vCPUs, memory and disk that no flavor fills
+    alike.
 """
 
 import argparse
@@ -66,6 +67,7 @@ class Shape(NamedTuple):
     :ivar cube: capacities of three resources instead of slots.
     :ivar running: coflows that run on the hosts already.
     :ivar coflows: into which the flows are dealt.
+    :ivar pairs: of hosts have rates, instead of hosts.
     """
 
     hosts: int
@@ -77,6 +79,7 @@ class Shape(NamedTuple):
     cube: bool = False
     running: int = 0
     coflows: int = 1
+    pairs: bool = False
 
 
 _ALL = ('sparse', 'medium', 'dense', 'shuffle', 'groups', 'tree', 'mesh')
@@ -95,6 +98,10 @@ HARD = {
                        ('measured',), racks=8),
     'pod48x60': Shape(48, 60, ('sparse', 'medium', 'groups', 'shuffle'),
                       ('bg', 'measured'), racks=8, pods=2),
+    'pipe12x24': Shape(12, 24, ('sparse', 'medium', 'groups', 'shuffle'),
+                       ('bg', 'measured'), pairs=True),
+    'pipe18x40': Shape(18, 40, ('sparse', 'medium', 'groups', 'shuffle'),
+                       ('bg', 'measured'), pairs=True),
     'cube18x40': Shape(18, 40, _ALL, ('bg', 'measured'), cube=True),
     'busy18x40': Shape(18, 40, ('sparse', 'medium', 'groups', 'shuffle'),
                        ('bg', 'measured'), running=6),
@@ -344,6 +351,10 @@ def _hard(family: str, shape: Shape, pattern: str, kind: str, seed: int
             for q in range(shape.pods)]
         for m, host in enumerate(hosts):
             host['rack'] = f'r{m % shape.racks}'
+    if shape.pairs:
+        result['pair_rate'] = {
+            a['id']: {b['id']: GBIT * min(1, rng.lognormvariate(-.7, .5))
+                      for b in hosts if b is not a} for a in hosts}
     if shape.cube:
         _cube(rng, hosts, result['vms'])
     if shape.coflows > 1:

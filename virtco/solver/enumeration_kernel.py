@@ -5,17 +5,20 @@
 A port may have less than its limit of bytes, which falls with every better
 placement. Loads only grow on the way. So a host that a node cannot take
 beside those placed before it stays closed to it further down, and a node
-without an open host ends the branch, however early that shows. The node with
-the fewest open hosts is placed next, on the host that leaves its ports
-idlest first. Of hosts that are alike and empty one is tried.
+without an open host ends the branch, however early that shows. With pipes, a
+host is closed, too, that does not hold the node with all others that it draws
+there, since no pair of hosts carries the bytes between them and it. The node
+with the fewest open hosts for its traffic is placed next, on the host that
+leaves its ports idlest first. Of hosts that are alike and empty one is tried.
 """
 
 import cython
 
-#: Units of work (:mod:`virtco.solver.budget`) to look at a node and host, and
-#: for each row of ports that an arc of the node may pass.
+#: Units of work (:mod:`virtco.solver.budget`) to look at a node and host, for
+#: each row of ports that an arc of the node may pass, and for a pair of hosts.
 LOOK = cython.declare(cython.double, 12.0)
 ARC = cython.declare(cython.double, 8.0)
+PAIR = cython.declare(cython.double, 3.0)
 
 
 @cython.dataclasses.dataclass(repr=False, eq=False)
@@ -31,6 +34,10 @@ class Search:
     :ivar load: bytes of each port by depth, (n + 1) * P.
     :ivar free: by depth, (n + 1) * M * R.
     :ivar extra: of a node on trial, by port; touched: these ports.
+    :ivar drawn: nodes that exchange bytes with a set on trial.
+    :ivar sent: bytes of that set to each node, -1 for its members; received:
+        bytes from each node to it.
+    :ivar need: what that set needs of every resource.
     :ivar n_on: nodes of every host.
     :ivar open: whether a node may go to a host, by depth, (n + 1) * n * M.
     :ivar node_at: node that is placed at a depth.
@@ -61,6 +68,10 @@ class Search:
     free: cython.double[::1]
     extra: cython.double[::1]
     touched: cython.Py_ssize_t[::1]
+    drawn: cython.Py_ssize_t[::1]
+    sent: cython.double[::1]
+    received: cython.double[::1]
+    need: cython.double[::1]
     n_on: cython.Py_ssize_t[::1]
     assign: cython.Py_ssize_t[::1]
     open: cython.uchar[::1]
@@ -172,29 +183,125 @@ def put(g: Search, depth: cython.Py_ssize_t, node: cython.Py_ssize_t,
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def tightest(g: Search, depth: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Close hosts; return the node with the fewest open ones.
+def draw_in(g: Search, node: cython.Py_ssize_t, size: cython.Py_ssize_t
+            ) -> cython.Py_ssize_t:
+    """Take a node into the set on trial; return how many nodes it touches."""
+    g.work[0] += LOOK
+    for e in range(g.adj_start[node], g.adj_start[node + 1]):
+        g.work[0] += PAIR
+        other = g.adj_node[e]
+        if g.sent[other] < 0:
+            continue
+        if g.sent[other] == 0 and g.received[other] == 0:
+            g.drawn[size] = other
+            size += 1
+        g.sent[other] += g.adj_out[e]
+        g.received[other] += g.adj_in[e]
+    g.sent[node] = -1.0
+    return size
 
-    -1 where a node has none, n where all nodes are placed.
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def has_pair(g: Search, depth: cython.Py_ssize_t, node: cython.Py_ssize_t,
+             host: cython.Py_ssize_t) -> cython.bint:
+    """Return whether a node may be on another host than the set on trial."""
+    m = g.n_hosts
+    pairs = 2 * (m + g.n_uplinks)
+    first = depth * g.n_ports + pairs
+    low = 0
+    high = m
+    if g.assign[node] >= 0:
+        low = g.assign[node]
+        high = low + 1
+    for other in range(low, high):
+        g.work[0] += PAIR
+        if other == host or (high > low + 1 and not g.open[
+                (depth * g.n + node) * m + other]):
+            continue
+        there = host * m + other
+        back = other * m + host
+        if (g.load[first + there] + g.sent[node] <= g.limit[pairs + there]
+                and g.load[first + back] + g.received[node]
+                <= g.limit[pairs + back]):
+            return True
+    return False
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def holds_drawn(g: Search, depth: cython.Py_ssize_t,
+                node: cython.Py_ssize_t, host: cython.Py_ssize_t
+                ) -> cython.bint:
+    """Return whether a host holds a node with all nodes that it draws.
+
+    A node that no pair of hosts can connect to the set has to join it.
+    """
+    rooms = g.n_hosts * g.n_resources
+    size = draw_in(g, node, 0)
+    fits: cython.bint = True
+    joined = node
+    for r in range(g.n_resources):
+        g.need[r] = g.demand[node * g.n_resources + r]
+    while fits and joined >= 0:
+        joined = -1
+        for i in range(size):
+            other = g.drawn[i]
+            if g.sent[other] < 0 or g.assign[other] == host or has_pair(
+                    g, depth, other, host):
+                continue
+            if g.assign[other] >= 0 or not g.open[
+                    (depth * g.n + other) * g.n_hosts + host]:
+                fits = False
+                break
+            joined = other
+            for r in range(g.n_resources):
+                g.need[r] += g.demand[other * g.n_resources + r]
+                if g.need[r] > 0 and g.need[r] > g.free[
+                        depth * rooms + g.slot[host * g.n_resources + r]]:
+                    fits = False
+            size = draw_in(g, other, size)
+    g.sent[node] = 0.0
+    g.received[node] = 0.0
+    for i in range(size):
+        g.sent[g.drawn[i]] = 0.0
+        g.received[g.drawn[i]] = 0.0
+    return fits
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def tightest(g: Search, depth: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Close hosts; return the node with the fewest open ones for its traffic.
+
+    -1 where a node has none, n where all nodes are placed. On 8 instances
+    of 18 hosts and 40 VMs with pipes, least square of the number per byte
+    needed 0.1 to 1 times the work of least number.
     """
     cells = g.n * g.n_hosts
     chosen = g.n
     fewest = g.n_hosts + 1
+    if depth > 0:
+        for i in range(depth * cells, (depth + 1) * cells):
+            g.open[i] = g.open[i - cells]
+        g.work[0] += cells
     for node in range(g.n):
         if g.assign[node] >= 0:
             continue
         count = 0
         for host in range(g.n_hosts):
             i = depth * cells + node * g.n_hosts + host
-            if depth > 0:
-                g.open[i] = g.open[i - cells]
-            if g.open[i] and busiest(g, depth, node, host) < 0:
+            if g.open[i] and (busiest(g, depth, node, host) < 0 or (
+                    g.pipe and not holds_drawn(g, depth, node, host))):
                 g.open[i] = 0
             count += g.open[i]
         if count == 0:
             return -1
-        if count < fewest or (count == fewest
-                              and g.traffic[node] > g.traffic[chosen]):
+        if chosen == g.n or (count * count * g.traffic[chosen]
+                             < fewest * fewest * g.traffic[node]):
             chosen = node
             fewest = count
     return chosen

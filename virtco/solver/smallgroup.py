@@ -24,6 +24,13 @@ MAX_PIPED = 40
 MAX_PORTS = 1000
 #: Part of a known time that a better placement takes at most.
 CLOSER = 1 - 1e-12
+#: Work at a target at first, and its growth.
+FIRST_UNITS = 1e6
+MORE_UNITS = 4
+#: Ratio of bounds at which the upper one is the target, and part of it below
+#: which there is none.
+NEAR = 1.01
+LEAST = 1e-3
 #: Calls of numpy to begin.
 BEGIN_CALLS = 150
 #: Placements judged one by one.
@@ -58,22 +65,57 @@ def enumerable(inst: instances.Instance) -> bool:
 
 
 def enumerate_all(inst: instances.Instance, upper_s: float,
-                  budget: budgets.Budget
+                  budget: budgets.Budget, lower_s: float = 0.0
                   ) -> tuple[float, np.ndarray | None]:
     """Find a bound of t, and the best placement found below upper_s.
 
-    Where all placements were tried the bound is the least t, or upper_s if
-    none is better; otherwise it is 0.
+    Targets far from the least t are soon refuted or reached. So these come
+    first, with little work each, then those between, with more and more.
+
+    :param lower_s: bound that is known.
+    :returns: the bound is the least t, or upper_s if none is better, where
+        all placements were tried.
     """
-    state = _begin(inst, upper_s)
+    best: np.ndarray | None = None
+    units = FIRST_UNITS
+    while lower_s < upper_s and budget.in_time():
+        low_s = lower_s
+        while budget.in_time():
+            aim_s = upper_s
+            if low_s * NEAR < upper_s:
+                aim_s = math.sqrt(max(low_s, LEAST * upper_s) * upper_s)
+            least_s, is_done, found = _search(inst, aim_s, units, budget)
+            if found is not None:
+                best, upper_s = found, least_s
+            if is_done:
+                low_s = lower_s = max(lower_s, least_s)
+            elif found is None:
+                # Neither: the rest of this round is for those above.
+                low_s = aim_s
+            if lower_s >= upper_s or low_s >= upper_s:
+                break
+        units *= MORE_UNITS
+    return lower_s, best
+
+
+def _search(inst: instances.Instance, aim_s: float, units: float,
+            budget: budgets.Budget
+            ) -> tuple[float, bool, np.ndarray | None]:
+    """Search for placements below aim_s for a while.
+
+    :returns: the least t found or aim_s; whether all were tried; the best.
+    """
+    state = _begin(inst, aim_s)
     budget.spend_numpy(BEGIN_CALLS, state.open.nbytes + state.load.nbytes)
     is_done = bool((np.array(state.load[:state.n_ports])
                     > np.array(state.limit)).any())
-    while not is_done and budget.in_time():
-        is_done = enumeration_kernel.search(state, CLOSER, budget.chunk())
+    while not is_done and units > 0 and budget.in_time():
+        is_done = enumeration_kernel.search(state, CLOSER, min(
+            units, budget.chunk()))
         budget.spend(state.work[0])
+        units -= state.work[0]
     best = np.array(state.best) if state.counts[3] else None
-    return (state.least_s[0] if is_done else 0.0), best
+    return state.least_s[0], is_done, best
 
 
 def _begin(inst: instances.Instance, upper_s: float,
@@ -105,6 +147,8 @@ def _begin(inst: instances.Instance, upper_s: float,
         s_per_byte=inst.s_per_byte, limit=limit, load=load.ravel(),
         free=free.ravel(), extra=np.zeros(ports),
         touched=np.zeros(ports, dtype=np.int64),
+        drawn=np.zeros(n + 1, dtype=np.int64), sent=np.zeros(n),
+        received=np.zeros(n), need=np.zeros(r),
         n_on=np.bincount(inst.fixed[inst.fixed >= 0], minlength=m),
         assign=inst.fixed.copy(), open=may_go.ravel(),
         node_at=np.zeros(n + 1, dtype=np.int64), best=inst.fixed.copy(),

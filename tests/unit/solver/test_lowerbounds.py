@@ -3,11 +3,14 @@
 """Lower bounds of small groups, worked out by hand."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
 import pytest
 
+from benchmarks import instances as generator
+from benchmarks import reference
 from tests.unit.solver import problems
 from virtco.model import cluster
 from virtco.model import coflow
@@ -211,6 +214,40 @@ def test_hosts_that_are_alike_and_empty_are_tried_once():
     assert looks(*[(8.0, 8.0)] * 3) == 1
     assert looks((8.0, 8.0), (8.0, 8.0), (4.0, 8.0)) == 3
     assert looks((8.0, 8.0), (2.0, 8.0), (4.0, 8.0)) == 6
+
+
+@pytest.mark.parametrize('slots, rate, is_open', [
+    # v0 draws v1, both send v2 6 bytes a second.
+    (2.0, 5.0, False), (2.0, 6.0, True), (3.0, 5.0, True)])
+def test_a_host_holds_all_that_a_node_draws(slots, rate, is_open):
+    names = ('h0', 'h1', 'h2')
+    inst = build(
+        hosts=hosts(*[(8.0, 8.0)] * 3, slots=slots), coflows=(
+            coflow.Coflow.from_flows('c', 3, [
+                (0, 1, 9.0), (0, 2, 3.0), (1, 2, 3.0)]),),
+        pair_rate_bps={pair: 8 * rate for pair in
+                       itertools.permutations(names, 2)})
+    state = smallgroup._begin(inst, 1.0 + 1e-9)
+    assert enumeration_kernel.search(state, 1.0, math.inf)
+    assert (state.counts[3] > 0) is is_open
+    # Otherwise no node has to be placed to see it.
+    assert (state.node_at[0] >= 0) is is_open
+
+
+def test_targets_far_from_the_best_are_decided_first():
+    item = generator.hard('pipe18x40', 0)[3]
+    inst = instances.build(reference.to_problem(item))
+    budget = budgets.Budget(budgets.Counter(), 0.5)
+    lower_s, assign = smallgroup.enumerate_all(inst, 1e4, budget)
+    assert budget.in_time() and inst.fits(assign)
+    assert lower_s == pytest.approx(objectives.evaluate(
+        inst, assign, snapshot.Objective.ISOLATED).cct_s)
+    # What one refutation proved is kept where the time ends.
+    assert any(0 < smallgroup.enumerate_all(inst, 1e4, budgets.Budget(
+        budgets.Counter(), seconds))[0] < lower_s
+        for seconds in (0.005, 0.01, 0.02))
+    assert smallgroup.enumerate_all(
+        inst, lower_s, budgets.unlimited(), lower_s) == (lower_s, None)
 
 
 def test_pinned_nodes_may_take_too_long_already():

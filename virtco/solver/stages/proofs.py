@@ -56,7 +56,7 @@ def exhaust(state: states.State, budget: budgets.Budget) -> None:
             inst.uplinks or inst.pipe):
         return
     lower_s, assign = smallgroup.enumerate_all(
-        inst, state.answer.value.objective_s, budget)
+        inst, state.answer.value.objective_s, budget, state.lower_s)
     state.offer(states.Method.EXHAUSTIVE, assign)
     state.raise_bound(lower_s)
 
