@@ -43,26 +43,28 @@ class EarlyPackets:
         # Before the first classification nothing is known of the flows.
         self._known: Collection[classify.Entry] | None = None
 
-    def find(self, policy: edge_policy.EdgePolicy, table: classify.Table,
+    def find(self, policy: edge_policy.EdgePolicy,
+             entries: Mapping[classify.Entry, int], ports: Collection[int],
              read: Read, now_s: float) -> bool:
         """Find the queues after a classification; return whether there are
         new ones.
+
+        :param ports: ifindexes of the VM ports. Entries at the uplink name
+            none of them.
         """
-        known, self._known = self._known, table.entries.keys()
+        known, self._known = self._known, entries.keys()
         if known is None:
             return False
-        # At the uplink entries name no port, and no port has a class.
-        ifindexes = {ifindex for _, ifindex in table.hooks}
         targets = _targets(policy)
-        new = {(entry.ifindex, minor) for entry in table.entries.keys() - known
-               if (minor := table.entries[entry]) in targets
-               and entry.ifindex in ifindexes}
+        new = {(entry.ifindex, minor) for entry in entries.keys() - known
+               if (minor := entries[entry]) in targets
+               and entry.ifindex in ports}
         if not new:
             return False
         slots = {limit.host: limit.slot for limit in policy.unmanaged.limits
                  } if policy.unmanaged is not None else {}
         stats = read()
-        own, seats = minors.of_ports(ifindexes), minors.seats(ifindexes)
+        own, seats = minors.of_ports(ports), minors.seats(ports)
         begun, limited = set(), set()
         for ifindex, minor in new:
             # What waits towards other hosts is no packet of this flow.

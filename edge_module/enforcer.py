@@ -186,13 +186,12 @@ class Enforcer:
     def _make_so(self, now_s: float) -> None:
         leave = self._shape_unless_others_do()
         if self.policy is not None and self.ports is not None:
-            table = self.desired_table()
+            table, ports = self.desired_table(), self.ifindexes()
             self.classifier.replace(table)
-            if self._early.find(self.policy, table, self.uplink.class_stats,
-                                now_s):
+            if self._early.find(self.policy, table.entries, ports,
+                                self.uplink.class_stats, now_s):
                 leave = self._shape_unless_others_do()
-            self.functions.ensure(self.desired_tree, table.entries,
-                                  self.ifindexes())
+            self.functions.ensure(self.desired_tree, table.entries, ports)
         if self.policy is not None and self.receiver is not None:
             self.receiver.ensure(self.policy)
         self.tree.let_leave(leave, now_s + self.grace_s)

@@ -155,8 +155,7 @@ def _entries(have: classify.Table, want: classify.Table) -> Iterator[str]:
         yield f'port {dev} is not classified'
     for dev, _ in sorted(have.hooks - want.hooks):
         yield f'port {dev} is classified without need'
-    names = {0: 'the uplink', **{ifindex: dev for dev, ifindex
-                                 in have.hooks | want.hooks}}
+    names = {ifindex: dev for dev, ifindex in have.hooks | want.hooks}
     for entry, stands, wanted in _different(have.entries, want.entries):
         dev = names.get(entry.ifindex, f'({entry.ifindex})')
         yield (f'{entry.src_ip} to {entry.dst_ip} port {entry.dst_port} at '

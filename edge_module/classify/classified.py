@@ -49,7 +49,7 @@ class VmPort:
 class Entry(NamedTuple):
     """Key of a flow entry: packets that enter by a port.
 
-    :ivar ifindex: of the VM's port; 0 at the uplink.
+    :ivar ifindex: of the VM's port, or of the uplink for a classifier there.
     :ivar dst_port: 0 matches every port and protocol.
     """
 

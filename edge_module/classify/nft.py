@@ -31,6 +31,7 @@ LOG = logging.getLogger(__name__)
 
 _Key = TypeVar('_Key', base.Entry, base.MapKey)
 
+
 def _difference(have: Mapping[_Key, int], wanted: Mapping[_Key, int]
                 ) -> tuple[list[_Key], list[tuple[_Key, int]]]:
     """Return the keys to delete, and those to add with their minors."""
@@ -79,8 +80,8 @@ class NftClassifier:
         stale, fresh = _difference(have.entries, entries)
         of_ports = minors.of_ports(ifindex for _, ifindex in table.hooks)
         own = {hook: of_ports[hook[1]] for hook in table.hooks}
-        kept = {hook for hook in have.hooks if not self.hook.with_dev
-                or own.get(hook) == have.own.get(hook)} & table.hooks
+        kept = {hook for hook in table.hooks & have.hooks
+                if own[hook] == have.own.get(hook)}
         gone = have.hooks - kept
         self.refused = {port: why for port, why in self.refused.items()
                         if port in table.hooks}
@@ -167,7 +168,8 @@ class NftClassifier:
             if output is None:  # lost; the audit puts it right
                 return {}
             objects += json.loads(output)['nftables']
-        names = {0: '', **{ifindex: dev for dev, ifindex in known.hooks}}
+        names = {ifindex: dev if self.hook.is_at_ports else ''
+                 for dev, ifindex in known.hooks}
         # An entry of a device that is gone belongs to no port.
         return {(names.get(entry.ifindex, f'({entry.ifindex})'), entry): seen
                 for entry, seen in nft_listing.Reader(
@@ -184,7 +186,7 @@ class NftClassifier:
 
     def ports(self) -> Collection[int]:
         """Return the ifindex of each attached port; none at the uplink."""
-        if self.known is None or not self.hook.with_dev:
+        if self.known is None or not self.hook.is_at_ports:
             return ()
         return [ifindex for _, ifindex in self.known.hooks]
 
@@ -195,7 +197,7 @@ class NftClassifier:
         :param ifindexes: ports to read, of :meth:`ports`; None: all of them.
         :returns: counters by (device, destination IP address).
         """
-        if self.known is None or not self.hook.with_dev:
+        if self.known is None or not self.hook.is_at_ports:
             return {}
         devices = {name: dev for dev, ifindex in self.known.hooks
                    if ifindexes is None or ifindex in ifindexes
@@ -251,7 +253,7 @@ class NftEgressClassifier(NftClassifier):
         for flow in policy.flows:
             if flow.src_vm in here:
                 entries.setdefault(base.Entry(
-                    0, flow.src_ip, flow.dst_ip, flow.dst_port or 0),
+                    ifindex, flow.src_ip, flow.dst_ip, flow.dst_port or 0),
                     flow.minor)
         return base.Table(frozenset({(self.uplink_dev, ifindex)}), entries,
                           {'control': base.control_of(policy, entries)})

@@ -109,7 +109,7 @@ class Reader:
                 elif name.startswith(nft_text.PORT_CHAIN) and comment:
                     self._own[_port(name, nft_text.PORT_CHAIN)] = (
                         nft_text.minor(comment))
-                elif name in hook.fixed():
+                elif name in nft_text.FIXED:
                     self._fixed_rules.setdefault(name, []).append(comment)
 
     def standing(self) -> Standing:
@@ -118,11 +118,12 @@ class Reader:
         is_whole = (
             self._types == hook.maps()
             and {name for name in self._sets if not _is_of_port(name)}
-            == ({hook.seen} if hook.seen else set())
+            == {hook.seen}
             and self._own_sets() <= {*self._sets}
             and tuple(self._unmanaged) in nft_text.UNMANAGED.values()
-            and (self._towards == self._hooks or not hook.with_dev)
-            and self._fixed_rules == {name: [name] for name in hook.fixed()})
+            and (self._towards == self._hooks or not hook.is_at_ports)
+            and self._fixed_rules == {name: [name]
+                                      for name in nft_text.FIXED})
         return Standing(
             frozenset(self._hooks), self._entries, self._maps, self._own,
             tuple(self._rules), 'to' in self._unmanaged, self._stray_sets(),
@@ -130,7 +131,7 @@ class Reader:
 
     def _own_sets(self) -> set[str]:
         """Return the names of the sets of attached ports."""
-        return {name for _, ifindex in self._hooks if self._hook.with_dev
+        return {name for _, ifindex in self._hooks if self._hook.is_at_ports
                 for name in nft_text.set_names(ifindex)}
 
     def _stray_sets(self) -> tuple[str, ...]:
@@ -166,14 +167,10 @@ class Reader:
         if tuple(parts) in self._seen:  # the hash table grew meanwhile
             return
         self._seen.add(tuple(parts))
-        ifindex = 0
-        if self._hook.with_dev:
-            dev, *parts = parts
-            ifindex = self._ifindex(dev)
-        source, target, *port = parts
+        dev, source, target, *port = parts
         # nft writes an IPv6 address as it likes best; compare in one form.
-        entry = base.Entry(ifindex, base.address(source),
-                               base.address(target), port[1] if port else 0)
+        entry = base.Entry(self._ifindex(dev), base.address(source),
+                           base.address(target), port[1] if port else 0)
         self._entries[entry] = nft_text.minor(value)
         counter = inner.get('counter', {'bytes': 0, 'packets': 0})
         before = self.counted.get(entry, model.Counts())

@@ -31,6 +31,8 @@ UNMANAGED = {False: CONTROL, True: ('to', *CONTROL, 'seen', 'others')}
 # address that has sent the VM nothing: switches may flood these, and the
 # controller cannot know which hosts they reach.
 STRANGERS = 'strangers'
+# Chains with one fixed rule each.
+FIXED = (*CONTROL, STRANGERS)
 # One port fills at most a sixteenth of the set: it holds only addresses that
 # have sent the VM something (NEAR).
 _MOST_SEEN, _SEEN_S = 16384, 4
@@ -58,28 +60,29 @@ _CONTROL_BYTES = 140
 class Hook:
     """Hook of the chains: ingress of VM ports, or egress of the uplink.
 
-    :ivar with_dev: whether keys of entries contain the port.
+    :ivar dev: key of the device whose packets the hook sees.
     """
 
     name: Literal['ingress', 'egress']
-    with_dev: bool
+    dev: Literal['iif', 'oif']
+
+    @property
+    def is_at_ports(self) -> bool:
+        return self.name == 'ingress'
 
     def map_name(self, kind: str) -> str:
         return f'{self.name}_{kind}'
 
     def maps(self) -> dict[str, tuple[str, ...]]:
         """Return the types of the fields of the key, by name of the map."""
-        dev = ('iface_index',) if self.with_dev else ()
-        return {self.map_name(kind): (
-            *dev, *(('ipv6_addr',) if is_ipv6 else ('ipv4_addr',)) * 2,
+        types = {kind: (
+            'iface_index', *('ipv6_addr' if is_ipv6 else 'ipv4_addr',) * 2,
             *(('inet_proto', 'inet_service') if with_port else ()))
             for (is_ipv6, with_port), kind in _KINDS.items()} | {
-                self.map_name('control'): ('classid',)} | (
-                    {self.map_name('to'): ('iface_index', 'ether_addr'),
-                     self.map_name('others'): ('iface_index',)}
-                    if self.with_dev else {}) | {
-                        self.map_name(kind): (*dev, *self._fragment(kind)[1])
-                        for kind in FRAGMENTS}
+                'control': ('classid',), 'others': ('iface_index',),
+                'to': ('iface_index', 'ether_addr'),
+                **{kind: self._fragment(kind)[1] for kind in FRAGMENTS}}
+        return {self.map_name(kind): key for kind, key in types.items()}
 
     def _fragment(self, kind: str) -> tuple[str, tuple[str, ...]]:
         """Return the key that identifies a fragmented datagram, with types.
@@ -87,18 +90,18 @@ class Hook:
         The key fits into four registers, the most that nftables 1.0.6 lets a
         rule add. Of an IPv6 address it therefore holds the last half only.
         """
-        dev = 'iif . ' if self.with_dev else ''
         if kind == 'frag4':
-            return (f'{dev}ip saddr . ip daddr . ip id',
-                    ('ipv4_addr', 'ipv4_addr', 'integer'))
-        return f'{dev}@nh,256,64 . @nh,352,32', ('integer', 'integer')
+            return (f'{self.dev} . ip saddr . ip daddr . ip id',
+                    ('iface_index', 'ipv4_addr', 'ipv4_addr', 'integer'))
+        return (f'{self.dev} . @nh,256,64 . @nh,352,32',
+                ('iface_index', 'integer', 'integer'))
 
     @property
-    def seen(self) -> str | None:
+    def seen(self) -> str:
         """Name of the set of (port, destination Ethernet address) of
-        unmanaged packets; None at the uplink.
+        unmanaged packets.
         """
-        return self.map_name('reached') if self.with_dev else None
+        return self.map_name('reached')
 
     def skeleton(self) -> str:
         """Return the commands that replace the table, if there is one, by one
@@ -117,10 +120,9 @@ class Hook:
               f'{self._fragment(kind)[0]} : meta priority; '
               f'size {_MOST_FRAGMENTED}; timeout {_FRAGMENTED_S}s; '
               'flags dynamic,timeout; }' for kind in FRAGMENTS),
-            *([f'add set {TABLE} {self.seen} {{ type iface_index . '
-               f'ether_addr; size {_MOST_SEEN}; timeout {_SEEN_S}s; '
-               'flags dynamic,timeout; }']
-              if self.seen else []),
+            f'add set {TABLE} {self.seen} {{ type iface_index . '
+            f'ether_addr; size {_MOST_SEEN}; timeout {_SEEN_S}s; '
+            'flags dynamic,timeout; }',
             *(f'add chain {TABLE} {name}\nadd rule {TABLE} {name} '
               f'meta length <= {_CONTROL_BYTES} {condition} '
               'meta priority set meta priority map '
@@ -130,14 +132,9 @@ class Hook:
             f'add chain {TABLE} classify',
             f'add chain {TABLE} unmanaged',
             self.set_unmanaged(False).rstrip(),
-            *([f'add chain {TABLE} {STRANGERS}',
-               f'add rule {TABLE} {STRANGERS} meta priority set iif map '
-               f'@{self.map_name("others")} comment "{STRANGERS}"']
-              if self.with_dev else [])]) + '\n'
-
-    def fixed(self) -> tuple[str, ...]:
-        """Return the names of the chains that have one fixed rule each."""
-        return (*CONTROL, STRANGERS) if self.with_dev else CONTROL
+            f'add chain {TABLE} {STRANGERS}',
+            f'add rule {TABLE} {STRANGERS} meta priority set {self.dev} map '
+            f'@{self.map_name("others")} comment "{STRANGERS}"']) + '\n'
 
     def rules(self, entries: Iterable[base.Entry]) -> tuple[RuleName, ...]:
         """Return the names of the rules that the entries need, in order.
@@ -167,9 +164,9 @@ class Hook:
         """
         seen = f'@{self.seen}'
         rules = {
-            'to': 'meta priority set iif . ether daddr map '
+            'to': f'meta priority set {self.dev} . ether daddr map '
                   f'@{self.map_name("to")} return',
-            'seen': f'{_IS_UNICAST} add {seen} {{ iif . ether daddr }} '
+            'seen': f'{_IS_UNICAST} add {seen} {{ {self.dev} . ether daddr }} '
                     'return',
             'others': f'goto {STRANGERS}',
             **{name: f'jump {name}' for name in CONTROL}}
@@ -178,7 +175,6 @@ class Hook:
             for name in UNMANAGED[follows])]) + '\n'
 
     def _rule(self, kind: str) -> str:
-        dev = 'iif . ' if self.with_dev else ''
         ip = 'ip6' if kind.endswith('6') else 'ip'
         port = condition = then = ''
         if kind.startswith('later'):
@@ -197,8 +193,8 @@ class Hook:
                 # Not every kernel keeps later fragments, which have no ports,
                 # from being asked for one.
                 condition = 'ip frag-off & 0x1fff 0 '
-        return (f'{condition}meta priority set {dev}{ip} saddr . {ip} daddr'
-                f'{port} map @{self.map_name(kind)} {then}'
+        return (f'{condition}meta priority set {self.dev} . {ip} saddr . '
+                f'{ip} daddr{port} map @{self.map_name(kind)} {then}'
                 f'goto control{kind[-1]}')
 
 
@@ -238,9 +234,8 @@ def kind_of(entry: base.Entry) -> RuleName:
 
 def _element(entry: base.Entry, protocol_name: str) -> str:
     """Return an entry as the key of a map element, in nft's syntax."""
-    dev = f'{entry.ifindex} . ' if entry.ifindex else ''
     port = f' . {protocol_name} . {entry.dst_port}' if entry.dst_port else ''
-    return f'{dev}{entry.src_ip} . {entry.dst_ip}{port}'
+    return f'{entry.ifindex} . {entry.src_ip} . {entry.dst_ip}{port}'
 
 
 def kinds(rules: Iterable[str]) -> list[str]:
@@ -248,8 +243,8 @@ def kinds(rules: Iterable[str]) -> list[str]:
     return [name for name in rules if name in _KINDS.values()]
 
 
-INGRESS = Hook('ingress', True)
-EGRESS = Hook('egress', False)
+INGRESS = Hook('ingress', 'iif')
+EGRESS = Hook('egress', 'oif')
 HOOKS = {'ingress': INGRESS, 'egress': EGRESS}
 
 
@@ -323,7 +318,7 @@ def delete_sets(names: Iterable[str]) -> str:
 
 def delete_port_chain(hook: Hook, dev: str, ifindex: int) -> str:
     found = f'delete chain {TABLE} {_chain_name(dev, ifindex)}\n'
-    if hook.with_dev:
+    if hook.is_at_ports:
         found += (f'delete chain {TABLE} '
                   f'{_chain_name(dev, ifindex, TOWARDS_CHAIN)}\n'
                   + delete_sets(set_names(ifindex)))
@@ -338,10 +333,10 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
     chain = f'{TABLE} {_chain_name(dev, ifindex)}'
     head = (f'add chain {chain} {{ type filter hook {hook.name} device '
             f'"{dev}" priority 0; }}\n')
-    if not hook.with_dev:
-        return f'{head}add rule {chain} goto classify\n'
     # A packet that is in no map must not keep a priority that it brought.
     own = classid(minor)
+    if not hook.is_at_ports:
+        return f'{head}add rule {chain} goto classify comment "{own}"\n'
     kinds = list(zip(peers_names(ifindex), PEERS.values()))
     near, owed = f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}'
     towards = f'{TABLE} {_chain_name(dev, ifindex, TOWARDS_CHAIN)}'

@@ -57,7 +57,7 @@ def test_classes(missing, slow):
     ({'entries': {KEY: 0x11, OTHER: 0x12}},
      SHOWN.format(3) + '18 instead of None'),
     ({'entries': {KEY: 0x11, OTHER._replace(ifindex=0): 0x12}},
-     '10.0.0.1 to 10.0.0.3 port 0 at the uplink: 18 instead of None'),
+     '10.0.0.1 to 10.0.0.3 port 0 at (0): 18 instead of None'),
     ({'maps': {'to': TO, 'others': OTHERS}},
      'control packets of class 0x11: None instead of 32784'),
     ({'maps': {**TABLE.maps, 'control': CONTROL | {

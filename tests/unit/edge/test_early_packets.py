@@ -10,7 +10,7 @@ from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from virtco.wire import edge_policy
 
-PORTS = frozenset({('tap1', 5), ('tap2', 6)})
+PORTS = [5, 6]
 OLD = classified.Entry(6, '10.0.0.2', '10.0.0.9')
 NEW = classified.Entry(5, '10.0.0.1', '10.0.0.9')
 OTHER = classified.Entry(5, '10.0.0.1', '10.0.0.8')
@@ -46,8 +46,8 @@ class Early:
         return self.stats
 
     def find(self, entries):
-        return self.queues.find(policy(), classified.Table(PORTS, entries),
-                                self.read, self.now_s)
+        return self.queues.find(policy(), entries, PORTS, self.read,
+                                self.now_s)
 
     def are_sent(self):
         return self.queues.are_sent(self.read, self.now_s)
@@ -115,14 +115,14 @@ def test_flows_that_are_only_counted_have_no_class(early):
 
 def test_flows_at_the_uplink_have_no_port(early):
     early.wait(OWN, backlog_bytes=3000)
-    at_uplink = classified.Entry(0, '10.0.0.1', '10.0.0.9')
+    at_uplink = classified.Entry(2, '10.0.0.1', '10.0.0.9')
     assert not early.find({OLD: 0x11, at_uplink: 0x12})
     assert early.n_reads == 0
 
 
 def test_after_a_start_nothing_is_new():
     queues = early_packets.EarlyPackets()
-    assert not queues.find(policy(), classified.Table(PORTS, {NEW: 0x12}),
+    assert not queues.find(policy(), {NEW: 0x12}, PORTS,
                            lambda: {OWN: wire.ClassStats(0, 0, 3000)}, 1.0)
     assert queues.rate_bps == 0
 

@@ -277,13 +277,12 @@ def test_all_lengths_of_headers_are_control_packets():
 
 @pytest.mark.parametrize('hook', nft_text.HOOKS.values())
 @pytest.mark.parametrize('kind', nft_text.FRAGMENTS)
-def test_fragments_are_told_apart_by_port_where_ports_are_known(hook, kind):
+def test_fragments_are_told_apart_by_device(hook, kind):
     """Rules that add, and that look up, name all parts of the map's key."""
     key, types = hook._fragment(kind)
-    assert len(hook.maps()[hook.map_name(kind)]) == len(key.split(' . '))
-    assert key.startswith('iif . ') == hook.with_dev
-    assert (hook.maps()[hook.map_name(kind)][:1] == ('iface_index',)
-            ) == hook.with_dev
+    assert hook.maps()[hook.map_name(kind)] == types
+    assert len(types) == len(key.split(' . '))
+    assert key.startswith(f'{hook.dev} . ') and types[0] == 'iface_index'
     text = hook.skeleton()
     assert (f'{hook.map_name(kind)} {{ typeof {key} : meta priority; '
             'size 4096; timeout 2s; ') in text
@@ -303,7 +302,7 @@ def test_fragments_are_told_apart_by_port_where_ports_are_known(hook, kind):
     ('port6', '', 'ip6 saddr . ip6 daddr . meta l4proto . th dport')])
 def test_a_packet_is_looked_up_by_the_key_of_its_kinds_map(kind, condition,
                                                            key):
-    for hook, dev in (nft_text.INGRESS, 'iif . '), (nft_text.EGRESS, ''):
+    for hook, dev in (nft_text.INGRESS, 'iif . '), (nft_text.EGRESS, 'oif . '):
         assert hook.set_rules([kind]) == (
             'flush chain netdev virtco classify\n'
             f'add rule netdev virtco classify {condition}meta priority set '
@@ -322,8 +321,6 @@ def test_entries_count_and_small_maps_do_not():
     assert ('add set netdev virtco ingress_reached { type iface_index . '
             'ether_addr; size 16384; timeout 4s; flags dynamic,timeout; }'
             in text)
-    egress = nft_text.EGRESS.skeleton()
-    assert 'reached' not in egress and 'strangers' not in egress
     for hook in nft_text.HOOKS.values():
         rules = [line for line in hook.skeleton().splitlines()
                  if 'meta length <= 140' in line]
@@ -349,8 +346,8 @@ def test_sets_of_a_port_are_bounded():
 @pytest.mark.parametrize('entry, kind, keys', [
     (base.Entry(5, '10.0.0.1', '10.0.0.2', 0), 'pair4',
      ['5 . 10.0.0.1 . 10.0.0.2']),
-    (base.Entry(0, '10.0.0.1', '10.0.0.2', 80), 'port4',
-     ['10.0.0.1 . 10.0.0.2 . tcp . 80', '10.0.0.1 . 10.0.0.2 . udp . 80']),
+    (base.Entry(5, '10.0.0.1', '10.0.0.2', 80), 'port4',
+     [f'5 . 10.0.0.1 . 10.0.0.2 . {name} . 80' for name in ('tcp', 'udp')]),
     (base.Entry(5, 'fd00::1', 'fd00::2', 0), 'pair6',
      ['5 . fd00::1 . fd00::2'])])
 def test_an_entry_is_an_element_of_its_kind(entry, kind, keys):
@@ -373,13 +370,11 @@ OF_ALL = {
     'frag6': ('integer', 'integer')}
 
 
-def test_the_types_of_keys_are_those_of_packets():
-    """At a port they begin with it; nftables lists the types alike."""
-    assert nft_text.EGRESS.maps() == {
-        f'egress_{name}': types for name, types in (
-            OF_ALL | {'control': ('classid',)}).items()}
-    assert nft_text.INGRESS.maps() == {
-        f'ingress_{name}': types for name, types in (
+@pytest.mark.parametrize('hook', nft_text.HOOKS.values())
+def test_the_types_of_keys_are_those_of_packets(hook):
+    """They begin with the device; nftables lists the types alike."""
+    assert hook.maps() == {
+        f'{hook.name}_{name}': types for name, types in (
             {name: ('iface_index', *types)
              for name, types in OF_ALL.items()} | {
                 'control': ('classid',), 'others': ('iface_index',),
@@ -408,22 +403,23 @@ class _AtUplink(_Kernel):
                 for name, types in nft_text.EGRESS.maps().items()]
         super().__init__(*maps, *(
             {'rule': {'chain': name, 'comment': name}}
-            for name in ('control4', 'control6')), *(
+            for name in nft_text.FIXED), *(
             {'rule': {'chain': 'unmanaged', 'comment': name}}
-            for name in ('control4', 'control6')),
-            {'chain': {'name': 'dev_1_lo'}}, *(
+            for name in nft_text.CONTROL),
+            {'set': {'name': 'egress_reached'}},
+            {'chain': {'name': 'dev_1_lo'}},
+            {'rule': {'chain': 'dev_1_lo', 'comment': '7000:7001'}}, *(
             {'rule': {'chain': 'classify', 'comment': name}}
             for name in rules))
 
 
 def test_what_stands_at_the_uplink_is_left_alone():
-    kernel = _AtUplink([_element('10.0.0.1', '10.0.0.2')], ['pair4'])
+    kernel = _AtUplink([_element('lo', '10.0.0.1', '10.0.0.2')], ['pair4'])
     classifier = nft.NftEgressClassifier(kernel, 'lo')
-    key = PAIR._replace(ifindex=0)
-    assert classifier.replace(base.Table(LO, {key: 0x11})) == 0
+    assert classifier.replace(base.Table(LO, {PAIR: 0x11})) == 0
     assert kernel.commands == []
     # Its packets may come from any port.
-    assert classifier.counted() == {('', key): model.Counts(5, 1)}
+    assert classifier.counted() == {('', PAIR): model.Counts(5, 1)}
 
 
 def test_packets_of_both_protocols_count_for_an_entry():
@@ -599,11 +595,12 @@ def test_at_the_uplink_no_entry_names_a_port():
     assert classifier.replace(table) == 3
     text, = kernel.commands
     assert ('add element netdev virtco egress_pair4 '
-            '{ 10.0.0.1 . 10.0.0.2 : 7000:11 }\n') in text
-    assert ('egress_port4 { 10.0.0.1 . 10.0.0.2 . tcp . 80 : 7000:14, '
-            '10.0.0.1 . 10.0.0.2 . udp . 80 : 7000:14 }') in text
+            '{ 1 . 10.0.0.1 . 10.0.0.2 : 7000:11 }\n') in text
+    assert ('egress_port4 { 1 . 10.0.0.1 . 10.0.0.2 . tcp . 80 : 7000:14, '
+            '1 . 10.0.0.1 . 10.0.0.2 . udp . 80 : 7000:14 }') in text
     assert ('dev_1_lo { type filter hook egress device "lo" priority 0; }\n'
-            'add rule netdev virtco dev_1_lo goto classify\n') in text
+            'add rule netdev virtco dev_1_lo goto classify '
+            'comment "7000:7001"\n') in text
     assert classifier.replace(table) == 0
     assert classifier.ports() == () and classifier.peers() == {}
     nobody = nft.NftEgressClassifier(kernel, 'nobody')

@@ -295,7 +295,7 @@ def test_every_change_of_a_classifier_passes_the_decoder(ports, first,
     classifier.peers()
     egress = nft.NftEgressClassifier(kernel, 'lo')
     egress.replace(classify.Table(frozenset({('lo', UPLINK)}), {
-        entry._replace(ifindex=0): minor
+        entry._replace(ifindex=UPLINK): minor
         for entry, minor in first.items()}))
     classifier.remove()
     assert kernel.changes

@@ -294,7 +294,7 @@ def test_each_difference_of_the_classification_is_a_line():
     assert show.between({}, {}, have, wanted) == show.Drift((), (
         'port tap1 is not classified',
         'port tap2 is classified without need',
-        '10.0.0.1 to 10.0.0.2 port 0 at the uplink: 18 instead of 19',
+        '10.0.0.1 to 10.0.0.2 port 0 at (0): 18 instead of 19',
         '10.0.0.1 to 10.0.0.2 port 80 at tap1: None instead of 17',
         '10.0.0.1 to 10.0.0.2 port 0 at tap2: 17 instead of None',
         '10.0.0.1 to 10.0.0.2 port 0 at (9): 20 instead of None',
