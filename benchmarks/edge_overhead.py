@@ -273,8 +273,8 @@ def _observe(traffic: _Traffic, agent: Collection[int], for_s: int,
 
 
 @contextlib.contextmanager
-def _agent(site: _Site, controller: controllers.Controller,
-           **options: object) -> Iterator[tuple[int, ...]]:
+def _agent(site: _Site, controller: controllers.Controller
+           ) -> Iterator[tuple[int, ...]]:
     """The module with its defaults, where those of tests are more eager.
 
     Yields its processes: it and its privileged helper.
@@ -286,7 +286,7 @@ def _agent(site: _Site, controller: controllers.Controller,
         shutil.chown(path / 'state', _USER)
         edge = process.EdgeProcess(
             site.bed, 'h1', directory, LINK_BPS, {}, report_interval_s=1,
-            user=_USER, **options)
+            user=_USER)
         seen = len(controller.reports)
         edge.start()
         try:
@@ -329,7 +329,7 @@ def overhead(rounds: int, slices: int) -> dict[str, Any]:
             try:
                 for _ in range(rounds):
                     _observe(traffic, (), slices, found[NONE])
-                    with _agent(site, controller, classifier=NFT) as agent:
+                    with _agent(site, controller) as agent:
                         _observe(traffic, agent, slices, found[NFT])
                 reference_s = _reference_s()
             finally:

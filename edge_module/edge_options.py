@@ -98,22 +98,6 @@ means no ports.
                default='unix:/var/run/openvswitch/db.sock', help="""
 Connection to Open vSwitch's database when ``ports_backend`` is ``ovs``.
 """),
-    cfg.StrOpt('classifier', default='auto',
-               choices=[('auto', 'what fits the virtual switch'),
-                        ('nft', 'nftables at ingress of the VM ports'),
-                        ('nft-egress', 'nftables at egress of the uplink, '
-                                       'for the userspace datapath of Open '
-                                       'vSwitch')], help="""
-Hook at which packets are put into the class of their coflow.
-
-``auto`` uses ``nft-egress`` if the uplink is in a bridge of Open vSwitch's
-userspace datapath, and ``nft`` otherwise. After a change the next start
-replaces the former classifier.
-
-Related options:
-
-* ``ports_backend``
-"""),
     cfg.StrOpt('state_dir', default='/var/lib/virtco', help="""
 Directory of the last policy and the counters, which are kept over a restart.
 Each edge module needs a directory of its own.

@@ -67,16 +67,13 @@ class Parts:
 
     def classifier(self) -> nft.NftClassifier:
         """Make the classifier that sees the packets of this virtual switch.
+
+        In the userspace datapath of Open vSwitch they pass no hook of a port.
         """
-        options = self.conf.edge
-        name = options.classifier
-        if name == 'auto':
-            is_userspace = self.database is not None and (
-                self.database.datapath_of(options.uplink_dev) == 'netdev')
-            name = 'nft-egress' if is_userspace else 'nft'
-        if name == 'nft-egress':
-            return nft.NftEgressClassifier(self.kernel, options.uplink_dev)
-        return nft.NftClassifier(self.kernel)
+        dev = self.conf.edge.uplink_dev
+        if self.database is None or self.database.datapath_of(dev) != 'netdev':
+            return nft.NftClassifier(self.kernel)
+        return nft.NftEgressClassifier(self.kernel, dev)
 
     def receiver(self, egress_bps: float) -> edge_receiver.Receiver | None:
         options = self.conf.edge
