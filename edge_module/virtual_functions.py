@@ -77,7 +77,7 @@ class VirtualFunctions:
             if refused and name in wanted and (
                     self._have.get(name) != wanted[name]):
                 self.notes[ifindex] = (
-                    f'{REFUSED} ({os.strerror(refused[0][1])})')
+                    f'{REFUSED} ({os.strerror(refused[0])})')
 
     def remove(self) -> bool:
         """Take back the rates and groups; False when there was none."""

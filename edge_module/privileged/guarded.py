@@ -47,7 +47,7 @@ _Nft = tuple[operations.HookName,
 _Listings = Annotated[list[operations.Listing], _MOST]
 
 
-def _tc_change(changes: _Tc) -> list[tuple[int, int]]:
+def _tc_change(changes: _Tc) -> list[int]:
     owned.configured().check_tc(changes)
     return kernel.tc_change(changes)
 

@@ -12,8 +12,8 @@ class Kernel(Protocol):
     """Calls offered by ``kernel_calls`` (in process) and ``guarded``."""
 
     def tc_change(self, changes: Sequence[operations.TcOperation]
-                  ) -> list[tuple[int, int]]:
-        """Make changes of queues; return (index, errno) of failed ones."""
+                  ) -> list[int]:
+        """Make changes of queues; return the errno of each that failed."""
 
     def tc_dump(self, message: tuple[int, int, bytes]) -> list[bytes]:
         """Send a dump request; return the bodies of the answers."""

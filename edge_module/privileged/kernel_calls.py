@@ -70,37 +70,31 @@ def split(data: bytes) -> list[tuple[int, int, int, bytes]]:
     return found
 
 
-def tc_change(changes: Iterable[operations.TcOperation]
-              ) -> list[tuple[int, int]]:
+def tc_change(changes: Iterable[operations.TcOperation]) -> list[int]:
     """Make typed changes in order; as :func:`tc_send`."""
     return tc_send([change.message() for change in changes])
 
 
-def tc_send(messages: list[tuple[int, int, bytes]]
-            ) -> list[tuple[int, int]]:
+def tc_send(messages: list[tuple[int, int, bytes]]) -> list[int]:
     """Send messages of rtnetlink, or of devlink, in order.
 
     Only the last one of a chunk asks for an acknowledgement; the kernel
     reports the errors of the others all the same.
 
-    :returns: (index of the message, errno) of each that failed.
+    :returns: errno of each that failed.
     """
-    failed: list[tuple[int, int]] = []
-    before = 0
+    failed: list[int] = []
     for protocol, some in itertools.groupby(
             map(_addressed, messages), key=operator.itemgetter(0)):
         part, start = [message for _, message in some], 0
-        of_part: list[tuple[int, int]] = []
         with _open(protocol) as sock:
             while start < len(part):
-                start = _send_chunk(sock, part, start, of_part)
-        failed += [(before + index, code) for index, code in of_part]
-        before += start
+                start = _send_chunk(sock, part, start, failed)
     return failed
 
 
 def _send_chunk(sock: socket.socket, messages: list[tuple[int, int, bytes]],
-                start: int, failed: list[tuple[int, int]]) -> int:
+                start: int, failed: list[int]) -> int:
     size = 0
     end = start
     while end < len(messages) and (
@@ -120,7 +114,7 @@ def _send_chunk(sock: socket.socket, messages: list[tuple[int, int, bytes]],
                 continue
             code = -struct.unpack_from('=i', body)[0]
             if code:
-                failed.append((sequence - 1, code))
+                failed.append(code)
             if sequence == end:
                 return end
 

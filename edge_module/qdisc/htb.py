@@ -243,13 +243,13 @@ def change(calls: protocol.Kernel,
     check(calls.tc_change(changes), what, tolerate)
 
 
-def check(refused: Iterable[tuple[int, int]], what: str,
-          tolerate: Container[int] = ()) -> None:
+def check(refused: Iterable[int], what: str, tolerate: Container[int] = ()
+          ) -> None:
     """Raise for an errno that is not among ``tolerate``.
 
     :raises virtco.exception.KernelRefused: with the first such errno.
     """
-    failed = [code for _, code in refused if code not in tolerate]
+    failed = [code for code in refused if code not in tolerate]
     if failed:
         raise exception.KernelRefused(what=what, count=len(failed),
                                       why=os.strerror(failed[0]))

@@ -208,7 +208,7 @@ def test_what_others_left_of_ours_is_taken_away(uplink, monkeypatch, lost,
                                                 code, is_refused):
     sent = []
     monkeypatch.setattr(htb, 'kernel', types.SimpleNamespace(
-        tc_send=lambda messages: sent.extend(messages) or [(0, code)]))
+        tc_send=lambda messages: sent.extend(messages) or [code]))
     of_others(uplink, shared_root.root(LO), shared_root.link(LO), queue(2))
     assert not uplink.delete_root()
     uplink.ensure_root(uplink.snapshot())

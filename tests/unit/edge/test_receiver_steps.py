@@ -38,8 +38,7 @@ class Kernel:
                 self.devices[receiver.IFB_DEV] = 8
             elif isinstance(one, operations.Redirect | operations.MatchPair):
                 self.filters[one.ifindex].append(one.message()[2])
-        return [(index, self.refuses[type(one)])
-                for index, one in enumerate(changes)
+        return [self.refuses[type(one)] for one in changes
                 if type(one) in self.refuses]
 
     def tc_dump(self, message):
@@ -156,7 +155,7 @@ class Ingress:
         self.sent += messages
         if redirect.delete_redirect(7) in messages:
             self.filters.remove(OURS)
-        return [(0, errno.EPERM) for one in messages if one in self.refuses]
+        return [errno.EPERM for one in messages if one in self.refuses]
 
 
 OURS = redirect.redirect_all(7, 8)[2]

@@ -53,10 +53,10 @@ class Kernel:
     def tc_change(self, changes):
         self.asked.append('change')
         failed = []
-        for place, (what, name, share, most, group) in enumerate(
+        for what, name, share, most, group in (
                 change.step for change in changes):
             if name in self.refuses:
-                failed.append((place, errno.EOPNOTSUPP))
+                failed.append(errno.EOPNOTSUPP)
             elif what == 'delete':
                 del self.rates[name]
             else:
