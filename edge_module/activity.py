@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from edge_module.qdisc import wire
 
-_NO_STATS = wire.ClassStats()
 #: Minor of a class, or what else a simulator knows it by.
 Key = TypeVar('Key', bound=Hashable)
 
@@ -41,7 +40,7 @@ class Activity(Generic[Key]):
 
         :param classes: those that matter.
         """
-        seen = {key: stats.get(key, _NO_STATS) for key in classes}
+        seen = {key: stats.get(key, wire.NO_STATS) for key in classes}
         busy = {key for key, one in seen.items() if one.backlog_bytes
                 or one.sent_bytes > self._sent_bytes.get(key, 0)}
         changed = {(key, key in busy)

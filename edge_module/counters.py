@@ -99,7 +99,6 @@ def _minor_of(name: Name) -> int:
 
 
 _Row = tuple[Name, model.Counts, model.Counts]
-_NO_STATS = wire.ClassStats()
 
 
 class Counters:
@@ -247,7 +246,7 @@ class Counters:
                 if name.kind == kind]
 
     def _backlog_bytes(self, name: Name) -> int:
-        return self._stats.get(_minor_of(name), _NO_STATS).backlog_bytes
+        return self._stats.get(_minor_of(name), wire.NO_STATS).backlog_bytes
 
     def peers(self) -> tuple[reports.PeerCounter, ...]:
         """Return the ``peers`` of a report."""

@@ -19,7 +19,6 @@ from virtco import units
 LEAST_S = 0.01
 #: Most ports that are heavy at once.
 MOST = 8
-_NOTHING = wire.ClassStats()
 
 
 class HeavyPorts:
@@ -49,8 +48,8 @@ class HeavyPorts:
             for minor in (own[ifindex], *(
                     minors.of_limited(slot, seat)
                     for slot in slots if slot is not None)):
-                seen = stats.get(minor, _NOTHING)
-                last = before.get(minor, _NOTHING).sent_bytes
+                seen = stats.get(minor, wire.NO_STATS)
+                last = before.get(minor, wire.NO_STATS).sent_bytes
                 # The counter of a new class starts from 0.
                 new_bytes += seen.sent_bytes - (
                     last if last <= seen.sent_bytes else 0)

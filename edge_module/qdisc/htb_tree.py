@@ -21,7 +21,6 @@ LOG = logging.getLogger(__name__)
 
 # How long a class is kept beyond its time while something is queued in it.
 _PATIENCE_S = 30.0
-_NO_STATS = wire.ClassStats()
 
 
 class TreeKeeper:
@@ -132,7 +131,7 @@ class TreeKeeper:
         stats = self.uplink.class_stats()
         found = {}
         for have in asked:
-            seen = stats.get(have.minor, _NO_STATS)
+            seen = stats.get(have.minor, wire.NO_STATS)
             until = self._held_until(have, desired.get(have.minor), seen)
             if seen.sent_bytes < until:
                 found[have.minor] = until
@@ -186,7 +185,7 @@ class TreeKeeper:
         """
         stats = self.uplink.class_stats()
         return {minor for minor in due
-                if stats.get(minor, _NO_STATS).backlog_bytes
+                if stats.get(minor, wire.NO_STATS).backlog_bytes
                 and now_s < self._leaving[minor] + _PATIENCE_S}
 
     def delete(self, wanted: model.Tree, now_s: float) -> list[int]:

@@ -108,6 +108,10 @@ class ClassStats:
         return model.Counts(self.sent_bytes, self.sent_packets, self.drops)
 
 
+#: Counters of a class that is not there.
+NO_STATS = ClassStats()
+
+
 def attr(kind: int, payload: bytes) -> bytes:
     length = _ATTR.size + len(payload)
     return _ATTR.pack(length, kind) + payload + b'\0' * (-length % 4)
