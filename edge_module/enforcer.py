@@ -10,6 +10,7 @@ next start reads the kernel and goes on from there.
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
+import functools
 import threading
 from typing import Protocol
 
@@ -317,19 +318,17 @@ class Enforcer:
 
         :returns: a description of each thing removed.
         """
-        removed = []
+        dev = self.uplink.dev
+        # Classification first: a packet whose class is gone would still be
+        # shaped, by the default class.
+        parts: list[tuple[str, Callable[[], bool]]] = [
+            (f'{self.classifier.name} classification',
+             self.classifier.remove),
+            ('rates of virtual functions', self.functions.remove),
+            (f'htb of {dev}', self.uplink.delete_root),
+            (f'redirection of what {dev} receives',
+             functools.partial(edge_receiver.remove, dev))]
+        if self.guard is not None:
+            parts.append((f'agreement about {dev}', self.guard.remove))
         with self.lock:
-            # Classification first: a packet whose class is gone would still
-            # be shaped, by the default class.
-            if self.classifier.remove():
-                removed.append(f'{self.classifier.name} classification')
-            if self.functions.remove():
-                removed.append('rates of virtual functions')
-            if self.uplink.delete_root():
-                removed.append(f'htb of {self.uplink.dev}')
-            if edge_receiver.remove(self.uplink.dev):
-                removed.append(f'redirection of what {self.uplink.dev} '
-                               'receives')
-            if self.guard is not None and self.guard.remove():
-                removed.append(f'agreement about {self.uplink.dev}')
-        return removed
+            return [what for what, remove in parts if remove()]
