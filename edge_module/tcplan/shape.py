@@ -289,8 +289,8 @@ def _turn_ratio(last: int, link_bps: float, settings: model.TreeSettings
     shortest = min(settings.min_quantum_bytes, model.leaf_packet_bytes(
         link_bps, link_bps, settings))
     distinct = _longest_turn_bytes(link_bps, settings) / shortest
-    return min(MOST_TURN_RATIO, max(LEAST_TURN_RATIO,
-                                    distinct ** (1 / max(1, last))))
+    ratio = float(distinct ** (1 / max(1, last)))
+    return min(MOST_TURN_RATIO, max(LEAST_TURN_RATIO, ratio))
 
 
 def _shared(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
