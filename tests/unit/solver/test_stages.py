@@ -567,6 +567,24 @@ def test_each_round_proves_in_between(monkeypatch):
     assert len(proven(hardly)[1]) == 3
 
 
+def test_rounds_are_long_and_endless_where_hosts_are_tied(monkeypatch):
+    tree = cluster.Tree((cluster.Subtree('s', 8.0, 8.0),),
+                        {'h0': 's', 'h1': 's'})
+    state = begin(seconds=1.0, problem=problems.fig_1_problem(tree=tree))
+    state.add(SPREAD, APART)
+    state.add(SPREAD, TOGETHER, value(8.0, 8.0))
+    asked, shares = annealed(state, monkeypatch, lambda n: (
+        state.budget.stop() if n == 3 * 2 + 1 else None)), []
+    monkeypatch.setattr(
+        annealing.proofs, 'again', lambda _state, budget: shares.append(
+            budget.left_s() / state.budget.left_s()))
+    annealing.rounds(state, state.budget)
+    lengths = [state.moves(n) for n in (6000, 6000, 20000)]
+    assert [moves for moves, _heat, _power in asked] == [
+        *lengths, *lengths, lengths[0]]
+    assert shares == pytest.approx([annealing.TIED_SHARE] * 4)
+
+
 def test_who_certifies_goes_on_to_the_end(monkeypatch):
     state = begin(certify=True)
     state.add(SPREAD, APART)

@@ -188,6 +188,11 @@ class Instance(Arrays):
             yield row, len(self.uplinks) if i else self.n_hosts
 
     @property
+    def is_tied(self) -> bool:
+        """Whether hosts share uplinks, or pairs of them have rates."""
+        return self.pipe or bool(self.uplinks)
+
+    @property
     def movable(self) -> np.ndarray:
         return np.flatnonzero(self.fixed < 0)
 

@@ -23,9 +23,14 @@ GATHER_CALLS = 40
 #: Moves per node, and how often, from the best so far.
 DEEPER = ((2000, 1), (6000, 2))
 #: Moves per node, and how many of the pool's best they are spent on.
-ROUNDS = ((500, 5), (1500, 3), (5000, 2))
+ROUNDS: tuple[tuple[int, int], ...] = ((500, 5), (1500, 3), (5000, 2))
 #: Part of what is left that set partition may take between rounds.
 PARTITION_SHARE = 0.3
+#: Both where hosts are tied together. On 32 instances of rack18x40 at 1 s of
+#: work, with rounds as long as there is time, the mean ratio to the best fell
+#: from 1.022 to 1.008.
+TIED_ROUNDS = ((6000, 2), (20000, 1))
+TIED_SHARE = 0.1
 #: Proven ratio at which no more moves are made.
 CLOSE = 1e-3
 #: Temperature of a search from what is good already.
@@ -105,24 +110,30 @@ def deepen(state: states.State, budget: budgets.Budget) -> None:
 def rounds(state: states.State, budget: budgets.Budget) -> None:
     """Anneal the pool's best and prove in turn.
 
-    Again as long as that helps, or there is time to prove something.
+    Again as long as that helps, or there is time to prove something. Where
+    hosts are tied together, the local search alone finds good placements, so
+    it goes on as long as there is time.
     """
     if state.is_closed(CLOSE):
         return
+    many, share = ROUNDS, PARTITION_SHARE
+    is_endless = state.task.certify
+    if state.local.is_single() and state.inst.is_tied:
+        many, share, is_endless = TIED_ROUNDS, TIED_SHARE, True
     for _ in itertools.count():
         before_s = state.answer.value.objective_s
-        for per_node, breadth in ROUNDS:
+        for per_node, breadth in many:
             for i, start in enumerate(state.starts(breadth)):
                 state.anneal(start.assign, state.moves(per_node),
                              _heat(state, i), power(state, i), budget)
                 if state.is_done(budget):
                     return
             if not state.task.certify:
-                proofs.again(state, budget.slice(PARTITION_SHARE))
+                proofs.again(state, budget.slice(share))
             if state.is_done(budget) or state.is_closed(CLOSE):
                 return
-        if not (state.task.certify
-                or state.answer.value.objective_s < before_s * (1 - CLOSE)):
+        if not (is_endless or state.answer.value.objective_s
+                < before_s * (1 - CLOSE)):
             return
 
 

@@ -16,6 +16,9 @@ from virtco.solver.stages import search_state as states
 
 #: Nodes times hosts beyond which it is not tried.
 MAX_CELLS = 1e6
+#: Part of its first time that it has where hosts are tied together. It knows
+#: neither uplinks nor pairs, so that its placements are seldom good there.
+TIED_SHARE = 0.5
 #: Placements whose sets it starts with.
 SEEDS = 4
 #: Work for each node and host to set it up, and below which it is not worth
@@ -52,8 +55,8 @@ def exhaust(state: states.State, budget: budgets.Budget) -> None:
     The other bounds are weaker there.
     """
     inst = state.inst
-    if not state.local.is_single() or not smallgroup.enumerable(inst) or not (
-            inst.uplinks or inst.pipe):
+    if not (state.local.is_single() and inst.is_tied
+            and smallgroup.enumerable(inst)):
         return
     lower_s, assign = smallgroup.enumerate_all(
         inst, state.answer.value.objective_s, budget, state.lower_s)
@@ -64,7 +67,8 @@ def exhaust(state: states.State, budget: budgets.Budget) -> None:
 def solve(state: states.State, budget: budgets.Budget) -> None:
     """Prove that t cannot be less, or find a placement, for one coflow."""
     if state.local.is_single():
-        narrow(state, state.answer.value.cct_s, budget)
+        narrow(state, state.answer.value.cct_s, budget.slice(
+            TIED_SHARE if state.inst.is_tied else 1.0))
 
 
 def again(state: states.State, budget: budgets.Budget) -> None:
