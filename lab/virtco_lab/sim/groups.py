@@ -5,10 +5,13 @@
 from collections.abc import Iterable
 import dataclasses
 import json
-import math
 import pathlib
+from typing import Annotated
 from typing import Any
 
+import msgspec
+
+from virtco import decoding
 from virtco import exception
 from virtco import hints
 from virtco import units
@@ -59,6 +62,38 @@ def equal_hosts(count: int, slots: float, rate_bps: float
                  for i in range(count))
 
 
+_Slots = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
+
+class _EqualHosts(msgspec.Struct):
+    count: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+    slots: _Slots
+    rate: str | float
+
+
+class _HostRow(msgspec.Struct):
+    slots: _Slots
+    egress: str | float
+    ingress: str | float
+    name: str | None = None
+
+
+class _GroupRow(msgspec.Struct):
+    tm: Any
+    name: str | None = None
+    arrival_s: Annotated[float, msgspec.Meta(ge=0, le=1e12)] = 0.0
+    vm_slots: _Slots = 1.0
+
+
+class _Document(msgspec.Struct):
+    hosts: _EqualHosts | Annotated[
+        list[_HostRow], msgspec.Meta(min_length=1)]
+    groups: Annotated[list[_GroupRow], msgspec.Meta(min_length=1)]
+
+
+_DOCUMENT = decoding.Decoder[_Document](_Document, 'groups')
+
+
 def read(path: pathlib.Path
          ) -> tuple[tuple[cluster.Host, ...], tuple[Group, ...]]:
     """Read hosts and groups from JSON.
@@ -75,78 +110,38 @@ def read(path: pathlib.Path
     :raises virtco.exception.Invalid: naming the field and what is wrong.
     """
     try:
-        document = json.loads(path.read_text(encoding='utf-8'))
+        document = _DOCUMENT.decode(path.read_bytes())
     except (OSError, ValueError) as error:
         raise exception.Invalid(field='groups', value=str(path),
                                 limit=f'a readable JSON file ({error})'
                                 ) from error
-    if not isinstance(document, dict):
-        raise exception.Invalid(field='groups', value=str(path),
-                                limit='an object with hosts and groups')
-    hosts = _hosts(document.get('hosts'))
-    rows = document.get('groups')
-    if not (isinstance(rows, list) and rows):
-        raise exception.Invalid(field='groups', value=rows,
-                                limit='a list with at least one group')
-    groups = tuple(_group(i, row) for i, row in enumerate(rows))
-    if len({group.name for group in groups}) < len(groups):
-        raise exception.Invalid(field='groups', value='a name twice',
-                                limit='different names')
+    if isinstance(document.hosts, _EqualHosts):
+        equal = document.hosts
+        hosts = equal_hosts(equal.count, equal.slots,
+                            _rate('hosts.rate', equal.rate))
+    else:
+        hosts = tuple(cluster.Host(
+            row.name or f'h{i}', (row.slots,),
+            _rate(f'hosts[{i}].egress', row.egress),
+            _rate(f'hosts[{i}].ingress', row.ingress))
+            for i, row in enumerate(document.hosts))
+    groups = tuple(_group(row.name or f'group-{i}', row)
+                   for i, row in enumerate(document.groups))
+    for field, named in (('hosts', hosts), ('groups', groups)):
+        if len({one.name for one in named}) < len(named):
+            raise exception.Invalid(field=field, value='a name twice',
+                                    limit='different names')
     return hosts, groups
 
 
-def _hosts(value: Any) -> tuple[cluster.Host, ...]:
-    if isinstance(value, dict):
-        count = _number('hosts.count', value.get('count'), 1, 100_000)
-        return equal_hosts(int(count),
-                           _number('hosts.slots', value.get('slots'), 0, 1e9),
-                           _rate('hosts.rate', value.get('rate')))
-    if not (isinstance(value, list) and value):
-        raise exception.Invalid(field='hosts', value=value,
-                                limit='a list of hosts, or an object with '
-                                'count, slots and rate')
-    hosts = []
-    for i, row in enumerate(value):
-        field = f'hosts[{i}]'
-        if not isinstance(row, dict):
-            raise exception.Invalid(field=field, value=row,
-                                    limit='an object')
-        hosts.append(cluster.Host(
-            str(row.get('name', f'h{i}')),
-            (_number(f'{field}.slots', row.get('slots'), 0, 1e9),),
-            _rate(f'{field}.egress', row.get('egress')),
-            _rate(f'{field}.ingress', row.get('ingress'))))
-    if len({host.name for host in hosts}) < len(hosts):
-        raise exception.Invalid(field='hosts', value='a name twice',
-                                limit='different names')
-    return tuple(hosts)
-
-
-def _group(i: int, row: Any) -> Group:
-    field = f'groups[{i}]'
-    if not isinstance(row, dict) or 'tm' not in row:
-        raise exception.Invalid(field=field, value=row,
-                                limit='an object with a tm')
-    name = str(row.get('name', f'group-{i}'))
-    tm = row['tm']
-    text = tm if isinstance(tm, str) else json.dumps(tm)
+def _group(name: str, row: _GroupRow) -> Group:
+    text = row.tm if isinstance(row.tm, str) else json.dumps(row.tm)
     hint = hints.parse({hints.COFLOW: name, hints.TM: text})
     assert hint is not None
-    return of_slots(
-        name, hint.coflows,
-        _number(f'{field}.arrival_s', row.get('arrival_s', 0), 0, 1e12),
-        _number(f'{field}.vm_slots', row.get('vm_slots', 1), 0, 1e9))
+    return of_slots(name, hint.coflows, row.arrival_s, row.vm_slots)
 
 
-def _number(field: str, value: Any, low: float, high: float) -> float:
-    if (isinstance(value, bool) or not isinstance(value, int | float)
-            or not math.isfinite(value) or not low <= value <= high):
-        raise exception.Invalid(field=field, value=value,
-                                limit=f'a number between {low:g} and {high:g}')
-    return float(value)
-
-
-def _rate(field: str, value: Any) -> float:
+def _rate(field: str, value: str | float) -> float:
     try:
         return units.parse_rate_bps(str(value))
     except units.NotAnAmount as error:
