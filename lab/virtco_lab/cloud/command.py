@@ -16,10 +16,10 @@ from rich import console
 from rich import status as rich_status
 
 from virtco import exception
-from virtco import units
 from virtco_lab.cloud import accounts
 from virtco_lab.cloud import keeper
 from virtco_lab.cloud import layout as layouts
+from virtco_lab.cmd import arguments
 from virtco_lab.emulation import namespaces
 
 _PROGRESS = pathlib.Path('/run/virtco-cloud.progress')
@@ -31,13 +31,23 @@ def _is_up(layout: layouts.Layout | None) -> bool:
     return layout is not None and not namespaces.is_stale(layout.run)
 
 
-def _current(out: console.Console) -> layouts.Layout | None:
-    """Load the layout of the running cloud, or say that there is none."""
+class NoCloud(exception.VirtcoException):
+    msg_fmt = 'No cloud is up; tools/cloud up starts one.'
+
+
+class NoSuch(exception.VirtcoException):
+    msg_fmt = 'There is no %(what)s; there are: %(known)s.'
+
+
+def _current() -> layouts.Layout:
+    """Load the layout of the running cloud.
+
+    :raises NoCloud: when none is up.
+    """
     layout = layouts.load()
-    if _is_up(layout):
-        return layout
-    out.print('No cloud is up; tools/cloud up starts one.')
-    return None
+    if layout is None or not _is_up(layout):
+        raise NoCloud()
+    return layout
 
 
 def _up(args: argparse.Namespace, out: console.Console) -> int:
@@ -49,7 +59,7 @@ def _up(args: argparse.Namespace, out: console.Console) -> int:
     child = subprocess.Popen(
         [sys.executable, '-m', 'virtco_lab.cloud.command', 'keep',
          '--computes', str(args.computes), '--slots', str(args.slots),
-         '--rate', str(args.rate), '--backend', args.backend],
+         '--rate', f'{args.rate:.0f}', '--backend', args.backend],
         stdin=subprocess.DEVNULL,
         # It outlives this command: a pipe that it held would never end.
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -114,9 +124,7 @@ def _run(layout: layouts.Layout, namespace: str, user: str,
 
 
 def _exec(args: argparse.Namespace, out: console.Console) -> int:
-    layout = _current(out)
-    if layout is None:
-        return 1
+    layout = _current()
     argv = ([] if args.action == 'exec' else [args.action]) + args.words
     if not argv:
         out.print('exec: name a command')
@@ -128,9 +136,7 @@ def _exec(args: argparse.Namespace, out: console.Console) -> int:
 
 
 def _vm(args: argparse.Namespace, out: console.Console) -> int:
-    layout = _current(out)
-    if layout is None:
-        return 1
+    layout = _current()
     if not args.words:
         out.print('vm: name a command')
         return 2
@@ -138,41 +144,30 @@ def _vm(args: argparse.Namespace, out: console.Console) -> int:
         server.name: server.id for server in accounts.connect(
             layout).compute.servers(all_projects=True)})
     if args.name not in uuids:
-        out.print(f'There is no VM {args.name}; there are: '
-                  f'{", ".join(sorted(uuids)) or "none"}.')
-        return 1
+        raise NoSuch(what=f'VM {args.name}',
+                     known=', '.join(sorted(uuids)) or 'none')
     return _run(layout, layout.vm_namespace(uuids[args.name]), 'demo',
                 args.words)
 
 
 def _edge(args: argparse.Namespace, out: console.Console) -> int:
-    layout = _current(out)
-    if layout is None:
-        return 1
+    layout = _current()
     if args.name not in layout.computes:
-        out.print(f'There is no hypervisor {args.name}; there are: '
-                  f'{", ".join(layout.computes)}.')
-        return 1
+        raise NoSuch(what=f'hypervisor {args.name}',
+                     known=', '.join(layout.computes))
     return _run(layout, layout.namespace(args.name), 'admin', [
         layouts.script('virtco-edge'), '--config-file',
         str(layout.config(f'edge-{args.name}')), *args.words])
 
 
 def _demo(args: argparse.Namespace, out: console.Console) -> int:
-    layout = _current(out)
-    if layout is None:
-        return 1
+    layout = _current()
     from virtco_lab.cloud import demo
-    try:
-        return demo.show(layout, out)
-    except exception.VirtcoException as error:
-        out.print(str(error), highlight=False, markup=False)
-        return 1
+    return demo.show(layout, out)
 
 
 def _keep(args: argparse.Namespace, _out: console.Console) -> int:
-    return keeper.keep(args.computes, args.slots,
-                       units.parse_rate_bps(args.rate), _PROGRESS,
+    return keeper.keep(args.computes, args.slots, args.rate, _PROGRESS,
                        args.backend)
 
 
@@ -185,11 +180,13 @@ def _parser() -> argparse.ArgumentParser:
     # What it runs in the background; not for people, so without help.
     for action, function in ((up, _up), (actions.add_parser('keep'), _keep)):
         action.set_defaults(run=function)
-        action.add_argument('--computes', type=_count, default=6,
+        count = arguments.between(1, 64)
+        action.add_argument('--computes', type=count, default=6,
                             help='hypervisors (%(default)s; 1 to 64)')
-        action.add_argument('--slots', type=_count, default=2,
+        action.add_argument('--slots', type=count, default=2,
                             help='VMs for each (%(default)s)')
-        action.add_argument('--rate', default='50Mbit/s',
+        action.add_argument('--rate', type=arguments.rate_bps,
+                            default='50Mbit/s',
                             help='of each uplink (%(default)s)')
         action.add_argument('--backend', choices=('bridge', 'ovn'),
                             default='bridge',
@@ -216,14 +213,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 64:
-        raise argparse.ArgumentTypeError(
-            exception.expected('a number between 1 and 64', text))
-    return value
-
-
 def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     out = console.Console()
@@ -231,12 +220,10 @@ def main(argv: list[str] | None = None) -> int:
         out.print('tools/cloud makes network namespaces: run it as root.')
         return 1
     try:
-        if args.action in ('up', 'keep'):
-            units.parse_rate_bps(args.rate)
-    except ValueError as error:
-        out.print(f'--rate: {error}')
-        return 2
-    return int(args.run(args, out))
+        return int(args.run(args, out))
+    except exception.VirtcoException as error:
+        out.print(str(error), highlight=False, markup=False)
+        return 1
 
 
 if __name__ == '__main__':
