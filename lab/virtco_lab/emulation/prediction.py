@@ -17,10 +17,10 @@ from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import live
 from virtco.model import snapshot
-from virtco.scheduling import fabric as fabric_model
 from virtco.solver import budget
 from virtco.solver import planner
 from virtco_lab.emulation import scenario
+from virtco_lab.sim import demands as demand_model
 from virtco_lab.sim import simulation
 
 #: Share of a link that the controller leaves to traffic outside coflows.
@@ -187,7 +187,9 @@ def _run(sent: list[list[tuple[str, str, float, int]]],
     run = simulation.Simulation(
         np.array([rates_bps[name] for name in names] * 2),
         simulation.Config(order, backfill='in-order'),
-        [_demand(flows, index) for flows in sent])
+        [demand_model.of_flows((index[src], index[dst], size_bytes, n_flows)
+                          for src, dst, size_bytes, n_flows in flows)
+         for flows in sent])
     for number in range(len(sent)):
         run.start(number)
     run.run()
@@ -273,13 +275,3 @@ def _active(placed: Placed) -> snapshot.ActiveCoflow:
         placed.coflow.name,
         tuple((host, out) for host, (out, _) in loads.items() if out),
         tuple((host, into) for host, (_, into) in loads.items() if into))
-
-
-def _demand(flows: list[tuple[str, str, float, int]],
-            index: dict[str, int]) -> fabric_model.Demand:
-    return fabric_model.Demand(
-        np.array([index[src] for src, *_ in flows], np.int64),
-        np.array([index[dst] for _, dst, *_ in flows], np.int64),
-        np.array([size * units.BITS_PER_BYTE for _, _, size, _ in flows],
-                 np.float64),
-        np.array([n_flows for *_, n_flows in flows], np.float64))

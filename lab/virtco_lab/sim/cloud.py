@@ -14,7 +14,6 @@ import math
 import numpy as np
 
 from virtco import exception
-from virtco import units
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
@@ -22,6 +21,7 @@ from virtco.scheduling import fabric as fabric_model
 from virtco.solver import budget
 from virtco.solver import together
 from virtco_lab.placement import baselines
+from virtco_lab.sim import demands as demand_model
 from virtco_lab.sim import groups as group_model
 from virtco_lab.sim import schemes
 from virtco_lab.sim import simulation
@@ -301,9 +301,5 @@ def demand_of(coflow: coflow_model.Coflow, places: np.ndarray
         if pair[0] != pair[1] and flow.size_bytes > 0:
             total[pair] = total.get(pair, 0.0) + flow.size_bytes
             count[pair] = count.get(pair, 0) + 1
-    pairs = sorted(total)
-    return fabric_model.Demand(
-        np.array([src for src, _ in pairs], np.int64),
-        np.array([dst for _, dst in pairs], np.int64),
-        np.array([total[pair] for pair in pairs]) * units.BITS_PER_BYTE,
-        np.array([float(count[pair]) for pair in pairs]))
+    return demand_model.of_flows((*pair, total[pair], count[pair])
+                            for pair in sorted(total))

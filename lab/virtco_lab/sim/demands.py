@@ -2,13 +2,24 @@
 
 """Fabrics of coflows that are given one by one."""
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from virtco import units
 from virtco.model import uplinks as uplinks_model
 from virtco.scheduling import fabric as fabric_model
+
+
+def of_flows(flows: Iterable[tuple[int, int, float, float]]
+             ) -> fabric_model.Demand:
+    """Build a demand of source, destination, bytes and weight of each flow."""
+    src, dst, size_bytes, weight = np.array(list(flows), float).reshape(
+        -1, 4).T.copy()
+    return fabric_model.Demand(src.astype(np.int64), dst.astype(np.int64),
+                               size_bytes * units.BITS_PER_BYTE, weight)
 
 
 def fabric_of(cap: np.ndarray, demands: Sequence[fabric_model.Demand],

@@ -23,11 +23,11 @@ from virtco.model import cluster as cluster_model
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.model import uplinks
-from virtco.scheduling import fabric as fabric_model
 from virtco.solver import budget
 from virtco.solver import planner
 from virtco.topology import resolution
 from virtco.topology import tree
+from virtco_lab.sim import demands as demand_model
 from virtco_lab.sim import training
 from virtco_tenant.hintkit import made
 
@@ -144,12 +144,10 @@ def job(name: str, model: Kind, hosts: Sequence[int], start_s: float = 0.0
         ) -> training.Job:
     """Build a job on these hosts."""
     flows = model.flows(len(hosts))
-    ends = np.array(list(flows), np.int64).reshape(-1, 2)
-    return training.Job(name, model.compute_s, fabric_model.Demand(
-        np.array(hosts, np.int64)[ends[:, 0]],
-        np.array(hosts, np.int64)[ends[:, 1]],
-        np.array(list(flows.values())) * units.BITS_PER_BYTE,
-        np.ones(len(flows))), GPUS_PER_HOST * len(hosts), start_s)
+    return training.Job(name, model.compute_s, demand_model.of_flows(
+        (hosts[src], hosts[dst], size_bytes, 1.0)
+        for (src, dst), size_bytes in flows.items()),
+        GPUS_PER_HOST * len(hosts), start_s)
 
 
 def small() -> tree.Topology:

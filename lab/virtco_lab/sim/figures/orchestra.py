@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 
-from virtco import units
 from virtco.scheduling import fabric as fabric_model
+from virtco_lab.sim import demands as demand_model
 from virtco_lab.sim import simulation
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import samples
@@ -40,23 +40,16 @@ def topology(name: str) -> fabric_model.Demand:
     rows = [(i, first, 1) for i in range(n)]
     rows += [(n + i, second, 1) for i in range(n)]
     rows += [(shared, first, n), (shared, second, n)]
-    src, dst, count = (np.array(column) for column in zip(*rows))
-    return fabric_model.Demand(
-        src, dst, count * 2 * GB * units.BITS_PER_BYTE,
-        np.ones(len(rows)))
+    return demand_model.of_flows((src, dst, count * 2 * GB, 1.0)
+                            for src, dst, count in rows)
 
 
 def shuffle(bytes_per_node: float) -> fabric_model.Demand:
     """Build a shuffle of 30 nodes, each with this many bytes for all others.
     """
-    src, dst = (side.reshape(-1) for side in np.meshgrid(
-        np.arange(_NODES), np.arange(_NODES)))
-    other = src != dst
-    count = int(other.sum())
-    return fabric_model.Demand(
-        src[other], dst[other],
-        np.full(count, bytes_per_node * units.BITS_PER_BYTE / (_NODES - 1)),
-        np.ones(count))
+    return demand_model.of_flows(
+        (src, dst, bytes_per_node / (_NODES - 1), 1.0)
+        for dst, src in itertools.permutations(range(_NODES), 2))
 
 
 def _table3_run(setting: str, seed: int, context: samples.Context
@@ -218,12 +211,11 @@ def fetched_s(receivers: int, connections: int,
     that share ports fairly. Return the seconds until all have ended.
     """
     turn = rng.permuted(np.tile(np.arange(_NODES), (receivers, 1)), axis=1)
-    size_bits = np.array([GB * units.BITS_PER_BYTE / _NODES])
     sim = simulation.Simulation(
         np.full(2 * (_NODES + receivers), LINK_BPS),
         simulation.Config('fair'), [
-            fabric_model.Demand(np.array([sender]), np.array(
-                [_NODES + receiver]), size_bits, np.ones(1))
+            demand_model.of_flows([
+                (sender, _NODES + receiver, GB / _NODES, 1.0)])
             for receiver, its in enumerate(turn) for sender in its])
     coming = [iter(range(_NODES * receiver, _NODES * (receiver + 1)))
               for receiver in range(receivers)]
