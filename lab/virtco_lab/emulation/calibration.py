@@ -2,8 +2,6 @@
 
 """How much TCP this machine carries, and the uplinks' rate that follows."""
 
-import pathlib
-import tempfile
 
 from virtco import units
 from virtco_lab.emulation import fabric
@@ -37,10 +35,7 @@ def measure_bps() -> float:
                     for host in ('h0', 'h1'))
         vms = [trial.add_vm(f'v{i}', f'h{i % 2}') for i in range(4)]
         for vm in vms:
-            with namespaces.netlink(vm.namespace) as netlink:
-                index, = netlink.link_lookup(ifname='eth0')
-                netlink.link('set', index=index,
-                             gso_max_segs=_SLOW_SEGMENTS)
+            namespaces.limit_segments(vm.namespace, ('eth0',), _SLOW_SEGMENTS)
         flows = tuple(
             traffic.FlowSpec(0, src.namespace, dst.namespace,
                              dst.address, 5001, _TRIAL_BYTES)
@@ -49,11 +44,8 @@ def measure_bps() -> float:
 
 
 def _send_bps(flows: tuple[traffic.FlowSpec, ...]) -> float:
-    with tempfile.TemporaryDirectory() as directory, transfers.Transfer(
-            traffic.Job((0.0,), flows),
-            pathlib.Path(directory) / 'traffic.log') as transfer:
-        return units.bytes_per_s_to_bps(
-            len(flows) * _TRIAL_BYTES / transfer.run().wall_s)
+    return units.bytes_per_s_to_bps(
+        len(flows) * _TRIAL_BYTES / transfers.send(flows).wall_s)
 
 
 def choose_rate_bps(carried_bps: float, n_hosts: int) -> float:

@@ -3,7 +3,6 @@
 """Progress of a run of the testbed, on a terminal or as lines of text."""
 
 import time
-import types
 import typing
 
 import rich.console
@@ -56,9 +55,7 @@ class Progress(runner.Observer):
         self._bar.start()
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None,
-                 exc: BaseException | None,
-                 traceback: types.TracebackType | None) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._bar.stop()
 
     def step(self, what: str) -> None:

@@ -17,7 +17,6 @@ import collections.abc
 import dataclasses
 import ipaddress
 import pathlib
-import types
 import typing
 
 import pyroute2
@@ -85,9 +84,7 @@ class Fabric:
     def __enter__(self) -> typing.Self:
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None,
-                 exc: BaseException | None,
-                 traceback: types.TracebackType | None) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     @property

@@ -18,6 +18,8 @@ import math
 import pathlib
 import statistics
 
+import msgspec
+
 from virtco import units
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import extent
@@ -99,14 +101,11 @@ def run(settings: Sequence[str], options: extent.Options,
 
 def _read(path: pathlib.Path, scale: cases.Scale) -> list[Run]:
     """Read the measured runs of a file, and simulate each again."""
-    return [Run(**row | {
-        'ccts_s': tuple(row['ccts_s']), 'told_s': tuple(row['told_s']),
-        'expected_s': _expected(
-            row['setting'], row['seed'], row['hosts'],
-            [math.inf if at_s is None else at_s for at_s in row['told_s']],
-            scale),
-        'hosts': {name: tuple(its) for name, its in row['hosts'].items()}})
-        for row in measure.read_lines(path)]
+    return [dataclasses.replace(run, expected_s=_expected(
+        run.setting, run.seed, run.hosts,
+        [math.inf if at_s is None else at_s for at_s in run.told_s], scale))
+        for run in (msgspec.convert(row, Run)
+                    for row in measure.read_lines(path))]
 
 
 def _expected(setting: str, seed: int, hosts: Mapping[str, Sequence[str]],

@@ -22,6 +22,8 @@ import pathlib
 import types
 import typing
 
+import msgspec
+
 from virtco.model import cluster
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import prediction
@@ -112,8 +114,8 @@ class Book:
 
     def __init__(self, directory: pathlib.Path):
         self._path = directory / 'runs.jsonl'
-        self._runs = {run.identity: run for run in map(
-            _read, read_lines(self._path))}
+        self._runs = {run.identity: run for run in (
+            msgspec.convert(row, Run) for row in read_lines(self._path))}
 
     def add(self, run: Run) -> None:
         self._runs[run.identity] = run
@@ -144,13 +146,6 @@ def add_line(path: pathlib.Path, run: typing.Any) -> None:
     """Append a run, a data class, to a file."""
     with path.open('a') as file:
         file.write(f'\n{json.dumps(dataclasses.asdict(run))}\n')
-
-
-def _read(raw: dict[str, typing.Any]) -> Run:
-    return Run(**raw | {
-        'coflows': tuple(tuple(row) for row in raw['coflows']),
-        'edge_cpu': tuple(raw['edge_cpu']),
-        'timeline': tuple(tuple(row) for row in raw['timeline'])})
 
 
 class Datacentre(testbed_module.Testbed):

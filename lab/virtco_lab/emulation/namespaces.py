@@ -90,6 +90,15 @@ def netlink(namespace: str) -> pyroute2.IPRoute:
     return pyroute2.IPRoute(fileno=made.detach())
 
 
+def limit_segments(namespace: str, devices: collections.abc.Iterable[str],
+                   segments: int) -> None:
+    """Limit how many segments TCP puts into one super-packet of devices."""
+    with netlink(namespace) as connection:
+        for device in devices:
+            index, = connection.link_lookup(ifname=device)
+            connection.link('set', index=index, gso_max_segs=segments)
+
+
 def remove(namespace: str) -> None:
     """Remove it; its interfaces go with it. Absence is fine."""
     try:

@@ -11,7 +11,7 @@ import psutil
 
 from virtco import hints
 from virtco import units
-from virtco_lab.emulation import fabric
+from virtco.model import coflow as coflow_model
 from virtco_lab.emulation import nova_client
 from virtco_lab.emulation import patience
 from virtco_lab.emulation import prediction
@@ -72,17 +72,13 @@ def run_emulated(testbed: testbed_module.Testbed,
         local_bps = workload.local_pace * scenario.goodput_bps(
             testbed.config.rate_bps)
     observer.step('waiting for the edge modules')
-    flows = _flows(testbed, workload, servers, local_bytes)
-    testbed.fabric.introduce(_pairs(testbed, workload, servers))
-    testbed.wait_enforced(_managed(testbed, flows))
-    total_bytes = sum(flow.size_bytes for flow in flows)
+    job = job_of(testbed, (
+        (coflow, servers[group.name]) for group in workload.groups
+        for coflow in group.coflows), (0.0,) * len(placed), local_bytes,
+        local_bps)
+    testbed.wait_enforced(_managed(testbed, job.flows))
+    total_bytes = sum(flow.size_bytes for flow in job.flows)
     observer.step(f'sending {units.format_size(total_bytes)}')
-    job = traffic.Job(
-        (0.0,) * len(placed), tuple(flows), local_bps=local_bps,
-        window_bytes=traffic.window_bytes(
-            flows, {port.namespace: port.host
-                    for port in testbed.fabric.vms.values()},
-            testbed.config.rate_bps))
     with contextlib.ExitStack() as stack:
         if scheme.order == 'fair':
             stack.enter_context(testbed.without_enforcement())
@@ -173,40 +169,41 @@ def _hints(group: scenario.Group, scheme: scenario.Scheme) -> dict[str, str]:
         coflow_name=f'{group.name}-{scheme.name}', coflows=group.coflows))
 
 
-def _flows(testbed: testbed_module.Testbed, workload: scenario.Workload,
-           servers: Servers, local_bytes: int | None
-           ) -> list[traffic.FlowSpec]:
+def job_of(testbed: testbed_module.Testbed, coflows: collections.abc.Iterable[
+        tuple[coflow_model.Coflow, list[nova_client.Server]]],
+        starts_s: tuple[float, ...], local_bytes: int | None = None,
+        local_bps: float | None = None) -> traffic.Job:
+    """Build the traffic of coflows; their VMs learn each other's addresses.
+
+    :param coflows: each with the server of each of its VMs.
+    :param local_bytes: most that a flow inside of a host sends.
+    """
     flows = []
-    number = 0
-    for group in workload.groups:
-        vms = [testbed.fabric.vms[s.uuid] for s in servers[group.name]]
-        for coflow in group.coflows:
-            for flow in coflow.flows:
-                src, dst = vms[flow.src], vms[flow.dst]
-                local, size_bytes = src.host == dst.host, flow.size_bytes
-                if local and local_bytes is not None:
-                    size_bytes = min(size_bytes, local_bytes)
-                flows.append(traffic.FlowSpec(
-                    number, src.namespace, dst.namespace, dst.address,
-                    coflow.dst_port or _DEFAULT_PORT,
-                    max(1, int(size_bytes)), src.host if local else None))
-            number += 1
-    return flows
-
-
-def _pairs(testbed: testbed_module.Testbed, workload: scenario.Workload,
-           servers: Servers) -> set[tuple[fabric.VmPort, fabric.VmPort]]:
-    """Find the ports of the VMs that send to each other."""
-    found = set()
-    for group in workload.groups:
-        ports = [testbed.fabric.vms[s.uuid] for s in servers[group.name]]
-        found |= {(ports[flow.src], ports[flow.dst])
-                  for coflow in group.coflows for flow in coflow.flows}
-    return found
+    pairs = set()
+    for number, (coflow, servers) in enumerate(coflows):
+        ports = [testbed.fabric.vms[server.uuid] for server in servers]
+        for flow in coflow.flows:
+            src, dst = ports[flow.src], ports[flow.dst]
+            local, size_bytes = src.host == dst.host, flow.size_bytes
+            if local and local_bytes is not None:
+                size_bytes = min(size_bytes, local_bytes)
+            pairs.add((src, dst))
+            flows.append(traffic.FlowSpec(
+                number, src.namespace, dst.namespace, dst.address,
+                coflow.dst_port or _DEFAULT_PORT, max(1, round(size_bytes)),
+                src.host if local else None))
+    testbed.fabric.introduce(pairs)
+    return traffic.Job(
+        starts_s, tuple(flows), local_bps=local_bps,
+        window_bytes=traffic.window_bytes(
+            flows, {port.namespace: port.host
+                    for port in testbed.fabric.vms.values()},
+            testbed.config.rate_bps))
 
 
 def _managed(testbed: testbed_module.Testbed,
-             flows: list[traffic.FlowSpec]) -> set[tuple[str, str, str]]:
+             flows: collections.abc.Iterable[traffic.FlowSpec]
+             ) -> set[tuple[str, str, str]]:
     """Return the flows that the edges should classify or count.
 
     :returns: (host, source address, destination address) of each flow between

@@ -10,7 +10,6 @@ import functools
 import json
 import pathlib
 import signal
-import types
 import typing
 
 from keystoneauth1 import noauth
@@ -111,9 +110,7 @@ class Testbed:
     def __enter__(self) -> typing.Self:
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None,
-                 exc: BaseException | None,
-                 traceback: types.TracebackType | None) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def close(self) -> None:

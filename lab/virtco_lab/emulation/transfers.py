@@ -7,7 +7,7 @@ import dataclasses
 import json
 import pathlib
 import sys
-import types
+import tempfile
 import typing
 
 from virtco_lab.emulation import process
@@ -54,9 +54,7 @@ class Transfer:
     def __enter__(self) -> typing.Self:
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None,
-                 exc: BaseException | None,
-                 traceback: types.TracebackType | None) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._child.stop()
 
     def run(self, on_progress: collections.abc.Callable[
@@ -92,3 +90,11 @@ class Transfer:
         if wanted is not None and event['event'] != wanted:
             raise ValueError(f'expected {wanted}, got {event}')
         return event
+
+
+def send(flows: tuple[traffic.FlowSpec, ...]) -> Outcome:
+    """Send the flows of one coflow."""
+    with (tempfile.TemporaryDirectory() as directory,
+          Transfer(traffic.Job((0.0,), flows),
+                   pathlib.Path(directory) / 'traffic.log') as transfer):
+        return transfer.run()

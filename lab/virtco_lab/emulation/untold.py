@@ -26,16 +26,14 @@ from virtco_lab.emulation import runner
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import starvation
 from virtco_lab.emulation import testbed as testbed_module
-from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
 from virtco_lab.sim import claims
 
 _SCHEME = scenario.Scheme('hinted', 'hinted', 'spread', 'mrtf')
-_PORT = 5001
 #: Name of a coflow that is announced for a group that runs.
 _TOLD = 'told'
 Hosts = dict[str, tuple[str, ...]]
-Groups = Sequence[Sequence[nova_client.Server]]
+Groups = Sequence[list[nova_client.Server]]
 Beside = Callable[[Sequence[Sequence[fabric.VmPort]]],
                   contextlib.AbstractContextManager[None]]
 
@@ -73,10 +71,11 @@ class Bed(measure.Datacentre):
         """
         self.change_settings(scheme.settings())
         groups = self._launch(coflows, claimed, hosts)
-        flows = self._specs(coflows, groups)
         self.wait_enforced(self._pairs(coflows, groups, [
             claim.at_launch() for claim in claimed]))
-        job = self._job(coflows, flows)
+        job = runner.job_of(self, zip(
+            (one.coflow for one in coflows), groups),
+            tuple(one.start_s for one in coflows))
         told_s = [0.0 if claim.late_s is None else math.inf
                   for claim in claimed]
         with transfers.Transfer(job, self.config.logs / 'traffic.log',
@@ -167,32 +166,6 @@ class Bed(measure.Datacentre):
         self._controller.announce(group, _TOLD, misled.hint(
             dataclasses.replace(one, coflow=dataclasses.replace(
                 one.coflow, name=_TOLD)), claim)[hints.TM])
-
-    def _job(self, coflows: Sequence[claims.Coflow],
-             flows: Sequence[traffic.FlowSpec]) -> traffic.Job:
-        ports = {port.namespace: port for port in self.fabric.vms.values()}
-        self.fabric.introduce({(
-            ports[flow.src_namespace], ports[flow.dst_namespace])
-            for flow in flows})
-        return traffic.Job(
-            tuple(one.start_s for one in coflows), tuple(flows),
-            window_bytes=traffic.window_bytes(
-                flows, {name: port.host for name, port in ports.items()},
-                self.config.rate_bps))
-
-    def _specs(self, coflows: Sequence[claims.Coflow],
-               groups: Groups
-               ) -> list[traffic.FlowSpec]:
-        found = []
-        for number, (one, group) in enumerate(zip(coflows, groups)):
-            vms = [self.fabric.vms[server.uuid] for server in group]
-            for flow in one.coflow.flows:
-                src, dst = vms[flow.src], vms[flow.dst]
-                found.append(traffic.FlowSpec(
-                    number, src.namespace, dst.namespace, dst.address, _PORT,
-                    max(1, round(flow.size_bytes)),
-                    src.host if src.host == dst.host else None))
-        return found
 
     def _pairs(self, coflows: Sequence[claims.Coflow], groups: Groups,
                told: Sequence[claims.Claim | None]

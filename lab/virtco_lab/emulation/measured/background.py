@@ -17,8 +17,10 @@ import pathlib
 import select
 import socket
 import sys
+import tempfile
 import time
 
+import msgspec
 import numpy as np
 
 from virtco_lab.emulation import namespaces
@@ -67,22 +69,23 @@ def on_off(rng: np.random.Generator, lasts_s: float, mean_s: float,
 
 
 @contextlib.contextmanager
-def running(connections: Sequence[Connection], log: pathlib.Path
-            ) -> Iterator[float]:
+def running(connections: Sequence[Connection]) -> Iterator[float]:
     """Generate the connections' traffic while the block runs.
 
     Yields the time on CLOCK_MONOTONIC, in s, at which their periods begin.
     """
-    child = process.Child('other traffic', [
-        sys.executable, '-m', __name__], log, piped=True)
-    try:
-        child.write_line(json.dumps(
-            [dataclasses.asdict(one) for one in connections]))
-        process.wait_until(child.has_line, 'the other traffic', [child],
-                           of=child, interval_s=0.02)
-        yield float(child.read_line())
-    finally:
-        child.stop()
+    with tempfile.TemporaryDirectory() as directory:
+        child = process.Child('other traffic', [
+            sys.executable, '-m', __name__], pathlib.Path(directory) / 'log',
+            piped=True)
+        try:
+            child.write_line(json.dumps(
+                [dataclasses.asdict(one) for one in connections]))
+            process.wait_until(child.has_line, 'the other traffic', [child],
+                               of=child, interval_s=0.02)
+            yield float(child.read_line())
+        finally:
+            child.stop()
 
 
 def _pair(one: Connection) -> tuple[socket.socket, socket.socket]:
@@ -144,10 +147,8 @@ class _Traffic:
 
 
 def main() -> int:
-    connections = [Connection(**{**one, 'periods_s': tuple(
-        tuple(period) for period in one['periods_s'])})
-        for one in json.loads(sys.stdin.readline())]
-    traffic = _Traffic(connections)
+    traffic = _Traffic(msgspec.json.decode(
+        sys.stdin.readline(), type=list[Connection]))
     begin_s = time.monotonic() + _DELAY_S
     print(begin_s, flush=True)
     traffic.run(begin_s)

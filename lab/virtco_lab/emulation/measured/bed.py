@@ -110,11 +110,8 @@ class Bed:
         :param segments: most packets in one.
         """
         for hypervisor in self.fabric.hypervisors.values():
-            with namespaces.netlink(hypervisor.namespace) as netlink:
-                for dev in (fabric_module.VM_BRIDGE,
-                            fabric_module.UPLINK_DEV):
-                    index, = netlink.link_lookup(ifname=dev)
-                    netlink.link('set', index=index, gso_max_segs=segments)
+            namespaces.limit_segments(hypervisor.namespace, (
+                fabric_module.VM_BRIDGE, fabric_module.UPLINK_DEV), segments)
 
     def path_bps(self, src: str, dst: str) -> float:
         """Return the true rate of a path, in bit/s."""

@@ -11,8 +11,6 @@ gets one of them. On the path with rate 9 there is another one with rate 8.
 from collections.abc import Mapping
 from collections.abc import Sequence
 import itertools
-import pathlib
-import tempfile
 
 from virtco import units
 from virtco.measure import calibration
@@ -178,7 +176,4 @@ def _send_s(bed: beds.Bed, places: Sequence[str],
         0, hypervisors[places[i]].namespace, hypervisors[places[j]].namespace,
         hypervisors[places[j]].address, next(port), size)
         for (i, j), size in sizes.items())
-    with (tempfile.TemporaryDirectory() as directory, transfers.Transfer(
-            traffic.Job((0.0,), flows), pathlib.Path(directory) / 'log')
-          as transfer):
-        return transfer.run().ccts_s[0]
+    return transfers.send(flows).ccts_s[0]

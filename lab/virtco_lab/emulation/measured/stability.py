@@ -11,8 +11,6 @@ who sends now and then.
 
 import contextlib
 import dataclasses
-import pathlib
-import tempfile
 import time
 
 import numpy as np
@@ -121,7 +119,7 @@ def _readings(cloud: Cloud, n_readings: int, options: extent.Options
                    _WINDOW_BYTES)
     paths = [(f'h{n}', f'h{(n + 1) % N_HOSTS}') for n in range(N_HOSTS)]
     rng = np.random.default_rng([options.seeds[-1], 7])
-    with bed.built(), contextlib.ExitStack() as stack:
+    with bed.built():
         bed.limit_segments(_SEGMENTS)
         found = bed.fabric.hypervisors
         others = [background.Connection(
@@ -129,14 +127,12 @@ def _readings(cloud: Cloud, n_readings: int, options: extent.Options
             found[f'h{n + 2}'].address,
             background.on_off(rng, 9 * n_readings * _PERIOD_S, 3.0,
                               cloud.sending)) for n in range(cloud.n_shared)]
-        if others:
-            log = stack.enter_context(tempfile.TemporaryDirectory())
-            stack.enter_context(background.running(
-                others, pathlib.Path(log) / 'log'))
         rates_bps = []
-        for _ in range(n_readings):
-            next_s = time.monotonic() + _PERIOD_S
-            rates_bps.append([flow.rate_bps for flow
-                              in bed.bulks(paths, _SENDING_S)])
-            time.sleep(max(0.0, next_s - time.monotonic()))
+        with (background.running(others) if others
+              else contextlib.nullcontext()):
+            for _ in range(n_readings):
+                next_s = time.monotonic() + _PERIOD_S
+                rates_bps.append([flow.rate_bps for flow
+                                  in bed.bulks(paths, _SENDING_S)])
+                time.sleep(max(0.0, next_s - time.monotonic()))
     return np.array(rates_bps)

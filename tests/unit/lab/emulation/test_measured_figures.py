@@ -126,8 +126,7 @@ def _story(monkeypatch):
         made.append(f'{name}: {lines}')))
 
     @contextlib.contextmanager
-    def running(connections, log):
-        assert log.name == 'log' and log.parent.is_dir()
+    def running(connections):
         for one in connections:
             made.append(f'{one.src_namespace} to {one.dst_namespace} '
                         f'{one.dst_address}: {len(one.periods_s)} periods, '
@@ -140,7 +139,7 @@ def _story(monkeypatch):
 
     class Transfer:
         def __init__(self, job, log):
-            assert log.name == 'log' and log.parent.is_dir()
+            assert log.name == 'traffic.log' and log.parent.is_dir()
             made.append(str([dataclasses.astuple(flow)
                              for flow in job.flows]))
             self._took_s = sum(flow.size_bytes for flow in job.flows) / 3e6
