@@ -64,7 +64,7 @@ def _figure9_show(found: samples.Samples, context: samples.Context
     for name, size_bytes in SIZES.items():
         least_s = bound_s(size_bytes)
         for setting in found.settings:
-            mean_s = [float(np.mean(found.of(setting, f'{name}, {kind}')))
+            mean_s = [found.mean(setting, f'{name}, {kind}')
                       for kind in KINDS]
             rows.append((name, setting, *mean_s, least_s,
                          100 * (mean_s[-1] / least_s - 1),
@@ -76,7 +76,7 @@ def _figure9_show(found: samples.Samples, context: samples.Context
          'cornet above it %', 'paper, cornet s'), tuple(rows),
         tuple(outcome.Panel('lines', f'{name} to all', 'receivers', 's', tuple(
             outcome.Series(kind, tuple(map(int, found.settings)), tuple(
-                float(np.mean(found.of(setting, f'{name}, {kind}')))
+                found.mean(setting, f'{name}, {kind}')
                 for setting in found.settings))
             for kind in KINDS[2:])) for name in SIZES),
         ('Blocks of 4 MB over ports of 691 Mbit/s, the rate of the paper\'s '
@@ -100,13 +100,13 @@ def _figure11_show(found: samples.Samples, context: samples.Context
                    ) -> outcome.Outcome:
     rows: list[tuple[outcome.Cell, ...]] = []
     for setting in found.settings:
-        unaware, aware = (np.array(found.of(setting, name))
-                          for name in ('unaware', 'aware'))
+        unaware_s, aware_s = (found.mean(setting, name)
+                              for name in ('unaware', 'aware'))
         least_s = bound_s(RACKED_BYTES) * max(
             1.0, OVERSUBSCRIPTION / RACKS[setting][1])
-        rows.append((setting, float(unaware.mean()), float(aware.mean()),
-                     outcome.shown((unaware / aware).tolist()), least_s,
-                     100 * (float(aware.mean()) / least_s - 1)))
+        rows.append((setting, unaware_s, aware_s, outcome.shown(found.ratios(
+            setting, 'unaware', setting, 'aware')), least_s,
+            100 * (aware_s / least_s - 1)))
     return outcome.Outcome(
         'orchestra-fig11', 'Cornet that knows its racks (Orchestra Fig. 11)',
         ('racks', 'unaware s', 'aware s', 'unaware / aware', 'bound s',
@@ -134,7 +134,7 @@ def _figure16_run(setting: str, seed: int, context: samples.Context
 
 def _figure16_show(found: samples.Samples, context: samples.Context
                    ) -> outcome.Outcome:
-    parts = {setting: {part: float(np.mean(found.of(setting, part)))
+    parts = {setting: {part: found.mean(setting, part)
                        for part in ('broadcast', 'shuffle')}
              for setting in found.settings}
     compute_s = sum(parts['before'].values()) * (1 / COMMUNICATION - 1)

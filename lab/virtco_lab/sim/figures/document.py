@@ -147,9 +147,8 @@ def _above_bound(found: samples.Samples) -> str:
 
 
 def _unknown(found: samples.Samples) -> str:
-    ratios = (100 * float(np.mean(
-        np.array(found.of('unknown sizes', 'mean_s'))
-        / np.array(found.of('exact', basis))))
+    ratios = (100 * float(np.mean(found.ratios(
+        'unknown sizes', 'mean_s', 'exact', basis)))
         for basis in ('mean_s', 'plain TCP'))
     return '{:.0f} % of exact hints, {:.0f} % of plain TCP'.format(*ratios)
 
@@ -168,8 +167,8 @@ def _in_order(found: samples.Samples) -> str:
 
 
 def _above_mrtf(found: samples.Samples) -> str:
-    gains = [100 * (np.mean(found.of(setting, f'{ours}, GPUs'))
-                    - np.mean(found.of(setting, 'mrtf, GPUs')))
+    gains = [100 * (found.mean(setting, f'{ours}, GPUs')
+                    - found.mean(setting, 'mrtf, GPUs'))
              for setting in found.settings for ours in ('order', 'bound')]
     return '; '.join(
         f'{setting}: {ours:.1f} points, {bound:.1f} at most'
@@ -183,8 +182,8 @@ def _guarded(where: str) -> Callable[[samples.Samples], str]:
         return '; '.join('{}: {:.0f} %, {:.1f} points above MRTF'.format(
             setting, 100 * (1 / float(np.median(found.of(
                 setting, f'{ours}, slowest'))) - 1),
-            100 * float(np.mean(found.of(setting, f'{ours}, GPUs'))
-                        - np.mean(found.of(setting, 'mrtf, GPUs'))))
+            100 * (found.mean(setting, f'{ours}, GPUs')
+                   - found.mean(setting, 'mrtf, GPUs')))
             for setting in found.settings)
     return reached
 

@@ -88,21 +88,20 @@ def _hints_run(setting: str, seed: int, context: samples.Context
 def _hints_show(found: samples.Samples, context: samples.Context
                 ) -> outcome.Outcome:
     # Per seed: seeds differ more than hints do.
-    bases_s = {'over exact hints': np.array(found.of('exact', 'mean_s')),
-               'over plain TCP': np.array(found.of('exact', PLAIN))}
-    means_s = {setting: np.array(found.of(setting, 'mean_s'))
-               for setting in found.settings}
-    means_s[PLAIN] = bases_s['over plain TCP']
-    ratios = {label: [(mean_s / basis_s).tolist()
-                      for mean_s in means_s.values()]
-              for label, basis_s in bases_s.items()}
+    ratios = {label: [
+        *(found.ratios(setting, 'mean_s', 'exact', basis)
+          for setting in found.settings),
+        found.ratios('exact', PLAIN, 'exact', basis)]
+        for label, basis in (('over exact hints', 'mean_s'),
+                             ('over plain TCP', PLAIN))}
+    names = (*found.settings, PLAIN)
     return outcome.Outcome(
         'wrong-hints', 'Mean CCT with wrong hints',
         ('hints', *ratios), tuple(
             (setting, *map(outcome.shown, cells))
-            for setting, *cells in zip(means_s, *ratios.values())),
+            for setting, *cells in zip(names, *ratios.values())),
         (outcome.Panel('bars', 'Mean CCT', 'hints', 'ratio', tuple(
-            outcome.averaged(label, tuple(means_s), cells)
+            outcome.averaged(label, names, cells)
             for label, cells in ratios.items())),),
         (' '.join((__doc__ or '').split('\n\n')[1].split()), _NOTES))
 
@@ -123,9 +122,8 @@ def _liars_run(setting: str, seed: int, context: samples.Context
 
 def _liars_show(found: samples.Samples, context: samples.Context
                 ) -> outcome.Outcome:
-    table = [[(np.array(found.of(setting, label))
-               / np.array(found.of('1', label))).tolist()
-              for label in LIARS] for setting in found.settings]
+    table = [[found.ratios(setting, label, '1', label) for label in LIARS]
+             for setting in found.settings]
     return outcome.Outcome(
         'liars', 'CCT when one tenant lies, over that when he does not',
         ('claim / truth', *LIARS), tuple(

@@ -170,7 +170,7 @@ def _figure15_show(found: samples.Samples, context: samples.Context
     means = {}
     for policy in found.settings:
         ends_s = found.of(policy, 'ends_s')
-        means[policy] = float(np.mean(ends_s))
+        means[policy] = found.mean(policy, 'ends_s')
         rows.append((policy, means[policy], FIGURE15.get(policy), *ends_s,
                      max(ends_s)))
         series.append(outcome.Series(policy, jobs, (*ends_s, means[policy])))

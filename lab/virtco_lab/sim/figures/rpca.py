@@ -268,11 +268,9 @@ def table(number: int | str, title: str, first: str, y_label: str, note: str,
     def show(found: samples.Samples, context: samples.Context
              ) -> outcome.Outcome:
         def of(setting: str, name: str) -> list[float]:
-            values = np.array(found.of(setting, name))
             if relative and name in ALL + ('topology-aware',):
-                values = values / np.array(found.of(setting, 'baseline'))
-            shown: list[float] = values.tolist()
-            return shown
+                return found.ratios(setting, name, setting, 'baseline')
+            return found.of(setting, name)
 
         x = tuple(float(s) if kind == 'lines' else s for s in found.settings)
         drawn = tuple(name for name in series if relative is False

@@ -15,6 +15,8 @@ import statistics
 import time
 from typing import Any
 
+import numpy as np
+
 from virtco_lab.sim import training_jobs
 from virtco_lab.sim.figures import outcome
 
@@ -71,6 +73,17 @@ class Samples:
         """List all numbers of a series, in the order of the seeds."""
         return [value for row in self.values[setting][series]
                 for value in row]
+
+    def mean(self, setting: str, series: str) -> float:
+        """Return the mean of all numbers of a series."""
+        return float(np.mean(self.of(setting, series)))
+
+    def ratios(self, setting: str, series: str, other_setting: str,
+               other: str) -> list[float]:
+        """Return the numbers of a series over those of another one."""
+        ratios: list[float] = (np.array(self.of(setting, series)) / np.array(
+            self.of(other_setting, other))).tolist()
+        return ratios
 
     def means(self, series: str) -> outcome.Series:
         """Return the bars of a series' mean at each setting."""

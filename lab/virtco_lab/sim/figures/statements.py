@@ -112,17 +112,15 @@ def table3(found: samples.Samples) -> Reached:
 
 
 def _fig14(found: samples.Samples) -> Reached:
-    fair, first = (np.mean(found.of(name, 'high'))
-                   for name in ('fair', 'priority'))
-    low, low_first = (np.mean(found.of(name, 'low'))
-                      for name in ('fair', 'priority'))
+    fair, first, low, low_first = (
+        found.mean(name, series) for series in ('high', 'low')
+        for name in ('fair', 'priority'))
     return (f'small ones {fair / first:.2f} times sooner, the large one '
             f'{low_first / low - 1:+.1%}', '')
 
 
 def _fig15(found: samples.Samples) -> Reached:
-    fair, fifo = (np.mean(found.of(name, 'ends_s'))
-                  for name in ('fair', 'fifo'))
+    fair, fifo = (found.mean(name, 'ends_s') for name in ('fair', 'fifo'))
     return f'{fair / fifo:.2f} times', ''
 
 
@@ -135,9 +133,8 @@ def _cornet(found: samples.Samples) -> Reached:
 
 
 def _racks(found: samples.Samples) -> Reached:
-    saved = [100 * (1 - np.mean(found.of(name, 'aware'))
-                    / np.mean(found.of(name, 'unaware')))
-             for name in found.settings]
+    saved = [100 * (1 - found.mean(name, 'aware')
+                    / found.mean(name, 'unaware')) for name in found.settings]
     return f'{min(saved):.0f} to {max(saved):.0f} %', ''
 
 
@@ -162,9 +159,8 @@ def _rate(series: str, other: str, setting: str
           ) -> Callable[[samples.Samples], Reached]:
     """Return a function of the time that one series saves over another."""
     def reached(found: samples.Samples) -> Reached:
-        ours, theirs = (np.array(found.of(setting, name))
-                        for name in (series, other))
-        saved = 100 * (1 - ours / theirs)
+        saved = 100 * (1 - np.array(found.ratios(
+            setting, series, setting, other)))
         return (f'{saved.mean():.0f} %',
                 f'± {saved.std(ddof=1) if len(saved) > 1 else 0:.0f}')
     return reached
@@ -172,21 +168,20 @@ def _rate(series: str, other: str, setting: str
 
 def lies(found: samples.Samples) -> Reached:
     """Compare a liar's CCT with the honest one."""
-    honest = np.array(found.of('1', 'his CCT'))
-    costs = [100 * (float((np.array(found.of(name, 'his CCT'))
-                           / honest).mean()) - 1)
-             for name in found.settings if name != '1']
+    costs = [100 * (float(np.mean(found.ratios(
+        name, 'his CCT', '1', 'his CCT'))) - 1)
+        for name in found.settings if name != '1']
     return f'a lie costs {min(costs):.1f} to {max(costs):.1f} %', ''
 
 
 def wrong(found: samples.Samples) -> Reached:
     """Compare wrong hints and plain TCP with exact hints."""
-    exact = np.array(found.of('exact', 'mean_s'))
-    ratios = np.array(found.of('50 % wrong', 'mean_s')) / exact
-    plain = np.array(found.of('exact', 'plain TCP')) / exact
-    return (f'{100 * (ratios.mean() - 1):.0f} %; plain TCP costs '
-            f'{100 * (plain.mean() - 1):.0f} %',
-            f'± {100 * ratios.std(ddof=1):.0f}' if len(ratios) > 1 else '')
+    ratios = found.ratios('50 % wrong', 'mean_s', 'exact', 'mean_s')
+    plain = found.ratios('exact', 'plain TCP', 'exact', 'mean_s')
+    return (f'{100 * (np.mean(ratios) - 1):.0f} %; plain TCP costs '
+            f'{100 * (np.mean(plain) - 1):.0f} %',
+            f'± {100 * outcome.spread(ratios)[1]:.0f}'
+            if len(ratios) > 1 else '')
 
 
 _PAGER = ('PAGER-0.5M', 'PAGER-1M', 'PAGER-4M')

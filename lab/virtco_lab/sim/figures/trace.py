@@ -5,8 +5,6 @@
 import functools
 import pathlib
 
-import numpy as np
-
 from virtco_lab.sim import replay
 from virtco_lab.sim import traces
 from virtco_lab.sim import workloads
@@ -52,7 +50,7 @@ def _run(synthetic: bool, setting: str, seed: int, context: samples.Context
 
 def _show(synthetic: bool, found: samples.Samples, context: samples.Context
           ) -> outcome.Outcome:
-    bound_s = (float(np.mean(found.of(BOUND, 'mean_s')))
+    bound_s = (found.mean(BOUND, 'mean_s')
                if BOUND in found.settings else None)
     rows: list[tuple[outcome.Cell, ...]] = []
     for setting in found.settings:
@@ -61,14 +59,14 @@ def _show(synthetic: bool, found: samples.Samples, context: samples.Context
             else found.of(setting, key)[0]
             for key in found.values[setting]]
         cells += [None] * (3 - len(cells))
-        mean_s = float(np.mean(found.of(setting, 'mean_s')))
+        mean_s = found.mean(setting, 'mean_s')
         cells.append(None if bound_s is None or setting == ALONE else
                      round(100 * (mean_s / bound_s - 1), 1))
         if not synthetic:
             cells += PROTOTYPE.get(setting, (None, None, None))
             cells.append(round(found.cpu_s[setting], 1))
         rows.append((setting, *cells))
-    means = tuple(float(np.mean(found.of(setting, 'mean_s')))
+    means = tuple(found.mean(setting, 'mean_s')
                   for setting in found.settings)
     series = [outcome.Series('mean CCT', found.settings, means)]
     if not synthetic:

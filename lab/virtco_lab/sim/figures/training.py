@@ -176,8 +176,7 @@ def _cluster_show(found: samples.Samples, context: samples.Context
                     (None,) * 3 if scheme.startswith('bound') else (
                         outcome.shown(found.of(setting,
                                                f'{scheme}, slowdown')),
-                        100 * float(np.mean(found.of(
-                            setting, f'{scheme}, stragglers'))),
+                        100 * found.mean(setting, f'{scheme}, stragglers'),
                         outcome.shown([100 * one for one in found.of(
                             setting, f'{scheme}, slowest')])))))
     return outcome.Outcome(
@@ -188,8 +187,7 @@ def _cluster_show(found: samples.Samples, context: samples.Context
         tuple(rows),
         (outcome.Panel('bars', 'GPUs that compute', 'uplinks', '%',
                        tuple(outcome.Series(scheme, found.settings, tuple(
-                           100 * float(np.mean(found.of(
-                               setting, f'{scheme}, GPUs')))
+                           100 * found.mean(setting, f'{scheme}, GPUs')
                            for setting in found.settings))
                            for scheme in CLUSTER_ROWS)),),
         ('88 hosts with 8 GPUs and 200 Gbit/s in 12 unequal racks, or the '
@@ -245,7 +243,7 @@ def _mixed_show(found: samples.Samples, context: samples.Context
         scheme, outcome.shown([100 * one for one in found.of(scheme, 'GPUs')]),
         *(outcome.shown(found.of(scheme, key))
           for key in ('mean CCT', 'median CCT', 'p95 CCT')),
-        100 * float(np.mean(found.of(scheme, 'ended'))))
+        100 * found.mean(scheme, 'ended'))
         for scheme in found.settings]
     return outcome.Outcome(
         'training-mixed', 'Training jobs beside other coflows',
@@ -253,8 +251,8 @@ def _mixed_show(found: samples.Samples, context: samples.Context
         tuple(rows),
         (outcome.Panel('bars', 'Both goals', 'goal', '% and s', tuple(
             outcome.Series(scheme, ('GPUs %', 'mean CCT s'), (
-                100 * float(np.mean(found.of(scheme, 'GPUs'))),
-                float(np.mean(found.of(scheme, 'mean CCT')))))
+                100 * found.mean(scheme, 'GPUs'),
+                found.mean(scheme, 'mean CCT')))
             for scheme in found.settings)),),
         ('The cluster without the largest model, 70 % in use, and two '
          'shuffles a second of 2 by 2 hosts, 2 GB per flow at the median. '

@@ -282,10 +282,10 @@ def cell(saving: outcome.Saving | None) -> str | None:
 def gap(found: samples.Samples, setting: str, bound: str = BOUND
         ) -> float | None:
     """Compute how far virtco's mean CCT is above a bound, in percent."""
-    bound_s = float(np.mean(found.of(setting, bound)))
+    bound_s = found.mean(setting, bound)
     if bound_s <= 0:
         return None
-    ours_s = float(np.mean(found.of(setting, 'virtco')))
+    ours_s = found.mean(setting, 'virtco')
     return round(100 * (ours_s / bound_s - 1), 1) + 0.0  # not -0.0
 
 
