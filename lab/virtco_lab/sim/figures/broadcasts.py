@@ -43,8 +43,7 @@ def bound_s(size_bytes: float) -> float:
     return _blocks(size_bytes) * BLOCK_S
 
 
-def _figure9_run(setting: str, seed: int, context: samples.Context
-                 ) -> samples.Found:
+def _figure9_run(setting: str, seed: int) -> samples.Found:
     n = int(setting)
     found: dict[str, float] = {}
     for name, size_bytes in SIZES.items():
@@ -58,8 +57,7 @@ def _figure9_run(setting: str, seed: int, context: samples.Context
     return found
 
 
-def _figure9_show(found: samples.Samples, context: samples.Context
-                  ) -> outcome.Outcome:
+def _figure9_show(found: samples.Samples) -> outcome.Outcome:
     rows: list[tuple[outcome.Cell, ...]] = []
     for name, size_bytes in SIZES.items():
         least_s = bound_s(size_bytes)
@@ -85,8 +83,7 @@ def _figure9_show(found: samples.Samples, context: samples.Context
          'slow nodes, which cost trees and chains most.',))
 
 
-def _figure11_run(setting: str, seed: int, context: samples.Context
-                  ) -> samples.Found:
+def _figure11_run(setting: str, seed: int) -> samples.Found:
     n_racks, per_rack = RACKS[setting]
     rack = np.append(0, np.repeat(np.arange(n_racks), per_rack))
     blocks = _blocks(RACKED_BYTES)
@@ -96,8 +93,7 @@ def _figure11_run(setting: str, seed: int, context: samples.Context
         for name in ('unaware', 'aware')}
 
 
-def _figure11_show(found: samples.Samples, context: samples.Context
-                   ) -> outcome.Outcome:
+def _figure11_show(found: samples.Samples) -> outcome.Outcome:
     rows: list[tuple[outcome.Cell, ...]] = []
     for setting in found.settings:
         unaware_s, aware_s = (found.mean(setting, name)
@@ -118,8 +114,7 @@ def _figure11_show(found: samples.Samples, context: samples.Context
          'source once, and enters each rack once.',))
 
 
-def _figure16_run(setting: str, seed: int, context: samples.Context
-                  ) -> samples.Found:
+def _figure16_run(setting: str, seed: int) -> samples.Found:
     rng = np.random.default_rng(seed)
     blocks = _blocks(BROADCAST_BYTES)
     share = SHUFFLE_BYTES / orchestra.GB * orchestra.LINK_BPS / PORT_BPS
@@ -132,8 +127,7 @@ def _figure16_run(setting: str, seed: int, context: samples.Context
             'shuffle': share * orchestra.fetched_s(NODES, connections, rng)}
 
 
-def _figure16_show(found: samples.Samples, context: samples.Context
-                   ) -> outcome.Outcome:
+def _figure16_show(found: samples.Samples) -> outcome.Outcome:
     parts = {setting: {part: found.mean(setting, part)
                        for part in ('broadcast', 'shuffle')}
              for setting in found.settings}

@@ -95,8 +95,7 @@ def _in_sequence(rng: np.random.Generator) -> list[groups.Group]:
 
 
 def _figure10_run(draw: Callable[[np.random.Generator], list[groups.Group]],
-                  setting: str, seed: int, context: samples.Context
-                  ) -> samples.Found:
+                  setting: str, seed: int) -> samples.Found:
     times: dict[str, list[float]] = {planner: [] for planner in PLANNERS}
     for trial in range(TRIALS_PER_SEED):
         rng = np.random.default_rng([seed, trial, 8])
@@ -111,8 +110,7 @@ def _figure10_run(draw: Callable[[np.random.Generator], list[groups.Group]],
     return times
 
 
-def _figure10_show(part: str, found: samples.Samples,
-                   context: samples.Context) -> outcome.Outcome:
+def _figure10_show(part: str, found: samples.Samples) -> outcome.Outcome:
     what, = found.settings
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
@@ -143,8 +141,7 @@ def _figure10_show(part: str, found: samples.Samples,
          'shows how far Choreo stays behind this project\'s planner.'))
 
 
-def _greedy_run(setting: str, seed: int, context: samples.Context
-                ) -> samples.Found:
+def _greedy_run(setting: str, seed: int) -> samples.Found:
     """Compare greedy with the optimum over every placement (section 5)."""
     found: dict[str, list[float]] = {'choreo': [], 'virtco': [],
                                      'optimum': []}
@@ -164,8 +161,7 @@ def _greedy_run(setting: str, seed: int, context: samples.Context
     return found
 
 
-def _greedy_show(found: samples.Samples, context: samples.Context
-                 ) -> outcome.Outcome:
+def _greedy_show(found: samples.Samples) -> outcome.Outcome:
     setting, = found.settings
     best_s = found.of(setting, 'optimum')
     ratios, virtco = ([_ratio(value_s, least_s) for value_s, least_s in zip(

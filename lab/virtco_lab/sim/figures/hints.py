@@ -73,8 +73,7 @@ def ccts_s(load: Workload, claimed: Sequence[claims.Claim],
         controlled.AS_INSTALLED)
 
 
-def _hints_run(setting: str, seed: int, context: samples.Context
-               ) -> samples.Found:
+def _hints_run(setting: str, seed: int) -> samples.Found:
     """Compute mean CCTs when all hints are wrong in the same way."""
     load = workload(seed)
     claimed = claims.of_setting(setting, seed, N_COFLOWS)
@@ -85,8 +84,7 @@ def _hints_run(setting: str, seed: int, context: samples.Context
     return found
 
 
-def _hints_show(found: samples.Samples, context: samples.Context
-                ) -> outcome.Outcome:
+def _hints_show(found: samples.Samples) -> outcome.Outcome:
     # Per seed: seeds differ more than hints do.
     ratios = {label: [
         *(found.ratios(setting, 'mean_s', 'exact', basis)
@@ -106,8 +104,7 @@ def _hints_show(found: samples.Samples, context: samples.Context
         (' '.join((__doc__ or '').split('\n\n')[1].split()), _NOTES))
 
 
-def _liars_run(setting: str, seed: int, context: samples.Context
-               ) -> samples.Found:
+def _liars_run(setting: str, seed: int) -> samples.Found:
     """Simulate a tenant that lies about a coflow of ordinary size."""
     load = workload(seed)
     sizes = [one.coflow.size_bytes for one in load.coflows]
@@ -120,8 +117,7 @@ def _liars_run(setting: str, seed: int, context: samples.Context
     return dict(zip(LIARS, (his_s, float(np.mean(others_s)))))
 
 
-def _liars_show(found: samples.Samples, context: samples.Context
-                ) -> outcome.Outcome:
+def _liars_show(found: samples.Samples) -> outcome.Outcome:
     table = [[found.ratios(setting, label, '1', label) for label in LIARS]
              for setting in found.settings]
     return outcome.Outcome(

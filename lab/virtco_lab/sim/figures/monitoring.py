@@ -10,7 +10,6 @@ its rate, the other's rates vary. The poor performers are those that ``virtco
 measure performers`` finds.
 """
 
-from collections.abc import Callable
 import functools
 
 import numpy as np
@@ -81,8 +80,8 @@ def poor(rates: Matrix) -> tuple[wire.Performer, ...]:
     return tuple(sorted(found, key=lambda one: HOSTS.index(one.host)))
 
 
-def _of_links(which: int, unit: float, setting: str, seed: int,
-              context: samples.Context) -> samples.Found:
+def _of_links(which: int, unit: float, setting: str, seed: int
+              ) -> samples.Found:
     """Return the links' readings of each round, or the range of each link."""
     found = readings(seed)[which][:, _PAIRS] / unit
     if setting == 'range':
@@ -93,8 +92,8 @@ def _of_links(which: int, unit: float, setting: str, seed: int,
             one.round(3).tolist() for n, one in enumerate(found)}
 
 
-def _of_hosts(which: int, unit: float, setting: str, seed: int,
-              context: samples.Context) -> samples.Found:
+def _of_hosts(which: int, unit: float, setting: str, seed: int
+              ) -> samples.Found:
     whole = readings(seed)[which] / unit
     # Without the diagonal: by instance and other instance.
     to, of = (rows[:, _PAIRS].reshape(len(rows), N_HOSTS, N_HOSTS - 1)
@@ -109,16 +108,13 @@ def _of_hosts(which: int, unit: float, setting: str, seed: int,
 
 
 def _links(number: int, what: str, unit: str, limit: float, most: float,
-           paper: str, decimals: int = 0
-           ) -> Callable[[samples.Samples, samples.Context],
-                         outcome.Outcome]:
+           paper: str, decimals: int = 0) -> samples.Table:
     """Return the function that shows a figure about the links' readings.
 
     :param limit: value in a round above which a link is counted.
     :param most: the same for the range over the rounds.
     """
-    def show(found: samples.Samples, context: samples.Context
-             ) -> outcome.Outcome:
+    def show(found: samples.Samples) -> outcome.Outcome:
         rows: list[tuple[outcome.Cell, ...]] = []
         panels = []
         for setting in found.settings:
@@ -145,11 +141,8 @@ def _links(number: int, what: str, unit: str, limit: float, most: float,
     return show
 
 
-def _hosts(number: int, what: str, unit: str, paper: str
-           ) -> Callable[[samples.Samples, samples.Context],
-                         outcome.Outcome]:
-    def show(found: samples.Samples, context: samples.Context
-             ) -> outcome.Outcome:
+def _hosts(number: int, what: str, unit: str, paper: str) -> samples.Table:
+    def show(found: samples.Samples) -> outcome.Outcome:
         setting, = found.settings
         names = tuple(found.values[setting])
         means = {name: np.mean(found.values[setting][name], axis=0)

@@ -52,14 +52,12 @@ def shuffle(bytes_per_node: float) -> fabric_model.Demand:
         for dst, src in itertools.permutations(range(_NODES), 2))
 
 
-def _table3_run(setting: str, seed: int, context: samples.Context
-                ) -> samples.Found:
+def _table3_run(setting: str, seed: int) -> samples.Found:
     return {policy: _alone_s(topology(setting), policy)
             for policy in ('fair', 'mrtf')}
 
 
-def _table3_show(found: samples.Samples, context: samples.Context
-                 ) -> outcome.Outcome:
+def _table3_show(found: samples.Samples) -> outcome.Outcome:
     """Tabulate weighted shuffle scheduling against fair sharing of flows."""
     rows: list[tuple[outcome.Cell, ...]] = []
     speedups = []
@@ -104,14 +102,12 @@ def _run(demands: list[fabric_model.Demand], arrivals_s: list[float],
     return cct_s
 
 
-def _figure14_run(setting: str, seed: int, context: samples.Context
-                  ) -> samples.Found:
+def _figure14_run(setting: str, seed: int) -> samples.Found:
     high_s, low_s = _priority_run(setting)
     return {'high': high_s, 'low': low_s}
 
 
-def _figure14_show(found: samples.Samples, context: samples.Context
-                   ) -> outcome.Outcome:
+def _figure14_show(found: samples.Samples) -> outcome.Outcome:
     """Tabulate three small transfers of high priority over a large one of low.
     """
     rows: list[tuple[outcome.Cell, ...]] = []
@@ -156,13 +152,11 @@ def _priority_run(policy: str) -> tuple[float, float]:
     return float(ccts[1:].mean()), float(ccts[0])
 
 
-def _figure15_run(setting: str, seed: int, context: samples.Context
-                  ) -> samples.Found:
+def _figure15_run(setting: str, seed: int) -> samples.Found:
     return {'ends_s': _run([shuffle(GB)] * 4, [0.0] * 4, setting)}
 
 
-def _figure15_show(found: samples.Samples, context: samples.Context
-                   ) -> outcome.Outcome:
+def _figure15_show(found: samples.Samples) -> outcome.Outcome:
     """Tabulate four equal shuffles at once: FIFO, FIFO+ and fair sharing."""
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
@@ -196,8 +190,7 @@ def _figure15_show(found: samples.Samples, context: samples.Context
                        tuple(series)),), notes)
 
 
-def _figure7_run(setting: str, seed: int, context: samples.Context
-                 ) -> samples.Found:
+def _figure7_run(setting: str, seed: int) -> samples.Found:
     return {str(connections): fetched_s(int(setting), connections,
                                         np.random.default_rng(seed))
             for connections in CONNECTIONS}
@@ -234,8 +227,7 @@ def fetched_s(receivers: int, connections: int,
     return sim.now_s
 
 
-def _figure7_show(found: samples.Samples, context: samples.Context
-                  ) -> outcome.Outcome:
+def _figure7_show(found: samples.Samples) -> outcome.Outcome:
     """Tabulate a balanced shuffle of 30 senders by connections per receiver.
     """
     rows: list[tuple[outcome.Cell, ...]] = []

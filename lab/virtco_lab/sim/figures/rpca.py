@@ -138,7 +138,7 @@ def _means(found: dict[str, list[list[float]]], operation: int = 0
 # Each figure's run: numbers of a setting and seed.
 
 
-def _fig4(setting: str, seed: int, context: samples.Context) -> samples.Found:
+def _fig4(setting: str, seed: int) -> samples.Found:
     n_hosts = int(setting)
     names = [f'h{i}' for i in range(n_hosts)]
     n_rounds = len(rounds.disjoint_rounds(names))
@@ -148,7 +148,7 @@ def _fig4(setting: str, seed: int, context: samples.Context) -> samples.Found:
             'one pair after another, min': n_hosts * (n_hosts - 1) / 60}
 
 
-def _fig5(setting: str, seed: int, context: samples.Context) -> samples.Found:
+def _fig5(setting: str, seed: int) -> samples.Found:
     n_hosts = N_HOSTS
     cloud = clouds.Cloud(n_hosts, clouds.Dynamics(), _rng(seed, 5))
     whole = cloud.snapshots(40)[:, ~np.eye(n_hosts, dtype=bool)]
@@ -165,7 +165,7 @@ def _fig5(setting: str, seed: int, context: samples.Context) -> samples.Found:
     return found
 
 
-def _fig6(setting: str, seed: int, context: samples.Context) -> samples.Found:
+def _fig6(setting: str, seed: int) -> samples.Found:
     """Simulate a run every half hour for a week; hosts move now and then."""
     threshold, rng = float(setting), _rng(seed, 6)
     n_hosts, n_runs = 32, 336
@@ -195,19 +195,17 @@ def _fig6(setting: str, seed: int, context: samples.Context) -> samples.Found:
 
 
 def _operation(number: int, n_hosts: int, dynamics: clouds.Dynamics,
-               setting: str, seed: int, context: samples.Context
-               ) -> samples.Found:
+               setting: str, seed: int) -> samples.Found:
     found, _ = _trial(n_hosts, dynamics, _rng(seed, number))
     return _means(found, OPERATIONS.index(setting))
 
 
-def _fig8(setting: str, seed: int, context: samples.Context) -> samples.Found:
+def _fig8(setting: str, seed: int) -> samples.Found:
     found, _ = _trial(int(setting), clouds.Dynamics(), _rng(seed, 8))
     return _means(found)
 
 
-def _fig10(setting: str, seed: int, context: samples.Context
-           ) -> samples.Found:
+def _fig10(setting: str, seed: int) -> samples.Found:
     found, noise = _trial(N_HOSTS, clouds.Dynamics(
         disturbed=float(setting)), _rng(seed, 10))
     return {**_means(found), 'Norm(N_E)': noise}
@@ -217,8 +215,7 @@ CLUSTER_WAITS_S = ('1', '2', '5', '10', '20', '30')
 CLUSTER_SIZES_MB = ('10', '50', '100', '200', '500')
 
 
-def _fig12(setting: str, seed: int, context: samples.Context
-           ) -> samples.Found:
+def _fig12(setting: str, seed: int) -> samples.Found:
     what, value = setting.split()[0], float(setting.split()[1])
     cluster = (clouds.Cluster(wait_s=value) if what == 'wait'
                else clouds.Cluster(message_bytes=value * 1e6))
@@ -236,8 +233,7 @@ def _in_cluster(cluster: clouds.Cluster, rng: np.random.Generator
     return (whole[:SNAPSHOTS, ~np.eye(N_HOSTS, dtype=bool)], whole, machines)
 
 
-def _fig13(setting: str, seed: int, context: samples.Context
-           ) -> samples.Found:
+def _fig13(setting: str, seed: int) -> samples.Found:
     rng = _rng(seed, 13)
     # Of so few flows that Norm(N_E) is 0.1.
     cluster = clouds.Cluster(n_flows=160)
@@ -258,15 +254,12 @@ def _fig13(setting: str, seed: int, context: samples.Context
 
 def table(number: int | str, title: str, first: str, y_label: str, note: str,
           series: tuple[str, ...] = ALL, relative: bool = True,
-          kind: str = 'bars', log_y: bool = False
-          ) -> Callable[[samples.Samples, samples.Context],
-                        outcome.Outcome]:
+          kind: str = 'bars', log_y: bool = False) -> samples.Table:
     """Build the function that shows a figure's samples.
 
     :param relative: to the baseline of the same seed.
     """
-    def show(found: samples.Samples, context: samples.Context
-             ) -> outcome.Outcome:
+    def show(found: samples.Samples) -> outcome.Outcome:
         def of(setting: str, name: str) -> list[float]:
             if relative and name in ALL + ('topology-aware',):
                 return found.ratios(setting, name, setting, 'baseline')

@@ -73,17 +73,15 @@ def _bodies(steps: int, message_bytes: float, seed: int) -> samples.Found:
     return _exchange(message_bytes, steps, _BODY_STEP_S, 0, seed, 9)
 
 
-def _by_steps(setting: str, seed: int, context: samples.Context
-              ) -> samples.Found:
+def _by_steps(setting: str, seed: int) -> samples.Found:
     return _bodies(int(setting), _MESSAGE_BYTES, seed)
 
 
-def _by_message(setting: str, seed: int, context: samples.Context
-                ) -> samples.Found:
+def _by_message(setting: str, seed: int) -> samples.Found:
     return _bodies(_STEPS, float(setting), seed)
 
 
-def _cg(setting: str, seed: int, context: samples.Context) -> samples.Found:
+def _cg(setting: str, seed: int) -> samples.Found:
     n = int(setting)
     work_s = _FLOPS_PER_ENTRY * n / rpca.N_HOSTS / _FLOPS
     return _exchange(_NUMBER_BYTES * n, ITERATIONS[n], work_s, 2, seed, 9)

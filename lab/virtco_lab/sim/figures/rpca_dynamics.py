@@ -14,7 +14,6 @@ knows more of a pair than these do only where all pairs of a snapshot are slow
 together: there it learns the snapshot's factor from the others.
 """
 
-from collections.abc import Callable
 import dataclasses
 
 import numpy as np
@@ -132,15 +131,13 @@ def _sample(setting: str, seed: int) -> tuple[dict[str, Matrix],
     return estimates_of(readings_of(how, cloud, rng)), cloud, rng
 
 
-def _errors(setting: str, seed: int, context: samples.Context
-            ) -> samples.Found:
+def _errors(setting: str, seed: int) -> samples.Found:
     found, cloud, _rng = _sample(setting, seed)
     truth = cloud.rates_bps[~np.eye(N_HOSTS, dtype=bool)]
     return {name: error(rates, truth) for name, rates in found.items()}
 
 
-def _broadcasts(setting: str, seed: int, context: samples.Context
-                ) -> samples.Found:
+def _broadcasts(setting: str, seed: int) -> samples.Found:
     """Return the broadcast time of each estimate's trees.
 
     It is relative to the trees of the constant itself, mean of ROOTS roots.
@@ -163,11 +160,8 @@ def _broadcasts(setting: str, seed: int, context: samples.Context
     return times
 
 
-def _table(name: str, title: str, y_label: str, *notes: str
-           ) -> Callable[[samples.Samples, samples.Context],
-                         outcome.Outcome]:
-    def show(found: samples.Samples, context: samples.Context
-             ) -> outcome.Outcome:
+def _table(name: str, title: str, y_label: str, *notes: str) -> samples.Table:
+    def show(found: samples.Samples) -> outcome.Outcome:
         rows = tuple((setting, *(outcome.shown(found.of(setting, one))
                                  for one in ESTIMATES), *(
             str(found.saving(setting, other, 'rpca'))

@@ -106,29 +106,50 @@ class Samples:
                               self.of(setting, theirs))
 
 
+#: Makes the table and plot of samples, with any of the settings.
+Table = Callable[[Samples], outcome.Outcome]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
     """A figure or table of the papers.
 
     :ivar settings: its rows, columns or both; each is run for each seed.
-    :ivar run: numbers of one setting and seed.
-    :ivar show: the table and plot of what was found, for any of the settings.
+    :ivar numbers: makes the numbers of one setting and seed, of the inputs.
+    :ivar inputs: fields of a context that the numbers are made of.
     :ivar seeded: something is random.
     :ivar short: settings for a quick check; all if empty.
     :ivar against: series that ``virtco`` is compared with.
     :ivar measured: series that are times of the machine.
-    :ivar needs_trace: runs only where the published trace is.
     """
 
     name: str
     settings: tuple[str, ...]
-    run: Callable[[str, int, Context], Found]
-    show: Callable[[Samples, Context], outcome.Outcome]
+    numbers: Callable[..., Found]
+    table: Table
+    inputs: tuple[str, ...] = ()
     seeded: bool = True
     short: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
-    needs_trace: bool = False
+
+    @property
+    def needs_trace(self) -> bool:
+        """Whether it runs only where the published trace is."""
+        return 'trace' in self.inputs
+
+    def run(self, setting: str, seed: int, context: Context) -> Found:
+        """Make the numbers of one setting and seed."""
+        return self.numbers(setting, seed, *(
+            getattr(context, name) for name in self.inputs))
+
+    def show(self, found: Samples, context: Context) -> outcome.Outcome:
+        """Return the table and plot of the samples."""
+        result = self.table(found)
+        if 'shape' not in self.inputs:
+            return result
+        return dataclasses.replace(result, notes=(
+            *result.notes, f'Shape of the matrices: {context.shape}.'))
 
     def chosen(self, context: Context) -> tuple[str, ...]:
         """Return the settings to run."""

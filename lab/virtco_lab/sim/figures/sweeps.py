@@ -48,24 +48,22 @@ def figures() -> tuple[samples.Figure, ...]:
         name, tuple(f'{word} {value:g}' for word in virtco.LOADS
                     for value in values),
         functools.partial(_run, name), functools.partial(_show, name),
-        short=SHORT[name], against=virtco.AGAINST)
+        ('shape',), short=SHORT[name], against=virtco.AGAINST)
         for name, values in virtco.SWEPT.items()), samples.Figure(
             'virtco-sigma', tuple(f'{sigma:g}' for sigma in SIGMAS),
-            _sigma_run, _sigma_show, short=('0', '1'),
+            _sigma_run, _sigma_show, ('shape',), short=('0', '1'),
             against=virtco.AGAINST))
 
 
-def _run(name: str, setting: str, seed: int, context: samples.Context
-         ) -> samples.Found:
+def _run(name: str, setting: str, seed: int, shape: str) -> samples.Found:
     word, value = setting.split()
     return virtco.mean_ccts_s(
         virtco.datacentre(seed, True), virtco.swept_groups(
-            name, float(value), virtco.LOADS[word], seed, context.shape),
+            name, float(value), virtco.LOADS[word], seed, shape),
         virtco.FEW, seed)
 
 
-def _show(name: str, found: samples.Samples, context: samples.Context
-          ) -> outcome.Outcome:
+def _show(name: str, found: samples.Samples) -> outcome.Outcome:
     what, title, note = ABOUT[name]
     rows: list[tuple[outcome.Cell, ...]] = []
     panels = []
@@ -94,7 +92,7 @@ def _show(name: str, found: samples.Samples, context: samples.Context
          'are as far apart as the fabric needs for all bytes of one, under '
          'light load twice as far. Those without room wait (not counted) '
          'until others have ended.', virtco.TA_NOTE, virtco.SAVED_NOTE,
-         virtco.BOUND_NOTE, virtco.shape_note(context)))
+         virtco.BOUND_NOTE))
 
 
 _COLUMNS = (*(f'{virtco.label(scheme)} s' for scheme in virtco.FEW),
@@ -110,16 +108,14 @@ def _cells(found: samples.Samples, setting: str) -> tuple[outcome.Cell, ...]:
                 for scheme in (*COMPARED, 'virtco-printed')))
 
 
-def _sigma_run(setting: str, seed: int, context: samples.Context
-               ) -> samples.Found:
-    apps = workloads.table2(seed=seed, shape=context.shape,
+def _sigma_run(setting: str, seed: int, shape: str) -> samples.Found:
+    apps = workloads.table2(seed=seed, shape=shape,
                             tail_sigma=float(setting))
     return virtco.mean_ccts_s(virtco.datacentre(seed, True),
                               groups.of_apps(apps), virtco.FEW, seed)
 
 
-def _sigma_show(found: samples.Samples, context: samples.Context
-                ) -> outcome.Outcome:
+def _sigma_show(found: samples.Samples) -> outcome.Outcome:
     rows = tuple((setting, *_cells(found, setting))
                  for setting in found.settings)
     return outcome.Outcome(
@@ -132,5 +128,4 @@ def _sigma_show(found: samples.Samples, context: samples.Context
          'standard deviation of the logarithm of the flows\' sizes as drawn, '
          'before size and length are met. The papers do not say it; all '
          f'other figures have {workloads.TAIL_SIGMA:g}.',
-         virtco.TA_NOTE, virtco.SAVED_NOTE, virtco.BOUND_NOTE,
-         virtco.shape_note(context)))
+         virtco.TA_NOTE, virtco.SAVED_NOTE, virtco.BOUND_NOTE))

@@ -32,15 +32,14 @@ def _published(path: pathlib.Path) -> traces.Trace:
     return traces.read(path)
 
 
-def _run(synthetic: bool, setting: str, seed: int, context: samples.Context
+def _run(setting: str, seed: int, path: pathlib.Path | None = None
          ) -> samples.Found:
-    if synthetic:
+    if path is None:
         trace = workloads.facebook_like(
             seed=seed, n_ports=N_PORTS, n_coflows=N_COFLOWS,
             duration_s=DURATION_S)
     else:
-        assert context.trace is not None
-        trace = _published(context.trace)
+        trace = _published(path)
     if setting == BOUND:
         return {'mean_s': replay.least_mean_cct_s(trace, RATE_BPS)}
     policy = 'mrtf' if setting == ALONE else setting
@@ -48,8 +47,7 @@ def _run(synthetic: bool, setting: str, seed: int, context: samples.Context
     return replay.summary(found.alone_s if setting == ALONE else found.cct_s)
 
 
-def _show(synthetic: bool, found: samples.Samples, context: samples.Context
-          ) -> outcome.Outcome:
+def _show(synthetic: bool, found: samples.Samples) -> outcome.Outcome:
     bound_s = (found.mean(BOUND, 'mean_s')
                if BOUND in found.settings else None)
     rows: list[tuple[outcome.Cell, ...]] = []
@@ -92,8 +90,8 @@ def _show(synthetic: bool, found: samples.Samples, context: samples.Context
 
 FIGURES = tuple(samples.Figure(
     name, (*POLICIES, ALONE, BOUND),
-    functools.partial(_run, synthetic), functools.partial(_show, synthetic),
-    seeded=synthetic, short=('mrtf', 'fair', BOUND),
-    needs_trace=not synthetic)
+    _run, functools.partial(_show, synthetic),
+    () if synthetic else ('trace',), seeded=synthetic,
+    short=('mrtf', 'fair', BOUND))
     for name, synthetic in (('facebook-trace', False),
                             ('facebook-like', True)))

@@ -3,6 +3,7 @@
 """Training jobs: two and more on a link, a cluster of them, mixed with others.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import functools
 import pathlib
@@ -51,8 +52,7 @@ ORDINARY_BYTES = 2e9
 ORDINARY_SIGMA = 1.5
 
 
-def _pair_run(setting: str, seed: int, context: samples.Context
-              ) -> samples.Found:
+def _pair_run(setting: str, seed: int) -> samples.Found:
     named = ON_A_LINK[setting]
     n = len(named)
     uplink = tree.Uplink(training_jobs.HOST_BPS, training_jobs.HOST_BPS)
@@ -89,8 +89,7 @@ def _model(name: str, tokens: int) -> training_jobs.Model:
         for kind, size_bytes in model.sends))
 
 
-def _pair_show(found: samples.Samples, context: samples.Context
-               ) -> outcome.Outcome:
+def _pair_show(found: samples.Samples) -> outcome.Outcome:
     rows: list[tuple[outcome.Cell, ...]] = []
     for name in found.settings:
         mean_s = [found.of(name, scheme)[0] for scheme in PAIR_SCHEMES]
@@ -126,11 +125,11 @@ def _site(path: pathlib.Path | None, oversubscription: float
     return training_jobs.site(topology, oversubscription=oversubscription)
 
 
-def _cluster_run(setting: str, seed: int, context: samples.Context
-                 ) -> samples.Found:
-    at = _site(context.topology, OVERSUBSCRIPTION[setting])
+def _cluster_run(setting: str, seed: int, topology: pathlib.Path | None,
+                 kinds: Sequence[training_jobs.Kind]) -> samples.Found:
+    at = _site(topology, OVERSUBSCRIPTION[setting])
     jobs = training_jobs.mix(at, np.random.default_rng(seed),
-                             kinds=context.kinds)
+                             kinds=kinds)
     found: dict[str, float] = {'jobs': len(jobs)}
     _serve(at, jobs, CLUSTER_SCHEMES, '', found)
     _serve(at, training_jobs.placed(at, jobs), PLACED_SCHEMES, ', placed',
@@ -162,8 +161,7 @@ def _serve(at: training_jobs.Site, jobs: list[training.Job],
         found[f'{name}, slowest'] = least / float(slowdown.max())
 
 
-def _cluster_show(found: samples.Samples, context: samples.Context
-                  ) -> outcome.Outcome:
+def _cluster_show(found: samples.Samples) -> outcome.Outcome:
     rows: list[tuple[outcome.Cell, ...]] = []
     for setting in found.settings:
         for scheme in CLUSTER_ROWS:
@@ -220,12 +218,12 @@ def _ordinary(at: training_jobs.Site, rng: np.random.Generator,
     return found
 
 
-def _mixed_run(setting: str, seed: int, context: samples.Context
-               ) -> samples.Found:
-    at = _site(context.topology, MIXED_OVERSUBSCRIPTION)
+def _mixed_run(setting: str, seed: int, topology: pathlib.Path | None,
+               kinds: Sequence[training_jobs.Kind]) -> samples.Found:
+    at = _site(topology, MIXED_OVERSUBSCRIPTION)
     rng = np.random.default_rng(seed)
-    jobs = [job for job in training_jobs.mix(at, rng, 0.7, context.kinds)
-            if context.kinds or 'llama' not in job.name]
+    jobs = [job for job in training_jobs.mix(at, rng, 0.7, kinds)
+            if kinds or 'llama' not in job.name]
     horizon_s = 10 * max(job.period_s for job in at.cluster.periodic(jobs))
     ordinary = _ordinary(at, rng, 0.9 * horizon_s)
     result = at.cluster.run(jobs, setting, horizon_s, horizon_s / 4,
@@ -237,8 +235,7 @@ def _mixed_run(setting: str, seed: int, context: samples.Context
             'ended': len(result.cct_s) / len(ordinary)}
 
 
-def _mixed_show(found: samples.Samples, context: samples.Context
-                ) -> outcome.Outcome:
+def _mixed_show(found: samples.Samples) -> outcome.Outcome:
     rows: list[tuple[outcome.Cell, ...]] = [(
         scheme, outcome.shown([100 * one for one in found.of(scheme, 'GPUs')]),
         *(outcome.shown(found.of(scheme, key))
@@ -266,6 +263,6 @@ FIGURES = (
     samples.Figure('training-pair', tuple(ON_A_LINK), _pair_run, _pair_show,
                    seeded=False, short=('2 × gpt-7b', 'gpt-7b, gpt-13b')),
     samples.Figure('training-cluster', tuple(OVERSUBSCRIPTION), _cluster_run,
-                   _cluster_show, short=('8:1',)),
+                   _cluster_show, ('topology', 'kinds'), short=('8:1',)),
     samples.Figure('training-mixed', MIXED_SCHEMES, _mixed_run, _mixed_show,
-                   short=('mrtf', 'order')))
+                   ('topology', 'kinds'), short=('mrtf', 'order')))

@@ -146,17 +146,15 @@ def mean_ccts_s(hosts: Sequence[cluster.Host],
     return found
 
 
-def _case1_run(setting: str, seed: int, context: samples.Context
-               ) -> samples.Found:
-    app, = (app for app in workloads.table2(seed=seed, shape=context.shape)
+def _case1_run(setting: str, seed: int, shape: str) -> samples.Found:
+    app, = (app for app in workloads.table2(seed=seed, shape=shape)
             if app.application.name == setting)
     hosts = tight(datacentre(seed, background=True), seed,
                   1.5 * app.coflow.n_vms)
     return mean_ccts_s(hosts, groups.of_apps([app]), FEW, seed, False)
 
 
-def _case1_show(found: samples.Samples, context: samples.Context
-                ) -> outcome.Outcome:
+def _case1_show(found: samples.Samples) -> outcome.Outcome:
     names = found.settings
     papers = {name: CASE1_PAPER[name.split('-')[0]] for name in names}
     rows: list[tuple[outcome.Cell, ...]] = [(
@@ -176,11 +174,10 @@ def _case1_show(found: samples.Samples, context: samples.Context
         ('Each application alone; background VMs leave 1.5 times the slots '
          'that it needs, spread over the hosts at random: on an empty '
          'datacentre the small ones fit into a host, and t is 0.',
-         TA_NOTE, SAVED_NOTE, shape_note(context)))
+         TA_NOTE, SAVED_NOTE))
 
 
-def _case2_run(setting: str, seed: int, context: samples.Context
-               ) -> samples.Found:
+def _case2_run(setting: str, seed: int) -> samples.Found:
     shape, background = CASE2[setting]
     hosts = datacentre(seed, background)
     its_groups = groups.of_apps(workloads.table2(seed=seed, shape=shape))
@@ -189,8 +186,7 @@ def _case2_run(setting: str, seed: int, context: samples.Context
     return found
 
 
-def _case2_show(found: samples.Samples, context: samples.Context
-                ) -> outcome.Outcome:
+def _case2_show(found: samples.Samples) -> outcome.Outcome:
     labels = found.settings
     against = ('baseline', 'sebf-ta-greedy', 'sebf-ta', 'virtco-printed',
                'virtco-isolated')
@@ -223,8 +219,7 @@ def _case2_show(found: samples.Samples, context: samples.Context
          'in each column.'))
 
 
-def _case3_run(setting: str, seed: int, context: samples.Context
-               ) -> samples.Found:
+def _case3_run(setting: str, seed: int) -> samples.Found:
     marks: list[float] = []
 
     def mark() -> None:
@@ -237,8 +232,7 @@ def _case3_run(setting: str, seed: int, context: samples.Context
             'counted_s': result.planned_s}
 
 
-def _case3_show(found: samples.Samples, context: samples.Context
-                ) -> outcome.Outcome:
+def _case3_show(found: samples.Samples) -> outcome.Outcome:
     rows: list[tuple[outcome.Cell, ...]] = [
         (shape, *(float(np.quantile(found.of(shape, series), q))
                   for series in ('cpu_s', 'counted_s')
@@ -261,7 +255,7 @@ def _case3_show(found: samples.Samples, context: samples.Context
 
 CASE1 = samples.Figure(
     'virtco-case1', tuple(app.name for app in workloads.TABLE2), _case1_run,
-    _case1_show, short=('PAGER-1M', 'RECOMM-2G'), against=AGAINST)
+    _case1_show, ('shape',), short=('PAGER-1M', 'RECOMM-2G'), against=AGAINST)
 CASE2_FIGURE = samples.Figure(
     'virtco-case2', tuple(CASE2), _case2_run, _case2_show,
     short=('sparse', 'medium, background'),
@@ -287,10 +281,6 @@ def gap(found: samples.Samples, setting: str, bound: str = BOUND
         return None
     ours_s = found.mean(setting, 'virtco')
     return round(100 * (ours_s / bound_s - 1), 1) + 0.0  # not -0.0
-
-
-def shape_note(context: samples.Context) -> str:
-    return f'Shape of the matrices: {context.shape}.'
 
 
 def panel(title: str, x_label: str, found: samples.Samples,

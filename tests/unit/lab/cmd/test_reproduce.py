@@ -2,6 +2,7 @@
 
 """``virtco-sim reproduce`` with figures that are made up."""
 
+import functools
 import json
 
 import pytest
@@ -13,6 +14,9 @@ from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
 
+#: What all but one of the figures are made of.
+INPUTS = ('shape', 'short', 'topology', 'kinds', 'processes')
+
 
 class Evaluation:
     """Three figures; notes what they are run with."""
@@ -23,12 +27,13 @@ class Evaluation:
         self.jobs, self.contexts = [], []
         self.factor = 1.0
 
-    def run_one(self, setting, seed, context):
+    def run_one(self, inputs, setting, seed, *given):
         self.jobs.append((setting, seed))
-        self.contexts.append(context)
+        self.contexts.append(samples.Context(
+            **dict(zip(inputs, given, strict=True))))
         return {'ours': self.factor * (5.0 + seed)}
 
-    def show(self, found, context):
+    def show(self, found):
         values = tuple(found.of(one, 'ours')[0] for one in found.settings)
         return outcome.Outcome(
             self._shown, 'A figure', ('setting', 'mean'),
@@ -37,12 +42,14 @@ class Evaluation:
                 'ours', found.settings, values),)),))
 
     def figure(self, name, **options):
-        def show(found, context):
+        def show(found):
             self._shown = name
-            return self.show(found, context)
+            return self.show(found)
 
-        return samples.Figure(name, ('a', 'b'), self.run_one, show,
-                              short=('b',), **options)
+        inputs = options.setdefault('inputs', INPUTS)
+        return samples.Figure(
+            name, ('a', 'b'), functools.partial(self.run_one, inputs), show,
+            short=('b',), **options)
 
     def __call__(self, *words):
         self.jobs.clear()
@@ -57,7 +64,8 @@ class Evaluation:
 def _run(monkeypatch, tmp_path, capsys):
     evaluation = Evaluation(tmp_path, capsys)
     made = [evaluation.figure('drawn'), evaluation.figure(
-        'fixed', seeded=False), evaluation.figure('traced', needs_trace=True)]
+            'fixed', seeded=False), evaluation.figure(
+            'traced', inputs=('trace',))]
     monkeypatch.setattr(figures, 'FIGURES', {one.name: one for one in made})
     monkeypatch.delenv(reproduce.TRACE_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -197,7 +205,7 @@ def test_a_figure_that_needs_the_trace_gets_it(run, tmp_path, monkeypatch):
     other.touch()
     monkeypatch.setenv(reproduce.TRACE_VARIABLE, str(other))
     assert run('all', '--seeds', '1') == 0
-    assert {one.trace for one in run.contexts} == {other}
+    assert {one.trace for one in run.contexts if one.trace} == {other}
     assert len(run.jobs) == 6 and 'left out' not in run.err
     assert run('traced', '--trace', trace, '--seeds', '1') == 0
     assert {one.trace for one in run.contexts} == {trace}

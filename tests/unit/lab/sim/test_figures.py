@@ -82,9 +82,9 @@ def test_a_seed_gives_the_recorded_numbers(name, settings, tolerance):
 
 def test_each_setting_runs_with_each_seed_in_this_process():
     figure = samples.Figure(
-        'made up', ('a', 'b'), lambda setting, seed, _context: {
+        'made up', ('a', 'b'), lambda setting, seed: {
             'one': seed, 'two': [len(setting), 2 * seed]},
-        lambda found, _context: found)
+        lambda found: found)
     found = figure.sample(samples.Context(seeds=(3, 4)))
     assert found.values == {setting: {
         'one': [[3.0], [4.0]], 'two': [[1.0, 6.0], [1.0, 8.0]]}
