@@ -169,19 +169,6 @@ def _coflows(cell: Cell, scale: Scale, seed: int
     if cell.case in ('virtco-case1', 'virtco-case2'):
         return [app.coflow for app in workloads.table2(
             seed=seed, shape=cell.shape, scale_width=scale.width_factor)]
-    value = float(cell.setting)
-    width = _MIDDLE_WIDTH[scale.is_paper]
-    sizes: tuple[float, float, float | None]
-    if cell.case == 'virtco-case4':
-        width = int(value)
-        sizes = 0.5e9 * width, 2e9, None
-    elif cell.case == 'virtco-case5':
-        sizes = 5e9 * value, value * 1e9, None
-    else:
-        sizes = 3e9 * width, 1e9 + 4e9 * value, value * 1e9
-    size_bytes, length_bytes, skew_bytes = sizes
-    rng = np.random.default_rng([seed, 7])
-    return [workloads.draw(
-        f'c{i}', rng, n_vms=max(MIN_VMS, width), shape=cell.shape,
-        shuffle=i % 2 == 0, size_bytes=size_bytes, length_bytes=length_bytes,
-        skew_bytes=skew_bytes) for i in range(_N_GROUPS[scale.is_paper])]
+    return paper.swept_coflows(seed, cell.shape, paper.swept_sizes(
+        cell.case, float(cell.setting), _MIDDLE_WIDTH[scale.is_paper]),
+        _N_GROUPS[scale.is_paper])

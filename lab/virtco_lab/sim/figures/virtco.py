@@ -11,6 +11,7 @@ import numpy as np
 
 from virtco import units
 from virtco.model import cluster
+from virtco.model import coflow as coflow_model
 from virtco_lab.sim import cloud
 from virtco_lab.sim import groups
 from virtco_lab.sim import optimum
@@ -108,28 +109,42 @@ def swept_groups(case: str, value: float, load: float, seed: int,
     :param load: a value of :data:`LOADS`.
     :param shape: of the matrices; those of test case 6 are ``medium``.
     """
-    if case == 'virtco-case4':
-        return _coflows(seed, shape, load, int(value), 0.5e9 * value, 2e9)
-    if case == 'virtco-case5':
-        return _coflows(seed, shape, load, 20, 5e9 * value, value * 1e9)
-    return _coflows(seed, 'medium', load, 20, 60e9, 1e9 + 4e9 * value,
-                    value * 1e9)
+    sizes = swept_sizes(case, value, 20)
+    # At a load of 1 they are as far apart as the fabric, without background,
+    # would need for all bytes of one.
+    apart_s = units.transfer_time_s(sizes[1], N_HOSTS * LINK_BPS) / load
+    return [groups.of_slots(f'g{i}', [coflow], apart_s * i)
+            for i, coflow in enumerate(swept_coflows(
+                seed, shape if case != 'virtco-case6' else 'medium', sizes,
+                20))]
 
 
-def _coflows(seed: int, shape: str, load: float, width: int,
-             size_bytes: float, length_bytes: float,
-             skew_bytes: float | None = None) -> list[groups.Group]:
-    """Draw 20 groups, half of them shuffles.
+def swept_sizes(case: str, value: float, width: int
+                ) -> tuple[int, float, float, float | None]:
+    """Return width, size, length and skew of the coflows of a sweep's value.
 
-    At a load of 1 they are as far apart as the fabric, without background,
-    would need for all bytes of one.
+    :param width: where it is not swept.
     """
-    apart_s = units.transfer_time_s(size_bytes, N_HOSTS * LINK_BPS) / load
+    if case == 'virtco-case4':
+        return int(value), 0.5e9 * int(value), 2e9, None
+    if case == 'virtco-case5':
+        return width, 5e9 * value, value * 1e9, None
+    return width, 3e9 * width, 1e9 + 4e9 * value, value * 1e9
+
+
+def swept_coflows(seed: int, shape: str,
+                  sizes: tuple[int, float, float, float | None], count: int
+                  ) -> list[coflow_model.Coflow]:
+    """Draw coflows, half of them shuffles.
+
+    :param sizes: result of :func:`swept_sizes`.
+    """
+    width, size_bytes, length_bytes, skew_bytes = sizes
     rng = np.random.default_rng([seed, 7])
-    return [groups.of_slots(f'g{i}', [workloads.draw(
+    return [workloads.draw(
         f'c{i}', rng, n_vms=width, shape=shape, shuffle=i % 2 == 0,
         size_bytes=size_bytes, length_bytes=length_bytes,
-        skew_bytes=skew_bytes)], apart_s * i) for i in range(20)]
+        skew_bytes=skew_bytes) for i in range(count)]
 
 
 def mean_ccts_s(hosts: Sequence[cluster.Host],
