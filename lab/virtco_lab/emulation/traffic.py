@@ -25,6 +25,8 @@ import sys
 import time
 import typing
 
+import msgspec
+
 from virtco import units
 from virtco_lab.emulation import namespaces
 
@@ -92,10 +94,7 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> 'Job':
-        raw = json.loads(text)
-        return cls(**raw | {
-            'starts_s': tuple(raw['starts_s']),
-            'flows': tuple(FlowSpec(**flow) for flow in raw['flows'])})
+        return msgspec.json.decode(text, type=cls)
 
 
 def window_bytes(flows: collections.abc.Sequence[FlowSpec],

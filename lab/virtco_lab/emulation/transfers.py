@@ -10,6 +10,8 @@ import sys
 import tempfile
 import typing
 
+import msgspec
+
 from virtco_lab.emulation import process
 from virtco_lab.emulation import traffic
 
@@ -76,10 +78,7 @@ class Transfer:
             elif event['event'] == 'coflow' and on_coflow is not None:
                 on_coflow(event['coflow'], event['cct_s'])
             elif event['event'] == 'done':
-                return Outcome(
-                    tuple(event['ccts_s']), event['wall_s'], event['cpu_s'],
-                    event['retransmits'], event['bin_s'],
-                    tuple(tuple(row) for row in event['timeline']))
+                return msgspec.convert(event, Outcome)
 
     def _next(self, wanted: str | None = None) -> dict[str, typing.Any]:
         process.wait_until(
