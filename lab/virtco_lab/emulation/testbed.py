@@ -91,8 +91,8 @@ class Testbed:
         self._janitor = janitor.Janitor(self._run)
         self.fabric = fabric_module.Fabric(self._run)
         self._children: list[process.Child] = []
-        self._cloud: (nova_client.NovaClient | planned_cloud.PlannedCloud
-                      | None) = None
+        # Of the tenant; from when the services are started.
+        self._cloud: nova_client.NovaClient | planned_cloud.PlannedCloud
         # The machine's proxies, if any, do not reach into the namespaces.
         self._http = requests.Session()
         self._http.trust_env = False
@@ -268,7 +268,6 @@ class Testbed:
         :param hosts: where they boot instead; without Nova only.
         """
         cloud = self._cloud
-        assert cloud is not None
 
         def create() -> list[nova_client.Server]:
             if hosts is None:
@@ -303,7 +302,6 @@ class Testbed:
                ) -> list[nova_client.Server]:
         """Take slots of hosts with servers that send nothing."""
         cloud = self._cloud
-        assert cloud is not None
         made = [server for host, n_slots in slots.items() if n_slots
                 for server in self.inside(functools.partial(
                     cloud.create_group, f'background-{host}', 1, {},
@@ -314,9 +312,7 @@ class Testbed:
     def vacate(self, servers: collections.abc.Sequence[nova_client.Server],
                on_count: OnCount = lambda count: None) -> None:
         """Delete the servers of :meth:`occupy`."""
-        cloud = self._cloud
-        assert cloud is not None
-        self._ask_cloud(lambda note: cloud.delete(servers, note),
+        self._ask_cloud(lambda note: self._cloud.delete(servers, note),
                         f'the end of {len(servers)} servers', on_count)
 
     def _ask_cloud(self, function: collections.abc.Callable[[OnCount], T],
