@@ -163,13 +163,8 @@ def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int,
     rng = np.random.default_rng([seed, 50, 7])
     cloud = clouds.Cloud(N_HOSTS, kind.dynamics, rng)
     scale = options.rate_bps / clouds.LINK_BPS
-    readings = []
-    for number in range(n_snapshots(options)):
-        mesh.set_rates(cloud.snapshot() * scale)
-        readings.append(measured(mesh, options.rate_bps * kind.reading_s))
+    estimates = calibrated(mesh, cloud, options, kind.reading_s)
     display.say(f'seed {seed}: {n_snapshots(options)} snapshots measured')
-    payload_bps = scenario.goodput_bps(scale)
-    estimates = estimates_by(np.array(readings), cloud.rates_bps * payload_bps)
     found = Found(error=_error(estimates['median'], estimates['truth']))
     for number in range(n_runs(options)):
         root = int(rng.integers(N_HOSTS))
@@ -183,6 +178,22 @@ def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int,
             f'{name} {found.measured_s[name][-1]:.2f} s'
             for name in kind.series))
     return found
+
+
+def calibrated(mesh: mesh_module.Mesh, cloud: clouds.Cloud,
+               options: extent.Options, reading_s: float
+               ) -> dict[str, Matrix]:
+    """Measure snapshots of a cloud; estimate the rates by each estimator.
+
+    :param reading_s: of a message at a cable's full rate.
+    """
+    scale = options.rate_bps / clouds.LINK_BPS
+    readings = []
+    for _ in range(n_snapshots(options)):
+        mesh.set_rates(cloud.snapshot() * scale)
+        readings.append(measured(mesh, options.rate_bps * reading_s))
+    return estimates_by(np.array(readings),
+                        cloud.rates_bps * scenario.goodput_bps(scale))
 
 
 def measured(mesh: mesh_module.Mesh, bits: float) -> Matrix:

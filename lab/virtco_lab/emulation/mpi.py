@@ -31,7 +31,6 @@ from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import mesh as mesh_module
 from virtco_lab.emulation import namespaces
-from virtco_lab.emulation import scenario
 from virtco_lab.sim import clouds
 from virtco_lab.sim.figures import outcome
 
@@ -246,15 +245,8 @@ def _seed(mesh: mesh_module.Mesh, seed: int, options: extent.Options,
           display: displays.Display) -> Found:
     rng = np.random.default_rng([seed, 50, 17])
     cloud = clouds.Cloud(N_HOSTS, DYNAMICS, rng)
-    scale = options.rate_bps / clouds.LINK_BPS
-    readings = []
-    for _ in range(broadcast.n_snapshots(options)):
-        mesh.set_rates(cloud.snapshot() * scale)
-        readings.append(broadcast.measured(mesh,
-                                           options.rate_bps * _READING_S))
-    mesh.set_rates(cloud.rates_bps * scale)
-    by_name = broadcast.estimates_by(
-        np.array(readings), cloud.rates_bps * scenario.goodput_bps(scale))
+    by_name = broadcast.calibrated(mesh, cloud, options, _READING_S)
+    mesh.set_rates(cloud.rates_bps * (options.rate_bps / clouds.LINK_BPS))
     size = broadcast.size_bytes(options) // _WORD * _WORD
     volumes = np.where(rng.random((N_HOSTS, N_HOSTS))
                        < PARTNERS / (N_HOSTS - 1),
