@@ -132,7 +132,7 @@ class TreeSettings:
     max_leaf_bytes: int = 64 * 1024 * 1024
     min_quantum_bytes: int = 64 * 1024
     max_quantum_bytes: int = 1024 * 1024
-    turn_s: float = 0.075
+    turn_s: float = 0.1
     max_turn_bytes: int = 64 * 1024 * 1024
     floor_bps: int = 8000
     super_packet_s: float = 0.1

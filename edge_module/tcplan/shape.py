@@ -17,10 +17,8 @@ from virtco.wire import edge_policy
 # The kernel reads a class's priority only when its queue stops being empty:
 # all coflows have the same priority, and the length of turns orders them.
 COFLOW_PRIO, HOST_PRIO = 0, model.LOWEST_PRIO - 1
-# Ratio of a coflow's turn to that of the next one in the host's order. With
-# the least one the turns of all later coflows together take 50 ms, two thirds
-# of the first one's.
-LEAST_TURN_RATIO, MOST_TURN_RATIO = 2.5, 8.0
+# Ratio of a coflow's turn to that of the next one in the host's order.
+TURN_PART = 8
 # Part of the rate that a policy guarantees to traffic without a coflow.
 HOST_PART = 0.25
 # Guaranteed and largest share of the link for all control packets together. A
@@ -252,9 +250,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                else policy.classes)
     scale = _scale(classes, link_bps - model.kept_bps(base), settings)
     made = made if made is not None else Made()
-    turn_ratio = _turn_ratio(max((coflow.prio for coflow in classes),
-                                 default=0), link_bps, settings)
-    within = link_bps, scale, settings, base[minors.CONTROL], turn_ratio
+    within = link_bps, scale, settings, base[minors.CONTROL]
     before = made.classes if made.within == within else {}
     made.within, made.classes = within, {}
     for coflow in classes:
@@ -262,7 +258,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         if known is None or known[0] != coflow:
             known = coflow, (
                 *(_on_wire(item, settings) for item in _coflow_classes(
-                    coflow, link_bps, scale, turn_ratio, settings)),
+                    coflow, link_bps, scale, settings)),
                 _control_class(minors.of_control(coflow.minor), base,
                                settings))
         made.classes[coflow.minor] = known
@@ -270,27 +266,18 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     return tree
 
 
-def _longest_turn_bytes(link_bps: float, settings: model.TreeSettings
-                        ) -> float:
-    """Return the bytes that the first coflow may borrow in one turn."""
-    return min(settings.max_turn_bytes,
-               units.bps_to_bytes_per_s(link_bps) * settings.turn_s)
+def _turn_bytes(place: int, link_bps: float, settings: model.TreeSettings
+                ) -> int:
+    """Return the bytes that a coflow may borrow from the link in one turn.
 
+    Each coflow's turn is 8 times the next one's, so the first coflow with
+    queued data gets most of the unused rate.
 
-def _turn_ratio(last: int, link_bps: float, settings: model.TreeSettings
-                ) -> float:
-    """Return the ratio of each coflow's turn to the next one's.
-
-    It is as large as lets the last coflow still have the shortest turn, one
-    packet: coflows with turns of one packet each share equally.
-
-    :param last: place of the last coflow in the host's order, from 0.
+    :param place: in the host's order, from 0.
     """
-    shortest = min(settings.min_quantum_bytes, model.leaf_packet_bytes(
-        link_bps, link_bps, settings))
-    distinct = _longest_turn_bytes(link_bps, settings) / shortest
-    ratio = float(distinct ** (1 / max(1, last)))
-    return min(MOST_TURN_RATIO, max(LEAST_TURN_RATIO, ratio))
+    longest = min(settings.max_turn_bytes,
+                  units.bps_to_bytes_per_s(link_bps) * settings.turn_s)
+    return max(1, int(longest) // int(TURN_PART ** place))
 
 
 def _shared(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
@@ -334,10 +321,9 @@ def _scale(classes: Iterable[edge_policy.CoflowClass], room_bps: float,
 
 
 def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
-                    scale: float, turn_ratio: float,
-                    settings: model.TreeSettings) -> Iterable[model.HtbClass]:
-    turn_bytes = max(1, int(_longest_turn_bytes(link_bps, settings)
-                            / turn_ratio ** coflow.prio))
+                    scale: float, settings: model.TreeSettings
+                    ) -> Iterable[model.HtbClass]:
+    turn_bytes = _turn_bytes(coflow.prio, link_bps, settings)
     child_rates = [
         model.whole_bps(max(settings.floor_bps, child.rate_bps) * scale)
         for child in coflow.destinations]
