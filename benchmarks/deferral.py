@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Groups that wait for better places: what bounded deferral saves and costs.
+
+``python -m benchmarks.deferral [--utilisations U,…] [--patience-s S,…]
+[--seeds A..B] [--budget S] [--jobs N] [--table FILE] [--json]``
+
+The stationary cloud of ``benchmarks.online``. A group whose planned CCT is
+longer than in an empty cloud is deferred: for a quarter of the difference, as
+it is at each later look, and never beyond ``--patience-s``. Looks are at the
+ends of coflows and stays. *Before the call* the group is asked for when the
+wait is over, so that the planner sees all room there is. *In the call* Nova
+has asked already: the hosts that it offers, and their room, are those of the
+request. *Saved* is of the mean response (from the request to the end of the
+coflow) without deferral, with its 95 % interval over paired seeds.
+"""
+
+import argparse
+import collections
+from collections.abc import Iterator
+from collections.abc import Sequence
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import math
+import pathlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from benchmarks import online
+from virtco import exception
+from virtco.model import snapshot
+from virtco_lab.sim import cloud
+from virtco_lab.sim import groups
+from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import record
+
+#: Part of what an empty cloud would save for which a group is deferred. With a
+#: tenth and with a half the response fell by as much, within 2 %.
+SHARE = 0.25
+#: Shortest deferral, s.
+LEAST_S = 0.05
+WHERE = ('before the call', 'in the call')
+
+
+@dataclasses.dataclass(slots=True)
+class _Deferred:
+    """:ivar empty_s: CCT in an empty cloud.
+    :ivar offered: room of each host when Nova asked; None: not yet asked.
+    """
+
+    group: groups.Group
+    empty_s: float
+    until_s: float
+    offered: dict[str, np.ndarray] | None
+
+
+class _Cloud(cloud._Cloud):
+    """A cloud that can be asked where a group would go."""
+
+    @contextlib.contextmanager
+    def offering(self, offered: dict[str, np.ndarray] | None
+                 ) -> Iterator[None]:
+        """Let plans use only what is left of an offer; None: all room."""
+        before = self.free
+        if offered is not None:
+            self.free = {name: np.minimum(left, offered[name])
+                         for name, left in before.items()}
+        try:
+            yield
+        finally:
+            self.free = before
+
+    def plan(self, group: groups.Group,
+             offered: dict[str, np.ndarray] | None = None
+             ) -> snapshot.Plan | None:
+        """Return the plan that the group has now; None: it has no room."""
+        try:
+            with self.offering(offered):
+                return self._plan([group])[0]
+        except exception.PlacementInfeasible:
+            return None
+
+    def start(self, group: groups.Group, plan: snapshot.Plan) -> None:
+        self.plans.append(plan)
+        self._start(group, plan.hosts, plan.coflow_cct_s)
+
+
+def _cct_s(plan: snapshot.Plan | None) -> float:
+    return math.inf if plan is None else max(plan.coflow_cct_s)
+
+
+def simulate(column: online.Column, seed: int, budget_s: float,
+             patience_s: float, where: str) -> cloud.Result:
+    """Run the column's groups, some of them deferred.
+
+    Those without room wait in the order in which they came.
+    """
+    hosts, its_groups = column.workload(seed)
+    scheme = online.SCHEMES[online.OURS]
+
+    def make() -> _Cloud:
+        return _Cloud(hosts, scheme, seed, scheme.config(), True, budget_s)
+
+    at, empty = make(), make()
+    todo = collections.deque(its_groups)
+    waiting: collections.deque[groups.Group] = collections.deque()
+    deferred: list[_Deferred] = []
+
+    def defer(group: groups.Group) -> bool:
+        now_s = at.sim.now_s
+        if not patience_s or now_s > group.arrival_s:
+            return False
+        cct_s, empty_s = _cct_s(at.plan(group)), _cct_s(empty.plan(group))
+        wait_s = min(patience_s, SHARE * (cct_s - empty_s))
+        if cct_s == math.inf or wait_s < LEAST_S:
+            return False
+        deferred.append(_Deferred(
+            group, empty_s, now_s + wait_s,
+            {name: left.copy() for name, left in at.free.items()}
+            if where == WHERE[1] else None))
+        return True
+
+    def look() -> None:
+        now_s = at.sim.now_s
+        for one in list(deferred):
+            plan = at.plan(one.group, one.offered)
+            one.until_s = one.group.arrival_s + min(
+                patience_s, SHARE * (_cct_s(plan) - one.empty_s))
+            if one.until_s > now_s:
+                continue
+            deferred.remove(one)
+            if plan is not None:
+                at.start(one.group, plan)
+            else:
+                waiting.appendleft(one.group)
+
+    while todo or waiting or deferred:
+        next_s = min([todo[0].arrival_s if todo else math.inf,
+                      *(one.until_s for one in deferred)])
+        if waiting or deferred:
+            next_s = min(next_s, at.next_room_s())
+        at.run(max(next_s, at.sim.now_s),
+               stop_at_end=bool(waiting or deferred))
+        while todo and todo[0].arrival_s <= at.sim.now_s:
+            waiting.append(todo.popleft())
+        look()
+        while waiting:
+            try:
+                if not defer(waiting[0]):
+                    at.place(list(waiting)[:1])
+            except exception.PlacementInfeasible:
+                break
+            waiting.popleft()
+    at.run(math.inf)
+    return at.result(its_groups)
+
+
+def run(column: online.Column, seed: int, budget_s: float,
+        patience_s: float, where: str) -> float:
+    return simulate(column, seed, budget_s, patience_s, where
+                    ).mean_response_s
+
+
+def document_of(rows: Sequence[dict[str, Any]], command: str,
+                commit: str | None) -> str:
+    return document.table(
+        ('utilisation', 'deferred', 'at most, s', 'response, s', 'saved, %'),
+        [(f'{row["utilisation"]:g}', row['where'],
+          f'{row["patience_s"]:g}', row['response_s'],
+          f'{row["saved_percent"]:+.1f} ± {row["half_percent"]:.1f}')
+         for row in rows]) + f'\n``{command}``: commit {commit}.\n'
+
+
+def _options() -> argparse.Namespace:
+    def numbers(text: str) -> list[float]:
+        return [float(part) for part in text.split(',')]
+
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--utilisations', type=numbers, default=[0.5, 0.85])
+    parser.add_argument('--patience-s', type=numbers, default=[10.0, 60.0])
+    parser.add_argument('--seeds', type=online.seeds_of, default=range(16),
+                        help='A..B, both included')
+    parser.add_argument('--budget', type=float, default=0.05,
+                        help='of each group, seconds by a counter of work')
+    parser.add_argument('--jobs', type=int, default=1, help='processes')
+    parser.add_argument('--table', type=pathlib.Path,
+                        help='writes the table for the documentation')
+    parser.add_argument('--json', action='store_true')
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = _options()
+    ways = [(0.0, ''), *((patience_s, where) for where in WHERE
+                         for patience_s in options.patience_s)]
+    columns = [column for column in online.columns(['stationary'])
+               if column.number in options.utilisations]
+    rows = []
+    with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
+        for column in columns:
+            found = {way: list(pool.map(
+                run, *zip(*((column, seed, options.budget, *way)
+                            for seed in options.seeds)))) for way in ways}
+            for (patience_s, where), response_s in found.items():
+                percent, half = online.compare(response_s, found[ways[0]])
+                rows.append({
+                    'utilisation': column.number, 'where': where or 'never',
+                    'patience_s': patience_s,
+                    'response_s': float(np.mean(response_s)),
+                    'saved_percent': 0.0 - percent, 'half_percent': half})
+                if not options.json:
+                    print('{utilisation:<5g} {where:16s} {patience_s:5g} s '
+                          '{response_s:8.3f} s {saved_percent:+6.1f} ± '
+                          '{half_percent:.1f} %'.format(**rows[-1]),
+                          flush=True)
+    if options.table:
+        options.table.write_text(document_of(
+            rows, 'python -m benchmarks.deferral --seeds '
+            f'{options.seeds[0]}..{options.seeds[-1]}',
+            record.made_on(0.0)['commit']))
+    if options.json:
+        json.dump(rows, sys.stdout, indent=1)
+        print()
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
