@@ -105,8 +105,8 @@ def timelines(workload: results_module.WorkloadResult) -> str:
                            labels=[c.name for c in scheme.coflows])
             axes.set_title(scheme.label, loc='left')
             axes.set_ylabel('Mbit/s')
-        panels[-1].set_xlabel('time since the common start (s)')
-        handles, labels = panels[0].get_legend_handles_labels()
+        axes.set_xlabel('time since the common start (s)')
+        handles, labels = axes.get_legend_handles_labels()
         made.suptitle('Rates of the coflows over the fabric', fontsize=9.5,
                       x=0.02, ha='left')
         made.legend(handles, labels, fontsize=7.5, ncols=3,

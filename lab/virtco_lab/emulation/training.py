@@ -192,12 +192,11 @@ class _Job(threading.Thread):
             self.error = error
 
     def _receive(self) -> None:
-        buffer = bytearray(1 << 16)
+        buffer = bytearray(len(self._payload))
         with contextlib.suppress(OSError):
             for _ in range(self._iterations):
                 left = len(self._payload)
-                while left and (n := self._peer.recv_into(
-                        buffer, min(left, len(buffer)))):
+                while left and (n := self._peer.recv_into(buffer, left)):
                     left -= n
                 self._peer.sendall(b'.')
 

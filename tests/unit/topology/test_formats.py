@@ -232,6 +232,14 @@ def test_topograph_domains_are_a_plane():
     written = json.loads(formats.write(read.topology,
                                        formats.TOPOGRAPH).text)['instances']
     assert sorted(written, key=lambda i: i['id']) == graph['instances'][:3]
+    # Of more levels, the nearest and the outermost are the two that it has.
+    deep = tree.Topology((tree.Plane(accelerator.name, roots=(tree.Node(
+        'outer', children=(tree.Node('middle', children=(
+            tree.Node('inner', hosts=('n1',)),)),)),)),))
+    assert json.loads(formats.write(deep, formats.TOPOGRAPH).text)[
+        'instances'][0]['labels'] == {
+            'accelerator.topograph.run/domain': 'outer',
+            'accelerator.topograph.run/sub-domain': 'inner'}
     # The format names the accelerators' levels itself.
     for topology in (read.topology, tree.Topology((accelerator,))):
         assert formats.write(topology, formats.TOPOGRAPH).notices == ()

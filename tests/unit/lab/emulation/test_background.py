@@ -34,6 +34,7 @@ def test_connections_are_made_inside_of_their_namespaces(
         assert waits_s == [30.0, 30.0]
         assert _entered == ['dst', 'src']
         assert src.getpeername() == dst.getsockname()
+        assert src.getpeername()[1] != 1
         assert not src.getblocking() and not dst.getblocking()
         assert src.getsockopt(socket.IPPROTO_TCP,
                               socket.TCP_NOTSENT_LOWAT) == 128 * 1024

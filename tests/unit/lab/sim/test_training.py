@@ -46,6 +46,13 @@ def test_two_jobs_on_a_link(scheme, iteration_s):
     assert found.utilisation == pytest.approx(1 / iteration_s)
 
 
+def test_a_job_that_computes_less_than_it_sends_is_ordered_by_intensity():
+    """The first job never waits; the other has a third of the link."""
+    times = CLUSTER.run(pair(0.5), 'order', 61.0, 31.0).iteration_s
+    assert times[0] == pytest.approx(1.5)
+    assert times[1] == pytest.approx(3.0)
+
+
 def test_a_guard_keeps_the_least_intense_job_going():
     """Two jobs fill the link; by intensity the third one never sends."""
     jobs = [training.Job(name, compute_s, demand((0, 1 + i, gbit * GBIT)),
