@@ -47,6 +47,7 @@ CALLED_BY_OTHERS = {
     'virtco/distribute/*.py:connection_*': 'asyncio, of its protocols',
     'virtco/distribute/*.py:*_writing': 'asyncio, of its protocols',
     'virtco/distribute/*.py:data_received': 'asyncio, of its protocols',
+    'virtco/osc/command_base.py:_fill_text': 'argparse, of a formatter',
     'virtco/osc/*.py:get_parser': 'cliff, of a command',
     'virtco/osc/*.py:take_action': 'cliff, of a command',
     'tenant/virtco_tenant/hintkit/commands.py:deprecated': 'cliff',

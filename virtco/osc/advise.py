@@ -30,7 +30,9 @@ class _Advise(base.Command):
                 'Rates to use: the long-term ones by the estimator that '
                 'predicts this cloud best (default), those by RPCA, '
                 'medians, or the newest readings')),
-        base.argument('--format', choices=FORMATS, default='table'),
+        base.argument('--format', choices=FORMATS, default='table',
+                      help='Table or JSON for reading, or the file of a '
+                           'launcher (default table)'),
         base.argument(
             '--names', choices=launchers.NAMES, default='auto', help=(
                 'Names of the VMs in files of hosts (default: name, if '
@@ -91,6 +93,7 @@ class Tree(_Advise):
     the ranks for NCCL's ring.
     """
 
+    example = '--group wordcount --size-bytes 100MB --format rankfile'
     arguments = (
         *_Advise.arguments,
         base.argument('--root', type=int, default=0, metavar='<row>',
@@ -154,6 +157,8 @@ class Mapping(_Advise):
     all of them; for an all-reduce that of ring or double binary tree,
     whichever is slower.
     """
+
+    example = '--group train --all-reduce 100MB --format nccl'
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)

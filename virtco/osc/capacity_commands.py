@@ -43,6 +43,7 @@ class Capacity(base.Lister):
 
     row: type[msgspec.Struct] = _Fits
     shown = ['switch', 'hosts_n', 'slots', 'limiting']
+    example = '--flavor m1.large --level rack --vms 4,8'
 
     arguments = (
         base.argument(
@@ -53,9 +54,10 @@ class Capacity(base.Lister):
         base.argument(
             '--vms', type=_sizes, default=[], metavar='<n>,…',
             help='VMs of a group, default 2,4,8,16,32'),
-        base.argument('--plane', metavar='<name>'),
+        base.argument('--plane', metavar='<name>',
+                      help='Plane of the switches'),
         base.argument(
-            '--free', metavar='FILE', type=argparse.FileType('rb'),
+            '--free', metavar='<file>', type=argparse.FileType('rb'),
             help='JSON {host: {"vcpus", "memory_mb", "disk_gb"}} instead of '
                  'asking placement; - is standard input'))
 

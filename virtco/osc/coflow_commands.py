@@ -37,11 +37,13 @@ class ListCoflows(base.Lister):
     row = wire.Coflow
     shown = ['name', 'state', 'remaining_bytes', 'rank', 'rate_bps', 'cct_s',
              'measured_cct_s']
+    example = '--state active --long'
 
     arguments = (
         _of_project('coflows'),
-        base.argument('--state', choices=STATES,
-                      help='Only coflows in this state'),
+        base.argument('--state', choices=STATES, metavar='<state>',
+                      help='Only coflows in this state: '
+                           + ', '.join(STATES)),
         base.argument('--all', action='store_true',
                       help='Also retired coflows'))
 
@@ -61,6 +63,7 @@ class ShowCoflow(base.ShowOne):
     """Show a coflow, or why a group has none"""
 
     asks = wire.SHOW
+    example = 'wordcount'
     arguments = (base.argument(
         'coflow_id', metavar='coflow',
         help='Id or name; for a group without a coflow its name or the id '
@@ -104,11 +107,13 @@ RegisterCoflow = base.declared(
     base.ShowOne, wire.REGISTER,
     base.argument('name', help='Name of the matrix'), base.TM,
     base.argument('--project', dest='project_id', metavar='<project>',
-                  help='Project id it belongs to'))
+                  help='Project id it belongs to'),
+    example="wordcount '[[0,\"5GB\"],[0,0]]'")
 EndCoflow = base.declared(
     base.ShowOne, wire.CHANGE, base.COFLOW, told='Declare a coflow done',
-    state='done')
-DeleteCoflow = base.declared(base.Command, wire.DELETE, base.COFLOW)
+    example='wordcount', state='done')
+DeleteCoflow = base.declared(base.Command, wire.DELETE, base.COFLOW,
+                             example='wordcount')
 AnnounceCoflow = base.declared(
     base.Lister, wire.ANNOUNCE, base.GROUP,
     base.argument('name', help='Name of the coflow'), base.TM,
@@ -120,10 +125,11 @@ AnnounceCoflow = base.declared(
 
     Its rows are those of the group. A coflow of the same name that was
     announced before is replaced.
-    """, shown='id name state size_bytes n_flows expires')
+    """, example="wordcount stage-2 '[[0,\"5GB\"],[0,0]]' --expires 600",
+    shown='id name state size_bytes n_flows expires')
 ListEvents = base.declared(
     base.Lister, wire.EVENTS, _of_project('events'),
-    shown='at kind group_name detail')
+    example='--project 5f2b07b1', shown='at kind group_name detail')
 ShowClusters = base.declared(
     base.Lister, group_wire.CLUSTERS, base.GROUP,
     base.argument('--level', choices=['rack', 'host'],
@@ -132,9 +138,10 @@ ShowClusters = base.declared(
     told="""Show which VMs of a group share a rack or a host
 
     The ids of clusters mean nothing outside the group.
-    """, shown='row display_name instance_uuid cluster')
+    """, example='wordcount --level host',
+    shown='row display_name instance_uuid cluster')
 ListProjects = base.declared(
-    base.Lister, project_wire.LIST,
+    base.Lister, project_wire.LIST, example='-f json',
     shown='project_id priority_class weight debt_bytes')
 
 
@@ -152,6 +159,7 @@ NO_PRIORITY = 'Give --priority-class or --weight.'
 class SetCoflow(base.Change):
     """Set the priority class or the weight of a coflow (operators)"""
 
+    example = 'wordcount --weight 2'
     asks = wire.CHANGE
     nothing = NO_PRIORITY
     arguments = (base.COFLOW, *PRIORITY)
@@ -163,6 +171,7 @@ class SetProject(base.Change):
     The value holds for running and later coflows of the project.
     """
 
+    example = '5f2b07b1 --priority-class 1'
     asks = project_wire.CHANGE
     nothing = NO_PRIORITY
     arguments = (
@@ -183,6 +192,7 @@ class CreatePlan(base.Lister):
 
     row: type[msgspec.Struct] = plan_wire.Vm
     shown = ['group', 'row', 'host']
+    example = '--flavor m1.large --tm \'[[0,"5GB"],[0,0]]\''
 
     arguments = (
         base.argument('file', nargs='?', help='JSON file'),

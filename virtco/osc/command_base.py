@@ -6,6 +6,7 @@ They run in two programs: ``virtco`` and, as a plug-in, ``openstack``. Both
 have the client at ``client_manager.coflow``.
 """
 
+import argparse
 from collections.abc import Mapping
 from collections.abc import Sequence
 import importlib
@@ -39,7 +40,7 @@ def argument(*names: str, **options: Any) -> Argument:
 
 
 COFLOW = argument('coflow_id', metavar='coflow', help='Id or name')
-HOST = argument('host')
+HOST = argument('host', help='Name of the hypervisor')
 GROUP = argument('group', help='Id or name')
 TM = argument('tm', help='The matrix as in the hint virtco:tm, or @FILE')
 PROJECT = argument('--project', dest='project_id', metavar='<project>',
@@ -48,19 +49,33 @@ PLANE = argument('--plane', metavar='<name>', help='Only this plane')
 APPLY = argument('--apply', action='store_true', help='Change the topology')
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Formatter that keeps the lines of the description and the example."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return super()._fill_text(
+            text.replace('::\n\n', ':\n'), width, indent)
+
+
 class Command(command.Command):
     """A command with its arguments declared, and the controller's client.
 
+    :ivar example: arguments of a call, shown at the end of the help.
     :ivar asks: operation that the command asks for.
     :ivar fixed: parameters of the operation that no argument changes.
     """
 
     arguments: tuple[Argument, ...] = ()
+    example: str
     asks: operation.Operation[Any]
     fixed: Mapping[str, Any] = {}
 
     def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
+        parser: Any = super().get_parser(prog_name)
+        parser.formatter_class = _Formatter
+        # Text in reStructuredText, of which the reference is made, too.
+        parser.epilog = '\n\n'.join(filter(None, (
+            f'Example::\n\n  {prog_name} {self.example}', parser.epilog)))
         parser.set_defaults(fit_width=True, long=False, **self.fixed)
         for names, options in self.arguments:
             parser.add_argument(*names, **options)
@@ -198,17 +213,18 @@ class Change(ShowOne):
 
 
 def declared(kind: type[Command], asks: operation.Operation[Any],
-             *arguments: Argument, told: str = '', shown: str = '',
-             **fixed: Any) -> Any:
+             *arguments: Argument, example: str, told: str = '',
+             shown: str = '', **fixed: Any) -> Any:
     """Declare a command that shows the answer of an operation.
 
+    :param example: arguments of a call.
     :param told: help, by default the summary of the operation.
     :param shown: columns of a :class:`Lister`.
     """
     return type(asks.name, (kind,), {
         '__doc__': told or asks.summary.rstrip('.'), '__module__': __name__,
-        'asks': asks, 'arguments': arguments, 'fixed': fixed,
-        'shown': shown.split()})
+        'asks': asks, 'arguments': arguments, 'example': example,
+        'fixed': fixed, 'shown': shown.split()})
 
 
 def _list_in(answer: Any) -> msgspec.structs.FieldInfo:

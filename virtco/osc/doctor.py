@@ -21,6 +21,7 @@ class Doctor(base.Lister):
 
     row = findings.Finding
     shown = ['code', 'link', 'state', 'finding', 'action']
+    example = '--config-file /etc/virtco/virtco.conf'
 
     arguments = (
         base.argument('coflow', nargs='?', help='Id or name'),

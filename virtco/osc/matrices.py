@@ -62,16 +62,17 @@ class Check(base.Lister):
 
     row = _Finding
     shown = columns.fields(_Finding)
+    example = '--hosts compute-11,compute-12,compute-13'
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         what = parser.add_mutually_exclusive_group(required=True)
-        what.add_argument('--hosts', metavar='HOST,…', help=(
+        what.add_argument('--hosts', metavar='<host>,…', help=(
             'Hosts to check, at least two'))
         what.add_argument('--group', metavar='<id>',
                           help='The hosts of this group\'s VMs')
         parser.add_argument('--timeout', type=float, default=300.0,
-                            metavar='SECONDS',
+                            metavar='<seconds>',
                             help='Longest wait for the result (default 300)')
         return parser
 
@@ -101,6 +102,7 @@ class ListChecks(base.Lister):
     row = _Checked
     shown = ['check_id', 'purpose', 'state', 'trigger', 'n_hosts',
              'n_findings']
+    example = '--long'
 
     def entries(self, args: Any) -> list[_Checked]:
         return [_Checked(
@@ -118,8 +120,10 @@ class Performers(base.Lister):
 
     row = rate_wire.Performer
     shown = ['host', 'egress_bps', 'ingress_bps', 'rtt_s', 'reasons']
+    example = '--all'
 
-    arguments = (base.argument('--all', action='store_true'),)
+    arguments = (base.argument('--all', action='store_true',
+                               help='List the others, too'),)
 
     def entries(self, args: Any) -> list[rate_wire.Performer]:
         found = self.client.performers()
@@ -133,19 +137,21 @@ class Performers(base.Lister):
 class Matrix(base.Command):
     """Write the matrix of rates or latencies between hypervisors"""
 
+    example = 'rate --statistic median > rates.csv'
     arguments = (
-        base.argument('kind', choices=['rate', 'latency']),
+        base.argument('kind', choices=['rate', 'latency'],
+                      help='Quantity of the matrix'),
         base.argument(
             '--statistic', metavar='<name>', help=(
                 'constant (default of rates), latest, median (default of '
                 'latencies), least, most or range of the readings kept')),
-        base.argument('--at', type=float, metavar='SECONDS', help=(
+        base.argument('--at', type=float, metavar='<seconds>', help=(
             'State at this time, in seconds since 1970')),
-        base.argument('--hosts', metavar='HOST,…',
+        base.argument('--hosts', metavar='<host>,…',
                       help='Only these hosts'),
         base.argument('--format', choices=['csv', 'json'],
-                      default='csv'),
-        base.argument('--plot', metavar='FILE',
+                      default='csv', help='Default csv'),
+        base.argument('--plot', metavar='<file>',
                       help='Draw a heat map: PNG, SVG or PDF'))
 
     def take_action(self, args: Any) -> None:

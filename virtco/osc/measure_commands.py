@@ -32,7 +32,7 @@ MOST_PATHS = 8
 Pair = tuple[str, str]
 
 
-ShowProbes = base.declared(base.ShowOne, wire.SCHEDULE)
+ShowProbes = base.declared(base.ShowOne, wire.SCHEDULE, example='-f json')
 
 
 def _ask(client: v1.Client, pairs: Sequence[Pair], **request: Any
@@ -86,6 +86,7 @@ class Calibrate(base.Lister):
     row = _Calibrated
     shown = ['bursts', 'packets', 'train_bytes', 'mean_error', 'median_error',
              'worst_error', 'failed', 'chosen']
+    example = '--write /etc/virtco/virtco.conf.d/trains.conf'
 
     arguments = (
         base.argument('--hosts', metavar='<host,host,...>', help=(
@@ -93,7 +94,8 @@ class Calibrate(base.Lister):
         base.argument('--near-enough', type=float, metavar='<share>',
                       default=calibration.NEAR_ENOUGH, help=(
                           'Largest mean error (default: %(default)s)')),
-        base.argument('--seconds', type=float, default=3.0, help=(
+        base.argument('--seconds', type=float, default=3.0,
+                      metavar='<seconds>', help=(
             'Duration of each TCP connection (default: %(default)s)')),
         base.argument('--write', type=pathlib.Path, metavar='<file>',
                       help=('Write the setting as configuration of the '
@@ -164,6 +166,11 @@ def _replace(path: pathlib.Path, text: str | None) -> None:
             f'--write {path}: cannot be written: {error.strerror}') from error
 
 
+_SECONDS = base.argument(
+    '--seconds', type=float, default=5.0, metavar='<seconds>',
+    help='Duration of each TCP connection (default: %(default)s)')
+
+
 class _CrossTraffic(msgspec.Struct, frozen=True):
     src: str
     dst: str
@@ -181,10 +188,11 @@ class CrossTraffic(base.ShowOne):
     Uses one TCP connection, measured each 10 ms (Choreo section 3.2).
     """
 
+    example = 'compute-11 compute-12'
     arguments = (
-        base.argument('src', metavar='<from>'),
-        base.argument('dst', metavar='<to>'),
-        base.argument('--seconds', type=float, default=5.0))
+        base.argument('src', metavar='<from>', help='Host that sends'),
+        base.argument('dst', metavar='<to>', help='Host that receives'),
+        _SECONDS)
 
     def entry(self, args: Any) -> _CrossTraffic:
         client = self.client
@@ -221,12 +229,13 @@ class Interference(base.Lister):
 
     row = _Interference
     shown = columns.fields(_Interference)
+    example = 'compute-11 compute-21 compute-12 compute-22'
 
     arguments = (
         base.argument('hosts', nargs='+', metavar='<host>', help=(
             'From, to, and from, to of each other path; all different, at '
             f'most {MOST_PATHS} paths')),
-        base.argument('--seconds', type=float, default=5.0),
+        _SECONDS,
         base.argument('--plane', metavar='<name>',
                       default=tree.FRONT_END, help=(
                           'Plane of the topology to locate it in '

@@ -3,6 +3,7 @@
 """``host …``, ``placement explain``, ``rates``, ``settings …``, ``edge``."""
 
 from collections.abc import Sequence
+import typing
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ class ListHosts(base.Lister):
     row = _Counted
     shown = ['host', 'egress_bps', 'ingress_bps', 'rate_source', 'n_coflows',
              'health']
+    example = '--sort-column health'
 
     def entries(self, args: Any) -> list[_Counted]:
         return [_Counted(**msgspec.structs.asdict(host),
@@ -42,27 +44,31 @@ DrainHost = base.declared(
 
     VMs stay where they are, with their rates; the state is "drained" once no
     VM of a group is left.
-    """)
-UndrainHost = base.declared(base.Command, host_wire.UNDRAIN, base.HOST)
+    """, example="compute-11 --reason 'new fans'")
+UndrainHost = base.declared(base.Command, host_wire.UNDRAIN, base.HOST,
+                            example='compute-11')
 ForgetHost = base.declared(
     base.Command, host_wire.FORGET, base.HOST,
     told="""Delete all that is known of a hypervisor (operators)
 
     One with VMs of groups stays. One whose edge module still reports is known
     again with its next report.
-    """)
+    """, example='compute-11')
 ListRates = base.declared(
-    base.Lister, rate_wire.LIST, shown='src dst rate_bps age_s confidence '
-    'rtt_s rtt_median_s rtt_p99_s')
-ShowSettings = base.declared(base.ShowOne, setting_wire.SHOW)
+    base.Lister, rate_wire.LIST, example='--sort-column rate',
+    shown='src dst rate_bps age_s confidence rtt_s rtt_median_s rtt_p99_s')
+ShowSettings = base.declared(base.ShowOne, setting_wire.SHOW,
+                             example='-f json')
 ListHistory = base.declared(
-    base.Lister, setting_wire.HISTORY, shown='at who what before after')
+    base.Lister, setting_wire.HISTORY, example='-f csv',
+    shown='at who what before after')
 
 
 class ShowHost(base.ShowOne):
     """Show a hypervisor"""
 
     asks = host_wire.SHOW
+    example = 'compute-11'
     arguments = (base.HOST,)
 
     def entry(self, args: Any) -> msgspec.Struct:
@@ -75,6 +81,7 @@ class ShowEdge(base.Lister):
 
     row = host_wire.Class
     shown = ['name', 'prio', 'rate_bps', 'observed_bps', 'backlog_bytes']
+    example = 'compute-11'
 
     arguments = (base.HOST,)
 
@@ -87,9 +94,10 @@ class ExplainPlacement(base.Lister):
 
     row: type[msgspec.Struct] = placement_wire.RankedHost
     shown = ['rank', 'host', 'cct_s', 'why']
+    example = '0b6fd2f4-7a5c-4d0a-9a39-6c0a5a1d8e17 --reasons'
 
     arguments = (
-        base.argument('instance', help='UUID'),
+        base.argument('instance', help='UUID of the server'),
         base.argument('--reasons', action='store_true',
                       help='List the reasons instead of the hosts'),
         base.argument('--budget', type=float, metavar='<seconds>',
@@ -147,6 +155,7 @@ class ListAdvice(base.Lister):
     row = plan_wire.Move
     shown = ['group_name', 'row', 'host', 'to_host', 'saved_s', 'cost_s',
              'state']
+    example = '--now --budget 5'
 
     arguments = (
         base.argument('--now', action='store_true',
@@ -163,8 +172,10 @@ class SetSettings(base.Change):
     """Change run-time settings"""
 
     asks = setting_wire.CHANGE
+    example = '--order sebf'
     arguments = tuple(
-        base.argument(f'--{name}', metavar=f'<{name}>')
-        for name in setting_wire.SettingsChange.__struct_fields__)
+        base.argument(f'--{field.name}', metavar=f'<{field.name}>',
+                      help=f'One of {", ".join(typing.get_args(field.type))}')
+        for field in msgspec.structs.fields(setting_wire.Settings))
     nothing = ('Give at least one of '
                + ', '.join(name for (name,), _ in arguments) + '.')

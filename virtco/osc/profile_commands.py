@@ -11,7 +11,7 @@ from virtco.osc import table_columns as columns
 from virtco.wire import profile as wire
 
 ListProfiles = base.declared(
-    base.Lister, wire.LIST, base.PROJECT,
+    base.Lister, wire.LIST, base.PROJECT, example='--long',
     shown='group_name app n_vms n_hours last_hour')
 
 
@@ -34,6 +34,7 @@ class ShowProfile(base.Lister):
 
     row = _Pair
     shown = ['src', 'dst', 'size_bytes', 'next_bytes', 'error', 'method']
+    example = 'wordcount'
 
     arguments = (
         base.PROJECT,
@@ -71,14 +72,16 @@ def _summary(found: wire.Profile) -> str:
 
 APP = base.argument('name', metavar='app', help='Value of virtco:app')
 ListApps = base.declared(base.Lister, wire.LIST_APPS, base.PROJECT,
-                         shown='app n_launches last_hour')
-ForgetApp = base.declared(base.Command, wire.FORGET_APP, base.PROJECT, APP)
+                         example='--long', shown='app n_launches last_hour')
+ForgetApp = base.declared(base.Command, wire.FORGET_APP, base.PROJECT, APP,
+                          example='wordcount')
 
 
 class ShowApp(base.ShowOne):
     """Show the matrix that an application's next launch would get"""
 
     asks = wire.SHOW_APP
+    example = 'wordcount --vms 8'
     arguments = (
         APP, base.argument('--vms', dest='n_vms', type=int, metavar='<n>',
                            help='Number of VMs of that launch, default that '

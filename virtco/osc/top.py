@@ -25,6 +25,7 @@ class Top(base.Command):
     Ctrl-C ends it.
     """
 
+    example = '--state active --sort order'
     arguments = (
         base.argument('--once', action='store_true',
                       help='Print it once'),

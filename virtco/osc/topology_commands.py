@@ -35,10 +35,12 @@ class Import(base.Command):
     Without --apply it only prints what would change.
     """
 
+    example = 'topology.yaml --apply'
+
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         source = parser.add_mutually_exclusive_group(required=True)
-        source.add_argument('file', nargs='?', metavar='FILE',
+        source.add_argument('file', nargs='?', metavar='<file>',
                             help='The file; - is standard input')
         source.add_argument(
             '--from-nova', action='store_true',
@@ -46,8 +48,10 @@ class Import(base.Command):
                  'availability zones and provider traits '
                  '(CUSTOM_RACK_NAME)')
         parser.add_argument('--format', choices=formats.READ,
-                            help='Format of the file; default: recognised by '
-                                 'its text')
+                            metavar='<format>',
+                            help='Format of the file: '
+                                 f'{", ".join(formats.READ)}; default: '
+                                 'recognised by its text')
         parser.add_argument('--plane', metavar='<name>',
                             help='Name of the plane where there is one, '
                                  f'default {tree.FRONT_END}')
@@ -92,8 +96,9 @@ class Discover(base.Command):
     changes.
     """
 
+    example = '--levels rack,pod --apply'
     arguments = (
-        base.argument('--hosts', metavar='HOST,…',
+        base.argument('--hosts', metavar='<host>,…',
                       help='Hosts that take part; default: all that report'),
         base.argument('--plane', metavar='<name>',
                       default=tree.FRONT_END,
@@ -103,7 +108,7 @@ class Discover(base.Command):
             help='Names of the levels from the hosts upwards; default: '
                  'those of the existing plane, or rack,pod,zone'),
         base.argument('--timeout', type=float, default=3600.0,
-                      metavar='SECONDS',
+                      metavar='<seconds>',
                       help='Longest wait for the result (default 3600)'),
         base.APPLY)
 
@@ -174,10 +179,14 @@ def _chosen(found: wire.Topology, plane: str | None) -> tree.Topology:
 class Export(base.Command):
     """Write the topology to a file or to standard output"""
 
+    example = 'topology.yaml'
     arguments = (
-        base.argument('file', nargs='?', default='-', metavar='FILE'),
+        base.argument('file', nargs='?', default='-', metavar='<file>',
+                      help='The file; default: standard output'),
         base.argument('--format', choices=formats.NAMES,
-                      default=formats.YAML),
+                      default=formats.YAML, metavar='<format>',
+                      help=f'Format: {", ".join(formats.NAMES)}; default '
+                           '%(default)s'),
         base.PLANE)
 
     def take_action(self, args: Any) -> None:
@@ -199,9 +208,10 @@ class Export(base.Command):
 class Show(base.Command):
     """Draw the topology as text, or as a picture with --plot"""
 
+    example = '--plane front-end'
     arguments = (
         base.PLANE,
-        base.argument('--plot', metavar='FILE',
+        base.argument('--plot', metavar='<file>',
                       help='Draw one plane into a PNG, SVG or PDF'))
 
     def take_action(self, args: Any) -> None:
@@ -231,7 +241,8 @@ class Delete(base.Command):
     """Delete a plane of the topology"""
 
     asks = wire.DELETE
-    arguments = (base.argument('plane'),)
+    example = 'back-end'
+    arguments = (base.argument('plane', help='Name of the plane'),)
 
     def take_action(self, args: Any) -> None:
         laws.name(args.plane, (), 'plane')

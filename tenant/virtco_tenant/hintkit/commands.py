@@ -35,9 +35,11 @@ class _Command(abc.ABC):
     """A command of ``virtco-hint``, and of ``virtco`` as cliff calls it.
 
     :param app: has ``stdout`` and ``client_manager``.
+    :ivar example: arguments of a call, shown at the end of the help.
     """
 
     deprecated = False
+    example: str
 
     def __init__(self, app: Any, app_args: Any = None):
         self.app = app
@@ -48,6 +50,7 @@ class _Command(abc.ABC):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return argparse.ArgumentParser(
             prog=prog_name, description=self.get_description(),
+            epilog=f'Example:\n  {prog_name} {self.example}',
             formatter_class=argparse.RawDescriptionHelpFormatter)
 
     @abc.abstractmethod
@@ -207,6 +210,8 @@ class Check(_Hint):
     virtco:coflow, virtco:tm, ...
     """
 
+    example = 'matrix.json --vms 4 --format options'
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('hint', metavar='<file-or-text>',
@@ -224,6 +229,8 @@ class Metadata(_Command):
 
     FILE or TEXT is as for "virtco hint check".
     """
+
+    example = 'matrix.json --name wordcount'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -313,9 +320,13 @@ def _number(args: Any, option: str, most: int) -> int:
 class FromPattern(_Maker):
     """Make a hint from a named pattern"""
 
+    example = 'all-to-all --n 8 --size 19GB'
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument('pattern', choices=sorted(hint_patterns.SHAPES))
+        shapes = sorted(hint_patterns.SHAPES)
+        parser.add_argument('pattern', choices=shapes, metavar='<pattern>',
+                            help=f'One of {", ".join(shapes)}')
         for name in ('n', 'senders', 'receivers'):
             parser.add_argument(f'--{name}', metavar='<n>',
                                 help='As in the hint; see the user guide')
@@ -323,7 +334,8 @@ class FromPattern(_Maker):
                             help='Sum of all flows, such as 19GB')
         parser.add_argument('--flow-size', metavar='<size>',
                             help='Size of every flow, instead of --size')
-        parser.add_argument('--skew', type=float, metavar='<exponent>')
+        parser.add_argument('--skew', type=float, metavar='<exponent>',
+                            help='Exponent of the sizes, as in the hint')
         return parser
 
     def make(self, args: Any) -> made.Made:
@@ -339,12 +351,15 @@ class FromPattern(_Maker):
 class FromMpi(_Maker):
     """Make a hint from a matrix of bytes between MPI ranks"""
 
+    example = 'matrix.csv --ranks-per-vm 4'
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('file', help='Text or CSV; - is standard input')
         parser.add_argument('--triples', action='store_true',
                             help='Lines are sender, receiver, bytes')
-        parser.add_argument('--ranks-per-vm', default='1', metavar='<n>')
+        parser.add_argument('--ranks-per-vm', default='1', metavar='<n>',
+                            help='Ranks on each VM, default 1')
         parser.add_argument('--cyclic', action='store_true',
                             help='Ranks are dealt to the VMs in turn (map-by '
                                  'node)')
@@ -358,6 +373,8 @@ class FromMpi(_Maker):
 
 class FromSpark(_Maker):
     """Make a hint from the event log of a Spark application"""
+
+    example = 'app-20260101120000-0001.gz --stage 2'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -384,9 +401,11 @@ class _Collective(_Maker):
         parser = super().get_parser(prog_name)
         parser.add_argument('--world-size', required=True, metavar='<n>',
                             help='Ranks, one for each GPU')
-        parser.add_argument('--gpus-per-vm', default='1', metavar='<n>')
+        parser.add_argument('--gpus-per-vm', default='1', metavar='<n>',
+                            help='GPUs of each VM, default 1')
         parser.add_argument('--algorithm', choices=['ring', 'tree'],
-                            default='ring')
+                            default='ring',
+                            help='Algorithm of NCCL, default ring')
         return parser
 
     def ranks(self, args: Any) -> tuple[int, int]:
@@ -397,9 +416,14 @@ class _Collective(_Maker):
 class FromNccl(_Collective):
     """Make a hint from a collective of NCCL"""
 
+    example = 'all_reduce --bytes 100MB --world-size 32 --gpus-per-vm 8'
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument('collective', choices=sorted(ring_and_tree.RING))
+        kinds = sorted(ring_and_tree.RING)
+        parser.add_argument('collective', choices=kinds,
+                            metavar='<collective>',
+                            help=f'One of {", ".join(kinds)}')
         parser.add_argument('--bytes', required=True, metavar='<size>',
                             help='Size of the buffer in one iteration, as '
                                  'nccl-tests counts it')
@@ -414,10 +438,12 @@ class FromNccl(_Collective):
 class FromTorch(_Collective):
     """Make a hint from a model that PyTorch trains in parallel"""
 
+    example = 'ddp --parameters 7B --world-size 16 --iterations 0'
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('strategy', choices=sorted(
-            collectives.STRATEGIES))
+            collectives.STRATEGIES), help='Kind of parallelism')
         parser.add_argument('--parameters', required=True, metavar='<n>',
                             help='Number of parameters of the model, such as '
                                  '25.6M or 7B')
@@ -436,11 +462,14 @@ class FromTorch(_Collective):
 class FromAicb(_Maker):
     """Make a hint from a training workload of AICB"""
 
+    example = 'workload.csv --gpus-per-vm 8'
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('file', help='CSV, or text for SimAI, as AICB '
                                          'writes it')
-        parser.add_argument('--gpus-per-vm', default='8', metavar='<n>')
+        parser.add_argument('--gpus-per-vm', default='8', metavar='<n>',
+                            help='GPUs of each VM, default 8')
         parser.add_argument('--world-size', metavar='<n>',
                             help='Number of ranks; default: that of the file')
         return parser
@@ -457,6 +486,8 @@ class FromObserved(_Maker):
 
     The bytes are those of its whole life, or of the last [profiles] keep_days.
     """
+
+    example = 'wordcount --format tm'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

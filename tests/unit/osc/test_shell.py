@@ -4,6 +4,7 @@ import configparser
 import io
 import logging
 import pathlib
+import shlex
 import sys
 
 from keystoneauth1 import session as ks_session
@@ -119,6 +120,29 @@ def test_a_command_that_wants_more_says_what_to_install(monkeypatch, capsys):
 def test_help_behind_a_command_is_that_of_the_command(capsys):
     assert shell.main(['settings', 'show', '--help']) == 0
     assert ' settings show [-h]' in capsys.readouterr().out
+
+
+def _parsers(monkeypatch):
+    """All commands that are declared, with their parsers."""
+    monkeypatch.setenv('COLUMNS', '80')
+    for name, found in shell.Commands('virtco.cli'):
+        if found.value.startswith('virtco'):
+            command = found.load()
+            yield command, command(None, None).get_parser(f'virtco {name}')
+
+
+def test_each_help_has_an_example_that_is_accepted(monkeypatch):
+    for command, parser in _parsers(monkeypatch):
+        words = shlex.split(command.example.partition(' > ')[0])
+        assert parser.parse_args(words)
+        assert (f'\n\nExample:\n  {parser.prog} {command.example}\n'
+                in parser.format_help())
+
+
+def test_each_help_is_narrow_and_tells_of_each_argument(monkeypatch):
+    for _command, parser in _parsers(monkeypatch):
+        assert max(map(len, parser.format_help().splitlines())) <= 80
+        assert all(action.help for action in parser._actions), parser.prog
 
 
 def test_without_arguments_those_of_the_process_are_meant(monkeypatch):
