@@ -62,6 +62,10 @@ def kilobytes_per_s_to_bps(rate_kb_per_s: float) -> float:
     return rate_kb_per_s * 1000 * BITS_PER_BYTE
 
 
+def kilobits_per_s_to_bps(rate_kbit_per_s: float) -> float:
+    return rate_kbit_per_s * 1000
+
+
 def vif_caps(extra_specs: Mapping[str, str] | None
              ) -> dict[str, float | None]:
     """Read the limits of a flavor (``quota:vif_*``) for each of its ports.

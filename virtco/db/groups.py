@@ -193,14 +193,16 @@ def living_members(session: orm.Session,
 
 
 def living_vms(session: orm.Session
-               ) -> list[tuple[str, str, str, str | None, str]]:
-    """List instance, project, state, host and addresses of each row with a
-    VM, by project.
+               ) -> list[tuple[str, str, str, str | None, str, float | None,
+                               float | None]]:
+    """List instance, project, state, host, addresses and limits of each row
+    with a VM, by project.
     """
     return [tuple(row) for row in session.execute(
         sa.select(models.Member.instance_uuid, models.Group.project_id,
                   models.Member.state, models.Member.host,
-                  models.Member.addresses)
+                  models.Member.addresses, models.Member.egress_limit_bps,
+                  models.Member.ingress_limit_bps)
         .join(models.Group, models.Group.id == models.Member.group_id)
         .where(models.Group.retired_at.is_(None),
                models.Member.instance_uuid.is_not(None))
@@ -244,6 +246,7 @@ def vacate(member: models.Member) -> None:
     take_host(member)
     member.instance_uuid = None
     member.display_name = member.addresses = ''
+    member.egress_limit_bps = member.ingress_limit_bps = None
     member.planned_host = None
     member.event_at = None
 

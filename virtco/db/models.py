@@ -121,6 +121,8 @@ class Member(Base):
     :ivar egress_cap_bps: the most that its VM sends by its flavor; None: no
         limit.
     :ivar egress_burst_bytes: that it may send beyond the cap, after a pause.
+    :ivar egress_limit_bps: the most that its VM sends by Neutron's rules for
+        its ports; None: no limit, or not known.
     :ivar addresses: of its VM's ports, as Nova told them, by spaces.
     :ivar room_vcpus: what the host had for members when it was reserved, as
         far as Nova showed, like the two columns after it.
@@ -147,6 +149,8 @@ class Member(Base):
     ingress_cap_bps: Mapped[float | None]
     egress_burst_bytes: Mapped[float] = mapped_column(default=0.0)
     ingress_burst_bytes: Mapped[float] = mapped_column(default=0.0)
+    egress_limit_bps: Mapped[float | None]
+    ingress_limit_bps: Mapped[float | None]
     placed_at: Mapped[float | None] = mapped_column(index=True)
     addresses: Mapped[Text | None]
     room_vcpus: Mapped[float | None]

@@ -3,6 +3,7 @@
 """Compares the model with Nova and repairs what no notification told."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 import dataclasses
 import itertools
 import logging
@@ -14,6 +15,7 @@ from virtco import exception
 from virtco import metrics
 from virtco.db import groups as db_groups
 from virtco.db import session as db_session
+from virtco.follow import neutron
 from virtco.follow import notifications
 from virtco.follow import nova
 from virtco.model import states
@@ -29,6 +31,8 @@ class Believed:
 
     :ivar state: of its row, a :class:`virtco.model.states.MemberState`.
     :ivar addresses: of its ports, as Nova told them, by spaces.
+    :ivar egress_limit_bps: by Neutron's rules, as the ingress one; None: no
+        limit.
     """
 
     instance_uuid: str
@@ -36,20 +40,25 @@ class Believed:
     state: str
     host: str | None
     addresses: str = ''
+    egress_limit_bps: float | None = None
+    ingress_limit_bps: float | None = None
 
 
 class Auditor(threading.Thread):
     """A thread of its own, for which nobody waits.
 
+    :param ports: Neutron, for limits of ports.
     :param apply: makes a change in the model.
     """
 
     def __init__(self, database: db_session.Database, source: nova.Nova,
+                 ports: neutron.Neutron,
                  apply: Callable[[notifications.Change], bool],
                  metrics: metrics.Metrics, interval_s: float):
         super().__init__(name='auditor', daemon=True)
         self._database = database
         self._nova = source
+        self._neutron = ports
         self._apply = apply
         self._metrics = metrics
         self._interval_s = interval_s
@@ -126,14 +135,27 @@ class Auditor(threading.Thread):
         listed = {server.uuid: server
                   for server in self._nova.servers(project_id)
                   if server.uuid in uuids}
+        limits_bps = self._limits_bps(project_id)
         found = []
         for vm in vms:
             server = (listed.get(vm.instance_uuid)
                       or self._nova.server(vm.instance_uuid))
-            change = change_of(vm, server)
+            change = change_of(vm, server, () if limits_bps is None else (
+                limits_bps.get(vm.instance_uuid, neutron.UNLIMITED)))
             if change is not None:
                 found.append((vm, change))
         return found
+
+    def _limits_bps(self, project_id: str
+                    ) -> Mapping[str, neutron.Limits] | None:
+        """Return the limits of a project's VMs that have any; None while
+        Neutron does not tell.
+        """
+        try:
+            return self._neutron.limits_bps(project_id)
+        except exception.NovaUnavailable as error:
+            LOG.debug('No limits of ports are known: %s', error)
+            return None
 
 
 def start(conf: cfg.ConfigOpts, database: db_session.Database,
@@ -147,17 +169,20 @@ def start(conf: cfg.ConfigOpts, database: db_session.Database,
         LOG.info('Nothing is compared with Nova: [nova] auth_type is not '
                  'set.')
         return None
-    found = Auditor(database, nova.Nova(conf), apply, metrics,
-                    conf.nova.compare_interval_s)
+    source = nova.Nova(conf)
+    found = Auditor(database, source, neutron.Neutron(conf, source.session),
+                    apply, metrics, conf.nova.compare_interval_s)
     found.start()
     return found
 
 
-def change_of(vm: Believed,
-              server: nova.Server | None) -> notifications.Change | None:
+def change_of(vm: Believed, server: nova.Server | None,
+              limits_bps: tuple[float | None, ...] = ()
+              ) -> notifications.Change | None:
     """Return the change that makes the model agree with Nova.
 
     :param server: None when Nova has no such server.
+    :param limits_bps: of its ports; empty while Neutron does not tell.
     """
     if server is None or server.status in nova.OVER:
         return notifications.Gone(vm.instance_uuid)
@@ -174,7 +199,10 @@ def change_of(vm: Believed,
                 if server.status == 'SHELVED_OFFLOADED' and vm.host else None)
     if server.host != vm.host or not runs or (
             server.addresses
-            and ' '.join(server.addresses) != vm.addresses):
+            and ' '.join(server.addresses) != vm.addresses) or (
+            limits_bps and limits_bps != (vm.egress_limit_bps,
+                                          vm.ingress_limit_bps)):
         return notifications.Built(vm.instance_uuid, server.host,
-                                   addresses=server.addresses)
+                                   addresses=server.addresses,
+                                   limits_bps=limits_bps)
     return None

@@ -24,6 +24,8 @@ class Built:
     :ivar flavor: vcpus, memory_mb and disk_gb, empty when not told.
     :ivar at_s: time at which it was sent; None counts as the latest.
     :ivar addresses: of its ports, empty when not told.
+    :ivar limits_bps: the most that its ports send, and receive, None for no
+        limit; empty when not told.
     """
 
     instance_uuid: str
@@ -31,6 +33,7 @@ class Built:
     flavor: tuple[tuple[str, float], ...] = ()
     at_s: float | None = None
     addresses: tuple[str, ...] = ()
+    limits_bps: tuple[float | None, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

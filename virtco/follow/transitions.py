@@ -95,9 +95,12 @@ class Transitions:
         if _is_overtaken(member, change.at_s):
             return False
         if isinstance(change, notifications.Built):
-            told = ' '.join(change.addresses) or member.addresses
-            is_new = told != member.addresses
-            member.addresses = told
+            before = _told(member)
+            member.addresses = ' '.join(change.addresses) or member.addresses
+            if change.limits_bps:
+                (member.egress_limit_bps,
+                 member.ingress_limit_bps) = change.limits_bps
+            is_new = _told(member) != before
             return self._built(session, member, change.host,
                                dict(change.flavor)) or is_new
         if member.host is None:
@@ -218,6 +221,12 @@ class Transitions:
             group_id=member.group_id,
             instance_uuid=member.instance_uuid or '', kind=kind,
             detail=detail[:4000], created_at=self._clock())
+
+
+def _told(member: models.Member) -> tuple[object, ...]:
+    """Return what Nova and Neutron told of the member's ports."""
+    return (member.addresses, member.egress_limit_bps,
+            member.ingress_limit_bps)
 
 
 def _is_overtaken(member: models.Member, at_s: float | None) -> bool:

@@ -175,7 +175,9 @@ class Planning:
         return *self._live.payload_caps(routes.Member(
             member.instance_uuid, member.host, False,
             (units.number(given.egress_cap_bps),
-             units.number(given.ingress_cap_bps)))
+             units.number(given.ingress_cap_bps)),
+            (units.number(member.egress_limit_bps),
+             units.number(member.ingress_limit_bps)))
         ), given.egress_burst_bytes, given.ingress_burst_bytes
 
     def _as_planned(self, question: problem_builder.Question,

@@ -3,7 +3,8 @@
 """Caps of VMs that the flows of a coflow pass. Pure.
 
 A host reports what it enforces at a VM's port, which is the cap of the VM;
-before it reports the VM, the cap of its flavor counts.
+before it reports the VM, the cap of its flavor counts. A limit by Neutron's
+rules counts beside both: OVN's meters are at no device.
 """
 
 from collections.abc import Mapping
@@ -97,4 +98,7 @@ def caps_bps(member: routes.Member, addresses: 'inflight.Addresses'
     """Return the most that a VM sends and receives, inf for no limit."""
     host, _, reported_bps = addresses.get(member.instance_uuid or '',
                                           (None, (), member.caps_bps))
-    return reported_bps if host == member.host else member.caps_bps
+    egress_bps, ingress_bps = (
+        reported_bps if host == member.host else member.caps_bps)
+    return (min(egress_bps, member.limits_bps[0]),
+            min(ingress_bps, member.limits_bps[1]))

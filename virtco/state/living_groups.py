@@ -54,6 +54,8 @@ class Groups:
                     member.state == states.MemberState.RUNNING,
                     (units.number(member.egress_cap_bps),
                      units.number(member.ingress_cap_bps)),
+                    (units.number(member.egress_limit_bps),
+                     units.number(member.ingress_limit_bps)),
                     tuple((member.addresses or '').split()))
         read = groups.keys() | self._members if only is None else only
         for group_id in read - groups.keys():

@@ -18,7 +18,8 @@ NO_FLOWS = np.empty(0, np.intp)
 class Member:
     """A VM of a group: its uuid, its host, and whether it runs there.
 
-    :ivar caps_bps: the most that it sends, and receives.
+    :ivar caps_bps: the most that it sends, and receives, by its flavor.
+    :ivar limits_bps: likewise by Neutron's rules for its ports.
     :ivar ips: addresses that Nova told; they change no route.
     """
 
@@ -26,6 +27,7 @@ class Member:
     host: str | None
     running: bool
     caps_bps: tuple[float, float] = (math.inf, math.inf)
+    limits_bps: tuple[float, float] = (math.inf, math.inf)
     ips: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
 

@@ -333,7 +333,7 @@ def of_another_version(database):
     yield database
     with database.engine.begin() as connection:
         connection.execute(sa.text(
-            "UPDATE alembic_version SET version_num = 'vm_addresses'"))
+            "UPDATE alembic_version SET version_num = 'vm_limits'"))
 
 
 def test_a_schema_of_another_version_is_refused(of_another_version):
@@ -342,7 +342,7 @@ def test_a_schema_of_another_version_is_refused(of_another_version):
             refused(of_another_version)
         assert str(error.value).startswith(
             'schema of the database: expected one that this version knows '
-            '(vm_addresses, initial; ')
+            '(vm_limits, vm_addresses, initial; ')
         assert str(error.value).endswith(', got revision 019.')
     assert migration.current(of_another_version) == '019'
 

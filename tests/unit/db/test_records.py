@@ -322,7 +322,8 @@ def test_where_members_are(session):
          made.group('gone', live_key='x', retired_at=1.0))
     _add(session,
          made.member('p-a', 1, host='h2', planned_host='h1', state=running,
-                     instance_uuid='i1', expires_at=5.0),
+                     instance_uuid='i1', expires_at=5.0,
+                     egress_limit_bps=5e6, ingress_limit_bps=6e6),
          made.member('p-a', 0, host='h1', planned_host='h1', state=running,
                      instance_uuid='i0', addresses='10.0.0.1'),
          made.member('p-a', 2, host='h3', planned_host='h1',
@@ -340,10 +341,11 @@ def test_where_members_are(session):
     assert groups.running_by_plan(session) == {
         'planned': 1, 'other': 2, 'none': 1}
     assert groups.living_vms(session) == [
-        ('i0', 'p', running, 'h1', '10.0.0.1'),
-        ('i1', 'p', running, 'h2', None),
-        ('i2', 'p', states.MemberState.RESERVED, 'h3', None),
-        ('i4', 'p', running, 'h4', None), ('j', 'q', running, 'h3', None)]
+        ('i0', 'p', running, 'h1', '10.0.0.1', None, None),
+        ('i1', 'p', running, 'h2', None, 5e6, 6e6),
+        ('i2', 'p', states.MemberState.RESERVED, 'h3', None, None, None),
+        ('i4', 'p', running, 'h4', None, None, None),
+        ('j', 'q', running, 'h3', None, None, None)]
     assert [one.row_index for one in groups.expired(session, 5.0)] == [2]
     assert len(groups.living_members(session)) == 6
     assert len(groups.living_members(session, ['q-b'])) == 1

@@ -39,6 +39,22 @@ class FakeNova:
         return self.known.get(uuid)
 
 
+class FakeNeutron:
+    """Answers ``found`` for every project; does not answer while None."""
+
+    found = None
+
+    def limits_bps(self, project_id):
+        if self.found is None:
+            raise exception.NovaUnavailable(why='no QoS')
+        return self.found
+
+
+@pytest.fixture
+def neutron():
+    return FakeNeutron()
+
+
 @pytest.fixture
 def database(tmp_path):
     found = db_session.Database(f'sqlite:///{tmp_path}/db')
@@ -48,7 +64,7 @@ def database(tmp_path):
 
 
 @pytest.fixture
-def bench(database):
+def bench(database, neutron):
     nova, applied = FakeNova(), []
     counts = metrics.Metrics()
 
@@ -56,8 +72,8 @@ def bench(database):
         applied.append(change)
         return True
 
-    return nova, applied, auditor.Auditor(database, nova, apply, counts,
-                                          0.01), counts
+    return nova, applied, auditor.Auditor(database, nova, neutron, apply,
+                                          counts, 0.01), counts
 
 
 def add_group(database, project_id, hosts):
@@ -93,6 +109,26 @@ def test_only_projects_of_groups_are_listed_and_only_what_differs(
     assert nova.asked == {'p': 1, 'q': 1, 'p-2': 1}
     text = prometheus_client.generate_latest(counts.registry).decode()
     assert 'virtco_nova_repairs_total{change="Gone"} 1.0' in text
+
+
+def test_limits_of_ports_are_told_once(bench, database, neutron):
+    nova, applied, audit, _counts = bench
+    add_group(database, 'p', ['h1', 'h2'])
+    nova.pages = {'p': [server('p-0', 'h1'), server('p-1', 'h2')]}
+    neutron.found = {'p-1': (5e6, None), 'stranger': (1e6, 1e6)}
+    assert audit.compare() == 1
+    assert applied == [notifications.Built('p-1', 'h2',
+                                           limits_bps=(5e6, None))]
+    with database.writer() as session:
+        session.get(models.Member, ('p', 1)).egress_limit_bps = 5e6
+    assert audit.compare() == 0
+    # Without Neutron they stay; without a rule they end.
+    neutron.found = None
+    assert audit.compare() == 0
+    neutron.found = {}
+    assert audit.compare() == 1
+    assert applied[1:] == [notifications.Built('p-1', 'h2',
+                                               limits_bps=(None, None))]
 
 
 def test_a_server_that_the_pages_missed_is_not_gone(bench, database):
@@ -139,8 +175,8 @@ def wait_for(check):
 
 def test_it_compares_once_in_an_interval(database):
     counts = metrics.Metrics()
-    audit = auditor.Auditor(database, FakeNova(), lambda change: True,
-                            counts, 1000.0)
+    audit = auditor.Auditor(database, FakeNova(), FakeNeutron(),
+                            lambda change: True, counts, 1000.0)
     audit.start()
     try:
         wait_for(lambda: count(counts, 'done'))

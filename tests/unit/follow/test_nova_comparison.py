@@ -56,3 +56,17 @@ def server(status='ACTIVE', host='h1', **kwargs):
 ])
 def test_what_follows(vm, found, change):
     assert auditor.change_of(vm, found) == change
+
+
+LIMITED = dataclasses.replace(RUNNING, egress_limit_bps=5e6)
+
+
+@pytest.mark.parametrize(('vm', 'limits_bps', 'is_new'), [
+    (RUNNING, (), False), (RUNNING, (None, None), False),
+    (RUNNING, (5e6, None), True), (RUNNING, (None, 5e6), True),
+    (LIMITED, (), False), (LIMITED, (5e6, None), False),
+    (LIMITED, (None, None), True), (LIMITED, (5e6, 5e6), True)])
+def test_limits_that_differ_are_told(vm, limits_bps, is_new):
+    assert auditor.change_of(vm, server(), limits_bps) == (
+        notifications.Built('u', 'h1', limits_bps=limits_bps)
+        if is_new else None)

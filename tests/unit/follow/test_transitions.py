@@ -297,3 +297,23 @@ def test_addresses_stay_until_others_are_told_or_the_vm_is_gone(
         assert addresses() == known
     follow.apply(notifications.Gone(UUID))
     assert addresses() == ''
+
+
+def test_limits_stay_until_others_are_told_or_the_vm_is_gone(
+        database, follow):
+    def limits_bps():
+        with database.reader() as session:
+            member = groups.members(session, 'g')[0]
+            return member.egress_limit_bps, member.ingress_limit_bps
+
+    begin(database)
+    assert limits_bps() == (None, None)
+    for told, known, changed in (
+            ((5e6, None), (5e6, None), 'g'), ((), (5e6, None), None),
+            ((5e6, 7e6), (5e6, 7e6), 'g'), ((5e6, 7e6), (5e6, 7e6), None),
+            ((None, None), (None, None), 'g'), ((2e6, 3e6), (2e6, 3e6), 'g')):
+        assert follow.apply(notifications.Built(
+            UUID, 'h0', limits_bps=told)) == changed
+        assert limits_bps() == known
+    follow.apply(notifications.Gone(UUID))
+    assert limits_bps() == (None, None)

@@ -210,6 +210,14 @@ def test_caps_are_those_of_flavors(ask):
         (8e5, 4e5, 7, 0), *[(9e5, math.inf, 0, 6)] * 2]
 
 
+def test_limits_of_ports_count_beside_caps(ask):
+    ask.place(0, egress_cap_bps=8e5)
+    change(ask, 0, egress_limit_bps=9e5, ingress_limit_bps=4e5)
+    problem, _rows, _plan = ask.solve(1, matrix=None, ingress_cap_bps=7e5)
+    assert [(vm.egress_cap_bps, vm.ingress_cap_bps)
+            for vm in problem.vms] == [(8e5, 4e5), *[(math.inf, 7e5)] * 2]
+
+
 def test_drained_hosts_are_left_to_whom_they_were_promised(ask):
     first = ask.place(0)
     ask.state.drained = frozenset(('h0', 'h1', 'h2'))

@@ -23,7 +23,8 @@ def member(group_id, index, host, state=states.MemberState.RUNNING):
     return types.SimpleNamespace(
         group_id=group_id, row_index=index, host=host, state=state,
         instance_uuid=f'{group_id}-{index}', egress_cap_bps=None,
-        ingress_cap_bps=None, addresses='')
+        ingress_cap_bps=None, egress_limit_bps=None,
+        ingress_limit_bps=None, addresses='')
 
 
 def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
@@ -866,6 +867,33 @@ def test_a_promise_to_capped_vms_holds_what_their_caps_let_through():
     state.load_groups(members, [stored(deadline_at=60.0, is_promised=True)])
     assert state.promised(10.0, False)[1].caps_s == pytest.approx(
         [150 * 8 * 1.25 / 10])
+
+
+def test_limits_of_neutron_hold_beside_those_of_the_host():
+    members = [member('g', row, f'h{row}') for row in range(3)]
+    members[0].egress_cap_bps = members[0].egress_limit_bps = 5e6
+    members[2].ingress_limit_bps = 4e6
+    state = live_state.LiveState()
+    state.load_groups(members, [stored()])
+
+    def rates_bps():
+        (coflow,) = state.snapshot(schedule_input.Options(), 2.0).coflows
+        return coflow.live.capped.rates_bps
+
+    assert rates_bps() == {('h0', 'egress', 'g-0'): 5e6,
+                           ('h2', 'ingress', 'g-2'): 4e6}
+    # No device has what a meter of OVN does.
+    for row in (0, 2):
+        state.intake(f'h{row}', report(ports=[reports.Port(f'g-{row}')]),
+                     1.0)
+    assert rates_bps() == {('h0', 'egress', 'g-0'): 5e6,
+                           ('h2', 'ingress', 'g-2'): 4e6}
+    state.intake('h2', report(ports=[reports.Port(
+        'g-2', ingress_cap_bps=2e6)]), 1.5)
+    assert rates_bps()['h2', 'ingress', 'g-2'] == 2e6
+    members[0].egress_limit_bps = None
+    state.load_groups(members, [stored()])
+    assert rates_bps() == {('h2', 'ingress', 'g-2'): 2e6}
 
 
 def test_caps_are_known_after_a_takeover():

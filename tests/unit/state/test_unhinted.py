@@ -49,6 +49,7 @@ class Cloud:
         self.state.load_groups(
             [types.SimpleNamespace(
                 egress_cap_bps=None, ingress_cap_bps=None, addresses='',
+                egress_limit_bps=None, ingress_limit_bps=None,
                 group_id='g', row_index=row, host=f'h{AT[vm]}',
                 state=states.MemberState.RUNNING, instance_uuid=vm)
              for row, vm in enumerate('yxz')],

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Limits of VMs by Neutron's rules for their ports."""
+
+from alembic import op
+import sqlalchemy as sa
+
+revision = 'vm_limits'
+down_revision = 'vm_addresses'
+
+
+def upgrade() -> None:
+    for name in ('egress_limit_bps', 'ingress_limit_bps'):
+        op.add_column('members', sa.Column(name, sa.Double))

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Client of Neutron's API that reads the bandwidth limits of VMs' ports."""
+
+import collections
+from collections.abc import Iterable
+from collections.abc import Iterator
+import math
+from typing import Any
+
+from keystoneauth1 import session as ks_session
+from oslo_config import cfg
+
+from virtco import units
+from virtco.follow import nova
+
+#: The most that a VM sends, and receives, bit/s; None: no limit.
+Limits = tuple[float | None, float | None]
+UNLIMITED: Limits = (None, None)
+_WAYS = ('egress', 'ingress')
+_FIELDS = ['id', 'device_id', 'qos_policy_id', 'qos_network_policy_id']
+
+
+class Neutron:
+    """Neutron's API as an operator's account sees it.
+
+    :param session: logged in.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, session: ks_session.Session):
+        self._adapter = nova.adapter_of(conf, session, 'network', None)
+
+    def limits_bps(self, project_id: str) -> dict[str, Limits]:
+        """Return the limits of a project's VMs that have any, by uuid.
+
+        A VM may use all of its ports, so their limits add up.
+
+        :raises virtco.exception.NovaUnavailable: when Neutron does not answer
+            or has no QoS.
+        """
+        policies = {}
+        for policy in self._list('qos/policies'):
+            with nova.translated():
+                policies[policy['id']] = _limits_bps(policy['rules'])
+        if not any(map(any, policies.values())):
+            return {}
+        of_vm = collections.defaultdict(list)
+        for port in self._list('ports', project_id=project_id,
+                               fields=_FIELDS):
+            of_vm[port['device_id']].append(policies.get(
+                port.get('qos_policy_id')
+                or port.get('qos_network_policy_id'), UNLIMITED))
+        return {vm: found for vm, ports in of_vm.items()
+                if any(found := (_total(egress for egress, _ in ports),
+                                 _total(ingress for _, ingress in ports)))}
+
+    def _list(self, path: str, **wanted: Any) -> Iterator[dict[str, Any]]:
+        name = path.rpartition('/')[2]
+        while True:
+            with nova.translated():
+                response = self._adapter.get(f'/v2.0/{path}', params=wanted)
+                response.raise_for_status()
+                page = response.json()
+                yield from page[name]
+                if not any(link['rel'] == 'next'
+                           for link in page.get(f'{name}_links', ())):
+                    return
+                wanted['marker'] = page[name][-1]['id']
+
+
+def _limits_bps(rules: list[dict[str, Any]]) -> Limits:
+    """Return the least limit of a policy's rules in each direction."""
+    egress_bps, ingress_bps = (min(
+        (units.kilobits_per_s_to_bps(rule['max_kbps']) for rule in rules
+         if rule['type'] == 'bandwidth_limit'
+         and rule.get('direction', _WAYS[0]) == way), default=None)
+        for way in _WAYS)
+    return egress_bps, ingress_bps
+
+
+def _total(limits_bps: Iterable[float | None]) -> float | None:
+    total_bps = sum(map(units.number, limits_bps))
+    return total_bps if total_bps < math.inf else None
