@@ -3,14 +3,17 @@
 """Training jobs over the loopback device, and the figure of made-up times."""
 
 import contextlib
+import pathlib
 import time
 import types
 
 import pytest
 
 from tests.unit.lab.emulation import drawing
+from virtco import hints
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric as fabric_module
+from virtco_lab.emulation import nova_client
 from virtco_lab.emulation import training
 from virtco_lab.services import service
 
@@ -18,85 +21,68 @@ from virtco_lab.services import service
 @pytest.fixture(name='bed')
 def _bed(monkeypatch):
     """A bed of two jobs whose links are the loopback device."""
-    made = types.SimpleNamespace(story=[], policies=[], entered=[])
+    made = types.SimpleNamespace(story=[], told=[], entered=[])
     ports = iter(service.free_ports(4))
     monkeypatch.setattr(training, '_PORT', next(ports))
 
+    class Cloud:
+        def boot(self, name, hosts, flavor):
+            return [nova_client.Server(f'{name}-{row}', name, 'ACTIVE', row,
+                                       host) for row, host in enumerate(hosts)]
+
+        def tell(self, servers, name, hints):
+            made.told.append((name, hints))
+
     class Fabric:
-        hypervisors = {'h0': types.SimpleNamespace(namespace='ns-h0')}
-
-        def build(self, uplinks):
-            made.story.append([(one.host, one.rate_bps) for one in uplinks])
-
         def add_vm(self, vm, host):
             number = len(made.story)
             made.story.append((vm, host))
             return fabric_module.VmPort(vm, host, f'ns-{vm}', f'tap-{vm}',
                                         f'mac-{vm}', f'127.0.1.{number}')
 
-        def introduce(self, pairs):
-            made.story.append([(a.vm, b.vm) for a, b in pairs])
-
     @contextlib.contextmanager
-    def executor(namespace, threads):
-        made.story.append((namespace, threads))
-        yield types.SimpleNamespace(submit=lambda function, *args: (
-            types.SimpleNamespace(result=lambda: function(*args))))
+    def without_enforcement():
+        made.story.append('without')
+        yield
+        made.story.append('with')
 
-    class Enforcer:
-        def __init__(self, uplink, classifier, speed_bps, settings):
-            made.story.append((speed_bps(), settings.min_leaf_bytes,
-                               settings.link_packet_s))
-
-        def sync(self, policy, is_lost, ports, now_s):
-            made.policies.append((policy, is_lost, ports))
-
-    monkeypatch.setattr(training.namespaces, 'executor', executor)
     monkeypatch.setattr(training.namespaces, 'call', lambda name, function: (
         made.entered.append(name), function())[1])
-    monkeypatch.setattr(training.edge_enforcer, 'Enforcer', Enforcer)
-    monkeypatch.setattr(training.htb, 'Uplink', lambda *_: None)
-    monkeypatch.setattr(training.nft, 'NftClassifier', lambda *_: None)
-    monkeypatch.setattr(training.socket, 'if_nametoindex', lambda dev: (
-        int(dev[-1]) + 7))
-    made.setting = training.Setting(2, 0.02, 0.5)
-    with contextlib.ExitStack() as stack:
-        made.bed = training.Bed(Fabric(), made.setting, 8e5, stack)
-        yield made
+    scale = training.cases.Scale(2, 8e5)
+    made.bed = bed = training.Bed(training.cases.hosts(scale, 0, False), scale,
+                                  pathlib.Path('logs'), drawing.Display(), 2)
+    bed._cloud, bed.fabric, bed.inside = Cloud(), Fabric(), lambda call: call()
+    bed._write_ports = lambda hosts: made.story.append(sorted(hosts))
+    bed.wait_enforced, bed.without_enforcement = (
+        made.story.append, without_enforcement)
+    bed.launch_jobs(training.Setting(2, 0.02, 0.5))
+    return made
 
 
 def test_a_pair_of_vms_for_each_job_between_two_hypervisors(bed):
     assert bed.story == [
-        [('h0', 8e5), ('h1', 8e5)], ('s0', 'h0'), ('s1', 'h0'), ('r0', 'h1'),
-        ('r1', 'h1'), [('s0', 'r0'), ('s1', 'r1')], ('ns-h0', 1),
-        (0.95 * 8e5, 256 * 1024, 0.004)]
+        ('job0-0', 'h0'), ('job0-1', 'h1'), ('job1-0', 'h0'), ('job1-1', 'h1'),
+        ['h0', 'h1'], {('h0', '127.0.1.0', '127.0.1.1'),
+                       ('h0', '127.0.1.2', '127.0.1.3')}]
     # Half a second of what is payload.
-    assert bed.bed._size_bytes == round(0.5 * 0.95 * 1e5 * 1448 / 1514)
+    assert bed.bed._size_bytes == pytest.approx(0.5e5, rel=0.06)
+    assert bed.bed._size_bytes < 0.5e5
 
 
-@pytest.mark.parametrize(('is_in_order', 'share', 'priorities'), [
-    (False, 0.96, [0, 0]), (True, 0.02, [0, 1])])
-def test_classes_are_equal_or_have_priorities(bed, is_in_order, share,
-                                              priorities):
-    bed.bed._set_policy(is_in_order)
-    (policy, is_lost, ports), = bed.policies
-    assert is_lost is False
-    edge_bps = 0.95 * 8e5
-    minors = [training.edge_policy.FIRST_MINOR + 2 * i for i in range(2)]
-    rate_bps = pytest.approx(share * edge_bps / 2)
-    assert policy == training.edge_policy.EdgePolicy(
-        'h0', 1, 60.0, edge_bps, edge_bps, 0.02 * edge_bps, tuple(
-            training.edge_policy.CoflowClass(
-                f's{i}', f's{i}', minors[i], rate_bps, edge_bps,
-                priorities[i], (training.edge_policy.Destination(
-                    'h1', minors[i] + 1, 1.0, rate_bps, edge_bps),))
-            for i in range(2)), tuple(
-                training.edge_policy.FlowEntry(
-                    f's{i}', f's{i}', f'127.0.1.{1 + i}', f'127.0.1.{3 + i}',
-                    minors[i] + 1) for i in range(2)))
-    assert ports == tuple(training.classify.VmPort(
-        f's{i}', f'tap-s{i}', 7 + i, f'mac-s{i}', (f'127.0.1.{1 + i}',))
-        for i in range(2))
+def test_each_job_hints_what_it_sends_and_computes(bed):
+    for number, (name, told) in enumerate(bed.told):
+        assert name == f'job{number}'
+        coflow, = hints.parse(told).coflows
+        assert [tuple(flow) for flow in coflow.matrix.rows()] == [
+            (0, 1, bed.bed._size_bytes)]
+        assert (coflow.iterations, coflow.compute_s) == (0, 0.02)
+
+
+@pytest.mark.parametrize('is_in_order', [True, False])
+def test_jobs_in_order_need_edge_modules(bed, is_in_order):
+    bed.story.clear()
+    bed.bed.run(is_in_order, 2, 1)
+    assert bed.story == [] if is_in_order else ['without', 'with']
 
 
 def test_each_job_computes_and_sends_again_and_again(bed):
@@ -111,7 +97,8 @@ def test_each_job_computes_and_sends_again_and_again(bed):
     assert took_s >= 0.1 + 5 * 0.02
     assert found.mean_s == pytest.approx(
         sum(map(sum, found.iteration_s)) / 6)
-    assert set(bed.entered) == {'ns-s0', 'ns-s1', 'ns-r0', 'ns-r1'}
+    assert set(bed.entered) == {
+        f'ns-job{job}-{row}' for job in range(2) for row in range(2)}
 
 
 def test_a_job_whose_bytes_do_not_arrive_is_given_up(bed, monkeypatch):
@@ -135,14 +122,17 @@ def test_times_of_jobs_are_averaged_job_by_job():
 
 
 class Bed:
-    factor = 1.0
+    base_s = 1.6
 
     def __init__(self, story):
         self._story = story
 
+    def launch_jobs(self, setting):
+        self._story.append(setting)
+
     def run(self, is_in_order, iterations, warm_up):
         self._story.append((is_in_order, iterations, warm_up))
-        base_s = 2.0 if is_in_order else 2.0 * self.factor
+        base_s = self.base_s if is_in_order else 2.0
         return training.Found(tuple(
             tuple(base_s + job / 10 + number / 100
                   for number in range(iterations - warm_up))
@@ -155,30 +145,15 @@ def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch):
     story = []
 
     @contextlib.contextmanager
-    def bed(setting, rate_bps):
-        story.append(f'{setting} {rate_bps}')
+    def bed(hosts, scale, logs, display, slots):
+        story.append(f'{len(hosts)} {scale} {logs} {slots}')
         yield Bed(story)
 
-    monkeypatch.setattr(training, 'bed', bed)
-    monkeypatch.setattr(Bed, 'factor', 1.3 if is_short else 1.1)
+    monkeypatch.setattr(training, 'Bed', bed)
+    monkeypatch.setattr(Bed, 'base_s', 1.6 if is_short else 2.7)
     display = drawing.Display()
     found = training.FIGURES[name](
         extent.Options(30e6, short=is_short), display)
     drawing.check(f'{name}{"-short" * is_short}', found,
                   [*display.said, *map(str, story)])
     assert bool(found.unmet) is not is_short
-
-
-def test_a_bed_is_taken_away(monkeypatch):
-    story = []
-    monkeypatch.setattr(training.namespaces, 'new_run', lambda: 'abc123')
-    monkeypatch.setattr(training.janitor, 'Janitor', lambda run: (
-        types.SimpleNamespace(dismiss=lambda: story.append('dismissed'))))
-    monkeypatch.setattr(training.fabric_module, 'Fabric',
-                        lambda run: contextlib.nullcontext(run))
-    monkeypatch.setattr(training, 'Bed', lambda fabric, setting, rate, _stack:
-                        (fabric, setting, rate))
-    with pytest.raises(ValueError), training.bed('s', 5.0) as found:
-        assert found == ('abc123', 's', 5.0)
-        raise ValueError
-    assert story == ['dismissed']
