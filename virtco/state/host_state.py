@@ -4,6 +4,7 @@
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 from typing import Any
@@ -36,6 +37,7 @@ class View:
 
     :ivar report: last report.
     :ivar observed_bps: observed rate of each coflow.
+    :ivar deltas: bytes of the last report, by coflow and destination.
     """
 
     host: str
@@ -44,6 +46,7 @@ class View:
     report: reports.Report
     background_bps: float
     observed_bps: Mapping[str, float]
+    deltas: Sequence[byte_counters.Delta] = ()
 
 
 class Taken(NamedTuple):
@@ -80,6 +83,7 @@ class HostState:
         self.queued: Set[str] = frozenset()
         self.minors = coflow_table.NO_MINORS
         self.observed: dict[str, byte_counters.Average] = {}
+        self.deltas: Sequence[byte_counters.Delta] = ()
         self.towards = unmanaged_bytes.Towards()
         self.unmanaged: edge_policy.Unmanaged | None = None
         self.macs: frozenset[str] = frozenset()
@@ -117,6 +121,7 @@ class HostState:
         if new_ports:
             self.learn_ports()
         self.new_vms = self.vms - vms
+        self.deltas = deltas
         if elapsed_s > 0:
             self.observe(deltas, elapsed_s, background_bytes, now_s)
         self.towards.update(report, self.unmanaged, elapsed_s, now_s)
@@ -152,7 +157,7 @@ class HostState:
         return View(self.host, capacity, self.last_report, self.report,
                     self.background.value,
                     {coflow_id: average.value for coflow_id, average
-                     in self.observed.items()})
+                     in self.observed.items()}, self.deltas)
 
     def columns(self) -> dict[str, Any]:
         """Return the host's row; :func:`encoded` makes texts of its parts."""

@@ -32,7 +32,7 @@ class Level(operation.Request, frozen=True, omit_defaults=True):
     """Switches that are as far above the hosts.
 
     :ivar name: name of the level.
-    :ivar uplink: of each of its switches that says nothing else.
+    :ivar uplink: rate of its switches' uplinks where the switch gives none.
     :ivar oversubscription: rates below a switch by the rate of its uplink.
     """
 
@@ -47,7 +47,8 @@ class Node(operation.Request, frozen=True, omit_defaults=True):
     :ivar name: unique in its plane.
     :ivar uplink: rate towards the top.
     :ivar oversubscription: rates below by the rate of the uplink.
-    :ivar hosts: at this switch, as a host list such as ``compute[01-16]``.
+    :ivar hosts: hosts at this switch, as a host list such as
+        ``compute[01-16]``.
     :ivar nodes: switches below this one.
     """
 
@@ -62,8 +63,8 @@ class Plane(operation.Request, frozen=True):
     """A network of the cloud.
 
     :ivar name: name of the plane; coflows use ``front-end``.
-    :ivar levels: those next to the hosts first.
-    :ivar nodes: at the top.
+    :ivar levels: levels from the hosts upwards.
+    :ivar nodes: switches at the top.
     """
 
     name: fields.Host
@@ -71,25 +72,51 @@ class Plane(operation.Request, frozen=True):
     nodes: Annotated[list[Node], msgspec.Meta(max_length=50_000)] = []
 
 
+class Uplink(operation.Response, frozen=True, kw_only=True):
+    """Uplink of a switch above the hosts of coflows.
+
+    :ivar name: name of the switch.
+    :ivar up_bps: rate towards the top that coflows are scheduled by: the
+        topology's, or a lower one that a check found; null: no limit.
+    :ivar down_bps: rate towards the hosts, likewise.
+    :ivar nominal_up_bps: rate of the topology towards the top.
+    :ivar nominal_down_bps: rate of the topology towards the hosts.
+    :ivar observed_up_bps: rate of the coflows of the last reports, upwards.
+    :ivar observed_down_bps: rate of the coflows of the last reports,
+        downwards.
+    """
+
+    name: str
+    up_bps: float | None
+    down_bps: float | None
+    nominal_up_bps: float | None
+    nominal_down_bps: float | None
+    observed_up_bps: float
+    observed_down_bps: float
+
+
 class Topology(operation.Response, frozen=True, kw_only=True):
     """All planes.
 
     :ivar planes: networks of the cloud.
-    :ivar generation: of the last change, for :class:`Import`.
-    :ivar hosts_without_leaf: by plane, hosts with an edge module that it does
-        not have.
+    :ivar generation: generation of the last change, for :class:`Import`.
+    :ivar hosts_without_leaf: hosts with an edge module that are not in the
+        plane, by plane.
+    :ivar uplinks: uplinks of the switches of ``front-end``.
     """
 
     planes: list[Plane]
     generation: int
     hosts_without_leaf: dict[str, list[str]]
+    uplinks: list[Uplink] = []
 
 
 class Import(operation.Request, frozen=True, kw_only=True):
     """Planes that replace those of their names; others stay.
 
     :ivar planes: networks of the cloud.
-    :ivar generation: refuse where the topology has another one.
+    :ivar generation: generation that the topology must have, or the import is
+        refused.
     :ivar dry_run: only tell what would change.
     """
 
@@ -102,10 +129,10 @@ class TopologyChange(operation.Response, frozen=True):
     """A difference that an import makes.
 
     :ivar plane: name of the plane.
-    :ivar kind: of what changes.
-    :ivar name: of what changes.
-    :ivar before: where it was, or its value; null: it is new.
-    :ivar after: where it is, or its value; null: it is gone.
+    :ivar kind: kind of the changed thing.
+    :ivar name: name of the changed thing.
+    :ivar before: place or value before; null: it is new.
+    :ivar after: place or value after; null: it is gone.
     """
 
     plane: str
@@ -120,9 +147,9 @@ class Imported(operation.Response, frozen=True, kw_only=True):
 
     :ivar changes: the differences.
     :ivar applied: false: it was a dry run.
-    :ivar generation: of the topology now.
-    :ivar hosts_without_leaf: by plane, hosts with an edge module that it does
-        not have.
+    :ivar generation: generation of the topology now.
+    :ivar hosts_without_leaf: hosts with an edge module that are not in the
+        plane, by plane.
     """
 
     changes: list[TopologyChange]
@@ -133,7 +160,7 @@ class Imported(operation.Response, frozen=True, kw_only=True):
 
 class Room(operation.Request, frozen=True):
     """:ivar host: name of the host.
-    :ivar free: what is left on it.
+    :ivar free: resources that are left on it.
     """
 
     host: fields.Host
@@ -143,9 +170,9 @@ class Room(operation.Request, frozen=True):
 class CapacityRequest(operation.Request, frozen=True, kw_only=True):
     """How many groups would fit below each switch of a level.
 
-    :ivar flavor: that each VM takes.
+    :ivar flavor: resources that each VM takes.
     :ivar level: name of the level.
-    :ivar hosts: what is left on each host that takes VMs.
+    :ivar hosts: resources that are left on each host that takes VMs.
     :ivar plane: name of the plane.
     :ivar vms: sizes of groups; 2, 4, 8, 16 and 32 where none are given.
     """
@@ -161,8 +188,8 @@ class CapacityRequest(operation.Request, frozen=True, kw_only=True):
 class Domain(operation.Response, frozen=True, kw_only=True):
     """VMs and groups that fit below one switch.
 
-    :ivar name: of the switch.
-    :ivar n_hosts: of those below it that are offered.
+    :ivar name: name of the switch.
+    :ivar n_hosts: offered hosts below it.
     :ivar slots: VMs of the flavor, all hosts together.
     :ivar most_per_host: VMs on its roomiest host.
     :ivar limiting: resource that ends first; empty without a host.

@@ -8,6 +8,7 @@ VIRTCO_TEST_PICTURES names a directory for the pictures of the documentation.
 import os
 import pathlib
 import shutil
+import time
 
 import pytest
 import requests
@@ -204,27 +205,52 @@ def test_a_coflow_and_why_it_is_where_it_is(visit, controller, width):
     picture(page, f'coflow-{width}')
 
 
+def _keep_sending(controller):
+    """Count 0.2 Gbit/s out of each host until that is what is observed."""
+    for _ in range(14):
+        send(controller, 'shuffle', 0.01)
+        send(controller, 'gradients', 0.005)
+        time.sleep(0.5)
+
+
+def _use(controller):
+    """Text of the first rack's uplink by the API."""
+    uplink = controller.call('GET', '/v1/topology')['uplinks'][0]
+    up_mbps, down_mbps = (uplink[f'observed_{way}_bps'] / 1e6
+                          for way in ('up', 'down'))
+    assert min(up_mbps, down_mbps) > 100
+    return (f'rack0 1 host; coflows up {up_mbps:.3g} Mbit/s of 10 Gbit/s, '
+            f'down {down_mbps:.3g} Mbit/s of 10 Gbit/s; ')
+
+
 @FULL
 @pytest.mark.parametrize('width', WIDTHS)
 def test_the_network_and_a_host(visit, controller, width):
     tree = {'planes': [{'name': 'front-end', 'levels': [{'name': 'rack'}],
-                        'nodes': [{'name': 'rack1', 'uplink': '10Gbit',
-                                   'hosts': 'compute[0-1]'}]}]}
+                        'nodes': [{'name': f'rack{i}', 'uplink': '10Gbit',
+                                   'hosts': f'compute{i}'}
+                                  for i in range(2)]}]}
     controller.call('PUT', '/v1/topology', tree)
+    _keep_sending(controller)
     page = visit('#/network', width)
     host_of(page).wait_for()
-    one = controller.call('GET', '/v1/hosts/compute0')
-    assert page.locator('summary').text_content().startswith('rack1 2 hosts')
+    shown = page.locator('[data-switch=rack0]')
+    harness.wait_for(lambda: _use(controller) in shown.text_content())
+    page.get_by_label('Colour by').select_option('measured')
+    shown.get_by_text('carries up 10 Gbit/s of 10 Gbit/s, down').wait_for()
+    page.get_by_label('Colour by').select_option('used')
     assert 'of 1 Gbit/s' in host_of(page).text_content()
     assert_fits(page)
     picture(page, f'network-{width}')
     host_of(page).locator('a').click()
     rows = page.get_by_role('table', name='Classes').locator('tbody tr')
     rows.first.wait_for()
-    assert [row.locator('th, td').all_text_contents()[:3]
-            for row in rows.all()] == [
-        [shown['minor'], shown['name'], str(shown['prio'])]
-        for shown in one['classes']]
+    harness.wait_for(lambda: [
+        row.locator('th, td').all_text_contents()[:3]
+        for row in rows.all()] == [
+            [shown['minor'], shown['name'], str(shown['prio'])]
+            for shown in controller.call('GET', '/v1/hosts/compute0')[
+                'classes']])
     assert page.locator('.chart canvas').count() == 1
     assert_fits(page)
     picture(page, f'host-{width}')

@@ -6,11 +6,15 @@
 writes ``doc/source/api/openapi.json``, which shows them.
 """
 
+import contextlib
+import http.server
 import json
 import pathlib
 import re
 import tempfile
+import threading
 import time
+import urllib.parse
 import uuid
 
 import requests
@@ -18,6 +22,7 @@ import requests
 from tests.functional.controller import harness
 from virtco.api import openapi
 from virtco.api import routes
+from virtco.follow import inventory
 
 API = pathlib.Path(__file__).parents[3] / 'doc/source/api'
 SAMPLES = API / 'samples.json'
@@ -32,7 +37,6 @@ TIMED = {'age_s': 1.0, 'ages_s': 1.0, 'busy_s': 1.0, 'confidence': 1.0,
          'port': 7475, 'seconds': 0.01}
 #: Of a coflow, by the time at which it is asked for.
 PROGRESS = {'state', 'iteration'}
-OPTIONS = {'probe': {'max_link_share': 1}}
 CONSTANTS = {'virtco.objects.profiles.FLUSH_S': 0.1}
 _ID = re.compile(r'\b(?:[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}'
                  r'|[0-9a-f]{16})\b')
@@ -47,6 +51,44 @@ class Cloud(harness.Tenant):
 
     def host(self, name):
         return name
+
+
+class Nova(http.server.BaseHTTPRequestHandler):
+    """Nova and placement of two empty hosts; servers are not told."""
+
+    def log_message(self, *_args):
+        """Quiet."""
+
+    def do_GET(self):
+        uuids = [str(uuid.UUID(int=i)) for i in range(len(HOSTS))]
+        path = urllib.parse.urlsplit(self.path).path
+        self.send_response(503 if path.startswith('/servers') else 200)
+        self.end_headers()
+        self.wfile.write(json.dumps({
+            'hypervisors': [
+                {'id': id_, 'state': 'up', 'status': 'enabled',
+                 'service': {'host': host}}
+                for id_, host in zip(uuids, HOSTS)],
+            'provider_summaries': {id_: {'resources': {
+                name: {'capacity': 65536, 'used': 0}
+                for name in inventory.CLASSES}} for id_ in uuids},
+        }).encode())
+
+
+@contextlib.contextmanager
+def running(home):
+    """Run a controller that asks the Nova above."""
+    with http.server.ThreadingHTTPServer(('127.0.0.1', 0), Nova) as nova:
+        threading.Thread(target=nova.serve_forever, daemon=True).start()
+        url = f'http://127.0.0.1:{nova.server_port}'
+        with harness.running(home, {
+                'probe': {'max_link_share': 1},
+                'nova': {'auth_type': 'none', 'endpoint_override': url,
+                         'placement_endpoint_override': url},
+                'reevaluation': {'interval_s': 0.2}},
+                constants=CONSTANTS) as controller:
+            yield controller
+        nova.shutdown()
 
 
 class Recorder:
@@ -128,10 +170,10 @@ def _operate(call):
 def _launch(call, cloud):
     """Launch a group of two VMs whose hosts report."""
     for src, dst in (HOSTS, HOSTS[::-1]):
-        cloud.controller.streams.measure(src, dst, 9e7, rtt_s=0.0002,
+        cloud.controller.streams.measure(src, dst, 9e8, rtt_s=0.0002,
                                          loss=0.0, method='train')
     for row, host in enumerate(HOSTS):
-        harness.Edge(cloud, host, [row]).report()
+        harness.Edge(cloud, host, [row], 1e9).report()
     for row in range(2):
         body = harness.placement(
             row, 'shuffle', MATRIX, hosts=dict.fromkeys(HOSTS, 1),
@@ -187,6 +229,9 @@ def _plan(call, controller):
     call('adviseMapping', {'all_reduce_bytes': 1e9}, group='shuffle')
     call('drainHost', {'reason': 'fans'}, host='compute2')
     call('findMoves', {'budget_s': 1.0})
+    harness.wait_for(lambda: 'drain' in [
+        move['reason'] for move in controller.call('GET', '/v1/advice')[
+            'moves']])
     call('listMoves')
     call('undrainHost', host='compute2')
 
@@ -210,7 +255,7 @@ def _answer(controller):
         for train in controller.streams.trains(host):
             if train.get('role') != 'receive':
                 controller.streams.measure(
-                    host, train['peer'], 5e7, wait=False, loss=0.0,
+                    host, train['peer'], 5e8, wait=False, loss=0.0,
                     probe_id=train['probe_id'], sent_bytes=1e6, rtt_s=0.0002,
                     method='train')
 
@@ -218,7 +263,7 @@ def _answer(controller):
 def _count(call, cloud):
     """Let the hosts count the bytes of the group, then end it."""
     coflow_id = cloud.coflow('shuffle')['id']
-    edge = harness.Edge(cloud, 'compute1', [0])
+    edge = harness.Edge(cloud, 'compute1', [0], 1e9)
     edge.count(coflow_id, 10e6, 'compute2')
     edge.report()
     harness.wait_for(lambda: cloud.call(
@@ -257,13 +302,13 @@ def _differing(found, known, path=''):
 
 def test_each_sample_is_what_a_controller_answers(tmp_path):
     known = json.loads(SAMPLES.read_text())
-    with harness.running(tmp_path, OPTIONS, constants=CONSTANTS) as found:
+    with running(tmp_path) as found:
         assert list(_differing(record(found), known)) == []
 
 
 def main():
-    with tempfile.TemporaryDirectory() as home, harness.running(
-            home, OPTIONS, constants=CONSTANTS) as controller:
+    with (tempfile.TemporaryDirectory() as home,
+          running(home) as controller):
         found = record(controller)
     SAMPLES.write_text(json.dumps(found, indent=1, sort_keys=True) + '\n')
     (API / 'openapi.json').write_text(openapi.render(found))

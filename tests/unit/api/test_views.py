@@ -24,6 +24,8 @@ from virtco.api.handlers import measure_routes as measure
 from virtco.conf import opts
 from virtco.decide import waiting
 from virtco.measure import history
+from virtco.model import cluster
+from virtco.state import byte_counters
 from virtco.state import host_state
 from virtco.wire import coflow_bodies as coflow
 from virtco.wire import fields
@@ -45,6 +47,43 @@ POLICY = dataclasses.replace(test_tcplan.policy([
 def shown(seen, policy):
     return msgspec.to_builtins(views.host(seen, policy, host.Drained(
         host='h1', drain=None, drain_reason=None, drain_since=None), 100.0))
+
+
+def _uplinks(deltas, observed_bps):
+    """Uplinks of r1 with h1 below it, and of r2 with h2 and h3."""
+    above = cluster.Tree((cluster.Subtree('r1', 4e9, 3e9),
+                          cluster.Subtree('r2', 4e9, float('inf'))),
+                         {'h1': 'r1', 'h2': 'r2', 'h3': 'r2'})
+    policy = dataclasses.replace(POLICY, host='h1', classes=tuple(
+        dataclasses.replace(one, destinations=tuple(
+            dataclasses.replace(child, host=name)
+            for child, name in zip(one.destinations, hosts, strict=True)))
+        for one, hosts in zip(POLICY.classes, (('h2', 'h4'), ('h3',)))))
+    seen = dataclasses.replace(SEEN, observed_bps=observed_bps, deltas=[
+        byte_counters.Delta(*delta) for delta in deltas])
+    nominal = dataclasses.replace(above.subtrees[0], uplink_in_bps=5e9)
+    return views.uplinks(above, cluster.Tree((nominal, above.subtrees[1])),
+                         [(seen, policy)])
+
+
+@pytest.mark.parametrize('deltas, observed_bps, up_bps, into_bps', [
+    ([], {}, 0.0, 0.0),
+    # Of c16 no bytes were counted: equal parts.
+    ([], {'c16': 6.0}, 6.0, 3.0),
+    ([('c16', 'h2', 1.0), ('c16', 'h4', 2.0)], {'c16': 6.0}, 6.0, 2.0),
+    # Bytes without a destination go to that which was not counted.
+    ([('c16', 'h4', 1.0), ('c16', None, 2.0)], {'c16': 6.0}, 6.0, 4.0),
+    ([('c16', 'h2', 2.0), ('c16', 'h4', 0.5), ('c16', None, 0.5)],
+     {'c16': 6.0, 'c32': 1.0}, 7.0, 5.5)])
+def test_coflows_on_the_uplinks_of_switches(deltas, observed_bps, up_bps,
+                                            into_bps):
+    first, second = _uplinks(deltas, observed_bps)
+    assert (first.name, first.up_bps, first.down_bps, first.nominal_up_bps,
+            first.nominal_down_bps) == ('r1', 4e9, 3e9, 4e9, 5e9)
+    assert (second.name, second.down_bps) == ('r2', None)
+    assert (first.observed_up_bps, first.observed_down_bps) == (up_bps, 0.0)
+    assert (second.observed_up_bps, second.observed_down_bps) == (
+        0.0, into_bps)
 
 
 def test_a_host():

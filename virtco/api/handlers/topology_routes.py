@@ -2,10 +2,10 @@
 
 """Routes of the topology, its imports, and the room below its switches."""
 
-
 import msgspec
 
 from virtco import exception
+from virtco.api import views
 from virtco.api.call import Call
 from virtco.topology import capacity as capacities
 from virtco.topology import tree
@@ -17,11 +17,16 @@ SIZES = (2, 4, 8, 16, 32)
 
 
 def show(call: Call) -> wire.Topology:
-    known = call.rooms.objects.topology
-    return msgspec.convert(plain.dump(known.get()) | {
+    known, rooms = call.rooms.objects.topology, call.rooms
+    live, now_s = rooms.state.live, rooms.clock()
+    found = msgspec.convert(plain.dump(known.get()) | {
         'generation': known.generation(),
         'hosts_without_leaf': _hosts_without_leaf(call, known.get())},
         wire.Topology)
+    return msgspec.structs.replace(found, uplinks=views.uplinks(
+        live.wire_tree(now_s), live.wire_tree(now_s, nominal=True),
+        [(seen, rooms.decide.publisher.get(seen.host))
+         for seen in live.views(now_s)]))
 
 
 def replace(call: Call, body: wire.Import) -> wire.Imported:

@@ -34,6 +34,8 @@ const missing = (host) => (host.measured_egress_bps == null
   || !host.link_egress_bps ? null
   : Math.max(0, 1 - host.measured_egress_bps / host.link_egress_bps));
 
+const hosts = (n) => (n === 1 ? '1 host' : `${n} hosts`);
+
 function heat(part) {
   const i = EDGES.findIndex((edge) => part < edge);
   return i < 0 ? EDGES.length : i;
@@ -60,6 +62,24 @@ class Cell {
   }
 }
 
+// Part of a switch's uplink in use: the direction that has more.
+const uplinkUsed = (one) => Math.max(
+  one.up_bps == null ? 0 : one.observed_up_bps / one.up_bps,
+  one.down_bps == null ? 0 : one.observed_down_bps / one.down_bps);
+// Part of the topology's rate that a check did not find.
+const uplinkMissing = (one) => Math.max(
+  one.up_bps == null ? 0 : 1 - one.up_bps / one.nominal_up_bps,
+  one.down_bps == null ? 0 : 1 - one.down_bps / one.nominal_down_bps);
+
+function uplinkText(one, by) {
+  if (by === 'used') {
+    return `coflows up ${rate(one.observed_up_bps)} of ${rate(one.up_bps)
+    }, down ${rate(one.observed_down_bps)} of ${rate(one.down_bps)}`;
+  }
+  return `carries up ${rate(one.up_bps)} of ${rate(one.nominal_up_bps)
+  }, down ${rate(one.down_bps)} of ${rate(one.nominal_down_bps)}`;
+}
+
 export class Network {
   constructor() {
     this.cells = new Map();
@@ -70,6 +90,7 @@ export class Network {
       make('option', { value: 'measured' },
         'speed that measurement did not find'));
     this.hosts = new Map();
+    this.uplinks = new Map();
     this.tree = make('ul', { class: 'tree' });
     this.count = make('p', { class: 'soft' });
     this.element = make('div', {}, make('h1', { tabindex: -1 }, 'Network'),
@@ -81,11 +102,12 @@ export class Network {
   }
 
   async look() {
-    const [topology, { hosts }] = [await get('v1/topology'),
+    const [topology, { hosts: found }] = [await get('v1/topology'),
       await get('v1/hosts')];
-    this.hosts = new Map(hosts.map((host) => [host.host, host]));
+    this.hosts = new Map(found.map((host) => [host.host, host]));
+    this.uplinks = new Map(topology.uplinks.map((one) => [one.name, one]));
     const shape = JSON.stringify([topology.generation,
-      hosts.map((host) => host.host)]);
+      found.map((host) => host.host)]);
     if (shape !== this.shape) this.build(topology);
     this.shape = shape;
     this.draw();
@@ -114,10 +136,12 @@ export class Network {
     });
     const below = (node.nodes ?? []).map((child) => this.node(child));
     const all = [...names, ...below.flatMap((child) => child.names)];
-    const text = make('span', { class: 'soft' });
-    this.switches.push({ node, names: all, text });
+    const text = make('small');
+    const cell = make('span', { class: 'cell' },
+      make('strong', {}, node.name), ' ', text);
+    this.switches.push({ name: node.name, names: all, text, cell });
     const item = make('li', {}, make('details', { open: true },
-      make('summary', {}, make('strong', {}, node.name), ' ', text),
+      make('summary', { 'data-switch': node.name }, cell),
       below.length ? make('ul', {}, ...below.map((child) => child.item))
         : null,
       cells.length ? make('ul', { class: 'hosts' }, ...cells) : null));
@@ -125,20 +149,23 @@ export class Network {
   }
 
   draw() {
-    say(this.count, `${this.hosts.size} hosts`);
+    say(this.count, hosts(this.hosts.size));
     for (const [name, cell] of this.cells) {
       cell.show(this.hosts.get(name), this.by.value);
     }
-    for (const { node, names, text } of this.switches) {
-      const parts = names.map((name) => this.hosts.get(name))
+    const isUse = this.by.value === 'used';
+    for (const { name, names, text, cell } of this.switches) {
+      const one = this.uplinks.get(name);
+      const part = one && (isUse ? uplinkUsed(one) : uplinkMissing(one));
+      cell.className = `cell heat-${heat(part ?? 0)}`;
+      const parts = names.map((host) => this.hosts.get(host))
         .filter(Boolean).map(used);
-      const uplink = typeof node.uplink === 'object' && node.uplink
-        ? `${node.uplink.up ?? '–'} up, ${node.uplink.down ?? '–'} down`
-        : typeof node.uplink === 'number' ? rate(node.uplink) : node.uplink;
-      say(text, [`${names.length} hosts`, uplink && `uplink ${uplink}`,
-        parts.length && `uplinks of hosts in use: ${share(parts.reduce(
-          (sum, part) => sum + part, 0) / parts.length)} on average, ${
-          share(Math.max(...parts))} at most`].filter(Boolean).join(', '));
+      say(text, [hosts(names.length),
+        one && uplinkText(one, this.by.value),
+        isUse && parts.length && `uplinks of hosts in use: ${share(
+          parts.reduce((sum, use) => sum + use, 0) / parts.length)
+        } on average, ${share(Math.max(...parts))} at most`]
+        .filter(Boolean).join('; '));
     }
   }
 }
