@@ -23,7 +23,7 @@ class Version(operation.Response, frozen=True, kw_only=True):
     :ivar min_version: oldest minor version that is served.
     :ivar max_version: newest minor version that is served.
     :ivar status: ``CURRENT``.
-    :ivar links: where it is served.
+    :ivar links: addresses at which it is served.
     """
 
     id: str

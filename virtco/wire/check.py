@@ -24,10 +24,10 @@ class Reading(fields.Pair, frozen=True):
 class Finding(operation.Response, frozen=True, kw_only=True):
     """A port that carries less than it should.
 
-    :ivar kind: of the port.
+    :ivar kind: kind of the port.
     :ivar subject: host or switch.
-    :ivar rate_bps: that the port carries.
-    :ivar expected_bps: that it should carry.
+    :ivar rate_bps: rate that the port carries.
+    :ivar expected_bps: rate that the port should carry.
     :ivar evidence: measurements that show it.
     :ivar found: time, in seconds since the epoch; of one that holds now.
     """
@@ -44,19 +44,19 @@ class Check(operation.Response, frozen=True, kw_only=True):
     """A check or discovery with its progress and findings.
 
     :ivar check_id: id of the check.
-    :ivar hosts: that are checked.
+    :ivar hosts: hosts that the check measures.
     :ivar trigger: ``command`` or ``launch``.
     :ivar asked: time, in seconds since the epoch.
     :ivar purpose: check the hosts, or discover the tree above them.
     :ivar state: waiting, running, done or failed.
-    :ivar seconds: that it took.
+    :ivar seconds: duration of the check.
     :ivar n_rounds: rounds of measurements that it takes.
     :ivar n_rounds_done: rounds that are over.
     :ivar n_failed: trains that brought no rate.
-    :ivar sent_bytes: by its measurements.
+    :ivar sent_bytes: bytes that its measurements sent.
     :ivar findings: ports that are poor.
-    :ivar planes: that a discovery found; empty where no uplink limits.
-    :ivar why: it failed.
+    :ivar planes: planes that a discovery found; empty where no uplink limits.
+    :ivar why: reason why the check failed.
     """
 
     check_id: str
@@ -77,7 +77,7 @@ class Check(operation.Response, frozen=True, kw_only=True):
 
 class Checks(operation.Response, frozen=True, kw_only=True):
     """:ivar checks: the newest last.
-    :ivar findings: that hold now.
+    :ivar findings: findings that hold now.
     """
 
     checks: list[Check]

@@ -29,9 +29,10 @@ class PlannedPort(operation.Response, frozen=True, kw_only=True):
 class Bottleneck(operation.Response, frozen=True, kw_only=True):
     """The port, or the cap of a VM, at which a coflow waits longest.
 
-    :ivar host: of the port.
+    :ivar host: host of the port.
     :ivar direction: ``egress`` or ``ingress``.
-    :ivar busy_s: until the port has served the coflow and those before it.
+    :ivar busy_s: time until the port has served the coflow and those before
+        it.
     :ivar capped_vm: the instance whose cap it is; null: it is the host's port.
     """
 
@@ -44,13 +45,14 @@ class Bottleneck(operation.Response, frozen=True, kw_only=True):
 class Member(operation.Response, frozen=True, kw_only=True):
     """A VM of the coflow's group.
 
-    :ivar row: of the matrix.
+    :ivar row: row of the matrix.
     :ivar instance_uuid: null: no server was launched for the row yet.
-    :ivar display_name: of the server.
+    :ivar display_name: name of the server.
     :ivar state: vacant, planned, reserved or running.
-    :ivar host: where it is, or is being built; null: nowhere, or hidden.
-    :ivar planned_host: where the plan has it; null: nowhere, or hidden.
-    :ivar expires_at: of a reservation, in seconds since the epoch.
+    :ivar host: host that it is on, or is being built on; null: none, or
+        hidden.
+    :ivar planned_host: host in the plan; null: none, or hidden.
+    :ivar expires_at: end of a reservation, in seconds since the epoch.
     """
 
     row: int
@@ -67,11 +69,11 @@ class Event(operation.Response, frozen=True, kw_only=True):
 
     :ivar at: time, in seconds since the epoch.
     :ivar kind: such as ``hint_ignored``.
-    :ivar project_id: whose group it is.
+    :ivar project_id: project of the group.
     :ivar group_name: name of the group.
     :ivar group: id of the group.
     :ivar instance_uuid: server that it is about.
-    :ivar detail: as a sentence.
+    :ivar detail: reason, as a sentence.
     """
 
     at: float
@@ -96,19 +98,20 @@ class Coflow(operation.Response, frozen=True, kw_only=True):
     :ivar name: name of the coflow.
     :ivar group: id of its group.
     :ivar group_name: name of its group.
-    :ivar project_id: whose coflow it is.
+    :ivar project_id: project of the coflow.
     :ivar state: in the life of the coflow.
     :ivar n_vms: rows of the matrix.
     :ivar n_flows: pairs of VMs with bytes.
-    :ivar size_bytes: of an iteration.
+    :ivar size_bytes: bytes of an iteration.
     :ivar sent_bytes: counted in this iteration.
-    :ivar remaining_bytes: of this iteration.
+    :ivar remaining_bytes: bytes of this iteration that are not sent.
     :ivar dst_port: TCP or UDP port that tells its packets from others.
-    :ivar iteration: that is under way, or was the last, from 0.
+    :ivar iteration: number of the iteration that is under way, or was the
+        last, from 0.
     :ivar iterations: how often it is sent; 0: no end is known.
     :ivar period_s: between beginnings, by the hint.
     :ivar compute_s: between an end and the next beginning, by the hint.
-    :ivar order: in which its pairs are served, by the hint.
+    :ivar order: order in which its pairs are served, by the hint.
     :ivar rank_hint: whether rows are given to VMs by the planner.
     :ivar measured_period_s: between beginnings, as counted.
     :ivar counted_compute_s: between an end and the next beginning, as
@@ -117,30 +120,31 @@ class Coflow(operation.Response, frozen=True, kw_only=True):
     :ivar weight: share beside other coflows.
     :ivar in_debt: whether its project owes bytes, so that it comes last.
     :ivar rank: in the order of service, 0 is the first.
-    :ivar rate_bps: that it is allocated now.
+    :ivar rate_bps: rate that it is allocated now.
     :ivar cct_s: planned completion time.
     :ivar measured_cct_s: completion time, as counted.
-    :ivar measured_cct_error_s: by which that may be wrong.
+    :ivar measured_cct_error_s: largest error of ``measured_cct_s``.
     :ivar first_byte: time, in seconds since the epoch.
     :ivar last_byte: time, in seconds since the epoch.
     :ivar lower_bound_s: ``cct_s`` is at least that in ``bound_scope``, where
         the group has no other coflow.
-    :ivar bound_scope: what ``lower_bound_s`` and ``gap`` are about, such as
-        any placement under these constraints; null where there is no bound.
-    :ivar gap: of the group's plan to the bound, as a fraction.
+    :ivar bound_scope: placements that ``lower_bound_s`` and ``gap`` cover,
+        such as any placement under these constraints; null where there is no
+        bound.
+    :ivar gap: distance of the group's plan from the bound, as a fraction.
     :ivar planned_bottleneck: port that decides ``cct_s``.
-    :ivar arrival: of the iteration, in seconds since the epoch.
+    :ivar arrival: arrival of the iteration, in seconds since the epoch.
     :ivar deadline: time, in seconds since the epoch.
     :ivar promise: ``yes`` or ``no``, then ``kept`` or ``missed``.
     :ivar ended: time, in seconds since the epoch.
     :ivar expires: time until which an announced coflow waits.
     :ivar predicted_end: time, in seconds since the epoch.
-    :ivar why: what became of it, and why.
-    :ivar hosts: where its VMs are, null for one that is nowhere; empty
-        where that is hidden.
+    :ivar why: fate of the coflow with its reason, in one line.
+    :ivar hosts: host of each VM, null for a VM on none; empty where hosts are
+        hidden.
     :ivar n_elsewhere: VMs that are not where they were planned.
     :ivar warnings: number of events about its group.
-    :ivar bottleneck: where it waits now.
+    :ivar bottleneck: port at which it waits now.
     :ivar n_before: coflows that are served there before it.
     :ivar waits_for: their ids; only of one coflow by itself.
     :ivar members: VMs of its group; only of one coflow by itself.
@@ -199,7 +203,7 @@ class Coflow(operation.Response, frozen=True, kw_only=True):
 
 
 class Coflows(operation.Response, frozen=True):
-    """:ivar coflows: of the projects and the state that are meant."""
+    """:ivar coflows: coflows of the selected projects and state."""
 
     coflows: list[Coflow]
 
@@ -207,9 +211,9 @@ class Coflows(operation.Response, frozen=True):
 class Registration(operation.Request, frozen=True, kw_only=True):
     """A matrix to keep; its id is the hint ``virtco:tm_ref``.
 
-    :ivar name: of the coflow.
+    :ivar name: name of the coflow.
     :ivar tm: matrix as for ``virtco:tm``, as JSON or as its text.
-    :ivar project_id: whose it will be; the caller's own where it is not
+    :ivar project_id: project of the coflow; the caller's own where it is not
         given.
     """
 
@@ -221,7 +225,7 @@ class Registration(operation.Request, frozen=True, kw_only=True):
 class Announcement(operation.Request, frozen=True, kw_only=True):
     """A coflow over the VMs of a group that runs.
 
-    :ivar name: of the coflow.
+    :ivar name: name of the coflow.
     :ivar tm: matrix as for ``virtco:tm``, over the rows of the group.
     :ivar expires_s: how long it waits for its bytes.
     """
@@ -245,8 +249,8 @@ class CoflowChange(operation.Request, frozen=True, kw_only=True):
 
 
 class CoflowQuery(fields.ProjectQuery, frozen=True, kw_only=True):
-    """:ivar project_id: whose coflows are meant; the caller's own, or for an
-        operator those of all projects, where it is not given.
+    """:ivar project_id: project of the coflows; where it is not given, the
+        caller's own, or for an operator all projects.
     :ivar state: state of the coflows that are meant; any where it is not
         given.
     """

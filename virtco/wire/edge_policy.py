@@ -110,7 +110,7 @@ class DestinationLimit:
 
     :ivar slot: number of its class, 1 to :data:`MAX_LIMITS`; stays while it
         is limited.
-    :ivar macs: of the VMs there, as ``aa:bb:cc:dd:ee:ff``.
+    :ivar macs: addresses of the VMs there, as ``aa:bb:cc:dd:ee:ff``.
     """
 
     host: fields.Name
@@ -125,8 +125,8 @@ class Unmanaged:
 
     :ivar others_bps: limit of what goes to everybody at once (broadcast), and
         to ``others_macs``.
-    :ivar others_macs: of VMs at hosts for which there is no limit of their
-        own left, and addresses that VMs at several hosts have.
+    :ivar others_macs: addresses of VMs at hosts without a limit of their own,
+        and addresses that VMs at several hosts have.
     """
 
     others_bps: WholeRate
@@ -141,8 +141,8 @@ class EdgePolicy:
 
     :ivar default_rate_bps: guaranteed to everything unmanaged.
     :ivar ttl_s: how long it holds without a controller.
-    :ivar received: what a receiver that protects its coflows from other
-        traffic must know; empty where none does.
+    :ivar received: limits that a receiver needs that protects its coflows from
+        other traffic; empty where none does.
     :ivar unmanaged: None follows and limits nothing.
     """
 

@@ -13,12 +13,12 @@ class Error(operation.Response, frozen=True, kw_only=True):
     """Description of an error.
 
     :ivar code: stays the same over releases, such as ``virtco.invalid``.
-    :ivar title: of the kind of error.
-    :ivar detail: of this error, as a sentence.
-    :ivar field: that is wrong, where it is one.
-    :ivar value: of the field, or the beginning of its JSON text; null: it has
-        none.
-    :ivar limit: what was expected of the value, as a noun phrase.
+    :ivar title: name of the kind of error.
+    :ivar detail: explanation of this error, as a sentence.
+    :ivar field: wrong field, where it is one.
+    :ivar value: value of the field, or the beginning of its JSON text; null:
+        it has none.
+    :ivar limit: expected value, as a noun phrase.
     """
 
     code: str
@@ -32,7 +32,7 @@ class Error(operation.Response, frozen=True, kw_only=True):
 class Failure(operation.Response, frozen=True):
     """The body of each answer with a status of 400 or above.
 
-    :ivar error: what is wrong.
+    :ivar error: description of the error.
     """
 
     error: Error

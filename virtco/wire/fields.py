@@ -67,8 +67,8 @@ class Pair(operation.Response, frozen=True):
 
 
 class ProjectQuery(operation.Query, frozen=True, kw_only=True):
-    """:ivar project_id: whose objects are meant; the caller's own, or for an
-        operator those of all projects, where it is not given.
+    """:ivar project_id: project of the objects; where it is not given, the
+        caller's own, or for an operator all projects.
     """
 
     project_id: Asked | None = None

@@ -52,7 +52,7 @@ def opened(payload: bytes) -> tuple[str, bytes]:
 class Reader:
     """Cuts what arrives into payloads.
 
-    :ivar most_bytes: of a payload.
+    :ivar most_bytes: largest payload.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES):

@@ -17,10 +17,10 @@ Size = Annotated[float, msgspec.Meta(ge=1, le=1e15)]
 class Member(operation.Response, frozen=True, kw_only=True):
     """A VM of a group.
 
-    :ivar row: of the matrix.
+    :ivar row: row of the matrix.
     :ivar instance_uuid: id of the server.
     :ivar display_name: name of the server.
-    :ivar addresses: that its host reports.
+    :ivar addresses: addresses that its host reports.
     """
 
     row: int
@@ -32,7 +32,7 @@ class Member(operation.Response, frozen=True, kw_only=True):
 class AdvisedMember(Member, frozen=True, kw_only=True):
     """A VM of a group, and its host.
 
-    :ivar host: where it runs; null where that is hidden.
+    :ivar host: host that it runs on; null where that is hidden.
     """
 
     host: str | None
@@ -42,14 +42,14 @@ class Estimate(operation.Response, frozen=True, kw_only=True):
     """Advice by one estimate of the rates.
 
     :ivar matrix: estimate of the rates.
-    :ivar estimator: that made it.
-    :ivar noise: of the readings about it.
+    :ivar estimator: method that made the estimate.
+    :ivar noise: noise of the readings about the estimate.
     :ivar trust: how far it may be followed.
     :ivar n_measured: pairs that were measured.
-    :ivar n_pairs: of the hosts of the group.
+    :ivar n_pairs: pairs of the group's hosts.
     :ivar best: name of the best tree or mapping.
     :ivar bound_s: none takes less time.
-    :ivar predicted_s: of each tree or mapping.
+    :ivar predicted_s: predicted time of each tree or mapping.
     :ivar as_chosen_s: time of the best by the estimate that was asked for.
     """
 
@@ -68,7 +68,7 @@ class Estimate(operation.Response, frozen=True, kw_only=True):
 class Order(operation.Response, frozen=True, kw_only=True):
     """Ranks for a library that builds a tree of a fixed shape.
 
-    :ivar shape: of the tree.
+    :ivar shape: shape of the tree.
     :ivar order: row of the member for each rank.
     :ivar predicted_s: time of a message.
     :ivar n_segments: into which the message is cut.
@@ -102,7 +102,7 @@ class Advice(operation.Response, frozen=True, kw_only=True):
     :ivar group_name: name of the group.
     :ivar members: VMs of the group.
     :ivar matrix: estimate of the rates that decides.
-    :ivar size_bytes: of the message or exchange.
+    :ivar size_bytes: size of the message or exchange.
     :ivar order: row of the member for each rank.
     :ivar rank_hint: the same, for a launch.
     :ivar predicted_s: time with that order.
@@ -129,7 +129,7 @@ class Tree(Advice, frozen=True, kw_only=True):
 
     :ivar operation: ``broadcast`` or ``reduce``.
     :ivar root: row of the member.
-    :ivar shape: of the tree that ``order`` is best for.
+    :ivar shape: shape of the tree that ``order`` is best for.
     :ivar orders: the best of each shape first.
     :ivar trees: the best first.
     """
@@ -142,9 +142,10 @@ class Tree(Advice, frozen=True, kw_only=True):
 
 
 class TreeQuery(fields.ProjectQuery, frozen=True, kw_only=True):
-    """:ivar project_id: whose group is meant; the caller's own, or for an
-        operator that of any project, where it is not given.
-    :ivar operation: from the root to all, or from all to the root.
+    """:ivar project_id: project of the group; where it is not given, the
+        caller's own, or for an operator any project.
+    :ivar operation: direction of the bytes: from the root to all, or from all
+        to the root.
     :ivar root: row of the member.
     :ivar size_bytes: size of the message, in bytes.
     :ivar matrix: estimate of the rates that decides.
@@ -187,7 +188,7 @@ class MappingRequest(operation.Request, frozen=True, kw_only=True):
     """Bytes between ranks; those of the group's hint where none are given.
 
     :ivar tm: matrix as for ``virtco:tm``.
-    :ivar all_reduce_bytes: of NCCL's all-reduce, in place of ``tm``.
+    :ivar all_reduce_bytes: bytes of NCCL's all-reduce, in place of ``tm``.
     :ivar matrix: estimate of the rates that decides.
     """
 
@@ -211,7 +212,7 @@ class Clusters(operation.Response, frozen=True, kw_only=True):
 
     :ivar group_id: id of the group.
     :ivar group_name: name of the group.
-    :ivar level: that is shared.
+    :ivar level: level that the members of a cluster share.
     :ivar members: VMs of the group.
     """
 
@@ -222,9 +223,9 @@ class Clusters(operation.Response, frozen=True, kw_only=True):
 
 
 class ClusterQuery(fields.ProjectQuery, frozen=True, kw_only=True):
-    """:ivar project_id: whose group is meant; the caller's own, or for an
-        operator that of any project, where it is not given.
-    :ivar level: where the members of a cluster are together.
+    """:ivar project_id: project of the group; where it is not given, the
+        caller's own, or for an operator any project.
+    :ivar level: level at which the members of a cluster are together.
     """
 
     level: Literal['rack', 'host'] = 'rack'

@@ -39,7 +39,7 @@ class Health(operation.Response, frozen=True, kw_only=True):
     :ivar problems: found by the process when it tested itself last.
     :ivar hosts: hosts with a policy.
     :ivar mode: ``shadow`` where nothing follows from decisions.
-    :ivar leader: who leads.
+    :ivar leader: process that leads.
     :ivar what: step of the start that is under way.
     :ivar since: beginning of the start, in seconds since the epoch.
     :ivar for_s: how long the start takes already.

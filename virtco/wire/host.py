@@ -18,7 +18,7 @@ class Class(operation.Response, frozen=True, kw_only=True):
 
     :ivar coflow_id: id of the coflow.
     :ivar name: name of the coflow.
-    :ivar minor: of the HTB class, such as ``1:10``.
+    :ivar minor: number of the HTB class, such as ``1:10``.
     :ivar prio: place in the order of the host's coflows, 0 is the first.
     :ivar rate_bps: guaranteed rate.
     :ivar ceil_bps: upper limit.
@@ -42,29 +42,30 @@ class Host(operation.Response, frozen=True, kw_only=True):
     """A host that reports, or whose rates were measured.
 
     :ivar host: name of the host.
-    :ivar egress_bps: that coflows are scheduled by, out of the host.
-    :ivar ingress_bps: that coflows are scheduled by, into the host.
-    :ivar link_egress_bps: that the uplink's device tells.
-    :ivar link_ingress_bps: that the uplink's device tells.
+    :ivar egress_bps: rate out of the host that coflows are scheduled by.
+    :ivar ingress_bps: rate into the host that coflows are scheduled by.
+    :ivar link_egress_bps: rate out of the host that the uplink's device tells.
+    :ivar link_ingress_bps: rate into the host that the uplink's device tells.
     :ivar measured_egress_bps: estimate by packet trains.
     :ivar measured_ingress_bps: estimate by packet trains.
     :ivar measured_age_s: age of that estimate.
-    :ivar rate_source: what ``egress_bps`` and ``ingress_bps`` come from.
+    :ivar rate_source: source of ``egress_bps`` and ``ingress_bps``.
     :ivar coflows_bps: rate of all coflows in the last reports.
-    :ivar background_bps: rate of what is no coflow's.
-    :ivar generation: of the newest policy.
+    :ivar background_bps: rate of the traffic that belongs to no coflow.
+    :ivar generation: generation of the newest policy.
     :ivar generations_behind: policies that the host did not apply yet.
-    :ivar applied_generation: of the policy that the host keeps.
+    :ivar applied_generation: generation of the policy that the host keeps.
     :ivar last_report: time of the last report, in seconds since the epoch.
     :ivar coflows: ids of the coflows with a class here.
     :ivar vms: instances whose ports are here.
-    :ivar health: as the edge module reports it.
+    :ivar health: state that the edge module reports.
     :ivar error: last error of the edge module.
     :ivar cpu_s: processor time of the edge module since its start.
     :ivar drain: null: new groups are planned here.
-    :ivar drain_reason: as the operator gave it.
+    :ivar drain_reason: reason that the operator gave.
     :ivar drain_since: time, in seconds since the epoch.
-    :ivar classes: of the newest policy; only of one host by itself.
+    :ivar classes: classes of the newest policy; only in the answer for one
+        host.
     """
 
     host: str
@@ -100,7 +101,7 @@ class Hosts(operation.Response, frozen=True):
 
 
 class Drain(operation.Request, frozen=True):
-    """:ivar reason: for the history, and for those who look at the host."""
+    """:ivar reason: text for the history and for readers of the host."""
 
     reason: fields.LongText = ''
 
@@ -110,7 +111,7 @@ class Drained(operation.Response, frozen=True, kw_only=True):
 
     :ivar host: name of the host.
     :ivar drain: ``draining`` while VMs of groups are there, or will be.
-    :ivar drain_reason: as it was given.
+    :ivar drain_reason: reason that was given.
     :ivar drain_since: time, in seconds since the epoch.
     """
 

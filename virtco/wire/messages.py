@@ -27,10 +27,11 @@ _T = TypeVar('_T')
 class Hello(msgspec.Struct, frozen=True, tag='hello'):
     """Introduces an edge module.
 
-    :ivar version: of the protocol.
+    :ivar version: version of the protocol.
     :ivar epoch: the newest that the edge module heard of.
-    :ivar generation: of the policy that the edge has, 0 without one.
-    :ivar ticket: of this host, where the controller gave one.
+    :ivar generation: generation of the policy that the edge has, 0 without
+        one.
+    :ivar ticket: ticket of this host, where the controller gave one.
     """
 
     version: Annotated[int, msgspec.Meta(ge=1, le=1000)]
@@ -44,7 +45,8 @@ class Peer(msgspec.Struct, frozen=True, tag='peer'):
     """Introduces another process of the controller.
 
     :ivar epoch: the newest that it heard of.
-    :ivar ticket: of this name, which proves that it can read the database.
+    :ivar ticket: ticket of this name, which proves that it can read the
+        database.
     """
 
     version: Annotated[int, msgspec.Meta(ge=1, le=1000)]
@@ -128,8 +130,9 @@ class Welcome(msgspec.Struct, frozen=True, tag='welcome'):
 
     :ivar alive_s: how soon the server says that it is there.
     :ivar heartbeat_s: how often an edge module says so.
-    :ivar spread_s: in which time all come back when they lose the server.
-    :ivar most_bytes: of a frame.
+    :ivar spread_s: time over which edges spread their return when they lose
+        the server.
+    :ivar most_bytes: largest frame.
     """
 
     epoch: int
@@ -142,10 +145,10 @@ class Welcome(msgspec.Struct, frozen=True, tag='welcome'):
 class Alive(msgspec.Struct, frozen=True, tag='alive'):
     """The server is there.
 
-    :ivar epoch: of the leader; 0 while a relay has none.
+    :ivar epoch: epoch of the leader; 0 while a relay has none.
     :ivar alive_s: how soon the server says so again: later, the more edge
         modules it has.
-    :ivar n_hosts: with a policy.
+    :ivar n_hosts: hosts with a policy.
     """
 
     epoch: int
@@ -177,7 +180,7 @@ class Policy(msgspec.Struct, frozen=True, tag='policy'):
     """A policy to take over.
 
     :ivar policy: the document.
-    :ivar epoch: of the leader that made it.
+    :ivar epoch: epoch of the leader that made it.
     """
 
     generation: int
@@ -188,7 +191,7 @@ class Policy(msgspec.Struct, frozen=True, tag='policy'):
 class Probe(msgspec.Struct, frozen=True, tag='probe'):
     """Orders a packet train.
 
-    :ivar train: what to send or to expect
+    :ivar train: order of a train to send or to expect
         (:meth:`virtco.decide.probes.Prober.next_train`).
     """
 

@@ -15,7 +15,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
 
     :ivar event_type: such as ``instance.create.end``.
     :ivar payload: versioned object of Nova's, as its documents describe it.
-    :ivar timestamp: of the message, by its publisher's clock.
+    :ivar timestamp: time of the message, by its publisher's clock.
     :ivar publisher_id: such as ``nova-compute:host``.
     """
 

@@ -34,14 +34,15 @@ class Operation(Generic[_A]):
     """A method of a path.
 
     :ivar name: unique, the ``operationId`` of OpenAPI.
-    :ivar path: with its parameters in braces.
+    :ivar path: path with its parameters in braces.
     :ivar answer: type of the body of a successful answer.
     :ivar summary: one sentence for those who call it.
     :ivar body: type of the body of a request; None: it has none.
     :ivar query: Struct of the parameters in the query, and of those in the
         path that only this operation has.
-    :ivar status: of a successful answer.
-    :ivar failed_status: of an answer of the same type that is no success.
+    :ivar status: status of a successful answer.
+    :ivar failed_status: status of an answer of the same type that is no
+        success.
     """
 
     name: str

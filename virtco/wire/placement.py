@@ -30,7 +30,7 @@ class Offer(operation.Request, frozen=True, gc=False):
     """A candidate host of Nova's.
 
     :ivar host: name of the host.
-    :ivar free: what is left on it.
+    :ivar free: resources that are left on it.
     :ivar node: hypervisor of the host.
     """
 
@@ -47,7 +47,7 @@ class ServerGroup(operation.Request, frozen=True):
 
     :ivar policy: affinity or anti-affinity, also soft.
     :ivar members: instances of the group.
-    :ivar hosts: where they are.
+    :ivar hosts: hosts of the members.
     :ivar max_per_host: members that may share a host.
     """
 
@@ -62,24 +62,25 @@ class ServerGroup(operation.Request, frozen=True):
 class Placement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Nova's question for a host of one instance.
 
-    :ivar project_id: whose instance it is.
+    :ivar project_id: project of the instance.
     :ivar hints: scheduler hints that begin with ``virtco:``.
-    :ivar flavor: that the instance takes.
+    :ivar flavor: resources that the instance takes.
     :ivar hosts: candidates.
     :ivar egress_cap_bps: the flavor's ``quota:vif_outbound_average``.
     :ivar ingress_cap_bps: the flavor's ``quota:vif_inbound_average``.
-    :ivar egress_burst_bytes: that the server may send beyond the cap, after
-        a pause.
-    :ivar ingress_burst_bytes: that it may receive, likewise.
-    :ivar metadata: of the server, as far as it begins with ``virtco:``.
-    :ivar user_id: who launches it.
+    :ivar egress_burst_bytes: bytes that the server may send beyond the cap,
+        after a pause.
+    :ivar ingress_burst_bytes: bytes that the server may receive beyond the
+        cap, after a pause.
+    :ivar metadata: metadata of the server whose keys begin with ``virtco:``.
+    :ivar user_id: user who launches it.
     :ivar display_name: name of the server.
-    :ivar reservation_id: of the request for several servers.
-    :ivar launch_index: of the instance among those of the request.
-    :ivar num_instances: of the request.
-    :ivar server_group: of the instance.
-    :ivar unplanned_passes: of Nova before this one, without an answer.
-    :ivar instance_uuid: of the path; left out of the body.
+    :ivar reservation_id: id of the request for several servers.
+    :ivar launch_index: number of the instance among those of the request.
+    :ivar num_instances: number of instances of the request.
+    :ivar server_group: server group of the instance.
+    :ivar unplanned_passes: passes of Nova before this one that had no answer.
+    :ivar instance_uuid: id of the server, from the path; left out of the body.
     """
 
     project_id: fields.Name
@@ -117,8 +118,8 @@ class RankedHost(operation.Response, frozen=True):
     :ivar host: name of the host.
     :ivar rank: 0 is the best.
     :ivar feasible: whether the VM could be there.
-    :ivar cct_s: of the group with this VM there; null: not known.
-    :ivar objective_s: with this VM there; null: not known.
+    :ivar cct_s: CCT of the group with this VM there; null: not known.
+    :ivar objective_s: objective with this VM there; null: not known.
     :ivar why: reason for the rank.
     """
 
@@ -186,16 +187,16 @@ class Answer(Decided, frozen=True, kw_only=True):
     :ivar rows: the host of each planned member, of an answer that planned
         the group.
     :ivar lower_bound_s: ``cct_s`` is at least that in ``bound_scope``.
-    :ivar bound_scope: what ``lower_bound_s`` and ``gap`` are about, such as
-        any placement under these constraints.
-    :ivar gap: of the plan to the bound, as a fraction.
-    :ivar method: that found the plan.
-    :ivar slow_phase: what took most of the time, when it ran out.
-    :ivar refused: of a required wish that cannot be met: its level, how many
-        of how many VMs fit, and the resource that limits. Nova's filter then
-        passes no host.
-    :ivar allowed: of a required wish that is met: the offered hosts that
-        keep to it, for any VM of the request. Nova's filter passes no other.
+    :ivar bound_scope: placements that ``lower_bound_s`` and ``gap`` cover,
+        such as any placement under these constraints.
+    :ivar gap: distance of the plan from the bound, as a fraction.
+    :ivar method: method that found the plan.
+    :ivar slow_phase: phase that took most of the time, when it ran out.
+    :ivar refused: required wish that cannot be met: its level, how many of how
+        many VMs fit, and the resource that limits. Nova's filter then passes
+        no host.
+    :ivar allowed: offered hosts that keep to a required wish, for any VM of
+        the request. Nova's filter passes no other.
     """
 
     hosts: list[RankedHost] = []
@@ -212,10 +213,10 @@ class Answer(Decided, frozen=True, kw_only=True):
 class Kept(Answer, frozen=True, kw_only=True):
     """The last answer for an instance, and where the instance is now.
 
-    :ivar project_id: whose instance it is.
+    :ivar project_id: project of the instance.
     :ivar at: time of the answer, in seconds since the epoch.
-    :ivar state: of the member; null: it is none.
-    :ivar host_now: where the instance is; null: nowhere, or hidden.
+    :ivar state: state of the member; null: it is none.
+    :ivar host_now: host that the instance is on; null: none, or hidden.
     """
 
     project_id: str
@@ -230,10 +231,11 @@ class Reason(operation.Response, frozen=True, kw_only=True):
     :ivar kind: ``coflow`` (one less), ``room`` (for one VM more) or ``rate``
         (twice as much).
     :ivar subject: the coflow, host or port that is changed.
-    :ivar host: where the VM would be.
-    :ivar cct_s: of its group, then.
-    :ivar instead_of_s: of its group, as planned.
-    :ivar saved_objective_s: that all coflows together would be earlier.
+    :ivar host: host of the VM in this case.
+    :ivar cct_s: CCT of its group in this case.
+    :ivar instead_of_s: CCT of its group as planned.
+    :ivar saved_objective_s: time by which all coflows together would end
+        earlier.
     :ivar limiting: port that would decide the group's time, if known.
     :ivar text: the same as a sentence.
     """
@@ -254,9 +256,10 @@ class Explanation(Decided, frozen=True, kw_only=True):
     :ivar phases_s: time that each phase of the answer took.
     :ivar reasons: the strongest first.
     :ivar is_complete: whether the time was enough for all questions.
-    :ivar seconds: that the explanation took.
+    :ivar seconds: duration of the explanation.
     :ivar why_not: why there are no reasons.
-    :ivar findings: of checks, about hosts of the group and switches above.
+    :ivar findings: findings of checks about the group's hosts and the switches
+        above.
     """
 
     phases_s: Mapping[str, float] = {}

@@ -16,9 +16,9 @@ from virtco.wire import setting
 class Group(operation.Request, frozen=True, kw_only=True):
     """VMs that would be launched.
 
-    :ivar name: of the group.
+    :ivar name: name of the group.
     :ivar tm: matrix as for ``virtco:tm``; a VM for each row.
-    :ivar flavor: that each VM takes.
+    :ivar flavor: resources that each VM takes.
     """
 
     name: fields.Name
@@ -30,9 +30,11 @@ class GivenHost(operation.Request, frozen=True, kw_only=True):
     """A host that takes VMs.
 
     :ivar host: name of the host.
-    :ivar free: what is left on it.
-    :ivar egress_bps: of its uplink; as known where it is not given.
-    :ivar ingress_bps: of its uplink; as known where it is not given.
+    :ivar free: resources that are left on it.
+    :ivar egress_bps: rate of its uplink out of the host; the known one where
+        it is not given.
+    :ivar ingress_bps: rate of its uplink into the host; the known one where it
+        is not given.
     """
 
     host: fields.Host
@@ -44,18 +46,19 @@ class GivenHost(operation.Request, frozen=True, kw_only=True):
 class PlanRequest(operation.Request, frozen=True, kw_only=True):
     """Groups to plan together.
 
-    :ivar groups: that would be launched.
-    :ivar hosts: that take VMs; as Nova has them where none are given.
-    :ivar planner: that chooses hosts; the operator's choice where it is not
-        given.
-    :ivar objective: that the planner minimises; the operator's choice where
-        it is not given.
+    :ivar groups: groups to plan.
+    :ivar hosts: hosts that take VMs; those of Nova where none are given.
+    :ivar planner: planner to choose hosts; the operator's choice where it is
+        not given.
+    :ivar objective: objective that the planner minimises; the operator's
+        choice where it is not given.
     :ivar respect_active: whether running coflows keep their rates.
-    :ivar budget_s: time for the search; as configured where it is not given.
-    :ivar seed: of the search.
-    :ivar within: as the hint ``virtco:within``.
-    :ivar spread: as the hint ``virtco:spread``.
-    :ivar deadline: as the hint ``virtco:deadline``.
+    :ivar budget_s: time for the search, in seconds; the configured one where
+        it is not given.
+    :ivar seed: seed of the search.
+    :ivar within: wish as in the hint ``virtco:within``.
+    :ivar spread: wish as in the hint ``virtco:spread``.
+    :ivar deadline: deadline as in the hint ``virtco:deadline``.
     """
 
     groups: Annotated[list[Group], msgspec.Meta(min_length=1,
@@ -74,8 +77,8 @@ class PlanRequest(operation.Request, frozen=True, kw_only=True):
 
 class Vm(operation.Response, frozen=True):
     """:ivar group: name of the group.
-    :ivar row: of its matrix.
-    :ivar host: where the VM would be.
+    :ivar row: row of the group's matrix.
+    :ivar host: host that the plan chose.
     """
 
     group: str
@@ -84,7 +87,7 @@ class Vm(operation.Response, frozen=True):
 
 
 class PlannedCoflow(operation.Response, frozen=True):
-    """:ivar name: of the coflow.
+    """:ivar name: name of the coflow.
     :ivar cct_s: its completion time, with the coflows that run and the least
         remaining time first; null: it would not end.
     """
@@ -97,10 +100,10 @@ class Delay(operation.Response, frozen=True, kw_only=True):
     """A running coflow that would end later.
 
     :ivar coflow_id: id of the coflow.
-    :ivar before_s: until it ends without the plan.
-    :ivar after_s: until it ends with the plan.
-    :ivar name: of the coflow; null: it is gone.
-    :ivar project_id: whose coflow it is.
+    :ivar before_s: time until it ends without the plan.
+    :ivar after_s: time until it ends with the plan.
+    :ivar name: name of the coflow; null: it is gone.
+    :ivar project_id: project of the coflow.
     """
 
     coflow_id: str
@@ -113,25 +116,25 @@ class Delay(operation.Response, frozen=True, kw_only=True):
 class Plan(operation.Response, frozen=True, kw_only=True):
     """A plan that nobody carries out: hosts, times and bounds.
 
-    :ivar vms: of all groups.
-    :ivar cct_s: until the last of the new coflows would end, if they alone
+    :ivar vms: VMs of all groups.
+    :ivar cct_s: time until the last of the new coflows would end if they alone
         were sent.
     :ivar coflows: the new ones.
-    :ivar objective: that was minimised.
+    :ivar objective: objective that was minimised.
     :ivar objective_s: its value.
     :ivar lower_bound_s: ``cct_s`` is at least that in ``bound_scope``; it is
         0 where nothing is known.
-    :ivar bound_scope: what ``lower_bound_s`` and ``gap`` are about: any
+    :ivar bound_scope: placements that ``lower_bound_s`` and ``gap`` cover: any
         placement under these constraints or, where no VM can move, this
         placement.
-    :ivar gap: of ``cct_s`` to the bound, as a fraction.
-    :ivar method: that found the plan.
+    :ivar gap: distance of ``cct_s`` from the bound, as a fraction.
+    :ivar method: method that found the plan.
     :ivar bottleneck: port that decides ``cct_s``.
-    :ivar notes: what else should be known of the plan.
-    :ivar delays: of running coflows.
+    :ivar notes: remarks on the plan.
+    :ivar delays: delays of running coflows.
     :ivar deadline: whether it would be promised.
     :ivar n_hosts: hosts among which was chosen.
-    :ivar seconds: that the answer took.
+    :ivar seconds: duration of the search.
     """
 
     vms: list[Vm]
@@ -155,16 +158,16 @@ class Move(operation.Response, frozen=True, kw_only=True):
     """A running VM that should be on another host.
 
     :ivar instance_uuid: id of the server.
-    :ivar row: of the matrix.
+    :ivar row: row of the matrix.
     :ivar group: id of its group.
     :ivar group_name: name of its group.
-    :ivar project_id: whose group it is.
-    :ivar host: where it is.
-    :ivar to_host: where it should be.
+    :ivar project_id: project of the group.
+    :ivar host: host that the VM is on.
+    :ivar to_host: host that the VM should be on.
     :ivar saved_s: seconds that all coflows together would save.
     :ivar cost_s: seconds that the migration takes.
-    :ivar cct_s: of its group, as it is.
-    :ivar then_cct_s: of its group, after the move.
+    :ivar cct_s: CCT of its group without the move.
+    :ivar then_cct_s: CCT of its group after the move.
     :ivar at: time, in seconds since the epoch.
     :ivar reason: its host is drained, or it saves time.
     :ivar state: proposed, migrating or refused.
@@ -193,8 +196,8 @@ class Moves(operation.Response, frozen=True):
 
 
 class Look(operation.Request, frozen=True):
-    """:ivar budget_s: time for the search; as configured where it is not
-        given.
+    """:ivar budget_s: time for the search, in seconds; the configured one
+        where it is not given.
     """
 
     budget_s: fields.Budget | None = None

@@ -21,10 +21,10 @@ class ProbeRequest(operation.Request, frozen=True, kw_only=True):
     :ivar pairs: sender and receiver of each.
     :ivar kind: ``train``, taken as it is even if its bursts are too short, or
         ``bulk``, one TCP connection for ``lasts_s``.
-    :ivar bursts: of a train.
-    :ivar packets: of a burst.
+    :ivar bursts: bursts of a train.
+    :ivar packets: packets of a burst.
     :ivar packet_bytes: payload of a packet.
-    :ivar lasts_s: of a TCP connection.
+    :ivar lasts_s: duration of a TCP connection.
     """
 
     pairs: Annotated[list[tuple[fields.Host, fields.Host]],
@@ -37,7 +37,7 @@ class ProbeRequest(operation.Request, frozen=True, kw_only=True):
 
 
 class Ordered(operation.Response, frozen=True):
-    """:ivar id: under which the results are asked for."""
+    """:ivar id: id of the results."""
 
     id: str
 
@@ -49,7 +49,7 @@ class Result(fields.Pair, frozen=True, kw_only=True):
     :ivar lower_bound: whether the path may carry more.
     :ivar loss: fraction of the packets.
     :ivar rtt_s: shortest round trip.
-    :ivar sent_bytes: by the measurement.
+    :ivar sent_bytes: bytes that the measurement sent.
     :ivar windows_bytes: received in each window of a TCP connection.
     """
 
@@ -66,8 +66,8 @@ class Results(operation.Response, frozen=True, kw_only=True):
     """Results of a request so far.
 
     :ivar done: whether there is a result of each pair.
-    :ivar results: of the pairs that were measured.
-    :ivar why: it was not carried out.
+    :ivar results: results of the measured pairs.
+    :ivar why: reason why it was not carried out.
     """
 
     done: bool
@@ -85,9 +85,10 @@ class Schedule(operation.Response, frozen=True, kw_only=True):
     :ivar all_pairs: whether each pair is measured, not only some per host.
     :ivar freshness_s: age at which a pair is measured again.
     :ivar under_way: pairs that are measured now.
-    :ivar max_link_share: of a link that measurements may take.
-    :ivar max_bytes_per_hour: that measurements may send; null: any number.
-    :ivar last_hour_bytes: that measurements sent.
+    :ivar max_link_share: share of a link that measurements may take.
+    :ivar max_bytes_per_hour: bytes that measurements may send in an hour;
+        null: any number.
+    :ivar last_hour_bytes: bytes that measurements sent in the last hour.
     """
 
     enabled: bool

@@ -15,7 +15,7 @@ class Group(operation.Response, frozen=True, kw_only=True):
     """A group whose bytes were counted.
 
     :ivar group_id: id of the group.
-    :ivar project_id: whose group it is.
+    :ivar project_id: project of the group.
     :ivar group_name: name of the group.
     :ivar app: application that the hint names.
     :ivar n_vms: members of the group.
@@ -50,11 +50,11 @@ class Profiles(operation.Response, frozen=True):
 class Predicted(operation.Response, frozen=True, kw_only=True):
     """Bytes of the next hour.
 
-    :ivar size_bytes: that are expected.
-    :ivar method: that predicted past hours best.
-    :ivar error_fraction: of the method over past hours; null: not known.
-    :ivar last_hour_weight: of the last hour; the hour of the day has the
-        rest.
+    :ivar size_bytes: expected bytes.
+    :ivar method: method that predicted past hours best.
+    :ivar error_fraction: error of the method over past hours; null: not known.
+    :ivar last_hour_weight: weight of the last hour; the hour of the day has
+        the rest.
     """
 
     size_bytes: float
@@ -80,7 +80,7 @@ class ProfiledPair(operation.Response, frozen=True, kw_only=True):
     :ivar size_bytes: sum over the hours.
     :ivar is_seen: whether the bytes of the pair could be counted.
     :ivar hours: hours in which something was sent.
-    :ivar next_hour: what is expected; null for all but the largest pairs.
+    :ivar next_hour: expected bytes; null for all but the largest pairs.
     """
 
     src: int
@@ -96,8 +96,8 @@ class Profile(Group, frozen=True, kw_only=True):
 
     :ivar size_bytes: sum over pairs and hours.
     :ivar tm: matrix as for ``virtco:tm``; null: no pattern is recognised.
-    :ivar pattern: that was recognised.
-    :ivar next_hour: of all pairs together.
+    :ivar pattern: recognised pattern.
+    :ivar next_hour: expected bytes of all pairs together.
     :ivar pairs: in the order of their rows.
     """
 
@@ -111,7 +111,7 @@ class Profile(Group, frozen=True, kw_only=True):
 class Launched(operation.Response, frozen=True, kw_only=True):
     """An application that was launched.
 
-    :ivar project_id: whose application it is.
+    :ivar project_id: project of the application.
     :ivar app: name of the application.
     :ivar n_launches: launches whose bytes were counted.
     :ivar last_hour: start of the last hour, in seconds since the epoch.
@@ -141,12 +141,12 @@ class Launch(operation.Response, frozen=True):
 class App(operation.Response, frozen=True, kw_only=True):
     """The matrix that the next launch of an application would get.
 
-    :ivar project_id: whose application it is.
+    :ivar project_id: project of the application.
     :ivar app: name of the application.
     :ivar n_vms: VMs of the next launch.
     :ivar launches: past launches, the newest first.
     :ivar tm: matrix as for ``virtco:tm``; null: none would be used.
-    :ivar size_bytes: of the matrix.
+    :ivar size_bytes: bytes of the matrix.
     :ivar how: the pattern, or why there is none.
     """
 
@@ -160,8 +160,8 @@ class App(operation.Response, frozen=True, kw_only=True):
 
 
 class AppQuery(fields.ProjectQuery, frozen=True, kw_only=True):
-    """:ivar project_id: whose application is meant; the caller's own where
-        it is not given.
+    """:ivar project_id: project of the application; the caller's own where it
+        is not given.
     :ivar n_vms: VMs of the next launch; as many as the last one had where it
         is not given.
     """

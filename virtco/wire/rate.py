@@ -18,14 +18,14 @@ class MeasuredPair(fields.Pair, frozen=True, kw_only=True):
     """The newest measurement from one host to another.
 
     :ivar rate_bps: measured rate.
-    :ivar age_s: of the measurement.
+    :ivar age_s: age of the measurement.
     :ivar confidence: 0 to 1, falls with the age.
     :ivar lower_bound: whether the path may carry more.
     :ivar loss: fraction of the packets.
     :ivar rtt_s: shortest round trip.
     :ivar rtt_median_s: median round trip.
     :ivar rtt_p99_s: 99th percentile of the round trips.
-    :ivar method: of the measurement.
+    :ivar method: method of the measurement.
     """
 
     rate_bps: float
@@ -48,10 +48,10 @@ class Rates(operation.Response, frozen=True):
 class Matrix(operation.Response, frozen=True, kw_only=True):
     """A statistic of each pair of hosts.
 
-    :ivar kind: what was measured.
-    :ivar unit: of the values.
-    :ivar statistic: of each pair over time.
-    :ivar hosts: of the rows (senders) and columns (receivers).
+    :ivar kind: measured quantity.
+    :ivar unit: unit of the values.
+    :ivar statistic: statistic of each pair over time.
+    :ivar hosts: hosts of the rows (senders) and columns (receivers).
     :ivar values: null where the pair was not measured.
     :ivar ages_s: age of the newest measurement of each pair.
     """
@@ -65,7 +65,7 @@ class Matrix(operation.Response, frozen=True, kw_only=True):
 
 
 class MatrixQuery(operation.Query, frozen=True, kw_only=True):
-    """:ivar kind: what was measured.
+    """:ivar kind: measured quantity.
     :ivar statistic: statistic of each pair over time; the long-term rate, or
         the median of latencies, where it is not given.
     :ivar at: time, in seconds since the epoch; later measurements are left
@@ -105,8 +105,9 @@ class Performer(operation.Response, frozen=True, kw_only=True):
 class Performers(operation.Response, frozen=True, kw_only=True):
     """Measured hosts, and the estimator of the long-term rates.
 
-    :ivar estimator: of the long-term rates; null: nothing was measured.
-    :ivar noise: of the readings about the long-term rates.
+    :ivar estimator: estimator of the long-term rates; null: nothing was
+        measured.
+    :ivar noise: noise of the readings about the long-term rates.
     :ivar trust: how far the long-term rates may be followed.
     :ivar errors: relative error of each estimator over past readings.
     :ivar hosts: hosts that were measured.

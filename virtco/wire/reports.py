@@ -75,7 +75,8 @@ class CoflowCounters(msgspec.Struct, frozen=True):
     :ivar drops: packets.
     :ivar backlog_bytes: in its queue now.
     :ivar control_bytes: acknowledgements and the like, beside the data.
-    :ivar destinations: of its child classes; they may be fewer than all.
+    :ivar destinations: counters of its child classes; they may be fewer than
+        all.
     """
 
     coflow_id: fields.Id
@@ -127,7 +128,7 @@ class PartCounters(msgspec.Struct, frozen=True):
 class LimitCounter(msgspec.Struct, frozen=True):
     """Counter of unmanaged traffic to a limited destination.
 
-    :ivar host: of the destination; null: all others.
+    :ivar host: name of the destination; null: all others.
     """
 
     host: fields.Host | None
@@ -147,15 +148,17 @@ class UnmanagedCounters(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The body of ``PUT /v1/hosts/{host}/report``.
 
-    :ivar boot_ms: when it was made, since the boot ``boot_id``: one of before
-        that comes later, such as by a relay that was halted, is not counted.
-    :ivar pairs: by them coflows end that have no class.
-    :ivar peers: what else VMs sent, for their profiles.
-    :ivar default_sent_bytes: of what belongs to no coflow.
-    :ivar shared: by part: ``host``, ``unmanaged``, ``control``.
+    :ivar boot_ms: time of the report since the boot ``boot_id``. A report that
+        arrives after a later one, such as by a relay that was halted, is not
+        counted.
+    :ivar pairs: counters by which coflows end that have no class.
+    :ivar peers: other bytes that VMs sent, for their profiles.
+    :ivar default_sent_bytes: bytes that belong to no coflow.
+    :ivar shared: counters of the parts ``host``, ``unmanaged`` and
+        ``control``.
     :ivar error: why a policy was refused or is not enforced; while health is
         ok, who else shapes the uplink.
-    :ivar cpu_s: of the edge module.
+    :ivar cpu_s: processor time of the edge module.
     """
 
     epoch: fields.Key
@@ -192,9 +195,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     :ivar lower_bound: the path is at least that fast.
     :ivar loss: share of the packets.
     :ivar rtt_s: the least of several round trips.
-    :ivar windows_bytes: of a bulk connection, received in each
+    :ivar windows_bytes: bytes that a bulk connection received in each
         :data:`WINDOW_S`.
-    :ivar sent_bytes: what it cost; None when the sender does not say.
+        :data:`WINDOW_S`.
+    :ivar sent_bytes: bytes that it cost; None when the sender does not say.
     """
 
     probe_id: fields.Key

@@ -18,9 +18,9 @@ Ceil = Literal['rate', 'link']
 class Settings(operation.Response, frozen=True, kw_only=True):
     """Choices that hold now.
 
-    :ivar planner: that chooses hosts.
-    :ivar objective: that the planner minimises.
-    :ivar order: in which coflows are served.
+    :ivar planner: planner that chooses hosts.
+    :ivar objective: objective that the planner minimises.
+    :ivar order: order in which coflows are served.
     :ivar ceil: upper limit of a coflow's class at the edge.
     """
 
@@ -33,9 +33,9 @@ class Settings(operation.Response, frozen=True, kw_only=True):
 class SettingsChange(operation.Request, frozen=True, kw_only=True):
     """Choices to make; at least one field.
 
-    :ivar planner: that chooses hosts.
-    :ivar objective: that the planner minimises.
-    :ivar order: in which coflows are served.
+    :ivar planner: planner that chooses hosts.
+    :ivar objective: objective that the planner minimises.
+    :ivar order: order in which coflows are served.
     :ivar ceil: upper limit of a coflow's class at the edge.
     """
 
@@ -50,7 +50,7 @@ class Changed(operation.Response, frozen=True, kw_only=True):
 
     :ivar at: time, in seconds since the epoch.
     :ivar who: name of the caller, or the address without authentication.
-    :ivar what: setting, host or topology.
+    :ivar what: changed thing: setting, host or topology.
     :ivar before: the value until then.
     :ivar after: the value since then.
     """

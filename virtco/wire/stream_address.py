@@ -24,10 +24,10 @@ class Server(msgspec.Struct, frozen=True):
 class Distributor(operation.Response, frozen=True, kw_only=True):
     """Where policies come from.
 
-    :ivar version: of the protocol.
+    :ivar version: version of the protocol.
     :ivar servers: in the order in which to try them: the relays, shuffled,
         and the process that leads.
-    :ivar ticket: by which a host shows that it may connect.
+    :ivar ticket: ticket by which a host shows that it may connect.
     """
 
     version: int
