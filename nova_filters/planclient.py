@@ -105,7 +105,7 @@ class _Request:
     :ivar uuids: its instances, in the order in which Nova comes to them,
         which is that of their launch_index.
     :ivar rows: the controller's plan by row.
-    :ivar body: of the first call.
+    :ivar body: body of the first call.
     """
 
     spent_s: float = 0.0
@@ -163,10 +163,10 @@ class PlanClient:
               request_id: str, since_s: float) -> dict[str, Any] | None:
         """Ask for a placement; None means "as if virtco were not there".
 
-        :param body: of ``PUT /v1/placements/{instance_uuid}``.
-        :param request_id: of the API request, whose budget this call uses.
-        :param since_s: when the pass began (``time.monotonic()``); what it
-            has taken by now is part of the budget.
+        :param body: body of ``PUT /v1/placements/{instance_uuid}``.
+        :param request_id: id of the API request, whose budget this call uses.
+        :param since_s: begin of the pass (``time.monotonic()``); the time that
+            it has taken by now is part of the budget.
         """
         request = self._request(request_id)
         index = request.index(instance_uuid)

@@ -41,7 +41,7 @@ class Step:
 
     :ivar argv: program and arguments.
     :ivar expected_s: on two idle cores of the machine of the records.
-    :ivar digest: of the numbers that it writes to ``figure.json``.
+    :ivar digest: digest of the numbers that it writes to ``figure.json``.
     """
 
     name: str

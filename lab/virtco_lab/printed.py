@@ -49,7 +49,7 @@ def write(path: pathlib.Path, directory: pathlib.Path,
           scratch: pathlib.Path) -> int:
     """Make the PDF; returns the number of pages.
 
-    :param directory: of the records; the page is in the one above.
+    :param directory: directory of the records; the page is in the one above.
     :param scratch: a directory for the plots.
     :raises virtco.exception.Invalid: without the documentation's sources, or
         without the library that WeasyPrint draws with.

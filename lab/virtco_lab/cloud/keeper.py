@@ -49,7 +49,7 @@ class Keeper:
 
     :param computes: number of hypervisors.
     :param slots: VMs of flavor ``slot1`` per hypervisor.
-    :param rate_bps: of each uplink.
+    :param rate_bps: rate of each uplink.
     :param say: called with a line about each step.
     :param backend: see :class:`layout.Layout`.
     """

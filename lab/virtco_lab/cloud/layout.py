@@ -29,14 +29,14 @@ class Layout:
     """Names, addresses and sizes of a cloud.
 
     :ivar run: id of its namespaces (:mod:`virtco_lab.emulation.namespaces`).
-    :ivar address: of the control namespace, where all services listen.
+    :ivar address: address of the control namespace, where all services listen.
     :ivar computes: hypervisors.
     :ivar slots: VMs of flavor ``slot1`` per hypervisor.
-    :ivar rate_bps: of each uplink.
-    :ivar pid: of the process that keeps the cloud.
-    :ivar backend: what switches and what Neutron drives: ``bridge`` are
-        Linux bridges, by :mod:`virtco_lab.cloud.mechanism`; ``ovn`` is OVN,
-        by Neutron's own driver.
+    :ivar rate_bps: rate of each uplink.
+    :ivar pid: id of the process that keeps the cloud.
+    :ivar backend: kind of the switches and of Neutron's driver: ``bridge`` are
+        Linux bridges, by :mod:`virtco_lab.cloud.mechanism`; ``ovn`` is OVN, by
+        Neutron's own driver.
     """
 
     run: str

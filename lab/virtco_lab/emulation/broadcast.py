@@ -185,7 +185,7 @@ def calibrated(mesh: mesh_module.Mesh, cloud: clouds.Cloud,
                ) -> dict[str, Matrix]:
     """Measure snapshots of a cloud; estimate the rates by each estimator.
 
-    :param reading_s: of a message at a cable's full rate.
+    :param reading_s: time of reading a message at a cable's full rate.
     """
     scale = options.rate_bps / clouds.LINK_BPS
     readings = []
@@ -311,7 +311,8 @@ def expected_s(edges: trees.Edges, size_bytes: float,
     """Return the seconds of a broadcast by the model, under changing rates.
 
     :param coming: rates of each interval of ``change_s``; the last one stays.
-    :param n_segments: of the message, which are sent one after the other.
+    :param n_segments: segments of the message, which are sent one after the
+        other.
     """
     free_s: dict[int, float] = {}
     has_s: dict[int, float] = {}

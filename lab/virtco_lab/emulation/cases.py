@@ -44,7 +44,7 @@ _SWEPT_SHAPE = 'medium'
 class Scale:
     """Size of the testbed.
 
-    :ivar rate_bps: of each uplink before the background takes its part.
+    :ivar rate_bps: rate of each uplink before the background takes its part.
     """
 
     n_hosts: int
@@ -77,7 +77,7 @@ class Cell:
     """A workload of a test case; one run per seed and scheme.
 
     :ivar setting: application, width, length or skew.
-    :ivar stretch: of the time that a run takes.
+    :ivar stretch: factor of the time that a run takes.
     """
 
     case: str
@@ -100,7 +100,7 @@ class Cell:
 def cells(case: str, shapes: Sequence[str], scale: Scale) -> list[Cell]:
     """List the cells of a test case.
 
-    :param shapes: of the matrices, for test cases 1 to 3.
+    :param shapes: shapes of the matrices, for test cases 1 to 3.
     """
     if case == 'virtco-case1':
         return [Cell(case, row.name, shape, True)

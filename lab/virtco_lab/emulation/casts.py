@@ -54,9 +54,11 @@ SCHEMES = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """:ivar ends_s: of each receiver, from when all were ready.
-    :ivar uplink_copies: that crossed uplinks of racks, both ways.
-    :ivar rates_bps: from whom to whom, medians of what was seen.
+    """Result of a broadcast to all receivers.
+
+    :ivar ends_s: end of each receiver, from the time when all were ready.
+    :ivar uplink_copies: copies that crossed uplinks of racks, both ways.
+    :ivar rates_bps: observed rates by (sender, receiver), in the median.
     """
 
     ends_s: Mapping[str, float]
@@ -75,7 +77,7 @@ def run(racks: racks_module.Racks, size_bytes: int, scheme: Scheme,
     """Hand a file from the first VM to the others.
 
     :param receivers: only so many of them, drawn by ``seed``.
-    :param clusters: what is known of racks in place of the truth.
+    :param clusters: known racks in place of the true ones.
     :raises virtco.exception.VirtcoException: not all have it by then.
     """
     source, *others = racks.vms

@@ -28,7 +28,8 @@ DEFAULT_RATE_BPS = calibration.RATES_BPS[-1]
 class Options:
     """Options of ``virtco-emulate demo``.
 
-    :ivar rate_bps: of the uplinks; None measures what the machine carries.
+    :ivar rate_bps: rate of the uplinks; None measures the rate that the
+        machine carries.
     :ivar only: the workload to run, None = all of :data:`ONLY`.
     :ivar has_page: whether the controller's live page can be seen.
     """

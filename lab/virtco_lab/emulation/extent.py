@@ -15,12 +15,13 @@ from virtco_lab.sim.figures import outcome
 class Options:
     """How much to run.
 
-    :ivar rate_bps: of the fastest links.
-    :ivar seeds: of random draws; a figure that draws once takes the last.
-    :ivar short: as little as shows that it works.
+    :ivar rate_bps: rate of the fastest links.
+    :ivar seeds: seeds of random draws; a figure that draws once takes the
+        last.
+    :ivar short: whether the smallest run is wanted that shows that it works.
     :ivar n_hosts: hypervisors of a test case.
-    :ivar shapes: of the matrices of test cases 1 to 3.
-    :ivar directory: for the runs and the logs of a test case.
+    :ivar shapes: shapes of the matrices of test cases 1 to 3.
+    :ivar directory: directory of the runs and the logs of a test case.
     """
 
     rate_bps: float

@@ -30,7 +30,10 @@ T = TypeVar('T')
 
 
 class Cloud:
-    """:ivar log: of the controller."""
+    """Controller and edge modules on hosts without VMs.
+
+    :ivar log: log of the controller.
+    """
 
     def __init__(self, fabric: fabric_module.Fabric,
                  children: Sequence[process.Child], log: pathlib.Path):
@@ -79,7 +82,7 @@ def cloud(plane: tree.Plane, link_bps: float, debug: bool = False
     """Build it, and take all of it away again.
 
     :param plane: the tree above the hosts, see :func:`.switches.grow`.
-    :param link_bps: of each host.
+    :param link_bps: rate of each host's link.
     :param debug: let the controller log all that it measures.
     """
     children: list[process.Child] = []

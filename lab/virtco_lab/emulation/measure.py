@@ -63,15 +63,16 @@ class Run:
 
     Times are in seconds, for the paper's bytes.
 
-    :ivar key: of the cell.
+    :ivar key: key of the cell.
     :ivar simulated_s: mean CCT, placed and run by the simulator.
     :ivar expected_s: mean CCT, simulated where the controller placed the VMs.
     :ivar measured_s: mean CCT with real TCP.
     :ivar coflows: name, expected and measured CCT of each.
     :ivar stretch: sizes that were sent over those of the cell.
-    :ivar placing_s: of all groups, with the requests and the VMs' start.
+    :ivar placing_s: time to place all groups, with the requests and the VMs'
+        start.
     :ivar tries: runs of which this is the one that counts.
-    :ivar timeline: per ``bin_s``, bytes of each coflow that arrived.
+    :ivar timeline: bytes of each coflow that arrived, per ``bin_s``.
     """
 
     key: str
@@ -158,8 +159,9 @@ class Datacentre(testbed_module.Testbed):
                  logs: pathlib.Path, display: Display,
                  slots: int | None = None,
                  controller: services.Options = types.MappingProxyType({})):
-        """
-        :param slots: of each hypervisor, instead of the scale's.
+        """Keep the options of the runs.
+
+        :param slots: slots of each hypervisor, instead of the scale's.
         :param controller: options of the controller, by group.
         """
         super().__init__(testbed_module.Config(

@@ -37,7 +37,10 @@ _DONE = b'.'
 
 
 class Mesh:
-    """:param rate_bps: of every host's cable; no pair has more."""
+    """Hosts whose pairs have rates of their own.
+
+    :param rate_bps: rate of every host's cable; no pair has more.
+    """
 
     def __init__(self, n_hosts: int, rate_bps: float):
         self.names = [f'h{number}' for number in range(n_hosts)]

@@ -89,7 +89,7 @@ class Job:
 
     :ivar argument: bytes of the message, or a matrix of bytes by rank.
     :ivar hosts: name of each rank's host in the rankfile.
-    :ivar options: as ``virtco advise`` prints them.
+    :ivar options: options that ``virtco advise`` prints.
     """
 
     operation: str
@@ -100,7 +100,10 @@ class Job:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ran:
-    """:ivar hosts: the processor of each rank, as Open MPI names it."""
+    """Result of a run of Open MPI.
+
+    :ivar hosts: the processor of each rank, as Open MPI names it.
+    """
 
     hosts: tuple[str, ...]
     took_s: tuple[float, ...]
@@ -146,8 +149,10 @@ def run(mesh: mesh_module.Mesh, job: Job, n_runs: int = RUNS) -> Ran:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """:ivar order: host of each rank.
-    :ivar expected_s: by the model on the true rates; None where Open MPI
+    """Advised hosts of ranks, with the expected time.
+
+    :ivar order: host of each rank.
+    :ivar expected_s: time by the model on the true rates; None where Open MPI
         chooses its tree.
     """
 
@@ -168,7 +173,7 @@ def plans(operation: str, argument: int | Matrix, rates_bps: Matrix,
           truth_bps: Matrix) -> dict[str, Plan]:
     """Plan an operation without advice and as advised by measured rates.
 
-    :param rates_bps: as measured, by which is advised.
+    :param rates_bps: measured rates, on which the advice is based.
     """
     if not isinstance(argument, int):
         return _mappings(argument, rates_bps, truth_bps)

@@ -29,7 +29,7 @@ class Server:
     """A server of Nova.
 
     :ivar row: ``launch_index``, its row in the group's matrix.
-    :ivar host: where it runs, None until it is placed.
+    :ivar host: host that it runs on, None until it is placed.
     :ivar reservation: id of the request that made it and its group.
     """
 
@@ -49,8 +49,8 @@ class NovaError(exception.VirtcoException):
 class NovaClient:
     """Client of one project.
 
-    :param url: of the API with its version, as nova_stack prints it.
-    :param project_id: of the tenant; None is the stack's own.
+    :param url: address of the API with its version, as nova_stack prints it.
+    :param project_id: project of the tenant; None is the stack's own.
     """
 
     def __init__(self, url: str, project_id: str | None = None,
@@ -151,7 +151,8 @@ class NovaClient:
         """Delete servers and wait until they are gone.
 
         :param on_count: gets the number of those that are left.
-        :param stall_s: as of :meth:`wait_active`.
+        :param stall_s: longest time without progress, as in
+            :meth:`wait_active`.
         """
         uuids = [server.uuid for server in servers]
         for uuid in uuids:

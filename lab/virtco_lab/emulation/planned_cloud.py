@@ -30,7 +30,7 @@ _NOTIFY_ATTEMPTS = 300
 class PlannedCloud:
     """Stand-in for :class:`nova_client.NovaClient`, for one project.
 
-    :param slots: of each host, 1 vCPU and 512 MB each.
+    :param slots: slots of each host, 1 vCPU and 512 MB each.
     :param flavors: name -> slots.
     """
 

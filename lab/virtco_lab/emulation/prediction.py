@@ -70,7 +70,7 @@ def simulate(placed: collections.abc.Sequence[Placed],
     between two hosts have ended, the large ones have fewer shares. Else the
     controller gives rates to pairs of hosts.
 
-    :param rates_bps: of each uplink, the same both ways, as payload.
+    :param rates_bps: rate of each uplink, the same both ways, as payload.
     """
     if order == 'fair':
         sent = [[(src, dst, size, 1) for src, dst, size in entry.flows()
@@ -85,7 +85,7 @@ def simulate_tcp(placed: collections.abc.Sequence[Placed],
                  rates_bps: dict[str, float]) -> list[float]:
     """Simulate unscheduled coflows that start together; return CCTs, in s.
 
-    :param rates_bps: of each uplink, the same both ways, as payload.
+    :param rates_bps: rate of each uplink, the same both ways, as payload.
     """
     names = sorted(rates_bps)
     rows = np.array([
@@ -180,7 +180,7 @@ def _run(sent: list[list[tuple[str, str, float, int]]],
          rates_bps: dict[str, float], order: str) -> list[float]:
     """Simulate coflows that start together; return their CCTs, in s.
 
-    :param sent: per coflow source, destination, bytes and number of flows.
+    :param sent: source, destination, bytes and number of flows per coflow.
     """
     names = sorted(rates_bps)
     index = {name: i for i, name in enumerate(names)}

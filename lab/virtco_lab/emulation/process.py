@@ -50,10 +50,11 @@ class Child:
                  log: pathlib.Path, namespace: str | None = None,
                  piped: bool = False, own_log: pathlib.Path | None = None,
                  environment: collections.abc.Mapping[str, str] = _NO_CHANGE):
-        """
-        :param log: where its output goes.
+        """Keep the command and the files of its logs.
+
+        :param log: file of its output.
         :param own_log: file to which it logs itself.
-        :param environment: what it has besides ours.
+        :param environment: environment in addition to ours.
         """
         self.what = what
         self._logs = [patience.Log(path) for path in (own_log, log) if path]

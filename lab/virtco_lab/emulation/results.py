@@ -37,8 +37,8 @@ class SchemeResult:
 
     :ivar hosts: group -> host of each of its VMs.
     :ivar uplink_bytes: host -> payload that leaves it and that enters it.
-    :ivar timeline: per bin of ``bin_s``, bytes received per coflow over the
-        fabric; empty when simulated.
+    :ivar timeline: bytes received per coflow over the fabric, per bin of
+        ``bin_s``; empty when simulated.
     :ivar busy_fraction: busy share of all processors during the transfers,
         with any load; busy processors make real transfers slower.
     :ivar waited_fraction: share of the transfers' time for which a thread of

@@ -54,7 +54,7 @@ def run_emulated(testbed: testbed_module.Testbed,
     :param keep: do not take them away; the testbed ends next.
     :param local_bytes: most that a flow inside of a host sends, and then
         without a pace; None sends all of it, at a pace.
-    :param hosts: of each group's VMs; None: where Nova places them.
+    :param hosts: hosts of each group's VMs; None: those that Nova chooses.
     :param on_result: gets the result as soon as the last byte has arrived.
     """
     n_vms = sum(group.n_vms for group in workload.groups)

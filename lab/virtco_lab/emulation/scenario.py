@@ -99,7 +99,7 @@ def fig1(rate_bps: float, slots: int,
          unit_s: float = _FIG1_UNIT_S) -> Workload:
     """Build VirtCO's Fig. 1: two coflows over three VMs, two on one host.
 
-    :param slots: of each host.
+    :param slots: slots of each host.
     :param unit_s: time that a unit of data takes on an idle link.
     """
     unit = round(units.bps_to_bytes_per_s(goodput_bps(rate_bps)) * unit_s)

@@ -36,8 +36,8 @@ def limit_commands(port: str, rate_bps: float, verb: str = 'add',
     """Build lines for ``tc -batch`` that give a port its rate both ways.
 
     :param verb: ``add`` at first, ``change`` to alter the rate under traffic.
-    :param burst_bytes: what the token bucket holds; None for as little as a
-        late timer needs.
+    :param burst_bytes: size of the token bucket; None for as little as a late
+        timer needs.
     """
     lines = []
     for dev in (port, ifb_name(port)):

@@ -25,8 +25,8 @@ _NS = 1e-9
 class Usage:
     """Shares of the time between two looks.
 
-    :ivar waited: of the thread that waited most for a processor, and of what
-        was stolen from the processors.
+    :ivar waited: waiting time of the thread that waited most for a processor,
+        and the time stolen from the processors.
     :ivar ran: process -> share of one processor, its threads together.
     """
 

@@ -41,7 +41,7 @@ OnCount = collections.abc.Callable[[int], object]
 class Config:
     """Size of the datacentre.
 
-    :ivar slots: of each hypervisor, 1 vCPU and 512 MB each.
+    :ivar slots: slots of each hypervisor, 1 vCPU and 512 MB each.
     :ivar slow_host: hypervisor whose cable carries half of ``rate_bps``,
         unknown to the controller.
     :ivar logs: directory for the logs of all processes.
@@ -265,7 +265,7 @@ class Testbed:
 
         :param on_count: called with the number of active servers from time to
             time.
-        :param hosts: where they boot instead; without Nova only.
+        :param hosts: hosts to boot them on instead; without Nova only.
         """
         cloud = self._cloud
 

@@ -74,7 +74,7 @@ class FlowSpec:
 class Job:
     """Traffic to send.
 
-    :ivar starts_s: per coflow, when it starts after ``go``.
+    :ivar starts_s: start of each coflow after ``go``.
     :ivar stall_s: seconds without a byte after which it gives up.
     :ivar window_bytes: receive window of every flow, see :func:`window_bytes`.
     :ivar local_bps: payload that the flows inside of one hypervisor send
@@ -107,7 +107,7 @@ def window_bytes(flows: collections.abc.Sequence[FlowSpec],
     end of the last flow, which is the coflow's end.
 
     :param hosts: namespace of a VM -> its hypervisor.
-    :param rate_bps: of an uplink.
+    :param rate_bps: rate of an uplink.
     """
     links = collections.Counter(
         end for flow in flows if flow.local_host is None

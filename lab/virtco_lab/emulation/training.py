@@ -48,8 +48,8 @@ _PATIENCE_S = 60.0
 class Setting:
     """Equal jobs.
 
-    :ivar send_s: of an iteration on the link alone.
-    :ivar iterations: that each job makes; the first ones do not count.
+    :ivar send_s: time of an iteration's bytes on the link alone.
+    :ivar iterations: iterations of each job; the first ones do not count.
     """
 
     n_jobs: int
@@ -65,7 +65,10 @@ SETTINGS = {'training-2': Setting(2, 1.0, 0.8),
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """:ivar iteration_s: of each job, those that count."""
+    """Result of jobs that train at the same time.
+
+    :ivar iteration_s: time of each job's iterations that count.
+    """
 
     iteration_s: tuple[tuple[float, ...], ...]
 

@@ -20,9 +20,9 @@ from virtco_lab.emulation import traffic
 class Outcome:
     """Result of a job's traffic.
 
-    :ivar ccts_s: per coflow, from its start to its last byte.
+    :ivar ccts_s: time of each coflow from its start to its last byte.
     :ivar cpu_s: processor time of the traffic process.
-    :ivar timeline: per bin of ``bin_s``, bytes received per coflow, those
+    :ivar timeline: bytes received per coflow, per bin of ``bin_s``, those
         within one hypervisor left out.
     """
 
@@ -39,7 +39,8 @@ class Transfer:
 
     def __init__(self, job: traffic.Job, log: pathlib.Path,
                  say: process.Say | None = None):
-        """
+        """Keep the function that reports progress.
+
         :param say: gets a line from time to time when nothing is heard.
         """
         self._say = say

@@ -42,7 +42,7 @@ Beside = Callable[[Sequence[Sequence[fabric.VmPort]]],
 class Sent:
     """Result of sending the coflows.
 
-    :ivar hosts: of each coflow's VMs, by its name.
+    :ivar hosts: hosts of each coflow's VMs, by its name.
     :ivar ccts_s: CCT of each coflow.
     :ivar told_s: time at which the controller knew of each; 0: from the
         beginning.
@@ -63,9 +63,9 @@ class Bed(measure.Datacentre):
              beside: Beside | None = None) -> Sent:
         """Launch the VMs, send all bytes, take the VMs away.
 
-        :param hosts: where the VMs are; None: where the controller wants
-            them, which then hears of all coflows in time.
-        :param scheme: without the edges where its order is fair.
+        :param hosts: hosts of the VMs; None: those that the controller
+            chooses, which then hears of all coflows in time.
+        :param scheme: scheme; the edges are left out where its order is fair.
         :param beside: is entered, with the ports of each coflow's VMs, while
             the bytes are sent.
         """

@@ -58,7 +58,8 @@ class Service(abc.ABC):
 
     def __init__(self, home: str | os.PathLike[str] | None = None,
                  port: int | None = None):
-        """
+        """Choose a directory and a port.
+
         :param home: its directory, None = a new one in the directory for
             temporary files, which :meth:`stop` removes.
         :param port: None = a free one.

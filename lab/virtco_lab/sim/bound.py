@@ -42,9 +42,10 @@ def least_mean_cct_s(fabric: fabric_model.Fabric, release_s: np.ndarray,
                      max_rounds: int = MAX_ROUNDS) -> float:
     """Bound the mean CCT of any schedule of these coflows from below, in s.
 
-    :param fabric: with all flows whole, as it was laid out.
-    :param release_s: when each coflow's flows may start, shape (C,).
-    :param max_rounds: of cuts; fewer give a weaker bound.
+    :param fabric: fabric with all flows whole, as it was laid out.
+    :param release_s: time at which each coflow's flows may start, shape (C,).
+    :param max_rounds: largest number of rounds of cuts; fewer give a weaker
+        bound.
     :raises virtco.exception.Invalid: for a coflow at a port without capacity.
     """
     n_coflows = len(release_s)
@@ -108,7 +109,7 @@ class _Cuts:
     """The linear program over the CCTs, with the cuts found so far.
 
     :ivar cct_s: its last answer, shape (C,).
-    :ivar bound_s: what its dual proves.
+    :ivar bound_s: bound that its dual proves.
     """
 
     def __init__(self, alone_s: np.ndarray):

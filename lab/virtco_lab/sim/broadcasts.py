@@ -55,8 +55,8 @@ def hdfs(receivers: int, blocks: int, rng: np.random.Generator,
 class Cornet:
     """Swarm in which all receivers with a block send it, the rarest first.
 
-    :param rack: of the source, then of each receiver, from 0 without gaps,
-        shape (n + 1,).
+    :param rack: rack of the source, then of each receiver, from 0 without
+        gaps, shape (n + 1,).
     :param crossing: blocks that an uplink carries in each direction in a unit
         of time.
     :param is_aware: whether a block is fetched from another rack only while

@@ -34,9 +34,10 @@ class Claim:
 
     :ivar factor: claimed bytes over the truth.
     :ivar is_sized: whether the hint has sizes.
-    :ivar late_s: when it comes, after the coflow's start; None: with its VMs.
+    :ivar late_s: time at which the hint comes, after the coflow's start; None:
+        with its VMs.
     :ivar is_launched: whether a late hint's group was launched without sizes.
-    :ivar deadline_s: that is asked for, after the hint; None: none.
+    :ivar deadline_s: deadline that is asked for, after the hint; None: none.
     """
 
     factor: float = 1.0

@@ -36,10 +36,10 @@ BUDGET_S = 1.0
 class CoflowResult:
     """Result of one coflow.
 
-    :ivar arrival_s: of its group.
-    :ivar start_s: when its group had been placed; later than the arrival
-        only where it had to wait for room.
-    :ivar cct_s: from start to end.
+    :ivar arrival_s: arrival of its group.
+    :ivar start_s: time at which its group had been placed; later than the
+        arrival only where it had to wait for room.
+    :ivar cct_s: time from start to end.
     :ivar alone_s: t of VirtCO Eq. (3) at its placement: no schedule is
         faster.
     :ivar predicted_s: the planner's forecast of cct_s.
@@ -65,7 +65,7 @@ class Result:
     """A run: coflows in order of their groups, and where the VMs were.
 
     :ivar plans: one per group.
-    :ivar planned_s: what each planning took, by the counter of work.
+    :ivar planned_s: time of each planning, by the counter of work.
     """
 
     coflows: tuple[CoflowResult, ...]
@@ -92,9 +92,10 @@ def simulate(hosts: Sequence[cluster.Host],
              on_planned: Callable[[], None] | None = None) -> Result:
     """Run groups through a datacentre.
 
-    :param seed: of the planner.
+    :param seed: seed of the planner.
     :param config: instead of the scheme's scheduling.
-    :param budget_s: of the planner for each group, by a counter of work.
+    :param budget_s: budget of the planner for each group, by a counter of
+        work.
     :param leave: a group's VMs go when its last coflow has ended and their
         stay is over.
     :param on_plan: called before groups are placed …

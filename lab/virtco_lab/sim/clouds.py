@@ -24,7 +24,7 @@ class Dynamics:
     """How a cloud's rates vary.
 
     :ivar spread: sigma of the log-normal factor between pairs.
-    :ivar across: what pairs in different racks get of a link.
+    :ivar across: share of a link that pairs in different racks get.
     :ivar jitter: standard deviation of every reading, of its rate.
     :ivar disturbed: share of the readings that are cut …
     :ivar cut: … to between these shares of their rate.
@@ -44,10 +44,11 @@ class Dynamics:
 
 
 class Cloud:
-    """:param n_hosts: instances, in racks of 16 on average.
+    """Random cloud with a rate and a latency of each pair.
 
+    :param n_hosts: instances, in racks of 16 on average.
     :ivar rates_bps: the constant component, shape (n, n), 0 on the diagonal.
-    :ivar latency_s: of each pair, shape (n, n).
+    :ivar latency_s: latency of each pair, shape (n, n).
     """
 
     def __init__(self, n_hosts: int, dynamics: Dynamics,

@@ -57,12 +57,12 @@ Receiver = Literal['tcp', 'order']
 class Timing:
     """How late the controller knows, and its word holds.
 
-    :ivar report_s: from one report of a host to its next; the hosts take
+    :ivar report_s: time from one report of a host to its next; the hosts take
         turns.
-    :ivar interval_s: from one computation to the next; one that a report
+    :ivar interval_s: time from one computation to the next; one that a report
         calls for is made at once.
-    :ivar delay_s: from a computation until its rates are in force.
-    :ivar look_s: from one look of a host at its classes to the next; it
+    :ivar delay_s: time from a computation until its rates are in force.
+    :ivar look_s: time from one look of a host at its classes to the next; it
         reports where one began or ceased to send.
     """
 
@@ -80,11 +80,11 @@ AS_INSTALLED = Timing(1.0, 0.2, 0.1, 0.2)
 class Sent:
     """A coflow as it is, and as its tenant says that it is.
 
-    :ivar truth: what is sent, all of it from ``start_s`` on.
-    :ivar told: what the controller hears of it, over the same VMs …
+    :ivar truth: coflow as it is sent, all of it from ``start_s`` on.
+    :ivar told: coflow as the controller hears of it, over the same VMs …
     :ivar told_s: … and when. What is sent before is in no class.
-    :ivar hosts: of each of its VMs.
-    :ivar promised_s: by when it was promised to end; inf for no promise.
+    :ivar hosts: host of each of its VMs.
+    :ivar promised_s: time by which it was promised to end; inf for no promise.
     """
 
     truth: coflow_model.Coflow
@@ -100,7 +100,10 @@ class _Controller:
 
     def __init__(self, coflows: Sequence[Sent], rates_bps: Mapping[str, float],
                  options: schedule_input.Options, ways: Sequence[_Way]):
-        """:param ways: that have a class each, or none."""
+        """Give each pair of hosts the index of its class.
+
+        :param ways: pairs of hosts that have a class each, or none.
+        """
         self._coflows = coflows
         self._class_of = {way: k for k, way in enumerate(ways)}
         self._options = options
@@ -142,8 +145,8 @@ class _Controller:
                now_s: float) -> bool:
         """Take in a host's report.
 
-        :param pairs_bytes: of coflow, source and destination VM, from the
-            host.
+        :param pairs_bytes: bytes by coflow, source and destination VM, from
+            the host.
         :returns: whether the controller computes at once.
         """
         destinations: dict[int, list[reports.DestinationCounter]] = {
@@ -310,10 +313,10 @@ def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
              receiver: Receiver = 'tcp') -> list[float]:
     """Simulate the coflows; return CCTs, 0 of one without flows between hosts.
 
-    :param rates_bps: of each host's link, the same both ways, as payload.
-    :param window_bytes: of each TCP connection.
-    :param receiver: where classes borrow, whether a receiver's link is shared
-        by TCP or by guarantees and ranks.
+    :param rates_bps: rate of each host's link, the same both ways, as payload.
+    :param window_bytes: window of each TCP connection.
+    :param receiver: sharing of a receiver's link where classes borrow: by TCP,
+        or by guarantees and ranks.
     """
     fluid = _Fluid(coflows, rates_bps, options, window_bytes, receiver)
     controller = _Controller(coflows, rates_bps, options, fluid.ways)

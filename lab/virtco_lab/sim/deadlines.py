@@ -41,7 +41,7 @@ class Load:
 class Outcome:
     """Arrays of shape (C,).
 
-    :ivar end_s: when each coflow ended.
+    :ivar end_s: end of each coflow.
     :ivar at_launch: whether it was accepted when it arrived.
     :ivar later: whether it was accepted after that.
     """
@@ -79,7 +79,7 @@ def with_deadlines(cap_bps: np.ndarray,
                    rng: np.random.Generator, share: float = 1.0) -> Load:
     """Draw deadlines of (1 + U[0, slack]) times alone (Varys, section 7.4).
 
-    :param share: of the coflows that have one.
+    :param share: share of the coflows that have a deadline.
     """
     alone_s = simulation.alone_s(demand_model.fabric_of(cap_bps, demands))
     due_s = arrivals_s + alone_s * (1 + slack * rng.random(len(demands)))
@@ -157,7 +157,8 @@ def run(load: Load, *, withholds: bool = True, asks_again: bool = True,
     :param withholds: see :class:`virtco.scheduling.deadlines.Withheld`.
     :param asks_again: judge coflows without a promise at each arrival, end
         and deadline of another.
-    :param config: who gets what the promises leave.
+    :param config: order of the coflows in the bandwidth that the promises
+        leave.
     """
     sim = simulation.Simulation(load.cap_bps, config, load.demands)
     promises = _Promises(sim, load, withholds)

@@ -21,7 +21,7 @@ def build(fabric: fabric_model.Fabric, left: np.ndarray, end_s: np.ndarray
     """Build the pairs that the fabric's flows use; no flow is live.
 
     :param left: live flows of each coflow, shape (C,); changed.
-    :param end_s: when each coflow's last flow ended, shape (C,); changed.
+    :param end_s: end of each coflow's last flow, shape (C,); changed.
     """
     n_ports, n_flows = len(fabric.cap), len(fabric.base)
     keys = (fabric.port[fabric.src].astype(np.int64) * n_ports

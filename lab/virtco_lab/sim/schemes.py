@@ -21,7 +21,7 @@ class Scheme:
     :ivar planner: a name that :func:`virtco_lab.placement.baselines.plan`
         knows.
     :ivar policy: a scheduling policy.
-    :ivar objective: what virtco's planner minimises.
+    :ivar objective: objective that virtco's planner minimises.
     :ivar window_s: groups that come within this of the first one that waits
         are placed in one go, when it has passed; None: one after another.
     """

@@ -41,10 +41,10 @@ class Config:
     """How coflows are scheduled.
 
     :ivar policy: one of :func:`policy_names`.
-    :ivar backfill: what happens to what MADD leaves: ``greedy`` hands it to
-        the flows in order, ``max-min`` shares it between all of them,
+    :ivar backfill: use of the bandwidth that MADD leaves: ``greedy`` hands it
+        to the flows in order, ``max-min`` shares it between all of them,
         ``in-order`` hands it to the coflows in order, whose flows share it in
-        proportion to what they have left, as the controller does.
+        proportion to the bytes that they have left, as the controller does.
     :ivar each_flow: rate anew whenever a flow ends; else, as Varys does, only
         when a coflow starts or ends.
     :ivar theta_s: a coflow without progress for this long goes first …

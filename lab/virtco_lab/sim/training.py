@@ -30,7 +30,7 @@ class Scheme:
     :ivar policy: the simulator's.
     :ivar by_intensity: whether they go by intensity among themselves.
     :ivar guarded: whether who is late goes first.
-    :ivar other_class: of other coflows.
+    :ivar other_class: class of other coflows.
     """
 
     policy: str
@@ -50,9 +50,9 @@ SCHEMES = {'fair': Scheme('fair'),
 class Job:
     """A training job at its place.
 
-    :ivar demand: what one iteration sends.
+    :ivar demand: bytes of one iteration.
     :ivar workers: GPUs.
-    :ivar start_s: of its first iteration.
+    :ivar start_s: start of its first iteration.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Cluster:
         """Let jobs and coflows run.
 
         :param scheme: one of :data:`SCHEMES`.
-        :param warm_up_s: what ends before does not count.
+        :param warm_up_s: time before which ends do not count.
         :raises virtco.exception.Invalid: for a scheme that is none.
         """
         if scheme not in SCHEMES:

@@ -179,7 +179,8 @@ def site(topology: tree.Topology, oversubscription: float = OVERSUBSCRIPTION
          ) -> Site:
     """Build the site of the first plane, with hosts of :data:`HOST_BPS`.
 
-    :param oversubscription: of the lowest switches that tell no uplink.
+    :param oversubscription: oversubscription of the lowest switches that tell
+        no uplink.
     :raises virtco.exception.Invalid: for a plane with fewer than two hosts.
     """
     if not topology.planes or len(

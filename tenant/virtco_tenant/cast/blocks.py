@@ -56,7 +56,7 @@ class Blocks:
              ) -> bool:
         """Fetch the share; once it is here, help to fetch missing blocks.
 
-        :param share: of the member; None for no gate.
+        :param share: share of the member; None for no gate.
         :returns: whether priorities change.
         """
         got = self._have[peers.WITHIN]

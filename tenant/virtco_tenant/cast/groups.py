@@ -51,7 +51,7 @@ class Group:
 
         Flows of members outside the group are left out.
 
-        :param name: of the coflow.
+        :param name: name of the coflow.
         """
         rows = {name: row for row, names in enumerate(self._names)
                 for name in names}

@@ -101,7 +101,7 @@ def plan(source: str, members: Sequence[Member], seed: int) -> dict[str, Part]:
     :param source: name of the member that has all blocks at first.
     :param members: in the order of their arrival, so that a new member changes
         few existing links.
-    :param seed: of random choices.
+    :param seed: seed of random choices.
     """
     clusters: dict[str | None, list[str]] = {}
     for member in members:

@@ -58,7 +58,7 @@ class _Section:
 
     :ivar column: index by name of the column, negative (from the right) for
         columns after the shapes of a computation, which contain commas.
-    :ivar ranks: of the stage; None is all.
+    :ivar ranks: ranks of the stage; None is all.
     :ivar epochs: the set-up first.
     """
 

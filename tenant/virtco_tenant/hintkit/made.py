@@ -19,8 +19,10 @@ Flows = dict[tuple[int, int], float]
 class Made:
     """A matrix in a form of ``virtco:tm``, without a name.
 
-    :ivar assumptions: what the source did not say; one sentence each.
-    :ivar compute_s: of an iteration that recurs, where the source says it.
+    :ivar assumptions: assumptions in place of what the source left open; one
+        sentence each.
+    :ivar compute_s: computing time of an iteration that recurs, where the
+        source says it.
     """
 
     matrix: dict[str, Any] | list[Any]

@@ -26,9 +26,9 @@ Sums = dict[tuple[str, str, str], float]
 class Workload:
     """Operations of an iteration of a training job, as a file tells them.
 
-    :ivar path: of the file, for messages.
-    :ivar stages: of the pipeline: (ranks, None for all; bytes that each rank
-        gives to each operation).
+    :ivar path: path of the file, for messages.
+    :ivar stages: stages of the pipeline: (ranks, None for all; bytes that each
+        rank gives to each operation).
     :ivar sizes: number of ranks by group, where the file tells it.
     :ivar world_size: least number of ranks; None if the file tells none.
     :ivar compute_s: time in which nothing is sent; None if the file tells

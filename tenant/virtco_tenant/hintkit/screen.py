@@ -35,8 +35,9 @@ def report(found: figures.Figures, *, bounds: hint_matrix.Limits,
     """Write all parts of the screen.
 
     :param n_vms: servers that will be created, None: a VM for each row.
-    :param rate_bps: of each VM's port, for the time it takes alone.
-    :param file: that holds the text of ``virtco:tm``.
+    :param rate_bps: rate of each VM's port, for the time that the hint takes
+        alone.
+    :param file: file that holds the text of ``virtco:tm``.
     """
     parts = [_title(found), *_assumed(assumptions)]
     if found.hint.coflows:

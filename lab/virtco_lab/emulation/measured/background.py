@@ -37,8 +37,10 @@ _READY_S = 30.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Connection:
-    """:ivar periods_s: (begin, end) of each time in which it sends as fast as
-    it can, in order.
+    """A connection of background traffic.
+
+    :ivar periods_s: (begin, end) of each time in which it sends as fast as
+        it can, in order.
     """
 
     src_namespace: str

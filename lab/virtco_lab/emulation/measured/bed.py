@@ -47,14 +47,15 @@ def rates_bps(options: extent.Options, n_hosts: int) -> dict[str, float]:
 class Bed:
     """Hypervisors with responders, and who may measure from each.
 
-    :ivar rates_bps: of each cable, both ways.
+    :ivar rates_bps: rate of each cable, both ways.
     """
 
     def __init__(self, rates_bps: Mapping[str, float],
                  bucket_bytes: int | None = None,
                  window_bytes: int | None = None):
-        """
-        :param bucket_bytes: what the cables' token buckets hold.
+        """Keep the sizes of the cables' queues and of TCP's windows.
+
+        :param bucket_bytes: size of the cables' token buckets.
         :param window_bytes: largest receive window of TCP.
         """
         self._window_bytes = window_bytes

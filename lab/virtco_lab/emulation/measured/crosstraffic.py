@@ -69,8 +69,8 @@ TOPOLOGIES = (Topology('(a) one link', 20.0, 9, 0.5, 0, 1.0),
 class Run:
     """Result of a measuring connection.
 
-    :ivar rows: by number of merged windows, (time in s, real number,
-        estimate) of each merged window.
+    :ivar rows: (time in s, real number, estimate) of each merged window, by
+        the number of merged windows.
     """
 
     rows: dict[int, list[tuple[float, int, float]]]

@@ -39,8 +39,10 @@ _SEGMENTS = 2
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cloud:
-    """:ivar n_shared: hosts with another tenant …
-    :ivar sending: … that sends in this part of the time, for 3 s each.
+    """Disturbances of a cloud in which rates are measured.
+
+    :ivar n_shared: hosts that have another tenant, too.
+    :ivar sending: part of the time in which that tenant sends, for 3 s each.
     """
 
     name: str

@@ -46,7 +46,7 @@ def write_measured(directory: pathlib.Path, result: outcome.Outcome,
 
     Nothing compares it: another machine measures something else.
 
-    :param command: that made it.
+    :param command: command that made it.
     """
     record.write(directory, {**result.to_dict(), 'made': made,
                              'command': command, **result.runs})

@@ -72,11 +72,11 @@ class Panel:
 class Outcome:
     """A reproduced figure.
 
-    :ivar name: as given to ``virtco-sim reproduce``.
-    :ivar rows: as many cells as columns each; None prints as a dash.
-    :ivar notes: what to know when reading it.
+    :ivar name: name for ``virtco-sim reproduce``.
+    :ivar rows: rows with as many cells as columns; None prints as a dash.
+    :ivar notes: remarks for its readers.
     :ivar unmet: claims that these numbers do not bear out.
-    :ivar runs: that it is made of, for a record.
+    :ivar runs: runs that it is made of, for a record.
     """
 
     name: str

@@ -47,8 +47,8 @@ def _exchange(size_bytes: float, exchanges: int, work_s: float, small: int,
               seed: int, figure: int) -> samples.Found:
     """Compute the seconds by estimate.
 
-    :param size_bytes: of all machines together, per exchange.
-    :param work_s: of a machine between two exchanges.
+    :param size_bytes: bytes of all machines together, per exchange.
+    :param work_s: time of a machine between two exchanges.
     :param small: further exchanges of a number per machine with each.
     """
     edges_of, snapshots, latency_s = _trial(seed, figure)

@@ -39,7 +39,9 @@ ESTIMATES = (*MEANS, 'rpca of rates', *map(str, constant.Estimator),
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """:ivar unseen: share of the readings that are missing.
+    """Disturbances of the readings.
+
+    :ivar unseen: share of the readings that are missing.
     :ivar slow_hosts: share of the hosts that are slow in a snapshot, with
         all of their pairs.
     """

@@ -32,13 +32,14 @@ def _plain(items: Sequence[Any], description: str) -> Iterable[Any]:
 class Context:
     """Extent and inputs of a run of figures.
 
-    :ivar seeds: of random draws.
-    :ivar shape: of the Table 2 workloads where a figure takes only one.
+    :ivar seeds: seeds of random draws.
+    :ivar shape: shape of the Table 2 workloads where a figure takes only one.
     :ivar short: only the settings that a figure names for a quick check.
     :ivar trace: the published Facebook trace.
     :ivar topology: file of the cluster that training jobs run on.
-    :ivar kinds: of these jobs; the models of the tree where empty.
-    :ivar processes: that run jobs side by side; the numbers are the same.
+    :ivar kinds: kinds of these jobs; the models of the tree where empty.
+    :ivar processes: processes that run jobs side by side; the numbers are the
+        same.
     :ivar track: iterates over its first argument and shows progress.
     """
 
@@ -56,7 +57,7 @@ class Context:
 class Samples:
     """Numbers by setting, series and seed.
 
-    :ivar values: for each setting and series one row per seed.
+    :ivar values: one row per seed for each setting and series.
     :ivar cpu_s: CPU time of each setting, all seeds together.
     """
 

@@ -107,7 +107,7 @@ def swept_groups(case: str, value: float, load: float, seed: int,
 
     :param case: a key of :data:`SWEPT`.
     :param load: a value of :data:`LOADS`.
-    :param shape: of the matrices; those of test case 6 are ``medium``.
+    :param shape: shape of the matrices; that of test case 6 is ``medium``.
     """
     sizes = swept_sizes(case, value, 20)
     # At a load of 1 they are as far apart as the fabric, without background,
@@ -123,7 +123,7 @@ def swept_sizes(case: str, value: float, width: int
                 ) -> tuple[int, float, float, float | None]:
     """Return width, size, length and skew of the coflows of a sweep's value.
 
-    :param width: where it is not swept.
+    :param width: width of the groups where it is not swept.
     """
     if case == 'virtco-case4':
         return int(value), 0.5e9 * int(value), 2e9, None
