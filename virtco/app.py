@@ -51,17 +51,18 @@ ASK_S = 2.0
 
 
 class App:
-    """
-    :param schedules: it may lead, and listens for edge modules.
-    :param plans: it answers Nova.
-    :ivar place: where should this VM go?
-    :ivar state: what is true now?
-    :ivar objects: what is kept by name?
-    :ivar decide: who sends when?
-    :ivar distribute: how do edge modules hear of it?
-    :ivar follow: what did Nova do?
-    :ivar clock: of all of them.
-    :ivar elector: who leads?
+    """Controller: its rooms, and the threads that keep them going.
+
+    :param schedules: whether it may lead, and listens for edge modules.
+    :param plans: whether it answers Nova.
+    :ivar place: room that chooses hosts of VMs.
+    :ivar state: room of live coflows and hosts.
+    :ivar objects: room of the objects with names.
+    :ivar decide: room that computes rates and policies.
+    :ivar distribute: room that sends policies to edge modules.
+    :ivar follow: room that follows Nova.
+    :ivar clock: clock of all rooms.
+    :ivar elector: leadership among controllers.
     :ivar problems: found by the last test of the process by itself.
     :ivar on_deposed: is called when this process does not lead any more, and
         must begin anew.

@@ -45,7 +45,7 @@ class Decoder(Generic[_T]):
     thread that uses it. An import is made by one thread.
 
     :param kind: a type, or a union of tagged Structs.
-    :param named: of the whole, where an error tells of no single field.
+    :param named: name of the whole, where an error tells of no single field.
     """
 
     def __init__(self, kind: Any, named: str = 'body'):

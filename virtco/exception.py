@@ -54,7 +54,7 @@ class Invalid(VirtcoException):
 class ConfigInvalid(VirtcoException):
     """A configuration by which a program cannot start.
 
-    :ivar code: of the problem, see :mod:`virtco.problems`.
+    :ivar code: code of the problem, see :mod:`virtco.problems`.
     """
 
     msg_fmt = '%(why)s'
@@ -97,7 +97,7 @@ class PlacementInfeasible(VirtcoException):
 class WishRefused(PlacementInfeasible):
     """A tenant requires a place that is not there.
 
-    :ivar kwargs: with ``level``, ``fitting``, ``wanted`` and ``limiting``.
+    :ivar kwargs: keywords ``level``, ``fitting``, ``wanted`` and ``limiting``.
     """
 
     msg_fmt = '%(what)s: %(why)s.'

@@ -62,7 +62,7 @@ def parse_matrix_text(text: str, name: str, limits: Limits = Limits()
                       ) -> tuple[coflow_model.Coflow, ...]:
     """Read the JSON text of ``virtco:tm``.
 
-    :param name: of the coflow when the text holds one nameless matrix.
+    :param name: name of the coflow when the text holds one nameless matrix.
     :raises virtco.exception.HintInvalid: see :func:`parse`.
     """
     size = len(text) if len(text) > limits.max_text_bytes else len(

@@ -40,7 +40,7 @@ Flows = list[tuple[int, int, float]]
 class Shape:
     """A traffic pattern.
 
-    :ivar keys: what its object may hold beside ``pattern``.
+    :ivar keys: keys that its object may hold in addition to ``pattern``.
     :ivar count: counts by key -> (senders, receivers, VMs); ValueError says
         what is wrong with them.
     :ivar n_flows: (senders, receivers) -> number of flows.

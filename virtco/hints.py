@@ -95,7 +95,7 @@ class Wishes:
 class App:
     """An application that is launched again and again.
 
-    :ivar refuses: what was learned of it shall not be used.
+    :ivar refuses: whether learned traffic shall not be used.
     """
 
     name: str
@@ -116,7 +116,7 @@ class Deadline:
     def due_s(self, launched_s: float) -> float:
         """Return the time of the deadline, in seconds since the epoch.
 
-        :param launched_s: when the group was launched.
+        :param launched_s: time at which the group was launched.
         """
         if self.at_s is not None:
             return self.at_s
@@ -138,7 +138,7 @@ class _Terms:
     :ivar index: this server's row; None = its ``launch_index``.
     :ivar tm_ref: id of a matrix registered through the API, or None.
     :ivar preflight: the group's hosts should be checked.
-    :ivar deadline: that shall be promised, if it can be.
+    :ivar deadline: deadline that shall be promised, if it can be.
     """
 
     coflow_name: str
@@ -165,7 +165,7 @@ class Hint(_Terms):
 class Outline(_Terms):
     """A hint whose matrix was not read yet.
 
-    :ivar matrix_text: as the tenant wrote it, or None.
+    :ivar matrix_text: text of the matrix as the tenant wrote it, or None.
     """
 
     matrix_text: str | None = None
@@ -272,7 +272,7 @@ def encode(hint: Hint) -> dict[str, str]:
 def encode_metadata(hint: Hint, text: str = '') -> dict[str, str]:
     """Encode a hint as server metadata that :func:`parse` reads back.
 
-    :param text: of the matrix, if not as :func:`encode` spells it.
+    :param text: text of the matrix, if not as :func:`encode` spells it.
     :raises virtco.exception.HintInvalid: when Nova's metadata cannot hold it.
     """
     values = encode(hint)

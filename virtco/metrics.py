@@ -26,7 +26,7 @@ class NamedGauge:
     def replace(self, values: Mapping[tuple[str, ...], float]) -> None:
         """Replace all values of the gauge.
 
-        :param values: by the values of all labels.
+        :param values: values by the values of all labels.
         """
         shown: dict[tuple[str, ...], list[float]] = {}
         for (name, *rest), value in values.items():
@@ -38,7 +38,10 @@ class NamedGauge:
 
 
 class Metrics:
-    """:param has_names: whether labels name hosts and projects."""
+    """Metrics of a process, in the format of Prometheus.
+
+    :param has_names: whether labels name hosts and projects.
+    """
 
     def __init__(self, has_names: bool = False) -> None:
         self.registry = registry = prometheus_client.CollectorRegistry()

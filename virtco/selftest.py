@@ -151,7 +151,7 @@ def _has_room(path: str) -> Iterator[Problem]:
 def certificates(options: Any) -> Iterator[Problem]:
     """Find out whether the TLS pair can be used, and when it ends.
 
-    :param options: of the section ``distributor``.
+    :param options: options of the section ``distributor``.
     """
     paths = [path for path in (options.cert_file, options.key_file,
                                options.client_ca_file, options.ca_file)

@@ -44,7 +44,10 @@ class Basis(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Estimate:
-    """:ivar estimator: of the constant component; None for raw readings.
+    """Rates and latencies of all pairs by one estimator.
+
+    :ivar estimator: estimator of the constant component; None for raw
+        readings.
     :ivar noise: Norm(N_E) of the readings around it.
     :ivar n_measured: pairs of hosts with a rate of their own, of ``n_pairs``.
     """
@@ -119,7 +122,8 @@ class Readings:
                  estimator: constant.Estimator | None = None) -> Estimate:
         """Estimate the paths between all members by one basis.
 
-        :param estimator: of the constant, where it was chosen before.
+        :param estimator: estimator of the constant, where it was chosen
+            before.
         :raises virtco.exception.Invalid: for RPCA of too many pairs.
         """
         rates_bps, component = self._rates(basis, estimator)

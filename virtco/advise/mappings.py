@@ -63,7 +63,9 @@ class Paths:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mapping:
-    """:ivar order: member of each task.
+    """Assignment of tasks to members with its predicted time.
+
+    :ivar order: member of each task.
     :ivar bound_s: no mapping is faster.
     """
 
@@ -284,7 +286,7 @@ def advise(volumes: Matrix, paths: Paths, work: int = WORK
     ``search`` the better of both after swaps, ``optimum`` the best of all
     where these are few.
 
-    :param work: of the search, as there.
+    :param work: work of the search, as there.
     :raises virtco.exception.Invalid: where tasks and members differ.
     """
     n = len(paths.machines)

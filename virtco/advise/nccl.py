@@ -42,7 +42,7 @@ def advise(size_bytes: float, paths: mappings.Paths,
     ``ring`` and ``tree`` are searched for one of both alone, ``both`` for the
     two together; of few members ``optimum`` is the best of all.
 
-    :param work: of all searches together.
+    :param work: work of all searches together.
     """
     n = len(paths.machines)
     ring, tree = volumes(n, size_bytes)

@@ -83,8 +83,10 @@ def shaped(shape: Shape, order: Sequence[int], is_reduce: bool = False
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Order:
-    """:ivar order: members by the rank that they should have.
-    :ivar n_segments: into which the message is best cut.
+    """Order of ranks for one shape of tree with its predicted time.
+
+    :ivar order: members by the rank that they should have.
+    :ivar n_segments: segments into which the message is best cut.
     """
 
     shape: Shape
@@ -95,7 +97,9 @@ class Order:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advice:
-    """:ivar trees: the fastest first; of equal ones FNF, then as listed.
+    """Trees and orders of ranks for one message.
+
+    :ivar trees: the fastest first; of equal ones FNF, then as listed.
     :ivar orders: the fastest first; the trees ``ranked …`` are theirs.
     """
 

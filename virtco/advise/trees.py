@@ -116,7 +116,7 @@ def finish_s(edges: Edges, costs_s: Sequence[float],
              machines: Sequence[int] | Indices | None = None) -> float:
     """Compute when every member has its message, in s.
 
-    :param costs_s: of each edge.
+    :param costs_s: time of each edge.
     :param machines: number of each member's machine; None = one each.
     """
     if not edges:
@@ -131,7 +131,7 @@ def delivered_s(ends: Indices, costs_s: Matrix, machines: Indices,
     """Compute when each edge has delivered all segments, shape (n_edges,).
 
     :param ends: edges in a possible order, shape (n_edges, 2).
-    :param costs_s: of a segment on each of them.
+    :param costs_s: time of a segment on each of them.
     """
     sender, receiver = np.ascontiguousarray(ends.T)
     found = np.zeros(len(ends))
@@ -158,7 +158,7 @@ def scatter_s(edges: Edges, size_bytes: float, rates_bps: Matrix,
 
     An edge carries the parts of a whole subtree.
 
-    :param size_bytes: of all parts together.
+    :param size_bytes: bytes of all parts together.
     """
     part = size_bytes / len(rates_bps)
     carried = dict.fromkeys(range(len(rates_bps)), part)
@@ -248,9 +248,11 @@ def lower_bound_s(sent: Message, root: int) -> float:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tree:
-    """:ivar edges: (sender, receiver); of a reduce in the order in which each
+    """Tree of one message with its predicted time.
+
+    :ivar edges: (sender, receiver); of a reduce in the order in which each
         member receives.
-    :ivar n_segments: into which the message is best cut.
+    :ivar n_segments: segments into which the message is best cut.
     """
 
     name: str

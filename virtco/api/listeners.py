@@ -65,9 +65,10 @@ def addresses(conf: cfg.ConfigOpts) -> list[tuple[str, int]]:
 
 
 class Listeners:
-    """
-    :param application: what answers.
-    :param ports: to which the sockets are bound, in the order of
+    """Sockets and threads that serve the API.
+
+    :param application: WSGI application that answers.
+    :param ports: ports to which the sockets are bound, in the order of
         :func:`addresses`.
     """
 

@@ -55,9 +55,11 @@ _PATH: decoding.Decoder[field_wire.Path] = decoding.Decoder(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Route:
-    """:ivar handler: is called with a :class:`virtco.api.call.Call` and, by
+    """An operation with the function that answers it.
+
+    :ivar handler: is called with a :class:`virtco.api.call.Call` and, by
         name, the parameters of the path, the query and the body.
-    :ivar rule: that the caller has to keep; None: the handler asks.
+    :ivar rule: rule that the caller has to keep; None: the handler asks.
     """
 
     operation: wire.Operation[Any]

@@ -64,7 +64,7 @@ def arrange(operation: wire.Operation[Any], args: Iterable[Any],
     """Arrange arguments as path, body and query of a request.
 
     :param args: in the order of the operation's parameters.
-    :param given: by name; None is as not given.
+    :param given: parameters by name; None is as not given.
     :raises TypeError: for an argument that the operation does not have.
     """
     args = list(args)
@@ -116,10 +116,10 @@ class Client:
     the query, in this order; None is as not given. Methods return the type
     of the operation's answer, or the value of its only field.
 
-    :param url: of the controller; None reads ``VIRTCO_URL``.
+    :param url: address of the controller; None reads ``VIRTCO_URL``.
     :param session: keystoneauth session that authenticates; None for a
         controller without authentication.
-    :param timeout_s: for the connection, and between two packets.
+    :param timeout_s: longest time for the connection, and between two packets.
     """
 
     def __init__(self, url: str | None = None,
@@ -138,7 +138,8 @@ class Client:
                 failed_status: int | None = None) -> Any:
         """Send JSON, return what came back (None for an empty answer).
 
-        :param failed_status: that is an answer, not an error.
+        :param failed_status: status of a failure that is an answer, not an
+            error.
         :raises virtco.exception.ControllerUnavailable: no answer, or not one
             of the controller's.
         :raises virtco.exception.VirtcoException: the error it reported.

@@ -43,7 +43,7 @@ class Program:
     """Duties of a process.
 
     :ivar serves: the REST API; others tell by HTTP how they are only.
-    :ivar schedules: it may lead, and listens for edge modules.
+    :ivar schedules: whether it may lead, and listens for edge modules.
     """
 
     name: str

@@ -68,9 +68,9 @@ _OF_ALL = sa.union_all(
 class Beside:
     """Bookings to leave out, since the caller replaces them.
 
-    :ivar row_index: of the member in question.
+    :ivar row_index: row of the member in question.
     :ivar plans: likewise all members of its group without a VM.
-    :ivar instance_uuid: of the VM that may be on its way to a host.
+    :ivar instance_uuid: id of the VM that may be on its way to a host.
     """
 
     group_id: str = ''
@@ -86,8 +86,8 @@ def ledger(connection: sa.Connection, now_s: float,
     """Sum the bookings of each host.
 
     :param shown: free capacity per host, as Nova says.
-    :param hosts: that matter. None: all; then hosts are left out on which
-        Nova's numbers are right.
+    :param hosts: hosts to read; None: all but those on which Nova's numbers
+        are right.
     """
     chosen = shown if hosts is None else {
         host: shown[host] for host in hosts if host in shown}

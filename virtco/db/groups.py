@@ -58,7 +58,7 @@ def secret(session: orm.Session) -> str:
 def advance(connection: sa.Connection, expected: int | None = None) -> None:
     """Count the generation on; everything that reserves or releases does.
 
-    :param expected: what the caller's snapshot saw, None = do not care.
+    :param expected: generation that the caller's snapshot saw, None = any.
     :raises virtco.exception.Conflict: when it is another one by now.
     """
     done = (connection.execute(_ADVANCE) if expected is None else

@@ -20,8 +20,10 @@ MOST_RAISED = 1_000_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """:ivar epoch: 0 when nobody led yet.
-    :ivar secret: of the cloud.
+    """Leader as the database names it.
+
+    :ivar epoch: 0 when nobody led yet.
+    :ivar secret: secret of the cloud.
     """
 
     epoch: int

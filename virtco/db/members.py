@@ -65,7 +65,7 @@ def next_planned(connection: sa.Connection, project_id: str, name: str,
     None when there is none, when it has no planned host, or when the
     instance is a member already.
 
-    :param index: of the member, if one is asked for.
+    :param index: row of the member, if one is asked for.
     """
     found = connection.execute(_FROM if index is None else _AT, {
         'project_id': project_id, 'name': name,

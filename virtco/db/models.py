@@ -114,18 +114,19 @@ class Group(Base):
 class Member(Base):
     """A row of a group's matrices and the VM that fills it.
 
-    :ivar planned_host: of the last plan; ``host`` may be another one once
+    :ivar planned_host: host of the last plan; ``host`` may be another one once
         Nova has built the VM.
-    :ivar event_at: when Nova sent the latest event that was applied.
-    :ivar placed_at: when it was reserved on its host or built there.
+    :ivar event_at: time at which Nova sent the latest event that was applied.
+    :ivar placed_at: time at which it was reserved on its host or built there.
     :ivar egress_cap_bps: the most that its VM sends by its flavor; None: no
         limit.
-    :ivar egress_burst_bytes: that it may send beyond the cap, after a pause.
+    :ivar egress_burst_bytes: bytes that it may send beyond the cap, after a
+        pause.
     :ivar egress_limit_bps: the most that its VM sends by Neutron's rules for
         its ports; None: no limit, or not known.
-    :ivar addresses: of its VM's ports, as Nova told them, by spaces.
-    :ivar room_vcpus: what the host had for members when it was reserved, as
-        far as Nova showed, like the two columns after it.
+    :ivar addresses: addresses of its VM's ports, as Nova told them, by spaces.
+    :ivar room_vcpus: vCPUs that the host had for members when it was reserved,
+        as far as Nova showed, like the two columns after it.
     """
 
     __tablename__ = 'members'
@@ -186,15 +187,15 @@ class Coflow(Base):
     :ivar served_by: the order that the tenant chose, None = by what it hints.
     :ivar rank_hint: whether the tenant wants an order of ranks proposed.
     :ivar is_estimated: nobody said the sizes; they follow what is counted.
-    :ivar cct_s: as planned.
-    :ivar expires_at: of one that was announced for VMs that ran already, when
-        it is given up; None for those of the group's hint.
-    :ivar deadline_at: by when the tenant wants all bytes sent, None = never
-        said.
+    :ivar cct_s: planned CCT.
+    :ivar expires_at: time at which a coflow that was announced for running VMs
+        is given up; None for those of the group's hint.
+    :ivar deadline_at: time by which the tenant wants all bytes sent, None =
+        never said.
     :ivar is_promised: whether that was promised at the launch.
-    :ivar first_byte_at: of the iteration under way or the last one, like the
-        three columns after it.
-    :ivar measured_cct_s: from the first byte to the last one so far.
+    :ivar first_byte_at: time of the first byte of the iteration under way or
+        the last one, like the three columns after it.
+    :ivar measured_cct_s: time from the first byte to the last one so far.
     :ivar measured_cct_error_s: the true value is at most so far away.
     """
 
@@ -257,9 +258,9 @@ class Coflow(Base):
 class ProfileHour(Base):
     """Bytes that the pairs of VMs of a group sent in one hour.
 
-    :ivar hour: since the epoch.
-    :ivar app: of the group, or empty.
-    :ivar pairs: as :mod:`virtco.profiles.pairs` encodes them.
+    :ivar hour: hour since the epoch.
+    :ivar app: application of the group, or empty.
+    :ivar pairs: pairs as :mod:`virtco.profiles.pairs` encodes them.
     """
 
     __tablename__ = 'profile_hours'
@@ -290,7 +291,7 @@ class Placement(Base):
 class Decision(Base):
     """The problem of a group's last plan, for who asks what decided.
 
-    :ivar document: as :mod:`virtco.place.decisions` packs it.
+    :ivar document: document as :mod:`virtco.place.decisions` packs it.
     """
 
     __tablename__ = 'decisions'
@@ -462,7 +463,7 @@ class Leader(Base):
 
     :ivar epoch: counts how often the leadership was taken over.
     :ivar beat: counts up while the leader is there.
-    :ivar name: of the leader, for the operator's eyes.
+    :ivar name: name of the leader, for the operator's eyes.
     :ivar address: ``host:port`` of its stream server.
     """
 

@@ -28,7 +28,7 @@ def save_planes(session: orm.Session, documents: dict[str, str],
                 now_s: float) -> None:
     """Store planes under a new generation.
 
-    :param documents: by the name of the plane.
+    :param documents: documents by the name of the plane.
     """
     generation = signature(session)[1] + 1
     for name, document in documents.items():

@@ -43,8 +43,8 @@ TRIES = 2
 class Check:
     """A check or discovery that makes progress.
 
-    :param asked: it has not begun, or begins again.
-    :ivar now: what came of it so far.
+    :param asked: check that has not begun, or begins again.
+    :ivar now: result so far.
     """
 
     def __init__(self, asked: wire.Check):

@@ -183,7 +183,7 @@ def options(conf: cfg.ConfigOpts, chosen: Mapping[str, str],
             is_shadow: bool) -> schedule_input.Options:
     """Combine configured options with those set at run time.
 
-    :param conf: of the group ``[scheduler]``.
+    :param conf: options of the group ``[scheduler]``.
     :param chosen: while the controller runs.
     """
     return schedule_input.Options(

@@ -63,10 +63,10 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
             ) -> Policies:
     """Order the coflows and turn the order into a policy per host.
 
-    :param late_s: when periodic coflows have to go first, by id.
-    :param before: of an earlier snapshot. A host whose policy would say the
-        same as there, up to ``rate_tolerance_fraction``, keeps it: the same
-        object. Everything else is as without it.
+    :param late_s: time since which periodic coflows have to go first, by id.
+    :param before: policies of an earlier snapshot. A host whose policy would
+        say the same as there, up to ``rate_tolerance_fraction``, keeps the
+        same object.
     """
     options = snapshot.options
     coflows = () if options.is_fair else snapshot.coflows

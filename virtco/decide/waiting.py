@@ -23,7 +23,7 @@ class Waiting:
     :ivar direction: ``egress`` or ``ingress``.
     :ivar busy_s: time until the port has served it and all before it.
     :ivar n_before: number of coflows that the port serves before it.
-    :ivar vm: whose cap it is; None: it is the host's port.
+    :ivar vm: VM whose cap it is; None: it is the host's port.
     """
 
     host: str

@@ -75,7 +75,7 @@ def _stamp(path: str) -> Stamp:
 def of_server(options: Any, counts: metrics.Metrics) -> Renewed | None:
     """Make what the stream server shows; None without a certificate.
 
-    :param options: of the section ``distributor``.
+    :param options: options of the section ``distributor``.
     :raises virtco.exception.ConfigInvalid: for a file that cannot be used.
     """
     def make() -> ssl.SSLContext:
@@ -93,7 +93,8 @@ def of_client(options: Any, counts: metrics.Metrics) -> Renewed | None:
     """Make what this process shows to the leader, and trusts; None without a
     certificate.
 
-    :param options: of the section ``distributor``: a process has one pair.
+    :param options: options of the section ``distributor``: a process has one
+        pair.
     :raises virtco.exception.ConfigInvalid: for a file that cannot be used.
     """
     def make() -> ssl.SSLContext:

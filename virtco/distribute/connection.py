@@ -32,10 +32,12 @@ PAUSE_S = 0.1
 
 
 class Seat:
-    """
-    :ivar session: what it said.
-    :ivar connection: of its own, or of the relay that speaks for it.
-    :ivar peer: that relay; None for one with a connection of its own.
+    """An edge module's place at this server.
+
+    :ivar session: session of the host.
+    :ivar connection: connection of the host's own, or of the relay that speaks
+        for it.
+    :ivar peer: that relay; None for a host with a connection of its own.
     """
 
     def __init__(self, hub: 'server.Server', connection: 'Connection',
@@ -84,8 +86,8 @@ def why_not_here(leader: str) -> str:
 class Peer:
     """Another process of the controller, perhaps a relay.
 
-    :ivar connection: of this process.
-    :ivar seats: of the hosts that it speaks for.
+    :ivar connection: connection of this process.
+    :ivar seats: seats of the hosts that it speaks for.
     """
 
     def __init__(self, hub: 'server.Server', connection: 'Connection',
@@ -141,9 +143,10 @@ class Peer:
 
 
 class Connection(asyncio.Protocol):
-    """
-    :ivar address: of the other end.
-    :ivar heard_s: when something last came, on the loop's clock.
+    """Connection of an edge module or of another controller process.
+
+    :ivar address: address of the other end.
+    :ivar heard_s: time of the last message, on the loop's clock.
     :ivar is_writable: False while the other end does not read.
     :ivar is_paused: whether nothing is read, since the edge module said more
         than its budget allows. What it sends waits at its end, where the

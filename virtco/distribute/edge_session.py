@@ -18,7 +18,9 @@ from virtco.wire import reports
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """:ivar report: whole; None while the edge is to send all of it.
+    """A report, put together from the frames of an edge module.
+
+    :ivar report: whole; None while the edge is to send all of it.
     :ivar is_new: False when it says what the one before said.
     """
 
@@ -31,7 +33,8 @@ Event = (messages.Hello | messages.Ack | messages.Nack | messages.Measured
 
 
 class Session:
-    """
+    """State of the exchange with one edge module.
+
     :ivar sent: generation of the newest policy that it has or was sent.
     :ivar report: the last one, whole.
     """
@@ -80,7 +83,7 @@ def greeted(message: messages.Said, epoch: int,
             ) -> messages.Hello:
     """Check the first message of an edge module, its hello.
 
-    :param epoch: of the leader.
+    :param epoch: epoch of the leader.
     :param may_speak_for: whether a hello is of its host, by the certificate
         or by the ticket.
     :raises virtco.exception.Invalid: for another message, or see
@@ -106,7 +109,7 @@ def _out_of_turn(message: messages.Said) -> exception.Invalid:
 def check(hello: messages.Hello | messages.Peer, epoch: int) -> None:
     """Check the version and the epoch of a greeting.
 
-    :param epoch: of the leader.
+    :param epoch: epoch of the leader.
     :raises virtco.exception.Invalid: for another version of the protocol, and
         from one who heard of a later leader.
     """

@@ -22,7 +22,8 @@ MOST_OTHERS = 10_000
 
 
 class Intake(threading.Thread):
-    """
+    """Thread that hands reports to the rooms.
+
     :param report: takes a host and its report.
     :param heard: takes hosts whose last report still holds.
     :param failed: is called when one of them raises.

@@ -78,11 +78,12 @@ class Doors:
     :ivar is_led: whether what is told here is of one who leads.
     :ivar elsewhere: address of the leader where this process does not lead,
         empty if it is unknown; None where edge modules are served.
-    :ivar ticket_key: by which edge modules are told apart; None where
-        certificates do that, or nobody does.
-    :ivar peer_key: by which peers prove who they are; empty: none may come.
-    :ivar policy: of a host; None without one, and for one of the generation
-        that the host has.
+    :ivar ticket_key: key that tells edge modules apart; None where
+        certificates do that, or nothing does.
+    :ivar peer_key: key by which peers prove who they are; empty: none may
+        come.
+    :ivar policy: function that returns a host's policy; None without one, and
+        for a policy of the generation that the host has.
     :ivar n_hosts: how many may connect.
     :ivar came: takes a host and its hello.
     :ivar left: takes a host that is not here any more.
@@ -92,7 +93,8 @@ class Doors:
         this was asked last.
     :ivar told: takes the name of a peer and what it says.
     :ivar peers: takes the names of the peers that are here.
-    :ivar trains: of these hosts those that are to measure now, and what.
+    :ivar trains: function that returns the trains that these hosts are to
+        measure now.
     """
 
     epoch: Callable[[], int]
@@ -151,7 +153,8 @@ class LoopThread(threading.Thread):
 
 
 class Server(LoopThread):
-    """
+    """Stream server to which edge modules and relays connect.
+
     :param tls: None for plain connections.
     :raises OSError: for an address that cannot be listened on.
     """

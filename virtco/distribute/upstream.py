@@ -47,7 +47,7 @@ class Doors:
     """Callables that a relay adds to an upstream connection.
 
     :ivar replay: payloads that introduce a host and say its last report.
-    :ivar hosts: that are here.
+    :ivar hosts: hosts that are here.
     :ivar took: takes a host and the payload that the leader has for it.
     """
 
@@ -57,13 +57,14 @@ class Doors:
 
 
 class Upstream(server.LoopThread):
-    """
-    :param looks: who leads.
+    """Connection of a relay to the leader.
+
+    :param looks: function that tells who leads.
     :param tls: None for plain connections.
-    :param loop: of :meth:`keep_connected`; None: one of its own, see
+    :param loop: loop of :meth:`keep_connected`; None: one of its own, see
         :meth:`start`.
     :ivar epoch: the newest that was heard of.
-    :ivar n_hosts: that have a policy of the leader.
+    :ivar n_hosts: hosts that have a policy of the leader.
     :ivar is_connected: whether the leader is told.
     """
 

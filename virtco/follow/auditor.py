@@ -29,10 +29,10 @@ STOP_S = 5.0
 class Believed:
     """A VM of the model.
 
-    :ivar state: of its row, a :class:`virtco.model.states.MemberState`.
-    :ivar addresses: of its ports, as Nova told them, by spaces.
-    :ivar egress_limit_bps: by Neutron's rules, as the ingress one; None: no
-        limit.
+    :ivar state: state of its row, a :class:`virtco.model.states.MemberState`.
+    :ivar addresses: addresses of its ports, as Nova told them, by spaces.
+    :ivar egress_limit_bps: limit by Neutron's rules, as the ingress one; None:
+        no limit.
     """
 
     instance_uuid: str

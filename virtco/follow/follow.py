@@ -67,7 +67,7 @@ class Follow:
                  timestamp: Any = None, publisher: Any = None) -> bool:
         """Apply a versioned notification; whether it changed anything.
 
-        :param timestamp: of the message, as its publisher.
+        :param timestamp: time of the message, by its publisher's clock.
         """
         change = notifications.change_of(event_type, payload, timestamp,
                                          publisher)

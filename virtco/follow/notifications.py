@@ -23,7 +23,7 @@ class Built:
 
     :ivar flavor: vcpus, memory_mb and disk_gb, empty when not told.
     :ivar at_s: time at which it was sent; None counts as the latest.
-    :ivar addresses: of its ports, empty when not told.
+    :ivar addresses: addresses of its ports, empty when not told.
     :ivar limits_bps: the most that its ports send, and receive, None for no
         limit; empty when not told.
     """
@@ -53,7 +53,7 @@ class Seen:
 class OffHost:
     """The instance exists, but on no host (shelved).
 
-    :ivar at_s: as of :class:`Built`.
+    :ivar at_s: time as in :class:`Built`.
     """
 
     instance_uuid: str
@@ -100,11 +100,12 @@ def change_of(event_type: str, payload: Mapping[str, Any],
               ) -> Change | None:
     """Return the change that a notification tells; None for none.
 
-    :param payload: as Nova sends it, ``nova_object.data`` and all. A payload
-        without what is needed means nothing: Nova's versions may differ.
-    :param timestamp: of the message; without one the payload's
+    :param payload: payload as Nova sends it, ``nova_object.data`` and all. A
+        payload that lacks a needed field means nothing: Nova's versions may
+        differ.
+    :param timestamp: time of the message; without one the payload's
         ``updated_at`` is taken, which counts whole seconds.
-    :param publisher: of the message, ``nova-compute:HOST``.
+    :param publisher: publisher of the message, ``nova-compute:HOST``.
     """
     data = _data(payload)
     if event_type == BUILD_ERROR:

@@ -26,8 +26,8 @@ class Server:
     """A VM of Nova.
 
     :ivar is_changing: Nova works on it; a notification will tell the rest.
-    :ivar fault: what went wrong last.
-    :ivar addresses: of its ports.
+    :ivar fault: message of the last fault.
+    :ivar addresses: addresses of its ports.
     """
 
     uuid: str

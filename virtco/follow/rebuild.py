@@ -40,8 +40,8 @@ class Server:
 
     :ivar launch_index: in its request.
     :ivar demand: vCPUs, MB of memory and GB of disk.
-    :ivar caps: of its ports (:func:`virtco.units.vif_caps`).
-    :ivar addresses: of its ports.
+    :ivar caps: caps of its ports (:func:`virtco.units.vif_caps`).
+    :ivar addresses: addresses of its ports.
     """
 
     uuid: str

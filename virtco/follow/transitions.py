@@ -45,7 +45,7 @@ class Transitions:
         that they take. What is read after the generation is what other
         transactions have committed, and all lock in the same order.
 
-        :param as_leader: it holds only if this process leads.
+        :param as_leader: whether it holds only if this process leads.
         :returns: the member's group; None if nothing of it changed.
         """
         uuid = change.instance_uuid

@@ -33,12 +33,13 @@ class Elector:
     """Thread that takes over when no process leads, and beats while it leads.
 
     :param lock: None for a process that never leads, and only looks who does.
-    :param address: where the peers of this process find it.
+    :param address: address at which other processes find the peers of this
+        one.
     :param on_lead: is called with the epoch when this process leads.
     :param on_deposed: is called when it does not lead any more.
     :ivar epoch: None until this process leads.
-    :ivar seen: who leads, as the database said last.
-    :ivar peers: of this process while it leads.
+    :ivar seen: leader that the database named last.
+    :ivar peers: peers of this process while it leads.
     """
 
     def __init__(self, database: db_session.Database,

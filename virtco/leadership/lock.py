@@ -43,7 +43,7 @@ def url_of(conf: cfg.ConfigOpts) -> str:
 def of_database(connection: str) -> str:
     """Return the URL of a lock beside the database.
 
-    :param connection: as SQLAlchemy has it.
+    :param connection: connection in SQLAlchemy's form.
     """
     url = sa.make_url(connection)
     backend = url.get_backend_name()

@@ -60,7 +60,7 @@ class Path:
 class Location:
     """Links where the shared bottlenecks are.
 
-    :ivar links: those that explain the measurements best, the lowest first;
+    :ivar links: links that explain the measurements best, the lowest first;
         several where the measurements cannot tell them apart, none where
         nothing was shared or no links explain more than half.
     :ivar n_explained: pairs of paths that are as these links make them.

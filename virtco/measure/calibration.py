@@ -62,8 +62,8 @@ def error(truth_bps: Sequence[float], found_bps: Sequence[float | None]
           ) -> Error:
     """Compare the rates found by trains with those measured by TCP.
 
-    :param truth_bps: of each path by TCP.
-    :param found_bps: of the same paths by trains; None without a result.
+    :param truth_bps: rate of each path by TCP.
+    :param found_bps: rate of the same paths by trains; None without a result.
     """
     errors = [abs(found / truth - 1) for truth, found
               in zip(truth_bps, found_bps, strict=True) if found is not None]
@@ -77,7 +77,7 @@ def as_config(chosen: Setting, found: Error, how: str, *,
               near_enough: float = NEAR_ENOUGH) -> str:
     """Write the controller's configuration with a setting.
 
-    :param how: what was measured and when, for the comment; one line.
+    :param how: pairs and time of the measurement, for the comment; one line.
     """
     remark = ('' if found.mean <= near_enough else
               f'# No setting came within {near_enough:.1%}; this is the '

@@ -63,7 +63,7 @@ class Load:
     """Pairs that load one uplink at the same time.
 
     :ivar is_up: out of the branch; else into it.
-    :ivar peers: who is at the other end: ``near`` are the clusters beside it,
+    :ivar peers: kind of the other end: ``near`` are the neighbouring clusters,
         ``any`` are all others.
     """
 
@@ -107,7 +107,7 @@ def branches(hosts: Sequence[str], readings_bps: Matrix
              ) -> tuple[Branch, ...]:
     """Cluster the hosts, the highest level first; () if nothing limits.
 
-    :param readings_bps: of the mixed rounds, see :func:`matrices`.
+    :param readings_bps: readings of the mixed rounds, see :func:`matrices`.
     """
     # Only who discovers needs what it loads of scipy.
     from virtco.measure import racks
@@ -189,7 +189,7 @@ def plane(found: Sequence[Branch], hosts: Sequence[str],
           name: str = tree.FRONT_END) -> tree.Plane:
     """Build the tree with the rates of its uplinks.
 
-    :param readings_bps: of the mixed rounds, see :func:`matrices`.
+    :param readings_bps: readings of the mixed rounds, see :func:`matrices`.
     :param loaded: each load and what its pairs got. A load of which a pair is
         missing does not count.
     """
@@ -262,8 +262,8 @@ def _rate(by_peers: Iterable[Sequence[tuple[float, float]]],
           below_bps: float) -> float | None:
     """Estimate the uplink's rate; None if something else limits.
 
-    :param by_peers: of each load the sum of the rates and what the links of
-        its hosts carry, by kind of peers.
+    :param by_peers: sum of the rates of each load and the rate that the links
+        of its hosts carry, by kind of peers.
     """
     medians = [[statistics.median(column) for column in zip(*rows)]
                for rows in by_peers]

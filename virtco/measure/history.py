@@ -20,7 +20,7 @@ _GROWTH = 64
 class Reading:
     """Measurement of a pair.
 
-    :ivar measured_s: when, on the caller's clock.
+    :ivar measured_s: time of the measurement, on the caller's clock.
     :ivar lower_bound: the pair is at least this fast: the sender was the
         limit, or other traffic shared the link.
     :ivar rtt_s: median round-trip time, None where it was not measured.

@@ -37,7 +37,7 @@ _MEASURED = operator.attrgetter('measured_s')
 class HostRate:
     """Rates of a host's link out and in, None where unknown.
 
-    :ivar age_s: since the newest reading of the direction that is older.
+    :ivar age_s: time since the newest reading of the direction that is older.
     :ivar egress_lower_bound: the uplink may be faster, because either the
         trains were limited elsewhere or the peers are known to be slow. The
         link's nominal rate is then the better guess if it is higher.
@@ -169,8 +169,8 @@ def _widest(plain: Mapping[str, history.Reading],
             bounds: Mapping[str, history.Reading]) -> _Side:
     """Compute the rate at which a side's newest readings agree at the top.
 
-    :param plain, bounds: by peer, the readings and those that only bound
-        the side's rate from below.
+    :param plain, bounds: readings by peer, and those that only bound the
+        side's rate from below.
     """
     newest_bounds = _newest(bounds)
     newest = _newest(plain)

@@ -66,7 +66,7 @@ def _reasons(n_peers: int, values: Sequence[float], usual: Sequence[float]
              ) -> tuple[str, ...]:
     """Say why a host is poor, with the numbers; NaN is no reason.
 
-    :param values: of the host, in the order of _VALUES.
+    :param values: values of the host, in the order of _VALUES.
     :param usual: median egress, ingress and round trip of the hosts.
     """
     found = []

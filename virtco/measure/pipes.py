@@ -38,7 +38,7 @@ class Slow:
 
     :ivar expected_bps: the slower of its hosts' rates.
     :ivar confidence: 0 to 1, at ``measured_s``.
-    :ivar measured_s: of its newest reading.
+    :ivar measured_s: time of its newest reading.
     """
 
     rate_bps: float
@@ -51,8 +51,8 @@ class Slow:
 class Known:
     """Estimates of all pairs by their history.
 
-    :ivar component: of the pairs in the order of the table.
-    :ivar newest_s: of each pair, shape (n_pairs,).
+    :ivar component: component of the pairs in the order of the table.
+    :ivar newest_s: time of each pair's newest reading, shape (n_pairs,).
     :ivar count: readings of each pair that are no lower bounds.
     :ivar slow: the pairs to plan by.
     """
@@ -74,7 +74,7 @@ def known(table: history.Table, hosts: Mapping[str, hostrates.HostRate],
           estimator: constant.Estimator | None = None) -> Known:
     """Estimate every pair, and find those that are slower than their hosts.
 
-    :param hosts: what the same measurements say of the hosts.
+    :param hosts: estimates of the hosts by the same measurements.
     :param tolerance: a smaller difference is none.
     :param estimator: this one, without a comparison.
     """
@@ -112,9 +112,10 @@ def _rate(host: hostrates.HostRate | None, way: str) -> float:
 class Chosen:
     """Pair rates for one question.
 
-    :ivar rates_bps: of the pairs to plan by.
-    :ivar text: which, how old, how sure, and what falls back to the hosts'
-        rates; empty where nothing was ever measured between the hosts.
+    :ivar rates_bps: rates of the pairs to plan by.
+    :ivar text: remark on the estimate: which one, its age and trust, and the
+        pairs that fall back to the hosts' rates; empty where nothing was ever
+        measured between the hosts.
     """
 
     rates_bps: dict[Pair, float]
@@ -125,9 +126,9 @@ def choose(found: Known, hosts: Set[str], now_s: float, max_age_s: float,
            uplinks_bps: Mapping[Pair, float] | None = None) -> Chosen:
     """Choose the pairs among the hosts that the planner should see.
 
-    :param hosts: of the question.
-    :param max_age_s: of older pairs the hosts' rates are used.
-    :param uplinks_bps: what the topology's uplinks between a slow pair carry;
+    :param hosts: hosts of the question.
+    :param max_age_s: largest age; of older pairs the hosts' rates are used.
+    :param uplinks_bps: rate of the topology's uplinks between a slow pair;
         they explain a pair that is not slower.
     """
     inside = np.array([name in hosts for name in found.table.hosts], bool)

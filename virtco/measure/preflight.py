@@ -53,7 +53,10 @@ class Round:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reading:
-    """:ivar number: of the round in the plan."""
+    """A measurement of a pair in one round.
+
+    :ivar number: number of the round in the plan.
+    """
 
     pair: Pair
     number: int
@@ -117,7 +120,7 @@ def judge(planned: Sequence[Round], readings: Iterable[Reading],
           ) -> tuple[wire.Finding, ...]:
     """List the poor hosts, then the poor leaves.
 
-    :param planned: as :func:`plan` made it.
+    :param planned: rounds that :func:`plan` made.
     :param nominal_bps: egress and ingress of each host's link, without those
         whose speed nobody knows: they are compared with the others' median.
     :param uplinks_bps: out of and into each leaf, by the topology; a leaf

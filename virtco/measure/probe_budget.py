@@ -37,8 +37,9 @@ class LastHour:
 class Budget:
     """Limits of probing per hour, for each direction of each link.
 
-    :param link_share: of what a link carries in an hour, 0 to 1.
-    :param bytes_per_hour: of all links together; None without a limit.
+    :param link_share: share of the bytes that a link carries in an hour, 0 to
+        1.
+    :param bytes_per_hour: bytes of all links together; None without a limit.
     """
 
     def __init__(self, link_share: float, bytes_per_hour: int | None):
@@ -53,7 +54,7 @@ class Budget:
                now_s: float) -> bool:
         """Tell whether one host may send the other more bytes.
 
-        :param link_bps: of the slower of the two links.
+        :param link_bps: rate of the slower of the two links.
         """
         most_bytes = (units.bps_to_bytes_per_s(link_bps) * HOUR_S
                       * self._link_share)

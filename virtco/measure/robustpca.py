@@ -25,7 +25,7 @@ _GROWTH = 1.5
 def constant_component(snapshots: Matrix) -> Matrix:
     """Compute the row that snapshots have in common, shape (n_pairs,).
 
-    :param snapshots: of shape (n_snapshots, n_pairs), finite and not
+    :param snapshots: readings of shape (n_snapshots, n_pairs), finite and not
         negative; the paper takes ten rows. One row is its own constant.
     """
     largest = float(snapshots.max())

@@ -43,10 +43,11 @@ class Rules:
     :ivar freshness_s: a reading younger than that need not be repeated.
     :ivar awaited_s: the same for hosts that are about to be used.
     :ivar retry_s: a pair that failed rests for so long.
-    :ivar train_bytes: of one train, before it is known what was sent.
+    :ivar train_bytes: bytes of one train, before its real number is known.
     :ivar all_pairs_hosts: up to so many hosts measure all their pairs, at
         128 at a time within ``freshness_s``.
-    :ivar readings: that each host is to have per direction if there are more.
+    :ivar readings: readings that each host is to have per direction if there
+        are more.
     :ivar most_trains: at the same time.
     """
 
@@ -63,9 +64,9 @@ class Rules:
 class State:
     """Progress of measuring, for operators.
 
-    :ivar n_hosts: that could be measured at the last look.
-    :ivar n_fresh: of them have all readings they are to have.
-    :ivar n_held: of them wanted a reading, but the budget did not allow it.
+    :ivar n_hosts: hosts that could be measured at the last look.
+    :ivar n_fresh: hosts that have all readings they are to have.
+    :ivar n_held: hosts that wanted a reading which the budget did not allow.
     """
 
     n_hosts: int
@@ -129,10 +130,11 @@ class Schedule:
              tree: cluster.Tree | None = None) -> tuple[Pair, ...]:
         """Choose trains for hosts that are in none.
 
-        :param links_bps: of the hosts that can be measured now, the slower
-            direction. Hosts on which coflows are busy should be left out.
+        :param links_bps: rates of the hosts that can be measured now, the
+            slower direction. Hosts on which coflows are busy should be left
+            out.
         :param awaited: hosts that are about to be used: they are first.
-        :param tree: of uplinks above the hosts, None when unknown.
+        :param tree: tree of uplinks above the hosts, None when unknown.
         :returns: (sender, receiver) of each, disjoint, also with the trains
             under way.
         """
@@ -280,7 +282,7 @@ class _Look:
         That pair's other host is in a train now. Without waiting, two hosts
         whose trains never end together never measure each other.
 
-        :param at_s: of the last reading of the pair that could begin.
+        :param at_s: time of the last reading of the pair that could begin.
         """
         if at_s == -math.inf:
             return False

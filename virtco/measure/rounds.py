@@ -108,7 +108,7 @@ class Transfer:
     def size_bytes(self, link_bps: float) -> int:
         """Choose the size of a transfer by the rate of its link.
 
-        :param link_bps: of the slower of the two hosts' links.
+        :param link_bps: rate of the slower of the two hosts' links.
         """
         bytes_per_s = units.bps_to_bytes_per_s(link_bps)
         return max(1, round(min(
@@ -126,8 +126,8 @@ def rates_bps(windows_bytes: Mapping[Pair, Sequence[int]],
               window_s: float = WINDOW_S) -> dict[Pair, float]:
     """Compute each pair's rate while all of them sent, bit/s.
 
-    :param windows_bytes: of each pair, from the common start on; it ends with
-        the window of the pair's last byte.
+    :param windows_bytes: bytes of each pair from the common start on, by
+        windows; the last window has the pair's last byte.
     :returns: nothing where they did not send together for long enough.
     """
     if not windows_bytes:

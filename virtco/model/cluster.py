@@ -33,8 +33,8 @@ class Subtree:
     :ivar uplink_out_bps: rate towards the core, inf for no limit.
     :ivar uplink_in_bps: rate from the core.
     :ivar parent: name of the subtree that it is part of, None for the core.
-    :ivar level: what operators call its level. Only they tell levels by
-        their names; the planner goes by the parents.
+    :ivar level: operators' name of its level. Only they tell levels by their
+        names; the planner goes by the parents.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Tree:
               Subtree('r1', 2e10, 2e10, 'p0')),
              {'h0': 'r0', 'h1': 'r1'})
 
-    :ivar subtrees: of all levels, in any order; their names differ.
+    :ivar subtrees: subtrees of all levels, in any order; their names differ.
     :ivar leaf_of: host name -> name of the subtree right above it. A host
         that is missing is right below the core. It may name hosts that are
         not candidates: what running coflows send there passes uplinks, too.
@@ -100,8 +100,9 @@ class Vm:
     :ivar allowed: hosts it may go to (Nova's candidates), None = all.
     :ivar egress_cap_bps: the most that it sends, to its own host as well.
     :ivar ingress_cap_bps: the most that it receives, likewise.
-    :ivar egress_burst_bytes: that it may send at once beyond its cap.
-    :ivar ingress_burst_bytes: that it may receive, likewise.
+    :ivar egress_burst_bytes: bytes that it may send at once beyond its cap.
+    :ivar ingress_burst_bytes: bytes that it may receive at once beyond its
+        cap.
     """
 
     name: str

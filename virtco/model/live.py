@@ -51,7 +51,7 @@ class Flows:
     Flows between VMs of the same host pair are one: enforcement is at the
     granularity of coflows and hypervisors (VirtCO Corollary 1).
 
-    :ivar remaining_bytes: of each pair, shape (n_pairs,).
+    :ivar remaining_bytes: bytes left of each pair, shape (n_pairs,).
     """
 
     pairs: Pairs
@@ -74,10 +74,10 @@ class Capped:
 
     :ivar pair_of: pair of each part, each pair at least once, ascending,
         shape (n_parts,).
-    :ivar share: of its pair's bytes, shape (n_parts,).
+    :ivar share: share of its pair's bytes, shape (n_parts,).
     :ivar passed: index of the cap of each part's sender and of its receiver,
         -1 for none, shape (n_parts, 2).
-    :ivar rates_bps: of each cap, on the wire.
+    :ivar rates_bps: rate of each cap, on the wire.
     """
 
     pair_of: np.ndarray
@@ -154,10 +154,10 @@ class Ports:
     """Rates that coflows may use, by columns.
 
     :ivar hosts: each once.
-    :ivar egress_bps: of each, shape (n_hosts,).
-    :ivar ingress_bps: of each, shape (n_hosts,).
+    :ivar egress_bps: rate out of each host, shape (n_hosts,).
+    :ivar ingress_bps: rate into each host, shape (n_hosts,).
     :ivar uplinks: above the hosts.
-    :ivar caps_bps: what is left of the caps that were used before.
+    :ivar caps_bps: rate that is left of the caps that were used before.
     """
 
     hosts: tuple[str, ...]
@@ -204,7 +204,8 @@ class FlowRates:
     """Rates of one coflow by columns.
 
     :ivar pairs: the coflow's, in the order of its flows.
-    :ivar rate_bps: of each pair, 0 where nothing is left, shape (n_pairs,).
+    :ivar rate_bps: rate of each pair, 0 where no bytes are left, shape
+        (n_pairs,).
     """
 
     pairs: Pairs

@@ -32,8 +32,7 @@ class Matrix:
     """Non-zero entries of a traffic matrix; two of equal bytes are equal.
 
     :ivar n_vms: number of its rows.
-    :ivar ends: of each flow the sender, then of each the receiver, as 32-bit
-        numbers.
+    :ivar ends: senders of all flows, then their receivers, as 32-bit numbers.
     :ivar sizes: bytes of each flow, as 64-bit floats.
     """
 

@@ -76,7 +76,7 @@ class Within:
     Where some of them are pinned, the others go below the switch that holds
     most of those.
 
-    :ivar level: of the tree's subtrees.
+    :ivar level: level of the tree's subtrees.
     :ivar members: VM indices.
     """
 
@@ -93,7 +93,7 @@ class Spread:
     may go to or is pinned to. Hosts below no switch of the level are closed
     to the members.
 
-    :ivar level: of the tree's subtrees.
+    :ivar level: level of the tree's subtrees.
     :ivar members: VM indices.
     :ivar skew: VMs that a switch may have beyond its even share.
     """
@@ -181,7 +181,7 @@ class Progress:
     """State of a search that still runs.
 
     :ivar stage: stage of the search that found it.
-    :ivar seconds: since the start, by the planner's clock.
+    :ivar seconds: time since the start, by the planner's clock.
     :ivar objective_s: objective of the best placement so far.
     :ivar bound_s: lower bound of the objective under these constraints.
     :ivar hosts: host name per VM of the best placement.

@@ -61,7 +61,7 @@ def of(tree: cluster.Tree, hosts: Sequence[str], egress_bps: np.ndarray,
 
     One that carries all that its hosts can send and receive is left out.
 
-    :param egress_bps: of each host, shape (H,).
+    :param egress_bps: rate out of each host, shape (H,).
     """
     chains = tree.chains()
     leaves = [tree.leaf_of.get(host) for host in hosts]
@@ -85,7 +85,7 @@ def limiting(chains: Mapping[str, tuple[cluster.Subtree, ...]],
              ) -> dict[str, tuple[float, float]]:
     """Return the rates of uplinks that can be slower than all ports below.
 
-    :param chains: of the tree.
+    :param chains: chains of the tree.
     :param below: rates out and in of the hosts right below each subtree;
         those of subtrees are added.
     :returns: subtree -> rates out and in.

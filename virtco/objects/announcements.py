@@ -40,12 +40,13 @@ class Announcements:
                  matrix: Any, expires_s: float) -> list[str]:
         """Begin coflows over the VMs of a living group; return their ids.
 
-        :param project_id: whose group it is; None = any.
+        :param project_id: project of the group; None = any.
         :param group: id or name.
-        :param name: of the coflow, where the matrix has none.
-        :param matrix: as in ``virtco:tm``, as JSON text or decoded, over the
-            rows of the group.
-        :param expires_s: from now, when what has not ended is given up.
+        :param name: name of the coflow, where the matrix has none.
+        :param matrix: matrix as in ``virtco:tm``, as JSON text or decoded,
+            over the rows of the group.
+        :param expires_s: time from now after which an unfinished coflow is
+            given up.
         :raises virtco.exception.NotFound: without such a group.
         :raises virtco.exception.HintInvalid: the matrix, or more than the
             project or the group may have.

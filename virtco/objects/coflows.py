@@ -161,7 +161,7 @@ class Coflows:
                  matrix: Any) -> wire.Coflow:
         """Keep a matrix; its id is the hint ``virtco:tm_ref``.
 
-        :param matrix: as in ``virtco:tm``, as JSON text or decoded.
+        :param matrix: matrix as in ``virtco:tm``, as JSON text or decoded.
         :raises virtco.exception.HintInvalid:
         """
         limits = new_groups.limits_of(self._conf)
@@ -217,7 +217,8 @@ class Coflows:
     def _declare_done(self, coflow: models.Coflow, iteration: int) -> None:
         """Change a coflow's state to done, unless it is retired.
 
-        :param iteration: as counted, the database may be behind.
+        :param iteration: iteration by the counters; the database may be
+            behind.
         """
         if coflow.state == states.CoflowState.REGISTERED:
             raise exception.Invalid(

@@ -50,7 +50,10 @@ class _Group:
 
 
 class Advice:
-    """:param state: knows what was measured between the hosts."""
+    """Advice on the communication of a group.
+
+    :param state: room with the rates measured between the hosts.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, state: states.State,
                  clock: Callable[[], float]):
@@ -63,7 +66,7 @@ class Advice:
              basis: wire.Basis = 'constant') -> wire.Tree:
         """Build trees of one message from or to a member, by each estimate.
 
-        :param project_id: whose group it is; None = any.
+        :param project_id: project of the group; None = any.
         :param group: id or name.
         :raises virtco.exception.NotFound: without such a group.
         :raises virtco.exception.Invalid: for a root that is none, and for a
@@ -113,9 +116,10 @@ class Advice:
                 all_reduce_bytes: float | None = None) -> wire.Mapping:
         """Map the ranks of a matrix to VMs, by each estimate.
 
-        :param matrix: of bytes between ranks, in any form of ``virtco:tm``;
-            None = all matrices of the group's own hint.
-        :param all_reduce_bytes: of NCCL's all-reduce, in place of a matrix.
+        :param matrix: matrix of bytes between ranks, in any form of
+            ``virtco:tm``; None = all matrices of the group's own hint.
+        :param all_reduce_bytes: bytes of NCCL's all-reduce, in place of a
+            matrix.
         :raises virtco.exception.NotFound: without such a group.
         :raises virtco.exception.Invalid: for a matrix that does not fit, and
             as :meth:`tree`.
@@ -206,7 +210,7 @@ def estimates_by(readings: estimates.Readings, chosen: estimates.Basis,
                  ) -> Mapping[str, estimates.Estimate]:
     """Estimate on several bases side by side, the chosen one among them.
 
-    :param estimator: what the controller goes by.
+    :param estimator: estimator that the controller uses.
     """
     return {basis: readings.estimate(basis, estimator)
             for basis in readings.side_by_side(chosen)}

@@ -19,8 +19,8 @@ from virtco.model import snapshot
 class ServerGroup(msgspec.Struct, frozen=True):
     """A server group of Nova's.
 
-    :ivar rows: of the members that are in it.
-    :ivar hosts: where its other instances are.
+    :ivar rows: rows of the members that are in it.
+    :ivar hosts: hosts of its other instances.
     """
 
     policy: str
@@ -79,8 +79,8 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
                     ) -> snapshot.PlacementProblem:
         """Add the server groups to the problem.
 
-        :param rows: of each VM of the problem.
-        :param own_hosts: where the group's own VMs are.
+        :param rows: row of each VM of the problem.
+        :param own_hosts: hosts of the group's own VMs.
         """
         found = []
         for one in self.server_groups:

@@ -27,7 +27,10 @@ READ_S = 1.0
 
 
 class Objects:
-    """:param state: is told what changed."""
+    """Named objects that the controller keeps.
+
+    :param state: room that is told of changes.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, state: states.State,
                  counts: metrics.Metrics,

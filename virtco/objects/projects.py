@@ -14,7 +14,10 @@ from virtco.wire import project as wire
 
 
 class Projects:
-    """:param state: knows what they owe."""
+    """Priorities and debts of projects.
+
+    :param state: room that knows their debts.
+    """
 
     def __init__(self, state: states.State):
         self._state = state

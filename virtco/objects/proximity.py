@@ -18,7 +18,10 @@ _ID_DIGITS = 16
 
 
 class Clusters:
-    """:param plane: of the network that carries the coflows."""
+    """Answers on which VMs of a group share a rack or a host.
+
+    :param plane: plane of the network that carries the coflows.
+    """
 
     def __init__(self, state: states.State,
                  plane: Callable[[], tree.Plane | None]):
@@ -30,9 +33,10 @@ class Clusters:
              ) -> wire.Clusters:
         """Show the members of a living group with an opaque cluster each.
 
-        :param project_id: whose group it is; None = any.
+        :param project_id: project of the group; None = any.
         :param group: id or name.
-        :param level: that is shared; hosts in no rack stand for themselves.
+        :param level: level that is shared; hosts in no rack stand for
+            themselves.
         :raises virtco.exception.NotFound: without such a group.
         """
         with self._state.database.reader() as session:

@@ -22,8 +22,10 @@ CHOICES = {name: typing.get_args(kind) for name, kind
 
 
 class Settings:
-    """:param changed: is called after a change.
-    :ivar is_shadow: nothing follows from what is decided.
+    """Settings that operators change at run time.
+
+    :param changed: is called after a change.
+    :ivar is_shadow: whether decisions have no effect.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
@@ -65,7 +67,7 @@ class Settings:
                who: str = '') -> dict[str, str]:
         """Remember new values, and who gave them.
 
-        :param values: of :class:`virtco.wire.setting.SettingsChange`.
+        :param values: values of :class:`virtco.wire.setting.SettingsChange`.
         """
         before = self.get()
         now_s = self._clock()

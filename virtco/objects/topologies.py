@@ -19,7 +19,10 @@ from virtco.wire import topology as wire
 
 
 class Topology:
-    """:param changed: is called when the topology is another one."""
+    """Stored topology, read again when its generation changes.
+
+    :param changed: is called when the topology is another one.
+    """
 
     def __init__(self, database: db_session.Database,
                  changed: Callable[[], None] = lambda: None,
@@ -62,7 +65,7 @@ class Topology:
                 generation: int | None = None) -> None:
         """Keep these planes; those of other names stay.
 
-        :param generation: that the caller saw; None = any.
+        :param generation: generation that the caller saw; None = any.
         :raises virtco.exception.Conflict: somebody changed it meanwhile.
         """
         documents = {plane.name: json.dumps(plain.dump_plane(plane))

@@ -33,7 +33,8 @@ _LATE = 1.5
 class Finding(msgspec.Struct, frozen=True):
     """Verdict on one link of the chain.
 
-    :ivar code: of the problem, see :mod:`virtco.problems`; empty without one.
+    :ivar code: code of the problem, see :mod:`virtco.problems`; empty without
+        one.
     """
 
     link: str
@@ -57,9 +58,9 @@ def of_problem(code: str, finding: str, link: str = '') -> Finding:
 class Answers:
     """Answers of the controller at one moment.
 
-    :ivar health: of the controller, with ``parts``.
+    :ivar health: health of the controller, with ``parts``.
     :ivar hosts: None where the caller may not know of hosts.
-    :ivar now_s: of the same clock as the controller's times.
+    :ivar now_s: time by the same clock as the controller's times.
     """
 
     health: health_wire.Health

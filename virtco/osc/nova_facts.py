@@ -45,7 +45,7 @@ def flavor(session: ks_session.Session | None, name: str
            ) -> dict[str, float]:
     """Return the resources that a VM of a flavor takes of its host.
 
-    :param name: of the flavor, its id, or its resources.
+    :param name: name of the flavor, its id, or its resources.
     :raises virtco.exception.NovaUnavailable:
     :raises virtco.exception.NotFound:
     :raises virtco.exception.Invalid: without a way to log in.

@@ -35,9 +35,9 @@ _WIDTHS = {'Coflow': 14, 'Host': 12, 'Waits For': 10, 'Health': 10}
 class Seen:
     """Answers of the controller at one moment.
 
-    :ivar hosts: with their ``classes`` where they were asked for; None: the
-        caller may not know of hosts.
-    :ivar now_s: of the same clock as the controller's times.
+    :ivar hosts: hosts, with their ``classes`` where these were asked for;
+        None: the caller may not know of hosts.
+    :ivar now_s: time by the same clock as the controller's times.
     """
 
     coflows: Sequence[wire.Coflow]

@@ -49,7 +49,7 @@ class Launch:
 class Pattern:
     """The pattern of a launch.
 
-    :ivar spec: as a hint spells it, without its size.
+    :ivar spec: pattern as a hint spells it, without its size.
     """
 
     spec: dict[str, Any]

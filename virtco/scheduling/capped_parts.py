@@ -20,9 +20,9 @@ class Parts(NamedTuple):
     """Parts of the flows of all coflows.
 
     :ivar place: flow of each part, shape (n_parts,).
-    :ivar share: of its flow's bytes, shape (n_parts,).
-    :ivar caps: that the parts pass.
-    :ivar names: of the caps.
+    :ivar share: share of its flow's bytes, shape (n_parts,).
+    :ivar caps: caps that the parts pass.
+    :ivar names: names of the caps.
     """
 
     place: np.ndarray
@@ -33,7 +33,7 @@ class Parts(NamedTuple):
     def left(self, residual_bps: np.ndarray) -> dict[live.Cap, float]:
         """Name what is left of the caps, bit/s.
 
-        :param residual_bps: of all ports, the caps last.
+        :param residual_bps: residual rate of all ports, the caps last.
         """
         first = len(residual_bps) - len(self.names)
         return dict(zip(self.names, residual_bps[first:].tolist()))
@@ -43,8 +43,9 @@ def split(coflows: Sequence[live.LiveCoflow], start: Sequence[int],
           left_bps: Mapping[live.Cap, float]) -> Parts:
     """Split the flows of coflows.
 
-    :param start: of each coflow's flows and of none after, shape (C+1,).
-    :param left_bps: of caps that are used already.
+    :param start: index of each coflow's first flow and of none after, shape
+        (C+1,).
+    :param left_bps: rate left of caps that are used already.
     """
     n_flows = start[-1]
     if all(coflow.capped is None for coflow in coflows):

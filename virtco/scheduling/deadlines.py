@@ -31,7 +31,7 @@ _STEPS = 24
 class Claims:
     """Coflows with deadlines as they are now.
 
-    :ivar ids: of the coflows, each once.
+    :ivar ids: ids of the coflows, each once.
     :ivar port_s: port seconds that they have left, shape (n, n_ports).
     :ivar left_s: time to each deadline, shape (n,).
     :ivar caps_s: time that each takes for the caps of its VMs, shape (n,).
@@ -59,9 +59,9 @@ def no_claims(n_ports: int) -> Claims:
 class Plan:
     """Fractions of each coflow to send by each time.
 
-    :ivar ids: of the coflows.
-    :ivar times_s: from the time at which the plan was made, which is first,
-        to the last deadline, shape (k+1,).
+    :ivar ids: ids of the coflows.
+    :ivar times_s: times from that of the plan, which is first, to the last
+        deadline, shape (k+1,).
     :ivar done: fraction of what each coflow had left at first that is sent
         by each of these times, shape (n, k+1).
     :ivar is_whole: whether each coflow is sent by its deadline.
@@ -195,7 +195,7 @@ def _fill(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
     Each coflow is sent as evenly as the room that earlier ones leave allows.
     A claim that does not fit gets what there is.
 
-    :param before: what it holds for a claim is taken over.
+    :param before: plan whose values for a claim are taken over.
     """
     left_s = np.maximum(claims.left_s, 0.0)
     ends_s = left_s if before is None else np.append(
@@ -252,7 +252,7 @@ def _evenly(most: np.ndarray, lengths_s: np.ndarray, wanted: float
             ) -> np.ndarray:
     """Spread a fraction over intervals at one pace, shape (k,).
 
-    :param most: that each interval can take, shape (k,). An interval that
+    :param most: most that each interval can take, shape (k,). An interval that
         takes no more than that leaves the rest to the others.
     """
     found = most.copy()

@@ -13,7 +13,8 @@ import dataclasses
 class Rules:
     """When an iteration ends and the next begins.
 
-    :ivar negligible_fraction: of the size; when no more is left, all is sent.
+    :ivar negligible_fraction: fraction of the size; when no more is left, all
+        is sent.
     :ivar quiet_s: no byte for this long, and …
     :ivar done_fraction: … at least this share sent: ended.
     :ivar start_bytes: fewer are noise (ARP, keep-alives).
@@ -59,8 +60,8 @@ def has_tail(silent_s: float | None, counted_s: float, rules: Rules) -> bool:
     class, the rest of a flow would wait behind all coflows. Keep-alives never
     end, so it has a limit.
 
-    :param silent_s: since the last byte, None = there was none.
-    :param counted_s: since all were counted.
+    :param silent_s: time since the last byte, None = there was none.
+    :param counted_s: time since all bytes were counted.
     """
     return (silent_s is not None and silent_s < rules.tail_s
             and counted_s < rules.longest_tail_s)
@@ -83,7 +84,7 @@ def has_ended(size_bytes: float, left_bytes: float, silent_s: float | None,
               rules: Rules) -> bool:
     """Tell whether all was sent, or most and then nothing.
 
-    :param silent_s: since the last byte, None = there was none yet.
+    :param silent_s: time since the last byte, None = there was none yet.
     """
     if is_all_sent(size_bytes, left_bytes, rules):
         return True
@@ -108,10 +109,10 @@ def begins_anew(size_bytes: float, new_bytes: float, rested_s: float,
     two iterations without a pause between them are told apart and the end of
     one is not the start of another; later whatever is more than noise.
 
-    :param size_bytes: of one iteration.
+    :param size_bytes: bytes of one iteration.
     :param new_bytes: counted since the end; the caller drops them when
         ``rules.pause_s`` passes without another.
-    :param rested_s: since the end.
+    :param rested_s: time since the end.
     """
     leftover_bytes = (1 - rules.done_fraction) * size_bytes
     least_bytes = (leftover_bytes if rested_s < rules.settle_s

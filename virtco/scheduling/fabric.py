@@ -29,7 +29,7 @@ class Fabric(NamedTuple):
     :ivar src: entry of each flow's egress port, shape (F,).
     :ivar dst: entry of each flow's ingress port, shape (F,).
     :ivar base: remaining bits / scale, 0 when the flow has ended, shape (F,).
-    :ivar weight: of each flow in per-flow fair sharing, shape (F,).
+    :ivar weight: weight of each flow in per-flow fair sharing, shape (F,).
     :ivar owner: coflow of each flow, shape (F,).
     :ivar port: port of each entry, shape (E,).
     :ivar load: sum of base over the entry's flows, shape (E,).
@@ -38,11 +38,11 @@ class Fabric(NamedTuple):
     :ivar last: one past the last flow of an egress entry, shape (E,).
     :ivar skip: to find the next flow that has not ended, shape (F+1,): each
         flow that has points past itself.
-    :ivar scale: of each coflow, 1 at first, shape (C,).
+    :ivar scale: scale of each coflow, 1 at first, shape (C,).
     :ivar up_ptr: uplinks and caps of flow f are up[up_ptr[f]] …
         up[up_ptr[f+1]-1], shape (F+1,).
     :ivar up: entries of the uplinks and caps that the flows pass.
-    :ivar uplinks: of the hosts.
+    :ivar uplinks: uplinks of the hosts.
     :ivar n_caps: ports that are caps of VMs.
     """
 
@@ -88,7 +88,7 @@ class Demand(NamedTuple):
 class Caps(NamedTuple):
     """Caps of VMs.
 
-    :ivar rate_bps: of each, shape (K,).
+    :ivar rate_bps: rate of each cap, shape (K,).
     :ivar passed: the caps that each flow passes, -1 for none, shape (F, 2).
     """
 
@@ -162,7 +162,7 @@ def _joined(up_ptr: np.ndarray, up: np.ndarray, caps: np.ndarray,
             n_uplinks: int) -> tuple[np.ndarray, np.ndarray]:
     """Add the caps of the flows to the uplinks that they pass.
 
-    :param caps: of each flow, -1 for none, shape (F, 2).
+    :param caps: caps of each flow, -1 for none, shape (F, 2).
     """
     has_cap = caps >= 0
     flow = np.concatenate((np.repeat(np.arange(len(caps)), np.diff(up_ptr)),

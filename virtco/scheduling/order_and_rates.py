@@ -41,18 +41,19 @@ def schedule(coflows: Sequence[live.LiveCoflow],
              first_rank: int = 0) -> live.Schedule:
     """Rank every coflow and give every host pair of it a rate.
 
-    :param coflows: what is unfinished; ids must be unique.
-    :param ports: of every host that a flow names, with the uplinks above.
+    :param coflows: unfinished coflows; ids must be unique.
+    :param ports: ports of every host that a flow names, with the uplinks
+        above.
     :param policy: a name of :data:`virtco.scheduling.policies.POLICIES`.
     :param now_s: on the clock of the coflows' times.
     :param theta_s: a coflow without progress for this long goes first.
-    :param late: since when periodic coflows go before the others that are
-        served by intensity, by id.
+    :param late: time since which periodic coflows go before the others that
+        are served by intensity, by id.
     :param floors: guaranteed paces by id, in fractions of what is left per
         second, as :meth:`virtco.scheduling.deadlines.Plan.floors` has them.
         They come before the order, which shares what they leave.
     :param size_factor: bytes to send for each that is left.
-    :param first_rank: of the coflow that is served first.
+    :param first_rank: rank of the coflow that is served first.
     :returns: all coflows by rank; every flow that has bytes left has a rate,
         possibly 0. Rates of a port, an uplink or a VM's cap never exceed it;
         none is idle that a flow could use.
@@ -136,10 +137,11 @@ def _left(ports: live.Ports, residual_bps: np.ndarray,
 class _Flows(NamedTuple):
     """Flows of all coflows in the order given.
 
-    :ivar pairs: of each coflow.
-    :ivar start: of each coflow's flows and of none after, shape (C+1,).
-    :ivar parts: of the flows.
-    :ivar kept: which of them each flow of the fabric is, shape (F,).
+    :ivar pairs: pairs of each coflow.
+    :ivar start: index of each coflow's first flow and of none after, shape
+        (C+1,).
+    :ivar parts: parts of the flows.
+    :ivar kept: index of each flow of the fabric among them, shape (F,).
     """
 
     pairs: list[live.Pairs]

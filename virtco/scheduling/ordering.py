@@ -42,11 +42,11 @@ def find(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
 
     :param index: number of each host among the ports.
     :param rater: over the fabric.
-    :param fabric: what the coflows have left.
+    :param fabric: fabric with the bytes that the coflows have left.
     :param alone_s: time of what each has left alone on the fabric, shape (C,).
     :param lifted: whether each starves, shape (C,).
-    :param late: since when periodic coflows go before the others that are
-        served by intensity, by id.
+    :param late: time since which periodic coflows go before the others that
+        are served by intensity, by id.
     """
     arrival_s = np.array([coflow.arrival_s for coflow in coflows], np.float64)
     weight = np.array([coflow.weight for coflow in coflows], np.float64)

@@ -17,7 +17,9 @@ QUANTUM = 0.1
 
 
 class Wait(NamedTuple):
-    """:ivar since_s: when a coflow last made progress …
+    """Wait of a coflow for bandwidth.
+
+    :ivar since_s: time at which a coflow last made progress …
     :ivar sent_bytes: … and what it had sent until then.
     """
 
@@ -53,9 +55,9 @@ def renew(coflows: Iterable[live.LiveCoflow], alone_s: Mapping[str, float],
           waits: Waits, now_s: float, theta_s: float) -> Waits:
     """Update the waits after a schedule was made.
 
-    :param coflows: those that have something to send now.
-    :param alone_s: that the rest takes each of them alone, by id.
-    :param waits: as they were before.
+    :param coflows: coflows that have something to send now.
+    :param alone_s: time that the rest takes each of them alone, by id.
+    :param waits: waits before.
     """
     found = {}
     for coflow in coflows:

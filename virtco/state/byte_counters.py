@@ -74,7 +74,8 @@ class CoflowProgress:
     was counted is spread over the flows it can belong to, by what they have
     left (that is how MADD serves them).
 
-    :param stored: what :meth:`to_stored` returned, perhaps without its end.
+    :param stored: values that :meth:`to_stored` returned, perhaps without its
+        end.
     :ivar sizes_bytes: hinted bytes of each flow, shape (n_flows,).
     :ivar sent_bytes: counted bytes of each flow within its hint, shape
         (n_flows,).
@@ -102,7 +103,7 @@ class CoflowProgress:
     def next(self, stored: Sequence[float] = ()) -> 'CoflowProgress':
         """Return the progress of the next iteration.
 
-        :param stored: of it, as of this one.
+        :param stored: values of the next iteration, as of this one.
         """
         return CoflowProgress(self.sizes_bytes, stored)
 
@@ -143,8 +144,9 @@ class CoflowProgress:
         """Count ``payload_bytes`` for the flows with these indices; more than
         they have left is excess.
 
-        :param shares: of each of them, as the pairs' counters tell; what the
-            flows have left is the better guide where their sizes are known.
+        :param shares: share of each of them, by the pairs' counters; the bytes
+            that the flows have left are the better guide where their sizes are
+            known.
         """
         used_bytes = self.fill(flows, payload_bytes)
         self.excess_bytes += payload_bytes - used_bytes
@@ -154,7 +156,7 @@ class CoflowProgress:
     def moved(self, between_s: tuple[float, float], is_first: bool) -> None:
         """Record that the credited bytes moved between these two times.
 
-        :param is_first: what moved before them was noise.
+        :param is_first: whether the bytes before them were noise.
         """
         for flows in self._credited:
             self._moved_s[flows] = between_s[1]
@@ -209,7 +211,7 @@ class Estimated(CoflowProgress):
     def _estimate(self, now_s: float | None) -> None:
         """Estimate the sizes by the sent bytes.
 
-        :param now_s: of the last byte; None before the first.
+        :param now_s: time of the last byte; None before the first.
         """
         has_sent = self.sent_bytes > 0
         is_young = now_s is None or self.span is None or (

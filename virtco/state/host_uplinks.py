@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 class HostUplinks:
     """Capacities of the hosts' uplinks, read again where a host changed.
 
-    :param hosts: that report or that Nova has; the caller says when one
+    :param hosts: hosts that report or that Nova has; the caller says when one
         came or changed, and locks.
-    :ivar known: as last told; what says the same stays the same object.
-    :ivar capacities: of each host.
+    :ivar known: hosts as last told; equal values stay the same object.
+    :ivar capacities: capacity of each host.
     :ivar strangers: hosts on which VMs run and of which nothing is known.
     """
 

@@ -220,7 +220,7 @@ class Tracked:
 
         :param strangers: hosts of which nothing is known; a flow of theirs
             waits and delays no other.
-        :param heard_s: when a host last reported; -inf = never.
+        :param heard_s: time of a host's last report; -inf = never.
         :param in_debt: its project owes, so its hints are not believed.
         """
         if in_debt != self._owed:
@@ -281,7 +281,7 @@ class Tracked:
         What these cannot have sent is of flows that left the host before: its
         report came late. What was sent beyond all hints counts, too.
 
-        :param shares: of the flows of the present route.
+        :param shares: shares of the flows of the present route.
         """
         flows = self.route.flows(host, dst_host)
         if not self.model.is_estimated:

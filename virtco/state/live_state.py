@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 class LiveState:
     """All live state, behind one lock that is held for computations only.
 
-    :param given: by the operator.
-    :param rates: as measured between the hosts.
+    :param given: rules given by the operator.
+    :param rates: rates measured between the hosts.
     :param plane: tells which switches are above the hosts.
     """
 
@@ -275,7 +275,8 @@ class LiveState:
     def wire_tree(self, now_s: float, nominal: bool = False) -> cluster.Tree:
         """Return the tree above the hosts, in bits on the wire per second.
 
-        :param nominal: as the topology says, whatever was found.
+        :param nominal: whether the topology's rates are wanted, without
+            findings.
         """
         with self._lock:
             self._uplinks.refresh(now_s)

@@ -105,7 +105,7 @@ def shares(seen: Mapping[Key, float], tracked: inflight.Tracked,
            ) -> np.ndarray:
     """Return each flow's share of the bytes between two hosts.
 
-    :param seen: of :func:`totals`.
+    :param seen: result of :func:`totals`.
     :returns: array of shape (n_flows,) with the sum 1: by the pairs' counters
         where there are any, else by what the flows have left.
     """

@@ -28,10 +28,10 @@ CHOICE_S = 600.0
 class Pairs:
     """Readings of each pair of hosts and the rates estimated from them.
 
-    :param rates: of the hosts by the same measurements.
+    :param rates: rates of the hosts by the same measurements.
     :param depth: readings that are kept of each pair.
     :param retention_s: age at which a reading is forgotten.
-    :param max_age_s: of what is planned by.
+    :param max_age_s: largest age of the readings to plan by.
     :ivar errors: error of each estimator at the last comparison.
     :ivar estimator: the one with the smallest.
     """

@@ -176,7 +176,7 @@ class Progress:
             str, tuple[inflight.Tracked, Set[str]]]) -> None:
         """Note the hosts that senders left.
 
-        :param before: as :meth:`senders` had it.
+        :param before: senders that :meth:`senders` returned before.
         """
         for coflow_id, (tracked, hosts) in before.items():
             for host in (hosts & self._hosts.keys()

@@ -92,7 +92,7 @@ def _sending(tracked: 'inflight.Tracked', left_bytes: np.ndarray,
     """Return the remaining flows without silent ones; None where none is
     silent.
 
-    :param left_bytes: of each pair.
+    :param left_bytes: bytes left of each pair.
     """
     if tracked.model.is_estimated or tracked.moved_s is None:
         return None

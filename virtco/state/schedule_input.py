@@ -192,8 +192,8 @@ class Snapshot:
 class Rules:
     """See ``[scheduler]``, ``[probe]`` and ``[placement]``.
 
-    :ivar half_life_s: of the moving average of background traffic, five
-        times the default interval of reports.
+    :ivar half_life_s: half-life of the moving average of background traffic,
+        five times the default interval of reports.
     """
 
     half_life_s: float = 5.0

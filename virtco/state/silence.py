@@ -51,7 +51,7 @@ class Queues:
              ) -> float:
         """Set the bytes that wait at a host; return the bytes that did before.
 
-        :param counters: with a queue; None: there is none.
+        :param counters: counters with a queue; None: there is none.
         """
         before = self.whole_bytes.pop(host, 0.0)
         self._children_bytes.pop(host, None)
@@ -67,8 +67,8 @@ class Queues:
     def of_pairs(self, pairs: live.Pairs, shares: np.ndarray) -> np.ndarray:
         """Return the bytes that wait for each pair, shape (n_pairs,).
 
-        :param shares: by which the bytes of a host are divided among its
-            destinations where it does not tell of these, shape (n_pairs,).
+        :param shares: shares by which the bytes of a host are divided among
+            its destinations where it does not tell of these, shape (n_pairs,).
         """
         told = np.array([self._children_bytes.get(src, {}).get(dst, 0.0)
                          for src, dst in pairs])
@@ -108,8 +108,8 @@ def silent_bytes(counting: byte_counters.CoflowProgress, route: routes.Route,
     Their source must say so: its reports came since, and nothing waits there
     for that destination. Who never began may begin at any moment.
 
-    :param moved_s: when any of them last sent.
-    :param heard_s: when a host last reported.
+    :param moved_s: time at which any of them last sent.
+    :param heard_s: time of a host's last report.
     :returns: None where there are none of them.
     """
     is_silent = counting.rested_s(moved_s) >= rules.quiet_s

@@ -17,8 +17,10 @@ class Above:
     """The tree above the hosts with its present rates.
 
     :param plane: tells the plane that carries the coflows, if any.
-    :param default_share: what coflows leave of each uplink to others.
-    :param unknown_bps: of a host of the topology that nothing is known of.
+    :param default_share: share of each uplink that coflows leave to other
+        traffic.
+    :param unknown_bps: rate of a host of the topology of which nothing is
+        known.
     """
 
     def __init__(self, plane: Callable[[], tree.Plane | None],

@@ -47,7 +47,7 @@ class Unhinted:
              now_s: float) -> None:
         """Count what no class has of a host's report.
 
-        :param since_s: of its report before.
+        :param since_s: time of its report before.
         """
         self._now_s = now_s
         for vm, dst_ip, new_bytes in rows:

@@ -38,7 +38,7 @@ class Towards:
 
         :param told: the limits that the host has: packets to these
             destinations are not looked at any more, but counted.
-        :param elapsed_s: since the last one, 0 where none counts.
+        :param elapsed_s: time since the last report, 0 where none counts.
         """
         macs = {} if told is None else {
             '': told.others_macs,

@@ -13,7 +13,7 @@ from virtco.wire import reports
 class Capacity:
     """Rates of one uplink and where they come from.
 
-    :ivar measured_s: when; None = never.
+    :ivar measured_s: time of the measurement; None = never.
     :ivar source: ``measured``, ``link`` or ``unknown`` (the default).
     """
 

@@ -62,9 +62,9 @@ Received = dict[edge_policy.ReceivedPair, None]
 class TableCoflow:
     """A coflow as the table sees it; another object is another coflow.
 
-    :ivar flows: by source host, those to other hosts; also finished ones.
+    :ivar flows: flows to other hosts by source host; also finished ones.
     :ivar pairs: the hosts between which they are.
-    :ivar places: by source host, where its peers are among the pairs.
+    :ivar places: places of its peers among the pairs, by source host.
     """
 
     coflow_id: str
@@ -101,7 +101,8 @@ class TableCoflow:
 
         They are made once, as minors hardly change.
 
-        :param minors: by destination host; flows to others get no entry.
+        :param minors: minors by destination host; flows to others get no
+            entry.
         """
         made = self._made.get(host)
         if made is None or made[0] != minors:
@@ -140,7 +141,7 @@ class Minors:
     A key is a coflow's id, or its id and a destination host.
 
     :ivar taken: key -> minor.
-    :ivar needed_s: of keys that are no longer needed, when they last were.
+    :ivar needed_s: time at which keys that are no longer needed last were.
     """
 
     taken: Mapping[str, int] = dataclasses.field(default_factory=dict)

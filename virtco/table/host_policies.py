@@ -104,7 +104,7 @@ class Numbers:
 def _places(laid: layouts.Layouts, rank: np.ndarray) -> np.ndarray:
     """Return the place of each class in its host's order; late ones share one.
 
-    :param rank: of each class's coflow in the cloud.
+    :param rank: rank of each class's coflow in the cloud.
     """
     order = np.lexsort((rank, laid.host_of))
     starts = np.array(laid.class_ends, np.int64)[laid.host_of]
@@ -149,10 +149,10 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
     A host keeps the policy it has, the same object, while the new one would
     say the same up to the tolerance (see :meth:`.HostPolicy.is_close`).
 
-    :param schedule: of all coflows of ``laid``, with their pairs; without
-        any, flows are only counted: all stay in the default class.
-    :param remaining: per coflow, bytes left of each of its pairs.
-    :param ranks: of the coflows, 0 is served first.
+    :param schedule: schedule of all coflows of ``laid``, with their pairs;
+        without any, flows are only counted: all stay in the default class.
+    :param remaining: bytes left of each pair, per coflow.
+    :param ranks: ranks of the coflows, 0 is served first.
     :param kept: coflows whose rates later ones leave free where they arrive.
     :param is_held: whether each child borrows nothing.
     :param reached: hosts to which unmanaged traffic goes. ``others_share`` of

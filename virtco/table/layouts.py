@@ -145,7 +145,7 @@ class Layouts:
         or a little where it gives nothing; a host's are scaled down together
         when they exceed its link.
 
-        :param rate_bps: of each child.
+        :param rate_bps: rate of each child.
         """
         floor_bps = (self.egress_bps * min_rate_fraction
                      / np.maximum(1, self.n_classes))
@@ -164,7 +164,7 @@ class Layouts:
         """Return whether each child shares a receiver or an uplink with one of
         these coflows, shape (n_children,).
 
-        :param is_one: of each coflow.
+        :param is_one: whether each coflow has one destination.
         :param number_of: each host's number in ``uplinks``.
         """
         is_child = is_one[self.coflow_of][self.class_of]
@@ -251,9 +251,9 @@ def lay_out(links: Sequence[coflow_table.Link],
             before: Layouts | None = None) -> Layouts:
     """Lay out the coflows; unchanged layouts stay the same objects.
 
-    :param minors: by host, as they were taken; where a host's coflows
+    :param minors: minors by host, as they were taken; where a host's coflows
         changed its new layout has others (``layout.minors``).
-    :param is_counted: without classes.
+    :param is_counted: whether flows are counted without classes.
     :param protect: hosts are told what arrives at them.
     """
     ordered = tuple(sorted(coflows, key=lambda coflow: coflow.coflow_id))

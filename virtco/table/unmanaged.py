@@ -48,7 +48,7 @@ def shares(total_bps: float, wanted_bps: Mapping[str, float]
            ) -> dict[str, float]:
     """Split a rate by max-min fairness; what nobody wants is split too.
 
-    :param wanted_bps: per sender; infinity for all it can get.
+    :param wanted_bps: wanted rate per sender; infinity for all it can get.
     """
     given: dict[str, float] = {}
     left_bps = total_bps
@@ -71,8 +71,8 @@ def limits(left_bps: Mapping[str, float], senders: Mapping[str, Sender]
            ) -> dict[str, edge_policy.Unmanaged]:
     """Return the limits for each sender.
 
-    :param left_bps: of the hosts where coflows arrive, what these leave of
-        the link.
+    :param left_bps: rate that coflows leave of the link of each host where
+        they arrive.
     """
     rates: dict[str, dict[str, float]] = {name: {} for name in senders}
     for host, total_bps in left_bps.items():

@@ -34,13 +34,19 @@ class Version(operation.Response, frozen=True, kw_only=True):
 
 
 class Versions(operation.Response, frozen=True):
-    """:ivar versions: each major version that is served."""
+    """Versions of the API.
+
+    :ivar versions: each major version that is served.
+    """
 
     versions: list[Version]
 
 
 class Current(operation.Response, frozen=True):
-    """:ivar version: the version of this path."""
+    """Version of the API below a path.
+
+    :ivar version: the version of this path.
+    """
 
     version: Version
 

@@ -16,7 +16,10 @@ Kind = Literal['host-egress', 'host-ingress', 'leaf-uplink', 'leaf-downlink']
 
 
 class Reading(fields.Pair, frozen=True):
-    """:ivar rate_bps: measured rate."""
+    """Measured rate of a pair of hosts.
+
+    :ivar rate_bps: measured rate.
+    """
 
     rate_bps: float
 
@@ -76,7 +79,9 @@ class Check(operation.Response, frozen=True, kw_only=True):
 
 
 class Checks(operation.Response, frozen=True, kw_only=True):
-    """:ivar checks: the newest last.
+    """The latest checks, and the findings that hold now.
+
+    :ivar checks: the newest last.
     :ivar findings: findings that hold now.
     """
 

@@ -86,7 +86,10 @@ class Event(operation.Response, frozen=True, kw_only=True):
 
 
 class Events(operation.Response, frozen=True):
-    """:ivar events: the newest first."""
+    """The latest events.
+
+    :ivar events: the newest first.
+    """
 
     events: list[Event]
 
@@ -203,7 +206,10 @@ class Coflow(operation.Response, frozen=True, kw_only=True):
 
 
 class Coflows(operation.Response, frozen=True):
-    """:ivar coflows: coflows of the selected projects and state."""
+    """A list of coflows.
+
+    :ivar coflows: coflows of the selected projects and state.
+    """
 
     coflows: list[Coflow]
 
@@ -249,7 +255,9 @@ class CoflowChange(operation.Request, frozen=True, kw_only=True):
 
 
 class CoflowQuery(fields.ProjectQuery, frozen=True, kw_only=True):
-    """:ivar project_id: project of the coflows; where it is not given, the
+    """Selection of coflows.
+
+    :ivar project_id: project of the coflows; where it is not given, the
         caller's own, or for an operator all projects.
     :ivar state: state of the coflows that are meant; any where it is not
         given.

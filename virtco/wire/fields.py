@@ -58,7 +58,9 @@ class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class Pair(operation.Response, frozen=True):
-    """:ivar src: host that sends.
+    """An ordered pair of hosts.
+
+    :ivar src: host that sends.
     :ivar dst: host that receives.
     """
 
@@ -67,7 +69,9 @@ class Pair(operation.Response, frozen=True):
 
 
 class ProjectQuery(operation.Query, frozen=True, kw_only=True):
-    """:ivar project_id: project of the objects; where it is not given, the
+    """Selection by project.
+
+    :ivar project_id: project of the objects; where it is not given, the
         caller's own, or for an operator all projects.
     """
 

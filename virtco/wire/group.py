@@ -142,7 +142,9 @@ class Tree(Advice, frozen=True, kw_only=True):
 
 
 class TreeQuery(fields.ProjectQuery, frozen=True, kw_only=True):
-    """:ivar project_id: project of the group; where it is not given, the
+    """Message for which trees are wanted.
+
+    :ivar project_id: project of the group; where it is not given, the
         caller's own, or for an operator any project.
     :ivar operation: direction of the bytes: from the root to all, or from all
         to the root.
@@ -223,7 +225,9 @@ class Clusters(operation.Response, frozen=True, kw_only=True):
 
 
 class ClusterQuery(fields.ProjectQuery, frozen=True, kw_only=True):
-    """:ivar project_id: project of the group; where it is not given, the
+    """Selection of the clusters of a group.
+
+    :ivar project_id: project of the group; where it is not given, the
         caller's own, or for an operator any project.
     :ivar level: level at which the members of a cluster are together.
     """

@@ -95,13 +95,19 @@ class Host(operation.Response, frozen=True, kw_only=True):
 
 
 class Hosts(operation.Response, frozen=True):
-    """:ivar hosts: each one that is known."""
+    """A list of hosts.
+
+    :ivar hosts: each one that is known.
+    """
 
     hosts: list[Host]
 
 
 class Drain(operation.Request, frozen=True):
-    """:ivar reason: text for the history and for readers of the host."""
+    """Reason for which a host is drained.
+
+    :ivar reason: text for the history and for readers of the host.
+    """
 
     reason: fields.LongText = ''
 

@@ -26,7 +26,10 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Followed(operation.Response, frozen=True):
-    """:ivar changed: whether it changed a group."""
+    """Effect of a notification.
+
+    :ivar changed: whether it changed a group.
+    """
 
     changed: bool
 

@@ -271,7 +271,9 @@ class Explanation(Decided, frozen=True, kw_only=True):
 
 
 class ExplanationQuery(operation.Query, frozen=True):
-    """:ivar budget_s: time for all questions, in seconds; the controller
+    """Effort of an explanation.
+
+    :ivar budget_s: time for all questions, in seconds; the controller
         chooses where it is not given.
     """
 

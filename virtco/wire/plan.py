@@ -76,7 +76,9 @@ class PlanRequest(operation.Request, frozen=True, kw_only=True):
 
 
 class Vm(operation.Response, frozen=True):
-    """:ivar group: name of the group.
+    """Host of a VM in a plan.
+
+    :ivar group: name of the group.
     :ivar row: row of the group's matrix.
     :ivar host: host that the plan chose.
     """
@@ -87,7 +89,9 @@ class Vm(operation.Response, frozen=True):
 
 
 class PlannedCoflow(operation.Response, frozen=True):
-    """:ivar name: name of the coflow.
+    """Completion time of a coflow of a plan.
+
+    :ivar name: name of the coflow.
     :ivar cct_s: its completion time, with the coflows that run and the least
         remaining time first; null: it would not end.
     """
@@ -190,13 +194,18 @@ class Move(operation.Response, frozen=True, kw_only=True):
 
 
 class Moves(operation.Response, frozen=True):
-    """:ivar moves: the best first, one of each group at most."""
+    """Moves of running VMs.
+
+    :ivar moves: the best first, one of each group at most.
+    """
 
     moves: list[Move]
 
 
 class Look(operation.Request, frozen=True):
-    """:ivar budget_s: time for the search, in seconds; the configured one
+    """Effort of a search for moves.
+
+    :ivar budget_s: time for the search, in seconds; the configured one
         where it is not given.
     """
 

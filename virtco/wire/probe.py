@@ -37,7 +37,10 @@ class ProbeRequest(operation.Request, frozen=True, kw_only=True):
 
 
 class Ordered(operation.Response, frozen=True):
-    """:ivar id: id of the results."""
+    """Acceptance of an order of measurements.
+
+    :ivar id: id of the results.
+    """
 
     id: str
 

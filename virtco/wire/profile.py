@@ -42,7 +42,10 @@ class Counted(Group, frozen=True, kw_only=True):
 
 
 class Profiles(operation.Response, frozen=True):
-    """:ivar profiles: one for each group that was counted."""
+    """A list of traffic profiles.
+
+    :ivar profiles: one for each group that was counted.
+    """
 
     profiles: list[Counted]
 
@@ -64,7 +67,9 @@ class Predicted(operation.Response, frozen=True, kw_only=True):
 
 
 class Hour(operation.Response, frozen=True):
-    """:ivar hour: its start, in seconds since the epoch.
+    """Traffic of one hour.
+
+    :ivar hour: its start, in seconds since the epoch.
     :ivar size_bytes: bytes that were sent in it.
     """
 
@@ -124,13 +129,18 @@ class Launched(operation.Response, frozen=True, kw_only=True):
 
 
 class Apps(operation.Response, frozen=True):
-    """:ivar apps: each application of the projects that are meant."""
+    """A list of applications.
+
+    :ivar apps: each application of the projects that are meant.
+    """
 
     apps: list[Launched]
 
 
 class Launch(operation.Response, frozen=True):
-    """:ivar n_vms: VMs of the launch.
+    """Traffic of one launch of an application.
+
+    :ivar n_vms: VMs of the launch.
     :ivar size_bytes: bytes that they sent each other.
     """
 
@@ -160,7 +170,9 @@ class App(operation.Response, frozen=True, kw_only=True):
 
 
 class AppQuery(fields.ProjectQuery, frozen=True, kw_only=True):
-    """:ivar project_id: project of the application; the caller's own where it
+    """Launch for which an application's matrix is wanted.
+
+    :ivar project_id: project of the application; the caller's own where it
         is not given.
     :ivar n_vms: VMs of the next launch; as many as the last one had where it
         is not given.

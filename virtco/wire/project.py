@@ -26,7 +26,10 @@ class Project(operation.Response, frozen=True, kw_only=True):
 
 
 class Projects(operation.Response, frozen=True):
-    """:ivar projects: in the order of their ids."""
+    """A list of projects.
+
+    :ivar projects: in the order of their ids.
+    """
 
     projects: list[Project]
 

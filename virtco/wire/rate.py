@@ -40,7 +40,10 @@ class MeasuredPair(fields.Pair, frozen=True, kw_only=True):
 
 
 class Rates(operation.Response, frozen=True):
-    """:ivar pairs: in the order of their names."""
+    """A list of measured pairs of hosts.
+
+    :ivar pairs: in the order of their names.
+    """
 
     pairs: list[MeasuredPair]
 
@@ -65,7 +68,9 @@ class Matrix(operation.Response, frozen=True, kw_only=True):
 
 
 class MatrixQuery(operation.Query, frozen=True, kw_only=True):
-    """:ivar kind: measured quantity.
+    """Selection of a matrix of measurements.
+
+    :ivar kind: measured quantity.
     :ivar statistic: statistic of each pair over time; the long-term rate, or
         the median of latencies, where it is not given.
     :ivar at: time, in seconds since the epoch; later measurements are left

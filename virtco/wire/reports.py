@@ -137,7 +137,12 @@ class LimitCounter(msgspec.Struct, frozen=True):
 
 
 class UnmanagedCounters(msgspec.Struct, frozen=True):
-    """:ivar macs: packets of no coflow went there in the last seconds."""
+    """Counters of traffic without a coflow, by destination.
+
+    :ivar macs: addresses to which packets of no coflow went in the last
+        seconds.
+    :ivar limited: counters of the classes with a limit.
+    """
 
     macs: Annotated[tuple[fields.Mac, ...],
                     msgspec.Meta(max_length=1024)] = ()

@@ -63,7 +63,10 @@ class Changed(operation.Response, frozen=True, kw_only=True):
 
 
 class History(operation.Response, frozen=True):
-    """:ivar changes: the newest first."""
+    """Changes by operators.
+
+    :ivar changes: the newest first.
+    """
 
     changes: list[Changed]
 

@@ -36,7 +36,10 @@ class Distributor(operation.Response, frozen=True, kw_only=True):
 
 
 class DistributorQuery(operation.Query, frozen=True):
-    """:ivar host: name of the host that asks for a ticket."""
+    """Host that asks where to connect.
+
+    :ivar host: name of the host that asks for a ticket.
+    """
 
     host: fields.Host | None = None
 

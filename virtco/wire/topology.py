@@ -159,7 +159,9 @@ class Imported(operation.Response, frozen=True, kw_only=True):
 
 
 class Room(operation.Request, frozen=True):
-    """:ivar host: name of the host.
+    """Free resources of a host.
+
+    :ivar host: name of the host.
     :ivar free: resources that are left on it.
     """
 

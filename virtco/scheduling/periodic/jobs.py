@@ -21,8 +21,8 @@ Link = Hashable
 class PeriodicJob:
     """Training job.
 
-    :ivar compute_s: of an iteration, in which nothing is sent.
-    :ivar busy_s: for how long an iteration's bytes keep each link busy.
+    :ivar compute_s: time of an iteration in which nothing is sent.
+    :ivar busy_s: time for which an iteration's bytes keep each link busy.
     :ivar workers: GPUs, or whatever waits while the job sends.
     """
 

@@ -41,7 +41,7 @@ class Period:
               iteration_bytes: float) -> bool:
         """Count bytes between two times; return whether a count is full.
 
-        :param iteration_bytes: that an iteration has.
+        :param iteration_bytes: bytes of an iteration.
         """
         since_s, now_s = between_s
         # Hosts report by turns: of one that is late, the bytes may be older.
@@ -60,6 +60,6 @@ class Period:
     def most_compute_s(self, send_s: float) -> float:
         """Bound an iteration's computing from above, seconds; inf at first.
 
-        :param send_s: that its bytes need on the slowest link, alone.
+        :param send_s: time that its bytes need on the slowest link, alone.
         """
         return max(0.0, self.least_s * (1 + TOLERANCE) - send_s)
