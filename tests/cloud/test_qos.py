@@ -104,6 +104,13 @@ class Pair:
         finally:
             self.call(remove)
 
+    def wait_cap(self, server):
+        """Wait until the coflow waits at the cap of a VM, or at none."""
+        def is_so():
+            port = clients.openstack('coflow', 'show', 'qos')['bottleneck']
+            return (port or {}).get('capped_vm') == (server and server.id)
+        patience.wait_for(is_so, f'a cap of {server and server.name}')
+
     def tc(self, *words):
         return subprocess.run(
             ['ip', 'netns', 'exec', self.cloud.namespace(
@@ -170,12 +177,15 @@ def test_an_egress_limit_drops_in_front_of_the_class(pair):
         classed_bps, received_bps, _ = pair.send()
         assert _is_limited(classed_bps) and _is_limited(received_bps)
         assert 'class htb 1:2 ' not in pair.tc()
+        pair.wait_cap(pair.src)
     assert _is_all(pair.send()[1])
+    pair.wait_cap(None)
 
 
 def test_an_ingress_limit_drops_behind_the_class(pair):
     with pair.rules(pair.dst, _limit('ingress')):
         classed_bps, received_bps, _ = pair.send()
+        pair.wait_cap(pair.dst)
     assert _is_all(classed_bps) and _is_limited(received_bps)
 
 

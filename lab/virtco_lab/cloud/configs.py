@@ -180,7 +180,7 @@ def controller(layout: layouts.Layout, number: int, database: str,
         'placement': {'budget_s': 1, 'deadline_s': 8},
         'notifications': {'transport_url': broker},
         'keystone_authtoken': _token(layout, 'virtco'),
-        'nova': account(layout, 'virtco')}
+        'nova': {**account(layout, 'virtco'), 'compare_interval_s': 10}}
 
 
 def controller_port(number: int) -> int:
