@@ -4,8 +4,9 @@
 
 hosts: [{id, slots, egress, ingress, rack?}] (bytes/s); racks: optional
 [{id, uplink_out, uplink_in, parent?}], a parent is another one, so that they
-are a tree of any depth; vms: [{id, size, pinned?}]; flows: [{src, dst,
-bytes, coflow?}], a coflow is a number; running: optional [{id, flows}] with
+are a tree of any depth; vms: [{id, size, pinned?, egress?, ingress?}], the
+last two are caps in bytes/s; flows: [{src, dst, bytes, coflow?}], a coflow is
+a number; running: optional [{id, flows}] with
 flows between hosts; slots and size are numbers, or lists of one per resource;
 pair_rate: optional {a: {b: rate}}, which replaces egress and ingress; status,
 best_known, lower_bound, placement. The judge shares no code with the solver.
@@ -52,7 +53,9 @@ def to_problem(instance: Instance) -> snapshot.PlacementProblem:
             str(h['id']), vector(h['slots']), bps(h['egress']),
             bps(h['ingress'])) for h in instance['hosts']),
         vms=tuple(cluster.Vm(
-            str(v['id']), vector(v['size']), v.get('pinned'))
+            str(v['id']), vector(v['size']), v.get('pinned'),
+            egress_cap_bps=bps(v.get('egress', math.inf)),
+            ingress_cap_bps=bps(v.get('ingress', math.inf)))
             for v in instance['vms']),
         coflows=tuple(coflow.Coflow.from_flows(
             f"{instance['name']}/{number}", len(row), flows)
@@ -109,12 +112,14 @@ def completion_time_s(instance: Instance, placement: dict[str, str]
         return None
     loads: dict[tuple[str, ...], float] = {}
     for flow in instance['flows']:
+        # Caps hold inside of a host, too.
+        keys: list[tuple[str, ...]] = [('vm', 'egress', flow['src']),
+                                       ('vm', 'ingress', flow['dst'])]
         a, b = placement[flow['src']], placement[flow['dst']]
-        if a == b:
-            continue
-        keys: list[tuple[str, ...]] = [('pair', a, b)]
-        if not instance.get('pair_rate'):
-            keys = [('egress', a), ('ingress', b)]
+        if a != b and instance.get('pair_rate'):
+            keys += [('pair', a, b)]
+        elif a != b:
+            keys += [('egress', a), ('ingress', b)]
             above_a, above_b = (_above(instance, hosts[h]) for h in (a, b))
             keys += [('uplink_out', q) for q in above_a - above_b]
             keys += [('uplink_in', q) for q in above_b - above_a]
@@ -137,6 +142,9 @@ def _above(instance: Instance, host: dict[str, Any]) -> set[str]:
 
 def _rate(instance: Instance, hosts: dict[str, Any],
           key: tuple[str, ...]) -> float:
+    if key[0] == 'vm':
+        vm = next(v for v in instance['vms'] if v['id'] == key[2])
+        return float(vm.get(key[1], math.inf))
     if key[0] == 'pair':
         return instance['pair_rate'][key[1]][key[2]]
     if key[0].startswith('uplink'):
