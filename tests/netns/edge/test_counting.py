@@ -67,7 +67,8 @@ def test_profiles_have_what_no_class_has(make_bed, tmp_path):
     state.load_groups([types.SimpleNamespace(
         group_id='g', row_index=row, instance_uuid=vm.uuid, host=vm.host,
         state=states.MemberState.RUNNING, egress_cap_bps=None,
-        ingress_cap_bps=None, addresses='') for row, vm in enumerate(vms)], [])
+        ingress_cap_bps=None, egress_limit_bps=None, ingress_limit_bps=None,
+        addresses='') for row, vm in enumerate(vms)], [])
     state.intake('h2', made.report(ports=[vms[1].port()]), 1.0)
 
     def take(found):
