@@ -206,7 +206,8 @@ class Agent:
     @property
     def error(self) -> str | None:
         """Why something is not enforced, or was refused."""
-        return self._failure or self._refused or self.enforcer.conflict
+        return self._failure or self._refused or next(filter(None, (
+            one.conflict for one in self.enforcer.uplinks)), None)
 
     def _tell(self) -> None:
         """Tell systemd; the agent is ready as soon as it enforces.
@@ -236,7 +237,8 @@ class Agent:
                            for port in self.enforcer.noted_ports()))
         found: dict[str, Any] = {
             'applied_generation': self.applied_generation,
-            'error': error or self.enforcer.note,
+            'error': error or '; '.join(filter(None, (
+                one.note for one in self.enforcer.uplinks))) or None,
             'health': ('error' if self.is_failing or problem is not None
                        else 'degraded' if degraded else 'ok')}
         if self.probe is not None:

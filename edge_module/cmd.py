@@ -94,22 +94,27 @@ def _saved_enforcer(conf: cfg.ConfigOpts) -> edge_enforcer.Enforcer:
     enforcer = parts.enforcer()
     held = policy_ttl.HeldPolicy(conf.edge.host,
                                  state.StateDir(conf.edge.state_dir))
-    enforcer.policy, enforcer.n_past = held.load(), held.n_past
-    enforcer.ports = ports_base.with_devices(parts.ports.read(),
-                                             parts.ports.is_switched)
+    policy = held.load()
+    ports = ports_base.with_devices(parts.ports.read(),
+                                    parts.ports.is_switched)
+    for one in enforcer.uplinks:
+        one.policy, one.n_past, one.ports = policy, held.n_past, ports
     return enforcer
 
 
 def _show(conf: cfg.ConfigOpts) -> int:
     enforcer = _saved_enforcer(conf)
-    before, start_s = enforcer.uplink.snapshot(), time.monotonic()
+    before = [one.uplink.snapshot() for one in enforcer.uplinks]
+    start_s = time.monotonic()
     time.sleep(_SHOW_S)
-    after = enforcer.uplink.snapshot()
-    policy = enforcer.policy
     print(show.policy_lines(enforcer))
-    print(show.table(show.rows(
-        policy, enforcer.ports or (), before, after,
-        time.monotonic() - start_s)))
+    for one, first in zip(enforcer.uplinks, before):
+        after = one.uplink.snapshot()
+        if one.is_further:
+            print(f'{one.uplink.dev}:')
+        print(show.table(show.rows(
+            enforcer.policy, enforcer.ports or (), first, after,
+            time.monotonic() - start_s)))
     for port in enforcer.ports or ():
         for note in port.notes:
             print(f'{port.dev} of {port.vm}: {note}')

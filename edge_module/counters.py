@@ -134,7 +134,7 @@ class Counters:
         """Set the coflow and host of each minor.
 
         Classes that left the policy keep their names while the kernel has
-        them.
+        them. On each uplink they have these minors.
         """
         named = {}
         for coflow in classes:
@@ -191,7 +191,11 @@ class Counters:
 
     def _name_of(self, minor: int) -> Name | None:
         """Return the name of a class's counter; None counts nothing."""
-        where, part, slot = str(minor), _part_of(minor), minors.limit_of(minor)
+        where = str(minor)
+        further, minor = divmod(minor, minors.FURTHER)
+        if further and minor not in self._classes:
+            return None
+        part, slot = _part_of(minor), minors.limit_of(minor)
         if minor == minors.LINK:
             return Name('uplink')
         if minor in _PARENTS:
@@ -314,8 +318,9 @@ class Counters:
         """Return the ``coflows`` of a report."""
         sums: dict[str, collections.Counter[str]] = collections.defaultdict(
             lambda: collections.Counter(sent_bytes=0))
-        children: dict[str, list[reports.DestinationCounter]] = (
-            collections.defaultdict(list))
+        children: dict[str, dict[str, collections.Counter[str]]] = (
+            collections.defaultdict(lambda: collections.defaultdict(
+                collections.Counter)))
         for name, seen in (*self._of_kind('coflow'),
                            *self._of_kind('destination')):
             found, backlog = sums[name.subject], self._backlog_bytes(name)
@@ -325,14 +330,17 @@ class Counters:
                 found['sent_bytes'] += seen.sent_bytes
                 found['sent_packets'] += seen.sent_packets
             else:
-                children[name.subject].append(reports.DestinationCounter(
-                    name.target, seen.sent_bytes, backlog))
+                # An uplink each.
+                children[name.subject][name.target].update(
+                    sent_bytes=seen.sent_bytes, backlog_bytes=backlog)
         for name, seen in self._of_kind('leaf'):
             coflow_id = self._controls(name)
             if coflow_id is not None:
                 sums[coflow_id]['control_bytes'] += seen.sent_bytes
         return tuple(reports.CoflowCounters(
-            coflow_id, **found, destinations=tuple(children[coflow_id]))
+            coflow_id, **found, destinations=tuple(
+                reports.DestinationCounter(host, **sent)
+                for host, sent in children[coflow_id].items()))
             for coflow_id, found in sums.items())
 
     def pairs(self) -> tuple[reports.PairCounter, ...]:

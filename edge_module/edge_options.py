@@ -7,6 +7,7 @@ from typing import Any
 
 from keystoneauth1 import loading as ks_loading
 from oslo_config import cfg
+from oslo_config import types
 
 EDGE = 'edge'
 PROBE = 'probe'
@@ -32,6 +33,21 @@ Related options:
 Network device towards the other hypervisors: the physical NIC or bond under
 the virtual switch. Required. virtco owns its root qdisc, or a class in that
 of OVN or Open vSwitch.
+"""),
+    cfg.Opt('further_uplinks', default={}, type=types.Dict(
+        types.Float(min=0, max=1e13)), help="""
+Other devices towards hypervisors, by which some networks of this host send:
+``eth2:25e9,eth3:0``. Each has the rate of its link in bits per second, 0 uses
+the speed that the device reports.
+
+Each device has a tree of its own, in which every coflow has the same share as
+on ``uplink_dev``. The controller knows and plans with ``uplink_dev`` alone.
+Bytes of coflows are counted on all devices.
+
+Related options:
+
+* ``uplink_dev``
+* ``link_margin``
 """),
     cfg.FloatOpt('link_egress_bps', default=0, min=0, max=1e13, help="""
 Rate of the uplink towards the network, in bits per second. 0 uses the speed

@@ -2,6 +2,7 @@
 
 """Puts an agent together from its configuration."""
 
+import functools
 import logging
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from oslo_config import cfg
 import tenacity
 
 from edge_module import enforcer as edge_enforcer
+from edge_module import shaper
 from edge_module.classify import nft
 from edge_module.ports import port_source
 from edge_module.ports import static
@@ -38,7 +40,6 @@ class Parts:
     """The parts an agent is made of, as its options say."""
 
     database: 'ovsdb.OvsDb | None' = None
-    guard: 'ovsdb.OvsGuard | None' = None
 
     def __init__(self, conf: cfg.ConfigOpts, kernel: protocol.Kernel):
         self.conf = conf
@@ -50,7 +51,13 @@ class Parts:
             from edge_module.ports import ovsdb
             self.ports = self.database = ovsdb.OvsDb(
                 conf.edge.ovsdb_connection)
-            self.guard = ovsdb.OvsGuard(self.database, conf.edge.uplink_dev)
+
+    def guard(self, dev: str) -> shaper.Guard | None:
+        """Make the guard of an uplink; None without Open vSwitch."""
+        if self.database is None:
+            return None
+        from edge_module.ports import ovsdb
+        return ovsdb.OvsGuard(self.database, dev)
 
     def wait_ready(self) -> None:
         """Return when Open vSwitch answers, if it is needed at all.
@@ -92,21 +99,26 @@ class Parts:
         if not options.uplink_dev:
             raise exception.Invalid(field='[edge] uplink_dev', value=None,
                                     limit='the name of a network device')
+        settings = model.TreeSettings(
+            min_leaf_bytes=options.leaf_min_bytes,
+            link_packet_s=options.wire_overhead_bytes and SUPER_PACKET_S,
+            overhead_bytes=options.wire_overhead_bytes,
+            frame_min_bytes=options.wire_overhead_bytes
+            and FRAME_MIN_BYTES + options.wire_overhead_bytes)
         try:
             rate_bps = link_speed.egress_bps(self.conf)
+            further = [shaper.Shaper(
+                htb.Uplink(self.kernel, dev),
+                functools.partial(link_speed.egress_bps, self.conf, dev),
+                settings=settings, guard=self.guard(dev), is_further=True)
+                for dev in options.further_uplinks]
         except exception.NotFound as error:
             raise exception.Invalid(
                 field='[edge] link_egress_bps', value=0,
-                limit=f'a rate, as {options.uplink_dev} reports no speed'
+                limit=f'a rate, as {error.kwargs["id"]} reports no speed'
             ) from error
         return edge_enforcer.Enforcer(
             htb.Uplink(self.kernel, options.uplink_dev), self.classifier(),
-            lambda: link_speed.egress_bps(self.conf),
-            settings=model.TreeSettings(
-                min_leaf_bytes=options.leaf_min_bytes,
-                link_packet_s=options.wire_overhead_bytes
-                and SUPER_PACKET_S,
-                overhead_bytes=options.wire_overhead_bytes,
-                frame_min_bytes=options.wire_overhead_bytes
-                and FRAME_MIN_BYTES + options.wire_overhead_bytes),
-            guard=self.guard, receiver=self.receiver(rate_bps))
+            lambda: link_speed.egress_bps(self.conf), settings=settings,
+            guard=self.guard(options.uplink_dev),
+            receiver=self.receiver(rate_bps), further=further)

@@ -24,6 +24,7 @@ from edge_module import kept_state as state
 from edge_module import rdma
 from edge_module.qdisc import link_speed
 from edge_module.qdisc import wire
+from edge_module.tcplan import minors
 from virtco import exception
 from virtco.wire import edge_policy
 from virtco.wire import reports
@@ -100,7 +101,7 @@ class Readings:
 
         :raises virtco.exception.VirtcoException: when the kernel refuses.
         """
-        stats = self.enforcer.uplink.stats()
+        stats = self.enforcer.stats()
         with self._counting:
             self.counters.add_stats(stats)
             self.counters.add_rdma(rdma.read_bytes(
@@ -128,15 +129,17 @@ class Readings:
         least seconds until the next look.
         """
         with self._counting:
-            minors = self.counters.coflow_minors()
-        if not minors:
+            coflows = self.counters.coflow_minors()
+        if not coflows:
             return False, 0.0
         start_s = time.thread_time()
         try:
-            stats = self.enforcer.uplink.class_stats()
+            stats = self.enforcer.stats(with_drops=False)
         except (exception.VirtcoException, OSError):
             return False, 0.0  # the next report says so
-        return (self.activity.has_changed(minors, stats),
+        of_coflows = {key for key in stats
+                      if key % minors.FURTHER in coflows}
+        return (self.activity.has_changed(of_coflows, stats),
                 _REST * (time.thread_time() - start_s))
 
     def _read_pairs(self) -> None:

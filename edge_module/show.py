@@ -86,8 +86,8 @@ def table(shown: Iterable[tuple[str, ...]]) -> str:
 
 def policy_lines(enforcer: edge_enforcer.Enforcer) -> str:
     policy = enforcer.policy
-    how = (f'{enforcer.uplink.dev} shaped by htb, '
-           f'classified by {enforcer.classifier.name}')
+    devs = ', '.join(one.uplink.dev for one in enforcer.uplinks)
+    how = f'{devs} shaped by htb, classified by {enforcer.classifier.name}'
     if policy is None:
         return f'{how}\nNo policy.'
     return (f'{how}\n{policy.host}, policy {policy.generation}: '
@@ -111,19 +111,25 @@ class Drift:
 
 def drift(enforcer: edge_enforcer.Enforcer) -> Drift:
     """Return the differences of the kernel from the policy; read-only."""
-    snapshot = enforcer.uplink.snapshot()
-    if snapshot.foreign is not None:
-        return Drift(conflict=f'{enforcer.uplink.dev} has {snapshot.foreign}')
-    # The length of turns depends on counters, not on the policy.
-    desired = {minor: dataclasses.replace(
-        item, quantum_bytes=snapshot.tree[minor].quantum_bytes)
-        if minors.has_turns(minor) and minor in snapshot.tree else item
-        for minor, item in enforcer.desired_tree().items()}
+    trees, wanted_trees = {}, {}
+    for place, one in enumerate(enforcer.uplinks):
+        snapshot = one.uplink.snapshot()
+        if snapshot.foreign is not None:
+            return Drift(conflict=f'{one.uplink.dev} has {snapshot.foreign}')
+        # The length of turns depends on counters, not on the policy.
+        desired = {minor: dataclasses.replace(
+            item, quantum_bytes=snapshot.tree[minor].quantum_bytes)
+            if minors.has_turns(minor) and minor in snapshot.tree else item
+            for minor, item in one.desired_tree().items()}
+        trees[place], wanted_trees[place] = snapshot.tree, desired
     table = enforcer.desired_table()
     _, rates = enforcer.functions.plan(
         enforcer.desired_tree, table.entries, enforcer.ifindexes())
-    return between(snapshot.tree, desired, enforcer.classifier.dump(), table,
-                   rates)
+    found = between(trees.pop(0), wanted_trees.pop(0),
+                    enforcer.classifier.dump(), table, rates)
+    return dataclasses.replace(found, classes=(*found.classes, *(
+        f'{enforcer.uplinks[place].uplink.dev}: {line}' for place in trees
+        for line in _classes(trees[place], wanted_trees[place]))))
 
 
 def between(tree: model.Tree, wanted_tree: model.Tree,

@@ -3,6 +3,7 @@
 """An enforcer that takes one change at a time, as tests make them."""
 
 from edge_module import enforcer
+from edge_module import shaper
 from edge_module import show
 
 
@@ -18,7 +19,7 @@ class Enforcer(enforcer.Enforcer):
     """:ivar step: called with the name of each step before it is made."""
 
     def __init__(self, *args, step=lambda name: None,
-                 grace_s=enforcer.GRACE_S, **kwargs):
+                 grace_s=shaper.GRACE_S, **kwargs):
         super().__init__(*args, **kwargs)
         self.step, self.grace_s = step, grace_s
         for maker, method, name in (

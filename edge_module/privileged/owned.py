@@ -6,6 +6,7 @@ The agent may be compromised. The helper finds the uplink by its own
 configuration, and changes no root qdisc that virtco did not make.
 """
 
+from collections.abc import Collection
 from collections.abc import Sequence
 import functools
 import socket
@@ -24,7 +25,7 @@ from edge_module.tcplan import vf_rates
 # Without this flag older kernels send the answer to all listeners, but not to
 # the requesting socket.
 _NLM_F_ECHO = 8
-_AT_UPLINK = (operations.AddIngress, operations.Redirect, operations.Share)
+_AT_UPLINK = (operations.AddIngress, operations.Redirect)
 _AT_IFB = (operations.MatchPair, operations.DeletePair)
 _IN_OUR_TREE = (operations.SetClass, operations.SetLeaf,
                 operations.DeleteClass, *_AT_IFB)
@@ -34,10 +35,12 @@ class Owned:
     """Checks of operations against the devices of the edge module.
 
     :param uplink_dev: the uplink by the helper's own configuration.
+    :param further: the other uplinks, likewise.
     """
 
-    def __init__(self, uplink_dev: str):
+    def __init__(self, uplink_dev: str, further: Collection[str] = ()):
         self.uplink_dev = uplink_dev
+        self.further = further
 
     def check_tc(self, changes: Sequence[operations.TcOperation]) -> None:
         """Check that changes of queues concern devices of virtco only.
@@ -46,6 +49,7 @@ class Owned:
             root qdisc is another's.
         """
         uplink, ifb = devices.ifindex(self.uplink_dev), _ifb()
+        shaped = {uplink, *map(devices.ifindex, self.further)}
         trees = set()
         for change in changes:
             if isinstance(change, operations.SetRate):
@@ -53,9 +57,10 @@ class Owned:
                 continue
             if isinstance(change, operations.AddIfb):
                 continue
-            allowed = ({uplink} if isinstance(change, _AT_UPLINK)
-                       else {ifb} if isinstance(change, _AT_IFB)
-                       else {uplink, ifb})
+            allowed = ({ifb} if isinstance(change, _AT_IFB)
+                       else shaped if isinstance(change, operations.Share)
+                       else {uplink} if isinstance(change, _AT_UPLINK)
+                       else shaped | {ifb})
             if change.ifindex not in allowed:
                 raise operations.Refused(
                     f'{type(change).__name__}: ifindex {change.ifindex} is '
@@ -86,10 +91,10 @@ class Owned:
         for change in changes:
             if not isinstance(change, operations.AttachPort):
                 continue
-            is_uplink = change.ifindex == uplink
             if devices.ifindex(change.dev) != change.ifindex or not (
-                    is_uplink if hook == 'egress' else
-                    not is_uplink and devices.may_be_port(change.dev)):
+                    change.ifindex == uplink if hook == 'egress' else
+                    change.dev not in (self.uplink_dev, *self.further)
+                    and devices.may_be_port(change.dev)):
                 raise operations.Refused(
                     f'AttachPort: device {change.dev!r} with ifindex '
                     f'{change.ifindex} may not be hooked at {hook}')
@@ -167,7 +172,8 @@ def _ifb() -> int:
 
 @functools.cache
 def configured() -> Owned:
-    """Return the checks for the uplink of the helper's own configuration."""
+    """Return the checks for the uplinks of the helper's own configuration."""
     from edge_module import edge_options as conf
     conf.register_opts(cfg.CONF)
-    return Owned(cfg.CONF.edge.uplink_dev or '')
+    options = cfg.CONF.edge
+    return Owned(options.uplink_dev or '', options.further_uplinks)

@@ -27,13 +27,17 @@ def speed_bps(dev: str) -> float:
     return float(mbps * 1e6)
 
 
-def egress_bps(conf: cfg.ConfigOpts) -> float:
-    """Return the usable rate of the uplink for sending, in bit/s.
+def egress_bps(conf: cfg.ConfigOpts, further: str | None = None) -> float:
+    """Return the usable rate of an uplink for sending, in bit/s.
 
+    :param further: one of ``[edge] further_uplinks``; None: ``uplink_dev``.
     :raises virtco.exception.NotFound: when neither the configuration nor the
         device tells it.
     """
-    rate_bps = conf.edge.link_egress_bps or speed_bps(conf.edge.uplink_dev)
+    options = conf.edge
+    rate_bps = (options.link_egress_bps if further is None
+                else options.further_uplinks[further]) or speed_bps(
+                    further or options.uplink_dev)
     return float((1 - conf.edge.link_margin) * rate_bps)
 
 

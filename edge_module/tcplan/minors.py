@@ -19,6 +19,8 @@ HOST = edge_policy.DEFAULT_MINOR
 UNMANAGED = 3
 # Parent of the classes for control packets: those of coflows and of ports.
 CONTROL = 4
+#: More than any minor: distinguishes the classes of several uplinks.
+FURTHER = 0x10000
 RESERVED = frozenset({LINK, HOST, UNMANAGED, CONTROL})
 
 FIRST_PORT, N_PORTS = 0x7000, 0x1000

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import dataclasses
 import math
 import types
+from typing import Any
+from typing import TypeVar
 
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
@@ -264,6 +266,36 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         made.classes[coflow.minor] = known
         tree.update((item.minor, item) for item in known[1])
     return tree
+
+
+_Rated = TypeVar('_Rated', edge_policy.EdgePolicy, edge_policy.CoflowClass,
+                 edge_policy.Destination, edge_policy.Unmanaged,
+                 edge_policy.DestinationLimit)
+
+
+def in_proportion(policy: edge_policy.EdgePolicy, link_bps: float
+                  ) -> edge_policy.EdgePolicy:
+    """Return a policy for an uplink of another speed: each class has the same
+    share of it.
+    """
+    if link_bps == policy.egress_bps or not policy.egress_bps:
+        return policy
+
+    def scaled(item: _Rated, *names: str, **values: Any) -> _Rated:
+        return dataclasses.replace(item, **values, **{
+            name: link_bps / policy.egress_bps * getattr(item, name)
+            for name in names})
+
+    rates = 'rate_bps', 'ceil_bps'
+    return scaled(
+        policy, 'egress_bps', 'default_rate_bps',
+        classes=tuple(scaled(coflow, *rates, destinations=tuple(
+            scaled(child, *rates) for child in coflow.destinations))
+            for coflow in policy.classes),
+        unmanaged=policy.unmanaged and scaled(
+            policy.unmanaged, 'others_bps', limits=tuple(
+                scaled(limit, 'rate_bps')
+                for limit in policy.unmanaged.limits)))
 
 
 def _turn_bytes(place: int, link_bps: float, settings: model.TreeSettings

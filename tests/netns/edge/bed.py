@@ -169,7 +169,7 @@ class Bed:
         :param kind: ``vlan``, ``vxlan`` or ``geneve`` over the uplinks.
         :returns: name of its bridge, None when the kernel lacks the kind.
         """
-        if not self._can_make(kind):
+        if not self.can_make(kind):
             return None
         for index, host in enumerate(self.hosts):
             netns = self.ns(host)
@@ -198,7 +198,7 @@ class Bed:
         fresh.write_text(json.dumps({'ports': rows}))
         fresh.rename(path)
 
-    def _can_make(self, kind):
+    def can_make(self, kind):
         link = ('link', 'uplink0') if kind == 'vlan' else ()
         remote = () if kind == 'vlan' else ('remote', '192.0.2.1')
         port = ('dstport', '4789') if kind == 'vxlan' else ()

@@ -20,7 +20,7 @@ class Done(typing.NamedTuple):
 
 
 #: So that nothing waits.
-CONSTANTS = {'edge_module.enforcer.GRACE_S': 0.5,
+CONSTANTS = {'edge_module.shaper.GRACE_S': 0.5,
              'edge_module.reporting.PAIRS_PERIODS': 2,
              'edge_module.talk.TIMEOUT_S': 2.0}
 

@@ -523,6 +523,7 @@ def test_options_reach_the_enforcer(conf):
             settings.frame_min_bytes) == (0, 0, 0)
     assert found.guard is None and found.receiver is None
     assert found.classifier.name == 'nft' and found.speed_bps() == 1.5e9
+    assert found.uplinks == (found,)
     conf.set_override('uplink_dev', '', 'edge')
     with pytest.raises(exception.Invalid, match='uplink_dev'):
         parts(conf).enforcer()
@@ -583,3 +584,25 @@ def test_the_classifier_fits_the_switch(conf, kind, name):
     found = parts(conf)
     found.database = Database(kind) if kind else None
     assert found.classifier().name == name
+
+
+def test_each_further_uplink_has_its_speed(conf):
+    found = parts(conf, further_uplinks={'up2': 4e9, 'up3': 0.0},
+                  link_margin=0.5)
+    with pytest.raises(exception.Invalid, match='up3 reports no speed'):
+        found.enforcer()
+    conf.set_override('further_uplinks', {'up2': 4e9}, 'edge')
+    one, = found.enforcer().further
+    assert (one.uplink.dev, one.link_bps, one.is_further) == (
+        'up2', 2e9, True)
+    assert one.settings == found.enforcer().settings and one.guard is None
+
+
+def test_a_conflict_at_any_uplink_is_told(agent):
+    other = types.SimpleNamespace(conflict=None, note='up2 has queues')
+    agent.enforcer.further = [other]
+    assert agent.error is None
+    assert agent._about()['error'] == 'up2 has queues'
+    other.conflict = 'up2 has tbf'
+    assert agent.error == 'up2 has tbf'
+    assert agent._about()['health'] == 'degraded'

@@ -47,6 +47,27 @@ def test_one_reading():
     assert seen.shared()['host'] == reports.PartCounters(100, 1, 4)
 
 
+def test_coflows_are_counted_on_every_uplink():
+    seen, further = _counters(), minors.FURTHER
+    stats = STATS | {further + minor: found
+                     for minor, found in STATS.items()} | {
+        2 * further + 0x11: wire.ClassStats(5, 1, 1, 1)}
+    seen.add_stats(stats)
+    entry, = seen.coflows()
+    assert (entry.sent_bytes, entry.sent_packets, entry.drops,
+            entry.backlog_bytes) == (1800, 4, 7, 21)
+    assert _by_host(entry) == {'h2': 1205, 'h3': 600}
+    assert seen.uplink_bytes() == 1000
+    assert seen.shared()['host'] == reports.PartCounters(100, 1, 4)
+    # A tree that is made once more counts on by itself.
+    stats[further + 0x10] = wire.ClassStats(10)
+    again = counters.Counters(json.loads(json.dumps(seen.to_rows())))
+    again.name_classes([test_tcplan.coflow(0x10, 1e6, (2, 1))])
+    again.add_stats(stats)
+    entry, = again.coflows()
+    assert (entry.sent_bytes, _by_host(entry)['h2']) == (1810, 1205)
+
+
 def test_parts_that_are_no_data():
     seen = _counters()
     stats = STATS | {3: wire.ClassStats(500), 4: wire.ClassStats(60),

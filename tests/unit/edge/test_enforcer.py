@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import pytest
 
 from edge_module import kernel_events
+from edge_module import shaper
 from edge_module import virtual_functions
 from edge_module.classify import classified as classify
 from edge_module.qdisc import wire
@@ -548,3 +549,92 @@ def test_a_tree_that_is_known_is_not_read_again():
     assert found.uplink.asked.count('snapshot') == asked + 1
     found.reconcile(103.0)
     assert found.uplink.asked.count('snapshot') == asked + 2
+
+
+def with_further(link_bps=25e6, **kwargs):
+    """An enforcer, and what shapes its second uplink."""
+    other = shaper.Shaper(dictionaries.Uplink('up2'), lambda: link_bps,
+                          is_further=True, **kwargs)
+    other.uplink.index = 9
+    found = make(further=[other])
+    other.grace_s = GRACE_S
+    found.set_ports((PORT, AWAY), 100.0)
+    return found, other
+
+
+def test_each_uplink_has_the_classes_in_proportion():
+    found, other = with_further()
+    found.set_policy(ONE, 100.0)
+    assert found.uplinks == (found, other)
+    assert found.uplink.tree == found.desired_tree()
+    assert other.uplink.tree == other.desired_tree()
+    assert other.uplink.tree.keys() == found.uplink.tree.keys()
+    for minor, item in other.uplink.tree.items():
+        if item.rate_bps > model.IDLE_RATE_BPS:
+            assert item.rate_bps == pytest.approx(
+                found.uplink.tree[minor].rate_bps / 4, rel=1e-6)
+        assert item.ceil_bps == pytest.approx(
+            found.uplink.tree[minor].ceil_bps / 4, rel=1e-6)
+    found.set_policy(TWO, 101.0)
+    assert found.is_waiting and 0x10 in other.uplink.tree
+    found.collect(101.0 + GRACE_S)
+    assert other.uplink.tree == other.desired_tree()
+    assert 0x10 not in other.uplink.tree and not found.is_waiting
+
+
+def test_an_uplink_that_is_away_keeps_no_other_from_its_classes():
+    found, other = with_further()
+    other.uplink.index, stats = 0, other.uplink.stats
+    other.uplink.stats = other.uplink.ifindex
+    with pytest.raises(exception.NotFound, match='up2'):
+        found.set_policy(ONE, 100.0)
+    assert found.uplink.tree == found.desired_tree()
+    assert found.classifier.table == found.desired_table()
+    assert set(found.stats()) == set(found.uplink.tree)
+    other.uplink.index, other.uplink.stats = 9, stats
+    found.reconcile(101.0)
+    assert other.uplink.tree == other.desired_tree()
+
+
+def test_a_loss_at_any_uplink_is_one():
+    found, other = with_further()
+    found.forget()
+    for index, is_lost in ((7, True), (8, False), (9, True)):
+        assert bool(found.was_lost(kernel_events.Changes(
+            devices=frozenset({index})))) == is_lost
+    assert not other.tree.is_known
+    found.set_policy(ONE, 100.0)
+    assert other.tree.is_known
+    found.forget()
+    assert not other.tree.is_known
+
+
+def test_counters_are_told_apart_by_uplink():
+    found, other = with_further()
+    found.set_policy(ONE, 100.0)
+    found.uplink.seen = {0x11: wire.ClassStats(5)}
+    other.uplink.seen = {0x11: wire.ClassStats(7)}
+    for seen in (found.stats(), found.stats(with_drops=False)):
+        assert seen[0x11].sent_bytes == 5
+        assert seen[minors.FURTHER + 0x11].sent_bytes == 7
+        assert len(seen) == 2 * len(found.uplink.tree)
+
+
+def test_a_port_that_floods_at_one_uplink_has_shorter_turns_there():
+    found, other = with_further()
+    found.set_policy(ONE, 100.0)
+    port = minors.FIRST_PORT + 5
+    whole = found.uplink.tree[port].quantum_bytes
+    seen = {minors.FURTHER + port: wire.ClassStats(150_000, 100, 0, 400)}
+    found.observe({}, 100.0)
+    found.observe(seen, 102.0)
+    assert found.uplink.tree[port].quantum_bytes == whole
+    assert other.uplink.tree[port].quantum_bytes == whole / 16
+
+
+def test_all_uplinks_are_cleaned_up():
+    found, other = with_further(guard=Guard())
+    found.set_policy(ONE, 100.0)
+    removed = found.cleanup()
+    assert {'htb of up1', 'htb of up2', 'agreement about up2'} <= {*removed}
+    assert not other.uplink.present

@@ -2,6 +2,7 @@
 
 """Which typed operations the helper makes, and which it refuses."""
 
+import contextlib
 import importlib
 import importlib.machinery
 import os
@@ -81,6 +82,24 @@ def test_changes_of_the_uplink_and_its_ifb_are_made(ours):
 def test_changes_of_other_devices_are_refused(ours, change):
     with pytest.raises(operations.Refused):
         ours.check_tc([operations.AddIfb(), change])
+
+
+@pytest.mark.parametrize('make, is_right', [
+    (lambda at: operations.AddRoot(at), True),
+    (lambda at: operations.SetClass(at, CLASS), True),
+    (lambda at: operations.DeleteClass(at, 1), True),
+    (lambda at: operations.AddIngress(at), False),
+    (lambda at: operations.Redirect(at, IFB), False),
+    (lambda at: operations.MatchPair(at, KEY, 1), False)])
+def test_a_further_uplink_has_a_tree_and_no_ingress(ours, monkeypatch, make,
+                                                    is_right):
+    monkeypatch.setattr(owned.devices, 'ifindex', {'lo': UPLINK, 'up2': OTHER
+                                                   }.__getitem__)
+    with pytest.raises(operations.Refused):
+        ours.check_tc([make(OTHER)])
+    with contextlib.nullcontext() if is_right else pytest.raises(
+            operations.Refused):
+        owned.Owned('lo', ['up2']).check_tc([make(OTHER)])
 
 
 @pytest.mark.parametrize('change', [
@@ -414,13 +433,16 @@ def test_the_uplink_is_that_of_the_helpers_own_options(ours, dev):
 def test_the_helper_knows_the_options_by_itself(monkeypatch, tmp_path):
     """It is a process in which nothing else registered them."""
     path = tmp_path / 'edge.conf'
-    path.write_text('[edge]\nuplink_dev = eth7\n')
+    path.write_text('[edge]\nuplink_dev = eth7\n'
+                    'further_uplinks = eth8:0,eth9:1e9\n')
     conf = cfg.ConfigOpts()
     conf(['--config-file', str(path)], project='virtco')
     monkeypatch.setattr(owned.cfg, 'CONF', conf)
     owned.configured.cache_clear()
     try:
-        assert owned.configured().uplink_dev == 'eth7'
+        found = owned.configured()
+        assert found.uplink_dev == 'eth7'
+        assert set(found.further) == {'eth8', 'eth9'}
     finally:
         owned.configured.cache_clear()
 

@@ -25,10 +25,9 @@ def make(tmp_path, interval_s=0.05):
     enforcer = types.SimpleNamespace(
         lock=threading.RLock(), link_bps=1e9, noted_ports=tuple,
         observe=lambda stats, now_s: None,
+        stats=lambda: {minors.LINK: wire.ClassStats(sent_bytes=700)},
         uplink=types.SimpleNamespace(
-            dev='uplink0', stats=lambda: {
-                minors.LINK: wire.ClassStats(sent_bytes=700)},
-            kernel=types.SimpleNamespace(cpu_s=lambda: 0.0)),
+            dev='uplink0', kernel=types.SimpleNamespace(cpu_s=lambda: 0.0)),
         classifier=types.SimpleNamespace(
             counted=dict, ports=tuple, destinations=lambda: frozenset(
                 {('tap1', 'b'), ('tap1', 'a')}),
@@ -162,7 +161,7 @@ def test_reports_that_are_frequent_need_no_look(tmp_path, monkeypatch):
 
 def test_a_look_is_at_the_classes_of_coflows(reporter):
     readings, stats = reporter.readings, {}
-    reporter.enforcer.uplink.class_stats = lambda: stats
+    reporter.enforcer.stats = lambda with_drops: stats
     stats[0x10] = wire.ClassStats(5)
     assert readings.look() == (False, 0.0)  # of no policy
     readings.counters.name_classes([types.SimpleNamespace(
@@ -174,12 +173,16 @@ def test_a_look_is_at_the_classes_of_coflows(reporter):
     assert not readings.look()[0]
     stats[0x11], stats[minors.HOST] = wire.ClassStats(5), wire.ClassStats(5)
     assert readings.look()[0]
+    # On another uplink.
+    stats[minors.FURTHER + 0x11] = wire.ClassStats(5)
+    stats[minors.FURTHER + minors.HOST] = wire.ClassStats(5)
+    assert readings.look()[0]
 
 
 def test_a_look_tells_what_it_took(reporter, monkeypatch):
     reporter.readings.counters.name_classes([types.SimpleNamespace(
         minor=0x10, coflow_id='c', destinations=())])
-    reporter.enforcer.uplink.class_stats = dict
+    reporter.enforcer.stats = lambda with_drops: {}
     times_s = [50.0, 50.002]
     monkeypatch.setattr(report, 'time', types.SimpleNamespace(
         thread_time=lambda: times_s.pop(0)))
@@ -190,8 +193,8 @@ def test_a_look_that_the_kernel_refuses_is_none(reporter):
     reporter.readings.counters.name_classes([types.SimpleNamespace(
         minor=0x10, coflow_id='c', destinations=())])
 
-    def refuse():
+    def refuse(with_drops):
         raise OSError('no such device')
 
-    reporter.enforcer.uplink.class_stats = refuse
+    reporter.enforcer.stats = refuse
     assert reporter.readings.look() == (False, 0.0)

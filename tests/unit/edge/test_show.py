@@ -99,7 +99,8 @@ def test_a_table_is_aligned():
 
 def enforcer(policy=None, **values):
     return types.SimpleNamespace(
-        uplink=types.SimpleNamespace(dev='eth0'),
+        uplinks=[types.SimpleNamespace(
+            uplink=types.SimpleNamespace(dev='eth0'), is_further=False)],
         classifier=types.SimpleNamespace(name='nft'), policy=policy,
         **values)
 
@@ -131,7 +132,7 @@ def test_rates_are_of_the_time_that_was_waited(monkeypatch, capsys, policy,
     """Which may be longer than was asked for."""
     seen = [snapshot(tree, sent_bytes=1000), snapshot(tree, sent_bytes=5000)]
     found = enforcer(policy=policy, ports=ports)
-    found.uplink.snapshot = lambda: seen.pop(0)
+    found.uplinks[0].uplink.snapshot = lambda: seen.pop(0)
     monkeypatch.setattr(cmd, '_saved_enforcer', lambda conf: found)
     clock = types.SimpleNamespace(s=100.0, monotonic=lambda: clock.s)
     monkeypatch.setattr(cmd, 'time', clock)

@@ -545,3 +545,21 @@ def test_a_policy_that_decays_has_whole_turns_for_all():
                                     coflow(0x20, 1e6, prio=7)]), LINK_BPS,
                             n_past=1)
     assert tree[0x11].quantum_bytes == tree[0x21].quantum_bytes == 1_250_000
+
+
+def test_a_policy_holds_in_proportion_on_another_link():
+    wanted = dataclasses.replace(
+        policy([coflow(0x10, 40e6, (3.0, 1.0), 80e6)]),
+        unmanaged=unmanaged({1: 4e6}))
+    assert shape.in_proportion(wanted, LINK_BPS) is wanted
+    found = shape.in_proportion(wanted, LINK_BPS / 2)
+    assert (found.egress_bps, found.default_rate_bps) == (LINK_BPS / 2, 1e6)
+    one, = found.classes
+    assert (one.rate_bps, one.ceil_bps) == (20e6, 40e6)
+    assert [(child.rate_bps, child.ceil_bps, child.weight)
+            for child in one.destinations] == [(15e6, 40e6, 0.75),
+                                               (5e6, 40e6, 0.25)]
+    assert found.unmanaged == dataclasses.replace(
+        unmanaged({1: 2e6}), others_bps=5e5)
+    assert found.flows == wanted.flows
+    assert found.ingress_bps == wanted.ingress_bps

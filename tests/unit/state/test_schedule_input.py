@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edge_module import edge_options
-from edge_module import enforcer
+from edge_module import shaper
 from tests.unit import stored
 from virtco.state import schedule_input
 from virtco.state import state
@@ -93,7 +93,7 @@ def test_what_is_not_given_is_as_the_configuration_has_it():
     assert options.work_conserving
     assert (options.min_rate_fraction, options.rate_tolerance_fraction) == (
         0.01, 0.03)
-    assert options.minor_grace_s == 2 * enforcer.GRACE_S
+    assert options.minor_grace_s == 2 * shaper.GRACE_S
     interval_s, = (option.default for option in edge_options.EDGE_OPTS
                    if option.name == 'report_interval_s')
     assert default.half_life_s == 5 * interval_s

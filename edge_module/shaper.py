@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Makes the tree of one uplink equal the policy of its host."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+import threading
+from typing import Protocol
+
+from oslo_log import log as logging
+
+from edge_module import early_packets
+from edge_module import kernel_events
+from edge_module.classify import classified as classify
+from edge_module.qdisc import htb
+from edge_module.qdisc import htb_tree as edge_tree
+from edge_module.qdisc import wire
+from edge_module.tcplan import minors
+from edge_module.tcplan import model
+from edge_module.tcplan import shape
+from edge_module.tcplan import turns
+from virtco import exception
+from virtco.wire import edge_policy
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds for which the class of an ended coflow stays for its last packets.
+GRACE_S = 5.0
+#: Of the uplink, guaranteed to all that is unmanaged while there is no policy;
+#: a policy brings its own.
+DEFAULT_SHARE = 0.02
+
+
+class Guard(Protocol):
+    """Guard that keeps another program, such as Open vSwitch, from shaping
+    the uplink.
+    """
+
+    def ensure(self) -> None:
+        """Make the other program leave the uplink's qdisc alone.
+
+        :raises virtco.exception.QdiscConflict: when it shapes the uplink.
+        """
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another program may put classes at the uplink's root."""
+
+    def was_lost(self) -> bool:
+        """Return whether the state set by :meth:`ensure` changed; cheap."""
+
+    def remove(self) -> bool:
+        """Undo the changes of :meth:`ensure`; False when there were none."""
+
+
+class Shaper:
+    """Applies policies to one uplink.
+
+    :param speed_bps: returns the present speed of the link, which may change.
+    :param guard: keeps Open vSwitch, if there is one, from the uplink's qdisc.
+    :param is_further: whether the policy is about another uplink of the host:
+        its rates hold in proportion to the speeds of both.
+    :ivar conflict: message that names the other program that shapes the
+        uplink, None without one. During a conflict the uplink has no classes
+        of this module; counters and the receiver's side go on.
+    """
+
+    def __init__(self, uplink: htb.Uplink, speed_bps: Callable[[], float], *,
+                 settings: model.TreeSettings = model.TreeSettings(),
+                 guard: Guard | None = None,
+                 is_further: bool = False):
+        self.speed_bps = speed_bps
+        self.link_bps = speed_bps()
+        self.settings = settings
+        self.guard = guard
+        self.is_further = is_further
+        self.grace_s = GRACE_S
+        self._seen_link: tuple[int, int, float] | None = None
+        self.tree = edge_tree.TreeKeeper(uplink)
+        self._made = shape.Made()
+        self._early = early_packets.EarlyPackets()
+        self.policy: edge_policy.EdgePolicy | None = None
+        self.n_past = 0
+        self._is_stale = True
+        self.ports: tuple[classify.VmPort, ...] | None = None
+        self.conflict: str | None = None
+        self.lock = threading.RLock()
+        self._turns = turns.PortTurns(settings.overhead_bytes,
+                                      settings.frame_min_bytes)
+
+    @property
+    def uplink(self) -> htb.Uplink:
+        return self.tree.uplink
+
+    @property
+    def note(self) -> str | None:
+        """Who else shapes the uplink, while both hold."""
+        if self.conflict is not None or not self.tree.is_inside:
+            return None
+        return (f'{self.uplink.dev} has queues of Open vSwitch or OVN, whose '
+                'packets are in no class of virtco')
+
+    def desired_tree(self) -> model.Tree:
+        settings = self._settings_now()
+        if self.policy is None:
+            return shape.base_tree(
+                self.link_bps, DEFAULT_SHARE * self.link_bps, settings)
+        policy = (shape.in_proportion(self.policy, self.link_bps)
+                  if self.is_further else self.policy)
+        return shape.build_tree(
+            policy, self.link_bps, settings, self.n_past,
+            self.ifindexes(), self._turns.turns, self._early.rate_bps,
+            self._early.limits_bps, self._made)
+
+    def ifindexes(self) -> list[int]:
+        """Return the ifindex of each port that is here."""
+        return [port.ifindex for port in self.ports or () if port.is_here]
+
+    def _settings_now(self) -> model.TreeSettings:
+        return dataclasses.replace(self.settings,
+                                   frame_bytes=self._frame_bytes())
+
+    def _frame_bytes(self) -> int:
+        """Return the longest frame that the uplink or a VM's port may send.
+
+        When MTUs grow, a VM's port may change before the uplink does; a leaf
+        drops frames that it cannot cut.
+        """
+        return max(filter(None, (self.uplink.frame_bytes(), *(
+            htb.frame_bytes(port.dev) for port in self.ports or ()
+            if port.is_here))))
+
+    def sync(self, policy: edge_policy.EdgePolicy | None, n_past: int,
+             ports: tuple[classify.VmPort, ...] | None, now_s: float) -> bool:
+        """Make the kernel's classes and classification match a policy.
+
+        Call it whenever policy or ports may have changed, after
+        :meth:`forget`, and a few times a second while :attr:`is_waiting`.
+        After a start nothing that stands is removed while the policy is
+        unknown, and the classification stays while the ports are unknown.
+
+        :param policy: None: not known yet.
+        :param n_past: number of times that its time to live passed.
+        :param ports: None: not known yet.
+        :param now_s: any monotonic clock, always the same.
+        :returns: whether there was something to compare.
+        :raises virtco.exception.VirtcoException: when the kernel refuses;
+            after :meth:`forget` it goes on from where it stopped.
+        """
+        with self.lock:
+            wanted = policy, n_past, ports
+            is_due = self._is_stale or wanted != (
+                self.policy, self.n_past, self.ports)
+            if is_due:
+                self._is_stale = False
+                self.policy, self.n_past, self.ports = wanted
+                self._follow(now_s)
+            self._collect(now_s)
+            return is_due
+
+    def _follow(self, now_s: float) -> None:
+        is_known = self.tree.is_known
+        try:
+            self._make_so(now_s)
+        except exception.KernelRefused:
+            if not is_known:
+                raise
+            # Another program may have changed the tree, and its announcement
+            # was not read yet.
+            self.tree.forget()
+            self._make_so(now_s)
+
+    def _make_so(self, now_s: float) -> None:
+        self.tree.let_leave(self._shape_unless_others_do(),
+                            now_s + self.grace_s)
+
+    def _shape_unless_others_do(self) -> tuple[int, ...]:
+        """Shape the uplink unless another program does; set
+        :attr:`conflict`.
+
+        :returns: minors of the classes that leave.
+        """
+        conflict: str | None = None
+        leave: tuple[int, ...] = ()
+        try:
+            if self.guard is not None:
+                self.guard.ensure()
+                if self.guard.is_shared != self.uplink.is_shared:
+                    self.uplink.is_shared = self.guard.is_shared
+                    self.tree.forget()
+            leave = self._shape()
+        except exception.QdiscConflict as error:
+            conflict = str(error)
+            self.tree.forget()
+        if conflict not in (None, self.conflict):
+            LOG.warning('Coflows are counted and not shaped: %s', conflict)
+        self.conflict = conflict
+        return leave
+
+    def _shape(self) -> tuple[int, ...]:
+        """Change the tree to the desired one.
+
+        :returns: minors of the classes that leave.
+        """
+        wanted = self.desired_tree()
+        if self.policy is None:
+            return self.tree.add(wanted).leave
+        return self.tree.change(wanted, self._settings_now()).leave
+
+    def was_lost(self, changes: kernel_events.Changes) -> bool:
+        """Return whether others may have changed this module's state; cheap.
+
+        :param changes: kernel changes of others since the last call.
+        """
+        with self.lock:
+            devices, seen = changes.devices, self._seen_link
+            return (devices is None
+                    or seen is not None and seen[0] in devices
+                    or changes.links and self._link() != seen
+                    or changes.tables
+                    or self.guard is not None and self.guard.was_lost())
+
+    def _link(self) -> tuple[int, int, float] | None:
+        """Return the uplink's (ifindex, frame bytes, bit/s), if it is there.
+
+        Tree and limits have to be read and built again when it changes.
+        """
+        try:
+            return (self.uplink.ifindex(), self._frame_bytes(),
+                    self.speed_bps())
+        except exception.NotFound:
+            return None
+
+    def forget(self) -> None:
+        """Discard all remembered kernel state: the next sync reads it."""
+        with self.lock:
+            self._is_stale = True
+            self.tree.forget()
+            self._seen_link = self._link()
+            if self._seen_link and self._seen_link[2] != self.link_bps:
+                self.link_bps = self._seen_link[2]
+                LOG.info('Uplink %s has %.0f Mbit/s now', self.uplink.dev,
+                         self.link_bps / 1e6)
+
+    def observe(self, stats: Mapping[int, wire.ClassStats], now_s: float
+                ) -> None:
+        """Shorten the turns of ports that flood; call it with each reading.
+
+        :param stats: counters of the classes, by minor.
+        :raises virtco.exception.VirtcoException: when the kernel refuses.
+        """
+        counted = {minor: seen.counts for minor, seen in stats.items()
+                   if minors.has_turns(minor)}
+        with self.lock:
+            if self._turns.update(counted, now_s) and (
+                    self.policy is not None and self.conflict is None):
+                self.tree.let_leave(self._shape(), now_s + self.grace_s)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether :meth:`sync` has something to do later."""
+        return self.conflict is None and (
+            self.tree.is_waiting or bool(self._early.rate_bps))
+
+    def _collect(self, now_s: float) -> None:
+        """Make the steps that had to wait and are due now.
+
+        Classes whose grace period is over are deleted; classes whose old rate
+        was held until their queue was sent get their new rate.
+        """
+        if self.conflict is not None:
+            return
+        if (self._early.are_sent(self.uplink.class_stats, now_s)
+                or self.tree.is_draining):
+            self.tree.let_leave(self._shape(), now_s + self.grace_s)
+        if self.tree.is_due(now_s):
+            wanted = self.desired_tree()
+            if wanted.keys() & self.tree.delete(wanted, now_s):
+                # At once: they stood under other parents.
+                self._make_so(now_s)
