@@ -76,7 +76,7 @@ class _Advise(base.Command):
             order, told = self.order(found, args.format)
             hosts = [by_row[row] for row in order]
             if told:
-                self.app.stderr.write(told + '\n')
+                self.tell(told + '\n')
             self.app.stdout.write(
                 launchers.rankfile(hosts, args.slots)
                 if args.format == 'rankfile' else

@@ -76,7 +76,7 @@ class Capacity(base.Lister):
         self.shown = [*self.shown, *of_sizes]
         self.row = msgspec.defstruct(
             'Fits', [(name, int) for name in of_sizes], bases=(_Fits,))
-        self.app.stderr.write(_summary(found, sizes))
+        self.tell(_summary(found, sizes))
         return [self.row(one.name, one.n_hosts, one.slots, one.most_per_host,
                          one.limiting, *(one.groups[size] for size in sizes))
                 for one in sorted(domains, key=lambda one: (

@@ -228,7 +228,7 @@ class CreatePlan(base.Lister):
 
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         plan = self.client.plan(**self._body(args))
-        self.app.stderr.write(_summary(plan))
+        self.tell(_summary(plan))
         if not args.delays:
             return plan.vms
         self.row = plan_wire.Delay

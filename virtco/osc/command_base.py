@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import importlib
 import json
+import shutil
+import textwrap
 import typing
 from typing import Any
 
@@ -100,6 +102,14 @@ class Command(command.Command):
 
     def take_action(self, args: Any) -> Any:
         self.ask(args)
+
+    def tell(self, text: str) -> None:
+        """Write text beside the answer, wrapped to the terminal's width."""
+        width = shutil.get_terminal_size().columns
+        for line in text.splitlines():
+            self.app.stderr.write(textwrap.fill(
+                line, width, subsequent_indent='  ', break_long_words=False,
+                break_on_hyphens=False) + '\n')
 
     def text_of(self, value: str) -> str:
         """Return the text itself, or that of @FILE."""

@@ -82,7 +82,7 @@ class Check(base.Lister):
             None if args.hosts is None else args.hosts.split(','),
             args.group)
         found = ended(client, found, args.timeout)
-        self.app.stderr.write(
+        self.tell(
             f'{effort(found)}: {len(found.findings) or "nothing"} '
             'found.\n')
         return [_Finding(one.kind, one.subject, one.rate_bps,
@@ -128,7 +128,7 @@ class Performers(base.Lister):
     def entries(self, args: Any) -> list[rate_wire.Performer]:
         found = self.client.performers()
         if found.estimator is not None:
-            self.app.stderr.write(
+            self.tell(
                 f'Long-term rates by {found.estimator}, Norm(N_E) '
                 f'{found.noise:.2f}: {found.trust}.\n')
         return [one for one in found.hosts if one.reasons or args.all]

@@ -265,7 +265,7 @@ class Interference(base.Lister):
             rows += new
             seen.append((*both, any(row.shares_bottleneck
                                     for row in new)))
-        self.app.stderr.write(_located(seen, plane) + '\n')
+        self.tell(_located(seen, plane) + '\n')
         return rows
 
 

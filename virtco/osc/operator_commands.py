@@ -56,7 +56,7 @@ ForgetHost = base.declared(
     """, example='compute-11')
 ListRates = base.declared(
     base.Lister, rate_wire.LIST, example='--sort-column rate',
-    shown='src dst rate_bps age_s confidence rtt_s rtt_median_s rtt_p99_s')
+    shown='src dst rate_bps age_s confidence rtt_s')
 ShowSettings = base.declared(base.ShowOne, setting_wire.SHOW,
                              example='-f json')
 ListHistory = base.declared(
@@ -106,7 +106,7 @@ class ExplainPlacement(base.Lister):
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         found = self.client.placement(args.instance)
         explained = self.client.explanation(args.instance, args.budget)
-        self.app.stderr.write(_summary(found, explained))
+        self.tell(_summary(found, explained))
         if not args.reasons:
             return found.hosts
         self.row = placement_wire.Reason

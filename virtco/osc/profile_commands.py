@@ -42,7 +42,7 @@ class ShowProfile(base.Lister):
 
     def entries(self, args: Any) -> list[_Pair]:
         found = self.client.profile(args.group, args.project_id)
-        self.app.stderr.write(_summary(found))
+        self.tell(_summary(found))
         # Only the largest pairs are predicted.
         return [_Pair(pair.src, pair.dst, pair.size_bytes,
                       None if hour is None else hour.size_bytes,

@@ -66,7 +66,7 @@ class Import(base.Command):
     def take_action(self, args: Any) -> None:
         read = self._read(args)
         for notice in read.notices:
-            self.app.stderr.write(f'Notice: {notice}.\n')
+            self.tell(f'Notice: {notice}.\n')
         planes = plain.dump(read.topology)['planes']
         if not planes:
             raise osc_exceptions.CommandError('There is nothing to import.')
@@ -117,7 +117,7 @@ class Discover(base.Command):
         found = matrices.ended(client, client.check(
             args.hosts and args.hosts.split(','), purpose='discover'),
             args.timeout)
-        self.app.stderr.write(f'{matrices.effort(found)}.\n')
+        self.tell(f'{matrices.effort(found)}.\n')
         if not found.planes:
             self.app.stdout.write('No uplink is oversubscribed: the hosts\' '
                                   'links limit all pairs alike.\n')
@@ -193,7 +193,7 @@ class Export(base.Command):
         topology = _chosen(self.client.topology(), args.plane)
         written = formats.write(topology, args.format)
         for notice in written.notices:
-            self.app.stderr.write(f'Notice: {notice}.\n')
+            self.tell(f'Notice: {notice}.\n')
         if args.file == '-':
             self.app.stdout.write(written.text)
             return

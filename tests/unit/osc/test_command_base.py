@@ -102,3 +102,10 @@ def test_naming_a_column_shows_one_that_is_not_shown_else():
 def test_tables_fit_the_terminal(command):
     parser = command(None, None).get_parser('x')
     assert parser.parse_args([]).fit_width is True
+
+
+def test_texts_beside_an_answer_are_as_narrow_as_the_terminal(monkeypatch):
+    monkeypatch.setenv('COLUMNS', '20')
+    app = types.SimpleNamespace(stderr=io.StringIO())
+    operator.ListHosts(app, None).tell('one\nmany words that are too long\n')
+    assert app.stderr.getvalue() == 'one\nmany words that are\n  too long\n'
