@@ -54,38 +54,40 @@ class Cloud(harness.Tenant):
 
 
 class Nova(http.server.BaseHTTPRequestHandler):
-    """Nova and placement of two empty hosts; servers are not told."""
+    """Nova and placement of empty hosts; servers are not told."""
 
     def log_message(self, *_args):
         """Quiet."""
 
     def do_GET(self):
-        uuids = [str(uuid.UUID(int=i)) for i in range(len(HOSTS))]
+        hosts = {str(uuid.UUID(int=i)): host
+                 for i, host in enumerate(self.server.hosts)}
         path = urllib.parse.urlsplit(self.path).path
         self.send_response(503 if path.startswith('/servers') else 200)
         self.end_headers()
         self.wfile.write(json.dumps({
             'hypervisors': [
                 {'id': id_, 'state': 'up', 'status': 'enabled',
-                 'service': {'host': host}}
-                for id_, host in zip(uuids, HOSTS)],
+                 'service': {'host': host}} for id_, host in hosts.items()],
             'provider_summaries': {id_: {'resources': {
-                name: {'capacity': 65536, 'used': 0}
-                for name in inventory.CLASSES}} for id_ in uuids},
+                name: {'capacity': capacity, 'used': 0}
+                for name, capacity in zip(inventory.CLASSES, (
+                    8, 65536, 500), strict=True)}} for id_ in hosts},
         }).encode())
 
 
 @contextlib.contextmanager
-def running(home):
-    """Run a controller that asks the Nova above."""
+def running(home, hosts=HOSTS, options=None):
+    """Run a controller that asks the Nova of these hosts."""
     with http.server.ThreadingHTTPServer(('127.0.0.1', 0), Nova) as nova:
+        nova.hosts = hosts
         threading.Thread(target=nova.serve_forever, daemon=True).start()
         url = f'http://127.0.0.1:{nova.server_port}'
         with harness.running(home, {
                 'probe': {'max_link_share': 1},
                 'nova': {'auth_type': 'none', 'endpoint_override': url,
                          'placement_endpoint_override': url},
-                'reevaluation': {'interval_s': 0.2}},
+                'reevaluation': {'interval_s': 0.2}} | (options or {}),
                 constants=CONSTANTS) as controller:
             yield controller
         nova.shutdown()
