@@ -129,3 +129,12 @@ def test_few_refused_requests_are_held_at_a_time():
     held.clear()
     assert api.ask() > 0
     assert len(held) == 3
+
+
+def test_who_waits_no_longer_than_allowed_is_served():
+    held_s = []
+    limiter = pace.Limiter(True, 3, lambda: 0.0, lambda: 0.0, held_s.append)
+    limiter._hold(pace.HELD_S, 'it asks too often')
+    assert held_s == [pace.HELD_S]
+    with pytest.raises(falcon.HTTPTooManyRequests):
+        limiter._hold(1.001 * pace.HELD_S, 'it asks too often')

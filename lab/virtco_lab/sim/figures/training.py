@@ -155,9 +155,7 @@ def _serve(at: training_jobs.Site, jobs: list[training.Job],
         found[f'{name}, GPUs'] = result.utilisation
         found[f'{name}, stragglers'] = float(
             (slowdown > STRAGGLES * least).mean())
-        # A job that computes nothing counts as one iteration of all the time.
-        found[f'{name}, slowdown'] = float(np.median(
-            np.minimum(slowdown, horizon_s / period_s)))
+        found[f'{name}, slowdown'] = float(np.median(slowdown))
         found[f'{name}, slowest'] = least / float(slowdown.max())
 
 
