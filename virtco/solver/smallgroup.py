@@ -2,20 +2,18 @@
 
 """The exact placement of a small group, by exhaustive search."""
 
-from collections.abc import Callable
-from collections.abc import Iterator
-import itertools
 import math
 import types
-from typing import Any
 
 import numpy as np
 
 from virtco import compiled
+from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import enumeration_kernel
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
 
 #: Movable nodes, with pipes and without, and ports up to which branch and
 #: bound is tried.
@@ -33,29 +31,47 @@ NEAR = 1.01
 LEAST = 1e-3
 #: Calls of numpy to begin.
 BEGIN_CALLS = 150
-#: Placements judged one by one.
-MAX_JUDGED = 1000
+#: Placements of which each is judged, so many at a time.
+MAX_JUDGED = 50_000
+BLOCK = 1000
+#: Calls of numpy for a block, and cells of a placement: for each port and
+#: coflow, and for each flow and row of ports.
+JUDGE_CALLS = 100
+JUDGE_CELLS = 35
+PATH_CELLS = 150
 
 
-def try_all(inst: instances.Instance, key: Callable[[np.ndarray], Any]
-            ) -> np.ndarray | None:
+def try_all(inst: instances.Instance, objective: snapshot.Objective,
+            budget: budgets.Budget) -> np.ndarray | None:
     """Find the valid placement of least key; None when there are too many.
 
     For objectives that no dynamic programme splits: several coflows.
     """
     movable = inst.movable
     hosts = [np.flatnonzero(inst.allowed[node]) for node in movable]
-    if math.prod(len(row) for row in hosts) > MAX_JUDGED:
+    sizes = [len(row) for row in hosts]
+    count = math.prod(sizes)
+    cells = JUDGE_CELLS * len(inst.s_per_byte) * (
+        len(inst.running) + len(inst.arcs)) + sum(
+            PATH_CELLS * len(inst.port_out) * len(src)
+            for src, _dst, _bytes in inst.arcs)
+    if count > MAX_JUDGED or not budget.holds(count * cells):
         return None
-
-    def valid() -> Iterator[np.ndarray]:
-        for choice in itertools.product(*hosts):
-            assign = inst.fixed.copy()
-            assign[movable] = choice
-            if inst.fits(assign):
-                yield assign
-
-    return min(valid(), key=key, default=None)
+    best: np.ndarray | None = None
+    least = np.full(2, np.inf)
+    for first in range(0, count, BLOCK):
+        numbers = np.arange(first, min(first + BLOCK, count))
+        budget.spend_numpy(JUDGE_CALLS, len(numbers) * cells)
+        assigns = np.tile(inst.fixed, (len(numbers), 1))
+        for node, row, which in zip(movable, hosts, np.unravel_index(
+                numbers, sizes) if sizes else (), strict=True):
+            assigns[:, node] = row[which]
+        assigns = assigns[inst.fit_all(assigns)]
+        keys = objectives.keys_of_many(inst, assigns, objective)
+        for i in np.lexsort(keys.T[::-1])[:1]:
+            if best is None or tuple(keys[i]) < tuple(least):
+                best, least = assigns[i], keys[i]
+    return best
 
 
 def enumerable(inst: instances.Instance) -> bool:

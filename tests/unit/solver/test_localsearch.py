@@ -60,6 +60,21 @@ def test_annealing_ends_at_its_floor():
     assert 0 < search.moves_done < 400
 
 
+def test_coflows_before_the_own_ones_count_for_the_floor():
+    """The kernel's levels begin at the first own coflow."""
+    for objective, active, before_s in (
+            (Objective.ISOLATED, running(1.0), 0.0),
+            (Objective.JOINT, running(3.0), 0.0),
+            (Objective.JOINT, running(3.0, 9.0, 1.0), 1.0),
+            (Objective.JOINT, running(1.5, 1.0), 1.0 + 2.5)):
+        search = searcher(objective, active=active)
+        assert search._before_s(search.levels(APART)) == before_s
+    search = searcher(Objective.JOINT, active=running(1.5, 1.0))
+    _found, value = search.anneal(APART, 400)
+    _found, again = search.anneal(APART, 400, floor_s=value.objective_s)
+    assert again.objective_s == value.objective_s
+
+
 def test_there_is_nothing_to_move():
     pinned = tuple(cluster.Vm(f'vm{j}', (1.0,), f'h{j}') for j in range(3))
     one_host = hosts((8.0, 8.0), slots=3.0)

@@ -28,7 +28,8 @@ def build(**changes):
 
 
 def hosts(*rates_bps, slots=2.0):
-    return tuple(cluster.Host(f'h{m}', (slots,), *rates)
+    each = slots if isinstance(slots, tuple) else (slots,) * len(rates_bps)
+    return tuple(cluster.Host(f'h{m}', (each[m],), *rates)
                  for m, rates in enumerate(rates_bps))
 
 
@@ -304,18 +305,34 @@ def test_demand_is_a_share_of_rooms_however_small():
     assert work.arrays['demand'].tolist() == pytest.approx([0.5] * 3)
 
 
-def test_few_placements_are_judged_one_by_one(monkeypatch):
-    inst = build()
-    seen = []
-
-    def key(assign):
-        seen.append(tuple(assign))
-        return -sum(10 ** -j * host for j, host in enumerate(assign))
-
-    assert smallgroup.try_all(inst, key).tolist() == [2, 2, 1]
-    # All but those with three on one host.
-    assert len(seen) == len(set(seen)) == 24
+def test_few_placements_are_all_judged(monkeypatch):
+    """Also where blocks hold none that fits, or but one placement."""
+    inst = build(hosts=hosts(*[(8.0, 8.0)] * 3, slots=(1.0, 2.0, 2.0)))
+    budget = budgets.unlimited()
+    for objective in snapshot.Objective:
+        valid = [assign for assign in map(np.array, itertools.product(
+            range(3), repeat=3)) if inst.fits(assign)]
+        least = min(objectives.evaluate(inst, assign, objective).key
+                    for assign in valid)
+        for block in (1, 4, 27, 1000):
+            monkeypatch.setattr(smallgroup, 'BLOCK', block)
+            found = smallgroup.try_all(inst, objective, budget)
+            assert objectives.evaluate(inst, found, objective).key == least
     monkeypatch.setattr(smallgroup, 'MAX_JUDGED', 26)
-    assert smallgroup.try_all(inst, key) is None
+    assert smallgroup.try_all(inst, snapshot.Objective.JOINT, budget) is None
     monkeypatch.setattr(smallgroup, 'MAX_JUDGED', 27)
-    assert smallgroup.try_all(inst, key) is not None
+    assert smallgroup.try_all(inst, snapshot.Objective.JOINT,
+                              budget) is not None
+    late = budgets.Budget(budgets.Counter(), 1e-6)
+    assert smallgroup.try_all(inst, snapshot.Objective.JOINT, late) is None
+    assert not late.spent_s()
+
+
+def test_where_nothing_is_to_be_placed_or_fits_there_is_no_choice():
+    pinned = tuple(cluster.Vm(f'vm{j}', (1.0,), f'h{j}') for j in range(3))
+    found = smallgroup.try_all(build(vms=pinned), snapshot.Objective.JOINT,
+                               budgets.unlimited())
+    assert found.tolist() == [0, 1, 2]
+    full = build(hosts=hosts(*[(8.0, 8.0)] * 2, slots=1.0))
+    assert smallgroup.try_all(full, snapshot.Objective.JOINT,
+                              budgets.unlimited()) is None

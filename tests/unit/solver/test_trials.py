@@ -54,6 +54,25 @@ def test_each_host_costs_what_its_trial_costs(problem, objective, number):
                 times[values.port[i]], found.cct_s)
 
 
+@hypothesis.settings(max_examples=examples.count(200), deadline=None)
+@hypothesis.given(problems.busy_problems(),
+                  st.sampled_from(snapshot.Objective), st.integers(0, 99))
+def test_many_placements_cost_what_each_costs(problem, objective, number):
+    try:
+        inst = instances.build(problem)
+    except exception.PlacementInfeasible:
+        hypothesis.reject()
+    rng = np.random.default_rng(number)
+    assigns = np.where(inst.fixed >= 0, inst.fixed, rng.integers(
+        inst.n_hosts, size=(9, inst.n_nodes)))
+    keys = objectives.keys_of_many(inst, assigns, objective)
+    for key, assign in zip(keys, assigns, strict=True):
+        expected = objectives.evaluate(inst, assign, objective).key
+        assert all(map(problems.close, key, expected))
+    assert inst.fit_all(assigns).tolist() == [
+        inst.fits(assign) for assign in assigns]
+
+
 @hypothesis.settings(max_examples=examples.count(100), deadline=None)
 @hypothesis.given(problems.busy_problems(),
                   st.sampled_from(snapshot.Objective), st.integers(0, 5),

@@ -239,13 +239,23 @@ class Instance(Arrays):
 
     def fits(self, assign: np.ndarray) -> bool:
         """Return whether an assignment keeps every hard constraint."""
-        nodes = np.arange(self.n_nodes)
-        if (assign < 0).any() or not self.allowed[nodes, assign].all():
-            return False
-        used = -self.left(np.zeros_like(self.free), assign, self.demand)
+        return bool((assign >= 0).all() and self.fit_all(assign[None])[0])
+
+    def fit_all(self, assigns: np.ndarray) -> np.ndarray:
+        """Return which of N assignments, (N, n), keep every hard constraint.
+        """
+        fit: np.ndarray = self.allowed[np.arange(self.n_nodes), assigns].all(
+            axis=1)
+        rows = np.arange(len(assigns))[:, None]
+        used = np.zeros((len(assigns), self.free.size))
+        for node in range(self.n_nodes):
+            used[rows, self.slot[assigns[:, node]]] += self.demand[node]
+        used = used[:, self.slot]
         slack = constraints.CAPACITY_EPS * np.maximum(1.0, np.abs(self.free))
-        return bool(((used <= self.free + slack) | (used <= 0)).all()) and (
-            all(wish.holds(assign) for wish in self.together))
+        fit &= ((used <= self.free + slack) | (used <= 0)).all(axis=(1, 2))
+        for wish in self.together:
+            fit &= wish.holds(assigns)
+        return fit
 
 
 @dataclasses.dataclass(frozen=True)

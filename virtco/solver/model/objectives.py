@@ -129,6 +129,40 @@ def evaluate(inst: instances.Instance, assign: np.ndarray,
                       objective_s, ahead_s, port if cct_s > 0 else -1)
 
 
+def keys_of_many(inst: instances.Instance, assigns: np.ndarray,
+                 objective: snapshot.Objective) -> np.ndarray:
+    """Compute the keys of many assignments at once, shape (N, 2).
+
+    :param assigns: host per node of each, shape (N, n).
+    """
+    count, n_ports = len(assigns), len(inst.s_per_byte)
+    n_active = len(inst.running)
+    loads = np.zeros((count, n_active + len(inst.arcs), n_ports))
+    loads[:, :n_active] = inst.running.dense()
+    for coflow, (src, dst, size_bytes) in enumerate(inst.arcs, n_active):
+        paths = inst.paths(assigns[:, src], assigns[:, dst])
+        row, arc, column = np.nonzero(paths >= 0)
+        loads[:, coflow] = np.bincount(
+            row * n_ports + paths[row, arc, column], size_bytes[arc],
+            count * n_ports).reshape(count, n_ports)
+    own_s = instances.times_s(loads[:, n_active:].sum(axis=1),
+                              inst.s_per_byte)
+    cct_s = own_s.max(axis=1, initial=0.0)
+    if objective == snapshot.Objective.ISOLATED:
+        return np.column_stack([cct_s, cct_s])
+    alone_s = instances.times_s(loads, inst.s_per_byte).max(axis=2)
+    alone_s[:, :n_active] = inst.active_cct_s
+    order = np.argsort(alone_s, axis=1, kind='stable')
+    seen = np.cumsum(order < n_active, axis=1)
+    prefixes = np.take_along_axis(loads, order[:, :, None], 1).cumsum(axis=1)
+    prefix_s = np.maximum(instances.times_s(prefixes, inst.s_per_byte).max(
+        axis=2), inst.floor_s[seen])
+    total_s = prefix_s.sum(axis=1)
+    if (ahead := Ahead.of(inst, objective)).rate:
+        total_s += ahead.per_port_s(own_s[:, :inst.n_fabric]).sum(axis=1)
+    return np.column_stack([total_s, cct_s])
+
+
 def prefix_cct_s(inst: instances.Instance,
                  loads: np.ndarray) -> np.ndarray:
     """Compute the prefix CCT of every active, then every own coflow, in s."""

@@ -35,10 +35,12 @@ class Together:
     nodes: np.ndarray
     switch: np.ndarray
 
-    def holds(self, assign: np.ndarray) -> bool:
-        """Return whether hosts per node keep the wish."""
-        found = self.switch[assign[self.nodes]]
-        return bool((found >= 0).all() and (found == found[:1]).all())
+    def holds(self, assigns: np.ndarray) -> np.ndarray:
+        """Return which of N assignments, (N, n), keep the wish."""
+        found = self.switch[assigns[:, self.nodes]]
+        kept: np.ndarray = ((found >= 0) & (found == found[:, :1])).all(
+            axis=1)
+        return kept
 
 
 def above(problem: snapshot.PlacementProblem, level: str) -> np.ndarray:

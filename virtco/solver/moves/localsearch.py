@@ -138,7 +138,8 @@ class Searcher:
                 price_s=self._price_s(current))
             self._run(graph, state, power, max(1, moves // chunks),
                       hot * ratio ** (chunk / chunks),
-                      hot * ratio ** ((chunk + 1) / chunks), budget, floor_s)
+                      hot * ratio ** ((chunk + 1) / chunks), budget,
+                      floor_s - self._before_s(levels))
             budget.spend_numpy(CHUNK_CALLS, CHUNK_CELLS * levels[1].size)
             current = np.array(state.assign)
             found = np.array(state.best)
@@ -148,6 +149,17 @@ class Searcher:
         self.s_per_move = (budget.spent_s() - since_s) / max(
             1, self.moves_done - done)
         return best, value
+
+    def _before_s(self, levels: Levels) -> float:
+        """Sum up the prefix CCTs that are in no level, in s.
+
+        They are those of the running coflows before the first own one.
+        """
+        if self.objective == snapshot.Objective.ISOLATED:
+            return 0.0
+        n_levels = int(levels[3].sum())
+        n_before = len(self.inst.running) + len(self.inst.arcs) - n_levels
+        return float(self.inst.running_prefix_s[:n_before].sum())
 
     def _price_s(self, assign: np.ndarray) -> np.ndarray:
         """Price a byte per port by the wait of coflows to come, (P,).

@@ -42,8 +42,7 @@ def try_all(state: states.State, budget: budgets.Budget) -> None:
     """Judge all placements of several coflows where they are few."""
     if state.local.is_single():
         return
-    assign = smallgroup.try_all(
-        state.inst, lambda trial: state.evaluate(trial).key)
+    assign = smallgroup.try_all(state.inst, state.task.objective, budget)
     if assign is not None:
         state.offer(states.Method.EXHAUSTIVE, assign)
         state.raise_floor(state.answer.value.objective_s)
