@@ -31,7 +31,7 @@ class Periodic(threading.Thread):
     def stop(self, wait: bool = True) -> None:
         """Stop the thread.
 
-        :param wait: for the turn that is under way.
+        :param wait: whether to wait for the turn that is under way.
         """
         self._is_ending.set()
         if wait and self.is_alive():

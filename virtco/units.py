@@ -46,7 +46,7 @@ def number(value: float | None) -> float:
 class NotAnAmount(ValueError):
     """A text that is no size, no rate or no time.
 
-    :ivar limit: what was expected.
+    :ivar limit: expected value, as a noun phrase.
     """
 
     def __init__(self, limit: str, text: str):

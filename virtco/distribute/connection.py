@@ -37,7 +37,8 @@ class Seat:
     :ivar session: session of the host.
     :ivar connection: connection of the host's own, or of the relay that speaks
         for it.
-    :ivar peer: that relay; None for a host with a connection of its own.
+    :ivar peer: relay of the host; None for a host with a connection of its
+        own.
     """
 
     def __init__(self, hub: 'server.Server', connection: 'Connection',

@@ -182,7 +182,7 @@ def change_of(vm: Believed, server: nova.Server | None,
     """Return the change that makes the model agree with Nova.
 
     :param server: None when Nova has no such server.
-    :param limits_bps: of its ports; empty while Neutron does not tell.
+    :param limits_bps: limits of its ports; empty while Neutron does not tell.
     """
     if server is None or server.status in nova.OVER:
         return notifications.Gone(vm.instance_uuid)

@@ -66,7 +66,7 @@ class HostState:
     """Counters, measurements and orders of one host.
 
     :ivar vms: VMs with a port in the last report.
-    :ivar new_vms: those without a port in the report before.
+    :ivar new_vms: VMs without a port in the report before.
     """
 
     def __init__(self, host: str, first_seen: float, half_life_s: float):

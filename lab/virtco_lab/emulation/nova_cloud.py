@@ -60,7 +60,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
 
     :cvar hypervisors: host name -> slots of 1 vCPU and 512 MB.
     :cvar with_virtco: enable CoflowFilter and CoflowWeigher.
-    :cvar virtco_options: of ``[virtco]`` in nova.conf.
+    :cvar virtco_options: options of ``[virtco]`` in nova.conf.
     :cvar notify_controller: send versioned notifications with the
         ``virtco_http`` driver.
     """

@@ -45,9 +45,9 @@ class Service(abc.ABC):
     Start it from the main thread: the kernel ends it with the thread that
     started it.
 
-    :cvar package: of Debian.
+    :cvar package: name of the package of Debian.
     :cvar command: path or name of the server's program.
-    :cvar user: who runs it when we are root, None = ourselves.
+    :cvar user: account that runs it when we are root, None = ourselves.
     """
 
     package: str
