@@ -91,16 +91,18 @@ def test_a_tree_that_is_lost_comes_back_and_goes_with_the_clean_up(site):
     beds.wait_for(lambda: 'class htb 7000:12 parent 7000:1 rate 15Mbit'
                   in tc(bed, 'class', 'show'), 10, 'its rate')
     # Without it the other one goes on.
-    beds.run('ip', 'link', 'set', 'dev', 'uplink1', 'down', 'name', 'away0',
-             netns=bed.ns('h1'))
+    for words in ('uplink1 down', 'uplink1 name away0'):
+        beds.run('ip', 'link', 'set', 'dev', *words.split(),
+                 netns=bed.ns('h1'))
     controller.wait_report(lambda report: report['health'] == 'error'
                            and 'uplink1' in report['error'], 20)
     controller.set_policy(policies.PolicyBuilder('h1', LINK_BPS, 2).build(
         ).to_dict())
     beds.wait_for(lambda: 'class htb 7000:10 ' not in edge.tc(), 20,
                   'the end of the coflows')
-    beds.run('ip', 'link', 'set', 'dev', 'away0', 'name', 'uplink1', 'up',
-             netns=bed.ns('h1'))
+    for words in ('away0 name uplink1', 'uplink1 up'):
+        beds.run('ip', 'link', 'set', 'dev', *words.split(),
+                 netns=bed.ns('h1'))
     controller.wait_report(lambda report: report['applied_generation'] == 2
                            and report['health'] == 'ok', 20)
     beds.wait_for(lambda: '7000:13 ' not in tc(bed, 'class', 'show'), 20,

@@ -233,7 +233,9 @@ def test_restarts_in_any_order_leave_no_gap_of_a_second(site):
 
     site.ovn.limit(site.a, 5e6)
     site.wait_both(5e6, 'a limit')
-    with _monitored(site.bed) as gaps_s:
+    # It sends all the while.
+    flow = beds.Flow(site.a, site.b, port=5002, pacing_bps=1e6).start()
+    with contextlib.closing(flow), _monitored(site.bed) as gaps_s:
         for order in itertools.permutations(
                 (restart_controller, restart_vswitchd, restart_edge)):
             for restart in order:
@@ -244,6 +246,24 @@ def test_restarts_in_any_order_leave_no_gap_of_a_second(site):
             assert site.send() > 300_000
         gaps = gaps_s()
     assert gaps and max(gaps) < 1, gaps
+
+
+@pytest.mark.full(reason='waits while nothing is restored',
+                  still='test_limits_of_ovn_hold_beside_the_coflows')
+def test_without_the_agent_the_coflow_stays_without_a_class(site):
+    """With its last limit OVN takes its HTB away, ours in it."""
+    site.ovn.limit(site.a, 5e6)
+    site.wait_both(5e6, 'a limit')
+    site.edge.process.send_signal(signal.SIGSTOP)
+    try:
+        site.ovn.limit(site.a, None)
+        beds.wait_for(lambda: '7000:' not in site.edge.tc(), 20, 'a loss')
+        time.sleep(3)
+        assert '7000:' not in site.edge.tc()
+    finally:
+        site.edge.process.send_signal(signal.SIGCONT)
+    site.wait_ours('the agent goes on')
+    assert site.send() > 300_000
 
 
 @pytest.mark.full(reason='two chassis and their edge modules',
