@@ -126,6 +126,9 @@ class Enforcer(shaper.Shaper):
 
     def observe(self, stats: Mapping[int, wire.ClassStats], now_s: float
                 ) -> None:
+        if not self.further:
+            super().observe(stats, now_s)
+            return
         for place, one in enumerate(self.further, 1):
             one.observe({minor - place * minors.FURTHER: seen
                          for minor, seen in stats.items()
@@ -156,5 +159,11 @@ class Enforcer(shaper.Shaper):
              functools.partial(edge_receiver.remove, dev))]
         parts += [(f'agreement about {one.uplink.dev}', one.guard.remove)
                   for one in self.uplinks if one.guard is not None]
+        removed = []
         with self.lock:
-            return [what for what, remove in parts if remove()]
+            for what, remove in parts:
+                # A device that is gone has nothing left.
+                with contextlib.suppress(exception.NotFound):
+                    if remove():
+                        removed.append(what)
+        return removed

@@ -638,3 +638,11 @@ def test_all_uplinks_are_cleaned_up():
     removed = found.cleanup()
     assert {'htb of up1', 'htb of up2', 'agreement about up2'} <= {*removed}
     assert not other.uplink.present
+
+
+def test_an_uplink_that_is_away_keeps_nothing_from_being_cleaned_up():
+    found, other = with_further(guard=Guard())
+    found.set_policy(ONE, 100.0)
+    other.uplink.index, other.uplink.delete_root = 0, other.uplink.ifindex
+    assert {'htb of up1', 'agreement about up2'} <= {*found.cleanup()}
+    assert not found.uplink.present
