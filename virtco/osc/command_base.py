@@ -15,6 +15,7 @@ import shutil
 import textwrap
 import typing
 from typing import Any
+import uuid
 
 import msgspec
 from osc_lib import exceptions as osc_exceptions
@@ -274,6 +275,30 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
     raise osc_exceptions.CommandError(
         f'{len(found)} coflows are called {name_or_id!r}; give an id of '
         + ', '.join(c.id for c in found))
+
+
+def find_instance(client: v1.Client, name_or_id: str) -> str:
+    """Find the id of a VM of a group by its id or its server's unique name."""
+    try:
+        return str(uuid.UUID(name_or_id))
+    except ValueError:
+        pass
+    # Names of servers mostly begin with that of their group.
+    coflows = sorted(client.coflows(), key=lambda c: not (
+        c.group_name and name_or_id.startswith(c.group_name)))
+    found: set[str] = set()
+    for one in coflows:
+        found |= {member.instance_uuid
+                  for member in client.coflow(one.id).members or ()
+                  if member.display_name == name_or_id
+                  and member.instance_uuid is not None}
+        if found:
+            break
+    if len(found) == 1:
+        return found.pop()
+    raise osc_exceptions.CommandError(
+        f'{len(found)} VMs of groups are called {name_or_id!r}; give an id'
+        + (' of ' + ', '.join(sorted(found)) if found else '') + '.')
 
 
 def _heads(args: Any, names: list[str]) -> list[str]:

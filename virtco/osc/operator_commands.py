@@ -94,18 +94,19 @@ class ExplainPlacement(base.Lister):
 
     row: type[msgspec.Struct] = placement_wire.RankedHost
     shown = ['rank', 'host', 'cct_s', 'why']
-    example = '0b6fd2f4-7a5c-4d0a-9a39-6c0a5a1d8e17 --reasons'
+    example = 'sort-2 --reasons'
 
     arguments = (
-        base.argument('instance', help='UUID of the server'),
+        base.argument('instance', help='Id or name of the server'),
         base.argument('--reasons', action='store_true',
                       help='List the reasons instead of the hosts'),
         base.argument('--budget', type=float, metavar='<seconds>',
                       help='Time of the search for reasons'))
 
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
-        found = self.client.placement(args.instance)
-        explained = self.client.explanation(args.instance, args.budget)
+        instance = base.find_instance(self.client, args.instance)
+        found = self.client.placement(instance)
+        explained = self.client.explanation(instance, args.budget)
         self.tell(_summary(found, explained))
         if not args.reasons:
             return found.hosts

@@ -63,18 +63,22 @@ def test_a_host_is_forgotten():
     assert one.asked == [('DELETE', '/v1/hosts/h1', None)]
 
 
-def _explain(placed, explained, *argv):
+UUID = '00000000-0000-4000-8000-000000000001'
+
+
+def _explain(placed, explained, *argv, **answers):
     one = controller.Controller(**{
-        'GET /v1/placements/u': placed,
-        'GET /v1/placements/u/explanation': explained or {
+        f'GET /v1/placements/{UUID}': placed,
+        f'GET /v1/placements/{UUID}/explanation': explained or {
             'reasons': [], 'phases_s': {}, 'is_complete': True,
-            'why_not': ''}})
-    found, told = controller.rows(operator.ExplainPlacement, one, 'u', *argv)
+            'why_not': ''}}, **answers)
+    found, told = controller.rows(operator.ExplainPlacement, one,
+                                  *(argv or [UUID]))
     return found, told.splitlines(), one
 
 
 def test_a_placement_is_explained():
-    found, told, one = _explain(PLACED, EXPLAINED, '--budget', '0.5')
+    found, told, one = _explain(PLACED, EXPLAINED, UUID, '--budget', '0.5')
     assert [host['host'] for host in found] == ['h1']
     assert 'feasible' in found[0]
     assert told == [
@@ -83,12 +87,39 @@ def test_a_placement_is_explained():
         'constraints, gap 100.0 %, by exact',
         'Limiting: egress of h2',
         'Time of the plan: start 100 us, search 500 ms', '- no room']
-    assert one.asked[1][1] == '/v1/placements/u/explanation?budget_s=0.5'
+    assert one.asked[1][1] == f'/v1/placements/{UUID}/explanation?budget_s=0.5'
 
 
 def test_reasons_instead_of_hosts():
-    found, _, _ = _explain(PLACED, EXPLAINED, '--reasons')
+    found, _, _ = _explain(PLACED, EXPLAINED, UUID, '--reasons')
     assert found == [EXPLAINED['reasons'][0] | {'limiting': ''}]
+
+
+def _named(*names):
+    """Answers with a coflow c1 of a group g, whose VMs have these names."""
+    coflow = {'id': 'c1', 'name': 'g', 'group_name': 'g'}
+    return {'GET /v1/coflows': {'coflows': [coflow]},
+            'GET /v1/coflows/c1': coflow | {'members': [
+                {'row': row, 'display_name': name, 'instance_uuid':
+                 UUID[:-1] + str(1 + row)} for row, name in enumerate(names)]}}
+
+
+def test_an_instance_is_found_by_its_name():
+    found, _, one = _explain(PLACED, EXPLAINED, 'g-1',
+                             **_named('g-1', 'g-2'))
+    assert found and [path for _, path, _ in one.asked] == [
+        '/v1/coflows', '/v1/coflows/c1', f'/v1/placements/{UUID}',
+        f'/v1/placements/{UUID}/explanation']
+
+
+@pytest.mark.parametrize('names, why', [
+    (['g-2'], "0 VMs of groups are called 'g-1'; give an id."),
+    (['g-1', 'g-1'], "2 VMs of groups are called 'g-1'; give an id of "
+     f'{UUID}, {UUID[:-1]}2.')])
+def test_a_name_of_no_instance_or_of_several(names, why):
+    with pytest.raises(osc_exceptions.CommandError) as error:
+        _explain(PLACED, EXPLAINED, 'g-1', **_named(*names))
+    assert str(error.value) == why
 
 
 def test_a_gap_may_be_unknown():
