@@ -10,6 +10,7 @@ import dataclasses
 import pathlib
 import re
 from typing import ClassVar
+from typing import NamedTuple
 
 from docutils import core
 from docutils import nodes
@@ -17,6 +18,10 @@ from docutils.parsers.rst import directives
 from docutils.parsers.rst.directives import body
 
 ROOT = pathlib.Path(__file__).parents[1]
+_DIRECTIVE = re.compile(r'( *)\.\. code-block:: (\w+)')
+#: Words that differ between runs.
+_ID = re.compile(r'\b[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\b')
+_NUMBER = re.compile(r'[-+]?\d[\d.,:]*(?:e[-+]?\d+)?')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +50,7 @@ directives.register_directive('code-block', _CodeBlock)
 def read(page):
     """Steps of a page, named as in ``install/controller``."""
     document = core.publish_doctree(
-        (ROOT / 'doc' / 'source' / f'{page}.rst').read_text(),
+        _path(page).read_text(),
         # Sphinx's roles are not known here, and do not matter.
         settings_overrides={'report_level': 5})
     steps = []
@@ -71,3 +76,81 @@ def _commands(text):
         else:
             is_command = False
     return re.sub(r'\n\s*\n', '\n', '\n'.join(found))
+
+
+class Command(NamedTuple):
+    """A command of a page and the lines of its output.
+
+    :ivar begin: index of the first line of the output.
+    :ivar end: index of the line after the output.
+    :ivar indent: spaces before each line.
+    """
+
+    text: str
+    begin: int
+    end: int
+    indent: int
+
+
+def follow(lines):
+    """Yield the files and the commands of a page with their outputs."""
+    at = 0
+    while at < len(lines):
+        found = _DIRECTIVE.match(lines[at])
+        at += 1
+        if not found:
+            continue
+        indent = len(found[1]) + 3
+        begin = at
+        while at < len(lines) and (not lines[at].strip() or len(
+                lines[at]) - len(lines[at].lstrip()) >= indent):
+            at += 1
+        caption = re.search(r':caption: (\S+)', '\n'.join(lines[begin:at]))
+        if found[2] == 'console':
+            yield from _shown(lines, begin, at, indent)
+        elif caption:
+            text = '\n'.join(line[indent:] for line in lines[begin + 1:at])
+            yield Step(text.strip() + '\n', caption[1])
+
+
+def _shown(lines, begin, end, indent):
+    while end > begin and not lines[end - 1].strip():
+        end -= 1
+    starts = [at for at in range(begin, end)
+              if lines[at][indent:indent + 2] in ('$ ', '# ')]
+    for at, after in zip(starts, [*starts[1:], end]):
+        first = at + 1
+        while lines[first - 1].endswith('\\'):
+            first += 1
+        text = ' '.join(line.rstrip('\\').strip()
+                        for line in lines[at:first])
+        yield Command(text, first, after, indent)
+
+
+def plain(lines):
+    """Join the lines without what differs between runs: numbers, ids, line
+    breaks and the steps of a plan.
+    """
+    text = re.sub('(Time of the plan):[^-]*', r'\1 ', '\n'.join(lines))
+    text = _NUMBER.sub('0', _ID.sub('ID', text))
+    return re.sub(r'\b0 ([um]?s|min)\b', '0 s', ' '.join(
+        re.sub('[-+|]+', ' ', text).split()))
+
+
+def agree(shown, found):
+    """Compare texts, where … of the page stands for any text."""
+    return re.fullmatch('.*'.join(
+        map(re.escape, re.split(' ?… ?', shown))), found)
+
+
+def text_of(page):
+    """Lines of a page, named as in ``install/controller``."""
+    return _path(page).read_text().splitlines()
+
+
+def write(page, lines):
+    _path(page).write_text('\n'.join(lines) + '\n')
+
+
+def _path(page):
+    return ROOT / 'doc' / 'source' / f'{page}.rst'

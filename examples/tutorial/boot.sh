@@ -16,3 +16,6 @@ EOF
     mv "$LAB/$host/ports.new" "$LAB/$host/ports.json"
     echo "VM $vm runs on $host"
 done
+# Wait until the controller sees both VMs run.
+timeout 120 ip netns exec $RUN-switch sh -c \
+    'until curl -fs http://192.168.79.1:8791/v1/coflows | grep -q active; do sleep 1; done'

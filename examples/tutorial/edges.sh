@@ -18,3 +18,6 @@ EOF
         > "$LAB/h$n/edge.log" 2>&1 &
     echo $! > "$LAB/h$n/edge.pid"
 done
+# Wait until each link is measured.
+timeout 120 ip netns exec $RUN-switch sh -c \
+    'until curl -fs http://192.168.79.1:8791/v1/hosts | grep -q "measured\".*measured\""; do sleep 1; done'

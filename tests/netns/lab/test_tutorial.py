@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests import patience
+from tests import book
 from tests import run_name
 
 _ROOT = pathlib.Path(__file__).parents[3]
@@ -19,10 +19,12 @@ _SCRIPTS = _ROOT / 'examples/tutorial'
 _URL = 'http://192.168.79.1:8791'
 
 
+_END = '--- end of the output'
+
+
 @pytest.fixture
 def lab(tmp_path):
     directory = tmp_path / 'lab'
-    _run(directory, 'network')
     yield directory
     _run(directory, 'clean')
 
@@ -60,28 +62,34 @@ def test_page_names_every_script_in_the_tested_order():
         'network', 'controller', 'edges', 'group', 'boot', 'send', 'clean']
 
 
+def _follow(directory):
+    """Run the commands of the page in one shell; yield each with its output.
+    """
+    commands = [step for step in book.follow(book.text_of('user/tutorial'))
+                if step.text.startswith('# ')]
+    # What comes first prepares the shell that the test has already.
+    assert [step.text for step in commands[:3]] == [
+        '# tools/setup', '# export PATH=$PWD/.venv/bin:$PATH RUN=vt$$ '
+        'LAB=/tmp/virtco-tutorial.$$', '# cd examples/tutorial']
+    *followed, clean = commands[3:]
+    assert clean.text == '# . ./clean.sh'
+    done = subprocess.run(
+        ['bash', '-e'], text=True, timeout=600, cwd=_SCRIPTS,
+        env=_environment(directory) | {'COLUMNS': '76'},
+        input='\n'.join(f'{step.text[2:]}\necho {_END}' for step in followed),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    return zip(followed, done.stdout.split(f'{_END}\n'), strict=False)
+
+
 @pytest.mark.real_time(reason='the bytes are timed')
 def test_tutorial(lab):
-    _run(lab, 'controller')
-    patience.wait_for(lambda: _ask(lab, 'curl', '-fsS', f'{_URL}/health'),
-                      'the controller', log=lab / 'controller.log')
-    _run(lab, 'edges')
-    patience.wait_for(
-        lambda: len(_ask(lab, 'virtco', 'host', 'list', '-f', 'json')) == 2,
-        'both hypervisors', log=lab / 'h1/edge.log')
-    _run(lab, 'group')
-    answers = [json.loads((lab / f'vm{vm}.json').read_text())
-               for vm in (0, 1)]
-    assert [answer['status'] for answer in answers] == ['planned'] * 2
-    assert {answer['host'] for answer in answers} == {'h1', 'h2'}
-    _run(lab, 'boot')
-    patience.wait_for(lambda: _coflow(lab)['state'] == 'active',
-                      'the coflow', log=lab / 'controller.log')
-    shown = _run(lab, 'send')
-    assert re.search(r'^7000:10 +copy ', shown, re.MULTILINE), shown
-    # The measured time is written down a moment after the end.
-    patience.wait_for(lambda: _coflow(lab)['measured_cct_s'], 'its end',
-                      log=lab / 'controller.log')
+    lines = book.text_of('user/tutorial')
+    for step, found in _follow(lab):
+        shown = lines[step.begin:step.end]
+        if shown:
+            assert book.agree(book.plain(shown), book.plain(
+                found.splitlines())), (step.text, shown, found)
     coflow = _coflow(lab)
     assert coflow['state'] == 'done'
     assert 0.8 < coflow['measured_cct_s'] / coflow['cct_s'] < 1.5
