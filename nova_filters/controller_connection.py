@@ -24,7 +24,7 @@ class Unanswered(exception.ControllerUnavailable):
 
 
 class Refused(exception.ControllerUnavailable):
-    """The answer is an error or not what the contract says.
+    """The answer is an error, or it breaks the contract.
 
     Its ``kwargs`` hold the HTTP ``status`` of an error.
     """

@@ -37,7 +37,7 @@ class Recent:
         return self._values.get(key)
 
     def pop(self, key: str) -> Any:
-        """Take the value, which nobody gets again, or None."""
+        """Remove the value and return it; None without one."""
         with self._lock:
             return self._values.pop(key, None)
 

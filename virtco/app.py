@@ -176,7 +176,7 @@ class App:
         return self.elector.is_current()
 
     def keeps(self) -> bool:
-        """Tell whether what is known is written down, or read again."""
+        """Tell whether the state is stored, or read again."""
         if self._epoch is None:
             return self._follower.is_alive() and self._upstream.is_alive()
         return self.state.is_alive() and self.follow.is_alive()

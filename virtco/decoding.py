@@ -172,7 +172,7 @@ class Decoder(Generic[_T]):
 
 
 def _limit(what: str) -> str:
-    """Say what msgspec expected; nothing where it does not tell."""
+    """Name the value that msgspec expected; empty where it does not tell."""
     if found := _TYPE.fullmatch(what):
         return ' or '.join(
             _NAMES.get(name, name) for name in found.group(1).split(' | '))

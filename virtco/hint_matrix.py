@@ -37,7 +37,7 @@ _SHORT.maxlevel = 2
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one hint; the defaults fit what Nova lets through.
+    """Bounds on one hint; the defaults fit Nova's own bounds.
 
     :ivar max_vms: rows of a matrix.
     :ivar max_flows: non-zero entries, all matrices of the group together.
@@ -112,7 +112,7 @@ class _Matrix:
 
 
 class _Reader:
-    """Reads decoded JSON and counts what the group has used of its limits."""
+    """Reads decoded JSON and counts the used part of the group's limits."""
 
     def __init__(self, limits: Limits):
         self._limits = limits

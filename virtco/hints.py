@@ -132,7 +132,7 @@ class Deadline:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Terms:
-    """Terms of a hint, beside its matrix.
+    """Terms of a hint other than its matrix.
 
     :ivar coflow_name: name of the group, unique within the project.
     :ivar index: this server's row; None = its ``launch_index``.

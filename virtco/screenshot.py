@@ -10,7 +10,7 @@ from rich import console
 
 def save(screen: console.Console, path: str | pathlib.Path,
          title: str) -> None:
-    """Write what a recording console printed as SVG.
+    """Write the output of a recording console as SVG.
 
     rich names a font of a public server. A page of a cloud without access to
     it would wait for that, so that the reader's own monospaced font is taken.

@@ -28,7 +28,7 @@ class Startup:
 
     @contextlib.contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """Say what is being done, and say it again while it lasts."""
+        """Log the step of the start, and log it again while it lasts."""
         self.what = what
         LOG.info('Starting: %s.', what)
         systemd.notify(STATUS=f'Starting: {what}')

@@ -110,7 +110,7 @@ def _simulated(output: pathlib.Path) -> Iterator[Step]:
 
 
 def run(wanted: Sequence[Step], output: pathlib.Path) -> list[str]:
-    """Run steps one after another; returns what went wrong."""
+    """Run steps one after another; return the failures."""
     output.mkdir(parents=True, exist_ok=True)
     failures = []
     for step in wanted:

@@ -68,7 +68,7 @@ class Call:
         return '' if self.authorizer.is_open else self.caller.project_id or ''
 
     def is_gone(self) -> Callable[[], bool]:
-        """Return what tells whether the client closed its connection."""
+        """Return a function that tells whether the client has closed."""
         found: Callable[[], bool] = self.request.env.get(
             'waitress.client_disconnected', bool)
         return found

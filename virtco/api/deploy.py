@@ -58,7 +58,7 @@ class Monitored(Protocol):
         """Return whether it serves, and the state of its parts."""
 
     def gauge(self) -> None:
-        """Look up what is not counted."""
+        """Set the metrics that are read at a request instead of counted."""
 
 
 def monitoring(found: Monitored) -> listeners.Wsgi:

@@ -41,7 +41,7 @@ def answer(response: falcon.Response, found: Any,
 
 
 def some(changes: msgspec.Struct) -> dict[str, Any]:
-    """Name what a request changes.
+    """Name the fields that a request changes.
 
     :raises virtco.exception.Invalid: nothing at all.
     """

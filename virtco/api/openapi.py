@@ -72,7 +72,7 @@ def _name(schema: dict[str, Any]) -> str:
 
 
 def _describe(schema: dict[str, Any], inherited: list[str]) -> None:
-    """Move what a docstring tells of fields to their properties.
+    """Move the texts of fields from a docstring to their properties.
 
     :param inherited: docstrings of its bases, the first of all first.
     """

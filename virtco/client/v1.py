@@ -136,7 +136,7 @@ class Client:
     def request(self, method: str, path: str, body: Any = None,
                 params: Mapping[str, Any] | None = None,
                 failed_status: int | None = None) -> Any:
-        """Send JSON, return what came back (None for an empty answer).
+        """Send JSON; return the answer (None for an empty one).
 
         :param failed_status: status of a failure that is an answer, not an
             error.
@@ -231,7 +231,7 @@ class Client:
 
     def call(self, operation: wire.Operation[_A], /, *args: Any,
              **given: Any) -> _A:
-        """Ask for an operation; :meth:`request` tells what it raises."""
+        """Ask for an operation; it raises the errors of :meth:`request`."""
         path, body, query = arrange(operation, args, given)
         found = self.request(operation.method, path, body, query,
                              operation.failed_status)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The programs' entry points, which say what is not installed.
+"""Entry points of the programs, which name packages that are missing.
 
 Each imports its program inside: what an extra would have brought is missed by
 an import statement, mostly at the top of a module.
@@ -29,7 +29,7 @@ def missing(error: ImportError, extra: str,
 
 def run(program: str, module: str, extra: str,
         distribution: str = 'virtco') -> int:
-    """Run a program's module; without what an extra brings, say so."""
+    """Run a program's module; name the extra where a package is missing."""
     try:
         return int(importlib.import_module(module).main())
     except ModuleNotFoundError as error:

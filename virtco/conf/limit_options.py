@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bounds on what tenants may ask for."""
+"""Options of the bounds on tenants' hints."""
 
 from oslo_config import cfg
 

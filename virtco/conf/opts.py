@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collects the options of every module beside it for oslo.config."""
+"""Collects the options of every module of this package for oslo.config."""
 
 import importlib
 import pkgutil

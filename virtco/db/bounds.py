@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits on what connections to a database server wait for.
+"""Limits on the waits of connections to a database server.
 
 A process whose machine lost its network leaves a transaction behind. The
 server would keep its locks for hours, and no other scheduler could lead.

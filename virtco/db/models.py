@@ -160,7 +160,7 @@ class Member(Base):
 
 
 class Claim(Base):
-    """Room that a VM takes on a host beside the rows of members.
+    """Room of a VM on a host that no row of a member has.
 
     :ivar is_member: a member on its way to the host. Otherwise a VM without a
         group that came lately, which Nova's numbers may lack.
@@ -289,7 +289,7 @@ class Placement(Base):
 
 
 class Decision(Base):
-    """The problem of a group's last plan, for who asks what decided.
+    """Problem of a group's last plan, kept for explanations.
 
     :ivar document: document as :mod:`virtco.place.decisions` packs it.
     """

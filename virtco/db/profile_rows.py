@@ -19,7 +19,7 @@ MOST_SHOWN = 1000
 
 def add(session: orm.Session, hour: int,
         counted: Mapping[str, pairs.Bytes]) -> set[str]:
-    """Add what was counted in an hour; groups that are gone are left out.
+    """Add the counts of an hour; groups that are gone are left out.
 
     :returns: the projects of the groups.
     """

@@ -106,7 +106,7 @@ def list_readings(session: orm.Session,
 
 def forget_readings(session: orm.Session, before_s: float, depth: int
                     ) -> int:
-    """Delete what is too old, or beyond the number of places."""
+    """Delete rows that are too old, or beyond the number of places."""
     return session.connection().execute(sa.delete(models.Reading).where(
         sa.or_(models.Reading.measured_at < before_s,
                models.Reading.slot >= depth))).rowcount
@@ -217,7 +217,7 @@ def count_events(session: orm.Session, projects: Collection[str]
 
 
 def purge(session: orm.Session, before_s: float) -> dict[str, int]:
-    """Delete what ended before that time; rows deleted per table."""
+    """Delete rows that ended before that time; return their numbers."""
     retired = (models.Group.retired_at.is_not(None)
                & (models.Group.retired_at < before_s))
     ids = list(session.scalars(sa.select(models.Group.id).where(retired)))

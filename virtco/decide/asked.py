@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Measurements that an operator asked for, beside those of the schedule."""
+"""Measurements that an operator asked for, in addition to the schedule's."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -137,7 +137,7 @@ class Loop(threading.Thread):
             self._metrics.coflow_cct_ratio.observe(span.cct_s / planned_s)
 
     def look(self) -> None:
-        """Compute what the leader is likely to, for those who ask here."""
+        """Compute the leader's likely schedule, for answers from here."""
         self.policies = policy_documents.compute(
             self._state.live.snapshot(self.options(), self._clock()),
             self.policies)

@@ -240,7 +240,7 @@ class Orders:
     # In the process that leads.
 
     def turn(self) -> None:
-        """Take up what waits, and write down what came of the others."""
+        """Take up waiting orders, and store the results of the others."""
         self._check_new()
         if not self._leads:
             return

@@ -73,7 +73,7 @@ def _stamp(path: str) -> Stamp:
 
 
 def of_server(options: Any, counts: metrics.Metrics) -> Renewed | None:
-    """Make what the stream server shows; None without a certificate.
+    """Make the stream server's TLS context; None without a certificate.
 
     :param options: options of the section ``distributor``.
     :raises virtco.exception.ConfigInvalid: for a file that cannot be used.
@@ -90,7 +90,7 @@ def of_server(options: Any, counts: metrics.Metrics) -> Renewed | None:
 
 
 def of_client(options: Any, counts: metrics.Metrics) -> Renewed | None:
-    """Make what this process shows to the leader, and trusts; None without a
+    """Make this process's TLS context towards the leader; None without a
     certificate.
 
     :param options: options of the section ``distributor``: a process has one

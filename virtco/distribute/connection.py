@@ -248,7 +248,7 @@ class Connection(asyncio.Protocol):
             wait_s, self._read_on)
 
     def _read_on(self) -> None:
-        """Take first what came before the pause."""
+        """Take the messages that came before the pause."""
         self.heard_s = self._hub.clock()
         self.is_paused = False
         self._take_all(self._reader.feed(b''))

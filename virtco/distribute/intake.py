@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hands what edges say to those who know, on a thread of its own.
+"""Hands reports of edge modules to the rooms, on a thread of its own.
 
 Counters are cumulative, so the newest report of a host stands for all before
 it: what waits is bounded by the number of hosts.
@@ -69,7 +69,7 @@ class Intake(threading.Thread):
             self._there_is_some.notify()
 
     def add(self, work: Callable[..., None], said: Any) -> None:
-        """Have ``work`` take what was said; of too much the oldest is lost.
+        """Have ``work`` take a message; of too many the oldest is lost.
         """
         with self._there_is_some:
             self._others.append((work, said))
@@ -85,7 +85,7 @@ class Intake(threading.Thread):
             self._take()
 
     def _take(self) -> None:
-        """Hand over what is there."""
+        """Hand over all reports and messages."""
         with self._there_is_some:
             reports, self._reports = self._reports, {}
             hosts, self._hosts = self._hosts, set()

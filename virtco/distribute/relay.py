@@ -124,7 +124,7 @@ class Relay:
         return found
 
     def _took(self, host: str, payload: bytes) -> None:
-        """Take what the leader tells an edge module."""
+        """Take a message of the leader to an edge module."""
         if host not in self._server.seats():
             return
         kind = _KIND.decode(payload)

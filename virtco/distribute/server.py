@@ -149,7 +149,7 @@ class LoopThread(threading.Thread):
             self.loop.close()
 
     def _let_go(self) -> None:
-        """Close what the loop served."""
+        """Close the sockets that the loop served."""
 
 
 class Server(LoopThread):

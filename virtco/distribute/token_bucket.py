@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Token buckets: what one host or caller may say, and may cost."""
+"""Token buckets: bounds on the bytes and the time of a host or a caller."""
 
 import threading
 

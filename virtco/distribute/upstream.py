@@ -92,7 +92,7 @@ class Upstream(server.LoopThread):
         return max(self._epoch, seen.epoch if seen is not None else 0)
 
     def is_cut_off(self, limit_s: float) -> bool:
-        """Return whether a process leads and was not heard for so long."""
+        """Return whether a process leads but was silent for this time."""
         return (self._silent is not None and self._silent[0] == self.epoch
                 and self._looks.sees_leader()
                 and self.loop.time() - self._silent[1] >= limit_s)
@@ -128,7 +128,7 @@ class Upstream(server.LoopThread):
     # On its loop.
 
     def forward(self, host: str, payload: bytes) -> None:
-        """Pass on what an edge module says, or why not yet."""
+        """Pass on an edge module's message, or note that it is behind."""
         writer = self._writer
         if writer is None:
             return  # All is told once there is a connection.
@@ -253,7 +253,7 @@ class Upstream(server.LoopThread):
                 raise ConnectionRefusedError(why)
 
     def _welcomed(self, epoch: int, writer: asyncio.StreamWriter) -> None:
-        """Repeat to a new leader what the one before may have lost."""
+        """Repeat messages that the leader before may have lost."""
         if epoch < self._epoch:
             raise exception.Deposed(epoch=epoch)
         LOG.info('Connected to the process that leads, epoch %d.', epoch)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compares the model with Nova and repairs what no notification told."""
+"""Compares the model with Nova and repairs lost notifications."""
 
 from collections.abc import Callable
 from collections.abc import Mapping

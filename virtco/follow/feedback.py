@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tells tenants on their servers what became of their hints.
+"""Writes the results of hints to the metadata of tenants' servers.
 
 The keys begin with ``virtco.``, which no hint does: what is written here is
 never read as one.
@@ -44,7 +44,7 @@ class Feedback:
         self._is_away = False
 
     def turn(self) -> int:
-        """Write what is new; to how many servers.
+        """Write new results; return the number of servers.
 
         :raises virtco.exception.DatabaseUnavailable:
         """

@@ -46,7 +46,7 @@ class Follow:
         self._n_turns = 0
 
     def lead(self) -> None:
-        """Look after what no notification tells."""
+        """Do the work for which no notification comes."""
         self._reaper.start()
         # Nova's notifications hold whoever hears them, what is concluded from
         # its lists only if the leader does.

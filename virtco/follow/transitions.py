@@ -224,7 +224,7 @@ class Transitions:
 
 
 def _told(member: models.Member) -> tuple[object, ...]:
-    """Return what Nova and Neutron told of the member's ports."""
+    """Return the facts of Nova and Neutron on the member's ports."""
     return (member.addresses, member.egress_limit_bps,
             member.ingress_limit_bps)
 
@@ -240,5 +240,5 @@ def _is_overtaken(member: models.Member, at_s: float | None) -> bool:
 
 
 def purge(database: db_session.Database, before_s: float) -> dict[str, int]:
-    """Delete what ended before that time."""
+    """Delete groups and coflows that ended before that time."""
     return database.retried(lambda session: records.purge(session, before_s))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The leader's lock, in whatever tooz has a driver for."""
+"""The leader's lock, in any service for which tooz has a driver."""
 
 from collections.abc import Callable
 import contextlib
@@ -41,7 +41,7 @@ def url_of(conf: cfg.ConfigOpts) -> str:
 
 
 def of_database(connection: str) -> str:
-    """Return the URL of a lock beside the database.
+    """Return the URL of a lock at the database.
 
     :param connection: connection in SQLAlchemy's form.
     """

@@ -89,7 +89,7 @@ def places(plane: tree.Plane) -> dict[str, Place]:
 
 
 def shares_bottleneck(alone_bps: float, beside_bps: float) -> bool:
-    """Tell whether a path's rate fell significantly beside another."""
+    """Tell whether a path's rate fell significantly while another sent."""
     return beside_bps < alone_bps * (1 - SIGNIFICANT)
 
 

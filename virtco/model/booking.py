@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The ledger of room: no host is booked above what Nova leaves for it. Pure.
+"""The ledger of room: no host is booked above its free room in Nova. Pure.
 
 Of each host and resource: booked + Nova's own <= capacity. The *room* is the
 capacity less Nova's own, so it is what all bookings share. Nova does not tell

@@ -144,7 +144,7 @@ class LiveCoflow(NamedTuple):
     capped: Capped | None = None
 
     def caps_s(self) -> float:
-        """Return how long what is left keeps the slowest cap busy."""
+        """Return the time that the remaining bytes need on the slowest cap."""
         return 0.0 if self.capped is None else max(
             self.capped.busy_s(self.flows).values(), default=0.0)
 

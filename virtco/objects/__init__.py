@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Objects with a name: what is kept of each, and who may change it."""
+"""Objects with a name: the type, the table and the rule of each."""

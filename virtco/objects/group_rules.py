@@ -95,5 +95,5 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def of_record(text: str) -> Rules:
-    """Decode what :meth:`Rules.record` encoded."""
+    """Decode the text of :meth:`Rules.record`."""
     return msgspec.json.decode(text, type=Rules) if text else Rules()

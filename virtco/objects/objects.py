@@ -64,7 +64,7 @@ class Objects:
         self._reader.start()
 
     def lead(self) -> None:
-        """Raise the alerts, and write down what profiles are made of."""
+        """Raise the alerts, and store the counts of profiles."""
         self.findings.show()
         self._profiler.start()
 

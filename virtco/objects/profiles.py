@@ -28,7 +28,7 @@ MOST_PREDICTED = 200
 
 
 class Profiles:
-    """Writes what the live state counted, and answers who asks."""
+    """Stores the bytes that the live state counted, and answers questions."""
 
     def __init__(self, conf: cfg.ConfigOpts, state: states.State,
                  clock: Callable[[], float]):
@@ -41,7 +41,7 @@ class Profiles:
         return int(self._clock() // units.SECONDS_PER_HOUR)
 
     def flush(self) -> None:
-        """Write what was counted since the last time."""
+        """Store the bytes that were counted since the last time."""
         counted = self._state.live.take_profiles()
         if not self._conf.keep_days:
             return

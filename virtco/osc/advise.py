@@ -52,7 +52,7 @@ class _Advise(base.Command):
 
     @abc.abstractmethod
     def headline(self, found: Any) -> str:
-        """Name what the advice is about."""
+        """Name the subject of the advice."""
 
     def order(self, found: Any, how: str) -> tuple[list[int], str]:
         """Return rows by rank for a launcher, and a note to its user."""

@@ -105,7 +105,7 @@ class Command(command.Command):
         self.ask(args)
 
     def tell(self, text: str) -> None:
-        """Write text beside the answer, wrapped to the terminal's width."""
+        """Write text to the error stream, wrapped to the terminal's width."""
         width = shutil.get_terminal_size().columns
         for line in text.splitlines():
             self.app.stderr.write(textwrap.fill(

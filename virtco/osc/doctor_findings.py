@@ -45,7 +45,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def of_problem(code: str, finding: str, link: str = '') -> Finding:
-    """Say what a code means.
+    """Make the finding of a code.
 
     :param link: instead of the one that the code has.
     """

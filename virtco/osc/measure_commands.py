@@ -74,7 +74,7 @@ class _Calibrated(msgspec.Struct, frozen=True):
 
 
 class Calibrate(base.Lister):
-    """Find the packet trains that tell what TCP gets in this cloud
+    """Find the packet trains that predict TCP's rate in this cloud
 
     Measures a few disjoint pairs of hosts with one TCP connection each, then
     with trains of several lengths, and marks the cheapest trains that are

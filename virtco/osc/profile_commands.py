@@ -27,7 +27,7 @@ class _Pair(msgspec.Struct, frozen=True):
 
 
 class ShowProfile(base.Lister):
-    """Show what each pair of VMs of a group sent, and will send next hour
+    """Show the bytes of each pair of VMs of a group, and of the next hour
 
     The error is that of the same prediction on the hours before.
     """

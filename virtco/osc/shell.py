@@ -128,7 +128,7 @@ class Shell(app.App):
         self.client_manager = ClientManager(self.options)
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Tell what to install for a command that cannot be imported.
+        """Name the extra to install for a command that cannot be imported.
 
         Errors of a command end in one line and exit code 1, by cliff.
         """

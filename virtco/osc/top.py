@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``virtco top``: what is sent now, in serving order, and by which hosts."""
+"""``virtco top``: coflows in serving order, and hosts with their rates."""
 
 import time
 from typing import Any

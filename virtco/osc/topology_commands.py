@@ -134,7 +134,7 @@ class Discover(base.Command):
 
 def _change(asked: base.Command, planes: list[dict[str, Any]], applied: bool
             ) -> None:
-    """Print what these planes change, and change it if that is wanted."""
+    """Print the changes that these planes make, and apply them if wanted."""
     found = asked.client.change_topology(planes, dry_run=not applied)
     changes = found.changes
     out = asked.app.stdout.write

@@ -31,7 +31,7 @@ class Parts(NamedTuple):
     names: tuple[live.Cap, ...] = ()
 
     def left(self, residual_bps: np.ndarray) -> dict[live.Cap, float]:
-        """Name what is left of the caps, bit/s.
+        """Name the rate left of each cap, bit/s.
 
         :param residual_bps: residual rate of all ports, the caps last.
         """

@@ -123,7 +123,7 @@ def renew(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
 
 def judge(promised: Claims, size_s: np.ndarray, left_s: float,
           caps_s: float = 0.0) -> Verdict:
-    """Decide on one more claim beside those that are promised.
+    """Decide on one more claim in addition to the promised ones.
 
     :param size_s: its port seconds, shape (n_ports,).
     :param left_s: time to its deadline.
@@ -138,7 +138,7 @@ def judge(promised: Claims, size_s: np.ndarray, left_s: float,
 
 def least_s(promised: Claims, size_s: np.ndarray, caps_s: float = 0.0
             ) -> float:
-    """Compute a lower bound of a coflow's time beside promises.
+    """Compute a lower bound of a coflow's time under the promises.
 
     By each deadline every port must have served all that is due by then; in
     the interval in which the coflow ends, it is due itself.
@@ -185,7 +185,7 @@ def earliest_s(promised: Claims, size_s: np.ndarray, bound_s: float,
 
 def fits(promised: Claims, size_s: np.ndarray, left_s: float,
          caps_s: float = 0.0) -> bool:
-    """Tell whether a plan holds one more claim beside the promised."""
+    """Tell whether a plan holds the promised claims and one more."""
     return _fill(promised.joined('', size_s, left_s, caps_s), 0.0).is_whole
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sizes that nobody said: what a coflow's first flows tell of the others.
+"""Estimates of unknown sizes of flows by a coflow's first flows.
 
 After Jajoo, Hu and Lin, "Your Coflow has Many Flows: Sampling them for Fun and
 Speed" (Philae, USENIX ATC 2019). A few flows, the *pilots*, go before the

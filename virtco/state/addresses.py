@@ -74,7 +74,7 @@ class Addresses:
         return {vm for vm in gone | after.keys() if self._has_changed(vm)}
 
     def _has_changed(self, vm: str) -> bool:
-        """Take over what is known of a VM; return whether that is new."""
+        """Take over the addresses of a VM; return whether they are new."""
         known = self._reported.get(vm)
         if known is not None and not known[1]:
             known = known[0], self._told.get(vm, ()), known[2]

@@ -129,7 +129,7 @@ class HostState:
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
                 background_bytes: float, now_s: float) -> None:
-        """Turn what was counted since the last report into rates."""
+        """Turn the bytes counted since the last report into rates."""
         self.background.add(units.bytes_per_s_to_bps(
             background_bytes / elapsed_s), now_s)
         moved = {counters.coflow_id: 0.0 for counters in self.report.coflows}

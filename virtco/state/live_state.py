@@ -84,7 +84,7 @@ class LiveState:
                     coflows: 'Iterable[models.Coflow]',
                     only: Set[str] | None = None,
                     anew: bool = False) -> None:
-        """Take over what the database says about the living groups.
+        """Load the living groups from the database.
 
         What is already tracked keeps its progress, which is newer here.
 
@@ -137,7 +137,7 @@ class LiveState:
     # Hosts.
 
     def load_hosts(self, hosts: 'Iterable[models.Host]') -> set[str]:
-        """Take over what the database says of the hosts.
+        """Load the hosts from the database.
 
         :returns: hosts that were forgotten, since the database had them the
             last time and has not now.

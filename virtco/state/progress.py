@@ -282,7 +282,7 @@ class Progress:
                     for owner, new_bytes in moved])
 
     def spread(self, groups: Set[str] | None = None) -> None:
-        """Divide what came by classes among the pairs, before they change.
+        """Divide the bytes of classes among the pairs, before these change.
 
         :param groups: ids; None: of all.
         """

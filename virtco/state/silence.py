@@ -43,7 +43,7 @@ class Queues:
         return bool(self.whole_bytes)
 
     def keep(self, hosts: Set[str]) -> None:
-        """Forget what waits elsewhere: no VM is there to send it."""
+        """Forget bytes that wait elsewhere: no VM is there to send them."""
         for host in self.whole_bytes.keys() - hosts:
             self.take(host, None)
 

@@ -101,7 +101,7 @@ class State:
         self._forgot_s = -math.inf
 
     def load(self) -> None:
-        """Take over what was known before the last stop."""
+        """Load the state before the last stop."""
         self._read_objects()
         with self.database.reader() as session:
             hosts = records.list_hosts(session)

@@ -45,7 +45,7 @@ class Unhinted:
 
     def take(self, host: str, rows: Iterable[Row], since_s: float,
              now_s: float) -> None:
-        """Count what no class has of a host's report.
+        """Count the bytes of a host's report that belong to no class.
 
         :param since_s: time of its report before.
         """

@@ -149,7 +149,7 @@ class Minors:
 
     def assign(self, keys: Iterable[str], now_s: float,
                grace_s: float) -> 'Minors':
-        """Keep what the keys have, give the new ones the lowest free minors.
+        """Keep the minors of known keys, give new ones the lowest free minors.
 
         A key of the last call is needed until this one. A minor is free once
         nobody needed it for ``grace_s``. Keys beyond the last minor get none:

@@ -46,7 +46,7 @@ class Sender:
 
 def shares(total_bps: float, wanted_bps: Mapping[str, float]
            ) -> dict[str, float]:
-    """Split a rate by max-min fairness; what nobody wants is split too.
+    """Split a rate by max-min fairness; the unwanted rest is split, too.
 
     :param wanted_bps: wanted rate per sender; infinity for all it can get.
     """

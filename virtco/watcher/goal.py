@@ -14,7 +14,7 @@ TITLE = 'Coflow Completion Time'
 
 
 class Indicator(indicators.IndicatorSpecification):
-    """A number that tells what an audit's moves are worth."""
+    """A number that values the moves of an audit."""
 
     def __init__(self, name: str, unit: str | None, description: str,
                  schema: dict[str, Any]):

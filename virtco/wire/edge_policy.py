@@ -43,7 +43,7 @@ Macs = Annotated[tuple[fields.Mac, ...], msgspec.Meta(max_length=MAX_MACS)]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Destination:
-    """Child class of a coflow: what it sends from here to one host.
+    """Child class of a coflow for its bytes from here to one host.
 
     :ivar minor: HTB minor of the child, stable for the pair's life.
     :ivar weight: w = p/s of VirtCO Eq. (2); the weights of a class sum to 1.
@@ -185,7 +185,7 @@ _READER: 'decoding.Decoder[EdgePolicy]' = decoding.Decoder(
 
 
 def _checked(policy: EdgePolicy) -> EdgePolicy:
-    """Check what no single field shows; write addresses in their short form.
+    """Check fields against each other; write addresses in their short form.
 
     A minor is used once, and a flow has a class of its coflow or none.
     """

@@ -50,7 +50,7 @@ def opened(payload: bytes) -> tuple[str, bytes]:
 
 
 class Reader:
-    """Cuts what arrives into payloads.
+    """Cuts arriving bytes into payloads.
 
     :ivar most_bytes: largest payload.
     """

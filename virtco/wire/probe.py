@@ -37,7 +37,7 @@ class ProbeRequest(operation.Request, frozen=True, kw_only=True):
 
 
 class Ordered(operation.Response, frozen=True):
-    """Acceptance of an order of measurements.
+    """Id of the results of an order of measurements.
 
     :ivar id: id of the results.
     """

@@ -195,7 +195,7 @@ NO_REPORT = Report(epoch='', applied_generation=0, link=Link(None, None),
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of ``POST /v1/measurements``: what a packet train told.
+    """The body of ``POST /v1/measurements``: the result of a packet train.
 
     :ivar lower_bound: the path is at least that fast.
     :ivar loss: share of the packets.

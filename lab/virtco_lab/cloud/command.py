@@ -75,7 +75,7 @@ def _up(args: argparse.Namespace, out: console.Console) -> int:
 
 def _follow(child: 'subprocess.Popen[bytes]', out: console.Console,
             status: rich_status.Status) -> int:
-    """Print what the keeper says until the cloud is up or has failed."""
+    """Print the keeper's messages until the cloud is up or has failed."""
     shown = 0
     while True:
         has_ended = child.poll() is not None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Types of command line arguments, which say what is wrong in one line."""
+"""Types of command line arguments, whose errors take one line."""
 
 import argparse
 from collections.abc import Callable

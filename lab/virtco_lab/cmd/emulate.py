@@ -163,7 +163,7 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    """Measure a figure; what a test case has in its directory is kept."""
+    """Measure a figure; runs in a test case's directory are kept."""
     name, is_case = arguments.figure, arguments.figure in _TEST_CASES
     for option, default in _OF_TEST_CASES.items():
         value = getattr(arguments, option)

@@ -114,14 +114,14 @@ class Fabric:
                 on_host(uplink.host)
 
     def set_uplink_rate(self, host: str, rate_bps: float) -> None:
-        """Change what the cable carries each way; nobody is told."""
+        """Change the rate of the cable each way; nobody is told."""
         if host not in self.hypervisors:
             raise exception.NotFound(what='Hypervisor', id=host)
         shaping.run_batch(self.core, shaping.limit_commands(
             host, rate_bps, verb='change'))
 
     def clear_uplink(self, host: str) -> None:
-        """Take away what shapes the hypervisor's end of the cable."""
+        """Remove the queue at the hypervisor's end of the cable."""
         shaping.run_batch(self.hypervisors[host].namespace,
                           [f'qdisc del dev {UPLINK_DEV} root'])
 

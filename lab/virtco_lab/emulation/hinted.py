@@ -68,7 +68,7 @@ class Run:
 
 def run(settings: Sequence[str], options: extent.Options,
         display: Display) -> dict[tuple[str, int], Run]:
-    """Run what is not in the directory yet.
+    """Run the cells that are not in the directory yet.
 
     "exact" comes first: the others need its hosts.
     """

@@ -186,7 +186,7 @@ class Datacentre(testbed_module.Testbed):
 def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
         scale: cases.Scale, directory: pathlib.Path, display: Display
         ) -> Book:
-    """Run what is not in the directory's book yet."""
+    """Run the cells that are not in the directory's book yet."""
     book = Book(directory)
     for seed in seeds:
         for cell in wanted:
@@ -233,7 +233,7 @@ def _run_cell(testbed: testbed_module.Testbed, cell: cases.Cell,
 
 
 def repeat(once: Callable[[], T]) -> T:
-    """Run until the machine did not disturb it, whatever was measured.
+    """Run until the machine did not disturb it, for any result.
 
     :param once: makes a run with the fields ``waited`` and ``tries``.
     """

@@ -69,7 +69,7 @@ class Mesh:
         return [self._fabric.hypervisors[name].address for name in self.names]
 
     def set_rates(self, rates_bps: Matrix, verb: str = 'change') -> None:
-        """Give every pair its rate; what is under way goes on with it."""
+        """Give every pair its rate; open connections go on with it."""
         lines = []
         for src, name in enumerate(self.names):
             dev = shaping.ifb_name(name)

@@ -92,7 +92,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
         super()._setup_services()
 
     def _save_work(self) -> None:
-        """Leave out what Nova's tests do to find faults of Nova."""
+        """Leave out the checks by which Nova's tests find faults of Nova."""
         # They make idle threads look for work 100 times a second, which is
         # most of a core once a few dozen servers have been built.
         self.useFixture(fixtures.MockPatchObject(

@@ -124,7 +124,7 @@ FIGURES: dict[str, extent.Figure] = {
 
 
 class Compared(Protocol):
-    """A run beside its simulation."""
+    """A run and its simulation."""
 
     @property
     def name(self) -> str:

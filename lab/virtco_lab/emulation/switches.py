@@ -50,7 +50,7 @@ def grow(fabric: fabric_module.Fabric, plane: tree.Plane) -> None:
 
 def set_uplink(fabric: fabric_module.Fabric, name: str,
                uplink: tree.Uplink) -> None:
-    """Change what a switch's uplink carries; nobody is told."""
+    """Change the rate of a switch's uplink; nobody is told."""
     shaping.run_batch(fabric.core, _limits('replace', name, uplink))
 
 

@@ -81,7 +81,7 @@ class Bed(measure.Datacentre):
     """Two hypervisors with controller, edge modules and VMs for each job."""
 
     def launch_jobs(self, setting: Setting) -> None:
-        """Launch a pair of VMs for each job, and hint what it sends."""
+        """Launch a pair of VMs for each job, with a hint of its bytes."""
         self._setting = setting
         self._size_bytes = round(setting.send_s * units.bps_to_bytes_per_s(
             scenario.goodput_bps(self.config.rate_bps)))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Planners to compare with, beside those of the product.
+"""Planners to compare with that the product does not have.
 
 They know a group's VMs and traffic at most, and no other coflow.
 """

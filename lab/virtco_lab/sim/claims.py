@@ -47,7 +47,7 @@ class Claim:
     deadline_s: float | None = None
 
     def at_launch(self) -> 'Claim | None':
-        """Return what is claimed when the VMs are launched; None: nothing."""
+        """Return the claim at the launch of the VMs; None without one."""
         if self.is_launched:
             return Claim(is_sized=False)
         return self if self.late_s is None else None

@@ -246,7 +246,7 @@ class _Fluid:
         return now_s
 
     def _demand(self) -> None:
-        """Set what each flow is sure of, and how it borrows."""
+        """Set each flow's guaranteed rate, and how it borrows."""
         flows, of = self.flows, self._of
         is_live = np.asarray(flows.is_live)
         link_bps = self._link_bps[self._src]

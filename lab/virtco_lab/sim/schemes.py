@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Placement and scheduling together: what the papers compare.
+"""Schemes of placement and scheduling that the papers compare.
 
 The baselines are given the same scheduler as virtco where they have one at
 all (re-rated at each flow end, back-filled), so that a difference between

@@ -204,7 +204,7 @@ def _given(text_or_file: str, name: str
 
 
 class Check(_Hint):
-    """Check a hint, and show what it says
+    """Check a hint, and show its contents
 
     FILE or TEXT is a matrix as in virtco:tm, or a JSON object with the keys
     virtco:coflow, virtco:tm, ...

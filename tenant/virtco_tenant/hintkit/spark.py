@@ -129,7 +129,7 @@ def _task(where: str, event: dict[str, Any], by: str, log: _Log) -> None:
 
 
 def _shuffle(log: _Log, stage: int, flows: made.Flows) -> float:
-    """Add what a stage read; returns the bytes that nobody wrote."""
+    """Add the bytes that a stage read; return those that nobody wrote."""
     parents = [one for one in log.parents.get(stage, ())
                if one in log.written]
     # A stage that was skipped has written under another number.

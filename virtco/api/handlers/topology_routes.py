@@ -67,7 +67,7 @@ def delete(call: Call, plane: str) -> None:
 
 
 def capacity(call: Call, body: wire.CapacityRequest) -> wire.Capacity:
-    """Count groups by each host's room less what is held."""
+    """Count groups by each host's room without the bookings."""
     plane = call.rooms.objects.topology.get().plane(body.plane)
     if plane is None:
         raise exception.NotFound(what='Plane', id=body.plane)

@@ -136,7 +136,7 @@ class _Traffic:
                         sending[fd].send(self._chunk)
 
     def _turn(self, now_s: float, sending: dict[int, socket.socket]) -> None:
-        """Begin and pause what is due."""
+        """Begin and pause the connections that are due."""
         for src, periods in self._sources:
             while periods and periods[0][1] <= now_s:
                 periods.pop(0)

@@ -148,7 +148,7 @@ def or_none(future: 'concurrent.futures.Future[sender.Measurement]'
 
 
 def _tune_tcp(window_bytes: int | None) -> None:
-    """Set the TCP options of this namespace, whatever the machine's are.
+    """Set the TCP options of this namespace in place of the machine's.
 
     :param window_bytes: receive window; None leaves the kernel's.
     """

@@ -140,7 +140,7 @@ def _cluster_run(setting: str, seed: int, topology: pathlib.Path | None,
 def _serve(at: training_jobs.Site, jobs: list[training.Job],
            schemes: tuple[str, ...], where: str, found: dict[str, float]
            ) -> None:
-    """Write what becomes of jobs at their places under each scheme."""
+    """Write the results of jobs at their places under each scheme."""
     periodic = at.cluster.periodic(jobs)
     period_s = np.array([job.period_s for job in periodic])
     horizon_s = PERIODS * float(period_s.max())
