@@ -144,7 +144,7 @@ def test_a_package_that_is_missed_behind_the_port(refused):
     # As a whole: its interpreter ends while others of its threads run.
     line = refused('controller', config=WITH_EMPTY_STATE, without='falcon',
                    is_exec=True)
-    assert "falcon is not installed, pip install 'virtco[controller]'" in line
+    assert "falcon is not installed; the extra controller of virtco" in line
 
 
 @pytest.mark.parametrize('argv, why', [

@@ -72,7 +72,8 @@ def test_what_is_not_installed_is_named(capsys, tmp_path, monkeypatch):
     assert entry.run('p', 'poor', 'extra') == 1
     assert capsys.readouterr().err == (
         'p cannot start: the Python package surely_not_there is not '
-        "installed, pip install 'virtco[extra]' does it\n")
+        'installed; the extra extra of virtco brings it: pip install '
+        "'SOURCE[extra]'\n")
     # A package of its own that is not there is a defect, not a hint.
     for error in (ModuleNotFoundError(name='virtco.gone'),
                   ImportError(name='surely_not_there')):
@@ -118,7 +119,7 @@ class Loader(controller.Loader):
 @pytest.mark.parametrize('error, told', [
     (exception.Invalid(field='f', value='v', limit='this'), 'this'),
     (OSError('no room'), 'no room'), (ValueError('odd'), 'odd'),
-    (ModuleNotFoundError(name='sushy.x'), 'virtco[controller]'),
+    (ModuleNotFoundError(name='sushy.x'), 'SOURCE[controller]'),
     (RuntimeError('defect'), '')])
 def test_a_start_that_fails_ends_the_program(error, told, capsys):
     loader = Loader(error)

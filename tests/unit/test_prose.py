@@ -139,3 +139,11 @@ def test_pages_are_narrow_and_plain(path: pathlib.Path):
     if path.relative_to(layers.ROOT).as_posix().startswith(TASKS):
         vague = [line for line in lines if VAGUE.search(line)]
         assert not vague, '\n'.join(vague)
+
+
+@pytest.mark.parametrize('path', PAGES, ids=lambda path: (
+    path.relative_to(layers.ROOT).as_posix()))
+def test_pip_installs_virtco_from_its_source(path):
+    """No index has it."""
+    assert not re.search(r"pip install\s+(\S+\s+){0,2}'?virtco",
+                         path.read_text())

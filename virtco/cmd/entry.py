@@ -2,8 +2,8 @@
 
 """Entry points of the programs, which name packages that are missing.
 
-Each imports its program inside: what an extra would have brought is missed by
-an import statement, mostly at the top of a module.
+Each imports its program inside, because a package of an extra that is missing
+fails in an import statement, mostly at the top of a module.
 """
 
 import functools
@@ -23,8 +23,9 @@ def missing(error: ImportError, extra: str,
     package = (error.name or '').partition('.')[0]
     if not isinstance(error, ModuleNotFoundError) or package in OWN:
         raise error
-    return (f'the Python package {package} is not installed, '
-            f"pip install '{distribution}[{extra}]' does it")
+    return (f'the Python package {package} is not installed; the extra '
+            f"{extra} of {distribution} brings it: pip install "
+            f"'SOURCE[{extra}]'")
 
 
 def run(program: str, module: str, extra: str,

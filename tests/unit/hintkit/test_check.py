@@ -328,8 +328,8 @@ def test_a_command_that_needs_more_says_what_to_install():
                           capture_output=True)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        'virtco coflow list: the Python package osc_lib is not installed, '
-        "pip install 'virtco[osc]' does it")
+        'virtco coflow list: the Python package osc_lib is not installed; '
+        "the extra osc of virtco brings it: pip install 'SOURCE[osc]'")
 
 
 def test_the_program_of_tenants_says_what_virtco_says(capsys):
