@@ -4,6 +4,7 @@
 
 import abc
 import argparse
+import dataclasses
 import inspect
 import json
 import shlex
@@ -175,13 +176,31 @@ def figures_of(values: dict[str, Any]) -> figures.Figures:
 
 
 def _located(values: dict[str, Any], file: str | None) -> figures.Figures:
-    """Return the figures of a hint; an error names its file."""
+    """Return the figures of a given hint; an error names its file."""
     try:
-        return figures_of(values)
+        found = figures_of(values)
+        return dataclasses.replace(found, has_bare_sizes=bool(
+            found.hint.coflows) and _has_bare_sizes(
+                json.loads(hints.text_of_matrix(values))))
     except exception.HintInvalid as error:
         if file is None:
             raise
         raise exception.InputInvalid(where=file, **error.kwargs) from error
+
+
+def _has_bare_sizes(given: Any) -> bool:
+    """Tell whether a matrix that was parsed has a size without a unit."""
+    if isinstance(given, dict):
+        sizes = [given.get('size'), given.get('flow_size'),
+                 *(flow[2] for flow in given.get('flows', ()))]
+        return any(map(_is_bare, sizes)) or _has_bare_sizes(
+            given.get('tm', ()))
+    return any(_has_bare_sizes(one) if isinstance(one, list | dict)
+               else _is_bare(one) for one in given)
+
+
+def _is_bare(size: Any) -> bool:
+    return isinstance(size, int | float) and size > 0
 
 
 def _given(text_or_file: str, name: str

@@ -10,6 +10,9 @@ from virtco import hints
 from virtco import units
 from virtco.model import coflow as coflow_model
 
+#: Flows below it are mostly a number whose unit was forgotten.
+SMALL_BYTES = 1e6
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VmSums:
@@ -30,12 +33,14 @@ class Figures:
     :ivar vms: sums of each VM.
     :ivar dropped_bytes: sizes on the diagonal, which a dense matrix may hold
         and the controller ignores.
+    :ivar has_bare_sizes: whether a size was given as a number without a unit.
     """
 
     hint: hints.Hint
     text: str
     vms: tuple[VmSums, ...]
     dropped_bytes: float
+    has_bare_sizes: bool = False
 
     @property
     def size_bytes(self) -> float:
@@ -114,6 +119,9 @@ def warnings(found: Figures, n_vms: int | None) -> list[str]:
         result.append(
             f'{units.format_size(found.dropped_bytes)} on the diagonal (a VM '
             'to itself) are ignored.')
+    if found.has_bare_sizes and 0 < found.largest_bytes < SMALL_BYTES:
+        result.append('Sizes without a unit are bytes: the largest flow has '
+                      f'{units.format_size(found.largest_bytes)}.')
     result += _shared_pairs(found.hint.coflows)
     if len(found.text) > hints.METADATA_VALUE_CHARS * (
             hints.METADATA_ITEMS - 2):

@@ -93,15 +93,15 @@ def test_many_vms_are_shown_in_blocks():
 @pytest.mark.parametrize('text, vms, warning', [
     (PAIR, 1, 'The matrix has 2 rows, but there will be 1 VM: row 1 will'),
     (PAIR, 4, 'The matrix has 2 rows for 4 VMs: the hint of VMs 2 to 3'),
-    ('[[0, 1, 0], [1, 0, 0], [0, 0, 0]]', 3, 'VM 2 neither sends'),
-    ('{"n": 10, "flows": [[8, 9, 5]]}', 10,
+    ('[[0, "1MB", 0], ["1MB", 0, 0], [0, 0, 0]]', 3, 'VM 2 neither sends'),
+    ('{"n": 10, "flows": [[8, 9, "5MB"]]}', 10,
      'VM 0, 1, 2, 3, 4, 5, 6, 7 neither sends'),
-    ('{"n": 11, "flows": [[9, 10, 5]]}', 11,
+    ('{"n": 11, "flows": [[9, 10, "5MB"]]}', 11,
      'VM 0, 1, 2, 3, 4, 5, 6, 7 and 1 more neither sends'),
     ('[[0, 0], [0, 0]]', 2, 'No VM sends anything.'),
-    ('[["3kB", 1], [0, 4]]', 2, '3.004 kB on the diagonal'),
-    ('[{"name": "a", "tm": [[0, 1], [1, 0]]},'
-     ' {"name": "b", "tm": [[0, 1], [0, 0]], "dst_port": 5}]', 2,
+    ('[["3kB", "1MB"], [0, "4B"]]', 2, '3.004 kB on the diagonal'),
+    ('[{"name": "a", "tm": [[0, "1MB"], ["1MB", 0]]},'
+     ' {"name": "b", "tm": [[0, "1MB"], [0, 0]], "dst_port": 5}]', 2,
      "Coflows 'a' and 'b' use the same pairs"),
 ])
 def test_warnings(text, vms, warning):
@@ -110,8 +110,18 @@ def test_warnings(text, vms, warning):
 
 
 @pytest.mark.parametrize('text', [
-    PAIR, '[{"name": "a", "tm": [[0, 1], [0, 0]], "dst_port": 6},'
-    ' {"name": "b", "tm": [[0, 1], [0, 0]], "dst_port": 5}]'])
+    '[[0, 5000], [0, 0]]', '{"n": 2, "flows": [[0, 1, 5000]]}',
+    '{"pattern": "ring", "n": 2, "flow_size": 5000}',
+    '{"pattern": "ring", "n": 2, "size": 10000}',
+    '[{"name": "a", "tm": [[0, "1kB"], [5000, 0]]}]'])
+def test_a_small_number_without_a_unit_may_be_a_mistake(text):
+    assert facts('check', text, '--vms', '2')['warnings'] == [
+        'Sizes without a unit are bytes: the largest flow has 5 kB.']
+
+
+@pytest.mark.parametrize('text', [
+    PAIR, '[{"name": "a", "tm": [[0, 5000000], [0, 0]], "dst_port": 6},'
+    ' {"name": "b", "tm": [[0, "1B"], [0, 0]], "dst_port": 5}]'])
 def test_no_warning_without_a_cause(text):
     assert facts('check', text, '--vms', '2')['warnings'] == []
 

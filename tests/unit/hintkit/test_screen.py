@@ -106,7 +106,7 @@ Text of virtco:tm      28 B  114,688 B'''
 
 
 def test_warnings_stand_there_only_where_there_are_some():
-    ring = {'pattern': 'ring', 'n': 3, 'size': 5}
+    ring = {'pattern': 'ring', 'n': 3, 'size': '5GB'}
     assert 'Warnings:' not in running.hint('check', json.dumps(ring))
     assert parts(ring, '--vms', '2')[-2].startswith('Warnings:\n* The matrix')
 
