@@ -52,6 +52,8 @@ def _nova(tmp_path, monkeypatch):
         monkeypatch.setattr(base, name, lambda self, *args, name=name, **_: (
             calls.append(f'fake {name}')))
     made_driver = driver.NamespaceDriver(None)
+    # As Nova's makes it, with what the layout says.
+    assert calls == ['fake __init__']
     calls.clear()
     made_driver.calls = calls
     made_driver.ports = tmp_path / 'ports-compute1.json'
