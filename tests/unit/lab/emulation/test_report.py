@@ -124,7 +124,12 @@ def test_picture_of_the_docs_is_what_the_demo_draws(tmp_path):
     assert emulate.main(['demo', '--simulate', '--only', 'mix',
                          '--report-dir', str(tmp_path)]) == 0
     drawn = ROOT / 'doc/source/images/timeline.svg'
-    assert (tmp_path / drawn.name).read_text() == drawn.read_text()
+    text = drawn.read_text()
+    assert (tmp_path / drawn.name).read_text() == text
+    said = re.search('aria-label="([^:]+):', text)[1]
+    for page in ('README.rst', 'doc/source/index.rst'):
+        words = (ROOT / page).read_text().split()
+        assert said.replace(' 4 ', ' four ') in ' '.join(words)
 
 
 def test_partial_report_says_so_and_saves_nothing(found, tmp_path):
