@@ -137,7 +137,7 @@ def test_a_package_that_is_not_installed(refused, command, argv, package,
               if command == 'edge' else None)
     line = refused(command, *argv, config=config, without=package)
     assert f'the Python package {package} is not installed' in line
-    assert f"pip install 'virtco[{extra}]'" in line
+    assert f"pip install 'SOURCE[{extra}]'" in line
 
 
 def test_a_package_that_is_missed_behind_the_port(refused):

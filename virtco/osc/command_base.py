@@ -294,11 +294,14 @@ def find_instance(client: v1.Client, name_or_id: str) -> str:
                   and member.instance_uuid is not None}
         if found:
             break
-    if len(found) == 1:
-        return found.pop()
-    raise osc_exceptions.CommandError(
-        f'{len(found)} VMs of groups are called {name_or_id!r}; give an id'
-        + (' of ' + ', '.join(sorted(found)) if found else '') + '.')
+    if not found:
+        raise osc_exceptions.CommandError(
+            f'There is no VM of a group called {name_or_id!r}.')
+    if len(found) > 1:
+        raise osc_exceptions.CommandError(
+            f'{len(found)} VMs of groups are called {name_or_id!r}; give an '
+            f'id of {", ".join(sorted(found))}.')
+    return found.pop()
 
 
 def _heads(args: Any, names: list[str]) -> list[str]:

@@ -315,7 +315,7 @@ def test_a_plan_from_a_file(run, show, tmp_path):
 @pytest.mark.parametrize(('argv', 'text'), [
     (('coflow', 'show', 'none'), "no coflow 'none'"),
     (('host', 'show', 'none'), 'Host none was not found'),
-    (('placement', 'explain', 'none'), 'Placement none was not found'),
+    (('placement', 'explain', 'none'), "no VM of a group called 'none'"),
     (('--controller-url', 'http://127.0.0.1:1', 'host', 'list'),
      'did not answer'),
 ])

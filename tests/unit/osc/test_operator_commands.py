@@ -113,7 +113,7 @@ def test_an_instance_is_found_by_its_name():
 
 
 @pytest.mark.parametrize('names, why', [
-    (['g-2'], "0 VMs of groups are called 'g-1'; give an id."),
+    (['g-2'], "There is no VM of a group called 'g-1'."),
     (['g-1', 'g-1'], "2 VMs of groups are called 'g-1'; give an id of "
      f'{UUID}, {UUID[:-1]}2.')])
 def test_a_name_of_no_instance_or_of_several(names, why):
