@@ -32,7 +32,8 @@ hard
     1-4 at full rate. *rack* has uplinks oversubscribed 4 times, *pod* racks
     in pods, each level oversubscribed twice, *pipe* lognormal rates per pair
     of hosts, *cube* capacities of vCPUs, memory and disk that no flavor fills
-    alike.
+    alike. *within* has all VMs below one rack, *spread* over all racks, with
+    uplinks as fast as the hosts below them.
 """
 
 import argparse
@@ -68,6 +69,7 @@ class Shape(NamedTuple):
     :ivar running: coflows that run on the hosts already.
     :ivar coflows: into which the flows are dealt.
     :ivar pairs: of hosts have rates, instead of hosts.
+    :ivar wish: within or spread, of all VMs about racks.
     """
 
     hosts: int
@@ -80,6 +82,7 @@ class Shape(NamedTuple):
     running: int = 0
     coflows: int = 1
     pairs: bool = False
+    wish: str | None = None
 
 
 _ALL = ('sparse', 'medium', 'dense', 'shuffle', 'groups', 'tree', 'mesh')
@@ -102,6 +105,14 @@ HARD = {
                        ('bg', 'measured'), pairs=True),
     'pipe18x40': Shape(18, 40, ('sparse', 'medium', 'groups', 'shuffle'),
                        ('bg', 'measured'), pairs=True),
+    'within18x40': Shape(18, 40, _ALL, ('bg', 'measured', 'unit'), racks=3,
+                         wish='within'),
+    'within1000x40': Shape(1000, 40, _ALL, ('bg', 'measured'), racks=64,
+                           wish='within'),
+    'spread18x40': Shape(18, 40, _ALL, ('bg', 'measured', 'unit'), racks=6,
+                         wish='spread'),
+    'spread1000x40': Shape(1000, 40, _ALL, ('bg', 'measured'), racks=64,
+                           wish='spread'),
     'cube18x40': Shape(18, 40, _ALL, ('bg', 'measured'), cube=True),
     'busy18x40': Shape(18, 40, ('sparse', 'medium', 'groups', 'shuffle'),
                        ('bg', 'measured'), running=6),
@@ -324,6 +335,11 @@ def _hard(family: str, shape: Shape, pattern: str, kind: str, seed: int
         slots[rng.randrange(shape.hosts)] += 1
     if max(slots) < 4:
         slots[0] = 4
+    share = {None: 0, 'within': 1, 'spread': max(1, shape.racks)}[shape.wish]
+    for q in range(shape.racks if share else 0):
+        below = range(q, shape.hosts, shape.racks)
+        while sum(slots[m] for m in below) < 1.2 * sum(sizes) / share + 4:
+            slots[rng.choice(below)] += 1
 
     def rate() -> float:
         if kind == 'bg':
@@ -340,6 +356,8 @@ def _hard(family: str, shape: Shape, pattern: str, kind: str, seed: int
         for a, b in pairs])
     if shape.racks:
         uplink = GBIT * shape.hosts / shape.racks / (2 if shape.pods else 4)
+        if shape.wish:
+            uplink = GBIT * shape.hosts
         result['racks'] = [
             {'id': f'r{q}', 'uplink_out': uplink, 'uplink_in': uplink}
             for q in range(shape.racks)]
@@ -351,6 +369,8 @@ def _hard(family: str, shape: Shape, pattern: str, kind: str, seed: int
             for q in range(shape.pods)]
         for m, host in enumerate(hosts):
             host['rack'] = f'r{m % shape.racks}'
+    if shape.wish:
+        result['wish'] = shape.wish
     if shape.pairs:
         result['pair_rate'] = {
             a['id']: {b['id']: GBIT * min(1, rng.lognormvariate(-.7, .5))

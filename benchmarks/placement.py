@@ -3,13 +3,14 @@
 """How good, how certain and how fast the planner is on given instances.
 
 ``python -m benchmarks.placement (--instances DIR | --family NAME [--seeds
-A..B]) [--budget S ...] [--reference FILE] [--certify-s S] [--cpu]
-[--certify] [-v] [--json]``
+A..B]) [--budget S ...] [--reference FILE] [--certify-s S]
+[--cpu | --counted] [--certify] [-v] [--json]``
 
 DIR holds instances in the reference schema (:mod:`benchmarks.reference`), a
 family is one of :data:`benchmarks.instances.HARD`. Every placement is judged
 by code of its own. ``seconds`` is the time of one ``plan()``, with ``--cpu``
-of the process; ``used`` is it by the budget. An infeasible instance is valid
+of the process, with ``--counted`` those of its work, which are the same on any
+machine; ``used`` is it by the budget. An infeasible instance is valid
 when the planner says so.
 
 ``ratio`` is t / the best known: the least of the instance's, of FILE's
@@ -36,6 +37,7 @@ from benchmarks import instances as generator
 from benchmarks import reference
 from virtco import exception
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver import planner as planners
 
 #: Two times closer than this are the same.
@@ -252,8 +254,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--planner', default='virtco',
                         choices=planners.PLANNERS)
-    parser.add_argument('--cpu', action='store_true',
+    clocks = parser.add_mutually_exclusive_group()
+    clocks.add_argument('--cpu', action='store_true',
                         help='count CPU seconds: on a busy machine')
+    clocks.add_argument('--counted', action='store_true',
+                        help='count work: the same on any machine')
     parser.add_argument('--certify', action='store_true',
                         help='spend what is left of the budget on proofs')
     parser.add_argument('--json', action='store_true')
@@ -269,20 +274,22 @@ def main() -> int:
         print(f'no instances in {options.instances or options.seeds}',
               file=sys.stderr)
         return 2
-    clock = time.process_time if options.cpu else time.perf_counter
+    clock: Callable[[], float] = budgets.Counter()
+    if not options.counted:
+        clock = time.process_time if options.cpu else time.perf_counter
     planners.load_libraries()
     log = print_progress if options.verbose else None
     known_s = {}
     if options.reference and options.reference.exists():
         known_s = json.loads(options.reference.read_text())
-    budgets = options.budget or [3.0]
+    budgets_s = options.budget or [3.0]
 
     def run(budget_s: float, certify: bool) -> list[dict[str, Any]]:
         return [measure(instance, options.planner, options.seed, budget_s,
                         clock, certify, log) for instance in instances]
 
     rows = {budget_s: run(budget_s, options.certify)
-            for budget_s in budgets}
+            for budget_s in budgets_s}
     every = sum(rows.values(), [])
     if options.certify_s:
         every += run(options.certify_s, True)

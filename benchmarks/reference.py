@@ -6,10 +6,11 @@ hosts: [{id, slots, egress, ingress, rack?}] (bytes/s); racks: optional
 [{id, uplink_out, uplink_in, parent?}], a parent is another one, so that they
 are a tree of any depth; vms: [{id, size, pinned?, egress?, ingress?}], the
 last two are caps in bytes/s; flows: [{src, dst, bytes, coflow?}], a coflow is
-a number; running: optional [{id, flows}] with
-flows between hosts; slots and size are numbers, or lists of one per resource;
-pair_rate: optional {a: {b: rate}}, which replaces egress and ingress; status,
-best_known, lower_bound, placement. The judge shares no code with the solver.
+a number; running: optional [{id, flows}] with flows between hosts; wish:
+optional, *within* (all VMs below one rack) or *spread* (over all); slots and
+size are numbers, or lists of one per resource; pair_rate: optional
+{a: {b: rate}}, which replaces egress and ingress; status, best_known,
+lower_bound, placement. The judge shares no code with the solver.
 """
 
 import json
@@ -69,6 +70,10 @@ def to_problem(instance: Instance) -> snapshot.PlacementProblem:
              if h.get('rack') is not None and instance.get('racks')}),
         pair_rate_bps={(a, b): bps(rate) for a, row in pairs.items()
                        for b, rate in row.items()} if pairs else None,
+        within=tuple(snapshot.Within('rack', tuple(row.values()))
+                     for _ in range(instance.get('wish') == 'within')),
+        spread=tuple(snapshot.Spread('rack', tuple(row.values()))
+                     for _ in range(instance.get('wish') == 'spread')),
         resources=('slots', 'memory_gb', 'disk_gb')[
             :len(vector(instance['hosts'][0]['slots']))])
 
@@ -110,6 +115,9 @@ def completion_time_s(instance: Instance, placement: dict[str, str]
     if any(a > b for host, size in used.items()
            for a, b in zip(size, vector(hosts[host]['slots']), strict=True)):
         return None
+    if not _keeps_wish(instance, [
+            hosts[host].get('rack') for host in placement.values()]):
+        return None
     loads: dict[tuple[str, ...], float] = {}
     for flow in instance['flows']:
         # Caps hold inside of a host, too.
@@ -127,6 +135,15 @@ def completion_time_s(instance: Instance, placement: dict[str, str]
             loads[key] = loads.get(key, 0) + flow['bytes']
     return max((_time(size, _rate(instance, hosts, key))
                 for key, size in loads.items()), default=0.0)
+
+
+def _keeps_wish(instance: Instance, racks: list[str | None]) -> bool:
+    """Return whether the racks of all VMs keep the wish."""
+    if instance.get('wish') == 'within':
+        return len(set(racks)) == 1
+    share = math.ceil(len(racks) / max(1, len(instance.get('racks') or ())))
+    return instance.get('wish') is None or all(
+        racks.count(rack) <= share for rack in racks)
 
 
 def _above(instance: Instance, host: dict[str, Any]) -> set[str]:

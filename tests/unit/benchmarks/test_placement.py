@@ -40,6 +40,17 @@ def test_three_resources_are_planned_and_judged():
     assert reference.completion_time_s(item, row['placement']) is None
 
 
+@pytest.mark.parametrize('family', ['within18x40', 'spread18x40'])
+def test_wishes_are_planned_and_judged(family):
+    item = generator.hard(family, 1)[0]
+    row = placement.measure(item, 'virtco', 0, 0.1)
+    assert row['valid'] and row['t_s'] >= row['lower_bound_s']
+    free = {key: value for key, value in item.items() if key != 'wish'}
+    other = placement.measure(free, 'virtco', 0, 0.1)
+    assert other['valid']
+    assert reference.completion_time_s(item, other['placement']) is None
+
+
 def row_of(name, t_s, budget_s=1.0, best_s=None, **more):
     return {'name': name, 'family': 'f', 'hosts': 2, 'vms': 9, 't_s': t_s,
             'best_known_s': best_s, 'ratio': None, 'gap': 0.0,
