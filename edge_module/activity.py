@@ -38,7 +38,7 @@ class Activity(Generic[Key]):
         A class may begin and cease once until :meth:`forget_told`, or one that
         sends a packet now and then would call for reports all the time.
 
-        :param classes: those that matter.
+        :param classes: classes to read.
         """
         seen = {key: stats.get(key, wire.NO_STATS) for key in classes}
         busy = {key for key, one in seen.items() if one.backlog_bytes

@@ -30,7 +30,7 @@ class HeldPolicy:
     """The policy of one host, kept on disk.
 
     :ivar policy: None before the first one.
-    :ivar n_past: what :meth:`count_past` said last.
+    :ivar n_past: number that :meth:`count_past` returned last.
     """
 
     def __init__(self, host: str, files: state.StateDir):

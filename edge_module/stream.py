@@ -93,7 +93,7 @@ class Link:
 
     :param generation: returns that of the present policy, 0 without one.
     :param stop: ends :meth:`run`.
-    :param files: where the newest epoch is kept.
+    :param files: files that keep the newest epoch.
     :param offered: called when there is a policy for :meth:`take_policy`.
     :ivar is_up: whether there is a connection.
     :ivar outbox: takes reports and measurements to send.

@@ -19,7 +19,7 @@ _LAST_PAUSE_S = 5.0
 class Supervised:
     """Thread that restarts its work when it ends by an exception.
 
-    :ivar name: of the thread, for its messages.
+    :ivar name: name of the thread, for its messages.
     """
 
     def __init__(self, name: str, work: Callable[[], None],

@@ -34,7 +34,7 @@ _ANSWER: 'decoding.Decoder[stream_address.Distributor]' = decoding.Decoder(
 class Moved(OSError):
     """Another process leads.
 
-    :ivar address: where it is.
+    :ivar address: address of the server.
     """
 
     def __init__(self, address: 'Address'):
@@ -43,7 +43,10 @@ class Moved(OSError):
 
 
 class Address(NamedTuple):
-    """:ivar ticket: to be shown there; empty where none is asked for."""
+    """Address of a stream server.
+
+    :ivar ticket: to be shown there; empty where none is asked for.
+    """
 
     host: str
     port: int

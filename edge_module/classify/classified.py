@@ -49,7 +49,8 @@ class VmPort:
 class Entry(NamedTuple):
     """Key of a flow entry: packets that enter by a port.
 
-    :ivar ifindex: of the VM's port, or of the uplink for a classifier there.
+    :ivar ifindex: index of the VM's port, or of the uplink for a classifier
+        there.
     :ivar dst_port: 0 matches every port and protocol.
     """
 
@@ -67,7 +68,8 @@ class MapKey(NamedTuple):
     """Key of a small map.
 
     :ivar number: a minor in the map of control packets, else an ifindex.
-    :ivar mac: where the map has limits by destination.
+    :ivar mac: address of the destination where the map has limits by
+        destination.
     """
 
     number: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)]

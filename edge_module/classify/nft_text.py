@@ -328,7 +328,8 @@ def delete_port_chain(hook: Hook, dev: str, ifindex: int) -> str:
 def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
     """Return the commands that classify the packets of a port.
 
-    :param minor: of its own class; a comment keeps it for a later reading.
+    :param minor: minor of its own class; a comment keeps it for a later
+        reading.
     """
     chain = f'{TABLE} {_chain_name(dev, ifindex)}'
     head = (f'add chain {chain} {{ type filter hook {hook.name} device '

@@ -61,9 +61,10 @@ def is_tagged(datapath: str, network_type: str, has_tag: bool,
     """Return whether packets reach the uplink tagged or encapsulated, which
     nft-egress cannot classify.
 
-    :param datapath: of the bridge; only ``netdev`` is classified there.
-    :param network_type: as Neutron's agent writes it; '' without that agent,
-        whose tags are local to the host.
+    :param datapath: datapath of the bridge; only ``netdev`` is classified
+        there.
+    :param network_type: type that Neutron's agent writes; '' without that
+        agent, whose tags are local to the host.
     :param has_tag: whether the port has a VLAN tag.
     :param has_tunnels: whether packets leave the bridge by tunnels alone.
     """

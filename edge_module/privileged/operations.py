@@ -219,7 +219,7 @@ class SetUnmanaged(_Operation, frozen=True):
 class AttachPort(_Operation, frozen=True):
     """Classify the packets of a port.
 
-    :ivar minor: of its own class.
+    :ivar minor: minor of its own class.
     """
 
     dev: Device
@@ -257,7 +257,7 @@ class Listing(_Operation, frozen=True):
     """Request to list virtco's table or a part of it.
 
     :ivar what: kind of object to list.
-    :ivar name: of one map or set; empty for the whole table or all sets.
+    :ivar name: name of one map or set; empty for the whole table or all sets.
     """
 
     what: Literal['table', 'sets table', 'map', 'set']

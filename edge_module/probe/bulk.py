@@ -57,7 +57,7 @@ def transfer(address: str, port: int, asked: protocol.Bulk,
              start_s: float | None = None) -> Flow:
     """Send as much as one TCP connection can, within bounds.
 
-    :param start_s: when to begin, on the clock of time.monotonic; None for at
+    :param start_s: time to begin, on the clock of time.monotonic; None for at
         once. A connection with a start belongs to a round that is to fill a
         link, so it bypasses the uplink's classes as trains do.
     :raises protocol.ProbeError: when there is no result, with the reason.

@@ -30,7 +30,7 @@ class ProbeService:
     """Answers trains of others and sends those the controller asks for.
 
     :param link: used by a thread of its own.
-    :ivar address: where trains are received.
+    :ivar address: address at which trains are received.
     :ivar port: the port, also when a free one was asked for.
     """
 

@@ -95,8 +95,8 @@ class Responder:
                start_s: float | None = None) -> None:
         """Accept a measurement with this key for ``lasts_s`` seconds.
 
-        :param start_s: when its bulk connection is to begin, on the clock of
-            time.monotonic; None for no certain time.
+        :param start_s: time at which its bulk connection is to begin, on the
+            clock of time.monotonic; None for no certain time.
         """
         expected = list(self._awaited().items())
         self._expected = dict([

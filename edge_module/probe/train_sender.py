@@ -47,7 +47,7 @@ class Settings:
 
     :ivar timeout_s: after which it is given up.
     :ivar max_sending_s: no burst begins later; slow paths get fewer.
-    :ivar max_bytes: of all trains, longer second ones included.
+    :ivar max_bytes: bytes of all trains, longer second ones included.
     :ivar bypass_classes: send trains past the classes of the uplink's HTB, so
         that they measure the link and not the policy; without CAP_NET_ADMIN
         they are sent in the default class.
@@ -87,7 +87,7 @@ def measure(address: str, port: int, train: protocol.Train,
             settings: Settings, key: protocol.Key) -> Measurement:
     """Measure the path to a peer, with longer bursts if the first mislead.
 
-    :param key: as the controller gave it to both ends.
+    :param key: key that the controller gave to both ends.
     :raises protocol.ProbeError: when there is no result, with the reason.
     """
     deadline_s = time.monotonic() + settings.timeout_s

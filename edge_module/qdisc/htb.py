@@ -146,7 +146,7 @@ class Uplink:
         """Put our qdisc in place of the device's default one, or inside that
         of others.
 
-        :param seen: what stands, None where nobody else's qdisc can be.
+        :param seen: qdisc that stands, None where nobody else's can be.
         """
         ifindex = self.ifindex()
         if not self.is_shared and (seen is None or not seen.is_inside):

@@ -67,7 +67,7 @@ def of_control(coflow_minor: int) -> int:
     The controller assigns the lowest minors first, so coflows share a class
     only where more than a thousand minors are in use.
 
-    :param coflow_minor: of the coflow's class of data.
+    :param coflow_minor: minor of the coflow's class of data.
     """
     if coflow_minor >= edge_policy.FIRST_MINOR + _OWN_CONTROL:
         return _CONTROL_BIT | 1 + coflow_minor % _SHARED_CONTROL
@@ -88,7 +88,7 @@ def controlled_by(minor: int) -> int | None:
 def of_limit(slot: int) -> int:
     """Return the minor of all unmanaged traffic to one limited host.
 
-    :param slot: of the host; 0 stands for all hosts without a limit.
+    :param slot: slot of the host; 0 stands for all hosts without a limit.
     """
     return _FIRST_LIMIT | slot << _LIMIT_BITS
 
@@ -122,8 +122,8 @@ def _places(ifindexes: Iterable[int], n_places: int) -> dict[int, int]:
 def of_limited(slot: int, seat: int) -> int:
     """Return the minor of a VM port's unmanaged traffic to one limited host.
 
-    :param slot: of the host; see :func:`of_limit`.
-    :param seat: of the port; see :func:`seats`.
+    :param slot: slot of the host; see :func:`of_limit`.
+    :param seat: seat of the port; see :func:`seats`.
     """
     return of_limit(slot) | seat
 

@@ -75,7 +75,7 @@ def receiver_tree(link_bps: float, default_rate_bps: float, minor: int
     """Return a tree of the link, a default class and one class for all
     coflows.
 
-    :param minor: of the class of coflows.
+    :param minor: minor of the class of coflows.
     """
     settings = model.TreeSettings()
     link = base_tree(link_bps, default_rate_bps, settings)[minors.LINK]
@@ -141,8 +141,8 @@ def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
                    ) -> Iterable[model.HtbClass]:
     """Yield a class per limited destination, and its child of each port.
 
-    :param factor: by which the limits are multiplied.
-    :param early_bps: what is added to them then, by slot.
+    :param factor: factor by which the limits are multiplied.
+    :param early_bps: rate that is added to them then, by slot.
     """
     parent = base[minors.UNMANAGED]
     slots = {0: unmanaged.others_bps,
@@ -188,7 +188,7 @@ class Made:
     Of ten thousand coflows, most are unchanged from one policy to the next.
 
     :ivar within: link, scale and settings for which the classes were made.
-    :ivar classes: by minor, the coflow and its classes.
+    :ivar classes: the coflow and its classes by minor.
     """
 
     within: object = None
@@ -221,7 +221,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         :mod:`edge_module.tcplan.turns`.
     :param early_bps: rate at which packets of coflows leave the queues of
         unmanaged traffic; see :mod:`edge_module.early_packets`.
-    :param early_limits_bps: what these add to limits, by slot.
+    :param early_limits_bps: rate that early packets add to limits, by slot.
     :param made: cache of the tree before; it is updated.
     """
     link_bps = min(link_bps, policy.egress_bps)

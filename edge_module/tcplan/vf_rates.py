@@ -34,7 +34,7 @@ _Mbps = Annotated[int, msgspec.Meta(ge=0, lt=10 ** 8)]
 class Name(NamedTuple):
     """Key of a virtual function, or of a group of functions of one card.
 
-    :ivar bus: of the card, such as ``pci``.
+    :ivar bus: bus of the card, such as ``pci``.
     :ivar card: address on the bus.
     :ivar port: number of the function at its card; None for a group.
     :ivar group: minor by which a group is named; 0 for a function.
@@ -51,7 +51,7 @@ class Rate(NamedTuple):
 
     :ivar share_mbps: guaranteed.
     :ivar most_mbps: limit.
-    :ivar group: of a function; :data:`OTHERS` is not virtco's.
+    :ivar group: group of a function; :data:`OTHERS` is not virtco's.
     """
 
     share_mbps: int = 0
@@ -67,7 +67,7 @@ class Rate(NamedTuple):
 class Step(NamedTuple):
     """Change of a function or group; None leaves a value.
 
-    :ivar group: that a function joins, 0 to leave the one it is in.
+    :ivar group: group that a function joins, 0 to leave the one it is in.
     """
 
     what: Literal['make', 'set', 'delete']
@@ -91,7 +91,7 @@ def of_ports(tree: model.Tree, entries: Mapping[classify.Entry, int],
     cannot tell from it. Functions that send for one coflow alone are a group
     with the coflow's ceil; all others are in the group of the link.
 
-    :param functions: by ifindex of the port.
+    :param functions: functions by ifindex of the port.
     """
     users: dict[int, set[int]] = {}
     for entry, minor in entries.items():

@@ -62,7 +62,10 @@ class _Group:
 
 
 class Adviser:
-    """:param hosts: gives what is free on each host that takes VMs."""
+    """Finds moves of running VMs that pay, and has Nova make them.
+
+    :param hosts: gives what is free on each host that takes VMs.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, state: known.State,
                  settings: settings.Settings,

@@ -28,7 +28,7 @@ from virtco.wire import placement as wire
 class Commit:
     """Writer of one attempt's plan, in the session of its transaction.
 
-    :param plan: with a host for each of ``rows``.
+    :param plan: plan with a host for each of ``rows``.
     :param reads: the reader that made the view.
     """
 

@@ -27,7 +27,10 @@ MARGIN = 1.05
 
 
 class Judged(NamedTuple):
-    """:ivar beside: ids of the coflows whose promises it was judged by."""
+    """Judgement of a deadline.
+
+    :ivar beside: ids of the coflows whose promises it was judged by.
+    """
 
     promise: wire.Promise
     beside: frozenset[str] = frozenset()
@@ -48,7 +51,7 @@ class Promises:
               n_vms: int, is_asked: bool = False) -> Judged:
         """Decide whether a group keeps its deadline on its planned hosts.
 
-        :param n_vms: of the group; a plan may lack some of them.
+        :param n_vms: VMs of the group; a plan may lack some of them.
         :param is_asked: a question without consequences.
         """
         now_s = self._clock()

@@ -26,7 +26,9 @@ TURN_S = 0.05
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """:ivar rows: of the group, for each VM of the problem.
+    """Problem and plan of a group, as they are stored.
+
+    :ivar rows: row of the group for each VM of the problem.
     :ivar spent_s: time per phase of the answer.
     """
 

@@ -41,17 +41,17 @@ Notes = Sequence[tuple[str, str]]
 class View:
     """State of a group in the database as one attempt read it.
 
-    :ivar member: that the instance is, or becomes.
+    :ivar member: member that the instance is, or becomes.
     :ivar free: offered host -> what may be booked there.
     :ivar stays: the instance keeps the host that was reserved for it.
     :ivar is_new: the group does not exist yet.
-    :ivar matrices: of the coflows that are live.
+    :ivar matrices: matrices of the live coflows.
     :ivar keeps_matrix: the group's are those of the hint.
     :ivar notes: (kind, detail) of events to write down with the commit.
-    :ivar wishes: of the tenant for the group.
+    :ivar wishes: wishes of the tenant for the group.
     :ivar rules: to be stored, these wishes and the server groups.
     :ivar remarks: on the measurements that the plan is made by.
-    :ivar deadline: of the hint, of a new group only.
+    :ivar deadline: deadline of the hint, of a new group only.
     :ivar judged: whether it is promised.
     :ivar refused: the required wish that could not be met.
     """
@@ -215,8 +215,8 @@ def with_server_group(rules: group_rules.Rules, request: wire.Placement,
                       rows: Collection[int]) -> group_rules.Rules:
     """Add the request's server group to the rules, if it has one.
 
-    :param members: those of its group, or these three columns of them.
-    :param rows: of the members that the request is about.
+    :param members: members of its group, or these three columns of them.
+    :param rows: rows of the members of the request.
     """
     group = request.server_group
     if group is None:

@@ -51,10 +51,13 @@ MOST_REQUESTS = 4
 
 
 class Place:
-    """:param changed: is told the ids of groups that were planned.
+    """Room that chooses hosts of VMs.
+
+    :param changed: is told the ids of groups that were planned.
     :param preflight: is told the ids of groups whose tenants want their hosts
         checked.
-    :param free: what Nova says is free; None where it cannot be asked.
+    :param free: function that reads the free room from Nova; None where it
+        cannot be asked.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, state: known.State,
@@ -252,7 +255,7 @@ class Place:
                 budget_s: float | None) -> wire.Explanation:
         """Explain what decided a placement.
 
-        :param placement: as :meth:`placement` has it.
+        :param placement: answer of :meth:`placement`.
         :param budget_s: time to spend; None: some.
         :raises virtco.exception.Starting:
         """
@@ -269,7 +272,7 @@ class Place:
                             ) -> dict[str, fields.Resources]:
         """Subtract bookings from the resources shown as free.
 
-        :param free: as Nova or placement shows it.
+        :param free: free room as Nova or placement shows it.
         :raises virtco.exception.DatabaseUnavailable:
         """
         with self._state.database.reader() as session:

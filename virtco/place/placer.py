@@ -40,7 +40,9 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """:ivar fingerprint: the same for the very same question.
+    """Request for an instance as it came from Nova.
+
+    :ivar fingerprint: the same for the very same question.
     :ivar is_known: the database has an answer to an earlier question about
         the instance.
     """

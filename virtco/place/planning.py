@@ -40,7 +40,7 @@ class Planning:
 
     :param state: rates of hosts and of pairs of them, loads of other coflows,
         remaining fractions.
-    :ivar window: where groups wait for each other.
+    :ivar window: window in which groups wait for each other.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, settings: settings.Settings,
@@ -75,7 +75,7 @@ class Planning:
         So the switch that a VM shall have of its own (spread) counts only
         where the request has no other VM.
 
-        :param host: of the plan.
+        :param host: host of the plan.
         :returns: None when nothing is required.
         """
         levels = [one.level for one, counts in (

@@ -24,8 +24,8 @@ Rates = Mapping[str, tuple[float, float]]
 class Member:
     """A member of the group, with a VM or without one.
 
-    :ivar host: where it runs or is planned, None = nowhere yet.
-    :ivar fixed: it has a VM, so it stays where it is.
+    :ivar host: host that it runs on or is planned on, None = none yet.
+    :ivar fixed: whether it has a VM, so that it stays where it is.
     :ivar caps: the most that it sends, and receives, then the bursts of
         either; see :class:`virtco.model.cluster.Vm`.
     """

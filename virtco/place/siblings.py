@@ -35,7 +35,7 @@ MOST_ALTERNATES = 32
 class _Group:
     """Constant facts of a group.
 
-    :ivar digest: of a matrix that is the group's; empty for none seen.
+    :ivar digest: digest of the group's matrix; empty for none seen.
     :ivar order: hosts, in the order in which they suited its first member.
     """
 
@@ -59,8 +59,8 @@ class Siblings:
                  order: tuple[str, ...] = ()) -> None:
         """Remember a group by its key.
 
-        :param digest: of a matrix that is the group's, if there was one.
-        :param order: of the hosts, the best first, if it is known.
+        :param digest: digest of the group's matrix, if there was one.
+        :param order: hosts in their order, the best first, if it is known.
         """
         before = self._groups.get(key)
         if before is not None and before.group_id == group_id:

@@ -138,7 +138,7 @@ def explain(placement: placements.Kept, decision: decisions.Decision | None,
     """Answer ``GET /v1/placements/{instance_uuid}/explanation``.
 
     :param placement: the answer that is explained.
-    :param decision: by which its group was planned, if that is known.
+    :param decision: decision by which its group was planned, if that is known.
     """
     found = placements.Explanation(**{
         name: getattr(placement, name) for name in (

@@ -26,8 +26,10 @@ Solve = Callable[[snapshot.PlacementProblem], snapshot.Plan]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Met:
-    """:ivar problem: with the wishes that are met.
-    :ivar notes: of wishes that are not met.
+    """Problem under the wishes of a group.
+
+    :ivar problem: problem with the wishes that are met.
+    :ivar notes: notes on wishes that are not met.
     """
 
     problem: snapshot.PlacementProblem
@@ -37,7 +39,10 @@ class Met:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Asked:
-    """:ivar key: name of the hint."""
+    """A wish of a hint.
+
+    :ivar key: name of the hint.
+    """
 
     key: str
     wish: hints.Wish
@@ -50,7 +55,7 @@ class _Asked:
 class _Fitting:
     """How many of the new VMs a level holds.
 
-    :ivar switch: that holds most of them, where they have to share one.
+    :ivar switch: switch that holds most of them, where they have to share one.
     :ivar limiting: resource that keeps the others out; empty where all fit.
     """
 

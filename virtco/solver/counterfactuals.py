@@ -42,11 +42,12 @@ class Reason:
     :ivar kind: ``coflow`` (one less), ``room`` (for one VM more) or ``rate``
         (twice as much).
     :ivar subject: the coflow, host or port that is changed.
-    :ivar host: where the VM would be.
-    :ivar cct_s: of its group, then.
-    :ivar instead_of_s: of its group, as planned.
-    :ivar saved_objective_s: that all coflows together would be earlier than
-        with the VM on its host and the same change; 0 for ``rate``.
+    :ivar host: host of the VM in this case.
+    :ivar cct_s: CCT of its group in this case.
+    :ivar instead_of_s: CCT of its group as planned.
+    :ivar saved_objective_s: time by which all coflows together would end
+        earlier than with the VM on its host and the same change; 0 for
+        ``rate``.
     :ivar limiting: the port that would decide the group's time, if known.
     """
 
@@ -78,7 +79,10 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Explanation:
-    """:ivar is_complete: there was time for every question."""
+    """Reasons of a placement.
+
+    :ivar is_complete: there was time for every question.
+    """
 
     reasons: tuple[Reason, ...]
     is_complete: bool
@@ -89,7 +93,7 @@ def explain(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
             ) -> Explanation:
     """Explain why the VM is planned for its host.
 
-    :param plan: of the problem.
+    :param plan: plan of the problem.
     :param budget: time for all questions; the rate is asked for first, then
         rooms, then coflows.
     :raises virtco.exception.Invalid: for a plan of another problem.
@@ -224,8 +228,8 @@ def with_twice(problem: snapshot.PlacementProblem, port: str
                ) -> snapshot.PlacementProblem | None:
     """Return the problem with a port twice as fast; None for no such port.
 
-    :param port: as a plan names it, such as ``'h3 egress'``,
-        ``'rack r1 up'`` or ``'cap of vm-3, 2 Gbit/s out'``.
+    :param port: port as a plan names it, such as ``'h3 egress'``, ``'rack r1
+        up'`` or ``'cap of vm-3, 2 Gbit/s out'``.
     """
     name, _space, way = port.rpartition(' ')
     if way in ('egress', 'ingress'):

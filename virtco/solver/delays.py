@@ -15,8 +15,8 @@ from virtco.solver.model import objectives
 class Delay:
     """Delay of a running coflow, by prefix CCTs in MRTF order.
 
-    :ivar before_s: without the problem's own coflows.
-    :ivar after_s: with them where the plan puts them.
+    :ivar before_s: time without the problem's own coflows.
+    :ivar after_s: time with them where the plan puts them.
     """
 
     coflow_id: str

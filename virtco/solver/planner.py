@@ -59,8 +59,8 @@ def plan(problem: snapshot.PlacementProblem, *,
     :param budget_s: time to spend, in seconds of ``clock``.
     :param clock: a machine's, or a :class:`~virtco.solver.budget.Counter`:
         with it the plan is the same on any machine.
-    :param certify: when the search of ``virtco`` ends before its budget
-        without a proof, spend the rest on a better bound and placement.
+    :param certify: whether the rest of the budget is spent on a better bound
+        and placement when the search of ``virtco`` ends early without a proof.
     :param on_incumbent: called with a :class:`~snapshot.Progress` whenever
         the search of ``virtco`` finds a better placement or bound. When it
         returns something true, the best placement so far is the answer.

@@ -20,9 +20,11 @@ from virtco.solver import planner
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Move:
-    """:ivar saved_s: what all coflows together would end earlier.
+    """Move of a running VM to another host.
+
+    :ivar saved_s: time by which all coflows together would end earlier.
     :ivar cost_s: time that the migration takes.
-    :ivar cct_s: of the group, now and then.
+    :ivar cct_s: CCT of the group now, and after the move.
     """
 
     vm_index: int
@@ -52,9 +54,9 @@ def best_move(problem: snapshot.PlacementProblem, hosts: tuple[str, ...],
     where they are. A VM that shares its host with others by an affinity group
     stays.
 
-    :param problem: with VMs that may move; what they take is free where they
-        are. Its coflows are what is left of them.
-    :param hosts: where each VM is.
+    :param problem: problem with VMs that may move; the room that they take is
+        free where they are. Its coflows are what is left of them.
+    :param hosts: host of each VM.
     :param cost_s: time to migrate a VM from a host to another one.
     :param n_times: how often the coflows will be sent.
     :param leaving: hosts that VMs leave at any cost.

@@ -22,7 +22,7 @@ from virtco.solver.starts import feasible
 class Stage(NamedTuple):
     """A step of the search.
 
-    :ivar share: of the time left that it may take.
+    :ivar share: share of the time left that it may take.
     """
 
     name: str

@@ -49,7 +49,7 @@ class _Levels:
     """Prefixes of one order; K levels, P ports.
 
     :ivar base: bytes without the own coflow, shape (K, P).
-    :ivar least_s: what each ends in without it, excess_s: and beyond that.
+    :ivar least_s: least end of each without it, excess_s: and beyond that.
     """
 
     base: np.ndarray

@@ -29,7 +29,7 @@ Rule = TypeVar('Rule', snapshot.ServerGroup, snapshot.Within,
 class Part:
     """Plan of one group, beside the others.
 
-    :ivar problem: as if the others had come just before: what they take is
+    :ivar problem: problem as if the others had come just before: their room is
         gone and their coflows run.
     """
 
@@ -45,7 +45,7 @@ def plan(problems: Sequence[snapshot.PlacementProblem], *,
          ) -> tuple[Part, ...]:
     """Place groups that wait together; one alone is planned as ever.
 
-    :param budget_s: for all of them.
+    :param budget_s: budget of all of them.
     :param plan_one: another planner to compare with.
     :raises virtco.exception.PlacementInfeasible: when not all fit.
     """

@@ -20,8 +20,8 @@ def count(plane: tree.Plane, level: str, demand: Mapping[str, float],
           ) -> wire.Capacity:
     """Count the VMs and groups of each size that fit below a level's nodes.
 
-    :param demand: of one VM, by resource; 0 = it takes none of it.
-    :param free: what is left on each offered host, by resource.
+    :param demand: demand of one VM, by resource; 0 = it takes none of it.
+    :param free: room that is left on each offered host, by resource.
     :raises virtco.exception.TopologyInvalid: no such level.
     """
     sizes = sorted(set(sizes))

@@ -63,8 +63,8 @@ def _node(plane: tree.Plane, node: tree.Node, first: str, rest: str,
           width: int) -> Iterator[str]:
     """Draw a node and all below it, line by line.
 
-    :param first: what stands before the node's own line.
-    :param rest: what stands before the lines below it.
+    :param first: text before the node's own line.
+    :param rest: text before the lines below it.
     """
     height = node.height()
     words = [node.name, f'({plane.level(height).name})']

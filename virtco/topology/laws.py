@@ -20,8 +20,10 @@ NAME = re.compile(r'[A-Za-z0-9._:@-]{1,255}')
 
 
 class Wrong(exception.TopologyInvalid):
-    """:ivar path: keys and indices of the wrong value in its document.
-    :ivar line: of the file, from 1; None where it is not known.
+    """Error of a topology with its place in the document.
+
+    :ivar path: keys and indices of the wrong value in its document.
+    :ivar line: line of the file, from 1; None where it is not known.
     """
 
     line: int | None = None
@@ -55,7 +57,7 @@ class Census:
     def node(self, name: str, depth: int, path: tuple[Any, ...]) -> None:
         """Check and count a node of the plane.
 
-        :param depth: of the node below its root, which has 0.
+        :param depth: depth of the node below its root, which has 0.
         """
         if depth >= MAX_DEPTH:
             raise Wrong(path, f'plane {self._plane}, node {name}',

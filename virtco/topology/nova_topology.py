@@ -46,7 +46,7 @@ def read(aggregates: Iterable[Aggregate],
     """Build a plane from Nova's aggregates and the traits of hosts.
 
     :param traits: host -> traits of its provider.
-    :param levels: from the hosts upwards.
+    :param levels: levels from the hosts upwards.
     :raises virtco.exception.TopologyInvalid: naming aggregate and host.
     """
     found = _Facts(levels)

@@ -20,8 +20,8 @@ def resolved(plane: tree.Plane, hosts: Mapping[str, Rates],
     before an oversubscription; a switch with neither limits nothing. What
     comes from below is what its hosts and its switches' uplinks carry.
 
-    :param hosts: what each host can send and receive.
-    :param unknown_bps: of a host that is not among them, both ways.
+    :param hosts: rates that each host can send and receive.
+    :param unknown_bps: rate of a host that is not among them, both ways.
     """
     subtrees: list[cluster.Subtree] = []
     leaf_of: dict[str, str] = {}

@@ -23,8 +23,8 @@ class Uplink:
     """Uplink of a switch to its parent, all its cables together.
 
     :ivar up_bps: towards the parent; None = not given.
-    :ivar down_bps: from the parent; None = not given.
-    :ivar oversubscription: what may come from below over ``up_bps``, where
+    :ivar down_bps: rate from the parent; None = not given.
+    :ivar oversubscription: ratio of the rate from below to ``up_bps``, where
         no rate is given: 4 for 4:1.
     """
 
@@ -41,7 +41,11 @@ NOT_GIVEN = Uplink()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Level:
-    """:ivar uplink: of the level's switches that tell none themselves."""
+    """Switches that are as far above the hosts.
+
+    :ivar uplink: rate of the uplinks of the level's switches that tell none
+        themselves.
+    """
 
     name: str
     uplink: Uplink = NOT_GIVEN
@@ -75,8 +79,8 @@ class Node:
 class Plane:
     """Tree of one network: levels and switches.
 
-    :ivar levels: from the hosts upwards; levels above the last are named by
-        default.
+    :ivar levels: levels from the hosts upwards; levels above the last are
+        named by default.
     :ivar roots: several are joined by a core that limits nothing.
     """
 
@@ -113,7 +117,10 @@ def default_level_name(height: int) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Topology:
-    """:ivar planes: of different names."""
+    """All planes of a cloud.
+
+    :ivar planes: planes with different names.
+    """
 
     planes: tuple[Plane, ...] = ()
 

@@ -102,7 +102,7 @@ def settle(inst: instances.Instance, assign: np.ndarray,
            budget: budgets.Budget) -> np.ndarray:
     """Exchange whole hosts' contents while the sum of both costs falls.
 
-    :param cost_s: what a placement costs the coflows that are known.
+    :param cost_s: cost of a placement to the known coflows.
     """
     def judge(trial: np.ndarray) -> float:
         return cost_s(trial) + WEIGHT * copies_s(inst, trial)

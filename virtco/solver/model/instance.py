@@ -56,7 +56,7 @@ class Arrays:
     :ivar together: nodes that have to be below one switch.
     :ivar running: the running coflows in order of rising isolated CCT.
     :ivar running_order: index in ``problem.active`` of each, shape (A,).
-    :ivar uplinks: of the subtrees above the hosts, those that can decide.
+    :ivar uplinks: uplinks of the subtrees above the hosts that can decide.
     """
 
     problem: snapshot.PlacementProblem
@@ -78,7 +78,7 @@ class Instance(Arrays):
     """Arrays of one problem with the hosts that are kept.
 
     :ivar host_index: index in ``problem.hosts`` of every kept host.
-    :ivar arcs: per coflow (src nodes, dst nodes, bytes), merged.
+    :ivar arcs: (src nodes, dst nodes, bytes) per coflow, merged.
     :ivar s_per_byte: shape (P,); inf for a port of no bandwidth.
     :ivar port_out: the port out that every host's bytes pass when they leave
         its host (row 0) and its subtree per tier, from the core down; -1 for
@@ -216,8 +216,8 @@ class Instance(Arrays):
 
         A host with pinned nodes stays alone: no other may hold these.
 
-        :param apart: by what hosts differ beside capacity and candidates,
-            shape (X, M).
+        :param apart: values by which hosts differ other than capacity and
+            candidates, shape (X, M).
         """
         which, first, _counts = reduction.classes(np.column_stack([
             self.free, apart.T, self.allowed.T, self.port_out[1:].T,
@@ -281,7 +281,7 @@ class Prepared(Arrays):
     def instance(self, budget: budgets.Budget | None = None) -> Instance:
         """Build the arrays of all hosts.
 
-        :param budget: for a search, which needs fewer hosts: those that
+        :param budget: budget of a search, which needs fewer hosts: those that
             cannot be needed are dropped, as far as it allows to compare them.
         """
         keep = np.arange(len(self.problem.hosts))

@@ -36,7 +36,7 @@ class Evaluation:
 
     :ivar cct_s: own coflows together, Eq. (3).
     :ivar coflow_cct_s: prefix CCT per own coflow.
-    :ivar objective_s: what is minimised.
+    :ivar objective_s: value that is minimised.
     :ivar ahead_s: the part of it that coflows to come will wait.
     :ivar port: port that decides cct_s, -1 for none.
     """
@@ -68,7 +68,7 @@ class Ahead:
     """Wait of coflows to come for the own bytes.
 
     :ivar rate: coflows that come, per second and port, halved.
-    :ivar backlog_s: of the running coflows per port of the fabric.
+    :ivar backlog_s: backlog of the running coflows per port of the fabric.
     """
 
     rate: float

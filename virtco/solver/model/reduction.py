@@ -47,8 +47,8 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
     :param allowed: shape (n, M).
     :param fixed: host of every pinned node, -1 for the others.
     :param above: subtree of every host per tier, shape (L, M).
-    :param most_compared: of so many unlike hosts every two are compared,
-        more are compared with the best ones only.
+    :param most_compared: number of unlike hosts up to which every two are
+        compared; more are compared with the best ones only.
     """
     n_hosts = len(free)
     n_movable = int((fixed < 0).sum())
@@ -150,8 +150,8 @@ class _Dominators:
     missed as a dominator: those of its dominators that have not enough
     themselves are already enough for whatever it dominates.
 
-    :ivar value: what may only be larger, per class.
-    :ivar same: what must be equal.
+    :ivar value: values that may only be larger, per class.
+    :ivar same: values that must be equal.
     :ivar entries: loads, which may only be less.
     :ivar counts: hosts per class.
     """

@@ -15,7 +15,7 @@ class Shares:
     """Shares that switches may have of the VMs that are spread; K spreads.
 
     :ivar demand: members in every node, shape (n, K).
-    :ivar free: what the switch above a host may still have, shape (M, K).
+    :ivar free: room that the switch above a host may still have, shape (M, K).
     :ivar switch: above every host, -1 for none, shape (K, M).
     """
 

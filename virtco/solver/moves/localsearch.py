@@ -230,7 +230,7 @@ class Searcher:
     def levels(self, assign: np.ndarray, noise: float = 0.0) -> Levels:
         """Find the level of each own coflow, base loads, floors and weights.
 
-        :param noise: of the own CCTs' logarithms while ordering: a run
+        :param noise: noise of the own CCTs' logarithms while ordering: a run
             keeps its order, so it must also try others than its start's.
         """
         inst = self.inst

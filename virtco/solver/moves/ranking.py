@@ -51,7 +51,7 @@ def rank(inst: instances.Instance, objective: snapshot.Objective,
 
     The VMs of its affinity group go where the VM goes.
 
-    :param inst: with all hosts.
+    :param inst: instance with all hosts.
     :param assign: planned host per node.
     :param in_time: asked now and then; once it says no, the hosts not looked
         at yet are ranked by a lower bound, behind the others.
@@ -89,7 +89,7 @@ def evaluate(inst: instances.Instance, objective: snapshot.Objective,
              in_time: Callable[[], bool]) -> Values:
     """Evaluate the node on each host, as :func:`objectives.evaluate` does.
 
-    :param hosts: those looked at first come first.
+    :param hosts: hosts in the order in which they are looked at.
     """
     n_hosts, n_own = len(hosts), len(inst.arcs)
     n_base = 2 * len(inst.port_out)

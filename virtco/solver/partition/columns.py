@@ -56,7 +56,7 @@ class HostClass:
 class Pool:
     """The columns found so far, and the search for more.
 
-    :ivar classes: of hosts, C of them.
+    :ivar classes: classes of hosts, C of them.
     :ivar ports: out and in of every class, shape (C, 2).
     """
 
@@ -64,7 +64,7 @@ class Pool:
                  code: types.ModuleType = sets_kernel):
         """Find no columns yet.
 
-        :param apart: what hosts of one class have alike, shape (M, X).
+        :param apart: values that hosts of one class have alike, shape (M, X).
         :param code: the kernel, another one for comparison.
         """
         self.inst = inst
@@ -162,7 +162,7 @@ class Pool:
               budget: budgets.Budget) -> tuple[float, list[np.ndarray]]:
         """Bound a set's value in a class from above; return sets worth more.
 
-        :param value: per node.
+        :param value: value of each node.
         :param cutoff: only sets worth more are looked for.
         :param limit: nodes of the search tree.
         :param placed: nodes that no set may have, bool of shape (n,).

@@ -54,7 +54,7 @@ class Master:
 
     :ivar count: hosts left of every class.
     :ivar placed: movable nodes that are fixed, bool of shape (n,).
-    :ivar shares: what is left of every shared resource.
+    :ivar shares: room that is left of every shared resource.
     """
 
     def __init__(self, pool: columns.Pool):

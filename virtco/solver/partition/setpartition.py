@@ -57,9 +57,9 @@ class Verdict(enum.Enum):
 class Partition:
     """Decides limits for one instance; sets found for one serve the next.
 
-    :ivar budget: of whoever uses it now.
-    :param apart: by what hosts differ beside capacity and candidates, shape
-        (M, X); by default the time per byte out and in.
+    :ivar budget: budget of the present user.
+    :param apart: values by which hosts differ other than capacity and
+        candidates, shape (M, X); by default the time per byte out and in.
     """
 
     def __init__(self, inst: instances.Instance, budget: budgets.Budget,

@@ -31,7 +31,7 @@ OnIncumbent = Callable[[snapshot.Progress], object]
 class Task:
     """Objective, time and listener of a search.
 
-    :ivar budget: of the whole search.
+    :ivar budget: budget of the whole search.
     :ivar certify: use all of it to prove the answer or better it.
     :ivar on_incumbent: told of better answers and bounds; stops the search
         by returning something true.
@@ -69,7 +69,7 @@ class State:
     :ivar best: the best answer so far.
     :ivar pool: placements to start from.
     :ivar lower_s: bound of t; floor_s: of the objective.
-    :ivar bound: with cheap sets of nodes, once it was looked for.
+    :ivar bound: bound with cheap sets of nodes, once it was looked for.
     :ivar partition: the set-partition program once it was begun.
     """
 

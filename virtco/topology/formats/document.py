@@ -44,7 +44,9 @@ def lines(line_of: Callable[[Path], int | None]) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Document:
-    """:ivar value: mappings, lists and texts: a YAML scalar is the text that
+    """Parsed file that knows its lines.
+
+    :ivar value: mappings, lists and texts: a YAML scalar is the text that
         stands there, so that a host may be called 0012.
     :ivar line: returns the line of the value at a path, or the nearest one.
     """

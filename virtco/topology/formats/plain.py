@@ -119,7 +119,7 @@ def uplink(found: dict[str, Any], path: document.Path,
            where: str) -> tree.Uplink:
     """Read the uplink of a level or of a node.
 
-    :param found: with ``uplink`` or ``oversubscription``, or neither.
+    :param found: object with ``uplink`` or ``oversubscription``, or neither.
     :raises virtco.exception.TopologyInvalid:
     """
     value = found.get('uplink')

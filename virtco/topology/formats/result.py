@@ -9,7 +9,10 @@ from virtco.topology import tree
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Read:
-    """:ivar notices: what the file says and the topology does not."""
+    """Topology that was read from a file.
+
+    :ivar notices: facts of the file that the topology does not hold.
+    """
 
     topology: tree.Topology
     notices: tuple[str, ...] = ()
@@ -17,7 +20,10 @@ class Read:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
-    """:ivar notices: what the topology says and the file cannot."""
+    """Text of a topology in a format.
+
+    :ivar notices: facts of the topology that the file cannot hold.
+    """
 
     text: str
     notices: tuple[str, ...] = ()

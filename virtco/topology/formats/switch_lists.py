@@ -14,7 +14,10 @@ from virtco.topology.formats import document
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Switch:
-    """:ivar path: where it stands, for errors."""
+    """Switch of a list.
+
+    :ivar path: place in the file, for errors.
+    """
 
     name: str
     hosts: tuple[str, ...]
