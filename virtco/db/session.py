@@ -234,7 +234,7 @@ def _sqlite_engine(url: sa.URL, timeout_s: float) -> sa.Engine:
     engine = sa.create_engine(
         url, poolclass=sa.QueuePool, pool_size=16, max_overflow=48,
         pool_timeout=max(1, timeout_s),
-        connect_args={'timeout': timeout_s})
+        connect_args={'check_same_thread': False, 'timeout': timeout_s})
 
     @sa.event.listens_for(engine, 'connect')
     def tune(connection: Any, _record: Any) -> None:

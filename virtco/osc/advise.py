@@ -76,7 +76,8 @@ class _Advise(base.Command):
             order, told = self.order(found, args.format)
             hosts = [by_row[row] for row in order]
             if told:
-                self.tell(told + '\n')
+                # A command to copy, whole.
+                self.app.stderr.write(told + '\n')
             self.app.stdout.write(
                 launchers.rankfile(hosts, args.slots)
                 if args.format == 'rankfile' else

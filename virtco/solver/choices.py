@@ -253,8 +253,11 @@ class _Race:
                 self._search(choice, budget)
 
     def _is_beaten(self, choice: states.State) -> bool:
-        """Return whether a choice cannot be better than the best so far."""
-        return choice.floor_s * (1 + CLOSED) >= self._least_s()
+        """Return whether a choice cannot be better than the best so far.
+
+        An infinite objective, of bytes to a dead port, beats nothing.
+        """
+        return math.inf > self._least_s() <= choice.floor_s * (1 + CLOSED)
 
     def _best(self) -> states.State:
         """Return the choice with the best placement.

@@ -2,6 +2,7 @@
 
 """The schema and the transactions of the database layer."""
 
+import concurrent.futures
 import threading
 import time
 
@@ -231,6 +232,18 @@ def test_purging_keeps_what_lives(database):
         assert session.get(models.Group, 'p-live') is not None
         assert session.get(models.Group, 'p-new') is not None
         assert session.get(models.Group, 'p-old') is None
+
+
+def test_a_database_in_memory_serves_all_threads():
+    database = db_session.Database('sqlite://')
+
+    def read():
+        with database.reader() as session:
+            return session.execute(sa.text('SELECT 1')).scalar()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        assert read() == pool.submit(read).result() == 1
+    database.dispose()
 
 
 def test_a_writer_that_waits_too_long_fails(database):

@@ -87,6 +87,20 @@ def test_online_bounds_hold_under_wishes(problem):
         problem, problems.isolated_s) * (1 + 1e-6)
 
 
+def test_bytes_to_a_dead_port_elsewhere_leave_room_below_a_switch():
+    """No placement ends before a coflow that never does."""
+    hosts = [cluster.Host(f'h{i}', (2.0,), 1e9, 1e9 if i != 2 else 0.0)
+             for i in range(3)]
+    problem = snapshot.PlacementProblem(
+        tuple(hosts), (cluster.Vm('v0', (1.0,)), cluster.Vm('v1', (1.0,))),
+        (coflow.Coflow.from_flows('c', 2, [(0, 1, 1e6)]),),
+        tree=cluster.Tree((cluster.Subtree('s0', 1e9, 1e9, level='1'),),
+                          {'h0': 's0', 'h1': 's0'}),
+        active=(snapshot.ActiveCoflow('a', (('h0', 1e7),), (('h2', 1e7),)),),
+        resources=('vcpus',), within=(snapshot.Within('1', (0, 1)),))
+    assert set(planner.plan(problem, budget_s=0.1).hosts) <= {'h0', 'h1'}
+
+
 @FEW
 @hypothesis.given(wished(), st.sampled_from(planner.PLANNERS))
 def test_every_planner_keeps_wishes(problem, name):

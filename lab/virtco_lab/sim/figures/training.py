@@ -155,7 +155,9 @@ def _serve(at: training_jobs.Site, jobs: list[training.Job],
         found[f'{name}, GPUs'] = result.utilisation
         found[f'{name}, stragglers'] = float(
             (slowdown > STRAGGLES * least).mean())
-        found[f'{name}, slowdown'] = float(np.median(slowdown))
+        # A job that computes nothing counts as one iteration of all the time.
+        found[f'{name}, slowdown'] = float(np.median(
+            np.minimum(slowdown, horizon_s / period_s)))
         found[f'{name}, slowest'] = least / float(slowdown.max())
 
 
