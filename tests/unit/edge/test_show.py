@@ -147,6 +147,8 @@ def test_rates_are_of_the_time_that_was_waited(monkeypatch, capsys, policy,
     assert told.count(units.format_rate(8 * 4000 / 2.0)) >= len(tree)
     assert ('from tap0' in told) is bool(ports)
     assert ('tap0 of a: note' in told) is bool(ports)
+    # Only a further uplink is named above its table.
+    assert 'eth0:' not in told
 
 
 @pytest.mark.parametrize(('removed', 'text'), [
