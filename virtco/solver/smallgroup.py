@@ -31,9 +31,11 @@ NEAR = 1.01
 LEAST = 1e-3
 #: Calls of numpy to begin.
 BEGIN_CALLS = 150
-#: Placements of which each is judged, so many at a time.
+#: Placements of which each is judged, so many at a time, and loads of ports by
+#: coflows that a block has at most: 8 bytes each, in a few arrays at once.
 MAX_JUDGED = 50_000
 BLOCK = 1000
+BLOCK_LOADS = 4_000_000
 #: Calls of numpy for a block, and cells of a placement: for each port and
 #: coflow, and for each flow and row of ports.
 JUDGE_CALLS = 100
@@ -51,16 +53,17 @@ def try_all(inst: instances.Instance, objective: snapshot.Objective,
     hosts = [np.flatnonzero(inst.allowed[node]) for node in movable]
     sizes = [len(row) for row in hosts]
     count = math.prod(sizes)
-    cells = JUDGE_CELLS * len(inst.s_per_byte) * (
-        len(inst.running) + len(inst.arcs)) + sum(
-            PATH_CELLS * len(inst.port_out) * len(src)
-            for src, _dst, _bytes in inst.arcs)
+    n_loads = len(inst.s_per_byte) * (len(inst.running) + len(inst.arcs))
+    cells = JUDGE_CELLS * n_loads + sum(
+        PATH_CELLS * len(inst.port_out) * len(src)
+        for src, _dst, _bytes in inst.arcs)
     if count > MAX_JUDGED or not budget.holds(count * cells):
         return None
     best: np.ndarray | None = None
     least = np.full(2, np.inf)
-    for first in range(0, count, BLOCK):
-        numbers = np.arange(first, min(first + BLOCK, count))
+    block = max(1, min(BLOCK, BLOCK_LOADS // max(1, n_loads)))
+    for first in range(0, count, block):
+        numbers = np.arange(first, min(first + block, count))
         budget.spend_numpy(JUDGE_CALLS, len(numbers) * cells)
         assigns = np.tile(inst.fixed, (len(numbers), 1))
         for node, row, which in zip(movable, hosts, np.unravel_index(

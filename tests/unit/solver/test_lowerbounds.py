@@ -318,6 +318,15 @@ def test_few_placements_are_all_judged(monkeypatch):
             monkeypatch.setattr(smallgroup, 'BLOCK', block)
             found = smallgroup.try_all(inst, objective, budget)
             assert objectives.evaluate(inst, found, objective).key == least
+    sizes = []
+    keys_of_many = objectives.keys_of_many
+    monkeypatch.setattr(objectives, 'keys_of_many', lambda inst, assigns, by: (
+        sizes.append(len(assigns)), keys_of_many(inst, assigns, by))[1])
+    # Six ports, two coflows: the memory of two placements.
+    monkeypatch.setattr(smallgroup, 'BLOCK_LOADS', 24)
+    found = smallgroup.try_all(inst, objective, budget)
+    assert objectives.evaluate(inst, found, objective).key == least
+    assert max(sizes) <= 2 and len(sizes) == 14
     monkeypatch.setattr(smallgroup, 'MAX_JUDGED', 26)
     assert smallgroup.try_all(inst, snapshot.Objective.JOINT, budget) is None
     monkeypatch.setattr(smallgroup, 'MAX_JUDGED', 27)
