@@ -30,6 +30,7 @@ class Neutron:
     def __init__(self, conf: cfg.ConfigOpts, session: ks_session.Session):
         self._adapter = nova.adapter_of(conf, session, 'network', None)
 
+    @nova.translated()
     def limits_bps(self, project_id: str) -> dict[str, Limits]:
         """Return the limits of a project's VMs that have any, by uuid.
 
@@ -38,10 +39,8 @@ class Neutron:
         :raises virtco.exception.NovaUnavailable: when Neutron does not answer
             or has no QoS.
         """
-        policies = {}
-        for policy in self._list('qos/policies'):
-            with nova.translated():
-                policies[policy['id']] = _limits_bps(policy['rules'])
+        policies = {policy['id']: _limits_bps(policy['rules'])
+                    for policy in self._list('qos/policies')}
         if not any(map(any, policies.values())):
             return {}
         of_vm = collections.defaultdict(list)
@@ -57,15 +56,14 @@ class Neutron:
     def _list(self, path: str, **wanted: Any) -> Iterator[dict[str, Any]]:
         name = path.rpartition('/')[2]
         while True:
-            with nova.translated():
-                response = self._adapter.get(f'/v2.0/{path}', params=wanted)
-                response.raise_for_status()
-                page = response.json()
-                yield from page[name]
-                if not any(link['rel'] == 'next'
-                           for link in page.get(f'{name}_links', ())):
-                    return
-                wanted['marker'] = page[name][-1]['id']
+            response = self._adapter.get(f'/v2.0/{path}', params=wanted)
+            response.raise_for_status()
+            page = response.json()
+            yield from page[name]
+            if not any(link['rel'] == 'next'
+                       for link in page.get(f'{name}_links', ())):
+                return
+            wanted['marker'] = page[name][-1]['id']
 
 
 def _limits_bps(rules: list[dict[str, Any]]) -> Limits:
