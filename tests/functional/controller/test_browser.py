@@ -206,7 +206,7 @@ def test_a_coflow_and_why_it_is_where_it_is(visit, controller, width):
 
 
 def _keep_sending(controller):
-    """Count 0.2 Gbit/s out of each host until that is what is observed."""
+    """Report 0.2 Gbit/s out of each host for seven seconds."""
     for _ in range(14):
         send(controller, 'shuffle', 0.01)
         send(controller, 'gradients', 0.005)
