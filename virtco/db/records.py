@@ -18,14 +18,22 @@ MOST_IN = 500
 
 
 def list_coflows(session: orm.Session, *, project_id: str | None = None,
-                 limit: int = 5000) -> list[models.Coflow]:
-    """List the newest coflows in order of age, without matrix and progress."""
+                 server: str | None = None, limit: int = 5000
+                 ) -> list[models.Coflow]:
+    """List the newest coflows in order of age, without matrix and progress.
+
+    :param server: name of a server of the group; None: any.
+    """
     query = sa.select(models.Coflow).options(
         orm.defer(models.Coflow.tm), orm.defer(models.Coflow.progress)
     ).order_by(models.Coflow.created_at.desc(),
                models.Coflow.position.desc()).limit(limit)
     if project_id is not None:
         query = query.where(models.Coflow.project_id == project_id)
+    if server is not None:
+        query = query.where(models.Coflow.group_id.in_(sa.select(
+            models.Member.group_id).where(
+                models.Member.display_name == server)))
     return list(session.scalars(query))[::-1]
 
 

@@ -42,16 +42,18 @@ class Coflows:
         self._clock = clock
 
     def find(self, schedule: live.Schedule, project_id: str | None = None,
-             state: str | None = None) -> list[wire.Coflow]:
-        """List the coflows of a project, or of all, in a state, or in any.
+             state: str | None = None, server: str | None = None
+             ) -> list[wire.Coflow]:
+        """List coflows by project, state and server; None means any.
 
         :param schedule: the newest.
+        :param server: name of a server of the coflow's group.
         """
         # Before the database is read: what ends meanwhile is in one of both.
         statuses = self._state.live.statuses()
         with self._state.database.reader() as session:
             shown = self._show(session, schedule, records.list_coflows(
-                session, project_id=project_id), statuses)
+                session, project_id=project_id, server=server), statuses)
         return [c for c in shown if state is None or c.state == state]
 
     def events(self, project_id: str | None = None) -> list[wire.Event]:

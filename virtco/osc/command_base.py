@@ -283,17 +283,12 @@ def find_instance(client: v1.Client, name_or_id: str) -> str:
         return str(uuid.UUID(name_or_id))
     except ValueError:
         pass
-    # Names of servers mostly begin with that of their group.
-    coflows = sorted(client.coflows(), key=lambda c: not (
-        c.group_name and name_or_id.startswith(c.group_name)))
-    found: set[str] = set()
-    for one in coflows:
-        found |= {member.instance_uuid
-                  for member in client.coflow(one.id).members or ()
-                  if member.display_name == name_or_id
-                  and member.instance_uuid is not None}
-        if found:
-            break
+    of_groups = {one.group: one.id for one in client.coflows(
+        server=name_or_id)}
+    found = {member.instance_uuid for coflow_id in of_groups.values()
+             for member in client.coflow(coflow_id).members or ()
+             if member.display_name == name_or_id
+             and member.instance_uuid is not None}
     if not found:
         raise osc_exceptions.CommandError(
             f'There is no VM of a group called {name_or_id!r}.')

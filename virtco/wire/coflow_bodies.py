@@ -261,10 +261,12 @@ class CoflowQuery(fields.ProjectQuery, frozen=True, kw_only=True):
         caller's own, or for an operator all projects.
     :ivar state: state of the coflows that are meant; any where it is not
         given.
+    :ivar server: name of a server of the coflows' group; any where it is not
+        given.
     """
 
     state: State | None = None
-
+    server: fields.Asked | None = None
 
 
 LIST = operation.Operation(

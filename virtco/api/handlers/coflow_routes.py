@@ -27,7 +27,7 @@ def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
     return wire.Coflows([
         _seen(call, views.waiting(coflow, waiting.get(coflow.id)))
         for coflow in call.rooms.objects.coflows.find(
-            decide.schedule, project_id, query.state)])
+            decide.schedule, project_id, query.state, query.server)])
 
 
 def register(call: Call, body: wire.Registration) -> wire.Coflow:
