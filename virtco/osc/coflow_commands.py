@@ -24,7 +24,7 @@ STATES = ['registered', 'planned', 'active', 'done', 'retired', *UNPLANNED]
 
 def _of_project(what: str) -> base.Argument:
     return base.argument('--project', dest='project_id', metavar='<project>',
-                         help=f'Only {what} of this project id')
+                         help=f'Only {what} of this project, by name or id')
 
 
 class ListCoflows(base.Lister):
@@ -107,7 +107,7 @@ RegisterCoflow = base.declared(
     base.ShowOne, wire.REGISTER,
     base.argument('name', help='Name of the matrix'), base.TM,
     base.argument('--project', dest='project_id', metavar='<project>',
-                  help='Project id it belongs to'),
+                  help='Name or id of its project, default your own'),
     example="wordcount '[[0,\"5GB\"],[0,0]]'")
 EndCoflow = base.declared(
     base.ShowOne, wire.CHANGE, base.COFLOW, told='Declare a coflow done',
@@ -129,7 +129,7 @@ AnnounceCoflow = base.declared(
     shown='id name state size_bytes n_flows expires')
 ListEvents = base.declared(
     base.Lister, wire.EVENTS, _of_project('events'),
-    example='--project 5f2b07b1', shown='at kind group_name detail')
+    example='--project lab', shown='at kind group_name detail')
 ShowClusters = base.declared(
     base.Lister, group_wire.CLUSTERS, base.GROUP,
     base.argument('--level', choices=['rack', 'host'],
@@ -171,11 +171,11 @@ class SetProject(base.Change):
     The value holds for running and later coflows of the project.
     """
 
-    example = '5f2b07b1 --priority-class 1'
+    example = 'lab --priority-class 1'
     asks = project_wire.CHANGE
     nothing = NO_PRIORITY
     arguments = (
-        base.argument('project_id', metavar='project', help='Project id'),
+        base.argument('project_id', metavar='project', help='Name or id'),
         *PRIORITY,
         base.argument('--forgive', dest='debt_bytes', action='store_const',
                       const=0, help='Delete its debt for bytes beyond its '

@@ -15,8 +15,12 @@ import shutil
 import textwrap
 import typing
 from typing import Any
+import urllib.parse
 import uuid
 
+from keystoneauth1 import exceptions as ks_exceptions
+from keystoneauth1 import plugin
+from keystoneauth1 import session as ks_session
 import msgspec
 from osc_lib import exceptions as osc_exceptions
 from osc_lib.command import command
@@ -33,6 +37,9 @@ from virtco.wire import topology as wire
 
 #: Longest text of a file, but of a topology.
 MOST_TEXT_CHARS = 4 << 20
+#: Keystone where the caller logged in.
+KEYSTONE = {'service_type': 'identity', 'interface': plugin.AUTH_INTERFACE,
+            'min_version': '3', 'max_version': '3.latest'}
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 
@@ -47,7 +54,7 @@ HOST = argument('host', help='Name of the hypervisor')
 GROUP = argument('group', help='Id or name')
 TM = argument('tm', help='The matrix as in the hint virtco:tm, or @FILE')
 PROJECT = argument('--project', dest='project_id', metavar='<project>',
-                   help='Project id, default your own')
+                   help='Name or id, default your own')
 PLANE = argument('--plane', metavar='<name>', help='Only this plane')
 APPLY = argument('--apply', action='store_true', help='Change the topology')
 
@@ -100,6 +107,14 @@ class Command(command.Command):
         if isinstance(given.get('tm'), str):
             given['tm'] = self.text_of(given['tm'])
         return self.client.call(self.asks, **given)
+
+    def run(self, parsed_args: Any) -> int:
+        app: Any = self.app
+        if getattr(parsed_args, 'project_id', None) is not None:
+            parsed_args.project_id = find_project(
+                app.client_manager.session, parsed_args.project_id)
+        code: int = super().run(parsed_args)
+        return code
 
     def take_action(self, args: Any) -> Any:
         self.ask(args)
@@ -275,6 +290,35 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
     raise osc_exceptions.CommandError(
         f'{len(found)} coflows are called {name_or_id!r}; give an id of '
         + ', '.join(c.id for c in found))
+
+
+def find_project(session: ks_session.Session | None, name_or_id: str) -> str:
+    """Find the id of a project by its id or its unique name.
+
+    The text is taken as an id where keystone does not list projects: without
+    a login, or for users without that right.
+    """
+    if session is None:
+        return name_or_id
+    try:
+        found = session.get('/projects', endpoint_filter=KEYSTONE,
+                            params={'name': name_or_id}).json()['projects']
+        if not found:
+            one = session.get(
+                '/projects/' + urllib.parse.quote(name_or_id, safe=''),
+                endpoint_filter=KEYSTONE, raise_exc=False)
+            if one.status_code == 404:
+                raise osc_exceptions.CommandError(
+                    f'There is no project {name_or_id!r}.')
+            found = [one.json()['project']]
+    except (ks_exceptions.ClientException, LookupError, ValueError):
+        return name_or_id
+    if len(found) > 1:
+        raise osc_exceptions.CommandError(
+            f'{len(found)} projects are called {name_or_id!r}; give an id of '
+            + ', '.join(one['id'] for one in found))
+    found_id: str = found[0]['id']
+    return found_id
 
 
 def find_instance(client: v1.Client, name_or_id: str) -> str:

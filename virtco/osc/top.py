@@ -35,8 +35,8 @@ class Top(base.Command):
                       metavar='<seconds>',
                       help='Time between two updates, at least 0.5; default '
                            '2'),
-        base.argument('--project', metavar='<project>',
-                      help='Only coflows of this project id'),
+        base.argument('--project', dest='project_id', metavar='<project>',
+                      help='Only coflows of this project, by name or id'),
         base.argument('--state', metavar='<state>',
                       help='Only coflows in this state'),
         base.argument('--filter', default='', metavar='<text>',
@@ -92,7 +92,7 @@ def _again(client: v1.Client, args: Any) -> console.RenderableType:
 
 def _look(client: v1.Client, args: Any) -> console.Group:
     return overview.screen(
-        ask(client, args.project), sort=args.sort, words=args.filter,
+        ask(client, args.project_id), sort=args.sort, words=args.filter,
         state=args.state, n_rows=args.rows)
 
 

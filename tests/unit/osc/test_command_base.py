@@ -3,12 +3,17 @@
 """What all commands share: columns, and names of coflows."""
 
 import io
+import json
 import types
 
+from keystoneauth1 import noauth
+from keystoneauth1 import session as ks_session
 from osc_lib import exceptions as osc_exceptions
 import pytest
+import requests
 
 from tests.unit.osc import controller
+from virtco.osc import coflow_commands
 from virtco.osc import command_base as base
 from virtco.osc import operator_commands as operator
 
@@ -46,6 +51,59 @@ def test_what_no_coflow_or_several_are_called(coflows, why):
         **{'GET /v1/coflows': {'coflows': coflows}}).client
     with pytest.raises(osc_exceptions.CommandError) as error:
         base.find_coflow(client, 'a')
+    assert str(error.value) == why
+
+
+class _Keystone(requests.adapters.BaseAdapter):
+    """Answers by path; a path that it does not know is forbidden."""
+
+    def __init__(self, **answers):
+        super().__init__()
+        self.answers = answers
+
+    def send(self, request, **_options):
+        response = requests.Response()
+        response.url, response.request = request.url, request
+        body = self.answers.get(request.path_url, (403, {}))
+        response.status_code, body = (
+            body if isinstance(body, tuple) else (200, body))
+        response.raw = io.BytesIO(json.dumps(body).encode())
+        return response
+
+
+def _login(**answers):
+    http = requests.Session()
+    http.mount('http://', _Keystone(**answers))
+    return ks_session.Session(
+        auth=noauth.NoAuth(endpoint='http://keystone.test'), session=http)
+
+
+def _named(*ids):
+    return {'projects': [{'id': found} for found in ids]}
+
+
+@pytest.mark.parametrize(('answers', 'project_id'), [
+    ({'/projects?name=lab': _named('p1')}, 'p1'),
+    ({'/projects?name=lab': _named(),
+      '/projects/lab': {'project': {'id': 'lab'}}}, 'lab'),
+    ({'/projects?name=lab': _named()}, 'lab'),
+    ({'/projects?name=lab': (404, {})}, 'lab'),
+    ({}, 'lab')])
+def test_a_project_is_found_by_its_name(answers, project_id):
+    one = controller.Controller(**{'GET /v1/events': {'events': []}})
+    controller.rows(coflow_commands.ListEvents, one, '--project', 'lab',
+                    session=_login(**answers))
+    assert one.asked == [('GET', f'/v1/events?project_id={project_id}', None)]
+
+
+@pytest.mark.parametrize(('answers', 'why'), [
+    ({'/projects?name=lab': _named('p1', 'p2')},
+     "2 projects are called 'lab'; give an id of p1, p2"),
+    ({'/projects?name=lab': _named(), '/projects/lab': (404, {})},
+     "There is no project 'lab'.")])
+def test_a_name_of_several_projects_or_of_none(answers, why):
+    with pytest.raises(osc_exceptions.CommandError) as error:
+        base.find_project(_login(**answers), 'lab')
     assert str(error.value) == why
 
 
