@@ -14,6 +14,8 @@ MOST = 16
 PATIENCE_S = 120.0
 
 Pair = tuple[str, str]
+#: A pair that failed, or is under way, has no measurement.
+Results = dict[Pair, reports.Measurement | None]
 
 
 def train_bytes(request: wire.ProbeRequest) -> int:
@@ -50,7 +52,7 @@ class Asked:
         """
         check(request)
         self.request = request
-        self.results: dict[Pair, reports.Measurement | None] = {}
+        self.results: Results = {}
         self._until_s = now_s + PATIENCE_S
         self._waiting = list(dict.fromkeys(request.pairs))
 

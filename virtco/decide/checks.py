@@ -85,11 +85,6 @@ class Checks:
         self._waiting: collections.deque[Check] = collections.deque()
         self._thread: threading.Thread | None = None
         self._stopped = False
-        # Of the round under way: train -> pair, and what came of it.
-        self._ordered: dict[str, tuple[str, str]] = {}
-        self._loaded = False
-        self._came: dict[tuple[str, str], reports.Measurement] = {}
-        prober.on_measured.append(self._measured)
 
     def checked(self, hosts: Iterable[str], purpose: wire.Purpose
                 ) -> list[str]:
@@ -130,19 +125,6 @@ class Checks:
 
     def stop(self) -> None:
         self._stopped = True
-
-    def takes(self, measurement: reports.Measurement) -> bool:
-        """Return whether a measurement is of a loaded round, and of no other
-        use.
-        """
-        with self._lock:
-            return self._loaded and measurement.probe_id in self._ordered
-
-    def _measured(self, measurement: reports.Measurement) -> None:
-        with self._lock:
-            pair = self._ordered.get(measurement.probe_id)
-            if pair is not None:
-                self._came[pair] = measurement
 
     def _work(self) -> None:
         while True:
@@ -255,17 +237,10 @@ class Checks:
     def _measure(self, check: Check, pairs: Sequence[rounds.Pair],
                  transfer: rounds.Transfer | None = None
                  ) -> dict[rounds.Pair, reports.Measurement]:
-        with self._lock:
-            self._came, self._loaded = {}, transfer is not None
-            # Under the lock, as an answer may be faster than this thread.
-            begun = self._prober.order(pairs, transfer)
-            self._ordered = {probe: pair for pair, probe in begun.items()}
-        self._wait(lambda: len(self._came) == len(begun)
-                   or self._prober.is_idle(),
-                   0.0 if transfer is None
+        ordered = self._prober.order(pairs, transfer)
+        self._wait(self._prober.is_idle, 0.0 if transfer is None
                    else probes.START_S + transfer.most_s)
-        with self._lock:
-            came, self._ordered = dict(self._came), {}
+        came = {pair: one for pair, one in ordered.items() if one is not None}
         check.count(sent_bytes=sum(one.sent_bytes or 0
                                    for one in came.values()))
         return came

@@ -60,7 +60,7 @@ class Measurable:
 
 @dataclasses.dataclass
 class _Train:
-    pair: tuple[str, str]
+    pair: asked.Pair
     target: Target
     give_up_s: float
     probe_id: str = dataclasses.field(
@@ -68,9 +68,12 @@ class _Train:
     #: Known to these two hosts only, for this train only.
     key: str = dataclasses.field(
         default_factory=lambda: secrets.token_hex(32), repr=False)
-    #: Who asked for it and what it is, beside the schedule's trains.
-    request: asked.Asked | None = None
+    #: What differs from the schedule's trains.
     order: dict[str, Any] = dataclasses.field(default_factory=dict)
+    #: Where its result goes, beside those that are kept.
+    results: asked.Results = dataclasses.field(default_factory=dict)
+    #: An operator asked for it: its result is not kept.
+    is_asked: bool = False
     #: Of all connections of a round; None where there is no common time.
     start_s: float | None = None
     fetched: bool = False
@@ -103,7 +106,6 @@ class Prober:
         self._next_look_s = 0.0
         #: A check has the network for itself: nothing is begun meanwhile.
         self._held = False
-        self.on_measured: list[Callable[[reports.Measurement], None]] = []
         #: Are called when trains were ordered out of turn.
         self.on_ordered: list[Callable[[], None]] = []
 
@@ -146,19 +148,19 @@ class Prober:
             self._look()
             return not self._trains
 
-    def order(self, pairs: Iterable[tuple[str, str]],
-              transfer: rounds.Transfer | None = None
-              ) -> dict[tuple[str, str], str]:
-        """Begin these trains now; their ids.
+    def order(self, pairs: Iterable[asked.Pair],
+              transfer: rounds.Transfer | None = None) -> asked.Results:
+        """Begin these trains now.
 
         :param transfer: instead of a train a TCP connection that sends this
             much, all of them beginning at the same time. They count in the
             budget but are not held back by it, as trains are here.
+        :returns: results, which are None until they come.
 
         Pairs that cannot be measured now are left out: a host is away, or has
         a coflow that should not be disturbed.
         """
-        begun = {}
+        results: asked.Results = {}
         with self._lock:
             now_s = self._clock()
             plan = self._plan(now_s)
@@ -170,11 +172,12 @@ class Prober:
                 train = self._ordered(found, (src, dst), transfer, now_s)
                 plan.begin((src, dst), train.order.get(
                     'size_bytes', plan.rules.train_bytes), now_s)
+                train.results = results
+                results[src, dst] = None
                 self._begin(train)
-                begun[src, dst] = train.probe_id
         for tell in self.on_ordered:
             tell()
-        return begun
+        return results
 
     def afford(self, hosts: Iterable[str], transfer: rounds.Transfer,
                n_rounds: int) -> None:
@@ -234,9 +237,6 @@ class Prober:
         :returns: whether it is one to be kept. What was asked for is not:
             it may be what TCP gets, or a train that is too short.
         """
-        # First: who sees that no train is left has seen all measurements.
-        for tell in self.on_measured:
-            tell(measurement)
         pair = measurement.src, measurement.dst
         with self._lock:
             now_s = self._clock()
@@ -249,9 +249,8 @@ class Prober:
                 plan.ended(pair, now_s,
                            None if sent_bytes is None else int(sent_bytes))
                 self._counts.probes.labels('measured').inc()
-                if train.request is not None:
-                    is_asked = True
-                    train.request.results[pair] = measurement
+                is_asked |= train.is_asked
+                train.results[pair] = measurement
             if not is_asked:
                 plan.measured(pair, now_s)
             self._count(plan, now_s)
@@ -298,11 +297,11 @@ class Prober:
         for train in list(self._trains.values()):
             if train.give_up_s <= now_s:
                 self._drop(train)
-                if train.request is None:
-                    plan.failed(train.pair, now_s)
-                else:
+                train.results[train.pair] = None
+                if train.is_asked:
                     plan.ended(train.pair, now_s, None)
-                    train.request.results[train.pair] = None
+                else:
+                    plan.failed(train.pair, now_s)
                 self._counts.probes.labels('failed').inc()
         if (now_s < self._next_look_s or not self._conf.enabled
                 or self._held):
@@ -333,7 +332,8 @@ class Prober:
                     (src, dst), found.targets[dst],
                     now_s + TIMEOUT_S + _FETCHED_S
                     + (request.lasts_s if is_bulk else 0.0),
-                    request=one, order=asked.order(request)))
+                    order=asked.order(request), results=one.results,
+                    is_asked=True))
 
     def _count(self, plan: schedule.Schedule, now_s: float) -> None:
         state = plan.state()

@@ -164,8 +164,7 @@ class Distribute:
                 self._intake.add(self._measured, measurement)
 
     def _measured(self, measurement: reports.Measurement) -> None:
-        loaded = self._decide.checks.takes(measurement)
-        if self._decide.prober.done(measurement) and not loaded:
+        if self._decide.prober.done(measurement):
             self._state.measured(measurement)
 
     def _told(self, name: str, message: messages.PeerSaid) -> None:

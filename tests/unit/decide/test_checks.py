@@ -30,7 +30,7 @@ class Network:
     """
 
     def __init__(self, tree=cluster.Tree()):
-        self.on_measured, self.orders, self.held = [], [], []
+        self.orders, self.held = [], []
         self.nominal = []
         self.silent, self.windows = set(), [1000] * 100
         self._tree, self._answers = tree, []
@@ -42,20 +42,19 @@ class Network:
 
     def order(self, pairs, transfer=None):
         self.orders.append((list(pairs), transfer))
-        begun = {pair: f'{len(self.orders)}-{pair}' for pair in pairs
-                 if pair not in self.silent}
-        for (src, dst), name in begun.items():
-            self._answers.append(made.measurement(
-                src, dst, 1e9, probe_id=name, sent_bytes=100,
-                windows_bytes=self.windows if transfer else None))
-        return begun
+        results = dict.fromkeys(pair for pair in pairs
+                                if pair not in self.silent)
+        self._answers += [(results, made.measurement(
+            *pair, 1e9, sent_bytes=100,
+            windows_bytes=self.windows if transfer else None))
+            for pair in results]
+        return results
 
     def is_idle(self):
         """Nothing is under way once its answers have been told."""
         while self._answers:
-            found = self._answers.pop()
-            for tell in self.on_measured:
-                tell(found)
+            results, found = self._answers.pop()
+            results[found.src, found.dst] = found
         return True
 
     def afford(self, hosts, transfer, n_rounds):
@@ -189,9 +188,8 @@ def test_a_train_that_does_not_tell_its_bytes_counts_none():
     network = Network()
     found, _concluded = start(network)
     network.is_idle = lambda: True
-    network.order = lambda pairs, _transfer: [
-        found._came.update({pair: made.measurement(*pair, 1e9)})
-        for pair in pairs] and {}
+    network.order = lambda pairs, _transfer: {
+        pair: made.measurement(*pair, 1e9) for pair in pairs}
     one = check()
     assert found._measure(one, [('a', 'b')])
     assert one.now.sent_bytes == 0
@@ -214,7 +212,7 @@ class Time:
 def test_a_round_without_answers_ends(monkeypatch, transfer, limit_s):
     network = Network()
     network.is_idle = lambda: False
-    network.order = lambda pairs, _transfer: {pairs[0]: 'train'}
+    network.order = lambda pairs, _transfer: {pairs[0]: None}
     found, _concluded = start(network)
     monkeypatch.setattr(checks, 'time', clock := Time())
     assert found._measure(check(), [('a', 'b')], transfer) == {}
@@ -254,22 +252,13 @@ def test_a_discovery_that_is_stopped_fails():
     assert network.orders == []
 
 
-def test_what_a_loaded_round_measures_is_of_no_other_use():
+def test_a_loaded_round_has_rates_by_its_windows():
     network = Network()
     found, _concluded = start(network)
-    seen = []
-    network.on_measured.append(lambda one: seen.append((
-        (one.src, one.dst), found.takes(one))))
     pairs = [('a', 'b'), ('c', 'd')]
-    one = check()
-    assert found._together(one, pairs, rounds.CHECK) == {
+    assert found._together(check(), pairs, rounds.CHECK) == {
         pair: pytest.approx(rate_bps) for pair, rate_bps in
         rounds.rates_bps(dict.fromkeys(pairs, network.windows)).items()}
-    assert sorted(seen) == [(pair, True) for pair in pairs]
-    seen.clear()
-    assert found._measure(one, pairs).keys() == set(pairs)
-    assert sorted(seen) == [(pair, False) for pair in pairs]
-    assert not found.takes(made.measurement('a', 'b', 1e9))
 
 
 def test_a_loaded_round_is_tried_twice():

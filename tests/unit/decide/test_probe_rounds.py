@@ -35,11 +35,12 @@ def test_the_connections_of_a_round_begin_at_a_common_time(made):
     transfer = rounds.Transfer(10 ** 6, 0.02, 0.5)
     pairs = [('a', 'b'), ('c', 'd')]
     begun = made.prober.order(pairs, transfer)
-    assert list(begun) == pairs and told == [True]
-    starts = {}
+    assert begun == dict.fromkeys(pairs) and told == [True]
+    starts, ids = {}, {}
     for host in 'abcd':
         order = made.prober.next_train(host)
         starts[host] = made.clock.now + order['start_in_s']
+        ids[host] = order['probe_id']
         made.clock.now += 0.2
         if order.get('role') != 'receive':
             assert (order['kind'], order['lasts_s'], order['window_s'],
@@ -49,36 +50,44 @@ def test_the_connections_of_a_round_begin_at_a_common_time(made):
     assert starts == pytest.approx(dict.fromkeys('abc', 1000.5)
                                    | {'d': 1000.6})
     assert made.prober.state().last_hour_bytes == 2 * 2_500_000
-    made.prober.done(plain.measurement(
-        'a', 'b', 1e9, probe_id=begun['a', 'b'], method='bulk',
-        sent_bytes=2_000_000))
+    first = plain.measurement('a', 'b', 1e9, probe_id=ids['a'], method='bulk',
+                              sent_bytes=2_000_000)
+    # It tells of a link that others load: it is no reading of the pair.
+    assert not made.prober.done(first)
+    assert begun == {('a', 'b'): first, ('c', 'd'): None}
     assert made.prober.state().last_hour_bytes == 4_500_000
     assert not made.prober.is_idle() and told == [True]
     # After the last one the next round is handed out at once.
     made.prober.done(plain.measurement(
-        'c', 'd', 1e9, probe_id=begun['c', 'd'], method='bulk',
+        'c', 'd', 1e9, probe_id=ids['c'], method='bulk',
         sent_bytes=2_500_000))
+    assert begun['c', 'd'].sent_bytes == 2_500_000
     assert made.prober.is_idle() and told == [True, True]
 
 
 def test_a_round_that_is_not_answered_ends(made):
     made.prober.hold(True)
-    made.prober.order([('a', 'b')], rounds.Transfer(10 ** 6, 0.02, 0.5))
+    begun = made.prober.order([('a', 'b')],
+                              rounds.Transfer(10 ** 6, 0.02, 0.5))
     made.prober.next_train('a')
     made.prober.next_train('b')
     assert not made.prober.is_idle()
     made.clock.now += 5.99
     assert not made.prober.is_idle()
     made.clock.now += 0.01
-    assert made.prober.is_idle()
+    assert made.prober.is_idle() and begun == {('a', 'b'): None}
 
 
 def test_a_train_of_a_check_is_repeated_if_need_be(made):
     made.prober.hold(True)
-    assert made.prober.order([('a', 'b')]).keys() == {('a', 'b')}
+    begun = made.prober.order([('a', 'b')])
+    assert begun == {('a', 'b'): None}
     train = made.prober.next_train('a')
     assert not {'kind', 'repeats', 'start_in_s'} & train.keys()
     assert made.prober.state().last_hour_bytes == 10 * 200 * 1472
+    # As a reading of the pair it is kept, too.
+    found = plain.measurement('a', 'b', 1e9, probe_id=train['probe_id'])
+    assert made.prober.done(found) and begun == {('a', 'b'): found}
 
 
 @pytest.mark.parametrize(('later_s', 'is_over'), [(4.99, False), (5, True)])

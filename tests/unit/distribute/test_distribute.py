@@ -99,10 +99,9 @@ def make(conf, listens=False):
         live=types.SimpleNamespace(
             forgive=lambda project: said.append(('forgiven', project))))
     decide = types.SimpleNamespace(
-        prober=Prober(), loaded=False, publisher=types.SimpleNamespace(
+        prober=Prober(), publisher=types.SimpleNamespace(
             on_publish=[], get=lambda host: POLICY if host == 'h1' else None,
             generations=lambda: {'h1': 1, 'h2': 2, 'h3': 1}))
-    decide.checks = types.SimpleNamespace(takes=lambda one: decide.loaded)
     leads = Leads(said)
     found = distribute.Distribute(conf, state, decide, leads,
                                   metrics.Metrics(), listens)
@@ -169,15 +168,12 @@ def test_its_own_policies_are_told(one):
     assert doors.trains(['h1', 'h2', 'h4']) == {'h1': {'probe_id': 'p'}}
 
 
-@pytest.mark.parametrize('keeps, loaded, is_kept', [
-    (True, False, True), (True, True, False), (False, False, False),
-    (False, True, False)])
-def test_measurements_on_a_loaded_link_are_not_kept(one, keeps, loaded,
-                                                    is_kept):
-    one.decide.prober.keeps, one.decide.loaded = keeps, loaded
+@pytest.mark.parametrize('keeps', [True, False])
+def test_measurements_are_kept_where_the_prober_says_so(one, keeps):
+    one.decide.prober.keeps = keeps
     one._doors().said('h1', messages.Measured(TRAIN), b'')
     assert one.said == []
-    assert taken_in(one) == ([('measured', TRAIN)] if is_kept else [])
+    assert taken_in(one) == ([('measured', TRAIN)] if keeps else [])
 
 
 def test_reports_are_taken_in(one):
