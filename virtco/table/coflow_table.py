@@ -34,6 +34,9 @@ class Link:
     ingress_bps: float
     default_rate_bps: float
 
+    def speeds(self) -> tuple[float, float, float]:
+        return self.egress_bps, self.ingress_bps, self.default_rate_bps
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VmFlow:

@@ -80,6 +80,10 @@ class Numbers:
         """Return whether each host's numbers may differ from its last policy's
         beyond the tolerance.
 
+        A small child may move by much of itself and matter to no one, so its
+        class is the measure, and the link for ceilings. Whether a class may
+        borrow is no matter of a few per cent.
+
         :param told: NaN where it was told nothing of the kind.
         """
         class_far = ~(np.abs(self.class_bps - told.class_bps) <= tolerance
@@ -147,7 +151,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
     """Make a policy per link.
 
     A host keeps the policy it has, the same object, while the new one would
-    say the same up to the tolerance (see :meth:`.HostPolicy.is_close`).
+    say the same up to the tolerance.
 
     :param schedule: schedule of all coflows of ``laid``, with their pairs;
         without any, flows are only counted: all stay in the default class.
@@ -190,8 +194,8 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
             new.left_bytes[children].copy(), options.work_conserving,
             limits.get(link.host))
         old = policies.get(link.host)
-        if (is_other[i] and not is_other_reach[i] and old is not None
-                and old.is_close(made, tolerance)):
+        if not far[i] and not is_other_reach[i] and old is not None and (
+                old.is_close(made, tolerance)):
             continue
         changed.append(link.host)
         policies[link.host] = made
@@ -206,16 +210,16 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
 
 def _laid_anew(laid: layouts.Layouts, options: Options,
                before: HostPolicies | None) -> HostPolicies:
-    """Return the earlier policies in the present layout."""
+    """Return the earlier policies that the present layouts have numbers for.
+    """
     if before is not None and before.layouts is laid and (
             before.options == options):
         return before
-    hosts = {link.host for link in laid.links}
-    policies = {host: made for host, made in (
-        before.of_host.items() if before is not None else ()) if host in hosts}
-    olds = [policies.get(link.host) for link in laid.links]
-    known = [old if old is not None and old.layout is layout else None
-             for old, layout in zip(olds, laid.of_link)]
+    known = [None if before is None else before.of_host.get(link.host)
+             for link in laid.links]
+    known = [old if old is not None and old.borrows == options.work_conserving
+             and old.layout.says_same(layout) else None
+             for old, layout in zip(known, laid.of_link)]
 
     def joined(name: str, counts: Iterable[int]) -> np.ndarray:
         return layouts.joined(
@@ -224,14 +228,14 @@ def _laid_anew(laid: layouts.Layouts, options: Options,
 
     n_children = [len(layout.peers) for layout in laid.of_link]
     return HostPolicies(
-        laid, options, policies, (), Numbers(
+        laid, options, {old.link.host: old for old in known
+                        if old is not None}, (), Numbers(
             joined('prios', laid.n_classes.tolist()),
             joined('class_bps', laid.n_classes.tolist()),
             joined('child_bps', n_children),
             joined('child_ceil_bps', n_children), np.zeros(0)),
         np.array([old is None or old.link is not link
                   or bool(old.layout.rivals)
-                  or old.borrows != options.work_conserving
                   or old.ttl_s != options.ttl_s
                   for old, link in zip(known, laid.links)], bool),
         before.limits if before is not None else {},

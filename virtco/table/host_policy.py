@@ -62,34 +62,15 @@ class HostPolicy:
                 for some in self.layout.rivals]
 
     def is_close(self, new: 'HostPolicy', tolerance: float) -> bool:
-        """Return whether the new policy is equal up to small changes of rates.
-
-        A small child may move by much of itself and matter to no one, so its
-        class is the measure, and the link for ceilings. Whether a class may
-        borrow is no matter of a few per cent.
+        """Return whether two policies of layouts that say the same are equal
+        beside the numbers of their classes, up to small changes of rates.
         """
-        if (self.ttl_s != new.ttl_s
-                or not self.layout.says_same(new.layout)
-                or not _is_link_close(self.link, new.link, tolerance)
-                or not np.array_equal(self.prios, new.prios)
-                or self.winners() != new.winners()
-                or not table_unmanaged.is_close(
-                    self.unmanaged, new.unmanaged, UNMANAGED_TOLERANCE)):
-            return False
-        scale = new.class_bps[self.layout.class_of]
-        return (_near(self.class_bps, new.class_bps, tolerance)
-                and _near(self.child_bps, new.child_bps, tolerance, scale)
-                and self._is_ceil_close(new, tolerance))
-
-    def _is_ceil_close(self, new: 'HostPolicy', tolerance: float) -> bool:
-        if not (self.borrows or new.borrows):
-            return True
-        before, after = self.class_ceil_bps, new.class_ceil_bps
-        return (_near(before, after, tolerance)
-                and np.array_equal(before > self.class_bps,
-                                   after > new.class_bps)
-                and _near(self.child_ceil_bps, new.child_ceil_bps, tolerance,
-                          new.link.egress_bps))
+        return (self.ttl_s == new.ttl_s
+                and table_unmanaged.near(self.link.speeds(),
+                                         new.link.speeds(), tolerance)
+                and self.winners() == new.winners()
+                and table_unmanaged.is_close(
+                    self.unmanaged, new.unmanaged, UNMANAGED_TOLERANCE))
 
     def policy(self, generation: int = 0) -> edge_policy.EdgePolicy:
         """Return the policy as a document."""
@@ -128,20 +109,3 @@ class HostPolicy:
                 layout.classes, layout.class_minors, self.class_bps.tolist(),
                 self.class_ceil_bps.tolist(), self.prios.tolist(),
                 [0, *ends], ends)]
-
-
-def _is_link_close(old: coflow_table.Link, new: coflow_table.Link,
-                   tolerance: float) -> bool:
-    return old == new or _near(_speeds(old), _speeds(new), tolerance)
-
-
-def _speeds(link: coflow_table.Link) -> np.ndarray:
-    return np.array([link.egress_bps, link.ingress_bps,
-                     link.default_rate_bps])
-
-
-def _near(old: np.ndarray, new: np.ndarray, tolerance: float,
-          scale: np.ndarray | float | None = None) -> bool:
-    if scale is None:
-        scale = np.maximum(old, new)
-    return bool((np.abs(old - new) <= tolerance * scale).all())

@@ -129,9 +129,15 @@ def is_close(old: edge_policy.Unmanaged | None,
     """Return whether two are equal up to small changes of rates."""
     if old is new or old is None or new is None:
         return old is new
-    return _names(old) == _names(new) and all(
-        abs(mine - other) <= tolerance * max(mine, other)
-        for mine, other in zip(_rates(old), _rates(new)))
+    return _names(old) == _names(new) and near(
+        _rates(old), _rates(new), tolerance)
+
+
+def near(old: Iterable[float], new: Iterable[float], tolerance: float
+         ) -> bool:
+    """Return whether each two rates differ by little of the larger one."""
+    return all(abs(mine - other) <= tolerance * max(mine, other)
+               for mine, other in zip(old, new))
 
 
 def _names(some: edge_policy.Unmanaged) -> object:

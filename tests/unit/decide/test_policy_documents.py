@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests.unit.table import objects
 from virtco.decide import policy_documents as policies
 from virtco.model import live
 from virtco.state import schedule_input
@@ -216,7 +217,8 @@ def test_what_is_kept_from_before_is_as_good_as_new(steps):
         tolerance = options['rate_tolerance_fraction']
         assert after.of_host.keys() == fresh.of_host.keys()
         for host, policy in after.of_host.items():
-            assert policy.is_close(fresh.of_host[host], tolerance + 1e-9)
+            assert objects.is_close(policy.policy(), fresh.of_host[
+                host].policy(), tolerance + 1e-9)
             if before is not None and tolerance == 0 and (
                     policy is before.of_host[host]):
                 assert policy.policy().flows == (

@@ -76,11 +76,12 @@ def is_close(old, new, tolerance):
     return (
         sorted(map(dataclasses.astuple, old.flows), key=repr)
         == sorted(map(dataclasses.astuple, new.flows), key=repr)
+        and set(old.received) == set(new.received)
         and all(_near(getattr(old, name), getattr(new, name), tolerance)
                 for name in ('egress_bps', 'ingress_bps', 'default_rate_bps'))
         and [c.coflow_id for c in _by_id(old)]
         == [c.coflow_id for c in _by_id(new)]
-        and all(_class_close(*pair, tolerance)
+        and all(_class_close(*pair, tolerance, new.egress_bps)
                 for pair in zip(_by_id(old), _by_id(new))))
 
 
@@ -88,7 +89,7 @@ def _by_id(policy):
     return sorted(policy.classes, key=lambda c: c.coflow_id)
 
 
-def _class_close(old, new, tolerance):
+def _class_close(old, new, tolerance, egress_bps):
     return (
         (old.minor, old.prio, old.name) == (new.minor, new.prio, new.name)
         and [d.minor for d in old.destinations]
@@ -97,7 +98,7 @@ def _class_close(old, new, tolerance):
         and _near(old.rate_bps, new.rate_bps, tolerance)
         and _near(old.ceil_bps, new.ceil_bps, tolerance)
         and all(_near(a.rate_bps, b.rate_bps, tolerance, new.rate_bps)
-                and _near(a.ceil_bps, b.ceil_bps, tolerance, new.rate_bps)
+                and _near(a.ceil_bps, b.ceil_bps, tolerance, egress_bps)
                 for a, b in zip(old.destinations, new.destinations)))
 
 

@@ -323,10 +323,8 @@ def test_who_has_the_whole_link_cannot_borrow(order):
     links = [dataclasses.replace(LINKS[0], default_rate_bps=0.0)]
     laid = lay_out(a(('h0', 'h1')), links=links)
     options = host_policies.Options(True)
-    first, second = (made(
-        laid, {'a': [share * 1e8]}, {'a': [5.0]}, options=options)
-        for share in order)
-    assert not first.of_host['h0'].is_close(second.of_host['h0'], 0.05)
+    first = made(laid, {'a': [order[0] * 1e8]}, {'a': [5.0]},
+                 options=options)
     told = made(laid, {'a': [order[1] * 1e8]}, {'a': [5.0]}, first,
                 options=options, tolerance=0.05)
     assert told.changed == ('h0',)
@@ -338,11 +336,8 @@ def test_who_has_the_whole_link_cannot_borrow(order):
 def test_the_tolerance_is_of_the_larger_rate():
     laid = lay_out(a(('h0', 'h1')), links=LINKS[:1])
     rates = 1e7, 1.04e7
-    first, second = (made(laid, {'a': [rate_bps]}, {'a': [5.0]})
-                     for rate_bps in rates)
+    first = made(laid, {'a': [rates[0]]}, {'a': [5.0]})
     for tolerance, is_close in ((0.039, True), (0.038, False)):
-        assert first.of_host['h0'].is_close(
-            second.of_host['h0'], tolerance) is is_close
         told = made(laid, {'a': [rates[1]]}, {'a': [5.0]}, first,
                     tolerance=tolerance)
         assert told.changed == (() if is_close else ('h0',))
@@ -462,9 +457,6 @@ def test_a_ceiling_is_news_by_its_part_of_the_link():
     assert ceil_bps(second, 'h1') == pytest.approx((3e8, 4.4e7))
     third = update(5.6e7, second, kept=())
     assert third.changed == ('h1',) and ceil_bps(third, 'h1')[1] == 1e8
-    for found in (first, second):
-        assert found.of_host['h1'].is_close(first.of_host['h1'], 0.06)
-    assert not second.of_host['h1'].is_close(first.of_host['h1'], 0.05)
     lent = made(laid, {'a': [4e7], 'b': [1e7]}, left, kept=('a',))
     assert ceil_bps(lent, 'h1') == (1e7, 1e7)
 
