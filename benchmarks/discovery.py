@@ -7,11 +7,11 @@
 
 Builds hypervisors below racks below pods in network namespaces, starts the
 controller and an edge module on each, and gives the order of ``virtco topology
-discover``. Nobody tells the controller the tree, and the hosts' names do not
-tell their racks. Racks carry a third, pods half of what comes from below
-(``--rack-over``, ``--pod-over``). Printed are the adjusted Rand index and the
-errors of the uplinks' rates per level. Asked: at least 0.95, and 10 %. Needs
-root. Twelve hosts take three to four minutes.
+import --measure``. Nobody tells the controller the tree, and the hosts' names
+do not tell their racks. Racks carry a third, pods half of what comes from
+below (``--rack-over``, ``--pod-over``). Printed are the adjusted Rand index
+and the errors of the uplinks' rates per level. Asked: at least 0.95, and 10 %.
+Needs root. Twelve hosts take three to four minutes.
 """
 
 import argparse

@@ -100,14 +100,14 @@ KINDS = {
     'VC-069': Kind('rates', WARNING, 'a speed is unknown',
                    'Set [edge] link_egress_bps.'),
     'VC-070': Kind('rates', WARNING, 'some are below the nominal rate',
-                   'virtco rates; look for errors and for other traffic on '
-                   'the link.'),
+                   'virtco rate list; look for errors and for other traffic '
+                   'on the link.'),
     'VC-071': Kind('policies', WARNING, 'some are not applied',
                    'virtco host show HOST names what the edge module '
                    'refused.'),
     'VC-072': Kind('completion', WARNING, 'coflows took longer than planned',
                    'virtco coflow show NAME; compare hints with sent bytes, '
-                   'and rates with virtco edge show HOST.'),
+                   'and rates with virtco host list --classes HOST.'),
     'VC-080': Kind('coflow', WARNING, 'it is not active',
                    'virtco coflow show NAME'),
     'VC-081': Kind('coflow', WARNING, 'rows are without a host',

@@ -84,9 +84,8 @@ def test_the_live_page_shows_a_project_its_coflows(cloud, tmp_path):
     inside.write_text(f'#!/bin/sh\nexec ip netns exec {cloud.control} '
                       f'{chromium} "$@"\n')
     inside.chmod(0o755)
-    project = clients.openstack('project', 'show', 'demo')['id']
-    for name, owner in (('mine', project), ('theirs', 'another')):
-        clients.run('openstack', 'coflow', 'register', name, _MATRIX,
+    for name, owner in (('mine', 'demo'), ('theirs', 'service')):
+        clients.run('openstack', 'coflow', 'create', name, _MATRIX,
                     '--project', owner)
     with playwright.sync_playwright() as play:
         browser = play.chromium.launch(executable_path=str(inside),

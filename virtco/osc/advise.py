@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``advise tree`` and ``advise mapping``: how a group should communicate."""
+"""``group advise``: how the VMs of a group should communicate."""
 
-import abc
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from osc_lib import exceptions as osc_exceptions
 import rich.box
 import rich.console
 import rich.table
@@ -18,13 +18,31 @@ from virtco.osc import launchers
 from virtco.wire import group as wire
 
 MATRICES = ('constant', 'rpca', 'median', 'raw')
+#: Arguments that take a size.
+SIZES = ('broadcast', 'reduce', 'all_reduce')
 FORMATS = ('table', 'json', 'rankfile', 'nccl', 'torchrun')
 
 
-class _Advise(base.Command):
-    arguments: tuple[base.Argument, ...] = (
-        base.argument('--group', required=True, metavar='<group>',
-                      help='Name or id'),
+class Advise(base.Command):
+    """Show the fastest tree or the best ranks for the VMs of a group
+
+    The time of a broadcast or reduce is that of one message in a tree at the
+    measured rates and latencies, in the fastest segments. JSON has the edges
+    of every tree. A rankfile orders the ranks for the fastest of Open MPI's
+    own trees, and the options that choose it are on the standard error; nccl
+    and torchrun order the ranks for NCCL's ring.
+
+    The time of a rank of a matrix is the time of its VM's port to send or
+    receive all of its bytes; for an all-reduce that of ring or double binary
+    tree, whichever is slower.
+    """
+
+    example = 'train --all-reduce 100MB --format nccl'
+    arguments = (
+        base.GROUP,
+        base.argument('--root', type=int, default=0, metavar='<row>',
+                      help='Row of the VM that sends the broadcast or gets '
+                           'the reduce (default 0)'),
         base.argument(
             '--matrix', choices=MATRICES, default='constant', help=(
                 'Rates to use: the long-term ones by the estimator that '
@@ -42,29 +60,49 @@ class _Advise(base.Command):
             help='Cores of each rank in a rankfile, such as 0-7 (default 0)'),
         base.PROJECT)
 
-    @abc.abstractmethod
-    def ask(self, args: Any) -> Any:
-        """Ask the controller for advice."""
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        traffic = parser.add_mutually_exclusive_group()
+        for name, told in (
+                ('--broadcast', 'Bytes of a message from the root to all, '
+                                'such as 8MB'),
+                ('--reduce', 'Bytes of a message from all to the root'),
+                ('--all-reduce', "Bytes of NCCL's all-reduce, by its ring and "
+                                 'by its double binary tree')):
+            traffic.add_argument(name, metavar='<n>', help=told)
+        # In the group it would make a line of the usage too long.
+        parser.add_argument(
+            '--tm', metavar='<file>', help=(
+                'Bytes between ranks as in virtco:tm, row i of rank i; - is '
+                'standard input (default: the hint of the group)'))
+        return parser
 
-    @abc.abstractmethod
-    def tables(self, found: Any) -> Iterable[tuple[str, rich.table.Table]]:
-        """Yield the tables of an advice, each below its title."""
-
-    @abc.abstractmethod
-    def headline(self, found: Any) -> str:
-        """Name the subject of the advice."""
-
-    def order(self, found: Any, how: str) -> tuple[list[int], str]:
-        """Return rows by rank for a launcher, and a note to its user."""
-        return found.order, ''
+    def _found(self, args: Any) -> wire.Tree | wire.Mapping:
+        if args.tm is not None and any(map(vars(args).get, SIZES)):
+            raise osc_exceptions.CommandError('Give --tm or a size, not both.')
+        of_group = {'matrix': args.matrix, 'project_id': args.project_id}
+        for operation in SIZES[:2]:
+            size = getattr(args, operation)
+            if size is not None:
+                return self.client.tree(
+                    args.group, root=args.root,
+                    size_bytes=_size_bytes(size, f'--{operation}'),
+                    operation=operation, **of_group)
+        return self.client.mapping(
+            args.group, **of_group,
+            tm=None if args.tm is None else self.read_json('--tm', args.tm),
+            all_reduce_bytes=None if args.all_reduce is None
+            else _size_bytes(args.all_reduce, '--all-reduce'))
 
     def take_action(self, args: Any) -> None:
-        found = self.ask(args)
+        found = self._found(args)
         if args.format == 'table':
             console = rich.console.Console(file=self.app.stdout,
                                            highlight=False, markup=False)
-            console.print(self.headline(found))
-            for title, table in self.tables(found):
+            console.print(_headline(found))
+            for title, table in (
+                    _tree_tables(found) if isinstance(found, wire.Tree)
+                    else _mapping_tables(found)):
                 console.print(title, soft_wrap=True)
                 console.print(table)
             console.print(_told(found), soft_wrap=True)
@@ -73,7 +111,7 @@ class _Advise(base.Command):
                 msgspec.json.encode(found)).decode() + '\n')
         else:
             by_row = launchers.names(found.members, args.names)
-            order, told = self.order(found, args.format)
+            order, told = _order(found, args.format)
             hosts = [by_row[row] for row in order]
             if told:
                 # A command to copy, whole.
@@ -84,59 +122,52 @@ class _Advise(base.Command):
                 getattr(launchers, args.format)(hosts))
 
 
-class Tree(_Advise):
-    """Show the fastest trees for a broadcast or reduce in a group
-
-    The time of a tree is that of one message at the measured rates and
-    latencies, in the fastest segments. JSON has the edges of every tree. A
-    rankfile orders the ranks for the fastest of Open MPI's own trees, and the
-    options that choose it are on the standard error; nccl and torchrun order
-    the ranks for NCCL's ring.
-    """
-
-    example = '--group wordcount --size-bytes 100MB --format rankfile'
-    arguments = (
-        *_Advise.arguments,
-        base.argument('--root', type=int, default=0, metavar='<row>',
-                      help='Row of the VM that sends (default 0)'),
-        base.argument('--size-bytes', default='8MB', metavar='<size>',
-                      help='Size of the message, such as 100MB (default '
-                           '%(default)s)'),
-        base.argument('--reduce', action='store_true',
-                      help='Send to the root instead of from it'))
-
-    def ask(self, args: Any) -> wire.Tree:
-        return self.client.tree(
-            args.group, root=args.root,
-            size_bytes=_size_bytes(args.size_bytes),
-            operation='reduce' if args.reduce else 'broadcast',
-            matrix=args.matrix, project_id=args.project_id)
-
-    def headline(self, found: wire.Tree) -> str:
+def _headline(found: wire.Tree | wire.Mapping) -> str:
+    size = units.format_size(found.size_bytes)
+    group = f'group {found.group_name} of {len(found.members)} VMs'
+    if isinstance(found, wire.Tree):
         way = 'to' if found.operation == 'reduce' else 'from'
-        return (f'{found.operation.title()} of '
-                f'{units.format_size(found.size_bytes)} {way} row '
-                f'{found.root} in group {found.group_name} of '
-                f'{len(found.members)} VMs')
+        return (f'{found.operation.title()} of {size} {way} row '
+                f'{found.root} in {group}')
+    if found.operation == 'all_reduce':
+        return f'NCCL\'s all-reduce of {size} in {group}'
+    return f'{size} between the ranks of {group}'
 
-    def tables(self, found: wire.Tree
-               ) -> Iterable[tuple[str, rich.table.Table]]:
-        yield '', _side_by_side(found, 'Tree')
-        best = found.trees[0]
-        edges = _table('From', 'To')
-        for ends in best.edges:
-            edges.add_row(*(_member(found, row) for row in ends))
-        yield f'The tree {best.tree}{_cut(found, best)}', edges
-        first = found.orders[0]
-        yield (f'Ranks with which Open MPI\'s {first.shape} tree takes '
-               f'{units.format_time(first.predicted_s)}: mpirun '
-               + _mca(found, first)), _ranks(found)
 
-    def order(self, found: wire.Tree, how: str) -> tuple[list[int], str]:
-        if how == 'rankfile':
-            return found.order, 'mpirun ' + _mca(found, found.orders[0])
-        return next(one.order for one in found.orders
-                    if one.shape == 'chain'), ''
+def _tree_tables(found: wire.Tree) -> Iterator[tuple[str, rich.table.Table]]:
+    """Yield the tables of a tree, each below its title."""
+    yield '', _side_by_side(found, 'Tree')
+    best = found.trees[0]
+    edges = _table('From', 'To')
+    for ends in best.edges:
+        edges.add_row(*(_member(found, row) for row in ends))
+    yield f'The tree {best.tree}{_cut(found, best)}', edges
+    first = found.orders[0]
+    yield (f'Ranks with which Open MPI\'s {first.shape} tree takes '
+           f'{units.format_time(first.predicted_s)}: mpirun '
+           + _mca(found, first)), _ranks(found)
+
+
+def _mapping_tables(found: wire.Mapping
+                    ) -> Iterator[tuple[str, rich.table.Table]]:
+    """Yield the tables of a mapping, each below its title."""
+    yield '', _side_by_side(found, 'Mapping')
+    best = found.mappings[0]
+    gap = ('' if best.gap is None else
+           f', at most {best.gap:.0%} above the best possible')
+    yield (f'The mapping {best.mapping}, '
+           f'{units.format_time(best.predicted_s)}{gap}'), _ranks(found)
+
+
+def _order(found: wire.Tree | wire.Mapping, how: str
+           ) -> tuple[list[int], str]:
+    """Return rows by rank for a launcher, and a note to its user."""
+    if isinstance(found, wire.Mapping):
+        return found.order, ''
+    if how == 'rankfile':
+        return found.order, 'mpirun ' + _mca(found, found.orders[0])
+    return next(one.order for one in found.orders
+                if one.shape == 'chain'), ''
 
 
 def _mca(found: wire.Tree, order: wire.Order) -> str:
@@ -148,56 +179,6 @@ def _cut(found: wire.Tree, tree: wire.NamedTree) -> str:
     n = tree.n_segments
     return ('' if n == 1 else f', in {n} segments of '
             + units.format_size(found.size_bytes / n))
-
-
-class Mapping(_Advise):
-    """Show which rank should run on which VM of a group
-
-    Row i of the matrix has the bytes of rank i; --all-reduce uses those of
-    NCCL. The time of a rank is the time of its VM's port to send or receive
-    all of them; for an all-reduce that of ring or double binary tree,
-    whichever is slower.
-    """
-
-    example = '--group train --all-reduce 100MB --format nccl'
-
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        what = parser.add_mutually_exclusive_group()
-        what.add_argument(
-            '--tm', metavar='<file>', help=(
-                'Bytes between ranks as in virtco:tm; - is standard input '
-                '(default: the hint of the group)'))
-        what.add_argument(
-            '--all-reduce', metavar='<size>', help=(
-                "Order ranks for NCCL's all-reduce of this size, such as "
-                "100MB, by its ring and by its double binary tree"))
-        return parser
-
-    def ask(self, args: Any) -> wire.Mapping:
-        return self.client.mapping(
-            args.group, matrix=args.matrix, project_id=args.project_id,
-            tm=None if args.tm is None else self.read_json('--tm', args.tm),
-            all_reduce_bytes=None if args.all_reduce is None
-            else _size_bytes(args.all_reduce, '--all-reduce'))
-
-    def headline(self, found: wire.Mapping) -> str:
-        if found.operation == 'all_reduce':
-            return ('NCCL\'s all-reduce of '
-                    f'{units.format_size(found.size_bytes)} in group '
-                    f'{found.group_name} of {len(found.members)} VMs')
-        return (f'{units.format_size(found.size_bytes)} between the ranks '
-                f'of group {found.group_name} of {len(found.members)} '
-                'VMs')
-
-    def tables(self, found: wire.Mapping
-               ) -> Iterable[tuple[str, rich.table.Table]]:
-        yield '', _side_by_side(found, 'Mapping')
-        best = found.mappings[0]
-        gap = ('' if best.gap is None else
-               f', at most {best.gap:.0%} above the best possible')
-        yield (f'The mapping {best.mapping}, '
-               f'{units.format_time(best.predicted_s)}{gap}'), _ranks(found)
 
 
 def _side_by_side(found: wire.Tree | wire.Mapping, first: str
@@ -252,7 +233,7 @@ def _table(*heads: str) -> rich.table.Table:
     return table
 
 
-def _size_bytes(text: str, field: str = '--size-bytes') -> float:
+def _size_bytes(text: str, field: str) -> float:
     try:
         return units.parse_size_bytes(text)
     except units.NotAnAmount as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``coflow …`` and ``coflow event list``."""
+"""``coflow …``, ``event list``, ``plan create`` and ``project …``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +16,7 @@ from virtco.wire import coflow_bodies as wire
 from virtco.wire import group as group_wire
 from virtco.wire import plan as plan_wire
 from virtco.wire import project as project_wire
+from virtco.wire import setting as setting_wire
 
 #: Kind of event by the state of a group without a coflow.
 UNPLANNED = {'ignored': 'hint_ignored', 'neutral': 'neutral'}
@@ -103,33 +104,39 @@ def _unplanned(events: list[wire.Event], coflows: list[wire.Coflow]
         and (event.project_id, event.group_name) not in known]
 
 
-RegisterCoflow = base.declared(
-    base.ShowOne, wire.REGISTER,
-    base.argument('name', help='Name of the matrix'), base.TM,
-    base.argument('--project', dest='project_id', metavar='<project>',
-                  help='Name or id of its project, default your own'),
-    example="wordcount '[[0,\"5GB\"],[0,0]]'")
-EndCoflow = base.declared(
-    base.ShowOne, wire.CHANGE, base.COFLOW, told='Declare a coflow done',
-    example='wordcount', state='done')
+class CreateCoflow(base.Lister):
+    """Register a matrix, or announce a coflow over VMs that run
+
+    The id of a registered matrix is the hint virtco:tm_ref. With --group the
+    coflow is over the VMs of that group, row by row, and replaces one of the
+    same name that was announced before.
+    """
+
+    row = wire.Coflow
+    shown = ['id', 'name', 'state', 'size_bytes', 'n_flows', 'expires']
+    example = "stage-2 '[[0,\"5GB\"],[0,0]]' --group wordcount"
+    arguments = (
+        base.argument('name', help='Name of the coflow'), base.TM,
+        base.argument('--group', metavar='<group>',
+                      help='Group that runs, by name or id'),
+        base.argument('--expires', dest='expires_s', type=float,
+                      metavar='<seconds>',
+                      help='Time after which the coflow of --group ends if it '
+                           'is not done, in seconds (default 3600)'),
+        base.PROJECT)
+
+    def entries(self, args: Any) -> Sequence[msgspec.Struct]:
+        if args.group is not None:
+            self.asks = wire.ANNOUNCE
+            return super().entries(args)
+        if args.expires_s is not None:
+            raise osc_exceptions.CommandError('--expires needs --group.')
+        self.asks = wire.REGISTER
+        return [self.ask(args)]
+
+
 DeleteCoflow = base.declared(base.Command, wire.DELETE, base.COFLOW,
                              example='wordcount')
-AnnounceCoflow = base.declared(
-    base.Lister, wire.ANNOUNCE, base.GROUP,
-    base.argument('name', help='Name of the coflow'), base.TM,
-    base.argument(
-        '--expires', dest='expires_s', type=float, metavar='<seconds>',
-        help='Time after which the coflow ends if it is not '
-             'done, in seconds (default 3600)'), base.PROJECT,
-    told="""Announce a coflow over the VMs of a group that runs
-
-    Its rows are those of the group. A coflow of the same name that was
-    announced before is replaced.
-    """, example="wordcount stage-2 '[[0,\"5GB\"],[0,0]]' --expires 600",
-    shown='id name state size_bytes n_flows expires')
-ListEvents = base.declared(
-    base.Lister, wire.EVENTS, _of_project('events'),
-    example='--project lab', shown='at kind group_name detail')
 ShowClusters = base.declared(
     base.Lister, group_wire.CLUSTERS, base.GROUP,
     base.argument('--level', choices=['rack', 'host'],
@@ -145,6 +152,27 @@ ListProjects = base.declared(
     shown='project_id priority_class weight debt_bytes')
 
 
+class ListEvents(base.Lister):
+    """List events of groups, or what operators changed"""
+
+    asks = wire.EVENTS
+    row: type[msgspec.Struct] = wire.Event
+    shown = ['at', 'kind', 'group_name', 'detail']
+    example = '--project lab'
+    arguments = (
+        _of_project('events'),
+        base.argument('--changes', action='store_true',
+                      help='List changes of settings and hosts by operators '
+                           'instead'))
+
+    def entries(self, args: Any) -> Sequence[msgspec.Struct]:
+        if not args.changes:
+            return super().entries(args)
+        self.row = setting_wire.Changed
+        self.shown = ['at', 'who', 'what', 'before', 'after']
+        return self.client.history()
+
+
 PRIORITY = (
     base.argument('--priority-class', type=int, metavar='<class>',
                   help='Lower is served first (order priority)'),
@@ -153,16 +181,17 @@ PRIORITY = (
                        '(order weighted-fair)'))
 
 
-NO_PRIORITY = 'Give --priority-class or --weight.'
-
-
 class SetCoflow(base.Change):
-    """Set the priority class or the weight of a coflow (operators)"""
+    """Declare a coflow done, or set its class or weight (operators)"""
 
-    example = 'wordcount --weight 2'
+    example = 'wordcount --done'
     asks = wire.CHANGE
-    nothing = NO_PRIORITY
-    arguments = (base.COFLOW, *PRIORITY)
+    nothing = 'Give --done, --priority-class or --weight.'
+    arguments = (
+        base.COFLOW,
+        base.argument('--done', dest='state', action='store_const',
+                      const='done', help='It has sent all its bytes'),
+        *PRIORITY)
 
 
 class SetProject(base.Change):
@@ -173,7 +202,7 @@ class SetProject(base.Change):
 
     example = 'lab --priority-class 1'
     asks = project_wire.CHANGE
-    nothing = NO_PRIORITY
+    nothing = 'Give --priority-class, --weight or --forgive.'
     arguments = (
         base.argument('project_id', metavar='project', help='Name or id'),
         *PRIORITY,

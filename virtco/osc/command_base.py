@@ -56,7 +56,6 @@ TM = argument('tm', help='The matrix as in the hint virtco:tm, or @FILE')
 PROJECT = argument('--project', dest='project_id', metavar='<project>',
                    help='Name or id, default your own')
 PLANE = argument('--plane', metavar='<name>', help='Only this plane')
-APPLY = argument('--apply', action='store_true', help='Change the topology')
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

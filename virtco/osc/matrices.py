@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``measure check``, ``checks``, ``matrix`` and ``performers``."""
+"""``measure check``, ``measure matrix`` and ``rate list``."""
 
+from collections.abc import Sequence
 import csv
 import time
 from typing import Any
@@ -29,7 +30,7 @@ def ended(client: v1.Client, found: check_wire.Check, timeout_s: float
         if time.monotonic() > until_s:
             raise osc_exceptions.CommandError(
                 f'Check {found.check_id} is not over after '
-                f'{timeout_s:g} s; virtco measure checks shows it.')
+                f'{timeout_s:g} s; virtco measure check --list shows it.')
         time.sleep(POLL_S)
         found = client.check_state(found.check_id)
     if found.state == 'failed':
@@ -53,14 +54,20 @@ class _Finding(msgspec.Struct, frozen=True):
     n_readings: int
 
 
+class _Checked(check_wire.Check, frozen=True, kw_only=True):
+    n_hosts: int
+    n_findings: int
+    subjects: str
+
+
 class Check(base.Lister):
-    """Check hypervisors before they are used
+    """Check hypervisors before they are used, or list the latest checks
 
     Rounds of packet trains between disjoint pairs find hosts and leaf uplinks
     with a low rate. Placements use the findings.
     """
 
-    row = _Finding
+    row: type[msgspec.Struct] = _Finding
     shown = columns.fields(_Finding)
     example = '--hosts compute-11,compute-12,compute-13'
 
@@ -71,13 +78,24 @@ class Check(base.Lister):
             'Hosts to check, at least two'))
         what.add_argument('--group', metavar='<id>',
                           help='The hosts of this group\'s VMs')
+        what.add_argument('--list', action='store_true',
+                          help='List the latest checks')
         parser.add_argument('--timeout', type=float, default=300.0,
                             metavar='<seconds>',
                             help='Longest wait for the result (default 300)')
         return parser
 
-    def entries(self, args: Any) -> list[_Finding]:
+    def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         client = self.client
+        if args.list:
+            self.row = _Checked
+            self.shown = ['check_id', 'purpose', 'state', 'trigger',
+                          'n_hosts', 'n_findings']
+            return [_Checked(
+                **msgspec.structs.asdict(one), n_hosts=len(one.hosts),
+                n_findings=len(one.findings), subjects=', '.join(
+                    f'{found.kind} {found.subject}' for found in one.findings))
+                    for one in client.checks().checks]
         found = client.check(
             None if args.hosts is None else args.hosts.split(','),
             args.group)
@@ -90,42 +108,26 @@ class Check(base.Lister):
                 for one in found.findings]
 
 
-class _Checked(check_wire.Check, frozen=True, kw_only=True):
-    n_hosts: int
-    n_findings: int
-    subjects: str
+class ListRates(base.Lister):
+    """List measured rates of pairs of hypervisors, or poor hypervisors"""
 
+    asks = rate_wire.LIST
+    row: type[msgspec.Struct] = rate_wire.MeasuredPair
+    shown = ['src', 'dst', 'rate_bps', 'age_s', 'confidence', 'rtt_s']
+    example = '--sort-column rate'
 
-class ListChecks(base.Lister):
-    """List the latest checks of hypervisors"""
+    arguments = (
+        base.argument('--hosts', action='store_true',
+                      help='List hypervisors with poor rates or latencies, '
+                           'and the reasons, instead of pairs'),
+        base.argument('--all', action='store_true',
+                      help='With --hosts: list the others, too'))
 
-    row = _Checked
-    shown = ['check_id', 'purpose', 'state', 'trigger', 'n_hosts',
-             'n_findings']
-    example = '--long'
-
-    def entries(self, args: Any) -> list[_Checked]:
-        return [_Checked(
-            **msgspec.structs.asdict(one), n_hosts=len(one.hosts),
-            n_findings=len(one.findings), subjects=', '.join(
-                f'{found.kind} {found.subject}' for found in one.findings))
-                for one in self.client.checks().checks]
-
-
-class Performers(base.Lister):
-    """List hypervisors by the rates and latencies of their pairs
-
-    Poor ones are listed with the reasons; --all lists the others, too.
-    """
-
-    row = rate_wire.Performer
-    shown = ['host', 'egress_bps', 'ingress_bps', 'rtt_s', 'reasons']
-    example = '--all'
-
-    arguments = (base.argument('--all', action='store_true',
-                               help='List the others, too'),)
-
-    def entries(self, args: Any) -> list[rate_wire.Performer]:
+    def entries(self, args: Any) -> Sequence[msgspec.Struct]:
+        if not args.hosts:
+            return super().entries(args)
+        self.row = rate_wire.Performer
+        self.shown = ['host', 'egress_bps', 'ingress_bps', 'rtt_s', 'reasons']
         found = self.client.performers()
         if found.estimator is not None:
             self.tell(

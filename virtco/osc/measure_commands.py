@@ -166,11 +166,6 @@ def _replace(path: pathlib.Path, text: str | None) -> None:
             f'--write {path}: cannot be written: {error.strerror}') from error
 
 
-_SECONDS = base.argument(
-    '--seconds', type=float, default=5.0, metavar='<seconds>',
-    help='Duration of each TCP connection (default: %(default)s)')
-
-
 class _CrossTraffic(msgspec.Struct, frozen=True):
     src: str
     dst: str
@@ -182,34 +177,6 @@ class _CrossTraffic(msgspec.Struct, frozen=True):
     n_windows: int
 
 
-class CrossTraffic(base.ShowOne):
-    """Estimate the other connections on the path between two hosts
-
-    Uses one TCP connection, measured each 10 ms (Choreo section 3.2).
-    """
-
-    example = 'compute-11 compute-12'
-    arguments = (
-        base.argument('src', metavar='<from>', help='Host that sends'),
-        base.argument('dst', metavar='<to>', help='Host that receives'),
-        _SECONDS)
-
-    def entry(self, args: Any) -> _CrossTraffic:
-        client = self.client
-        path_bps = calibration.tcp_bps(min(
-            client.host(args.src).egress_bps,
-            client.host(args.dst).ingress_bps))
-        ((rate_bps, windows_bytes),) = _bulk(
-            client, [(args.src, args.dst)], args.seconds)
-        others = crosstraffic.of_windows(windows_bytes, path_bps)
-        if not others:
-            raise osc_exceptions.CommandError('The connection was too short.')
-        return _CrossTraffic(
-            args.src, args.dst, path_bps, rate_bps,
-            crosstraffic.cross_traffic(path_bps, rate_bps),
-            statistics.median(others), max(others), len(others))
-
-
 class _Interference(msgspec.Struct, frozen=True):
     src: str
     dst: str
@@ -219,39 +186,51 @@ class _Interference(msgspec.Struct, frozen=True):
     shares_bottleneck: bool
 
 
-class Interference(base.Lister):
-    """Find out which paths between hosts share a bottleneck, and where
+class Paths(base.Lister):
+    """Measure other connections on a path between hosts, or compare paths
 
-    Uses a TCP connection on each path alone, then on every two paths at the
-    same time (Choreo section 3.3). For a shared bottleneck the topology gives
-    the possible levels; more paths distinguish more levels.
+    On one path a TCP connection, measured each 10 ms, estimates the other
+    connections (Choreo section 3.2). Of several paths it finds out which share
+    a bottleneck, by TCP connections on each path alone, then on every two at
+    the same time (section 3.3). For a shared bottleneck the topology gives the
+    possible levels; more paths distinguish more levels.
     """
 
-    row = _Interference
-    shown = columns.fields(_Interference)
+    row: type[msgspec.Struct] = _CrossTraffic
+    shown = ['src', 'dst', 'path_bps', 'rate_bps', 'connections']
     example = 'compute-11 compute-21 compute-12 compute-22'
 
     arguments = (
         base.argument('hosts', nargs='+', metavar='<host>', help=(
             'From, to, and from, to of each other path; all different, at '
             f'most {MOST_PATHS} paths')),
-        _SECONDS,
+        base.argument('--seconds', type=float, default=5.0,
+                      metavar='<seconds>', help=(
+            'Duration of each TCP connection (default: %(default)s)')),
         base.argument('--plane', metavar='<name>',
                       default=tree.FRONT_END, help=(
-                          'Plane of the topology to locate it in '
+                          'Plane of the topology to locate a bottleneck in '
                           '(default: %(default)s)')))
 
-    def entries(self, args: Any) -> list[_Interference]:
-        client = self.client
+    def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         n_hosts = len(args.hosts)
         if (len(set(args.hosts)) < n_hosts or n_hosts % 2
-                or not 4 <= n_hosts <= 2 * MOST_PATHS):
+                or n_hosts > 2 * MOST_PATHS):
             raise exception.Invalid(
                 field='hosts', value=', '.join(args.hosts),
-                limit=f'4 to {2 * MOST_PATHS} different hosts, two per path')
+                limit=f'2 to {2 * MOST_PATHS} different hosts, two per path')
+        paths: list[Pair] = list(zip(args.hosts[::2], args.hosts[1::2]))
+        if len(paths) == 1:
+            return [_cross_traffic(self.client, paths[0], args.seconds)]
+        self.row = _Interference
+        self.shown = columns.fields(_Interference)
+        return self._interference(paths, args)
+
+    def _interference(self, paths: Sequence[Pair], args: Any
+                      ) -> list[_Interference]:
+        client = self.client
         plane = base.topology_of(client.topology().planes).plane(
             args.plane) or tree.Plane()
-        paths: list[Pair] = list(zip(args.hosts[::2], args.hosts[1::2]))
         alone = {path: _bulk(client, [path], args.seconds)[0][0]
                  for path in paths}
         rows, seen = [], []
@@ -267,6 +246,22 @@ class Interference(base.Lister):
                                     for row in new)))
         self.tell(_located(seen, plane) + '\n')
         return rows
+
+
+def _cross_traffic(client: v1.Client, path: Pair, lasts_s: float
+                   ) -> _CrossTraffic:
+    """Estimate the connections beside one of a measurement."""
+    src, dst = path
+    path_bps = calibration.tcp_bps(min(
+        client.host(src).egress_bps, client.host(dst).ingress_bps))
+    ((rate_bps, windows_bytes),) = _bulk(client, [path], lasts_s)
+    others = crosstraffic.of_windows(windows_bytes, path_bps)
+    if not others:
+        raise osc_exceptions.CommandError('The connection was too short.')
+    return _CrossTraffic(
+        src, dst, path_bps, rate_bps,
+        crosstraffic.cross_traffic(path_bps, rate_bps),
+        statistics.median(others), max(others), len(others))
 
 
 def _located(seen: Sequence[tuple[Pair, Pair, bool]], plane: tree.Plane

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``host …``, ``placement explain``, ``rates``, ``settings …``, ``edge``."""
+"""``host …``, ``placement explain``, ``advice list``, ``settings …``."""
 
 from collections.abc import Sequence
 import typing
@@ -14,7 +14,6 @@ from virtco.osc import table_columns as columns
 from virtco.wire import host as host_wire
 from virtco.wire import placement as placement_wire
 from virtco.wire import plan as plan_wire
-from virtco.wire import rate as rate_wire
 from virtco.wire import setting as setting_wire
 
 
@@ -23,45 +22,65 @@ class _Counted(host_wire.Host, frozen=True, kw_only=True):
 
 
 class ListHosts(base.Lister):
-    """List hypervisors and their uplinks"""
+    """List hypervisors and their uplinks, or the classes of one"""
 
-    row = _Counted
+    row: type[msgspec.Struct] = _Counted
     shown = ['host', 'egress_bps', 'ingress_bps', 'rate_source', 'n_coflows',
              'health']
     example = '--sort-column health'
+    arguments = (
+        base.argument('--classes', metavar='<host>',
+                      help='List the classes of this hypervisor instead, '
+                           'with their allocated and observed rates'),)
 
-    def entries(self, args: Any) -> list[_Counted]:
+    def entries(self, args: Any) -> Sequence[msgspec.Struct]:
+        if args.classes is not None:
+            self.row = host_wire.Class
+            self.shown = ['name', 'prio', 'rate_bps', 'observed_bps',
+                          'backlog_bytes']
+            return self.client.host(args.classes).classes or []
         return [_Counted(**msgspec.structs.asdict(host),
                          n_coflows=len(host.coflows))
                 for host in self.client.hosts()]
 
 
-DrainHost = base.declared(
-    base.ShowOne, host_wire.DRAIN, base.HOST,
-    base.argument('--reason', default='',
-                  help='Reason, shown by host show'),
-    told="""Plan no new group for a hypervisor (operators)
+class SetHost(base.ShowOne):
+    """Plan no new group for a hypervisor, or use it again (operators)
 
     VMs stay where they are, with their rates; the state is "drained" once no
     VM of a group is left.
-    """, example="compute-11 --reason 'new fans'")
-UndrainHost = base.declared(base.Command, host_wire.UNDRAIN, base.HOST,
-                            example='compute-11')
-ForgetHost = base.declared(
+    """
+
+    example = "compute-11 --drain --reason 'new fans'"
+    arguments = (base.HOST, base.argument(
+        '--reason', default='', help='Reason of --drain, shown by host show'))
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        drained = parser.add_mutually_exclusive_group(required=True)
+        drained.add_argument('--drain', action='store_true',
+                             help='Plan no new group for it')
+        drained.add_argument('--undrain', action='store_true',
+                             help='Use it again')
+        return parser
+
+    def entry(self, args: Any) -> host_wire.Drained:
+        if args.drain:
+            return self.client.drain(args.host, args.reason)
+        self.client.undrain(args.host)
+        return host_wire.Drained(host=args.host, drain=None,
+                                 drain_reason=None, drain_since=None)
+
+
+DeleteHost = base.declared(
     base.Command, host_wire.FORGET, base.HOST,
     told="""Delete all that is known of a hypervisor (operators)
 
     One with VMs of groups stays. One whose edge module still reports is known
     again with its next report.
     """, example='compute-11')
-ListRates = base.declared(
-    base.Lister, rate_wire.LIST, example='--sort-column rate',
-    shown='src dst rate_bps age_s confidence rtt_s')
 ShowSettings = base.declared(base.ShowOne, setting_wire.SHOW,
                              example='-f json')
-ListHistory = base.declared(
-    base.Lister, setting_wire.HISTORY, example='-f csv',
-    shown='at who what before after')
 
 
 class ShowHost(base.ShowOne):
@@ -74,19 +93,6 @@ class ShowHost(base.ShowOne):
     def entry(self, args: Any) -> msgspec.Struct:
         return msgspec.structs.replace(super().entry(args),
                                        classes=msgspec.UNSET)
-
-
-class ShowEdge(base.Lister):
-    """Show the classes of a hypervisor: allocated and observed rates"""
-
-    row = host_wire.Class
-    shown = ['name', 'prio', 'rate_bps', 'observed_bps', 'backlog_bytes']
-    example = 'compute-11'
-
-    arguments = (base.HOST,)
-
-    def entries(self, args: Any) -> list[host_wire.Class]:
-        return self.client.host(args.host).classes or []
 
 
 class ExplainPlacement(base.Lister):

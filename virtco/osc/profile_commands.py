@@ -73,7 +73,7 @@ def _summary(found: wire.Profile) -> str:
 APP = base.argument('name', metavar='app', help='Value of virtco:app')
 ListApps = base.declared(base.Lister, wire.LIST_APPS, base.PROJECT,
                          example='--long', shown='app n_launches last_hour')
-ForgetApp = base.declared(base.Command, wire.FORGET_APP, base.PROJECT, APP,
+DeleteApp = base.declared(base.Command, wire.FORGET_APP, base.PROJECT, APP,
                           example='wordcount')
 
 

@@ -55,18 +55,17 @@ class ClientManager:
 
 #: Commands of the openstack client, declared in setup.cfg.
 SHARED = 'openstack.coflow.v1'
-#: Shared commands that the rule of :func:`own_name` would not name.
-_SHORT = {'coflow doctor': 'doctor', 'coflow rate list': 'rates'}
 
 
 def own_name(name: str) -> str:
     """Return the name in ``virtco`` of a command of ``openstack``.
 
-    A noun after "coflow" stands alone: coflow host list is host list.
+    A noun after "coflow" stands alone: coflow host list is host list, and
+    coflow doctor is doctor.
     """
     first, _, rest = name.partition(' ')
-    is_noun = first == 'coflow' and ' ' in rest
-    return _SHORT.get(name) or (rest if is_noun else name)
+    is_alone = first == 'coflow' and (' ' in rest or rest == 'doctor')
+    return rest if is_alone else name
 
 
 class Commands(commandmanager.CommandManager):

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``topology import``, ``discover``, ``export``, ``show`` and ``delete``."""
+"""``topology import``, ``topology show`` and ``topology delete``."""
 
 from collections.abc import Iterable
 import dataclasses
-import pathlib
 from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
 
-from virtco import exception
 from virtco.osc import command_base as base
 from virtco.osc import matrices
 from virtco.osc import nova_facts
@@ -30,9 +28,12 @@ MAX_LISTED = 200
 
 
 class Import(base.Command):
-    """Replace planes of the topology by those of a file or of Nova
+    """Replace planes of the topology by those of a file, Nova or probes
 
-    Without --apply it only prints what would change.
+    Without --apply it only prints what would change. With --measure all
+    hypervisors send at the same time by TCP, in rounds of different pairs:
+    pairs that cross an oversubscribed uplink get a lower rate. It takes
+    minutes and a part of the probes' budget.
     """
 
     example = 'topology.yaml --apply'
@@ -47,6 +48,9 @@ class Import(base.Command):
             help='Read metadata of aggregates (virtco:rack=NAME), '
                  'availability zones and provider traits '
                  '(CUSTOM_RACK_NAME)')
+        source.add_argument(
+            '--measure', action='store_true',
+            help='Find the tree above the hypervisors by measuring')
         parser.add_argument('--format', choices=formats.READ,
                             metavar='<format>',
                             help='Format of the file: '
@@ -59,18 +63,28 @@ class Import(base.Command):
             '--levels', metavar='<names>',
             help='Names of the levels from the hosts upwards, such as '
                  'rack,pod,zone')
+        parser.add_argument('--hosts', metavar='<host>,…',
+                            help='Hosts that --measure uses; default: all '
+                                 'that report')
+        parser.add_argument('--timeout', type=float, default=3600.0,
+                            metavar='<seconds>',
+                            help='Longest wait for --measure (default 3600)')
         parser.add_argument('--apply', action='store_true',
                             help='Change the topology')
         return parser
 
     def take_action(self, args: Any) -> None:
-        read = self._read(args)
+        read = self._measured(args) if args.measure else self._read(args)
         for notice in read.notices:
             self.tell(f'Notice: {notice}.\n')
         planes = plain.dump(read.topology)['planes']
-        if not planes:
+        if planes:
+            _change(self, planes, args.apply)
+        elif args.measure:
+            self.app.stdout.write('No uplink is oversubscribed: the hosts\' '
+                                  'links limit all pairs alike.\n')
+        else:
             raise osc_exceptions.CommandError('There is nothing to import.')
-        _change(self, planes, args.apply)
 
     def _read(self, args: Any) -> result.Read:
         levels = _names(args.levels)
@@ -78,58 +92,31 @@ class Import(base.Command):
             levels = levels or tree.LEVEL_NAMES
             facts = nova_facts.read(self.app.client_manager.session, levels)
             return nova.read(*facts, levels, args.plane or tree.FRONT_END)
-        found = formats.read(
+        return _renamed(formats.read(
             self.read('file', args.file, document.MAX_BYTES), args.file,
-            args.format, args.plane)
-        if levels:
-            found = result.Read(formats.renamed(found.topology, levels),
-                                found.notices)
-        return found
+            args.format, args.plane), levels)
 
-
-class Discover(base.Command):
-    """Find the tree above the hypervisors by measuring
-
-    All hypervisors send at the same time by TCP, in rounds of different pairs:
-    pairs that cross an oversubscribed uplink get a lower rate. Takes minutes
-    and a part of the probes' budget. Without --apply it only prints the
-    changes.
-    """
-
-    example = '--levels rack,pod --apply'
-    arguments = (
-        base.argument('--hosts', metavar='<host>,…',
-                      help='Hosts that take part; default: all that report'),
-        base.argument('--plane', metavar='<name>',
-                      default=tree.FRONT_END,
-                      help='Name of the plane (default: %(default)s)'),
-        base.argument(
-            '--levels', metavar='<names>',
-            help='Names of the levels from the hosts upwards; default: '
-                 'those of the existing plane, or rack,pod,zone'),
-        base.argument('--timeout', type=float, default=3600.0,
-                      metavar='<seconds>',
-                      help='Longest wait for the result (default 3600)'),
-        base.APPLY)
-
-    def take_action(self, args: Any) -> None:
+    def _measured(self, args: Any) -> result.Read:
+        """Measure a plane, with the names of the existing one."""
         client = self.client
         found = matrices.ended(client, client.check(
             args.hosts and args.hosts.split(','), purpose='discover'),
             args.timeout)
         self.tell(f'{matrices.effort(found)}.\n')
         if not found.planes:
-            self.app.stdout.write('No uplink is oversubscribed: the hosts\' '
-                                  'links limit all pairs alike.\n')
-            return
+            return result.Read(tree.Topology(()))
         (plane,) = base.topology_of(found.planes).planes
+        name = args.plane or tree.FRONT_END
         old = base.topology_of(client.topology().planes)
-        topology = tree.Topology((dataclasses.replace(
-            naming.renamed(plane, old.plane(args.plane)),
-            name=args.plane),))
-        if levels := _names(args.levels):
-            topology = formats.renamed(topology, levels)
-        _change(self, plain.dump(topology)['planes'], args.apply)
+        return _renamed(result.Read(tree.Topology((dataclasses.replace(
+            naming.renamed(plane, old.plane(name)), name=name),))),
+            _names(args.levels))
+
+
+def _renamed(read: result.Read, levels: tuple[str, ...]) -> result.Read:
+    """Give other names to the levels, from the hosts upwards."""
+    return read if not levels else result.Read(
+        formats.renamed(read.topology, levels), read.notices)
 
 
 def _change(asked: base.Command, planes: list[dict[str, Any]], applied: bool
@@ -176,58 +163,41 @@ def _chosen(found: wire.Topology, plane: str | None) -> tree.Topology:
     return tree.Topology((one,))
 
 
-class Export(base.Command):
-    """Write the topology to a file or to standard output"""
-
-    example = 'topology.yaml'
-    arguments = (
-        base.argument('file', nargs='?', default='-', metavar='<file>',
-                      help='The file; default: standard output'),
-        base.argument('--format', choices=formats.NAMES,
-                      default=formats.YAML, metavar='<format>',
-                      help=f'Format: {", ".join(formats.NAMES)}; default '
-                           '%(default)s'),
-        base.PLANE)
-
-    def take_action(self, args: Any) -> None:
-        topology = _chosen(self.client.topology(), args.plane)
-        written = formats.write(topology, args.format)
-        for notice in written.notices:
-            self.tell(f'Notice: {notice}.\n')
-        if args.file == '-':
-            self.app.stdout.write(written.text)
-            return
-        try:
-            pathlib.Path(args.file).write_text(written.text, encoding='utf-8')
-        except OSError as error:
-            raise exception.InputInvalid(
-                where=args.file, field='file', value=error.strerror,
-                limit='a writable file') from None
+TEXT = 'text'
 
 
 class Show(base.Command):
-    """Draw the topology as text, or as a picture with --plot"""
+    """Draw the topology as text or a picture, or write it in a format"""
 
-    example = '--plane front-end'
+    example = '--format yaml > topology.yaml'
     arguments = (
         base.PLANE,
+        base.argument('--format', choices=(TEXT, *formats.NAMES),
+                      default=TEXT, metavar='<format>',
+                      help=f'Format: {TEXT}, {", ".join(formats.NAMES)}; '
+                           'default %(default)s'),
         base.argument('--plot', metavar='<file>',
                       help='Draw one plane into a PNG, SVG or PDF'))
 
     def take_action(self, args: Any) -> None:
         found = self.client.topology()
         topology = _chosen(found, args.plane)
+        out = self.app.stdout.write
         if args.plot is not None:
             _plot(topology, args.plot)
-            return
-        out = self.app.stdout.write
-        if not topology.planes:
+        elif args.format != TEXT:
+            written = formats.write(topology, args.format)
+            for notice in written.notices:
+                self.tell(f'Notice: {notice}.\n')
+            out(written.text)
+        elif not topology.planes:
             out('There is no topology: every host is on one switch that '
                 'limits nothing.\n')
-        for plane in topology.planes:
-            _tell(out, drawing.plane(plane))
-            _tell(out, drawing.without_leaf(
-                plane.name, found.hosts_without_leaf[plane.name]))
+        else:
+            for plane in topology.planes:
+                _tell(out, drawing.plane(plane))
+                _tell(out, drawing.without_leaf(
+                    plane.name, found.hosts_without_leaf[plane.name]))
 
 
 def _plot(topology: tree.Topology, path: str) -> None:

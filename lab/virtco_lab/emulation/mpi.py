@@ -3,8 +3,8 @@
 """Open MPI with the ranks and trees that are advised, over real TCP.
 
 Hosts whose pairs have unequal rates are measured, and Open MPI runs there with
-the rankfile and the options that ``virtco advise`` prints: broadcasts and
-reduces along the trees that it builds of the ranks, and an exchange by a
+the rankfile and the options that ``virtco group advise`` prints: broadcasts
+and reduces along the trees that it builds of the ranks, and an exchange by a
 matrix. Its daemons run in the hosts' namespaces and use the management
 network; messages of the ranks use the shaped network.
 """
@@ -89,7 +89,7 @@ class Job:
 
     :ivar argument: bytes of the message, or a matrix of bytes by rank.
     :ivar hosts: name of each rank's host in the rankfile.
-    :ivar options: options that ``virtco advise`` prints.
+    :ivar options: options that ``virtco group advise`` prints.
     """
 
     operation: str

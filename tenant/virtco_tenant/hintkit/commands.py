@@ -293,7 +293,7 @@ class _Maker(_Hint):
                             help='Ask for an order of ranks')
         parser.add_argument(
             '--rank-order', metavar='<row,row,...>',
-            help='Row of each rank, as virtco advise prints it')
+            help='Row of each rank, as virtco group advise prints it')
         return parser
 
     @abc.abstractmethod

@@ -48,7 +48,7 @@ def call(tenant, capsys):
     def run(*argv, code=0):
         capsys.readouterr()
         assert shell.main(['--controller-url', tenant.controller.url,
-                           'advise', *argv, '--project',
+                           'group', 'advise', *argv, '--project',
                            tenant.project]) == code
         return capsys.readouterr()
     return run
@@ -107,15 +107,15 @@ def test_a_mapping_puts_neighbours_on_fast_pairs(tenant, controller):
 
 
 def test_an_all_reduce_takes_fast_pairs_for_ring_and_trees(tenant, call):
-    told = call('mapping', '--group', 'a', '--all-reduce', '10MB').out
+    told = call('a', '--all-reduce', '10MB').out
     assert 'NCCL\'s all-reduce of 10 MB in group a of 4 VMs' in told
-    found = json.loads(call('mapping', '--group', 'a', '--all-reduce', '10MB',
+    found = json.loads(call('a', '--all-reduce', '10MB',
                             '--format', 'json').out)
     took_s = {one['mapping']: one['predicted_s']
               for one in found['mappings']}
     assert took_s[found['best']] == took_s['optimum'] == min(took_s.values())
     assert sorted(found['order']) == [0, 1, 2, 3]
-    lines = call('mapping', '--group', 'a', '--all-reduce', '10MB',
+    lines = call('a', '--all-reduce', '10MB',
                  '--format', 'nccl').out.splitlines()
     assert lines == [f'a-{row} slots=1' for row in found['order']]
 
@@ -212,35 +212,35 @@ def test_flows_may_repeat_and_go_round(tenant, controller):
 
 
 def test_commands(tenant, call, tmp_path):
-    told = call('tree', '--group', 'a', '--size-bytes', '1MB').out
+    told = call('a', '--broadcast', '1MB').out
     assert 'Broadcast of 1 MB from row 0' in told
     assert '12 of 12 pairs' in told and 'constant *' in told
-    found = json.loads(call('tree', '--group', 'a', '--format', 'json').out)
+    found = json.loads(call('a', '--broadcast', '8MB', '--format', 'json').out)
     order = found['order']
     ring = next(one['order'] for one in found['orders']
                 if one['shape'] == 'chain')
-    given = call('tree', '--group', 'a', '--format', 'rankfile',
+    given = call('a', '--broadcast', '8MB', '--format', 'rankfile',
                  '--slots', '0-3')
     lines = given.out.splitlines()
     number = {'binomial': 6, 'binary': 5, 'chain': 3}[found['shape']]
     assert f'coll_tuned_bcast_algorithm {number} ' in given.err
     assert lines == [f'rank {rank}=a-{row} slot=0-3'
                      for rank, row in enumerate(order)]
-    assert call('tree', '--group', 'a', '--format', 'nccl', '--names',
+    assert call('a', '--broadcast', '8MB', '--format', 'nccl', '--names',
                 'address').out.splitlines() == [
                     f'10.1.0.{row} slots=1' for row in ring]
-    lines = call('tree', '--group', 'a', '--format', 'torchrun',
-                 '--reduce').out.splitlines()
+    lines = call('a', '--reduce', '8MB', '--format', 'torchrun'
+                 ).out.splitlines()
     assert all(f'--node_rank={rank} ' in line
                for rank, line in enumerate(lines)) and len(lines) == 4
-    # What mapping prints may be hinted for the next launch.
+    # The order of a mapping may be hinted for the next launch.
     file = tmp_path / 'tm.json'
     file.write_text('[[0, 5, 0, 0], [0, 0, 0, 0], [0, 0, 0, 5], '
                     '[0, 0, 0, 0]]')
-    told = call('mapping', '--group', 'a', '--tm', str(file), '--matrix',
+    told = call('a', '--tm', str(file), '--matrix',
                 'median').out
     assert 'median *' in told and 'at most 0% above' in told
-    advice = json.loads(call('mapping', '--group', 'a', '--tm', str(file),
+    advice = json.loads(call('a', '--tm', str(file),
                              '--format', 'json').out)['rank_hint']
     hint = json.dumps([{'name': 't', 'rank_hint': advice,
                         'tm': json.loads(file.read_text())}])
@@ -249,14 +249,14 @@ def test_commands(tenant, call, tmp_path):
 
 
 @pytest.mark.parametrize(('argv', 'words'), [
-    (('tree', '--group', 'b'), 'Group b was not found'),
-    (('tree', '--group', 'a', '--root', '9'), 'a rank between 0 and 3'),
-    (('tree', '--group', 'a', '--size-bytes', 'many'), '720MB'),
-    (('mapping', '--group', 'a', '--tm', '/nowhere'), 'no such file'),
-    (('mapping', '--group', 'a', '--all-reduce', 'all'), '--all-reduce'),
-    (('mapping', '--group', 'a', '--format', 'rankfile', '--slots', '0\n1'),
+    (('b', '--broadcast', '8MB'), 'Group b was not found'),
+    (('a', '--broadcast', '8MB', '--root', '9'), 'a rank between 0 and 3'),
+    (('a', '--broadcast', 'many'), '720MB'),
+    (('a', '--tm', '/nowhere'), 'no such file'),
+    (('a', '--all-reduce', 'all'), '--all-reduce'),
+    (('a', '--format', 'rankfile', '--slots', '0\n1'),
      '--slots'),
-    (('mapping', '--group', 'a', '--names', 'address'), None)])
+    (('a', '--names', 'address'), None)])
 def test_errors_are_one_line(call, argv, words):
     if words is None:
         call(*argv)

@@ -114,7 +114,7 @@ def test_the_command_line(launched, capsys):
         assert code == 0, err
         return json.loads(out)
 
-    made, = run('coflow', 'announce', 'a', 'model', json.dumps(BACK),
+    made, = run('coflow', 'create', 'model', json.dumps(BACK), '--group', 'a',
                 '--expires', '60')
     assert made['name'] == 'model'
     clusters = run('group', 'clusters', 'a')

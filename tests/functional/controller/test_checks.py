@@ -178,7 +178,8 @@ def test_the_tree_is_discovered_and_imported(controller, tenant, virtco):
         return LINK_BPS * (0.25 if apart else 1.0)
 
     hosts = ','.join(tenant.host(host) for host in HOSTS)
-    argv = ('topology', 'discover', '--hosts', hosts, '--levels', 'leaf')
+    argv = ('topology', 'import', '--measure', '--hosts', hosts, '--levels',
+            'leaf')
     with answered(tenant, rate_of):
         code, out, err = virtco(controller, *argv)
         assert (code, tenant.call('GET', '/v1/topology')['planes']) == (0, [])
@@ -233,7 +234,7 @@ def test_the_level_of_a_shared_bottleneck(tmp_path, virtco):
         connections.start()
         try:
             code, out, err = virtco(
-                controller, 'measure', 'interference', *map(tenant.host, (
+                controller, 'measure', 'paths', *map(tenant.host, (
                     'h0', 'h4', 'h1', 'h5', 'h2', 'h3')), '-f', 'json')
         finally:
             connections.over.set()
@@ -358,7 +359,8 @@ def test_matrices_and_poor_performers(controller, tenant, virtco, tmp_path):
                              '--plot', str(path))
     assert code == 0, err
     assert path.read_bytes().startswith(b'\x89PNG')
-    code, out, err = virtco(controller, 'measure', 'performers', '-f', 'json')
+    code, out, err = virtco(controller, 'rate', 'list', '--hosts', '-f',
+                            'json')
     assert [tenant.name(one['host']) for one in json.loads(out)] == ['h5']
     assert ': stable.' in err
     for path in ('rate?statistic=x', 'speed', 'latency?statistic=constant',

@@ -58,7 +58,7 @@ def test_coflows_in_tables_and_json(run, show, tenant):
         tenant.host(h) for h in hosts]
     assert show('coflow', 'set', entries[0]['id'], '--weight',
                 '2')['weight'] == 2
-    assert show('coflow', 'done', entries[0]['id'])['state'] == 'done'
+    assert show('coflow', 'set', entries[0]['id'], '--done')['state'] == 'done'
     mine = ('coflow', 'list', '--project', tenant.project)
     assert show(*mine, '--state', 'active') == []
     for n in (0, 1):
@@ -71,15 +71,15 @@ def test_coflows_in_tables_and_json(run, show, tenant):
 def test_registering_from_a_file(run, show, tenant, tmp_path):
     path = tmp_path / 'tm.json'
     path.write_text('{"pattern": "ring", "n": 3, "flow_size": "1MB"}')
-    found = show('coflow', 'register', 'mine', f'@{path}', '--project',
-                 tenant.project)
+    found, = show('coflow', 'create', 'mine', f'@{path}', '--project',
+                  tenant.project)
     assert (found['state'], found['n_vms']) == ('registered', 3)
     assert run('coflow', 'delete', found['id'])[0] == 0
-    code, _out, err = run('coflow', 'register', 'mine', '[[0', '--project',
+    code, _out, err = run('coflow', 'create', 'mine', '[[0', '--project',
                           tenant.project)
     assert code == 1
     assert 'virtco:tm' in err
-    code, _out, err = run('coflow', 'register', 'mine', '@/nowhere')
+    code, _out, err = run('coflow', 'create', 'mine', '@/nowhere')
     assert code == 1
     assert '/nowhere' in err
 
@@ -94,7 +94,7 @@ def test_hosts_and_their_edges(run, show, tenant):
     assert found['egress_bps'] == 1e8
     assert found['rate_source'] == 'link'
     assert found['n_coflows'] == 1
-    (entry,) = show('edge', 'show', sender.name)
+    (entry,) = show('host', 'list', '--classes', sender.name)
     assert entry['rate_bps'] == pytest.approx(98e6)
     assert entry['observed_bps'] > 0
     code, out, _err = run('host', 'list')
@@ -121,8 +121,8 @@ def test_a_host_is_drained(make, capsys):
     tenant.edges(hosts)
     tenant.place(8, 'half', one, n_hosts=2, slots=2, num_instances=2)
     empty = tenant.host(hosts[0])
-    code, out, err = run('host', 'drain', empty, '--reason', 'new disk',
-                         '-f', 'json')
+    code, out, err = run('host', 'set', empty, '--drain', '--reason',
+                         'new disk', '-f', 'json')
     assert code == 0, err
     assert json.loads(out)['drain'] == 'draining'
     # What is planned stays planned, what is new goes elsewhere.
@@ -145,18 +145,18 @@ def test_a_host_is_drained(make, capsys):
     controller.stop()
     controller.start()
     assert drain_of(hosts[0]) == 'drained'
-    assert run('host', 'undrain', empty)[0] == 0
+    assert run('host', 'set', empty, '--undrain')[0] == 0
     assert drain_of(hosts[0]) is None
     answer = tenant.place(40, 'd', one, hosts={hosts[0]: 9})
     assert answer['host'] == hosts[0]
-    code, _out, err = run('host', 'undrain', empty)
+    code, _out, err = run('host', 'set', empty, '--undrain')
     assert (code, 'was not found' in err) == (1, True)
-    assert run('host', 'drain', 'nowhere')[0] == 1
+    assert run('host', 'set', 'nowhere', '--drain')[0] == 1
 
     for _ in range(2):
         code, _out, err = run('settings', 'set', '--order', 'sebf')
         assert code == 0, err
-    code, out, err = run('settings', 'history', '-f', 'json')
+    code, out, err = run('event', 'list', '--changes', '-f', 'json')
     assert code == 0, err
     assert [(c['what'], c['before'], c['after'])
             for c in json.loads(out)] == [
@@ -254,7 +254,7 @@ def test_settings_rates_and_events(run, show, tenant):
         run('settings', 'set', '--order', before['order'])
     tenant.controller.streams.measure(tenant.host('a'), tenant.host('b'),
                                       5e7)
-    rates = [r for r in show('rates') if r['src'] == tenant.host('a')]
+    rates = [r for r in show('rate', 'list') if r['src'] == tenant.host('a')]
     assert [(r['dst'], r['rate_bps']) for r in rates] == [
         (tenant.host('b'), 5e7)]
     tenant.place(0, 'bad', 'x', status='ignored')
@@ -339,7 +339,7 @@ def test_projects_have_classes(run, show, tenant):
         'priority_class'] == -3
     code, _out, err = run('project', 'set', tenant.project)
     assert code == 1
-    assert 'Give --priority-class or --weight.' in err
+    assert 'Give --priority-class, --weight or --forgive.' in err
 
 
 def test_a_name_that_is_not_unique(run, tenant):

@@ -62,9 +62,10 @@ def commands(page):
                         r'((?:   .*\n|\n)+)', text, re.MULTILINE)
     lines = [line.removeprefix('$ ') for block in blocks
              for line in textwrap.dedent(block).splitlines()]
-    inline = re.findall(r'``(virtco advise \w+ --[^`]*)``', text)
+    inline = [' '.join(line.split()) for line in re.findall(
+        r'``(virtco\s+group\s+advise\s+\w+\s+--[^`]*)``', text)]
     return [' '.join(line.split()) for line in (*lines, *inline)
-            if line.startswith('virtco advise')]
+            if line.startswith('virtco group advise')]
 
 
 @pytest.mark.parametrize('page', [
@@ -75,7 +76,7 @@ def test_the_commands_of_the_guide(page, tenant, virtco, matrix):
     for line in found:
         argv = [matrix if word.endswith('.json') else word
                 for word in shlex.split(line.partition('>')[0])]
-        argv[argv.index('--group') + 1] = 'a'
+        argv[argv.index('advise') + 1] = 'a'
         assert virtco(*argv[1:], '--project', tenant.project)
 
 
@@ -85,7 +86,7 @@ def test_each_vm_starts_torchrun_as_its_rank(tenant, virtco, matrix,
     stub = tmp_path / 'torchrun'
     stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     stub.chmod(0o755)
-    asked = ('advise', 'mapping', '--group', 'a', '--tm', matrix,
+    asked = ('group', 'advise', 'a', '--tm', matrix,
              '--project', tenant.project, '--format')
     order = json.loads(virtco(*asked, 'json'))['order']
     lines = virtco(*asked, 'torchrun').splitlines()
@@ -105,7 +106,7 @@ def test_each_vm_starts_torchrun_as_its_rank(tenant, virtco, matrix,
 
 def test_a_rankfile_is_open_mpi_s(tenant, virtco, matrix):
     """As man mpirun has it: rank, a host, and its slots."""
-    asked = ('advise', 'mapping', '--group', 'a', '--tm', matrix,
+    asked = ('group', 'advise', 'a', '--tm', matrix,
              '--project', tenant.project, '--format')
     order = json.loads(virtco(*asked, 'json'))['order']
     for rank, line in enumerate(virtco(*asked, 'rankfile', '--slots',
@@ -121,7 +122,7 @@ def test_the_order_stands_in_the_next_launch(tenant, virtco, controller,
     between the VMs that the advice named.
     """
     order = json.loads(virtco(
-        'advise', 'mapping', '--group', 'a', '--tm', matrix, '--project',
+        'group', 'advise', 'a', '--tm', matrix, '--project',
         tenant.project, '--format', 'json'))['rank_hint']
     assert [order[rank] for rank in heavy] != list(heavy)
     profile = tmp_path / 'mpi_matrix.txt'

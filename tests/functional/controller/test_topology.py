@@ -39,6 +39,7 @@ def cli(controller, capsys):
                             *argv])
         out, err = capsys.readouterr()
         assert found == code, err
+        call.out = out
         return out + err
 
     call.controller = controller
@@ -83,15 +84,16 @@ def test_planes_are_kept_beside_each_other_and_through_a_restart(
     assert 'plane rdma: rail; 8 hosts' in cli('show')
     exported = tmp_path / 'out'
     for name in ('yaml', 'slurm-yaml'):
-        cli('export', str(exported), '--format', name)
+        cli('show', '--format', name)
+        exported.write_text(cli.out)
         again = cli('import', str(exported), *(
             ['--levels', 'rail', '--plane', 'rdma'] if name != 'yaml'
             else []), code=0 if name == 'yaml' else 1)
         assert ('Nothing would change.' in again
                 or 'nothing for a file with 2 planes' in again)
     for name in ('topograph', 'slurm-conf'):
-        cli('export', str(exported), '--format', name, '--plane',
-            'front-end')
+        cli('show', '--format', name, '--plane', 'front-end')
+        exported.write_text(cli.out)
         # Rates are lost, and that is told.
         assert '- uplink rack2: 4:1' in cli('import', str(exported))
     cli('delete', 'rdma')

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``virtco advise …``: its tables, and files for launchers."""
+"""``virtco group advise``: its tables, and files for launchers."""
 
 import io
 
 import msgspec
+from osc_lib import exceptions as osc_exceptions
 import pytest
 
 from tests.unit.osc import controller
@@ -46,16 +47,16 @@ MAPPING = {'operation': 'all_reduce', 'size_bytes': 1e9, 'group_name': 'g',
            'estimates': TREE['estimates']}
 
 
-def _tree(*argv, **values):
+def _tree(*argv, sent=('--broadcast', '8MB'), **values):
     one = controller.Controller(**{'GET /v1/groups/g/tree': TREE | values})
-    _, out, told = controller.run(advise.Tree, one, '--group', 'g', *argv)
+    _, out, told = controller.run(advise.Advise, one, 'g', *sent, *argv)
     return out, told, one.asked[0][1].partition('?')[2]
 
 
 def _mapping(*argv, stdin='', **values):
     one = controller.Controller(**{
         'POST /v1/groups/g/mapping': MAPPING | values})
-    _, out, told = controller.run(advise.Mapping, one, '--group', 'g', *argv,
+    _, out, told = controller.run(advise.Advise, one, 'g', *argv,
                                   stdin=stdin)
     return out, told, one.asked[0][1:]
 
@@ -93,8 +94,8 @@ def test_a_tree_is_shown():
 
 def test_a_reduce_in_one_segment():
     out, _, asked = _tree(
-        '--root', '2', '--size-bytes', '1GiB', '--reduce', '--matrix', 'raw',
-        '--project', 'p', operation='reduce',
+        '--root', '2', '--matrix', 'raw', '--project', 'p',
+        sent=('--reduce', '1GiB'), operation='reduce',
         trees=[TREE['trees'][0] | {'n_segments': 1}])
     assert asked == ('root=2&size_bytes=1073741824.0&operation=reduce'
                      '&matrix=raw&project_id=p')
@@ -140,10 +141,11 @@ def test_a_tree_for_launchers():
 
 
 @pytest.mark.parametrize(('field', 'value', 'words'), [
-    ('--size-bytes', '8Mb', 'not in bits'), ('--size-bytes', 'much', '720MB')])
+    ('--broadcast', '8Mb', 'not in bits'), ('--reduce', 'much', '720MB')])
 def test_a_size_that_is_none(field, value, words):
-    with pytest.raises(exception.Invalid, match=words):
-        _tree(field, value)
+    with pytest.raises(exception.Invalid, match=words) as error:
+        _tree(sent=(field, value))
+    assert field in str(error.value)
 
 
 def test_a_mapping_is_shown():
@@ -208,9 +210,12 @@ def test_a_matrix_that_cannot_be_read(tmp_path):
             _mapping('--tm', str(tmp_path / name))
 
 
-def test_only_one_matrix():
-    with pytest.raises(SystemExit):
-        _mapping('--tm', '-', '--all-reduce', '1GB')
+@pytest.mark.parametrize('other', ['--all-reduce', '--broadcast', '--reduce'])
+def test_only_one_traffic(other):
+    with pytest.raises(osc_exceptions.CommandError, match='not both'):
+        _mapping('--tm', '-', other, '1GB')
+    with pytest.raises((SystemExit, osc_exceptions.CommandError)):
+        _mapping('--reduce', '1GB', '--all-reduce', '1GB')
 
 
 def _members(*members):

@@ -80,7 +80,7 @@ def test_a_coflow_is_shown_ended_and_deleted_by_its_name():
     one = _controller(**{'PATCH /v1/coflows/i-a': A | {'state': 'done'},
                          'DELETE /v1/coflows/i-a': None})
     assert controller.rows(coflow.ShowCoflow, one, 'a')[0].items() >= A.items()
-    ended, _ = controller.rows(coflow.EndCoflow, one, 'a')
+    ended, _ = controller.rows(coflow.SetCoflow, one, 'a', '--done')
     assert ended['state'] == 'done'
     controller.run(coflow.DeleteCoflow, one, 'a')
     assert [ask for ask in one.asked if ask[1].startswith('/v1/coflows/')] == [
@@ -93,26 +93,29 @@ def test_a_matrix_is_registered_as_text_or_from_a_file(tmp_path):
     path = tmp_path / 'tm.json'
     path.write_text('[[0,1,5]]')
     one = controller.Controller(**{'POST /v1/coflows': A})
-    assert controller.rows(coflow.RegisterCoflow, one, 'm',
-                           f'@{path}')[0].items() >= A.items()
-    controller.run(coflow.RegisterCoflow, one, 'm', '[[1,0,7]]',
+    (found,), _ = controller.rows(coflow.CreateCoflow, one, 'm', f'@{path}')
+    assert found.items() >= A.items()
+    controller.run(coflow.CreateCoflow, one, 'm', '[[1,0,7]]',
                    '--project', 'q')
     assert one.asked == [
         ('POST', '/v1/coflows', {'name': 'm', 'tm': '[[0,1,5]]'}),
         ('POST', '/v1/coflows', {'name': 'm', 'tm': '[[1,0,7]]',
                                  'project_id': 'q'})]
     with pytest.raises(exception.Invalid, match='no such file'):
-        controller.run(coflow.RegisterCoflow, one, 'm', '@/none/tm.json')
+        controller.run(coflow.CreateCoflow, one, 'm', '@/none/tm.json')
+    with pytest.raises(osc_exceptions.CommandError, match='needs --group'):
+        controller.run(coflow.CreateCoflow, one, 'm', '[[1,0,7]]',
+                       '--expires', '60')
 
 
 def test_a_coflow_is_announced_over_a_group():
     one = controller.Controller(**{
         'POST /v1/groups/g/coflows': {'coflows': [A | {'expires': 9.0}]}})
     found, _ = controller.rows(
-        coflow.AnnounceCoflow, one, 'g', 'm', '[[0,1,5]]', '--expires', '60',
-        '--project', 'p')
+        coflow.CreateCoflow, one, 'm', '[[0,1,5]]', '--group', 'g',
+        '--expires', '60', '--project', 'p')
     assert [(c['id'], c['expires']) for c in found] == [('i-a', 9.0)]
-    controller.run(coflow.AnnounceCoflow, one, 'g', 'm', '[[0,1,5]]')
+    controller.run(coflow.CreateCoflow, one, 'm', '[[0,1,5]]', '--group', 'g')
     body = {'name': 'm', 'tm': '[[0,1,5]]'}
     assert one.asked == [
         ('POST', '/v1/groups/g/coflows?project_id=p',

@@ -15,6 +15,7 @@ import requests
 from tests.unit.osc import controller
 from virtco.osc import coflow_commands
 from virtco.osc import command_base as base
+from virtco.osc import matrices
 from virtco.osc import operator_commands as operator
 
 RATES = {'GET /v1/rates': {'pairs': [
@@ -108,7 +109,7 @@ def test_a_name_of_several_projects_or_of_none(answers, why):
 
 
 def test_programs_get_every_column_by_the_name_of_the_interface():
-    found, _ = controller.rows(operator.ListRates,
+    found, _ = controller.rows(matrices.ListRates,
                                controller.Controller(**RATES))
     assert found == [{'src': 'h1', 'dst': 'h2', 'rate_bps': 2e9, 'age_s': 0.0,
                       'confidence': 0.0, 'rtt_s': 5e-4, 'rtt_median_s': None,
@@ -119,7 +120,7 @@ def test_programs_get_every_column_by_the_name_of_the_interface():
 @pytest.mark.parametrize(('argv', 'has_more'), [
     ([], False), (['--long'], True)])
 def test_people_get_what_fits_unless_they_ask_for_all(argv, has_more):
-    _, out, _ = controller.run(operator.ListRates,
+    _, out, _ = controller.run(matrices.ListRates,
                                controller.Controller(**RATES), *argv)
     assert ' From ' in out and '2 Gbit/s' in out
     assert ('train' in out) == has_more
@@ -132,7 +133,7 @@ def test_standard_input_is_utf_8_in_any_locale():
 
 
 @pytest.mark.parametrize(('command', 'has_more'), [
-    (operator.ListRates, True), (operator.ListHistory, False)])
+    (matrices.ListRates, True), (coflow_commands.ListProjects, False)])
 def test_more_columns_are_offered_only_where_there_are_more(command,
                                                             has_more):
     """Elsewhere --long would be an option that changes nothing."""
@@ -143,19 +144,19 @@ def test_more_columns_are_offered_only_where_there_are_more(command,
 @pytest.mark.parametrize('name', ['From', 'from', 'src'])
 def test_a_column_is_chosen_by_its_title_or_by_its_name(name):
     for form, wanted in ('value', 'h1\n'), ('csv', '"src"\n"h1"\n'):
-        _, out, _ = controller.run(operator.ListRates,
+        _, out, _ = controller.run(matrices.ListRates,
                                    controller.Controller(**RATES),
                                    '-f', form, '-c', name)
         assert out == wanted
 
 
 def test_naming_a_column_shows_one_that_is_not_shown_else():
-    _, out, _ = controller.run(operator.ListRates,
+    _, out, _ = controller.run(matrices.ListRates,
                                controller.Controller(**RATES), '-c', 'Method')
     assert 'train' in out and 'h1' not in out
 
 
-@pytest.mark.parametrize('command', [operator.ListRates,
+@pytest.mark.parametrize('command', [matrices.ListRates,
                                      operator.ShowSettings])
 def test_tables_fit_the_terminal(command):
     parser = command(None, None).get_parser('x')

@@ -78,8 +78,8 @@ def test_a_check_wants_either_hosts_or_a_group(argv):
 
 
 def test_checks_are_listed():
-    (found,), _ = controller.rows(matrices.ListChecks, controller.Controller(
-        **{'GET /v1/checks': {'checks': [DONE]}}))
+    (found,), _ = controller.rows(matrices.Check, controller.Controller(
+        **{'GET /v1/checks': {'checks': [DONE]}}), '--list')
     assert (found['n_hosts'], found['n_findings'], found['subjects']) == (
         2, 1, 'host-egress h2')
 
@@ -93,16 +93,17 @@ PERFORMERS = {'estimator': 'rpca', 'noise': 0.126, 'trust': 'good', 'hosts': [
 @pytest.mark.parametrize(('argv', 'hosts'), [
     ([], ['h1']), (['--all'], ['h1', 'h2'])])
 def test_poor_performers_and_all_of_them(argv, hosts):
-    found, told = controller.rows(matrices.Performers, controller.Controller(
-        **{'GET /v1/performers': PERFORMERS}), *argv)
+    found, told = controller.rows(matrices.ListRates, controller.Controller(
+        **{'GET /v1/performers': PERFORMERS}), '--hosts', *argv)
     assert [one['host'] for one in found] == hosts
     assert found[0]['reasons'] == ['slow', 'far'] and found[0]['n_peers'] == 4
     assert told == 'Long-term rates by rpca, Norm(N_E) 0.13: good.\n'
 
 
 def test_performers_without_an_estimate():
-    assert controller.rows(matrices.Performers, controller.Controller(
-        **{'GET /v1/performers': PERFORMERS | {'estimator': None}}))[1] == ''
+    assert controller.rows(matrices.ListRates, controller.Controller(
+        **{'GET /v1/performers': PERFORMERS | {'estimator': None}}),
+                           '--hosts')[1] == ''
 
 
 MATRIX = {'kind': 'rate', 'unit': 'bps', 'statistic': 'least', 'ages_s': [],

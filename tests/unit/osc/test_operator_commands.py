@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.osc import controller
 from virtco import exception
+from virtco.osc import coflow_commands
 from virtco.osc import operator_commands as operator
 
 HOST = {'host': 'h1', 'egress_bps': 2e9, 'ingress_bps': 1e9,
@@ -39,7 +40,7 @@ def test_a_host_and_its_classes():
     assert found.items() >= {
         name: HOST[name] for name in HOST if name != 'classes'}.items()
     assert 'classes' not in found
-    (found,), _ = controller.rows(operator.ShowEdge, one, 'h1')
+    (found,), _ = controller.rows(operator.ListHosts, one, '--classes', 'h1')
     assert (found['name'], found['rate_bps'], found['destinations']) == (
         'a', 3e8, ['h2'])
 
@@ -48,18 +49,27 @@ def test_a_host_is_drained_and_comes_back():
     one = controller.Controller(**{
         'PUT /v1/hosts/h1/drain': {'drain': 'draining'},
         'DELETE /v1/hosts/h1/drain': None})
-    found, _ = controller.rows(operator.DrainHost, one, 'h1', '--reason', 'x')
+    found, _ = controller.rows(operator.SetHost, one, 'h1', '--drain',
+                               '--reason', 'x')
     assert found['drain'] == 'draining'
-    controller.run(operator.DrainHost, one, 'h1')
-    controller.run(operator.UndrainHost, one, 'h1')
+    controller.run(operator.SetHost, one, 'h1', '--drain')
+    found, _ = controller.rows(operator.SetHost, one, 'h1', '--undrain')
+    assert (found['host'], found['drain']) == ('h1', None)
     assert one.asked == [('PUT', '/v1/hosts/h1/drain', {'reason': 'x'}),
                          ('PUT', '/v1/hosts/h1/drain', {'reason': ''}),
                          ('DELETE', '/v1/hosts/h1/drain', None)]
 
 
-def test_a_host_is_forgotten():
+def test_a_host_is_drained_or_not():
+    for argv in ([], ['--drain', '--undrain']):
+        with pytest.raises(SystemExit):
+            controller.run(operator.SetHost, controller.Controller(), 'h1',
+                           *argv)
+
+
+def test_a_host_is_deleted():
     one = controller.Controller(**{'DELETE /v1/hosts/h1': None})
-    controller.run(operator.ForgetHost, one, 'h1')
+    controller.run(operator.DeleteHost, one, 'h1')
     assert one.asked == [('DELETE', '/v1/hosts/h1', None)]
 
 
@@ -193,5 +203,6 @@ def test_settings_and_their_history():
                              {'order': 'fifo', 'ceil': 'link'})
     with pytest.raises(osc_exceptions.CommandError, match='--planner, '):
         controller.run(operator.SetSettings, one)
-    (change,), _ = controller.rows(operator.ListHistory, one)
+    (change,), _ = controller.rows(coflow_commands.ListEvents, one,
+                                   '--changes')
     assert (change['who'], change['after']) == ('w', 'b')

@@ -72,6 +72,6 @@ def test_an_application_is_shown_and_forgotten():
     found, _ = controller.rows(profile.ShowApp, one, 'a', '--vms', '4',
                                '--project', 'p')
     assert (len(found['launches']), found['tm']) == (3, '[[0,1,5]]')
-    controller.run(profile.ForgetApp, one, 'a')
+    controller.run(profile.DeleteApp, one, 'a')
     assert [ask[:2] for ask in one.asked] == [
         ('GET', '/v1/apps/a?n_vms=4&project_id=p'), ('DELETE', '/v1/apps/a')]

@@ -4,6 +4,7 @@ import configparser
 import io
 import logging
 import pathlib
+import re
 import shlex
 import sys
 
@@ -14,7 +15,7 @@ from virtco.osc import shell
 
 ROOT = pathlib.Path(__file__).parents[3]
 #: Verbs of which "coflow" is the noun in both shells.
-OF_COFLOWS = {'list', 'show', 'register', 'announce', 'done', 'set', 'delete'}
+OF_COFLOWS = {'create', 'list', 'show', 'set', 'delete'}
 
 
 @pytest.mark.parametrize('login', [
@@ -99,6 +100,41 @@ def test_each_command_is_declared_once_and_is_in_both_shells():
     commands = shell.Shell().command_manager.commands
     assert {name: commands[name].value for name in named} == named
     assert all(name.replace('_', ' ') in commands for name in own)
+
+
+#: A command in a literal or behind a prompt.
+NAMED = re.compile(r'(?:``|^ +[$#] (?:tools/cloud )?)'
+                   r'(virtco|openstack\s+coflow)((?:\s+[a-z][a-z-]*){1,3})',
+                   re.MULTILINE)
+PAGES = [path for path in (ROOT / 'doc/source').rglob('*.rst')
+         if path.name != 'nightly.rst']
+
+
+def named(text):
+    """Yield the words of each command of this program that a text names."""
+    for program, words in NAMED.findall(text):
+        found = words.split()
+        yield ' '.join(found if program == 'virtco' or len(found) > 1
+                       and found[0] not in OF_COFLOWS
+                       or found == ['doctor'] else ['coflow', *found])
+
+
+def test_commands_on_a_page_are_found():
+    assert list(named("""Ask ``virtco rate
+list --hosts`` or::
+
+   $ openstack coflow show sort
+   # tools/cloud virtco host list
+""")) == ['rate list', 'coflow show sort', 'host list']
+
+
+@pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
+def test_commands_on_pages_exist(path):
+    commands = shell.Shell().command_manager.commands
+    unknown = {words for words in named(path.read_text()) if not any(
+        f'{words} '.startswith(f'{name} ') or name.startswith(f'{words} ')
+        for name in commands)}
+    assert not unknown
 
 
 def test_help_leaves_out_what_cannot_be_imported(monkeypatch):

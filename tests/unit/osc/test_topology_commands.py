@@ -173,7 +173,7 @@ def test_a_tree_that_was_measured_takes_known_names(argv, levels, name,
                                                     applied):
     one = _changing([])
     one.answers['POST /v1/checks'] = DONE | {'planes': _found('n1', 'n2')}
-    _, _, told = controller.run(topology.Discover, one, *argv)
+    _, _, told = controller.run(topology.Import, one, '--measure', *argv)
     done = controller.made(wire.Check, **DONE)
     assert told == f'{matrices.effort(done)}.\n'
     assert one.asked[0][2] == {'purpose': 'discover'}
@@ -187,7 +187,8 @@ def test_a_tree_that_was_measured_takes_known_names(argv, levels, name,
 def test_hosts_and_the_plane_of_a_discovery():
     one = _changing([])
     one.answers['POST /v1/checks'] = DONE | {'planes': _found('n1', 'n2')}
-    controller.run(topology.Discover, one, '--hosts', 'a,b', '--plane', 'x')
+    controller.run(topology.Import, one, '--measure', '--hosts', 'a,b',
+                   '--plane', 'x')
     assert one.asked[0][2] == {'purpose': 'discover', 'hosts': ['a', 'b']}
     (plane,) = one.asked[-1][2]['planes']
     assert plane['name'] == 'x'
@@ -198,15 +199,16 @@ def test_hosts_and_the_plane_of_a_discovery():
 def test_nothing_is_changed_where_no_uplink_is_narrow():
     one = controller.Controller(**{
         'POST /v1/checks': DONE | {'planes': []}})
-    _, out, _ = controller.run(topology.Discover, one)
+    _, out, _ = controller.run(topology.Import, one, '--measure')
     assert out.startswith('No uplink is oversubscribed')
     assert len(one.asked) == 1
 
 
 def test_the_wait_for_a_discovery():
-    parser = topology.Discover(None, None).get_parser('x')
-    assert parser.parse_args([]).timeout == 3600
-    assert parser.parse_args(['--timeout', '1.5']).timeout == 1.5
+    parser = topology.Import(None, None).get_parser('x')
+    argv = ['--measure']
+    assert parser.parse_args(argv).timeout == 3600
+    assert parser.parse_args([*argv, '--timeout', '1.5']).timeout == 1.5
 
 
 BOTH = {'planes': TWO['planes'] + STORAGE['planes'],
@@ -219,28 +221,20 @@ def _showing(found=BOTH):
 
 @pytest.mark.parametrize(('argv', 'planes'), [
     ([], BOTH['planes']), (['--plane', 'storage'], STORAGE['planes'])])
-def test_an_export_is_what_an_import_reads(argv, planes, tmp_path):
-    _, out, told = controller.run(topology.Export, _showing(), *argv)
+def test_a_file_is_what_an_import_reads(argv, planes):
+    _, out, told = controller.run(topology.Show, _showing(), '--format',
+                                  'yaml', *argv)
     read = formats.read(out, 'out').topology
-    assert plain.dump(read)['planes'] == planes
-    path = tmp_path / 'out.yaml'
-    _, nothing, _ = controller.run(topology.Export, _showing(), str(path),
-                                   *argv)
-    assert nothing == '' and path.read_text() == out and told == ''
+    assert plain.dump(read)['planes'] == planes and told == ''
 
 
-def test_an_export_that_leaves_something_out_says_so():
-    _, out, told = controller.run(topology.Export, _showing(),
+def test_a_file_that_leaves_something_out_says_so():
+    _, out, told = controller.run(topology.Show, _showing(),
                                   '--format', 'slurm-conf',
                                   '--plane', 'storage')
     assert out and told
     assert all(line.startswith('Notice: ') and line.endswith('.')
                for line in told.splitlines())
-
-
-def test_an_export_to_a_place_that_is_not_there():
-    with pytest.raises(exception.InputInvalid, match='No such file'):
-        controller.run(topology.Export, _showing(), '/none/t.yaml')
 
 
 def test_a_plane_that_is_not_there():

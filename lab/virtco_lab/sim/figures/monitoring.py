@@ -7,7 +7,7 @@ again. These have the dynamics that the paper names: rates of 600 to
 800 Mbit/s that single readings fall below, and round trips of 0.3 ms with
 congestion that lasts for seconds. Two instances are bad: one sends at half of
 its rate, the other's rates vary. The poor performers are those that ``virtco
-measure performers`` finds.
+rate list --hosts`` finds.
 """
 
 import functools
@@ -173,7 +173,7 @@ FIGURES = (
     samples.Figure('monitoring-3', ('instances',),
                    functools.partial(_of_hosts, 0, 1e6), _hosts(
         3, 'Mean rate', 'Mbit/s', 'Singled out: share of the seeds in which '
-        '``virtco measure performers`` names the instance.')),
+        '``virtco rate list --hosts`` names the instance.')),
     samples.Figure('monitoring-4', ('1', 'range'),
                    functools.partial(_of_links, 1, 1e-3), _links(
         4, 'Round trips', 'ms', 1.0, 1.0,
