@@ -52,7 +52,7 @@ def pack(kind: str, **fields: Any) -> bytes:
 def coflows(sent_bytes: int) -> list[dict[str, Any]]:
     return [{'coflow_id': f'c{number}', 'sent_bytes': sent_bytes,
              'sent_packets': sent_bytes // 1500, 'drops': 0,
-             'backlog_bytes': 0, 'control_bytes': 0,
+             'backlog_bytes': 0,
              'destinations': [{'host': 'h2', 'sent_bytes': sent_bytes}]}
             for number in range(N_COFLOWS)]
 

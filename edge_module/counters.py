@@ -50,8 +50,7 @@ def _part_of(minor: int) -> Part | None:
         return 'host'
     if minors.is_port(minor) or minors.is_limited_port(minor):
         return 'unmanaged'
-    return ('control' if minors.controlled_by(minor)
-            or minors.is_port_control(minor) else None)
+    return 'control' if minors.is_control(minor) else None
 
 
 class Name(NamedTuple):
@@ -178,16 +177,10 @@ class Counters:
         """Add up the totals of deleted leaves of each part."""
         for name in [name for name in self.totals
                      if name.kind == 'leaf' and name.where
-                     and int(name.where) not in classes
-                     and self._controls(name) is None]:
+                     and int(name.where) not in classes]:
             into = self._total(name._replace(where=''))
             into.base = model.Counts(*map(operator.add, into.base,
                                     self.totals.pop(name).value))
-
-    def _controls(self, leaf: Name) -> str | None:
-        """Return the coflow whose control packets alone a leaf holds."""
-        minor = minors.controlled_by(_minor_of(leaf))
-        return self._classes[minor][0] if minor in self._classes else None
 
     def _name_of(self, minor: int) -> Name | None:
         """Return the name of a class's counter; None counts nothing."""
@@ -333,10 +326,6 @@ class Counters:
                 # An uplink each.
                 children[name.subject][name.target].update(
                     sent_bytes=seen.sent_bytes, backlog_bytes=backlog)
-        for name, seen in self._of_kind('leaf'):
-            coflow_id = self._controls(name)
-            if coflow_id is not None:
-                sums[coflow_id]['control_bytes'] += seen.sent_bytes
         return tuple(reports.CoflowCounters(
             coflow_id, **found, destinations=tuple(
                 reports.DestinationCounter(host, **sent)

@@ -57,10 +57,6 @@ def of_port_control(port_minor: int) -> int:
     return _FIRST_PORT_CONTROL + port_minor - FIRST_PORT
 
 
-def is_port_control(minor: int) -> bool:
-    return _FIRST_PORT_CONTROL <= minor < _FIRST_PORT_CONTROL + N_PORTS
-
-
 def of_control(coflow_minor: int) -> int:
     """Return the minor of a coflow's control packets.
 
@@ -74,15 +70,9 @@ def of_control(coflow_minor: int) -> int:
     return _CONTROL_BIT | coflow_minor
 
 
-def controlled_by(minor: int) -> int | None:
-    """Return the minor of the coflow whose control packets a class holds.
-
-    None for other classes. For a class that several coflows share, the result
-    is no coflow's minor.
-    """
-    if _CONTROL_BIT <= minor < _FIRST_PORT_CONTROL:
-        return minor ^ _CONTROL_BIT
-    return None
+def is_control(minor: int) -> bool:
+    """Return whether a class holds control packets of coflows or a port."""
+    return _CONTROL_BIT <= minor < _FIRST_PORT_CONTROL + N_PORTS
 
 
 def of_limit(slot: int) -> int:

@@ -74,7 +74,6 @@ class CoflowCounters(msgspec.Struct, frozen=True):
 
     :ivar drops: packets.
     :ivar backlog_bytes: in its queue now.
-    :ivar control_bytes: acknowledgements and the like, beside the data.
     :ivar destinations: counters of its child classes; they may be fewer than
         all.
     """
@@ -84,7 +83,6 @@ class CoflowCounters(msgspec.Struct, frozen=True):
     sent_packets: fields.Bytes = 0
     drops: fields.Bytes = 0
     backlog_bytes: fields.Bytes = 0
-    control_bytes: fields.Bytes = 0
     destinations: Annotated[tuple[DestinationCounter, ...], msgspec.Meta(
         max_length=MOST_COFLOWS)] = ()
 
@@ -201,7 +199,6 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     :ivar loss: share of the packets.
     :ivar rtt_s: the least of several round trips.
     :ivar windows_bytes: bytes that a bulk connection received in each
-        :data:`WINDOW_S`.
         :data:`WINDOW_S`.
     :ivar sent_bytes: bytes that it cost; None when the sender does not say.
     """

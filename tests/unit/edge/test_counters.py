@@ -75,8 +75,7 @@ def test_parts_that_are_no_data():
                      0x7006: wire.ClassStats(100, 0, 1, 3),
                      0x8010: wire.ClassStats(60, 1, 66, 5)}
     seen.add_stats(stats)
-    entry, = seen.coflows()
-    assert (entry.sent_bytes, entry.control_bytes) == (900, 60)
+    assert [one.sent_bytes for one in seen.coflows()] == [900]
     assert seen.shared()['unmanaged'] == reports.PartCounters(500, 5, 10)
     assert seen.shared()['control'] == reports.PartCounters(60, 5, 66)
     # A port and a coflow go; their drops stay, over a restart too.
@@ -290,10 +289,3 @@ def test_ports_that_come_and_go_leave_one_row():
     assert seen.shared()['unmanaged'] == reports.PartCounters(9, 8, 4)
     assert len([name for name, *_ in seen.to_rows()
                 if name.kind == 'leaf']) == 2
-
-
-def test_control_packets_stay_with_their_coflow():
-    seen = _counters()
-    seen.add_stats(STATS | {0x8010: wire.ClassStats(60)})
-    seen.add_stats(STATS)
-    assert [one.control_bytes for one in seen.coflows()] == [60]

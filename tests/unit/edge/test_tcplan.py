@@ -60,7 +60,7 @@ def test_tree_fits_the_link(wanted, n_past):
         assert 0 < item.rate_bps <= item.ceil_bps <= link_bps
         assert item.rate_bps % 8 == 0 and item.ceil_bps % 8 == 0
         assert (item.quantum_bytes >= 64 * 1024
-                or minors.controlled_by(item.minor))
+                or minors.is_control(item.minor))
         inner = any(child.parent == item.minor for child in tree.values())
         assert (item.limit_bytes is None) == (
             inner or item.minor in minors.RESERVED - {minors.HOST})
@@ -282,20 +282,17 @@ def test_minors_of_limits_are_of_nobody_else():
         for slot in range(64) for seat in minors.seats(range(254)).values()]
     assert len(set(used)) == 64 * 255 and max(used) < 0xffff
     assert min(used) > minors.of_control(edge_policy.LAST_MINOR)
-    assert not any(map(minors.controlled_by, used))
+    assert not any(map(minors.is_control, used))
 
 
 def test_control_packets_of_many_coflows_share_few_classes():
     every = range(edge_policy.FIRST_MINOR, edge_policy.LAST_MINOR + 1)
     places = {minor: minors.of_control(minor) for minor in every}
-    own = [minor for minor in every
-           if minors.controlled_by(places[minor]) == minor]
-    assert own == list(every[:1024])
+    own = {places[minor] for minor in every[:1024]}
+    assert own == {0x8000 | minor for minor in every[:1024]}
     shared = {places[minor] for minor in every[1024:]}
-    assert len(shared) == 15 and not shared & {places[own_minor]
-                                               for own_minor in own}
-    assert all(minors.controlled_by(place) for place in shared)
-    assert {minors.controlled_by(place) for place in shared}.isdisjoint(every)
+    assert len(shared) == 15 and not shared & own
+    assert all(map(minors.is_control, own | shared))
 
 
 def test_control_packets_of_ports_have_places():
@@ -308,8 +305,7 @@ def test_control_packets_of_ports_have_places():
     its = tree[minors.of_control(0x10)]
     for place in places:
         assert tree[place] == dataclasses.replace(its, minor=place)
-        assert minors.is_port_control(place)
-        assert minors.controlled_by(place) is None
+        assert minors.is_control(place)
     assert {minor for minor in tree if minors.is_port(minor)} == {
         *own.values()}
     every = {minors.of_port_control(minor) for minor
@@ -317,8 +313,7 @@ def test_control_packets_of_ports_have_places():
     assert len(every) == 4095 and every.isdisjoint(
         minors.of_control(minor) for minor in range(
             edge_policy.FIRST_MINOR, edge_policy.LAST_MINOR + 1))
-    assert not any(map(minors.is_port_control, (
-        0x8fff, max(every) + 1)))
+    assert not minors.is_control(max(every) + 1)
     assert max(every) < minors.of_limit(0)
 
 
@@ -455,11 +450,8 @@ def test_which_minor_is_of_what():
     assert [minors.is_port(minor) for minor in (
         0x6fff, 0x7000, 0x7fff, 0x8000)] == [False, True, True, False]
     assert minors.of_port_control(0x7001) == 0x9001
-    assert [minors.is_port_control(minor) for minor in (
-        0x8fff, 0x9000, 0x9fff, 0xa000)] == [False, True, True, False]
-    assert [minors.controlled_by(minor) for minor in (
-        0x7fff, 0x8000, 0x8010, 0x8fff, 0x9000)] == [
-            None, 0, 0x10, 0xfff, None]
+    assert [minors.is_control(minor) for minor in (
+        0x7fff, 0x8000, 0x9fff, 0xa000)] == [False, True, True, False]
     assert (minors.ROOT, minors.LINK, minors.HOST, minors.UNMANAGED,
             minors.CONTROL) == (0, 1, 2, 3, 4)
     first = edge_policy.FIRST_MINOR

@@ -30,7 +30,7 @@ def nothing_but(kind, values):
     (reports.DestinationCounter, {'host': 'h', 'sent_bytes': 3},
      {'backlog_bytes': 0}),
     (reports.CoflowCounters, {'coflow_id': 'a', 'sent_bytes': 3},
-     {'sent_packets': 0, 'drops': 0, 'backlog_bytes': 0, 'control_bytes': 0,
+     {'sent_packets': 0, 'drops': 0, 'backlog_bytes': 0,
       'destinations': ()}),
     (reports.PairCounter, PAIR,
      {'dev': None, 'dst_port': None, 'sent_packets': 0}),
