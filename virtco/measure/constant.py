@@ -21,7 +21,6 @@ import enum
 import numpy as np
 from numpy import typing as npt
 
-from virtco import exception
 from virtco.measure import robustpca
 
 Matrix = npt.NDArray[np.float64]
@@ -106,9 +105,8 @@ def fit(snapshots: npt.ArrayLike,
     :param snapshots: array-like of shape (n_snapshots, n_pairs), oldest
         first, not negative; NaN where a pair was not measured.
     :param estimator: this one, without a comparison.
-    :raises virtco.exception.Invalid: for another shape or other values.
     """
-    matrix = _checked(snapshots)
+    matrix = np.asarray(snapshots, np.float64)
     errors = {} if estimator is not None else held_out_errors(matrix)
     chosen = estimator or choose(errors)
     rates = estimate(matrix, chosen)
@@ -134,7 +132,7 @@ def held_out_errors(snapshots: npt.ArrayLike) -> dict[Estimator, float]:
     to :data:`MOST_ERROR`: else one reading cut to a tenth would weigh more
     than ten pairs that are estimated a little too low.
     """
-    matrix = _checked(snapshots)
+    matrix = np.asarray(snapshots, np.float64)
     if len(matrix) < _FOLDS:
         return {}
     totals = dict.fromkeys(Estimator, 0.0)
@@ -210,7 +208,7 @@ def since_change(snapshots: npt.ArrayLike, threshold: float) -> Matrix:
 
     :param threshold: a fraction, of the earlier rate.
     """
-    matrix = _checked(snapshots).copy()
+    matrix = np.asarray(snapshots, np.float64).copy()
     with np.errstate(invalid='ignore', over='ignore'):
         # Where all readings are alike nothing has changed.
         left = np.flatnonzero(~(np.fmax.reduce(matrix) <= (
@@ -260,14 +258,3 @@ def _by_rpca(snapshots: Matrix) -> Matrix:
 def _errors(matrix: Matrix, rates: Matrix) -> npt.NDArray[np.bool_]:
     with np.errstate(invalid='ignore'):
         return np.abs(matrix - rates) > robustpca.TOLERANCE * rates
-
-
-def _checked(snapshots: npt.ArrayLike) -> Matrix:
-    matrix = np.asarray(snapshots, dtype=np.float64)
-    if matrix.ndim != 2 or 0 in matrix.shape:
-        raise exception.Invalid(field='snapshots', value=matrix.shape,
-                                limit='a matrix with a row per snapshot')
-    if np.any(np.isinf(matrix)) or np.any(matrix < 0):
-        raise exception.Invalid(field='snapshots', value='others',
-                                limit='values of at least 0, or NaN for none')
-    return matrix

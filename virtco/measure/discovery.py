@@ -21,7 +21,6 @@ import statistics
 import numpy as np
 from numpy import typing as npt
 
-from virtco import exception
 from virtco.measure import rounds
 from virtco.topology import tree
 
@@ -77,11 +76,8 @@ def mixed_rounds(hosts: Sequence[str], seed: int = 0
                  ) -> tuple[tuple[tuple[Pair, ...], ...], ...]:
     """Build rounds in which all hosts take part, per repetition.
 
-    :raises virtco.exception.Invalid: for too few hosts, or too many.
+    :param hosts: LEAST_HOSTS to MOST_HOSTS, all different.
     """
-    if not LEAST_HOSTS <= len(hosts) <= MOST_HOSTS:
-        raise exception.Invalid(field='hosts', value=len(hosts),
-                                limit=f'{LEAST_HOSTS} to {MOST_HOSTS} hosts')
     source = random.Random(seed)
     per_repeat = 2 * (len(hosts) - 1)
     return tuple(

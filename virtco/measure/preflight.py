@@ -16,7 +16,6 @@ import enum
 import heapq
 import statistics
 
-from virtco import exception
 from virtco.measure import rounds
 from virtco.wire import check as wire
 
@@ -71,11 +70,7 @@ def plan(hosts: Sequence[str], leaf_of: Mapping[str, str] | None = None
     :param leaf_of: the leaf of each host, where the topology knows it. Leaves
         of two or more of these hosts are loaded; without a second leaf there
         is nowhere to send to.
-    :raises virtco.exception.Invalid: for fewer hosts.
     """
-    if len(hosts) < 2:
-        raise exception.Invalid(field='hosts', value=len(hosts),
-                                limit='at least 2 hosts')
     by_leaf = rounds.by_leaf(hosts, leaf_of or {})
     order = rounds.interleaved(by_leaf.values())
     found = _lone_rounds(by_leaf)

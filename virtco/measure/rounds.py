@@ -20,7 +20,6 @@ from collections.abc import Sequence
 import dataclasses
 import itertools
 
-from virtco import exception
 from virtco import units
 
 Pair = tuple[str, str]
@@ -48,12 +47,7 @@ def disjoint_rounds(hosts: Sequence[str]) -> tuple[tuple[Pair, ...], ...]:
         first.
     :returns: 2 (n - 1) rounds of n/2 pairs for an even number n of hosts, 2 n
         rounds of (n - 1)/2 pairs for an odd one.
-    :raises virtco.exception.Invalid: for a name that occurs twice.
     """
-    if len(set(hosts)) < len(hosts):
-        raise exception.Invalid(
-            field='hosts', value=max(hosts, key=hosts.count),
-            limit='each host once')
     if len(hosts) < 2:
         return ()
     circle: list[str | None] = list(hosts)

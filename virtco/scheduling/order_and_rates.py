@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virtco import exception
 from virtco import units
 from virtco.model import live
 from virtco.scheduling import capped_parts
@@ -57,11 +56,9 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     :returns: all coflows by rank; every flow that has bytes left has a rate,
         possibly 0. Rates of a port, an uplink or a VM's cap never exceed it;
         none is idle that a flow could use.
-    :raises virtco.exception.Invalid: for bad input.
     """
-    chosen = policies.get(policy)
-    starvation.check_theta(theta_s)
-    index = _index(ports)
+    chosen = policies.POLICIES[policy]
+    index = _numbers(ports.hosts)
     fabric, flows = _lay_out(coflows, ports, index, size_factor)
     n_coflows = len(coflows)
     alone_s = np.zeros(n_coflows)
@@ -159,25 +156,6 @@ class _Flows(NamedTuple):
                     self.pairs, itertools.pairwise(self.start))]
 
 
-def _index(ports: live.Ports) -> dict[str, int]:
-    for field, rate_bps in (('egress_bps', ports.egress_bps),
-                            ('ingress_bps', ports.ingress_bps)):
-        is_rate = (rate_bps >= 0) & (rate_bps < math.inf)
-        if not is_rate.all():
-            wrong = int(np.argmin(is_rate))
-            raise exception.Invalid(
-                field=f'{field} of {ports.hosts[wrong]}',
-                value=float(rate_bps[wrong]),
-                limit='a finite rate, at least 0')
-    index = _numbers(ports.hosts)
-    if len(index) < len(ports.hosts):
-        raise exception.Invalid(
-            field='ports', value=next(host for host in ports.hosts
-                                      if ports.hosts.count(host) > 1),
-            limit='each host once')
-    return index
-
-
 @functools.lru_cache(8)
 def _numbers(hosts: tuple[str, ...]) -> dict[str, int]:
     """Map each host to its index; equal hosts give the same object.
@@ -191,22 +169,15 @@ def _lay_out(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
              index: dict[str, int], size_factor: float
              ) -> tuple[fabric_model.Fabric, _Flows]:
     """Lay out the coflows' remaining flows between hosts as arrays."""
-    _check(coflows)
     pairs = [coflow.flows.pairs for coflow in coflows]
     counts = np.array([len(some) for some in pairs], np.int64)
     start = [0, *np.cumsum(counts).tolist()]
     owner = np.repeat(np.arange(len(coflows)), counts)
-    src, dst = _ports(coflows, pairs, index)
+    ends = np.concatenate([np.zeros((0, 2), np.int64), *(
+        some.numbers(index) for some in pairs)])
+    src, dst = ends[:, 0], ends[:, 1]
     size_bytes = np.concatenate(
         [np.zeros(0), *(coflow.flows.remaining_bytes for coflow in coflows)])
-    is_size = (size_bytes >= 0) & (size_bytes < math.inf)
-    if not is_size.all():
-        wrong = int(np.argmin(is_size))
-        raise exception.Invalid(
-            field=f'remaining_bytes of coflow '
-                  f'{coflows[owner[wrong]].coflow_id}',
-            value=float(size_bytes[wrong]),
-            limit='a finite number of bytes, at least 0')
     parts = capped_parts.split(coflows, start, ports.caps_bps)
     if parts.names:
         owner, src, dst, size_bytes = (
@@ -226,36 +197,6 @@ def _lay_out(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
                 passed=parts.caps.passed[kept]) if parts.names
         else parts.caps)
     return fabric, _Flows(pairs, start, parts, kept[order])
-
-
-def _check(coflows: Sequence[live.LiveCoflow]) -> None:
-    seen: set[str] = set()
-    for coflow in coflows:
-        if coflow.coflow_id in seen:
-            raise exception.Invalid(field='coflow_id',
-                                    value=coflow.coflow_id,
-                                    limit='each coflow once')
-        seen.add(coflow.coflow_id)
-        if not 0 < coflow.weight < math.inf:
-            raise exception.Invalid(
-                field=f'weight of coflow {coflow.coflow_id}',
-                value=coflow.weight, limit='a finite number above 0')
-
-
-def _ports(coflows: Sequence[live.LiveCoflow], pairs: Sequence[live.Pairs],
-           index: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Index each flow's source and destination host, shape (F,) each."""
-    try:
-        found = np.concatenate([np.zeros((0, 2), np.int64), *(
-            some.numbers(index) for some in pairs)])
-    except KeyError as error:
-        host = error.args[0]
-        coflow = next(coflow for coflow, some in zip(coflows, pairs)
-                      if any(host in pair for pair in some))
-        raise exception.Invalid(
-            field=f'host of coflow {coflow.coflow_id}', value=host,
-            limit='a host with ports') from error
-    return found[:, 0], found[:, 1]
 
 
 def _flow_bps(fabric: fabric_model.Fabric, rater: rater_kernel.Rater

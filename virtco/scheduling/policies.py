@@ -4,8 +4,6 @@
 
 from typing import NamedTuple
 
-from virtco import exception
-
 # How coflows are ordered. The numbers go into the compiled kernels.
 BY_REMAINING = 0
 BY_WHOLE = 1
@@ -55,17 +53,6 @@ POLICIES = {
     'weighted-fair': Policy(BY_ARRIVAL, True, SHARE_COFLOWS),  # section 4
     'fair': Policy(BY_ARRIVAL, True, SHARE_FLOWS),  # as TCP does
 }
-
-
-def get(name: str) -> Policy:
-    """Look a policy up by name.
-
-    :raises virtco.exception.Invalid: for a name that is none.
-    """
-    if name not in POLICIES:
-        raise exception.Invalid(field='policy', value=name,
-                                limit='one of ' + ', '.join(POLICIES))
-    return POLICIES[name]
 
 
 def backfill(policy: Policy) -> int:

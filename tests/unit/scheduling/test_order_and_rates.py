@@ -11,7 +11,6 @@ import pytest
 
 from tests import examples
 from tests.unit import rows
-from virtco import exception
 from virtco import scheduling
 from virtco.model import live
 from virtco.scheduling import fabric
@@ -430,29 +429,6 @@ def test_dead_port_is_never_served():
     answer = scheduling.schedule([item], ports, now_s=0.0).coflows[0]
     assert answer.remaining_cct_s == answer.predicted_end_s == math.inf
     assert rates_of(answer) == {('a', 'b'): 0.0, ('a', 'c'): 1.0}
-
-
-@pytest.mark.parametrize('field, change', [
-    ('policy', {'policy': 'fastest'}),
-    ('theta_s', {'theta_s': 0.0}),
-    ('theta_s', {'theta_s': math.nan}),
-    ('host of coflow x', {'coflows': [coflow('x', ('a', 'zz', 1))]}),
-    ('remaining_bytes of coflow x',
-     {'coflows': [coflow('x', ('a', 'b', -1))]}),
-    ('remaining_bytes of coflow x',
-     {'coflows': [coflow('x', ('a', 'b', math.nan))]}),
-    ('weight of coflow x',
-     {'coflows': [coflow('x', ('a', 'b', 1), weight=0.0)]}),
-    ('coflow_id', {'coflows': [coflow('x'), coflow('x')]}),
-    ('ports', {'ports': unit_ports('aa')}),
-    ('egress_bps of a', {'ports': rows.port_columns([('a', math.inf, 1)])}),
-])
-def test_bad_input_is_named(field, change):
-    arguments = {'coflows': FIG1, 'ports': unit_ports(), 'now_s': 0.0}
-    arguments |= change
-    with pytest.raises(exception.Invalid) as caught:
-        scheduling.schedule(**arguments)
-    assert caught.value.kwargs['field'] == field
 
 
 def test_nothing_to_schedule():

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from virtco import exception
 from virtco.scheduling import fabric
 from virtco.scheduling.periodic import guard
 from virtco.scheduling.periodic import job_bounds as bounds
@@ -55,16 +54,6 @@ def test_order_is_by_computation_over_the_slowest_link():
         'wide', 'long', 'short']
     assert job('silent', 1.0).intensity == math.inf
     assert jobs_model.PeriodicJob('alone', 1.0, {}).workers == 1
-
-
-@pytest.mark.parametrize('wrong', [
-    {'compute_s': -1.0, 'busy_s': {}}, {'compute_s': math.nan, 'busy_s': {}},
-    {'compute_s': 1.0, 'busy_s': {'a': math.inf}},
-    {'compute_s': 0.0, 'busy_s': {}},
-    {'compute_s': 1.0, 'busy_s': {}, 'workers': 0}])
-def test_jobs_that_are_none_are_refused(wrong):
-    with pytest.raises(exception.Invalid, match='of job x'):
-        jobs_model.PeriodicJob('x', **wrong)
 
 
 @hypothesis.given(jobs(), st.sampled_from(['fair', 'mrtf', 'order']))

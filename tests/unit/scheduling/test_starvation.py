@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 import pytest
 
 from tests.unit import rows
-from virtco import exception
 from virtco import scheduling
 from virtco.model import live
 from virtco.scheduling import policies
@@ -191,14 +190,6 @@ def test_it_starves_by_its_progress_not_by_its_last_byte(served_s, since_s,
     assert starvation.is_starving(found, 10.0, 10.0) == starves
     assert (found is item) == (starvation.is_starving(item, 10.0, 10.0)
                                == starves)
-
-
-def test_theta_is_checked():
-    assert starvation.check_theta(1e-9) == 1e-9
-    assert starvation.check_theta(math.inf) == math.inf
-    for theta_s in (0.0, -1.0, math.nan):
-        with pytest.raises(exception.Invalid, match='theta_s'):
-            starvation.check_theta(theta_s)
 
 
 def test_the_adversary_starves_someone_without_theta():

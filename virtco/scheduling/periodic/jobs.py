@@ -12,14 +12,12 @@ import math
 import numpy as np
 import scipy
 
-from virtco import exception
-
 Link = Hashable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """Training job.
+    """Training job; it computes or sends for some time.
 
     :ivar compute_s: time of an iteration in which nothing is sent.
     :ivar busy_s: time for which an iteration's bytes keep each link busy.
@@ -30,22 +28,6 @@ class PeriodicJob:
     compute_s: float
     busy_s: Mapping[Link, float]
     workers: int = 1
-
-    def __post_init__(self) -> None:
-        for field, value in (('compute_s', self.compute_s),
-                             *((f'busy_s of {link}', busy_s)
-                               for link, busy_s in self.busy_s.items())):
-            if not 0 <= value < math.inf:
-                raise exception.Invalid(
-                    field=f'{field} of job {self.job_id}', value=value,
-                    limit='a finite time of at least 0 s')
-        if self.workers < 1:
-            raise exception.Invalid(field=f'workers of job {self.job_id}',
-                                    value=self.workers, limit='at least 1')
-        if self.period_s <= 0:
-            raise exception.Invalid(field=f'period of job {self.job_id}',
-                                    value=self.period_s,
-                                    limit='a time above 0 s')
 
     @property
     def send_s(self) -> float:
