@@ -128,6 +128,7 @@ class Agent:
                  self.conf.edge.controller_url)
 
     def disconnect(self) -> None:
+        """Stop all threads and store the report; the kernel keeps classes."""
         systemd.notify(STOPPING=1)
         self._stop.set()
         self.reporter.wake()
@@ -139,7 +140,7 @@ class Agent:
         LOG.info('Stopped; the kernel goes on with what it has')
 
     def sync(self) -> bool:
-        """Make the kernel what the policy and the ports of now ask for.
+        """Bring the kernel to the state of the policy and the ports.
 
         :returns: whether others had taken away something.
         """

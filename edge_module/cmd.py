@@ -46,6 +46,7 @@ exit. Stop the agent first.
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run ``virtco-edge``; return its exit code."""
     # oslo.privsep would load it because it is there, and nothing uses it.
     sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
     conf = cfg.CONF

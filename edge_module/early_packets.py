@@ -84,7 +84,7 @@ class EarlyPackets:
         return bool(begun)
 
     def _waits(self, leaf: int, stats: Mapping[int, wire.ClassStats]) -> bool:
-        """Note what is queued in a leaf; return whether there is something."""
+        """Note the bytes queued in a leaf; return whether there are any."""
         seen = stats.get(leaf)
         if seen is None or not seen.backlog_bytes:
             return False

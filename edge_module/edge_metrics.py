@@ -35,6 +35,7 @@ class EdgeCollector(registry.Collector):
         self.enforcer = reporter.enforcer
 
     def collect(self) -> Iterator[core.Metric]:
+        """Yield the metrics of the last report, in bytes, bit/s and counts."""
         report = self.reporter.last_report
         yield _one(_GAUGE, 'controller_up',
                    'Whether the controller answered the last call.',

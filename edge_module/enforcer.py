@@ -31,7 +31,7 @@ from virtco.wire import edge_policy
 class Enforcer(shaper.Shaper):
     """Applies policies to a host's uplinks and its VM ports.
 
-    :param uplink: that the controller knows.
+    :param uplink: uplink that the controller knows.
     :param further: other uplinks, by which some networks send.
     """
 
@@ -112,7 +112,7 @@ class Enforcer(shaper.Shaper):
         """Read the counters of the classes, by minor; those of the n-th
         further uplink by the minor and n times :data:`minors.FURTHER`.
 
-        :param with_drops: of the leaves, too.
+        :param with_drops: whether to count drops of the leaves, too.
         """
         def read(uplink: htb.Uplink) -> dict[int, wire.ClassStats]:
             return uplink.stats() if with_drops else uplink.class_stats()

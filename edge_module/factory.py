@@ -83,6 +83,7 @@ class Parts:
         return nft.NftEgressClassifier(self.kernel, dev)
 
     def receiver(self, egress_bps: float) -> edge_receiver.Receiver | None:
+        """Make the guard of the receiving direction; None where it is off."""
         options = self.conf.edge
         if not options.protect_receiver:
             return None

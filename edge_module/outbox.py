@@ -44,6 +44,7 @@ class Outbox:
         self._most_bytes = frames.MOST_BYTES
 
     def restart(self, welcome: messages.Welcome) -> None:
+        """Send a whole report next, as on a new connection."""
         with self._lock:
             self.heartbeat_s = max(0.1, welcome.heartbeat_s)
             self._most_bytes = welcome.most_bytes

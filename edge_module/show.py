@@ -85,6 +85,7 @@ def table(shown: Iterable[tuple[str, ...]]) -> str:
 
 
 def policy_lines(enforcer: edge_enforcer.Enforcer) -> str:
+    """Return uplinks, classifier and the size of the policy, in two lines."""
     policy = enforcer.policy
     devs = ', '.join(one.uplink.dev for one in enforcer.uplinks)
     how = f'{devs} shaped by htb, classified by {enforcer.classifier.name}'

@@ -35,7 +35,7 @@ class VirtualFunctions:
         self._seen: Collection[int] | None = None
 
     def forget(self) -> None:
-        """Have the next call read what stands."""
+        """Make the next call read the rates of the card."""
         self._seen = None
 
     def plan(self, tree: Callable[[], model.Tree],

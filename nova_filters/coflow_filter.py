@@ -39,6 +39,11 @@ class CoflowFilter(filters.BaseHostFilter):
 
     def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any
                    ) -> list[Any]:
+        """Pass the hosts that a required wish allows, or all of them.
+
+        A launch with a bad hint gets none where ``on_bad_hint`` is ``reject``.
+        Errors pass all hosts.
+        """
         hosts = list(filter_obj_list)
         if not hosts:
             return hosts

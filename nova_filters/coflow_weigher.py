@@ -40,6 +40,7 @@ class CoflowWeigher(weights.BaseHostWeigher):
 
     def weigh_objects(self, weighed_obj_list: list[Any],
                       weight_properties: Any) -> list[float]:
+        """Weigh hosts from 0 to 1 by their ranks in the answer."""
         states = [weighed.obj for weighed in weighed_obj_list]
         try:
             ranks = self._ranks(states, weight_properties)

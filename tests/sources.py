@@ -13,12 +13,17 @@ class Source(NamedTuple):
 
     :ivar openings: first lines of the docstrings of the module, its classes
         and functions, each with the line number of what it describes.
+    :ivar undocumented: public classes, functions and methods without a
+        docstring: line number, name and number of lines.
+    :ivar methods: names of methods that have a docstring.
     :ivar imports: all its statements that import.
     :ivar reaches: names of attributes of anything but ``self``.
     """
 
     docstring: str
     openings: tuple[tuple[int, str], ...]
+    undocumented: tuple[tuple[int, str, int], ...]
+    methods: frozenset[str]
     imports: tuple[ast.Import | ast.ImportFrom, ...]
     reaches: frozenset[str]
 
@@ -38,5 +43,23 @@ def read(path: pathlib.Path) -> Source:
         elif isinstance(node, ast.Attribute) and not (
                 isinstance(node.value, ast.Name) and node.value.id == 'self'):
             reaches.add(node.attr)
+    methods, undocumented = set(), []
+    for owner, node in _definitions(tree):
+        if ast.get_docstring(node) is None:
+            undocumented.append((node.lineno, node.name,
+                                 node.end_lineno - node.lineno + 1))
+        elif isinstance(owner, ast.ClassDef):
+            methods.add(node.name)
     return Source(ast.get_docstring(tree) or '', tuple(openings),
+                  tuple(undocumented), frozenset(methods),
                   tuple(imports), frozenset(reaches))
+
+
+def _definitions(owner):
+    """Yield each public class, function and method behind its owner."""
+    for node in owner.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef
+                      | ast.AsyncFunctionDef) and node.name[0] != '_':
+            yield owner, node
+            if isinstance(node, ast.ClassDef):
+                yield from _definitions(node)

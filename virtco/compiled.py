@@ -96,7 +96,7 @@ def state(name: str) -> str:
 
 @functools.cache
 def check() -> None:
-    """Say once what is not compiled; packages with kernels call it.
+    """Log once the kernels that are not compiled; their packages call it.
 
     :raises ImportError: when a compiled kernel is not that of its source.
     """

@@ -298,6 +298,10 @@ def shorten(value: Any) -> str:
 
 
 def as_text(field: str, value: Any) -> str:
+    """Return a text or a whole number of a hint as text.
+
+    :raises virtco.exception.HintInvalid:
+    """
     if isinstance(value, int) and not isinstance(value, bool) and (
             value.bit_length() <= 64):
         return str(value)
@@ -307,6 +311,11 @@ def as_text(field: str, value: Any) -> str:
 
 
 def as_name(field: str, value: Any, limits: Limits) -> str:
+    """Return a name of a hint.
+
+    :raises virtco.exception.HintInvalid: when it is empty, too long or not
+        printable.
+    """
     if value is None:
         refuse(field, None, 'a name beside the other virtco: keys')
     text = as_text(field, value)

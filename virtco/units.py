@@ -188,6 +188,7 @@ def format_time(time_s: float) -> str:
 
 
 def format_amount(value: float, suffix: str) -> str:
+    """Format a number with a decimal prefix and four digits: 1.5 Gbit/s."""
     for prefix in ('P', 'T', 'G', 'M', 'K'):
         if abs(value) >= _PREFIXES[prefix]:
             shown = 'k' if prefix == 'K' else prefix

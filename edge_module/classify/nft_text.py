@@ -317,6 +317,7 @@ def delete_sets(names: Iterable[str]) -> str:
 
 
 def delete_port_chain(hook: Hook, dev: str, ifindex: int) -> str:
+    """Return the commands that delete the chains and sets of a port."""
     found = f'delete chain {TABLE} {_chain_name(dev, ifindex)}\n'
     if hook.is_at_ports:
         found += (f'delete chain {TABLE} '

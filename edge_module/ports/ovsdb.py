@@ -77,6 +77,10 @@ class OvsDb(base.PortSource):
         return self.changes
 
     def connected(self) -> _Api:
+        """Return the connection, made at the first call.
+
+        :raises virtco.exception.OvsUnavailable:
+        """
         if self._api is None:
             try:
                 # What came in time until a try ran out of it is kept: on a
@@ -256,7 +260,7 @@ class OvsGuard:
             row.external_ids.get('owner') != _OWNER))
 
     def remove(self) -> bool:
-        """Undo what :meth:`ensure` did; False when there was nothing."""
+        """Undo :meth:`ensure`; return False when there was nothing."""
         port = self.database.port_of(self.dev)
         if port is None or not port.qos or (
                 port.qos[0].external_ids.get('owner') != _OWNER):

@@ -74,6 +74,7 @@ def look(dev: str) -> Device | None:
 
 
 def read(answer: bytes) -> Device:
+    """Decode the kernel's answer about a network device."""
     found = dict(wire.attrs(answer, wire.IFINFOMSG.size))
     info = dict(wire.attrs(found.get(_IFLA_LINKINFO, b''), 0))
     kind, master_kind, port_name = (

@@ -190,6 +190,10 @@ class ChangeEntries(_Operation, frozen=True):
     fresh: list[tuple[classify.Entry, model.Minor]]
 
     def commands(self, hook: nft_text.Hook) -> str:
+        """Return the commands for nft, after a check of every address.
+
+        :raises virtco.exception.Invalid:
+        """
         _check_addresses(self.stale)
         _check_addresses(entry for entry, _ in self.fresh)
         return ''.join((

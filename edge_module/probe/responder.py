@@ -236,7 +236,7 @@ class _Expected:
 
 @contextlib.contextmanager
 def _refusing(control: protocol.Control) -> Iterator[None]:
-    """Tell the peer why what it asks for is refused."""
+    """Tell the peer why its request is refused."""
     try:
         yield
     except protocol.ProbeError as error:

@@ -41,6 +41,7 @@ def request(command: int, name: vf_rates.Name | None = None) -> wire.Message:
 
 
 def change(step: vf_rates.Step) -> wire.Message:
+    """Make the devlink message that changes a rate object, in bytes/s."""
     body = _named(step.name)
     for kind, mbps in (_SHARE, step.share_mbps), (_MOST, step.most_mbps):
         if mbps is not None:

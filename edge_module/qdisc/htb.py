@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The HTB of one uplink: what stands in the kernel, and changes to it."""
+"""The HTB of one uplink: its state in the kernel, and changes to it."""
 
 from collections.abc import Container
 from collections.abc import Iterable
@@ -57,6 +57,10 @@ class Uplink:
         self.is_shared = False
 
     def ifindex(self) -> int:
+        """Index of the device in the kernel.
+
+        :raises virtco.exception.NotFound:
+        """
         try:
             return socket.if_nametoindex(self.dev)
         except OSError as error:
@@ -226,7 +230,7 @@ def _ours(qdiscs: Iterable[wire.Qdisc]) -> wire.Qdisc | None:
 
 def _with_drops(stats: dict[int, wire.ClassStats], qdiscs: Iterable[bytes]
                 ) -> dict[int, wire.ClassStats]:
-    """Fill in what the leaves dropped."""
+    """Fill in the drops of the leaves."""
     for minor, drops in filter(None, map(wire.read_leaf_drops, qdiscs)):
         if drops and minor in stats:
             stats[minor] = dataclasses.replace(stats[minor], drops=drops)

@@ -47,7 +47,7 @@ class TreeKeeper:
 
     @property
     def is_draining(self) -> bool:
-        """Whether leaves are held up until they sent what they queued."""
+        """Whether leaves are held up until their queues are empty."""
         return bool(self._draining)
 
     @property
@@ -60,7 +60,7 @@ class TreeKeeper:
         self._known = None
 
     def add(self, wanted: model.Tree) -> steps.Update:
-        """Create what is missing; what stands stays as it is.
+        """Create missing classes; existing ones stay as they are.
 
         :raises virtco.exception.VirtcoException: as :meth:`change`.
         """

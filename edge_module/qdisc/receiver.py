@@ -52,7 +52,7 @@ class Receiver:
             MANAGED_MINOR)
 
     def ensure(self, policy: edge_policy.EdgePolicy) -> None:
-        """Create or change what is not right; packets come last."""
+        """Create or correct devices, qdiscs and filters; packets come last."""
         if not devices.ifindex(IFB_DEV):
             htb.change(self.kernel, [operations.AddIfb()],
                        f'create {IFB_DEV}')

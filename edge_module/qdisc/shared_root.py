@@ -79,7 +79,7 @@ def is_ours(root: wire.Qdisc) -> bool:
 
 
 def removal(ifindex: int, with_root: bool) -> list[wire.Message]:
-    """Delete what these made.
+    """Return the messages that delete our classes and filters.
 
     :param with_root: also the HTB around our tree.
     """

@@ -118,6 +118,7 @@ def attr(kind: int, payload: bytes) -> bytes:
 
 
 def attrs(data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    """Yield kind and value of each netlink attribute from an offset on."""
     while offset + _ATTR.size <= len(data):
         length, kind = _ATTR.unpack_from(data, offset)
         if length < _ATTR.size:
@@ -243,6 +244,7 @@ def kind_and_options(body: bytes) -> tuple[bytes, dict[int | None, bytes]]:
 
 
 def read_qdisc(body: bytes) -> Qdisc:
+    """Decode a qdisc; fields of other kinds are None."""
     _, _, handle, parent, _ = TCMSG.unpack_from(body)
     kind, options = kind_and_options(body)
     r2q = limit = packet_bytes = None

@@ -129,7 +129,7 @@ def run(wanted: Sequence[Step], output: pathlib.Path) -> list[str]:
 
 
 def _fails(step: Step, output: pathlib.Path) -> str:
-    """Run it; what went wrong, empty when nothing did."""
+    """Run it; return its failures, none when all went well."""
     # Of this very installation.
     program = pathlib.Path(sys.executable).with_name(step.argv[0])
     log = output / f'{step.name}.log'
@@ -157,6 +157,7 @@ def _differs(step: Step, output: pathlib.Path) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run ``tools/artifact``; return its exit code."""
     parser = argparse.ArgumentParser(
         prog='tools/artifact', description='Run the evaluation again and '
         'compare it with what is recorded.')

@@ -161,6 +161,7 @@ class Dispatcher(task.ThreadedTaskDispatcher):  # type: ignore[misc]
         self.set_thread_count(min(most, FEWEST_THREADS))
 
     def add_task(self, task: Any) -> None:
+        """Queue a request; start a thread where none is free."""
         n_threads = len(self.threads)
         if n_threads < self._most and (
                 self.active_count + len(self.queue) >= n_threads):

@@ -87,6 +87,10 @@ class Page:
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                name: str = 'index.html') -> None:
+        """Answer with a file of the page.
+
+        :raises virtco.exception.NotFound:
+        """
         if name not in self._files:
             raise exception.NotFound(what='File', id=name)
         response.set_headers(HEADERS)
@@ -106,6 +110,7 @@ class Events:
 
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
+        """Begin a stream of events; it holds no thread."""
         asked = call.Call(self._rooms, self._authorizer, request)
         asked.project(fields.ProjectQuery(), policies.LIST_COFLOWS)
         response.content_type = 'text/event-stream'

@@ -34,6 +34,7 @@ Samples = Mapping[str, Mapping[str, Any]]
 
 
 def document(samples: Samples) -> dict[str, Any]:
+    """Describe the API in OpenAPI, with samples of requests and answers."""
     kinds = [error.Failure, fields.Path, *(
         kind for one in routes.OPERATIONS for kind in (
             one.body, one.query, one.answer)

@@ -82,6 +82,7 @@ class Limiter:
 
     def process_response(self, request: falcon.Request, _response: Any,
                          _resource: Any, _is_good: bool) -> None:
+        """Charge the processor time of a request to its caller's budget."""
         charged = getattr(request.context, 'charged', None)
         if charged is not None:
             caller, began_s = charged

@@ -141,6 +141,7 @@ OPERATIONS: list[wire.Operation[Any]] = [
 
 def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
         rooms: app.App) -> None:
+    """Add all operations of the API, its versions and its health."""
     authorizer = context.Authorizer(conf)
     resources: dict[str, types.SimpleNamespace] = {}
     for route in ROUTES:

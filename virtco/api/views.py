@@ -21,6 +21,7 @@ from virtco.wire import topology as topology_wire
 
 def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
          drained: wire.Drained, now_s: float) -> wire.Host:
+    """Show a host by its report, its measured rates and its policy."""
     report, found = seen.report, seen.capacity
     return wire.Host(
         **msgspec.structs.asdict(drained), egress_bps=found.egress_bps,

@@ -100,6 +100,7 @@ def make_conf(argv: list[str], conf: cfg.ConfigOpts | None = None,
 
 def main(argv: list[str] | None = None,
          program: Program = CONTROLLER) -> int:
+    """Run a program of the controller; return its exit code."""
     try:
         conf = make_conf(sys.argv[1:] if argv is None else argv,
                          prog=program.name)
@@ -221,7 +222,7 @@ class Loader(threading.Thread):
 
 
 def spare_libraries() -> None:
-    """Keep the garbage collector off what is there for good: looking through
+    """Keep the garbage collector off lasting objects: looking through
     all that the libraries made takes as long as computing the policies.
     """
     gc.collect()

@@ -107,6 +107,7 @@ def _add_commands(
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run ``virtco-manage``; return its exit code."""
     conf = cfg.ConfigOpts()
     conf.register_cli_opt(cfg.SubCommandOpt(
         'command', title='Commands', handler=_add_commands))

@@ -29,6 +29,8 @@ def _warning_unless(is_good: object, told: str) -> upgradecheck.Result:
 
 
 class Checks(upgradecheck.UpgradeCommands):
+    """Checks of ``virtco-status upgrade check``."""
+
     def __init__(self, conf: cfg.ConfigOpts):
         super().__init__()
         self._conf = conf
@@ -99,6 +101,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run ``virtco-status``; return its exit code."""
     conf = cfg.ConfigOpts()
     upgradecheck.register_cli_options(conf, Checks(conf))
     try:

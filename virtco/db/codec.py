@@ -44,6 +44,7 @@ def encode_matrix(matrix: matrices.Matrix) -> str:
 
 
 def decode_coflow(stored: 'models.Coflow') -> coflow_model.Coflow:
+    """Decode the matrix and the options of a stored coflow."""
     return coflow_model.Coflow(
         stored.name, decode_matrix(stored.tm, stored.n_vms),
         stored.dst_port, stored.iterations, stored.period_s,

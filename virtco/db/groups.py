@@ -243,6 +243,7 @@ def take_host(member: models.Member) -> None:
 
 
 def vacate(member: models.Member) -> None:
+    """Free a row of its VM; another VM of the group may take it."""
     take_host(member)
     member.instance_uuid = None
     member.display_name = member.addresses = ''

@@ -49,6 +49,8 @@ Big = Annotated[int, mapped_column(sa.BigInteger())]
 
 
 class Base(orm.DeclarativeBase):
+    """Base of all tables: each column has a default, or must be given."""
+
     type_annotation_map = {float: sa.Double(), bytes: LongBytes}
 
     def __init__(self, **values: Any):

@@ -190,6 +190,7 @@ def list_events(session: orm.Session, *, project_id: str | None = None,
 
 def newest_event(session: orm.Session, instance_uuid: str,
                  kind: str) -> models.Event | None:
+    """Return the latest event of a kind about a server; None without one."""
     return session.scalar(sa.select(models.Event).where(
         models.Event.instance_uuid == instance_uuid,
         models.Event.kind == kind).order_by(

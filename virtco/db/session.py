@@ -84,6 +84,7 @@ class Database:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> 'Database':
+        """Make the database of a configuration, not connected yet."""
         options = {
             name: getattr(conf.database, name)
             for name in ('connection_recycle_time', 'max_pool_size',

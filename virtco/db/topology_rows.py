@@ -12,6 +12,7 @@ Signature = tuple[int, int, float]
 
 
 def signature(session: orm.Session) -> Signature:
+    """Return a value that changes with each change of the topology."""
     plane = models.TopologyPlane
     count, generation, changed_at = session.execute(sa.select(
         sa.func.count(), sa.func.max(plane.generation),

@@ -20,6 +20,8 @@ from virtco.state import state as states
 
 
 class Decide:
+    """The work of the leader: policies, measurements and checks."""
+
     def __init__(self, conf: cfg.ConfigOpts, state: states.State,
                  objects: catalogue.Objects, publisher: publisher.Publisher,
                  counts: metrics.Metrics,

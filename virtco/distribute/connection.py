@@ -178,6 +178,7 @@ class Connection(asyncio.Protocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport, and limit the time until the hello."""
         made = typing.cast(asyncio.Transport, transport)
         self._transport = made
         # Whatever the edge does not read yet pauses: nothing queues up. With
@@ -188,6 +189,7 @@ class Connection(asyncio.Protocol):
             self._hub.hello_s, self.refuse, 'no hello in time')
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Cancel the timers, and leave the server."""
         self._end_hello()
         if self._pause_timer is not None:
             self._pause_timer.cancel()
@@ -203,6 +205,7 @@ class Connection(asyncio.Protocol):
         self._hub.resumed(self)
 
     def data_received(self, data: bytes) -> None:
+        """Handle whole frames; an idle heartbeat takes a shorter way."""
         self.heard_s = self._hub.clock()
         if data == _HEARTBEAT and (seat := self._resting()) is not None:
             # All that thousands of idle edges ever say.

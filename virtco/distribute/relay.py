@@ -42,6 +42,8 @@ _KIND = msgspec.json.Decoder(_Kind)
 
 
 class Relay:
+    """Stream server for edge modules that has its policies from the leader."""
+
     def __init__(self, conf: cfg.ConfigOpts):
         self.metrics = metrics.Metrics()
         self._conf = conf

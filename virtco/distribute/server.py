@@ -269,6 +269,7 @@ class Server(LoopThread):
             self.closed(made)
 
     def closed(self, connection: connection.Connection) -> None:
+        """Forget a connection, and the hosts or the peer behind it."""
         if connection not in self._all:
             return
         self._all.discard(connection)
@@ -290,6 +291,7 @@ class Server(LoopThread):
             self._counts.connections.set(len(self._open))
 
     def opened(self, seat: connection.Seat, hello: messages.Hello) -> None:
+        """Welcome a host, end its earlier connection, and send its policy."""
         before = self._open.get(hello.host)
         self._open[hello.host] = seat
         if before is not None:

@@ -165,6 +165,7 @@ class Upstream(server.LoopThread):
             self._say(messages.Ask(host))
 
     async def keep_connected(self) -> None:
+        """Connect to the leader again whenever the connection ends."""
         why = ''
         while True:
             try:

@@ -92,7 +92,7 @@ class Follow:
             raise exception.NotFound(what='Placement', id=instance_uuid)
 
     def reported(self, host: str, _report: object) -> None:
-        """Repair what notifications missed: a port shows where its VM is.
+        """Repair effects of lost notifications: a port shows its VM's host.
 
         Only a VM that no host was known to run: during a migration two hosts
         have its ports, and Nova's notification decides.

@@ -31,6 +31,7 @@ class Endpoint:
 
     def info(self, _context: Any, publisher: str, event_type: str,
              payload: dict[str, Any], metadata: dict[str, Any]) -> Any:
+        """Follow a notification; put it back while the database is away."""
         try:
             self._follow.notified(event_type, payload,
                                   metadata.get('timestamp'), publisher)

@@ -6,6 +6,8 @@ import enum
 
 
 class CoflowState(enum.StrEnum):
+    """State in the life of a coflow."""
+
     REGISTERED = 'registered'
     PLANNED = 'planned'
     ACTIVE = 'active'

@@ -109,6 +109,8 @@ class Drains:
 
 
 class History:
+    """Changes of settings, hosts and topology by operators."""
+
     def __init__(self, database: db_session.Database,
                  clock: Callable[[], float] = time.time):
         self._database = database

@@ -121,6 +121,7 @@ class Profiles:
                 for (src, dst), found in sorted(by_pair.items())])
 
     def apps(self, project_id: str | None) -> list[wire.Launched]:
+        """List applications with the number and the last hour of launches."""
         with self._state.database.reader() as session:
             return [wire.Launched(project_id=project, app=app,
                                   n_launches=count, last_hour=_start_s(last))

@@ -153,7 +153,7 @@ ListProjects = base.declared(
 
 
 class ListEvents(base.Lister):
-    """List events of groups, or what operators changed"""
+    """List events of groups, or changes by operators"""
 
     asks = wire.EVENTS
     row: type[msgspec.Struct] = wire.Event

@@ -80,6 +80,7 @@ class Command(command.Command):
     fixed: Mapping[str, Any] = {}
 
     def get_parser(self, prog_name: str) -> Any:
+        """Declare the arguments, and the example at the end of the help."""
         parser: Any = super().get_parser(prog_name)
         parser.formatter_class = _Formatter
         # Text in reStructuredText, of which the reference is made, too.
@@ -116,6 +117,7 @@ class Command(command.Command):
         return code
 
     def take_action(self, args: Any) -> Any:
+        """Ask for the operation, and show its answer."""
         self.ask(args)
 
     def tell(self, text: str) -> None:

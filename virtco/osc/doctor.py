@@ -12,7 +12,7 @@ from virtco.osc import doctor_findings as findings
 
 
 class Doctor(base.Lister):
-    """Check every link from a hint to a class, and say what to do
+    """Check every link from a hint to a class, and name remedies
 
     With a coflow, look at its members and classes as well. With a
     configuration file, test it on this machine before the controller starts.

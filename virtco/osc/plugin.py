@@ -24,6 +24,7 @@ def make_client(instance: Any) -> v1.Client:
 
 
 def build_option_parser(parser: Any) -> Any:
+    """Add the options of this plug-in to those of ``openstack``."""
     parser.add_argument(
         '--os-coflow-api-version', metavar='<version>',
         default=os.environ.get('OS_COFLOW_API_VERSION',

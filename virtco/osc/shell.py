@@ -91,6 +91,8 @@ class Commands(commandmanager.CommandManager):
 
 
 class Shell(app.App):
+    """The program ``virtco``."""
+
     #: Warnings of libraries alone; -v shows what they do.
     DEFAULT_VERBOSE_LEVEL = 0
 
@@ -104,6 +106,7 @@ class Shell(app.App):
     def build_option_parser(self, description: str | None,
                             version: str | None,
                             argparse_kwargs: Any = None) -> Any:
+        """Add options for the controller's address and the login."""
         # Or hint check --controller would be --controller-url cut short.
         parser = super().build_option_parser(
             description, version,

@@ -47,6 +47,8 @@ _DECODER = msgspec.json.Decoder(wire.Move)
 
 
 class Mover(Protocol):
+    """Client of Nova that moves servers."""
+
     def live_migrate(self, uuid: str, host: str) -> None:
         """Ask for the live migration of a server to a host.
 

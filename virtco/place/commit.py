@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Writes a plan down, if what it rests on still holds."""
+"""Writes a plan down, if its premises still hold."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence

@@ -62,6 +62,7 @@ class Deadline:
             return dict(self._spent_s)
 
     def too_late(self) -> exception.TooLate:
+        """Return the error that names the phase that took most of the time."""
         spent_s = self.spent_s()
         phase = max(PHASES, key=spent_s.__getitem__)
         gone = 'the client is gone, ' if self._is_gone() else ''

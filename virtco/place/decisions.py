@@ -55,12 +55,15 @@ def unpack(document: bytes) -> Decision | None:
 
 
 class Decisions:
+    """Problems of planned groups, kept so that they can be explained."""
+
     def __init__(self, database: db_session.Database):
         self._database = database
         self._waiting: newest.Newest[str, Decision] = newest.Newest(
             MOST_WAITING)
 
     def add(self, decision: Decision) -> None:
+        """Keep a problem until it is written, unless it is too large."""
         if _entries(decision.problem) <= MOST_ENTRIES:
             self._waiting.put(decision.group_id, decision)
 

@@ -239,6 +239,7 @@ class Place:
                                slow_phase=slow_phase)
 
     def placement(self, instance_uuid: str) -> wire.Kept:
+        """Return the last answer for an instance, and where it is now."""
         with self._state.database.reader() as session:
             found = session.get(models.Placement, instance_uuid)
             if found is None:
@@ -253,7 +254,7 @@ class Place:
 
     def explain(self, placement: wire.Kept,
                 budget_s: float | None) -> wire.Explanation:
-        """Explain what decided a placement.
+        """Explain the reasons for a placement.
 
         :param placement: answer of :meth:`placement`.
         :param budget_s: time to spend; None: some.
@@ -322,6 +323,7 @@ class Place:
         return self.adviser().look(budget_s)
 
     def adviser(self) -> 'advisers.Adviser':
+        """Make the searcher of moves that would pay."""
         from virtco.place import adviser as advisers
         return advisers.Adviser(
             self._conf, self._state, self._settings,

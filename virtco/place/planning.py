@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""From what is known of a group and the cloud to a plan for it."""
+"""Plans a group from the knowledge of it and of the cloud."""
 
 from collections.abc import Callable
 import logging

@@ -66,6 +66,7 @@ class Question:
 
 def sum_by_host(demands: Iterable[tuple[str, booking.Vector]]
                 ) -> dict[str, booking.Vector]:
+    """Sum the resources that are demanded of each host."""
     total: dict[str, booking.Vector] = {}
     for host, demand in demands:
         before = total.get(host, (0.0,) * len(RESOURCES))

@@ -53,7 +53,7 @@ class _Entry:
 
 @dataclasses.dataclass(eq=False)
 class _Round:
-    """Groups that wait together; ``outcome`` says what became of them."""
+    """Groups that wait together; ``outcome`` has their plans."""
 
     entries: list[_Entry] = dataclasses.field(default_factory=list)
     full: threading.Event = dataclasses.field(

@@ -178,7 +178,7 @@ def _by_rule(planner: str, whole: instances.Prepared, seed: int,
 
 
 def load_libraries() -> None:
-    """Import what only large groups need, linear programming.
+    """Import linear programming, which only large groups need.
 
     It takes a third of a second, so scipy has it wait for its first use, and
     a quarter of the controller's memory.

@@ -78,8 +78,9 @@ def find(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
 
 def busy_s(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
            ) -> float:
-    """Return how long what is left keeps the slowest cap of its VMs busy,
-    planned ones included.
+    """Return how long the slowest cap of its VMs is busy with the bytes left.
+
+    Planned VMs count as well.
     """
     crossing, matrix = tracked.planned_route.crossing, tracked.model.matrix
     left_bits = (tracked.counting.left_bytes()[crossing]

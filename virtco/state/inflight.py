@@ -400,6 +400,7 @@ class Tracked:
         self.touch()
 
     def begins(self, now_s: float, rules: endings.Rules) -> bool:
+        """Tell whether the coflow, or its next iteration, begins now."""
         if self.state == states.CoflowState.PLANNED:
             return any(member.running for member in self.members.values())
         if self.upcoming is None:

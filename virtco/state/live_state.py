@@ -556,6 +556,7 @@ class LiveState:
                 tuple(self._progress.findings.values()))
 
     def saved(self, unsaved: summary.Unsaved) -> None:
+        """Drop ends and findings that the database has now."""
         with self._lock:
             for coflow_id in unsaved.ended:
                 self._groups.ended.pop(coflow_id, None)

@@ -65,8 +65,8 @@ class PairCounters:
     def credit(self, host: str, report: reports.Report,
                owners: Mapping[Key, Owner], wire_factor: float
                ) -> list[tuple[Owner, float]]:
-        """Count what is new in a report; the flows that moved, and by how
-        many bytes of payload.
+        """Count the new bytes of a report; return the flows that moved and
+        their bytes of payload.
 
         A pair that is seen for the first time (the controller is new, the VM
         has moved here, the coflow had a class before) is taken to repeat what

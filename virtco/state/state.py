@@ -264,6 +264,7 @@ class State:
         self.changed(False)
 
     def load_readings(self, session: orm.Session) -> None:
+        """Load readings of rates that other processes stored meanwhile."""
         # Others may be there already that were measured later.
         found = records.list_readings(
             session, self.pairs.newest_s() - LATE_S)
@@ -321,6 +322,7 @@ class State:
 
 
 def rules_of(conf: cfg.ConfigOpts) -> schedule_input.Rules:
+    """Return the rules by which policies are computed."""
     scheduler = conf.scheduler
     return schedule_input.Rules(
         wire_overhead_fraction=scheduler.wire_overhead_fraction,

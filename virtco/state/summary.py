@@ -114,6 +114,7 @@ class Unsaved:
 
 
 def columns(tracked: inflight.Tracked) -> dict[str, Any]:
+    """Return the columns of the database that change while a coflow sends."""
     sent_bytes = tracked.progress.sent_bytes
     return {'id': tracked.coflow_id, 'state': tracked.state,
             'iteration': tracked.iteration, 'why': tracked.why,

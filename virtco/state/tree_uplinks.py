@@ -60,8 +60,9 @@ class Above:
         return self._tree
 
     def uplinks(self, hosts: schedule_input.Hosts) -> uplinks.Uplinks:
-        """Return what coflows may use of :meth:`tree`, as arrays; the same
-        object for the same hosts.
+        """Return the rates of :meth:`tree` for coflows, as arrays.
+
+        It is the same object for the same hosts.
         """
         self._refresh(hosts)
         return self._uplinks

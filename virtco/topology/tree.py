@@ -53,7 +53,7 @@ class Level:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A switch, or what stands for several: a rack, a pod."""
+    """A switch, or several that act as one: a rack, a pod."""
 
     name: str
     hosts: tuple[str, ...] = ()

@@ -27,7 +27,10 @@ class Indicator(indicators.IndicatorSpecification):
 
 
 class Efficacy(efficacy_base.EfficacySpecification):
+    """Figures by which Watcher judges an audit."""
+
     def get_indicators_specifications(self) -> list[Any]:
+        """List migrations, time saved and time of the migrations."""
         return [
             Indicator('migrations_count', None, 'Number of live migrations',
                       {'type': 'integer', 'minimum': 0}),
@@ -38,6 +41,7 @@ class Efficacy(efficacy_base.EfficacySpecification):
 
     def get_global_efficacy_indicator(self, indicators_map: Any = None
                                       ) -> list[Any]:
+        """Return the time saved, less that of the migrations, in seconds."""
         gain_s = (indicators_map.saved_s - indicators_map.cost_s
                   if indicators_map else 0.0)
         return [efficacy.Indicator(

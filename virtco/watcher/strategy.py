@@ -63,6 +63,7 @@ class CoflowAdvice(base.BaseStrategy):
 
     @classmethod
     def get_config_opts(cls) -> list[Any]:
+        """List the options of the strategy in Watcher's configuration."""
         return [
             cfg.URIOpt('controller_url', schemes=['http', 'https'], help="""
 Where the virtco controller listens; by default what the service catalogue has
@@ -80,6 +81,7 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
 
     @classmethod
     def get_schema(cls) -> dict[str, Any]:
+        """Describe the parameters of an audit as JSON schema."""
         return {'properties': {
             'max_migrations': {
                 'description': 'How many servers one audit moves at most.',
@@ -128,6 +130,7 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
             self._moves.append(move)
 
     def post_execute(self) -> None:
+        """Set the efficacy of the solution from the moves' seconds."""
         self.solution.model = self.compute_model
         self.solution.set_efficacy_indicators(
             migrations_count=len(self._moves),

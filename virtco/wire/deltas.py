@@ -37,6 +37,8 @@ _NO_CHANGE = Changed()
 
 class CoflowRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
                  omit_defaults=True):
+    """Counters of coflows that changed, and ids of those that are gone."""
+
     set: Annotated[tuple[reports.CoflowCounters, ...],
                    msgspec.Meta(max_length=reports.MOST_COFLOWS)] = ()
     gone: Annotated[tuple[tuple[fields.Id], ...],
@@ -45,6 +47,8 @@ class CoflowRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 class PairRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
                omit_defaults=True):
+    """Counters of pairs that changed, and keys of those that are gone."""
+
     set: Annotated[tuple[reports.PairCounter, ...],
                    msgspec.Meta(max_length=reports.MOST_PAIRS)] = ()
     gone: Annotated[tuple[
@@ -65,6 +69,8 @@ _NO_ROWS = Rows()
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True, tag='delta'):
+    """Difference of a report from the one before."""
+
     set: Changed = _NO_CHANGE  # type: ignore[valid-type]
     rows: Rows = _NO_ROWS
 

@@ -13,6 +13,7 @@ TENANT = 'demo'
 
 
 def connect(layout: layouts.Layout, user: str = 'admin') -> Any:
+    """Log in to the cloud as a user whose project has the same name."""
     return openstack.connect(
         auth_url=f'{layout.url("keystone")}/v3', username=user,
         password=layouts.PASSWORD, project_name=user,
@@ -72,6 +73,7 @@ def add_offers(layout: layouts.Layout) -> None:
 
 
 def n_computes_up(layout: layouts.Layout) -> int:
+    """Count the hypervisors that are up and known to placement."""
     cloud = connect(layout)
     up = {service.host for service in cloud.compute.services()
           if service.binary == 'nova-compute' and service.state == 'up'}

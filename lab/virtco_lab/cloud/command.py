@@ -214,6 +214,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run ``tools/cloud``; return its exit code."""
     args = _parser().parse_args(argv)
     out = console.Console()
     if os.geteuid():

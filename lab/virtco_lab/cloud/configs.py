@@ -54,6 +54,7 @@ def _lock(layout: layouts.Layout, name: str) -> dict[str, Any]:
 
 
 def keystone(layout: layouts.Layout, database: str) -> Groups:
+    """Return the configuration of keystone."""
     keys = layout.home / 'keystone'
     return {'DEFAULT': {'log_file': layout.home / 'keystone.log',
                         'use_stderr': 'false'},
@@ -75,6 +76,7 @@ def placement(layout: layouts.Layout, database: str) -> Groups:
 
 
 def glance(layout: layouts.Layout, database: str) -> Groups:
+    """Return the configuration of glance, with images in a directory."""
     return {'DEFAULT': {'log_file': layout.home / 'glance.log',
                         'use_stderr': 'false', 'enabled_backends': 'f:file',
                         'workers': 1},
@@ -89,6 +91,7 @@ def glance(layout: layouts.Layout, database: str) -> Groups:
 
 
 def neutron(layout: layouts.Layout, database: str, broker: str) -> Groups:
+    """Return the configuration of neutron with Linux bridges or OVN."""
     drivers, plugins, extensions = {
         'bridge': ('virtco_lab', '', ''),
         'ovn': ('ovn', 'ovn-router,qos', 'port_security,qos'),
@@ -126,6 +129,7 @@ def mechanism() -> dict[str, str]:
 
 def nova(layout: layouts.Layout, database: str, api_database: str,
          broker: str) -> Groups:
+    """Return the configuration that all services of Nova share."""
     return {
         'DEFAULT': {**_default(layout, 'nova'), 'transport_url': broker,
                     'my_ip': layout.address,
@@ -167,6 +171,7 @@ def nova(layout: layouts.Layout, database: str, api_database: str,
 
 def controller(layout: layouts.Layout, number: int, database: str,
                broker: str) -> Groups:
+    """Return the configuration of a controller behind haproxy."""
     name = f'controller{number}'
     return {
         'DEFAULT': {'log_file': layout.home / f'{name}.log',
@@ -218,6 +223,7 @@ backend controllers
 
 
 def edge(layout: layouts.Layout, host: str, address: str) -> Groups:
+    """Return the configuration of the edge module of a hypervisor."""
     ports: Mapping[str, Mapping[str, Any]] = {
         'bridge': {'ports_file': layout.ports_file(host)},
         'ovn': {'ports_backend': 'ovs',

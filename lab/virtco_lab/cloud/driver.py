@@ -21,6 +21,8 @@ from virtco_lab.cloud import ovn
 
 
 class NamespaceDriver(fake.MediumFakeDriver):
+    """Nova's fake driver, with a network namespace for each server."""
+
     def __init__(self, virtapi: Any):
         layout = layouts.load()
         assert layout is not None
@@ -34,6 +36,7 @@ class NamespaceDriver(fake.MediumFakeDriver):
     def spawn(self, context: Any, instance: Any, image_meta: Any,
               injected_files: Any, admin_password: Any, allocations: Any,
               network_info: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Make the namespace of a server, with an address per port."""
         self._plug(instance.uuid, network_info or [])
         super().spawn(context, instance, image_meta, injected_files,
                       admin_password, allocations, network_info, *args,
@@ -47,6 +50,7 @@ class NamespaceDriver(fake.MediumFakeDriver):
     def finish_migration(self, context: Any, migration: Any, instance: Any,
                          disk_info: Any, network_info: Any, *args: Any,
                          **kwargs: Any) -> None:
+        """Make the namespace of a server that comes from another host."""
         self._plug(instance.uuid, network_info or [])
         super().finish_migration(context, migration, instance, disk_info,
                                  network_info, *args, **kwargs)

@@ -72,6 +72,7 @@ class Keeper:
         self._broker = ''
 
     def up(self) -> None:
+        """Start all services in order, and print the steps."""
         for what, step in (
                 ('network', self._network),
                 ('databases and message bus', self._stores),
@@ -85,6 +86,7 @@ class Keeper:
             self._say(f'{time.monotonic() - self._began_s:5.0f} s  {what}')
 
     def down(self) -> None:
+        """End all services and remove files, networks and namespaces."""
         for one in reversed(self._services):
             one.kill()
         self._fabric.close()

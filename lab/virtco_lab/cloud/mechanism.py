@@ -12,6 +12,8 @@ from neutron_lib.plugins.ml2 import api
 
 
 class LabMechanism(api.MechanismDriver):
+    """Driver of Neutron that binds every port at once."""
+
     def initialize(self) -> None:
         pass
 

@@ -7,6 +7,7 @@ import subprocess
 
 
 def make(directory: pathlib.Path, address: str) -> None:
+    """Make an authority and the certificate of an address, for 30 days."""
     directory.mkdir(mode=0o755)
     ca_key, ca = directory / 'ca.key', directory / 'ca.pem'
     key, request = directory / 'server.key', directory / 'server.csr'

@@ -60,6 +60,7 @@ _RATES_BPS = {**dict.fromkeys(_TEST_CASES, 20e6),
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run ``virtco-emulate``; return its exit code."""
     options = _parser().parse_args(argv)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)

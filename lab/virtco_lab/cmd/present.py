@@ -40,6 +40,7 @@ def print_outcome(result: outcome.Outcome) -> None:
 
 def print_table(title: str, columns: Sequence[str],
                 rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table, 200 columns wide where there is no terminal."""
     table = rich_table.Table(title=title)
     for i, column in enumerate(columns):
         table.add_column(column, justify='right' if i else 'left')

@@ -14,6 +14,7 @@ from virtco_lab.sim.figures import record
 
 
 def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of ``virtco-report``."""
     parser = argparse.ArgumentParser(
         prog='virtco-report', description='Compare the evaluation\'s tables '
         'with what is recorded, run the errata\'s counterexamples, and print '
@@ -26,6 +27,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run ``virtco-report``; return its exit code."""
     options = make_parser().parse_args(argv)
     try:
         return _run(options)

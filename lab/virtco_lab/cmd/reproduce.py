@@ -33,6 +33,7 @@ TRACE_VARIABLE = 'VIRTCO_TEST_TRACE'
 
 
 def add(actions: Any) -> None:
+    """Add the action ``reproduce`` of ``virtco-sim``."""
     reproduce = actions.add_parser(
         'reproduce', help='a figure or table of the papers')
     reproduce.add_argument('figure', choices=[*figures.FIGURES, 'all'])
@@ -84,6 +85,11 @@ def add(actions: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run figures; write them, compare them with the records, or show them.
+
+    :returns: exit code.
+    :raises virtco.exception.Invalid: for options that exclude each other.
+    """
     if args.write and args.short:
         raise exception.Invalid(field='options', value='both',
                                 limit='--write or --short')

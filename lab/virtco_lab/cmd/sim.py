@@ -32,6 +32,7 @@ _ERRORS = rich_console.Console(stderr=True)
 
 
 def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of ``virtco-sim``."""
     parser = arguments.Parser(
         prog='virtco-sim',
         description='Simulate placement and scheduling of coflows.')
@@ -202,6 +203,7 @@ def _generate(args: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run ``virtco-sim``; return its exit code."""
     args = make_parser().parse_args(argv)
     try:
         return int(args.run(args))

@@ -50,6 +50,7 @@ class Mesh:
 
     @contextlib.contextmanager
     def built(self) -> Iterator['Mesh']:
+        """Build the hosts with one rate for all pairs; remove them at last."""
         n_hosts = len(self.names)
         with (janitor.run() as self.run,
               fabric_module.Fabric(self.run) as self._fabric,

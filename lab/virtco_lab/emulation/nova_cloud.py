@@ -76,6 +76,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
     notify_controller = False
 
     def setUp(self) -> None:
+        """Start Nova's services in this process."""
         for name, method in (
                 ('_wrap_target_cell', _target_cell),
                 ('_wrap_get_context_manager', _get_context_manager)):

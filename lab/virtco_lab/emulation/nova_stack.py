@@ -78,6 +78,7 @@ class Stack(nova_cloud.Cloud):
                                    **PATIENCE, **config.virtco}
 
     def serve(self) -> None:
+        """Serve the API of Nova until the process is asked to end."""
         if self._config.log_file is None:
             logging.getLogger().setLevel(logging.WARNING)
         else:
@@ -108,6 +109,7 @@ def _stop_with_parent(stopping: threading.Event) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run the stack that a file in JSON describes."""
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--config', required=True, metavar='FILE.json')
     path = parser.parse_args(argv).config

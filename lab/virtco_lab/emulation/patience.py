@@ -116,6 +116,7 @@ class Log:
         return len(self._seen) > known
 
     def tail(self, n_lines: int = 10) -> list[str]:
+        """Return the last lines of the file."""
         try:
             lines = self.path.read_text(errors='replace').splitlines()
         except FileNotFoundError:

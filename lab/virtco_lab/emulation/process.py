@@ -110,6 +110,7 @@ class Child:
         return [self.popen.pid, *(process.pid for process in family)]
 
     def write_line(self, line: str) -> None:
+        """Write a line to its standard input; fail where it has ended."""
         assert self.popen.stdin is not None
         try:
             self.popen.stdin.write(line.encode() + b'\n')

@@ -52,6 +52,7 @@ def _exchange(path: str) -> Callable[[], None]:
 
 
 def main() -> None:
+    """Run an operation of MPI, and print the seconds of each run."""
     operation, argument, n_runs = sys.argv[1:]
     run = {'broadcast': _broadcast, 'reduce': _reduce,
            'exchange': _exchange}[operation](argument)

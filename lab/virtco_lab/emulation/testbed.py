@@ -214,6 +214,7 @@ class Testbed:
         return True
 
     def host_rates(self) -> tuple[results.HostRate, ...]:
+        """Return real and measured rates of all hosts, in bit/s."""
         known = self.controller_hosts()
         return tuple(results.HostRate(
             host, self.config.rate_bps,

@@ -360,6 +360,7 @@ def _print(event: dict[str, typing.Any]) -> None:
 
 
 def main() -> int:
+    """Send the flows that standard input names, and print their progress."""
     job = Job.from_json(sys.stdin.readline())
     n_files = len(job.flows) * 3 + 64
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -10,6 +10,8 @@ from virtco_lab.services import service
 
 
 class Etcd(service.Service):
+    """An etcd of one member in a directory of its own."""
+
     package = 'etcd-server'
     command = '/usr/bin/etcd'
 

@@ -8,6 +8,8 @@ from virtco_lab.services import service
 
 
 class MariaDB(service.SqlService):
+    """A MariaDB server in a directory of its own."""
+
     package = 'mariadb-server'
     command = '/usr/sbin/mariadbd'
     user = 'mysql'

@@ -20,6 +20,8 @@ def _programs() -> pathlib.Path:
 
 
 class PostgreSQL(service.SqlService):
+    """A PostgreSQL server in a directory of its own."""
+
     package = 'postgresql'
     command = str(_programs() / 'postgres')
     user = 'postgres'  # It refuses to be run by root.

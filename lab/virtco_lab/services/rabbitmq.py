@@ -12,6 +12,8 @@ from virtco_lab.services import service
 
 
 class RabbitMQ(service.Service):
+    """A RabbitMQ broker in a directory of its own."""
+
     package = 'rabbitmq-server'
     # The one on the path changes to a user of its own.
     command = '/usr/lib/rabbitmq/bin/rabbitmq-server'

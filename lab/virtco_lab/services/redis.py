@@ -8,6 +8,8 @@ from virtco_lab.services import service
 
 
 class Redis(service.Service):
+    """A Redis server in a directory of its own, without persistence."""
+
     package = 'redis-server'
     command = '/usr/bin/redis-server'
 

@@ -184,6 +184,7 @@ class Service(abc.ABC):
         return done.stdout
 
     def as_user(self, argv: Sequence[str]) -> list[str]:
+        """Return a command that runs as the service's user."""
         command = ['setpriv', '--pdeathsig', self.stop_signal.name[3:]]
         if self.user is not None and os.geteuid() == 0:
             command += ['--reuid', self.user, '--regid', self.user,

@@ -101,6 +101,7 @@ def _rate(text: str) -> float:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run ``virtco-cast``; return its exit code."""
     args = _parser().parse_args(argv)
     out = console.Console()
     try:

@@ -42,6 +42,7 @@ def part(answer: dict[str, Any]
 
 @contextlib.contextmanager
 def bar(out: console.Console, total_bytes: float) -> Iterator[Any]:
+    """Show a progress bar; yield its function of bytes and text."""
     shown = progress.Progress(
         progress.BarColumn(), progress.DownloadColumn(),
         progress.TimeElapsedColumn(), progress.TextColumn(

@@ -36,6 +36,10 @@ class NotReached(exception.VirtcoException):
 
 
 def receive(args: argparse.Namespace, out: console.Console) -> int:
+    """Receive a cast into a directory; return the exit code.
+
+    :raises virtco.exception.Invalid: for a directory or address.
+    """
     directory = pathlib.Path(args.directory)
     if not directory.is_dir():
         raise exception.Invalid(field='directory', value=directory,

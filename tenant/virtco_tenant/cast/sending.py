@@ -31,6 +31,10 @@ class NotReceived(exception.VirtcoException):
 
 
 def send(args: argparse.Namespace, out: console.Console) -> int:
+    """Send a file or directory to all receivers; return the exit code.
+
+    :raises virtco.exception.Invalid: for an address that is taken.
+    """
     path = pathlib.Path(args.path)
     out.print(f'Reading {path} …', highlight=False)
     stamps = torrents.stamps(path)

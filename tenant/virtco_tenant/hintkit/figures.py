@@ -63,6 +63,7 @@ class Figures:
 
 
 def sums(coflows: Sequence[coflow_model.Coflow]) -> tuple[VmSums, ...]:
+    """Sum the bytes that each VM sends and receives, and count its peers."""
     n_vms = coflows[0].n_vms if coflows else 0
     out_bytes, in_bytes = [0.0] * n_vms, [0.0] * n_vms
     to: list[set[int]] = [set() for _ in range(n_vms)]

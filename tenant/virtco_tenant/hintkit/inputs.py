@@ -116,6 +116,10 @@ def size_bytes(where: str, field: str, value: str) -> float:
 
 
 def rate_bps(where: str, field: str, value: str) -> float:
+    """Parse a rate such as 10Gbit, in bit/s.
+
+    :raises virtco.exception.Invalid: below 1 bit/s or above 1 Pbit/s.
+    """
     try:
         found = units.parse_rate_bps(value)
     except units.NotAnAmount as error:

@@ -35,6 +35,7 @@ class _Clients:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run ``virtco-hint``; return its exit code."""
     words = sys.argv[1:] if argv is None else argv
     app = types.SimpleNamespace(stdout=sys.stdout, client_manager=_Clients())
     parser = argparse.ArgumentParser(

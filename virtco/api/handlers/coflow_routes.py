@@ -21,6 +21,7 @@ NO_PLAN = 'placed without a plan; the operator sees the reason'
 
 
 def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
+    """List the coflows that the caller may see."""
     project_id = call.project(query, policies.LIST_COFLOWS)
     decide = call.rooms.decide
     waiting = decide.waiting()
@@ -41,6 +42,7 @@ def show(call: Call, coflow_id: str) -> wire.Coflow:
 
 
 def change(call: Call, coflow_id: str, body: wire.CoflowChange) -> wire.Coflow:
+    """Change a coflow; its class and weight are up to operators."""
     values = media.some(body)
     if 'state' in values:
         _require(call, policies.END_COFLOW, coflow_id)
@@ -57,6 +59,11 @@ def delete(call: Call, coflow_id: str) -> None:
 
 def announce(call: Call, group: str, query: fields.ProjectQuery,
              body: wire.Announcement) -> wire.Coflows:
+    """Announce coflows over a group, and show them.
+
+    :raises virtco.exception.Conflict: for another announcement of the same
+        name at the same time.
+    """
     objects = call.rooms.objects
     made = objects.announcements.announce(
         call.project(query, policies.ANNOUNCE), group, body.name, body.tm,

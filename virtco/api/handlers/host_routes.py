@@ -14,6 +14,7 @@ from virtco.wire import stream_address as distributor_wire
 
 
 def find(call: Call) -> wire.Hosts:
+    """List the hosts that report or were measured."""
     rooms, now_s = call.rooms, call.rooms.clock()
     return wire.Hosts([
         views.host(seen, rooms.decide.publisher.get(seen.host),
@@ -22,6 +23,10 @@ def find(call: Call) -> wire.Hosts:
 
 
 def show(call: Call, host: str) -> wire.Host:
+    """Show a host with the classes of its newest policy.
+
+    :raises virtco.exception.NotFound:
+    """
     rooms, now_s = call.rooms, call.rooms.clock()
     found = rooms.state.live.view(host, now_s)
     if found is None:
@@ -48,6 +53,10 @@ def undrain(call: Call, host: str) -> None:
 
 def distributor(call: Call, query: distributor_wire.DistributorQuery
                 ) -> distributor_wire.Distributor:
+    """Return addresses of stream servers, and the ticket of a host.
+
+    :raises virtco.exception.NotFound: without such a server.
+    """
     distribute = call.rooms.distribute
     servers = distribute.servers()
     if not servers:
@@ -62,6 +71,10 @@ def distributor(call: Call, query: distributor_wire.DistributorQuery
 
 
 def policy(call: Call, host: str) -> edge_policy.EdgePolicy:
+    """Return the newest policy of a host.
+
+    :raises virtco.exception.NotFound:
+    """
     call.require_host(host)
     found = call.rooms.policy(host)
     if found is None:

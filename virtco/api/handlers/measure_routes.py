@@ -27,6 +27,10 @@ def rates(call: Call) -> wire.Rates:
 
 
 def schedule(call: Call) -> probe_wire.Schedule:
+    """Return the measurements that the leader plans.
+
+    :raises virtco.exception.Starting: before the leader told them.
+    """
     found = call.rooms.decide.orders.schedule()
     if found is None:
         raise exception.Starting(
@@ -49,6 +53,10 @@ def find_checks(call: Call) -> check_wire.Checks:
 
 
 def check(call: Call, body: check_wire.CheckRequest) -> check_wire.Check:
+    """Order a check of hosts, or of the hosts of a group.
+
+    :raises virtco.exception.Invalid: without either, or with both.
+    """
     if (body.hosts is not None) == (body.group is not None) and (
             body.hosts is not None or body.purpose != 'discover'):
         raise exception.Invalid(
@@ -77,6 +85,7 @@ def find_check(call: Call, check_id: str) -> check_wire.Check:
 
 
 def matrix(call: Call, kind: str, query: wire.MatrixQuery) -> wire.Matrix:
+    """Return rates or latencies of all pairs, now or at an earlier time."""
     statistic = query.statistic or (
         'constant' if query.kind == 'rate' else 'median')
     if statistic == 'constant' and query.kind != 'rate':
@@ -155,6 +164,7 @@ def _plain(matrix: Any) -> list[list[float | None]]:
 
 
 def performers(call: Call) -> wire.Performers:
+    """List hosts with the reasons for which they perform poorly."""
     pairs = call.rooms.state.pairs
     known = pairs.known
     component = known.component

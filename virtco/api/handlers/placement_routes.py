@@ -19,6 +19,7 @@ def place(call: Call, instance_uuid: str, body: wire.Placement
 
 
 def show(call: Call, instance_uuid: str) -> wire.Kept:
+    """Show the last answer for an instance; tenants see no hosts."""
     found = call.rooms.place.placement(instance_uuid)
     call.require(policies.SHOW_COFLOW, project_id=found.project_id)
     if call.may(policies.HOSTS):
@@ -35,6 +36,7 @@ def release(call: Call, instance_uuid: str) -> None:
 
 def explain(call: Call, instance_uuid: str, query: wire.ExplanationQuery
             ) -> wire.Explanation:
+    """Explain a placement, with findings about the group's hosts."""
     planner = call.rooms.place
     found = planner.explain(planner.placement(instance_uuid), query.budget_s)
     return msgspec.structs.replace(

@@ -17,6 +17,7 @@ SIZES = (2, 4, 8, 16, 32)
 
 
 def show(call: Call) -> wire.Topology:
+    """Show the topology with the loads of its uplinks, in bit/s."""
     known, rooms = call.rooms.objects.topology, call.rooms
     live, now_s = rooms.state.live, rooms.clock()
     found = msgspec.convert(plain.dump(known.get()) | {
@@ -30,6 +31,7 @@ def show(call: Call) -> wire.Topology:
 
 
 def replace(call: Call, body: wire.Import) -> wire.Imported:
+    """Replace planes and record who did it, or only list the changes."""
     known = call.rooms.objects.topology
     known.refresh()
     planes = plain.load({'planes': msgspec.to_builtins(body.planes)}).planes

@@ -17,6 +17,10 @@ CAPACITY_EPS = 1e-9
 
 def merge_affinity(problem: snapshot.PlacementProblem
                    ) -> tuple[tuple[tuple[int, ...], ...], np.ndarray]:
+    """Merge VMs that must share a host into nodes.
+
+    :returns: VMs of each node, and the node of each VM, shape (n_vms,).
+    """
     root = list(range(len(problem.vms)))
 
     def find(vm: int) -> int:
@@ -40,6 +44,10 @@ def merge_affinity(problem: snapshot.PlacementProblem
 
 def pins(problem: snapshot.PlacementProblem, index: dict[str, int],
          node_vms: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    """Return the host that each node must have, -1: any; shape (n_nodes,).
+
+    :raises virtco.exception.PlacementInfeasible: for two hosts.
+    """
     fixed = np.full(len(node_vms), -1, dtype=np.int64)
     for node, vms in enumerate(node_vms):
         pins = {problem.vms[vm].pinned for vm in vms} - {None}
@@ -55,6 +63,7 @@ def pins(problem: snapshot.PlacementProblem, index: dict[str, int],
 def allowed(problem: snapshot.PlacementProblem, index: dict[str, int],
             node_vms: tuple[tuple[int, ...], ...],
             fixed: np.ndarray) -> np.ndarray:
+    """Tell which hosts each node may have, shape (n_nodes, n_hosts)."""
     allowed = np.ones((len(node_vms), len(index)), dtype=bool)
     masks: dict[frozenset[str], np.ndarray] = {}
 
@@ -136,6 +145,12 @@ def capacities(problem: snapshot.PlacementProblem, index: dict[str, int],
 
 
 def fits_alone(demand: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Tell which nodes fit into which empty hosts.
+
+    :param demand: demand of each node, shape (n_nodes, n_resources).
+    :param free: free resources of each host, shape (n_hosts, n_resources).
+    :returns: shape (n_nodes, n_hosts).
+    """
     slack = CAPACITY_EPS * np.maximum(1.0, np.abs(free))
     fits = np.ones((len(demand), len(free)), dtype=bool)
     for r in range(demand.shape[1]):
@@ -147,6 +162,10 @@ def fits_alone(demand: np.ndarray, free: np.ndarray) -> np.ndarray:
 def check_hostless(problem: snapshot.PlacementProblem,
                    node_vms: tuple[tuple[int, ...], ...],
                    allowed: np.ndarray) -> None:
+    """Refuse a problem with a VM that may have no host.
+
+    :raises virtco.exception.PlacementInfeasible:
+    """
     hostless = np.flatnonzero(~allowed.any(axis=1))
     if len(hostless):
         raise exception.PlacementInfeasible(

@@ -134,7 +134,7 @@ class Instance(Arrays):
 
     def left(self, free: np.ndarray, assign: np.ndarray,
              demand: np.ndarray) -> np.ndarray:
-        """Take the demand of nodes on hosts off what is free, (M, R)."""
+        """Subtract the demand of nodes on hosts from the free room, (M, R)."""
         used = np.zeros(free.size)
         np.add.at(used, self.slot[assign], demand)
         result: np.ndarray = free - used[self.slot]
@@ -200,6 +200,7 @@ class Instance(Arrays):
         return self.problem.hosts[int(self.host_index[host])].name
 
     def port_name(self, port: int) -> str:
+        """Name a port for people, such as ``h1 egress`` or ``rack r1 up``."""
         m, q = self.n_hosts, len(self.uplinks)
         if port < 2 * m:
             way = 'egress' if port < m else 'ingress'

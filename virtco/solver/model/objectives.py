@@ -112,6 +112,7 @@ def own_cct_s(inst: instances.Instance, loads: np.ndarray) -> np.ndarray:
 
 def evaluate(inst: instances.Instance, assign: np.ndarray,
              objective: snapshot.Objective) -> Evaluation:
+    """Evaluate an assignment: CCTs in seconds, objective and slowest port."""
     loads = own_loads(inst, assign)
     times = instances.times_s(loads.sum(axis=0), inst.s_per_byte)
     port = int(times.argmax()) if len(times) else -1

@@ -11,7 +11,7 @@ from virtco.solver.model import caps
 
 
 def check(problem: snapshot.PlacementProblem) -> None:
-    """Refuse what is not a problem at all.
+    """Refuse a problem that contradicts itself.
 
     :raises virtco.exception.Invalid: naming field, value and limit.
     """

@@ -224,7 +224,7 @@ def _by_density(matrix: np.ndarray, demand: np.ndarray) -> list[np.ndarray]:
 
 def _least_cut(inst: instances.Instance, matrix: np.ndarray,
                order: list[np.ndarray], kind: HostClass) -> np.ndarray:
-    """Bound from below what each node sends out of any set it is in.
+    """Bound from below the bytes that each node sends out of any set.
 
     The rest it can send to the pinned nodes and to what fits beside it, at
     best the fractional knapsack of the room left.

@@ -81,7 +81,7 @@ class Master:
         self.release()
 
     def release(self) -> None:
-        """Forget what was fixed."""
+        """Free all columns that were fixed."""
         self.count = np.array([len(k.hosts) for k in self.pool.classes])
         self.placed = np.zeros(len(self.node_row), dtype=bool)
         self.needed = np.ones(self.n_cover)

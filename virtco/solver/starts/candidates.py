@@ -176,7 +176,7 @@ def _place_clusters(inst: instances.Instance, clusters: list[list[int]],
 
 
 def fill(filler: Filler, bytes_between: np.ndarray) -> np.ndarray | None:
-    """Place what is left, large first, where most of its traffic is."""
+    """Place the remaining nodes, large first, where most traffic is."""
     left = np.flatnonzero(filler.assign < 0).tolist()
     for node in sorted(left, key=lambda j: (-filler.size[j], j)):
         hosts = filler.hosts_for(node)

@@ -179,6 +179,10 @@ def mapping(value: Any, path: Path, field: str,
 
 
 def sequence(value: Any, path: Path, field: str) -> list[Any]:
+    """Return a list of a document; nothing is an empty one.
+
+    :raises virtco.topology.laws.Wrong: for any other value.
+    """
     if value is None:
         return []
     if not isinstance(value, list):

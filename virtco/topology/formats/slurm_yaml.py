@@ -79,6 +79,7 @@ def _switch(value: Any, path: document.Path, kind: str,
 
 
 def write(topology: tree.Topology) -> result.Written:
+    """Write each plane as a tree of Slurm's ``topology.yaml``."""
     return result.Written(document.to_yaml([
         {'topology': plane.name, 'cluster_default': i == 0,
          'tree': {'switches': [_written(node) for node in plane.walk()]}}

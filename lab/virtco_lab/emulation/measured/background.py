@@ -149,6 +149,7 @@ class _Traffic:
 
 
 def main() -> int:
+    """Send background traffic as standard input says; return 0."""
     traffic = _Traffic(msgspec.json.decode(
         sys.stdin.readline(), type=list[Connection]))
     begin_s = time.monotonic() + _DELAY_S

@@ -67,6 +67,7 @@ class Bed:
 
     @contextlib.contextmanager
     def built(self) -> Iterator['Bed']:
+        """Build the hosts with their rates, and remove them afterwards."""
         with (janitor.run() as run, fabric_module.Fabric(run) as fabric,
               contextlib.ExitStack() as self._stack):
             self.fabric = fabric
@@ -121,6 +122,7 @@ class Bed:
     def train(self, src: str, dst: str, setting: calibration.Setting,
               settings: sender.Settings = FREE
               ) -> 'concurrent.futures.Future[sender.Measurement]':
+        """Start to measure a pair of hosts by packet trains."""
         return self._pools[src].submit(
             sender.measure, *self._ends[dst], protocol.Train(
                 setting.bursts, setting.packets, wire.PACKET_BYTES),
@@ -141,6 +143,7 @@ class Bed:
 
 def or_none(future: 'concurrent.futures.Future[sender.Measurement]'
             ) -> sender.Measurement | None:
+    """Return a measurement; None where it failed."""
     try:
         return future.result()
     except protocol.ProbeError:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Orchestra's broadcasts: Fig. 9, 11 and 16, beyond what namespaces carry."""
+"""Orchestra's broadcasts: Fig. 9, 11 and 16, larger than an emulation."""
 
 import math
 

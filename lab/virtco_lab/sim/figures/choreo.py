@@ -42,6 +42,7 @@ GREEDY_TRIALS_PER_SEED = 14
 
 def machines(rng: np.random.Generator, count: int = N_MACHINES
              ) -> tuple[cluster.Host, ...]:
+    """Draw machines with rates of 0.3 to 1 Gbit/s, a fifth of them slow."""
     slow = rng.uniform(size=count) < 0.2
     rates = np.where(slow, rng.uniform(0.3e9, 0.9e9, count),
                      rng.uniform(0.9e9, 1.0e9, count))
@@ -51,6 +52,7 @@ def machines(rng: np.random.Generator, count: int = N_MACHINES
 
 def application(rng: np.random.Generator, name: str, tasks: int | None = None
                 ) -> groups.Group:
+    """Draw an application of 4 to 8 tasks that send to 1 to 3 others each."""
     count = int(rng.integers(4, 9)) if tasks is None else tasks
     rows = []
     for src in range(count):

@@ -46,6 +46,7 @@ class Workload:
 
 
 def workload(seed: int) -> Workload:
+    """Draw coflows between hosts, with arrivals by a Poisson process."""
     rng = np.random.default_rng([seed, 12])
     arrivals_s = np.cumsum(rng.exponential(GAP_S, N_COFLOWS))
     coflows, places = [], []

@@ -60,6 +60,7 @@ def estimates_of(readings: Matrix, truth: Matrix) -> dict[str, Matrix]:
 
 def plans_of(estimates: dict[str, Matrix], root: int, volumes: Matrix
              ) -> dict[str, tuple[trees.Edges, trees.Indices]]:
+    """Plan a broadcast and a mapping by each estimate of the rates."""
     n_hosts = len(volumes)
     plans = {name: (_fastest_first(rates, root),
                     mappings.greedy(volumes, rates))

@@ -44,6 +44,7 @@ SIGMAS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5)
 
 
 def figures() -> tuple[samples.Figure, ...]:
+    """Return a figure for each swept parameter, and for the hints' errors."""
     return (*(samples.Figure(
         name, tuple(f'{word} {value:g}' for word in virtco.LOADS
                     for value in values),

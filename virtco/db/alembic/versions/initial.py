@@ -16,6 +16,7 @@ down_revision = None
 
 
 def upgrade() -> None:
+    """Create all tables."""
     _one_row()
     _groups()
     _coflows()
