@@ -14,6 +14,7 @@ import os
 import pathlib
 import shlex
 import tempfile
+import time
 from unittest import mock
 import uuid
 
@@ -29,20 +30,29 @@ PAGES = ('admin/looking', 'admin/explain', 'admin/limits',
          'admin/reevaluation', 'user/hints', 'admin/settings',
          'admin/topology', 'admin/hosts')
 SHADOW_PAGES = ('admin/shadow',)
+#: Of the cloud of namespaces, and of the first hypervisor.
+INSTALL_PAGES = ('install/cloud', 'install/first-coflow')
+EDGE_PAGES = ('install/edge',)
 HOSTS = ('h1', 'h2', 'h3')
 LINK_BPS = 10e9
 #: Commands that are run; others need Nova.
-RUN = ('$ virtco ', '$ openstack server delete ')
+RUN = ('$ virtco ', '$ openstack server delete ', '# tools/cloud virtco ')
+
+
 @contextlib.contextmanager
-def following(mode='enforce'):
-    """Yield a function that runs a command and returns its lines."""
+def following(kind=None, mode='enforce'):
+    """Yield a function that runs a command and returns its lines.
+
+    :param kind: class of the cloud, by default :class:`Cloud`.
+    """
+    kind = kind or Cloud
     with (tempfile.TemporaryDirectory() as home,
-          samples.running(home, HOSTS, {
+          samples.running(home, kind.hosts, {
               'placement': {'mode': mode}}) as controller,
           contextlib.chdir(home),
           mock.patch.dict(os.environ, VIRTCO_URL=controller.url,
                           CLIFF_MAX_TERM_WIDTH='72', COLUMNS='72')):
-        cloud = Cloud(controller)
+        cloud = kind(controller)
         cloud.begin('planned' if mode == 'enforce' else 'neutral')
 
         def run(text):
@@ -50,11 +60,12 @@ def following(mode='enforce'):
                 cloud.notify('instance.delete.end', int(
                     text.rpartition('-')[2]))
                 return []
+            cloud.before(text)
             said = io.StringIO()
             with (contextlib.redirect_stdout(said),
                   contextlib.redirect_stderr(said),
                   mock.patch('sys.argv', ['virtco'])):
-                shell.main(shlex.split(text)[1:])
+                shell.main(shlex.split(text.partition('virtco ')[2]))
             return said.getvalue().rstrip().splitlines()
 
         yield run
@@ -62,6 +73,12 @@ def following(mode='enforce'):
 
 class Cloud(samples.Cloud):
     """Groups ``sort``, from h1 to h2, and ``copy``, from h2 to h3."""
+
+    hosts = HOSTS
+
+    def before(self, text):
+        """Change the state of the cloud as the page tells before a command.
+        """
 
     def instance(self, number):
         return str(uuid.uuid5(uuid.NAMESPACE_OID, str(number)))
@@ -95,10 +112,64 @@ class Cloud(samples.Cloud):
             edges[0].wait_class(self.coflow('sort')['id'])
 
 
+class First(Cloud):
+    """The cloud of namespaces: its links, slots and first coflow."""
+
+    hosts = tuple(f'compute{number}' for number in range(1, 7))
+
+    def begin(self, _status):
+        self.edges = {host: harness.Edge(self, host, link_bps=50e6)
+                      for host in self.hosts}
+        for edge in self.edges.values():
+            edge.report()
+
+    def before(self, text):
+        if text.startswith('tools/cloud virtco coflow list'):
+            self.launch()
+        elif text.startswith('tools/cloud virtco coflow show'):
+            self.send()
+
+    def launch(self):
+        slots = dict.fromkeys(self.hosts, 2)
+        at = [self.place(row, 'first', '[[0, "30MB", "30MB"], [0, 0, 0], '
+                         '[0, 0, 0]]', launch_index=row, num_instances=3,
+                         hosts=slots)['host'] for row in range(3)]
+        for row, host in enumerate(at):
+            self.notify('instance.create.end', row, host=host)
+            self.edges[host].vms.append(row)
+        for edge in self.edges.values():
+            edge.report()
+        self.sender, self.receiver = self.edges[at[0]], next(
+            host for host in at if host != at[0])
+        self.sender.wait_class(self.coflow('first')['id'])
+
+    def send(self):
+        """Count the bytes of 30 MB of payload at the rate of the uplink."""
+        for _ in range(5):
+            time.sleep(1)
+            self.sender.count(self.coflow('first')['id'], 50e6 / 8,
+                              self.receiver)
+            self.sender.report()
+        self.sender.count(self.coflow('first')['id'], 1e6, self.receiver)
+        self.sender.report()
+        harness.wait_for(lambda: self.coflow('first')['state'] == 'done')
+
+
+class FirstHost(Cloud):
+    """A cloud with one edge module."""
+
+    hosts = ('compute-11',)
+
+    def begin(self, _status):
+        harness.Edge(self, self.hosts[0], link_bps=LINK_BPS).report()
+
+
 def follow(lines, run):
     """Yield each command of virtco with what it prints."""
     for step in book.follow(lines):
         if isinstance(step, book.Step):
+            if step.path.startswith('/'):
+                continue  # of another machine
             pathlib.Path(step.path).write_text(step.text)
         elif step.text.startswith(RUN):
             yield step, run(step.text[2:])
@@ -123,15 +194,21 @@ def test_a_page_shows_what_its_commands_print(page, run):
     check(page, run)
 
 
-@pytest.mark.parametrize('page', SHADOW_PAGES)
-def test_a_page_about_shadow_mode_does_as_well(page):
-    with following('shadow') as run:
-        check(page, run)
+#: Pages by cloud and mode.
+OTHERS = [(Cloud, 'shadow', SHADOW_PAGES), (First, 'enforce', INSTALL_PAGES),
+          (FirstHost, 'enforce', EDGE_PAGES)]
+
+
+@pytest.mark.parametrize(('kind', 'mode', 'pages'), OTHERS)
+def test_pages_about_other_clouds_do_as_well(kind, mode, pages):
+    with following(kind, mode) as run:
+        for page in pages:
+            check(page, run)
 
 
 def main():
-    for mode, pages in (('enforce', PAGES), ('shadow', SHADOW_PAGES)):
-        with following(mode) as run:
+    for kind, mode, pages in ((Cloud, 'enforce', PAGES), *OTHERS):
+        with following(kind, mode) as run:
             for page in pages:
                 record(page, run)
 
