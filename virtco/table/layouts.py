@@ -193,13 +193,11 @@ class Layouts:
                  others_share: np.ndarray | float = 0.0) -> np.ndarray:
         """Return the rate up to which each child may borrow, (n_children,).
 
-        It is what earlier kept coflows leave of the receiver's link, at least
-        the child's rate: who borrows at one sender fills no downlink that an
-        earlier coflow needs. Children of kept coflows that come after others
-        have equal parts of what is left beyond their rates, so that together
-        they borrow no more than one of them could alone. The rates of the
-        rest are guesses: each of them may borrow all that the kept coflows
-        leave, also those that come after it.
+        The first kept coflow of a receiver's link may fill it. Children of
+        later kept coflows have equal parts of what all kept rates leave of
+        it: who borrows at one sender fills no downlink that an earlier coflow
+        needs, and takes from none what it is sure of. The rates of the rest
+        are guesses: each of them may borrow all that the kept coflows leave.
 
         :param child_bps: rate of each child.
         :param rank: place of each coflow, 0 is served first.
@@ -209,28 +207,20 @@ class Layouts:
             unmanaged traffic has it.
         """
         coflow = self.coflow_of[self.class_of]
-        order = np.lexsort((rank[coflow], self.peer_of))
-        at, place = self.peer_of[order], rank[coflow][order]
-        # What comes before the first child of the same peer and coflow, less
-        # what comes before the peer's first.
-        before_bps = np.concatenate([np.zeros(1), np.cumsum(
-            (child_bps * is_kept[coflow])[order])])[:-1]
-        is_first = np.diff(at, prepend=-1) != 0
-        starts = np.maximum.accumulate(np.where(
-            is_first | (np.diff(place, prepend=-1) != 0),
-            np.arange(len(at)), 0))
-        ahead_bps = np.empty(len(at))
-        ahead_bps[order] = before_bps[starts] - before_bps[
-            is_first][np.cumsum(is_first) - 1]
-        kept_bps = np.bincount(self.peer_of, child_bps * is_kept[coflow],
+        place, kept = rank[coflow], is_kept[coflow]
+        kept_bps = np.bincount(self.peer_of, child_bps * kept,
                                len(self.peers))
-        ahead_bps = np.where(is_kept[coflow], ahead_bps,
-                             kept_bps[self.peer_of])
-        is_after = (ahead_bps > 0) & is_kept[coflow]
+        first = np.full(len(self.peers), math.inf)
+        promised = kept & (child_bps > 0)
+        np.minimum.at(first, self.peer_of[promised], place[promised])
+        is_after = kept & (place > first[self.peer_of])
         n_after = np.bincount(self.peer_of, is_after, len(self.peers))
+        taken_bps = np.where(kept & ~is_after, child_bps,
+                             kept_bps[self.peer_of]
+                             + np.where(kept, 0.0, child_bps))
         beyond_bps = np.where(is_held, 0.0, np.maximum(
             0.0, (self.arrival_bps * (1 - others_share))[self.peer_of]
-            - ahead_bps - child_bps))
+            - taken_bps))
         found: np.ndarray = np.minimum(
             self.egress_bps[self.host_of[self.class_of]],
             child_bps + beyond_bps / np.where(

@@ -368,7 +368,7 @@ def _arrivals(draw):
 
 @given(_arrivals())
 def test_ceilings_are_what_kept_coflows_leave_of_the_receiver(drawn):
-    """To kept ones those before them, to the rest all of them."""
+    """The first kept one fills the link, the later ones what all leave."""
     laid, child_bps, ranks, kept = drawn
     arrival_bps = {link.host: link.ingress_bps for link in laid.links}
     others_share = 0.25 * np.arange(len(laid.peers))
@@ -376,18 +376,25 @@ def test_ceilings_are_what_kept_coflows_leave_of_the_receiver(drawn):
     of = laid.coflow_of[laid.class_of]
     peers = [laid.peers[i] for i in laid.peer_of]
 
-    def ahead(i):
-        return sum(child_bps[j] for j, peer in enumerate(peers)
-                   if peer == peers[i] and kept[of[j]]
-                   and (ranks[of[j]] < ranks[of[i]] or not kept[of[i]]))
+    def kept_at(i):
+        return [j for j, peer in enumerate(peers)
+                if peer == peers[i] and kept[of[j]]]
 
-    after = [bool(kept[of[i]] and ahead(i)) for i in range(len(of))]
+    after = [bool(kept[of[i]] and any(ranks[of[j]] < ranks[of[i]]
+                                      for j in kept_at(i)))
+             for i in range(len(of))]
+
+    def taken_bps(i):
+        if kept[of[i]] and not after[i]:
+            return child_bps[i]
+        return sum(child_bps[kept_at(i)]) + (not kept[of[i]]) * child_bps[i]
+
     for i, rate_bps in enumerate(child_bps):
         sharing = sum(after[j] for j, peer in enumerate(peers)
                       if peer == peers[i]) if after[i] else 1
         lent = 1 - others_share[laid.peer_of[i]]
         beyond_bps = max(0.0, lent * arrival_bps.get(peers[i], np.inf)
-                         - ahead(i) - rate_bps)
+                         - taken_bps(i))
         assert found[i] == pytest.approx(min(
             laid.egress_bps[laid.host_of[laid.class_of[i]]],
             rate_bps + beyond_bps / sharing))
@@ -400,7 +407,7 @@ def test_coflows_after_the_first_have_equal_parts_of_what_is_left():
     assert laid.coflow_of[laid.class_of].tolist() == [1, 0, 2]
     child_bps, ranks = np.array([2e7, 1e7, 3e7]), np.arange(3)
     for kept, expected_bps in (
-            ([1, 1, 1], [2e7 + 1.7e8 / 2, 2e8, 3e7 + 1.4e8 / 2]),
+            ([1, 1, 1], [2e7 + 1.4e8 / 2, 2e8, 3e7 + 1.4e8 / 2]),
             ([1, 0, 1], [1.6e8, 2e8, 1.9e8]), ([0, 0, 0], [2e8] * 3)):
         assert laid.ceil_bps(child_bps, ranks, np.array(kept, bool)
                              ) == pytest.approx(expected_bps)
