@@ -49,16 +49,19 @@ class Child:
     def __init__(self, what: str, argv: collections.abc.Sequence[str],
                  log: pathlib.Path, namespace: str | None = None,
                  piped: bool = False, own_log: pathlib.Path | None = None,
-                 environment: collections.abc.Mapping[str, str] = _NO_CHANGE):
+                 environment: collections.abc.Mapping[str, str] = _NO_CHANGE,
+                 niceness: int = 0):
         """Keep the command and the files of its logs.
 
         :param log: file of its output.
         :param own_log: file to which it logs itself.
         :param environment: environment in addition to ours.
+        :param niceness: added to ours; less means more processor time.
         """
         self.what = what
         self._logs = [patience.Log(path) for path in (own_log, log) if path]
-        command = ['setpriv', '--pdeathsig', 'TERM', *argv]
+        command = ['nice', '-n', str(niceness),
+                   'setpriv', '--pdeathsig', 'TERM', *argv]
         if namespace is not None:
             command = ['nsenter', f'--net={namespaces.path(namespace)}',
                        *command]

@@ -27,6 +27,8 @@ CONTROLLER_PORT = 8791
 #: Of the API on the control namespace's loopback, where the page is served.
 _PAGE_PORT = 8790
 _PROBE_PORT = 7472
+# While VMs send, Nova has nothing to do that cannot wait.
+_NOVA_NICENESS = 10
 
 
 def controller_url(fabric: fabric_module.Fabric) -> str:
@@ -143,7 +145,8 @@ def start_nova(fabric: fabric_module.Fabric, slots: int,
         'Nova', [sys.executable, '-m', 'virtco_lab.emulation.nova_stack',
                  '--config', str(config)],
         logs / 'nova.err', namespace=fabric.control, piped=True,
-        own_log=logs / 'nova.log', environment={'TMPDIR': str(state)})
+        own_log=logs / 'nova.log', environment={'TMPDIR': str(state)},
+        niceness=_NOVA_NICENESS)
 
 
 def write_ports(fabric: fabric_module.Fabric, host: str,

@@ -15,6 +15,10 @@ import msgspec
 from virtco_lab.emulation import process
 from virtco_lab.emulation import traffic
 
+# It stands for the processors of all VMs, which do not wait for those of the
+# hypervisors.
+_TRAFFIC_NICENESS = -15
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
@@ -46,7 +50,7 @@ class Transfer:
         self._say = say
         self._child = process.Child(
             'the traffic process', [sys.executable, '-m', traffic.__name__],
-            log, piped=True)
+            log, piped=True, niceness=_TRAFFIC_NICENESS)
         try:
             self._child.write_line(job.to_json())
             self._next('ready')

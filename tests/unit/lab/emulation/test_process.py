@@ -63,10 +63,11 @@ def test_a_child_runs_in_its_namespace_and_ends_with_us(monkeypatch,
     monkeypatch.setattr(process.subprocess, 'Popen', lambda argv, **options: (
         started.append(argv), types.SimpleNamespace(stdin=None))[1])
     process.Child('x', ['a', 'b'], tmp_path / 'log', namespace='there')
-    process.Child('x', ['a', 'b'], tmp_path / 'log')
+    process.Child('x', ['a', 'b'], tmp_path / 'log', niceness=-3)
     assert started == [
-        ['nsenter', '--net=/run/netns/there', 'setpriv', '--pdeathsig',
-         'TERM', 'a', 'b'], ['setpriv', '--pdeathsig', 'TERM', 'a', 'b']]
+        ['nsenter', '--net=/run/netns/there', 'nice', '-n', '0', 'setpriv',
+         '--pdeathsig', 'TERM', 'a', 'b'],
+        ['nice', '-n', '-3', 'setpriv', '--pdeathsig', 'TERM', 'a', 'b']]
 
 
 def test_lines_go_both_ways(start):

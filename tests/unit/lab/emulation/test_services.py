@@ -134,7 +134,7 @@ def test_nova_is_told_its_hosts_and_speaks_by_a_pipe(started, tmp_path):
     assert log == tmp_path / 'logs' / 'nova.err'
     assert options == {
         'namespace': 'virtco-emu-abc123-control', 'piped': True,
-        'own_log': tmp_path / 'logs' / 'nova.log',
+        'own_log': tmp_path / 'logs' / 'nova.log', 'niceness': 10,
         'environment': {'TMPDIR': str(tmp_path)}}
     assert json.loads((tmp_path / 'nova.json').read_text()) == {
         'hosts': {'h0': 7, 'h1': 7},

@@ -16,7 +16,8 @@ JOB = traffic.Job((0.0,), ())
 class Child:
     made = None
 
-    def __init__(self, what, argv, log, piped):
+    def __init__(self, what, argv, log, piped, niceness):
+        assert niceness == -15
         assert argv == [sys.executable, '-m',
                         'virtco_lab.emulation.traffic'] and piped
         Child.made = self
