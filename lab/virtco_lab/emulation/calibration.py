@@ -7,7 +7,6 @@ from virtco import units
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
-from virtco_lab.emulation import scenario
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
 
@@ -20,6 +19,9 @@ _HALF_USED_HOSTS = 18
 _TRIAL_LINK_BPS = 10e9
 _TRIAL_BYTES = 10 * 2 ** 20
 _N_TRIALS = 2
+# Of a rate on the uplinks, in rates between two hosts of one flow each: VMs of
+# one host send LOCAL_PACE times as much, and hundreds of flows share a link.
+_COST = 11
 # Slow flows send two segments at a time, and that costs the most.
 _SLOW_SEGMENTS = 2
 
@@ -57,6 +59,6 @@ def choose_rate_bps(carried_bps: float, n_hosts: int) -> float:
     """
     used_share = _USED_SHARE / (1 + n_hosts / _HALF_USED_HOSTS)
     most_bps = carried_bps * used_share / n_hosts
-    fitting_bps = most_bps / (1 + scenario.LOCAL_PACE)
+    fitting_bps = most_bps / _COST
     return max((rate_bps for rate_bps in RATES_BPS
                 if rate_bps <= fitting_bps), default=RATES_BPS[0])

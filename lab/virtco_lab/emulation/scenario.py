@@ -17,7 +17,7 @@ VM_SLOTS = 1
 PAYLOAD_FRACTION = 1448 / 1514
 #: Rate of all flows inside of one host together, relative to an uplink. A
 #: memory bus is faster, but here the processors also carry the uplinks.
-LOCAL_PACE = 10
+LOCAL_PACE = 3
 _FIG1_UNIT_S = 1.5
 _FIG1_PORTS = (5001, 5002)
 _FULL_SIZE_HOSTS = 18  # VirtCO's testbed
