@@ -2,6 +2,8 @@
 
 """Where the flows of a coflow run, by the hosts of its members. Pure."""
 
+import collections
+from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import math
@@ -61,18 +63,22 @@ class Route:
     def flows(self, src: str, dst: str | None) -> np.ndarray:
         """Return the indices of the flows from a host to one other or to any.
         """
-        if src not in self.pairs.sources:
-            return NO_FLOWS
-        found = self._flows.get((src, dst))
-        if found is None:
-            wanted = [i for i, pair in enumerate(self.pairs)
-                      if pair[0] == src and dst in (None, pair[1])]
-            # Reports may name any other host.
-            if not wanted:
-                return NO_FLOWS
-            found = np.flatnonzero(np.isin(self.pair_of, wanted))
-            self._flows[src, dst] = found
-        return found
+        if not self._flows:
+            self._flows.update(self._by_ends())
+        return self._flows.get((src, dst), NO_FLOWS)
+
+    def _by_ends(self) -> Iterator[tuple[tuple[str, str | None], np.ndarray]]:
+        """Yield the flows of each pair of hosts and of each source."""
+        pair_of = self.pair_of[self.crossing]
+        ends = np.cumsum(np.bincount(pair_of, minlength=len(self.pairs)))
+        by_source = collections.defaultdict(list)
+        for pair, flows in zip(self.pairs, np.split(
+                self.crossing[np.argsort(pair_of, kind='stable')],
+                ends[:-1])):
+            by_source[pair[0]].append(flows)
+            yield pair, flows
+        for src, each in by_source.items():
+            yield (src, None), np.sort(np.concatenate(each))
 
 
 def find_route(matrix: matrices.Matrix, members: Mapping[int, Member],
