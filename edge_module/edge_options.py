@@ -185,6 +185,7 @@ between hypervisors must pass both.
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of the edge module."""
     conf.register_opts(EDGE_OPTS, group=EDGE)
     conf.register_opts(PROBE_OPTS, group=PROBE)
     ks_loading.register_auth_conf_options(conf, AUTH)

@@ -52,6 +52,7 @@ class Enforcer(shaper.Shaper):
         return self, *self.further
 
     def desired_table(self) -> classify.Table:
+        """Return the classification that the policy asks for."""
         if self.policy is None:
             return classify.Table()
         return self.classifier.build_table(self.policy, self.ports or ())

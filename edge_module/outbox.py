@@ -58,6 +58,7 @@ class Outbox:
             self._told = None
 
     def put_report(self, report: reports.Report) -> None:
+        """Replace the report that waits."""
         with self._lock:
             self._report = report
         self._rouse()
@@ -75,6 +76,7 @@ class Outbox:
         self._rouse()
 
     def put_measurement(self, measurement: reports.Measurement) -> None:
+        """Queue a measurement; the oldest are dropped."""
         with self._lock:
             self._measurements = [*self._measurements[1 - _MOST_MEASUREMENTS:],
                                   measurement]

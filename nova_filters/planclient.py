@@ -67,6 +67,7 @@ class Breaker:
         self._trial = False
 
     def would_allow(self) -> bool:
+        """Tell whether a call may be tried, without trying one."""
         return self._failed_at is None or not (
             self._trial
             or self._clock() - self._failed_at < self._reset_s)

@@ -157,6 +157,7 @@ def _install(name: str, module: types.ModuleType | None) -> None:
 
 
 def main() -> int:
+    """Print the state of each kernel; return 0 if all are compiled."""
     states = {name: state(name) for name in KERNELS}
     for name in KERNELS:
         print(name, states[name])

@@ -181,6 +181,7 @@ def format_rate(rate_bps: float) -> str:
 
 
 def format_time(time_s: float) -> str:
+    """Format seconds with a unit from us to h and four digits."""
     for unit in ('h', 'min', 's', 'ms'):
         if time_s >= _TIME_UNITS[unit]:
             return f'{time_s / _TIME_UNITS[unit]:.4g} {unit}'

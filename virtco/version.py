@@ -6,6 +6,7 @@ from importlib import metadata
 
 
 def version_string() -> str:
+    """Return the installed version."""
     try:
         return metadata.version('virtco')
     except metadata.PackageNotFoundError:

@@ -169,6 +169,10 @@ class Pace:
 
 
 def nonce_of(message: dict[str, Any]) -> str:
+    """Return the nonce of a message, in hexadecimal digits.
+
+    :raises ProbeError:
+    """
     nonce = message.get('nonce')
     if not isinstance(nonce, str) or len(nonce) != 2 * NONCE_BYTES:
         raise ProbeError('the nonce is not valid')

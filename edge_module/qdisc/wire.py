@@ -145,6 +145,7 @@ def root_qdisc(ifindex: int) -> Message:
 
 def new_htb(ifindex: int, handle: int, parent: int, r2q: int, default: int,
             flag: int) -> Message:
+    """Make the message that creates an HTB."""
     return tc(RTM_NEWQDISC, NLM_F_CREATE | flag, ifindex, handle, parent, 0,
               attr(KIND, b'htb\0'), attr(OPTIONS, attr(
                   _HTB_INIT, _HTB_GLOB.pack(3, r2q, default, 0, 0))))
@@ -297,6 +298,7 @@ def read_leaf_drops(body: bytes) -> tuple[int, int] | None:
 
 
 def shown_rate(spec: bytes, wide: bytes | None) -> int:
+    """Return a rate of the kernel in bit/s; rates above 34 Gbit/s are wide."""
     rate = (_U64.unpack_from(wide)[0] if wide is not None
             else RATESPEC.unpack_from(spec)[5])
     return int(units.bytes_per_s_to_bps(rate))

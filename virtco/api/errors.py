@@ -52,6 +52,7 @@ def document(code: str, title: str, detail: str,
 
 
 def add_handlers(app: 'falcon.App[Any, Any]') -> None:
+    """Answer every error in the JSON of the API."""
     app.add_error_handler(exception.VirtcoException, _ours)
     app.add_error_handler(Exception, _unexpected)
     app.set_error_serializer(_falcon)

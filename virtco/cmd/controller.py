@@ -80,6 +80,7 @@ QUIET = ['oslo_db.sqlalchemy.exc_filters=CRITICAL',
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register all options, and levels of logs that suit them."""
     opts.register_opts(conf)
     log.register_options(conf)
     log.set_defaults(default_log_levels=log.get_default_log_levels() + QUIET)

@@ -108,6 +108,7 @@ def only_living(session: orm.Session, project_id: str | None, group: str
 
 def by_id(session: orm.Session, which: sa.ColumnElement[bool]
           ) -> dict[str, models.Group]:
+    """Return the groups that meet a condition, by id."""
     return {group.id: group for group in session.scalars(
         sa.select(models.Group).where(which))}
 

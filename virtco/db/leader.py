@@ -39,6 +39,7 @@ class Seen:
 
 
 def current(session: orm.Session) -> Seen:
+    """Read the leader, its epoch and its beat."""
     return Seen(*session.execute(sa.select(
         models.Leader.epoch, models.Leader.beat, models.Leader.name,
         models.Leader.address, models.Cluster.secret).where(

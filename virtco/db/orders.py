@@ -44,6 +44,7 @@ def add(session: orm.Session, order: models.Order, most_live: int) -> None:
 
 def get(session: orm.Session, order_id: str, kind: str
         ) -> models.Order | None:
+    """Return an order of a kind; None without one."""
     found = session.get(_ORDER, order_id)
     return found if found is not None and found.kind == kind else None
 
@@ -68,6 +69,7 @@ def restart(session: orm.Session) -> None:
 
 
 def signature(session: orm.Session) -> Signature:
+    """Return a value that changes with each change of the findings."""
     count, found_at = session.execute(sa.select(
         sa.func.count(), sa.func.max(models.Finding.found_at))).one()
     return count, found_at or 0.0

@@ -47,6 +47,7 @@ def coflow_names(session: orm.Session, ids: list[str]
 
 
 def count_registered(session: orm.Session, project_id: str) -> int:
+    """Count the matrices that a project has registered."""
     return session.scalar(
         sa.select(sa.func.count()).select_from(models.Coflow).where(
             models.Coflow.project_id == project_id,

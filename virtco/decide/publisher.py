@@ -91,6 +91,7 @@ class Publisher:
         return len(changed)
 
     def get(self, host: str) -> edge_policy.EdgePolicy | None:
+        """Return the newest policy of a host; None without one."""
         with self._lock:
             one = self._numbered.get(host)
         return one.document if one is not None else None

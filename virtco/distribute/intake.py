@@ -53,6 +53,7 @@ class Intake(threading.Thread):
         self.join(5)
 
     def add_report(self, host: str, report: reports.Report) -> None:
+        """Queue the newest report of a host."""
         with self._there_is_some:
             self._reports[host] = report
             self._there_is_some.notify()
@@ -64,6 +65,7 @@ class Intake(threading.Thread):
             return self._spent_s.pop(host, 0.0)
 
     def add_heard(self, hosts: Iterable[str]) -> None:
+        """Queue the sign of life of hosts without a report."""
         with self._there_is_some:
             self._hosts.update(hosts)
             self._there_is_some.notify()

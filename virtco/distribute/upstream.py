@@ -138,6 +138,7 @@ class Upstream(server.LoopThread):
             writer.write(frames.enveloped(host, payload))
 
     def gone(self, host: str) -> None:
+        """Tell the leader that a host has left."""
         self._behind.discard(host)
         if self._writer is not None:
             self._writer.write(frames.enveloped(host, b''))

@@ -33,6 +33,8 @@ Pair = rounds.Pair
 
 
 class Kind(enum.StrEnum):
+    """Part of the network that a finding is about."""
+
     EGRESS = 'host-egress'
     INGRESS = 'host-ingress'
     UPLINK = 'leaf-uplink'

@@ -37,6 +37,8 @@ class Scope(enum.StrEnum):
 
 
 class GroupPolicy(enum.StrEnum):
+    """Policy of Nova's server group."""
+
     AFFINITY = 'affinity'
     ANTI_AFFINITY = 'anti-affinity'
     SOFT_AFFINITY = 'soft-affinity'

@@ -57,6 +57,7 @@ class Coflows:
         return [c for c in shown if state is None or c.state == state]
 
     def events(self, project_id: str | None = None) -> list[wire.Event]:
+        """List the events of a project, or of all, the newest first."""
         with self._state.database.reader() as session:
             return [_event(event) for event in records.list_events(
                 session, project_id=project_id)]

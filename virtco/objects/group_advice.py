@@ -219,12 +219,14 @@ def estimates_by(readings: estimates.Readings, chosen: estimates.Basis,
 def trees_by(all_of: Mapping[str, estimates.Estimate], root: int,
              size_bytes: float, is_reduce: bool
              ) -> Mapping[str, orders.Advice]:
+    """Advise a tree by each estimate of the rates."""
     return {name: orders.advise(message(one, size_bytes), root, is_reduce)
             for name, one in all_of.items()}
 
 
 def mappings_by(all_of: Mapping[str, estimates.Estimate], chosen: str,
                 advise: Adviser) -> Mapping[str, tuple[mappings.Mapping, ...]]:
+    """Advise mappings by each estimate, the chosen one with more work."""
     return {name: advise(one.paths, mappings.WORK if name == chosen
                          else mappings.WORK // _LESS)
             for name, one in all_of.items()}

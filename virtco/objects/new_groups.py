@@ -26,6 +26,7 @@ Rows = tuple[models.Group, list[models.Member], list[models.Coflow]]
 
 
 def limits_of(conf: cfg.ConfigOpts) -> hints.Limits:
+    """Return the limits of hints in a configuration."""
     return hints.Limits(
         max_vms=conf.limits.max_vms_per_group,
         max_flows=conf.limits.max_flows_per_group)

@@ -46,6 +46,7 @@ class Deadline:
         return self._is_over or self._is_gone()
 
     def enter(self, phase: str) -> None:
+        """Begin a phase; the time since the last one is charged to that."""
         with self._lock:
             self._close()
             self._phase = phase

@@ -24,6 +24,8 @@ LEAST_HOURS = 3
 
 
 class Method(enum.StrEnum):
+    """Way to predict the bytes of the next hour."""
+
     LAST_HOUR = 'last-hour'
     TIME_OF_DAY = 'time-of-day'
     MIXED = 'mixed'

@@ -78,6 +78,7 @@ class Budget:
         self._stopped = True
 
     def is_stopped(self) -> bool:
+        """Tell whether the search was cancelled."""
         if self._is_cancelled is not None and not self._stopped:
             self._stopped = self._is_cancelled()
         return self._stopped or (self._whole is not None

@@ -95,6 +95,7 @@ class HostState:
         return self._loaded is not None
 
     def learn_ports(self) -> None:
+        """Take the VMs and MAC addresses of the newest report."""
         self.vms = {port.vm for port in self.report.ports}
         self.macs = frozenset(
             port.mac.lower() for port in self.report.ports if port.mac)

@@ -414,6 +414,7 @@ class Tracked:
         return self.begins_anew(now_s, rules)
 
     def begins_anew(self, now_s: float, rules: endings.Rules) -> bool:
+        """Tell whether the counted bytes are those of a new iteration."""
         return self.upcoming is not None and endings.begins_anew(
             self.model.size_bytes, self.upcoming.all_bytes,
             now_s - (self.ended_s or 0.0), rules)

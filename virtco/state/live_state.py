@@ -372,6 +372,7 @@ class LiveState:
 
     def give_back_profiles(self, found: Mapping[str, profile_pairs.Bytes]
                            ) -> None:
+        """Take back bytes of profiles that could not be stored."""
         with self._lock:
             self._progress.profiles.give_back(found)
 

@@ -96,6 +96,7 @@ class Rates:
             self._estimate = None
 
     def age_s(self, now_s: float) -> dict[tuple[str, str], float]:
+        """Return the age of the newest reading of each pair, in seconds."""
         with self._lock:
             return {pair: now_s - measured_s
                     for pair, (_, measured_s) in self._newest.items()}

@@ -35,6 +35,7 @@ def changes(before: tree.Topology, after: tree.Topology
 
 
 def described(plane: tree.Plane) -> str:
+    """Describe a plane by its numbers of nodes, levels and hosts."""
     n_nodes = sum(1 for _node in plane.walk())
     n_hosts = sum(1 for _host in plane.hosts())
     return (f'{n_nodes} nodes of {plane.depth()} levels, {n_hosts} hosts')

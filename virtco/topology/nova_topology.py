@@ -27,6 +27,8 @@ DEFAULT_ZONE = 'nova'
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Aggregate:
+    """Host aggregate of Nova, with its metadata and availability zone."""
+
     name: str
     hosts: tuple[str, ...]
     metadata: Mapping[str, str]

@@ -105,6 +105,7 @@ class Plane:
                 else Level(default_level_name(height)))
 
     def level_names(self) -> tuple[str, ...]:
+        """Names of the levels, from the hosts upwards."""
         return tuple(self.level(height).name
                      for height in range(max(self.depth(),
                                              len(self.levels))))

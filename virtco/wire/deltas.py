@@ -61,6 +61,8 @@ _NO_COFLOWS, _NO_PAIRS = CoflowRows(), PairRows()
 
 class Rows(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
            omit_defaults=True):
+    """Changed rows of the tables of a report."""
+
     coflows: CoflowRows = _NO_COFLOWS
     pairs: PairRows = _NO_PAIRS
 

@@ -90,6 +90,10 @@ def text_of(given: str, limit_bytes: int) -> tuple[str, str | None]:
 
 
 def write_text(path: str, text: str) -> None:
+    """Write a text and a newline.
+
+    :raises virtco.exception.Invalid: when the file cannot be written.
+    """
     try:
         pathlib.Path(path).write_text(text + '\n', encoding='utf-8')
     except OSError as error:

@@ -79,6 +79,7 @@ def announce(call: Call, group: str, query: fields.ProjectQuery,
 
 
 def events(call: Call, query: fields.ProjectQuery) -> wire.Events:
+    """List events; tenants see those about their hints."""
     found = call.rooms.objects.coflows.events(
         call.project(query, policies.LIST_COFLOWS))
     return wire.Events(found if call.may(policies.HOSTS)

@@ -47,6 +47,7 @@ def find_probe(call: Call, probe_id: str) -> probe_wire.Results:
 
 
 def find_checks(call: Call) -> check_wire.Checks:
+    """List the latest checks and the findings that hold."""
     return check_wire.Checks(
         checks=call.rooms.decide.orders.checks(),
         findings=list(call.rooms.objects.findings.all()))

@@ -24,6 +24,7 @@ def find_apps(call: Call, query: fields.ProjectQuery) -> wire.Apps:
 
 
 def show_app(call: Call, name: str, query: wire.AppQuery) -> wire.App:
+    """Show the matrix that an application's next launch would get."""
     return call.rooms.objects.profiles.app(
         call.own_project(query.project_id, policies.PROFILES), name,
         query.n_vms)

@@ -49,6 +49,8 @@ LEAST = 1e-6
 
 
 class Verdict(enum.Enum):
+    """Result of a search for a placement within limits."""
+
     REFUTED = 'no placement within the limits'
     FOUND = 'a placement within the limits'
     UNKNOWN = 'neither'
