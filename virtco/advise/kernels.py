@@ -253,8 +253,10 @@ def grow(cost_s: cython.double[:, ::1], at: cython.longlong[::1],
     """Grow a tree by the message that ends first, again and again.
 
     :param streams: a member passes on what it is still receiving.
-    :param has_s: when each member has the data: 0 of the root, else infinite.
-    :param out_s: when each machine's port is free: 0; likewise ``in_s``.
+    :param has_s: time at which each member has the data: 0 of the root,
+        else infinite.
+    :param out_s: time at which each machine's port is free: 0; likewise
+        ``in_s``.
     :param member: members in the order in which they are reached; the first
         is the root. ``parent[i]`` sends to ``member[i]``.
     :param key: scratch as long as ``member``, like ``to``.
@@ -344,7 +346,7 @@ def deliver(sender: cython.longlong[::1], receiver: cython.longlong[::1],
     Every member passes on a segment to its children in the order of the
     edges, then the next one.
 
-    :param cost_s: of a segment on each edge.
+    :param cost_s: time of a segment on each edge.
     :param has_s: scratch: 0 for each member; ``out_s`` and ``in_s`` 0 for
         each machine.
     :param end_s: the result, of each edge.
@@ -396,8 +398,8 @@ def serve_sooner(order: cython.longlong[::1], sender: cython.longlong[::1],
 
     :param order: member of each rank, changed in place; the root stays.
     :param sender: rank of each edge, like ``receiver``.
-    :param parent: of each rank.
-    :param cost_s: of a segment.
+    :param parent: parent of each rank.
+    :param cost_s: time of a segment.
     :param member: scratch, shape (2, n_edges); ``edge_s`` likewise.
     :param busy_s: scratch, shape (3, n).
     :param work: messages that may be passed on.

@@ -65,7 +65,7 @@ class Flows:
         each class, shape (K,).
     :ivar left: bytes, shape (F,), and ``sent``.
     :ivar in_class: bytes that each class has sent, shape (K,).
-    :ivar end_s: when each flow ended, shape (F,).
+    :ivar end_s: end of each flow, shape (F,).
     :ivar n_left: number of flows that have not ended.
     """
 

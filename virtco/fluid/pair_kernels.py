@@ -32,7 +32,7 @@ class Sharing:
     :ivar of_flow: pair of each flow, shape (F,).
     :ivar src: egress port of each pair, shape (K,).
     :ivar dst: ingress port of each pair, shape (K,).
-    :ivar weight: of the pair's live flows together, shape (K,).
+    :ivar weight: total weight of the pair's live flows, shape (K,).
     :ivar n_live: number of its live flows, shape (K,).
     :ivar served: bits per weight so far, shape (K,).
     :ivar due: ``served`` at which its next flow ends, shape (K,).
@@ -42,7 +42,7 @@ class Sharing:
     :ivar next: flow after each flow, shape (F,).
     :ivar ends_at: ``served`` at which each flow ends, shape (F,).
     :ivar left: live flows of each coflow, shape (C,).
-    :ivar end_s: when its last flow ended, NaN before, shape (C,).
+    :ivar end_s: end of its last flow, NaN before, shape (C,).
     :ivar at: live pairs of port p, ascending, are at[start[p]:end[p]].
     :ivar weight_at: weight of all live pairs of each port, shape (P,).
     :ivar live: all live pairs, ascending; n_pairs of them.

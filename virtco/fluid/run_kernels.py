@@ -87,8 +87,9 @@ def release(rater: Rater, run: Run, c: cython.Py_ssize_t,
             alive: cython.int[::1]) -> None:
     """Give a coflow that has ended all of its flows back.
 
-    :param base: of all flows as at the beginning, shape (F,).
-    :param load: of all entries likewise, shape (E,), and ``alive``.
+    :param base: ``base`` of all flows at the beginning, shape (F,).
+    :param load: load of all entries at the beginning, shape (E,), and
+        ``alive``.
     """
     for f in range(rater.flow_ptr[c], rater.flow_ptr[c + 1]):
         rater.base[f] = base[f]

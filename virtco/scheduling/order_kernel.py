@@ -85,7 +85,7 @@ def rank_repeating(order: cython.longlong[::1], level: cython.longlong[::1],
     key is the longest such time of those that go before it and of itself.
 
     :param order: the coflows, in any order.
-    :param level: those below 0 keep their keys, shape (C,).
+    :param level: level of each coflow, shape (C,); below 0 it keeps its key.
     """
     for i in range(order.shape[0]):
         c = order[i]

@@ -54,7 +54,7 @@ def allocate(rater: Rater, order: cython.longlong[::1],
     :param horizon_s: BACKFILL_IN_ORDER hands a flow at first no more than it
         sends in this time; 0 for flows that are rated anew when they end.
     :param trickle: share of each port for each coflow behind the head.
-    :param weights: of each coflow, for SHARE_COFLOWS.
+    :param weights: weight of each coflow, for SHARE_COFLOWS.
     :param alone_s: each coflow's remaining time alone on the fabric.
     """
     n = order.shape[0]
@@ -98,7 +98,7 @@ def allocate(rater: Rater, order: cython.longlong[::1],
 @cython.inline
 def set_left(rater: Rater, p: cython.Py_ssize_t, left_bps: cython.double
              ) -> cython.void:
-    """Set what is left of port p, in bit/s; close the port where it is full.
+    """Set the residual of port p, in bit/s; close the port where it is full.
     """
     rater.residual[p] = left_bps
     if left_bps <= FULL * rater.cap[p]:
@@ -166,9 +166,9 @@ def next_alive(rater: Rater, f: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.exceptval(check=False)
 def fill_in_order(rater: Rater, order: cython.longlong[::1],
                   most: cython.double) -> cython.void:
-    """Hand what is left to the coflows in order.
+    """Hand residual rates to the coflows in order.
 
-    :param most: of what a flow has left, per second.
+    :param most: largest part of a flow's remaining bytes, per second.
     """
     for i in range(order.shape[0]):
         if can_receive(rater, order[i]):
@@ -312,7 +312,7 @@ def weighted_fair(rater: Rater, order: cython.longlong[::1],
 @cython.nogil
 @cython.exceptval(check=False)
 def backfill_greedy(rater: Rater, order: cython.longlong[::1]) -> cython.void:
-    """Hand what is left to the flows in order.
+    """Hand residual rates to the flows in order.
 
     Each flow that gets some fills a port, so there are at most P of them.
     """
@@ -340,7 +340,7 @@ def backfill_greedy(rater: Rater, order: cython.longlong[::1]) -> cython.void:
 @cython.exceptval(check=False)
 def fill_set(rater: Rater, e: cython.Py_ssize_t, p: cython.Py_ssize_t
              ) -> cython.void:
-    """Hand what entry e at port p has left to its flows to open ingresses."""
+    """Hand the rest of entry e at port p to its flows to open ingresses."""
     usable: cython.ulonglong
     bit: cython.ulonglong
     row = rater.row_at[e]
@@ -360,7 +360,7 @@ def fill_set(rater: Rater, e: cython.Py_ssize_t, p: cython.Py_ssize_t
 @cython.nogil
 @cython.exceptval(check=False)
 def fill_row(rater: Rater, e: cython.Py_ssize_t) -> cython.void:
-    """Hand what egress entry e has left to its flows that have not ended."""
+    """Hand the rest of egress entry e to its flows that have not ended."""
     p = rater.port[e]
     f = next_alive(rater, rater.first[e])
     while f < rater.last[e]:
@@ -461,7 +461,7 @@ def open_flows(rater: Rater, order: cython.longlong[::1],
 @cython.exceptval(check=False)
 def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t,
                  by_size: cython.bint, most: cython.double) -> cython.void:
-    """Share what is left by weighted max-min among rater.flows[:n_open].
+    """Share residual rates by weighted max-min among rater.flows[:n_open].
 
     Progressive filling: all rise together (in proportion to their weights)
     until a port is full; its flows stop there, the others rise on.
@@ -494,8 +494,8 @@ def rise(rater: Rater, n_rising: cython.Py_ssize_t, most: cython.double
          ) -> cython.double:
     """Raise the level of all flows until a port in rater.rising is full.
 
-    :param most: by how much, per weight.
-    :returns: by how much it was; inf where nothing rises.
+    :param most: largest rise, bps per weight.
+    :returns: rise, bps per weight; inf where nothing rises.
     """
     step = INF
     for i in range(n_rising):

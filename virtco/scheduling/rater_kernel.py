@@ -23,10 +23,11 @@ class Rater:
     Built once per fabric; the fabric's arrays are shared with it.
 
     :ivar residual: bps left of each port, shape (P,).
-    :ivar pace: at which each coflow's scale shrinks, per second, shape (C,).
+    :ivar pace: rate at which each coflow's scale shrinks, per second, shape
+        (C,).
     :ivar extra_flow: flows with a rate on top of the pace, ``n_extra`` of
         them, shape (2F + P,).
-    :ivar extra_rate: that rate, bps, shape (2F + P,).
+    :ivar extra_rate: rate of these flows, bps, shape (2F + P,).
     :ivar floor: guaranteed pace of each coflow, per second, 0 for none. It is
         read, not written, shape (C,).
     """

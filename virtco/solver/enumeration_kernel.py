@@ -28,16 +28,16 @@ class Search:
 
     :ivar n_rows: hosts, then the tiers of subtrees above them.
     :ivar alike: hosts with one number are interchangeable while empty.
-    :ivar port_out: as of an instance, n_rows * M.
+    :ivar port_out: ports of an instance, n_rows * M.
     :ivar traffic: bytes of a node both ways, which break ties.
     :ivar limit: bytes of each port.
     :ivar load: bytes of each port by depth, (n + 1) * P.
-    :ivar free: by depth, (n + 1) * M * R.
-    :ivar extra: of a node on trial, by port; touched: these ports.
+    :ivar free: free resources by depth, (n + 1) * M * R.
+    :ivar extra: bytes of a node on trial, by port; touched: these ports.
     :ivar drawn: nodes that exchange bytes with a set on trial.
     :ivar sent: bytes of that set to each node, -1 for its members; received:
         bytes from each node to it.
-    :ivar need: what that set needs of every resource.
+    :ivar need: need of that set, by resource.
     :ivar n_on: nodes of every host.
     :ivar open: whether a node may go to a host, by depth, (n + 1) * n * M.
     :ivar node_at: node that is placed at a depth.
@@ -99,7 +99,7 @@ def pass_port(g: Search, port: cython.Py_ssize_t, size: cython.double
 @cython.exceptval(check=False)
 def add_up(g: Search, node: cython.Py_ssize_t, host: cython.Py_ssize_t
            ) -> cython.void:
-    """Add up what a node on a host sends to and gets from placed nodes."""
+    """Add up the bytes between a node on a host and placed nodes."""
     m = g.n_hosts
     pairs = 2 * (m + g.n_uplinks)
     g.counts[0] = 0

@@ -64,9 +64,9 @@ class Classes:
     :ivar demand: parts of the empty host's resources, C * n * R.
     :ivar knapsack: the resource that says most about what fits, C.
     :ivar cut: bytes that the pinned nodes send and receive, C * 2.
-    :ivar unit: of time or of a limit, per byte out and in, C * 2.
-    :ivar least_out: what a node sends at least out of any set that fits,
-        C * n, as what follows.
+    :ivar unit: time, or part of a limit, per byte out and in, C * 2.
+    :ivar least_out: bytes that a node at least sends out of any set that
+        fits, C * n; the fields below likewise.
     """
 
     demand: cython.double[::1]
@@ -89,15 +89,15 @@ class Sets:
 
     :ivar total_out: all that a node sends, total_in: and receives.
     :ivar rounding: bytes that may be none.
-    :ivar value: per node; placed: nodes that no set may have.
-    :ivar room: left per resource, then per byte out and byte in, with all
+    :ivar value: value of each node; placed: nodes that no set may have.
+    :ivar room: room left per resource, then for bytes out and in, with all
         undecided nodes outside; R + 2 rows.
-    :ivar multiplier: per tree level and row, then those on trial,
-        (n + 2) * (R + 2).
-    :ivar bound: per tree level, of what is still open there.
+    :ivar multiplier: multiplier of each tree level and row, then those on
+        trial, (n + 2) * (R + 2).
+    :ivar bound: bound of the part still open, per tree level.
     :ivar sums: value of the set.
-    :ivar found: the sets found last, of n each.
-    :ivar counts: how many sets were found; tree nodes visited.
+    :ivar found: sets found last, n nodes each.
+    :ivar counts: number of sets found; tree nodes visited.
     :ivar work: units done, and at which to stop.
     """
 
@@ -249,7 +249,7 @@ def can_join(g: Sets, node: cython.Py_ssize_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def least_sent(g: Sets, node: cython.Py_ssize_t) -> cython.double:
-    """Bound from below what the set sends more with the node; may be < 0."""
+    """Bound from below the bytes that the node adds to the set; may be < 0."""
     return g.unit[0] * (max(g.to_outside[node], g.least_out[node])
                         - g.from_set[node])
 
@@ -413,7 +413,7 @@ def least_around(g: Sets, classes: Classes, node: cython.Py_ssize_t,
 @cython.exceptval(check=False)
 def reduced_value(g: Sets, node: cython.Py_ssize_t,
                   offset: cython.Py_ssize_t) -> cython.double:
-    """Return the value of a node less what it takes of every row."""
+    """Return the value of a node less the price of its share of every row."""
     rows = g.n_resources
     worth = g.value[node]
     for r in range(rows):
@@ -427,7 +427,7 @@ def reduced_value(g: Sets, node: cython.Py_ssize_t,
 @cython.nogil
 @cython.exceptval(check=False)
 def relaxed(g: Sets, offset: cython.Py_ssize_t) -> cython.double:
-    """Bound any completion from above; g.slack gets what it leaves free."""
+    """Bound any completion from above; g.slack gets the room it leaves."""
     rows = g.n_resources
     total = g.sums[0]
     for d in range(rows + 2):
@@ -495,7 +495,7 @@ def improve(g: Sets, level: cython.Py_ssize_t, cutoff: cython.double
 def settle(g: Sets, level: cython.Py_ssize_t, bound: cython.double,
            cutoff: cython.double, depth: cython.Py_ssize_t
            ) -> cython.Py_ssize_t:
-    """Settle what the bound forces; return the trail's new length."""
+    """Settle nodes as the bound forces; return the trail's new length."""
     first = level * (g.n_resources + 2)
     for node in range(g.n):
         if g.status[node] != UNDECIDED:

@@ -43,13 +43,13 @@ class Graph:
     """Input of a run; n nodes, M hosts, R resources, P ports, K levels.
 
     :ivar n_own: resources that hosts do not share.
-    :ivar slot: where in ``free`` a host's resource is, M * R.
+    :ivar slot: index in ``free`` of a host's resource, M * R.
     :ivar n_rows: hosts, then the tiers of subtrees above them.
-    :ivar port_out: what a host's bytes leave a row's part by, -1 for none;
-        n_rows * M.
-    :ivar floor_s: per level, what its maximum is at least.
-    :ivar ceiling_s: per level, what no port may exceed by a move.
-    :ivar price_s: what a byte on a port adds to the objective.
+    :ivar port_out: port by which a host's bytes leave a row's part, -1 for
+        none; n_rows * M.
+    :ivar floor_s: least maximum of each level.
+    :ivar ceiling_s: largest time of a port after a move, for each level.
+    :ivar price_s: seconds that a byte on a port adds to the objective.
     """
 
     n: cython.Py_ssize_t

@@ -62,7 +62,7 @@ def fill_slots(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
     """Fill the slots of trials first to last - 1.
 
     :param host: the host of each trial.
-    :param port_out: per row, hosts first, and host; -1 for none.
+    :param port_out: port of each row, hosts first, and host; -1 for none.
     :param peer: hosts that the node exchanges bytes with, shape (S,).
     :param out: bytes to each of them per coflow, shape (C, S).
     :param into: bytes from each of them.
@@ -167,8 +167,8 @@ def prefix_sums(trials: cython.longlong[::1], n_base: cython.Py_ssize_t,
     :param before: running coflows served before each of them, per trial.
     :param entry_start: running entries port by port, then their coflow's
         rank and bytes.
-    :param top_port: of the first 0 ... C own coflows in this order, elsewhere,
-        the slowest ports after 0 ... A running ones;
+    :param top_port: slowest ports elsewhere after 0 ... A running coflows
+        and the first 0 ... C own ones in this order;
         shape (C + 1, A + 1, n_base + 1).
     :param running_s: sum of the running ones' first prefix CCTs, nobody's
         own among them; shape (A + 1,).
