@@ -158,14 +158,14 @@ class _Run:
         self._computed_s = [0.0] * len(jobs)
         self._times_s: list[list[float]] = [[] for _ in jobs]
         self._sending: set[int] = set()
-        self._starts: list[tuple[float, int]] = [
+        # A sorted list is a heap.
+        self._starts: list[tuple[float, int]] = sorted(
             (one.arrival_s, number) for number, one in enumerate(
-                ordinary, len(jobs))]
+                ordinary, len(jobs)))
         for j, job in enumerate(jobs):
             if guard is not None:
                 guard.began(j, job.start_s)
             self._compute(j, job.start_s)
-        heapq.heapify(self._starts)
 
     def result(self) -> Result:
         sim = self._sim

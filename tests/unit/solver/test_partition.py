@@ -171,3 +171,22 @@ def test_40_vms_on_unlike_hosts_are_proven(app, density):
     plan = planner.plan(reference.to_problem(item), objective=ISOLATED,
                         budget_s=20, certify=True)
     assert plan.gap <= 0.01
+
+
+def test_a_pricing_costs_about_what_its_budget_has():
+    item = generator.paper18(random.Random(2), 'recomm-5g', 'medium',
+                             'partial')
+    inst = instances.build(reference.to_problem(item), budgets.unlimited())
+    value = np.array([random.Random(j).random()
+                      for j in range(inst.n_nodes)])
+    pool = columns.Pool(inst, lowerbounds.hose_s_per_byte(inst).T)
+    limits = np.full((len(pool.classes), 2), 5e-9)
+
+    def units(has):
+        clock = budgets.Counter()
+        pool.price(0, limits, value, 0.0, 10 ** 6,
+                   np.zeros(inst.n_nodes, dtype=bool),
+                   budgets.Budget(clock, has / budgets.UNITS_PER_S))
+        return clock.units
+
+    assert units(2 * columns.LOOK_UNITS * inst.n_nodes) < units(1e9)

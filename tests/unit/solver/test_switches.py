@@ -375,3 +375,13 @@ def test_a_skew_is_what_a_switch_may_have_beyond_its_share(skew, most):
         snapshot.Spread('rack', (0, 1, 2), skew),)))
     assert max(map([TREE.leaf_of[host] for host in plan.hosts].count,
                    ('r0', 'r1'))) == most
+
+
+@pytest.mark.parametrize('hosts, fits', [
+    ((0, 1, 2), True), ((0, 2, 1), False), ((0, 0, 1), False)])
+def test_an_assignment_keeps_room_and_wishes(hosts, fits):
+    """The third has the VMs of the wish together, but no room."""
+    problem = ring(within=(snapshot.Within('rack', (0, 1)),))
+    inst = instances.build(dataclasses.replace(problem, hosts=tuple(
+        dataclasses.replace(host, free=(1.0,)) for host in problem.hosts)))
+    assert inst.fits(np.array(hosts)) is fits

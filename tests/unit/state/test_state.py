@@ -587,6 +587,17 @@ def test_a_snapshot_has_what_is_decided_by():
                          ).senders == {}
 
 
+def test_a_host_that_nova_has_is_known_at_once():
+    live = Bench().state.live
+
+    def hosts():
+        return live.snapshot(schedule_input.Options(), 2.0).hosts.names
+
+    known = hosts()
+    live.meet({'h7'}, 1.0)
+    assert set(hosts()) == {*known, 'h7'}
+
+
 def test_minors_and_limits_are_kept():
     live = Bench().state.live
     live.meet({'h0', 'h1'}, 1.0)

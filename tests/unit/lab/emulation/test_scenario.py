@@ -171,6 +171,12 @@ def test_rate_of_uplinks_is_what_the_machine_carries(
                                        n_hosts) == rate_bps
 
 
+def test_a_rate_that_just_fits_is_chosen():
+    carried_bps = 20e6 * 18 * 11 / 0.4
+    assert carried_bps * 0.4 / 18 / 11 == 20e6
+    assert calibration.choose_rate_bps(carried_bps, 18) == 20e6
+
+
 def test_windows_of_a_link_fit_into_a_short_queue():
     def window(n_flows, rate_bps):
         flows = [traffic.FlowSpec(0, f's{i}', f'd{i}', '', 1, 1)

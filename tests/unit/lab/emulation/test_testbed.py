@@ -421,3 +421,23 @@ def test_an_error_inside_is_told_outside(bed):
 def test_names_of_hosts_and_flavors():
     assert testbed_module.host_names(3) == ('h0', 'h1', 'h2')
     assert testbed_module.flavor(2) == 'slot2'
+
+
+def test_of_vms_on_named_hosts_the_controller_is_told(bed, monkeypatch):
+    class Planned(Cloud):
+        def boot(self, name, hosts, flavor):
+            return [self._server(f'{name}-{host}', host) for host in hosts]
+
+        def tell(self, servers, name, hints):
+            self._story.append(
+                f'tell {[one.uuid for one in servers]} {name} {hints}')
+
+    monkeypatch.setattr(testbed_module.planned_cloud, 'PlannedCloud',
+                        Planned)
+    monkeypatch.setattr(testbed_module.nova_client, 'NovaClient',
+                        lambda url, timeout_s: Planned(bed.story))
+    found = bed.up()
+    found.launch('g', 2, 'slot2', {'a': 'b'}, lambda count: None,
+                 hosts=('h1', 'h0'))
+    assert bed.story[:3] == ["tell ['g-h1', 'g-h0'] g {'a': 'b'}",
+                             'add_vm g-h1 h1', 'add_vm g-h0 h0']

@@ -199,3 +199,10 @@ def test_a_plot_is_drawn_once_more(tmp_path):
 def test_each_table_is_its_records():
     assert document.outdated(record.DIRECTORY, figures.FIGURES,
                              figures.FIGURES) == []
+
+
+def test_points_are_drawn_so_that_one_sees_through(tmp_path):
+    panel = outcome.Panel('points', 'x', 'x', 'y', (
+        outcome.Series('s', (1.0, 2.0), (3.0, 4.0)),))
+    path = plots.draw(outcome.Outcome('x', 'x', (), (), (panel,)), tmp_path)
+    assert path.read_bytes().startswith(b'\x89PNG')

@@ -236,3 +236,9 @@ def test_seeds_that_are_not_recorded():
     known = record.Record('liars', 'medium', {}, samples.Samples((0, 1)))
     with pytest.raises(exception.Invalid, match='0 to 1'):
         record.compare(figure, samples.Samples((5,)), known)
+
+
+def test_a_cell_that_is_not_recorded():
+    known = record.Record('liars', 'medium', {}, samples.Samples((0, 1)))
+    with pytest.raises(exception.Invalid, match='a recorded cell.* s / x'):
+        record.compare(figures.FIGURES['liars'], made_up(1.0), known)
