@@ -15,17 +15,14 @@ import shutil
 import textwrap
 import typing
 from typing import Any
-import urllib.parse
 import uuid
 
-from keystoneauth1 import exceptions as ks_exceptions
-from keystoneauth1 import plugin
-from keystoneauth1 import session as ks_session
 import msgspec
 from osc_lib import exceptions as osc_exceptions
 from osc_lib.command import command
 
 from virtco import exception
+from virtco.client import projects
 from virtco.client import v1
 from virtco.cmd import entry
 from virtco.osc import table_columns as columns
@@ -37,9 +34,6 @@ from virtco.wire import topology as wire
 
 #: Longest text of a file, but of a topology.
 MOST_TEXT_CHARS = 4 << 20
-#: Keystone where the caller logged in.
-KEYSTONE = {'service_type': 'identity', 'interface': plugin.AUTH_INTERFACE,
-            'min_version': '3', 'max_version': '3.latest'}
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 
@@ -111,7 +105,7 @@ class Command(command.Command):
     def run(self, parsed_args: Any) -> int:
         app: Any = self.app
         if getattr(parsed_args, 'project_id', None) is not None:
-            parsed_args.project_id = find_project(
+            parsed_args.project_id = projects.find(
                 app.client_manager.session, parsed_args.project_id)
         code: int = super().run(parsed_args)
         return code
@@ -291,35 +285,6 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
     raise osc_exceptions.CommandError(
         f'{len(found)} coflows are called {name_or_id!r}; give an id of '
         + ', '.join(c.id for c in found))
-
-
-def find_project(session: ks_session.Session | None, name_or_id: str) -> str:
-    """Find the id of a project by its id or its unique name.
-
-    The text is taken as an id where keystone does not list projects: without
-    a login, or for users without that right.
-    """
-    if session is None:
-        return name_or_id
-    try:
-        found = session.get('/projects', endpoint_filter=KEYSTONE,
-                            params={'name': name_or_id}).json()['projects']
-        if not found:
-            one = session.get(
-                '/projects/' + urllib.parse.quote(name_or_id, safe=''),
-                endpoint_filter=KEYSTONE, raise_exc=False)
-            if one.status_code == 404:
-                raise osc_exceptions.CommandError(
-                    f'There is no project {name_or_id!r}.')
-            found = [one.json()['project']]
-    except (ks_exceptions.ClientException, LookupError, ValueError):
-        return name_or_id
-    if len(found) > 1:
-        raise osc_exceptions.CommandError(
-            f'{len(found)} projects are called {name_or_id!r}; give an id of '
-            + ', '.join(one['id'] for one in found))
-    found_id: str = found[0]['id']
-    return found_id
 
 
 def find_instance(client: v1.Client, name_or_id: str) -> str:

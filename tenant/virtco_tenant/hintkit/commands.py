@@ -17,6 +17,7 @@ from virtco import hint_matrix
 from virtco import hint_patterns
 from virtco import hints
 from virtco import ring_and_tree
+from virtco.client import projects
 from virtco.model import coflow as coflow_model
 from virtco.wire import profile as wire
 from virtco_tenant.hintkit import aicb
@@ -513,12 +514,14 @@ class FromObserved(_Maker):
         parser.add_argument('group', metavar='<group>',
                             help='Name or id; the latest of a name')
         parser.add_argument('--project', metavar='<project>',
-                            help='Project id, default your own')
+                            help='Name or id, default your own')
         return parser
 
     def make(self, args: Any) -> made.Made:
-        found: wire.Profile = self.app.client_manager.coflow.profile(
-            args.group, args.project)
+        clients = self.app.client_manager
+        found: wire.Profile = clients.coflow.profile(
+            args.group, None if args.project is None
+            else projects.find(clients.session, args.project))
         if found.tm is None:
             raise exception.NotFound(what='Traffic of group', id=args.group)
         unseen = [pair for pair in found.pairs if not pair.is_seen]

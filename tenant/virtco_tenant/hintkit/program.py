@@ -9,6 +9,8 @@ import sys
 import types
 from typing import Any
 
+from keystoneauth1 import session as ks_session
+
 from virtco import exception
 from virtco.client import v1
 from virtco_tenant import session
@@ -27,11 +29,15 @@ class _Clients:
     """Clients of controllers; made when first asked for."""
 
     @property
+    def session(self) -> ks_session.Session | None:
+        return session.of_environment()
+
+    @property
     def coflow(self) -> v1.Client:
         return self.at(os.environ.get('VIRTCO_URL', v1.DEFAULT_URL))
 
     def at(self, url: str) -> v1.Client:
-        return v1.Client(url, session.of_environment())
+        return v1.Client(url, self.session)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -18,7 +18,7 @@ def hint(name, *argv, client=None):
     app = cliff_app.App('', '1', commandmanager.CommandManager('none'),
                         stdout=out)
     app.client_manager = types.SimpleNamespace(
-        at=lambda url: client, coflow=client)
+        at=lambda url: client, coflow=client, session=None)
     command = program.COMMANDS[name](app, None)
     args = command.get_parser(f'virtco hint {name}').parse_args(list(argv))
     with contextlib.redirect_stdout(out):

@@ -13,6 +13,8 @@ import pytest
 import requests
 
 from tests.unit.osc import controller
+from virtco import exception
+from virtco.client import projects
 from virtco.osc import coflow_commands
 from virtco.osc import command_base as base
 from virtco.osc import matrices
@@ -99,13 +101,14 @@ def test_a_project_is_found_by_its_name(answers, project_id):
 
 @pytest.mark.parametrize(('answers', 'why'), [
     ({'/projects?name=lab': _named('p1', 'p2')},
-     "2 projects are called 'lab'; give an id of p1, p2"),
+     '--project: expected an id of the projects of this name: p1, p2, got '
+     'lab'),
     ({'/projects?name=lab': _named(), '/projects/lab': (404, {})},
-     "There is no project 'lab'.")])
+     'Project lab was not found')])
 def test_a_name_of_several_projects_or_of_none(answers, why):
-    with pytest.raises(osc_exceptions.CommandError) as error:
-        base.find_project(_login(**answers), 'lab')
-    assert str(error.value) == why
+    with pytest.raises(exception.VirtcoException) as error:
+        projects.find(_login(**answers), 'lab')
+    assert why in str(error.value)
 
 
 def test_programs_get_every_column_by_the_name_of_the_interface():
