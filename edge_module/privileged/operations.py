@@ -69,6 +69,7 @@ class Share(_TcOperation, frozen=True):
     part: Part
 
     def message(self) -> wire.Message:
+        """Return the netlink message of this change."""
         if self.part == 'instead':
             return shared_root.root(self.ifindex, instead=True)
         made: wire.Message = getattr(shared_root, self.part)(self.ifindex)

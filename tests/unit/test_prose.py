@@ -85,18 +85,18 @@ def test_fields_are_named_by_nouns():
 #: Public definitions without a docstring by package; they may only become
 #: fewer.
 UNDOCUMENTED = {
-    'edge_module': 36, 'lab': 81, 'nova_filters': 2, 'tenant': 13,
+    'edge_module': 25, 'lab': 60, 'nova_filters': 2, 'tenant': 12,
     'virtco/advise': 7, 'virtco/api': 8, 'virtco/app.py': 1, 'virtco/cmd': 3,
     'virtco/conf': 1, 'virtco/db': 16, 'virtco/decide': 2,
     'virtco/distribute': 7, 'virtco/exception.py': 16, 'virtco/fluid': 2,
-    'virtco/leadership': 1, 'virtco/measure': 4, 'virtco/metrics.py': 1,
-    'virtco/model': 3, 'virtco/objects': 2, 'virtco/osc': 7,
+    'virtco/leadership': 1, 'virtco/measure': 3, 'virtco/metrics.py': 1,
+    'virtco/model': 2, 'virtco/objects': 2, 'virtco/osc': 5,
     'virtco/place': 4, 'virtco/profiles': 1, 'virtco/scheduling': 5,
-    'virtco/solver': 20, 'virtco/startup.py': 1, 'virtco/state': 20,
-    'virtco/table': 4, 'virtco/topology': 7, 'virtco/units.py': 7,
+    'virtco/solver': 18, 'virtco/startup.py': 1, 'virtco/state': 20,
+    'virtco/table': 4, 'virtco/topology': 6, 'virtco/units.py': 7,
     'virtco/watcher': 8, 'virtco/wire': 4}
 #: Lines of a definition that its name does not describe.
-LONG = 6
+LONG = 4
 # Kernels are compiled again when a comment changes.
 KERNEL = re.compile(r'(^|_)kernels?$')
 

@@ -28,6 +28,7 @@ class LastHour:
         self._total_bytes += size_bytes
 
     def total_bytes(self, now_s: float) -> int:
+        """Sum the bytes of the last hour."""
         oldest = int((now_s - HOUR_S) // _SLOT_S)
         while self._slots and self._slots[0][0] < oldest:
             self._total_bytes -= self._slots.popleft()[1]

@@ -87,6 +87,7 @@ class Command(command.Command):
 
     @property
     def client(self) -> v1.Client:
+        """Client of the controller."""
         app: Any = self.app
         client: v1.Client = app.client_manager.coflow
         return client

@@ -75,6 +75,7 @@ class Commands(commandmanager.CommandManager):
     """
 
     def load_commands(self, namespace: str) -> None:
+        """Find the commands of a group, and those of ``openstack coflow``."""
         declared = metadata.entry_points()
         for group in (namespace, SHARED):
             self.commands |= {own_name(found.name.replace('_', ' ')): found

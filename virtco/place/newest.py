@@ -32,6 +32,7 @@ class Newest(Generic[Key, Item]):
             collections.OrderedDict())
 
     def put(self, key: Key, item: Item) -> None:
+        """Add or replace an item; the oldest beyond the limit goes."""
         with self._lock:
             self._items.pop(key, None)
             self._items[key] = item

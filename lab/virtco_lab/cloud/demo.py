@@ -30,6 +30,8 @@ _POLL_S = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Group:
+    """Group of VMs that the demo launches, with its matrix as JSON."""
+
     name: str
     n_vms: int
     matrix: str
@@ -46,6 +48,8 @@ GROUPS = (
 
 
 class TooSmall(exception.VirtcoException):
+    """The cloud has fewer slots than the demo has VMs."""
+
     msg_fmt = ('The demo launches %(needed)d VMs; this cloud has '
                '%(slots)d slots (%(computes)d hypervisors of %(each)d). '
                'tools/cloud up --computes and --slots set them.')
@@ -114,6 +118,7 @@ class Client:
         return json.loads(self.run(*words, '-f', 'json'))
 
     def delete_all(self) -> None:
+        """Delete all servers of the tenant, and wait until they are gone."""
         found = [server['ID'] for server in self.json('server', 'list')]
         if found:
             self.run('server', 'delete', '--wait', *found)

@@ -44,6 +44,7 @@ class NamespaceDriver(fake.MediumFakeDriver):
 
     def destroy(self, context: Any, instance: Any, *args: Any,
                 **kwargs: Any) -> None:
+        """Delete the namespace of a server."""
         self._unplug(instance.uuid)
         super().destroy(context, instance, *args, **kwargs)
 
@@ -57,6 +58,7 @@ class NamespaceDriver(fake.MediumFakeDriver):
 
     def migrate_disk_and_power_off(self, context: Any, instance: Any,
                                    *args: Any, **kwargs: Any) -> Any:
+        """Delete the namespace of a server that goes to another host."""
         self._unplug(instance.uuid)
         return super().migrate_disk_and_power_off(context, instance, *args,
                                                   **kwargs)

@@ -18,6 +18,7 @@ class LabMechanism(api.MechanismDriver):
         pass
 
     def bind_port(self, context: api.PortContext) -> None:
+        """Bind a port to its first segment."""
         segment = context.segments_to_bind[0]
         context.set_binding(
             segment[api.ID], portbindings.VIF_TYPE_OVS,

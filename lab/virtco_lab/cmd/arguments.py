@@ -30,6 +30,7 @@ def between(low: int, high: int) -> Callable[[str], int]:
 
 
 def positive(text: str) -> float:
+    """Parse a number above 0."""
     value = float(text)
     if not value > 0:
         raise _wrong('a number above 0', text)
@@ -44,6 +45,7 @@ def count(text: str) -> int:
 
 
 def seed(text: str) -> int:
+    """Parse a seed below 2 ** 32."""
     if not text.isdecimal() or int(text) >= 2 ** 32:
         raise _wrong(f'a whole number between 0 and {2 ** 32 - 1}', text)
     return int(text)
@@ -69,6 +71,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def rate_bps(text: str) -> float:
+    """Parse a rate such as 50Mbit, in bit/s."""
     try:
         return units.parse_rate_bps(text)
     except ValueError as error:

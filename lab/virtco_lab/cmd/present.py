@@ -33,6 +33,7 @@ def show(results: Iterable[outcome.Outcome], directory: pathlib.Path,
 
 
 def print_outcome(result: outcome.Outcome) -> None:
+    """Print the table of a result, and its notes."""
     print_table(result.title, result.columns, result.rows)
     for note in result.notes:
         print(f'- {note}')

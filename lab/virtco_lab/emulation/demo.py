@@ -47,6 +47,7 @@ class Options:
         return scenario.slots_per_host(self.n_hosts)
 
     def workloads(self, rate_bps: float) -> list[scenario.Workload]:
+        """Make the workloads that were asked for."""
         made = {'fig1': lambda: scenario.fig1(rate_bps, self.slots),
                 'mix': lambda: scenario.mix(self.n_hosts, rate_bps,
                                             self.seed)}

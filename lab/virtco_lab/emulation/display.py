@@ -27,6 +27,7 @@ class Display:
         return time.monotonic() - self._began_s
 
     def say(self, text: str) -> None:
+        """Print a line behind the seconds since the start."""
         # Never wrapped by rich: a line that is piped stays a line.
         self.console.print(f'[dim]{self.elapsed_s:6.1f} s[/dim]  ', end='')
         self.console.print(text, highlight=False, markup=False,

@@ -49,6 +49,8 @@ class Uplink:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hypervisor:
+    """Namespace of a hypervisor, with its addresses."""
+
     host: str
     namespace: str
     address: str

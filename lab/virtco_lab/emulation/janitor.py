@@ -47,6 +47,7 @@ def run() -> Iterator[str]:
 
 
 def main() -> None:
+    """Remove the namespaces of a run once its process has ended."""
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, signal.SIG_IGN)
     sys.stdin.buffer.read()

@@ -90,6 +90,7 @@ class NovaClient:
         return self.list_servers(reservation_id=answer['reservation_id'])
 
     def create_server_group(self, name: str, policy: str) -> str:
+        """Create a server group with a policy; return its id."""
         answer = self._request(
             'create the server group', 'POST', '/os-server-groups',
             json={'server_group': {'name': name, 'policy': policy}})

@@ -241,6 +241,7 @@ def figure17(options: extent.Options, display: displays.Display
 
 def reproduce(name: str, options: extent.Options, display: displays.Display
               ) -> outcome.Outcome:
+    """Run a figure, and compare it with the paper's."""
     found = _SHOWN[name](options, display)
     return dataclasses.replace(found, unmet=_unmet(found))
 

@@ -53,6 +53,7 @@ class Outcome:
 
     @property
     def is_on_time(self) -> np.ndarray:
+        """Whether each coflow ended by its deadline, shape (n_coflows,)."""
         due_s = self.load.deadlines_s
         found: np.ndarray = self.end_s <= due_s + _SLACK * (
             due_s - self.load.arrivals_s)

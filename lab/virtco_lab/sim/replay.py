@@ -116,6 +116,7 @@ def quantile(values: np.ndarray, fraction: float) -> float:
 
 
 def summary(values: np.ndarray) -> dict[str, float]:
+    """Return mean, median and 95th percentile of times in seconds."""
     return {'mean_s': float(values.mean()) if len(values) else 0.0,
             'median_s': quantile(values, 0.5) if len(values) else 0.0,
             'p95_s': quantile(values, 0.95) if len(values) else 0.0}

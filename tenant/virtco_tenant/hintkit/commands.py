@@ -240,6 +240,7 @@ class Check(_Hint):
 
     def hint(self, args: Any) -> tuple[figures.Figures, tuple[str, ...],
                                        str | None]:
+        """Return the hint of the argument, and the file that it came from."""
         found, file = _given(args.hint, args.name)
         return found, (), file
 

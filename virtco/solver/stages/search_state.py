@@ -94,6 +94,7 @@ class State:
         return self.best
 
     def evaluate(self, assign: np.ndarray) -> objectives.Evaluation:
+        """Evaluate an assignment, charged to the budget."""
         self.budget.spend_numpy(EVALUATE_CALLS, EVALUATE_CELLS * len(
             self.inst.s_per_byte) * (1 + len(self.inst.running)))
         return self.local.evaluate(assign)

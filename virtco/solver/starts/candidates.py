@@ -54,6 +54,7 @@ class Filler:
         return np.flatnonzero(ok)
 
     def put(self, node: int, host: int) -> None:
+        """Place a node on a host, and take its room there."""
         self.assign[node] = host
         self.free = self.inst.left(self.free, np.array([host]),
                                    self.inst.demand[node])

@@ -165,6 +165,7 @@ def dump(topology: tree.Topology) -> dict[str, Any]:
 
 
 def dump_plane(plane: tree.Plane) -> dict[str, Any]:
+    """Return a plane as lists and mappings, as in a file."""
     return {'name': plane.name,
             'levels': [{'name': level.name, **_dump_uplink(level.uplink)}
                        for level in plane.levels],

@@ -130,6 +130,7 @@ class Bed:
 
     def bulk(self, src: str, dst: str, lasts_s: float
              ) -> 'concurrent.futures.Future[bulk_sender.Flow]':
+        """Start a TCP connection between two hosts for some seconds."""
         return self._pools[src].submit(
             bulk_sender.transfer, *self._ends[dst], protocol.Bulk(lasts_s),
             FREE, self._key)

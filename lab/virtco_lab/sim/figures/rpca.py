@@ -77,6 +77,7 @@ def _fastest_first(rates_bps: Matrix, root: int) -> trees.Edges:
 
 def message_s(rates_bps: Matrix, latency_s: Matrix | float = 0.0,
               size_bytes: float = SIZE_BYTES) -> Matrix:
+    """Return the time of a message between all hosts, in seconds."""
     return trees.message_s(size_bytes, rates_bps,
                            np.broadcast_to(latency_s, rates_bps.shape))
 

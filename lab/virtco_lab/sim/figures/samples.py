@@ -103,6 +103,7 @@ class Samples:
 
     def saving(self, setting: str, theirs: str, ours: str = 'virtco'
                ) -> outcome.Saving | None:
+        """Compare the times of two schemes in a setting."""
         return outcome.saving(self.of(setting, ours),
                               self.of(setting, theirs))
 
