@@ -50,13 +50,10 @@ def rows(policy: edge_policy.EdgePolicy | None,
         names.update((minors.of_limited(slot, seats[port.ifindex]),
                       f'    from {port.dev}') for port in here)
     names[minors.CONTROL] = 'control packets'
-    names.update((minors.of_port_control(own[port.ifindex]),
-                  f'  from {port.dev}') for port in here)
-    classes = policy.classes if policy is not None else ()
-    names.update((minors.of_control(coflow.minor),
-                  f'  of {coflow.name or coflow.coflow_id}')
-                 for coflow in classes)
-    for coflow in classes:
+    names[minors.UPLINK_CONTROL] = '  seen at the uplink'
+    names.update((minors.of_control(own[port.ifindex]), f'  from {port.dev}')
+                 for port in here)
+    for coflow in policy.classes if policy is not None else ():
         names[coflow.minor] = coflow.name or coflow.coflow_id
         names.update((child.minor, f'  to {child.host}')
                      for child in coflow.destinations)
@@ -167,10 +164,10 @@ def _entries(have: classify.Table, want: classify.Table) -> Iterator[str]:
         dev = names.get(entry.ifindex, f'({entry.ifindex})')
         yield (f'{entry.src_ip} to {entry.dst_ip} port {entry.dst_port} at '
                f'{dev}: {stands} instead of {wanted}')
-    for key, stands, wanted in _different(have.maps.get('control', {}),
-                                          want.maps.get('control', {})):
-        yield (f'control packets of class {key.number:#x}: '
-               f'{stands} instead of {wanted}')
+    for key, _, _ in _different(have.maps.get('control', {}),
+                                want.maps.get('control', {})):
+        dev = names.get(key.number, f'({key.number})')
+        yield f'control packets of {dev} are in another class'
     for kind in ('to', 'others'):
         for key, _, _ in _different(have.maps.get(kind, {}),
                                     want.maps.get(kind, {})):

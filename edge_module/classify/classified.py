@@ -67,7 +67,7 @@ class Entry(NamedTuple):
 class MapKey(NamedTuple):
     """Key of a small map.
 
-    :ivar number: a minor in the map of control packets, else an ifindex.
+    :ivar number: ifindex of a port, or of the uplink for a classifier there.
     :ivar mac: address of the destination where the map has limits by
         destination.
     """
@@ -77,9 +77,9 @@ class MapKey(NamedTuple):
         pattern=r'\A(?:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5})?\Z')] = ''
 
 
-#: The map of the classes of control packets, by class of data; of limits by
-#: port and destination Ethernet address; and by port, for broadcasts and for
-#: packets to more addresses than can be followed.
+#: The map of the classes of control packets, by port; of limits by port and
+#: destination Ethernet address; and by port, for broadcasts and for packets to
+#: more addresses than can be followed.
 SmallMap = Literal['control', 'to', 'others']
 
 
@@ -88,10 +88,9 @@ class Table:
     """A whole classification: every port, and a class for each flow entry.
 
     A packet that matches no entry goes to its port's own class. A TCP packet
-    without data (SYN, FIN, RST, acknowledgement) goes to the class of control
-    packets of its coflow or port, so it never waits behind data. Other
-    unmanaged packets go to a class of the map ``to``, chosen by their
-    destination Ethernet address.
+    without data (SYN, FIN, RST, acknowledgement) goes to the port's class of
+    control packets, so it never waits behind data. Other unmanaged packets go
+    to a class of the map ``to``, chosen by their destination Ethernet address.
 
     :ivar hooks: (device, ifindex) of each port.
     :ivar entries: minor of the class of each flow entry.
@@ -118,19 +117,6 @@ def _limits(unmanaged: edge_policy.Unmanaged | None, ifindexes: Iterable[int]
                    for mac, slot in slots.items()},
             'others': {MapKey(ifindex): minors.of_limited(0, seat)
                        for ifindex, seat in seats}}
-
-
-def control_of(policy: edge_policy.EdgePolicy, entries: Mapping[Entry, int]
-               ) -> dict[MapKey, int]:
-    """Map the minor of each class of data that has an entry to that of its
-    control packets.
-    """
-    used = {*entries.values()}
-    return {MapKey(minor): minors.of_control(coflow.minor)
-            for coflow in policy.classes
-            for minor in (coflow.minor, *(child.minor for child
-                                          in coflow.destinations))
-            if minor in used}
 
 
 def build_table(policy: edge_policy.EdgePolicy, ports: Iterable[VmPort]
@@ -161,9 +147,8 @@ def build_table(policy: edge_policy.EdgePolicy, ports: Iterable[VmPort]
                     Entry(port.ifindex, flow.src_ip, flow.dst_ip,
                           flow.dst_port or 0), minor)
     return Table(frozenset(hooks), entries, {
-        'control': control_of(policy, entries) | {
-            MapKey(minor): minors.of_port_control(minor)
-            for minor in own.values()},
+        'control': {MapKey(ifindex): minors.of_control(minor)
+                    for ifindex, minor in own.items()},
         **_limits(policy.unmanaged, own)})
 
 

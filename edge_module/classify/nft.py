@@ -256,4 +256,5 @@ class NftEgressClassifier(NftClassifier):
                     ifindex, flow.src_ip, flow.dst_ip, flow.dst_port or 0),
                     flow.minor)
         return base.Table(frozenset({(self.uplink_dev, ifindex)}), entries,
-                          {'control': base.control_of(policy, entries)})
+                          {'control': {base.MapKey(ifindex):
+                                       minors.UPLINK_CONTROL}})

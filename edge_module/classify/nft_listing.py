@@ -155,10 +155,8 @@ class Reader:
         if kind == 'to':
             dev, mac = element['concat']
             key = base.MapKey(self._ifindex(dev), mac)
-        elif kind == 'others':
-            key = base.MapKey(self._ifindex(element))
         else:
-            key = base.MapKey(nft_text.minor(element))
+            key = base.MapKey(self._ifindex(element))
         self._maps.setdefault(kind, {})[key] = nft_text.minor(value)
 
     def _read_element(self, element: Any, value: str) -> None:

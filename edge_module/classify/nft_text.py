@@ -79,7 +79,7 @@ class Hook:
             'iface_index', *('ipv6_addr' if is_ipv6 else 'ipv4_addr',) * 2,
             *(('inet_proto', 'inet_service') if with_port else ()))
             for (is_ipv6, with_port), kind in _KINDS.items()} | {
-                'control': ('classid',), 'others': ('iface_index',),
+                'control': ('iface_index',), 'others': ('iface_index',),
                 'to': ('iface_index', 'ether_addr'),
                 **{kind: self._fragment(kind)[1] for kind in FRAGMENTS}}
         return {self.map_name(kind): key for kind, key in types.items()}
@@ -125,7 +125,7 @@ class Hook:
             'flags dynamic,timeout; }',
             *(f'add chain {TABLE} {name}\nadd rule {TABLE} {name} '
               f'meta length <= {_CONTROL_BYTES} {condition} '
-              'meta priority set meta priority map '
+              f'meta priority set {self.dev} map '
               f'@{self.map_name("control")} comment "{name}"'
               for name, condition in zip(CONTROL, (
                   _without_data4(), _without_data6()))),
@@ -257,9 +257,7 @@ def minor(text: str) -> int:
     return int(text.partition(':')[2], 16)
 
 
-def _map_key(kind: str, key: base.MapKey) -> str:
-    if kind == 'control':
-        return classid(key.number)
+def _map_key(key: base.MapKey) -> str:
     return f'{key.number} . {key.mac}' if key.mac else str(key.number)
 
 
@@ -269,8 +267,8 @@ def map_commands(hook: Hook, kind: str, stale: Iterable[base.MapKey],
     name = f'{TABLE} {hook.map_name(kind)}'
     text = ''
     for verb, elements in (
-            ('delete', [_map_key(kind, key) for key in stale]),
-            ('add', [f'{_map_key(kind, key)} : {classid(minor)}'
+            ('delete', [_map_key(key) for key in stale]),
+            ('add', [f'{_map_key(key)} : {classid(minor)}'
                      for key, minor in fresh])):
         if elements:
             text += f'{verb} element {name} {{ {", ".join(elements)} }}\n'

@@ -17,18 +17,16 @@ LINK = edge_policy.ROOT_MINOR
 HOST = edge_policy.DEFAULT_MINOR
 # Parent of the classes of VM ports, for their unmanaged traffic.
 UNMANAGED = 3
-# Parent of the classes for control packets: those of coflows and of ports.
+# Parent of the classes for control packets.
 CONTROL = 4
 #: More than any minor: distinguishes the classes of several uplinks.
 FURTHER = 0x10000
 RESERVED = frozenset({LINK, HOST, UNMANAGED, CONTROL})
 
 FIRST_PORT, N_PORTS = 0x7000, 0x1000
-_CONTROL_BIT = 0x8000
-# Coflows with a class of their own for control packets, and classes that all
-# others share: the kernel looks at every class when one is made.
-_OWN_CONTROL, _SHARED_CONTROL = 1024, 15
-_FIRST_PORT_CONTROL = 0x9000
+# Control packets where the classification is at the uplink, which sees no
+# ports; those of ports follow.
+UPLINK_CONTROL = 0x9000
 # Classes of unmanaged traffic by destination host: 64, with a child per port.
 # The kernel reserves the minor 0xffff, which no child has.
 _FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xc000, 8, 254
@@ -47,32 +45,17 @@ def is_port(minor: int) -> bool:
     return FIRST_PORT <= minor < FIRST_PORT + N_PORTS
 
 
-def of_port_control(port_minor: int) -> int:
-    """Return the minor of a VM port's control packets outside coflows.
-
-    They include acknowledgements of data that a coflow sent to the VM.
+def of_control(port_minor: int) -> int:
+    """Return the minor of a VM port's control packets.
 
     :param port_minor: see :func:`of_ports`.
     """
-    return _FIRST_PORT_CONTROL + port_minor - FIRST_PORT
-
-
-def of_control(coflow_minor: int) -> int:
-    """Return the minor of a coflow's control packets.
-
-    The controller assigns the lowest minors first, so coflows share a class
-    only where more than a thousand minors are in use.
-
-    :param coflow_minor: minor of the coflow's class of data.
-    """
-    if coflow_minor >= edge_policy.FIRST_MINOR + _OWN_CONTROL:
-        return _CONTROL_BIT | 1 + coflow_minor % _SHARED_CONTROL
-    return _CONTROL_BIT | coflow_minor
+    return UPLINK_CONTROL + port_minor - FIRST_PORT
 
 
 def is_control(minor: int) -> bool:
-    """Return whether a class holds control packets of coflows or a port."""
-    return _CONTROL_BIT <= minor < _FIRST_PORT_CONTROL + N_PORTS
+    """Return whether a class holds control packets."""
+    return UPLINK_CONTROL <= minor < UPLINK_CONTROL + N_PORTS
 
 
 def of_limit(slot: int) -> int:

@@ -32,7 +32,7 @@ HOST_BURST_BYTES = 64 * 1024
 # Hundreds of flows that get their turn together are acknowledged together: a
 # flow whose last acknowledgements are lost waits for TCP's timer.
 CONTROL_LEAF_BYTES = 64 * 1024
-# Turn of one coflow's control packets.
+# Turn of one port's control packets.
 CONTROL_QUANTUM_BYTES = 256
 
 
@@ -41,7 +41,7 @@ def base_tree(link_bps: float, default_rate_bps: float,
     """Return the tree without any policy or port.
 
     The host has a leaf of its own, the default class. Leaves of unmanaged VM
-    traffic and of control packets come with ports and coflows.
+    traffic and of control packets come with ports.
 
     :param link_bps: speed of the uplink.
     :param default_rate_bps: guaranteed to the host's and to unmanaged traffic.
@@ -167,10 +167,7 @@ def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
 
 def _control_class(minor: int, base: model.Tree,
                    settings: model.TreeSettings) -> model.HtbClass:
-    """Return the class of a coflow's or port's control packets.
-
-    It has the first priority.
-    """
+    """Return a class of control packets, which has the first priority."""
     parent = base[minors.CONTROL]
     return dataclasses.replace(
         parent, minor=minor, parent=minors.CONTROL,
@@ -232,7 +229,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     own = sorted(minors.of_ports(ports).values())
     for minor in own:
         tree[minor] = _port_class(minor, base)
-    for minor in map(minors.of_port_control, own):
+    for minor in (minors.UPLINK_CONTROL, *map(minors.of_control, own)):
         tree[minor] = _control_class(minor, base, settings)
     if policy.unmanaged is not None:
         for item in _limit_classes(
@@ -252,17 +249,15 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                else policy.classes)
     scale = _scale(classes, link_bps - model.kept_bps(base), settings)
     made = made if made is not None else Made()
-    within = link_bps, scale, settings, base[minors.CONTROL]
+    within = link_bps, scale, settings
     before = made.classes if made.within == within else {}
     made.within, made.classes = within, {}
     for coflow in classes:
         known = before.get(coflow.minor)
         if known is None or known[0] != coflow:
-            known = coflow, (
-                *(_on_wire(item, settings) for item in _coflow_classes(
-                    coflow, link_bps, scale, settings)),
-                _control_class(minors.of_control(coflow.minor), base,
-                               settings))
+            known = coflow, tuple(
+                _on_wire(item, settings) for item in _coflow_classes(
+                    coflow, link_bps, scale, settings))
         made.classes[coflow.minor] = known
         tree.update((item.minor, item) for item in known[1])
     return tree

@@ -65,7 +65,7 @@ def test_a_direction_is_full_while_the_other_waits(make_bed, edge_of,
         each.close()
     assert rate_bps > 0.97 * 30e6 * GOODPUT
     assert opened_s[5] <= 0.05 + idle_s and opened_s[-1] < 1, opened_s
-    control = two.stats()[minors.of_control(0x10)]
+    control = two.stats()[_control(bed, b)]
     assert control.sent_packets > 100 and control.drops == 0
 
 
@@ -97,6 +97,16 @@ def test_a_coflow_arrives_where_others_fill_the_way_back(make_bed, edge_of):
     for flow in (ahead, *back):
         flow.close()
     assert rate_bps > 0.9 * 36e6 * GOODPUT
+
+
+def _own(bed, vm):
+    ifindex = int(beds.run('cat', f'/sys/class/net/{vm.dev}/ifindex',
+                           netns=bed.ns(vm.host)))
+    return minors.of_ports([ifindex])[ifindex]
+
+
+def _control(bed, vm):
+    return minors.of_control(_own(bed, vm))
 
 
 def _opened_s(flow, src, dst):
@@ -152,15 +162,12 @@ def test_only_packets_without_data_are_moved(pair):
     ]}
     other = bed.add_vm('h1')
     edge.set_ports()
-    port = int(beds.run('cat', f'/sys/class/net/{other.dev}/ifindex',
-                        netns=bed.ns('h1')))
-    own = minors.of_ports([port])[port]
+    own = _own(bed, other)
     for vm, version, minor, place in (
-            (a, 4, 0x11, minors.of_control(0x10)),
-            (a, 6, 0x13, minors.of_control(0x12)),
+            (a, 4, 0x11, _control(bed, a)), (a, 6, 0x13, _control(bed, a)),
             # Of a VM that is in no coflow.
-            (other, 4, own, minors.of_port_control(own)),
-            (other, 6, own, minors.of_port_control(own))):
+            (other, 4, own, _control(bed, other)),
+            (other, 6, own, _control(bed, other))):
         for packets, expected in ((control, place), (data, minor)):
             for packet in packets[version]:
                 before = edge.stats()
@@ -196,7 +203,7 @@ def test_a_flood_through_it_gains_nothing(make_bed, edge_of):
                         frames.segment(data=6)),
             frames.ipv4(flooder.ip, b.ip, frames.UDP,
                         frames.segment(data=6))]):
-        beds.wait_for(lambda: one.stats()[minors.of_control(0x10)].drops, 5,
+        beds.wait_for(lambda: one.stats()[_control(bed, flooder)].drops, 5,
                       'a flood that is more than passes')
         start_s, before = time.monotonic(), one.stats()
         rates = [_rate_bps(flow, 0.3, 2) for flow in (back, ahead)]

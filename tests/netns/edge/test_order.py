@@ -91,8 +91,7 @@ def test_another_order_counts_while_queues_are_full(make_bed, edge_of):
 
 
 @gear.full(
-    'unit/edge/test_tcplan.py::'
-    'test_control_packets_of_many_coflows_share_few_classes, '
+    'unit/edge/test_tcplan.py::test_control_packets_of_ports_have_places, '
     'netns/edge/test_control.py::test_only_packets_without_data_are_moved')
 def test_connections_open_at_once_in_any_rank(make_bed, edge_of):
     """Coflows that wait at 8 kbit/s, each behind a queue of its own data."""

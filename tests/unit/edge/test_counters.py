@@ -73,13 +73,13 @@ def test_parts_that_are_no_data():
     stats = STATS | {3: wire.ClassStats(500), 4: wire.ClassStats(60),
                      0x7005: wire.ClassStats(400, 0, 9, 2),
                      0x7006: wire.ClassStats(100, 0, 1, 3),
-                     0x8010: wire.ClassStats(60, 1, 66, 5)}
+                     0x9005: wire.ClassStats(60, 1, 66, 5)}
     seen.add_stats(stats)
     assert [one.sent_bytes for one in seen.coflows()] == [900]
     assert seen.shared()['unmanaged'] == reports.PartCounters(500, 5, 10)
     assert seen.shared()['control'] == reports.PartCounters(60, 5, 66)
-    # A port and a coflow go; their drops stay, over a restart too.
-    del stats[0x7006], stats[0x8010]
+    # Ports go; their drops stay, over a restart too.
+    del stats[0x7006], stats[0x9005]
     again = counters.Counters(json.loads(json.dumps(seen.to_rows())))
     again.add_stats({minor: stats[minor] for minor in (1, 2, 3, 4, 0x7005)})
     assert {part: found.drops for part, found in again.shared().items()

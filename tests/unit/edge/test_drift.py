@@ -17,7 +17,7 @@ TREE = shape.build_tree(test_tcplan.policy(
     [test_tcplan.coflow(0x10, 40e6, (3.0, 1.0))]), test_tcplan.LINK_BPS)
 KEY, OTHER = (base.Entry(5, '10.0.0.1', f'10.0.0.{n}') for n in (2, 3))
 SHOWN = '10.0.0.1 to 10.0.0.{} port 0 at tap1: '
-CONTROL = {base.MapKey(0x11): 0x8010}
+CONTROL = {base.MapKey(5): 0x9005}
 TO = {base.MapKey(5, 'fa:16:3e:00:00:03'): 0xc106}
 OTHERS = {base.MapKey(5): 0xc006}
 TABLE = base.Table(frozenset({('tap1', 5)}), {KEY: 0x11}, {
@@ -59,10 +59,9 @@ def test_classes(missing, slow):
     ({'entries': {KEY: 0x11, OTHER._replace(ifindex=0): 0x12}},
      '10.0.0.1 to 10.0.0.3 port 0 at (0): 18 instead of None'),
     ({'maps': {'to': TO, 'others': OTHERS}},
-     'control packets of class 0x11: None instead of 32784'),
-    ({'maps': {**TABLE.maps, 'control': CONTROL | {
-        base.MapKey(0x12): 0x8020}}},
-     'control packets of class 0x12: 32800 instead of None'),
+     'control packets of tap1 are in another class'),
+    ({'maps': {**TABLE.maps, 'control': CONTROL | {base.MapKey(9): 0x9009}}},
+     'control packets of (9) are in another class'),
     ({'maps': {'control': CONTROL, 'others': OTHERS}},
      'what tap1 sends unmanaged to fa:16:3e:00:00:03 is in another class'),
     ({'maps': {**TABLE.maps, 'others': {base.MapKey(5): 0xc007}}},

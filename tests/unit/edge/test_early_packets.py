@@ -83,7 +83,7 @@ def test_what_the_port_of_a_new_flow_queued_goes_at_its_coflows_rate(
 @pytest.mark.parametrize('minor', [
     OWN_2, LIMITED_2, minors.of_limited(4, SEAT), minors.of_limited(0, SEAT),
     minors.HOST, minors.of_limit(3), 0x10,
-    minors.of_port_control(OWN)])
+    minors.of_control(OWN)])
 def test_other_queues_do_not_matter(early, minor):
     early.wait(minor, backlog_bytes=3000)
     early.wait(OWN)

@@ -80,7 +80,7 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
 def _commands(*objects, entries=None, control=None, limits=None):
     kernel = _Kernel(*objects)
     nft.NftClassifier(kernel).replace(base.Table(LO, entries or {}, {
-        'control': {base.MapKey(minor): to for minor, to in (
+        'control': {base.MapKey(ifindex): to for ifindex, to in (
             control or {}).items()},
         **({} if limits is None else {
             'to': limits, 'others': {base.MapKey(1): 0xc002}})}))
@@ -204,13 +204,12 @@ def test_table_that_follows_by_half_is_replaced():
 
 
 def test_control_packets_have_their_class():
-    text = _commands(*_listing(control=[['7000:12', '7000:8010'],
-                                        ['7000:13', '7000:8010']]),
-                     entries={PAIR: 0x11}, control={0x11: 0x8010,
-                                                    0x13: 0x8010})
-    assert '{ 7000:11 : 7000:8010 }' in text
-    assert 'delete element netdev virtco ingress_control { 7000:12 }' in text
-    assert '7000:13' not in text
+    text = _commands(*_listing(control=[['lo', '7000:9001'],
+                                        ['12', '7000:900c']]),
+                     entries={PAIR: 0x11}, control={1: 0x9001, 13: 0x900d})
+    assert '{ 13 : 7000:900d }' in text
+    assert 'delete element netdev virtco ingress_control { 12 }' in text
+    assert '7000:9001' not in text
 
 
 @pytest.mark.parametrize('missing', ['control6', 'strangers'])
@@ -326,7 +325,7 @@ def test_entries_count_and_small_maps_do_not():
                  if 'meta length <= 140' in line]
         assert [rule.rpartition(' ')[2] for rule in rules] == [
             '"control4"', '"control6"']
-        assert all(f'priority map @{hook.name}_control' in rule
+        assert all(f' {hook.dev} map @{hook.name}_control' in rule
                    for rule in rules)
 
 
@@ -377,7 +376,7 @@ def test_the_types_of_keys_are_those_of_packets(hook):
         f'{hook.name}_{name}': types for name, types in (
             {name: ('iface_index', *types)
              for name, types in OF_ALL.items()} | {
-                'control': ('classid',), 'others': ('iface_index',),
+                'control': ('iface_index',), 'others': ('iface_index',),
                 'to': ('iface_index', 'ether_addr')}).items()}
 
 
@@ -591,7 +590,7 @@ def test_at_the_uplink_no_entry_names_a_port():
         flows=tuple(flows), unmanaged=edge_policy.Unmanaged(1e6))
     table = classifier.build_table(policy, [base.VmPort('v1', 'tap1', 5)])
     assert table.hooks == LO
-    assert table.maps == {'control': {base.MapKey(0x11): 0x8010}}
+    assert table.maps == {'control': {base.MapKey(1): 0x9000}}
     assert classifier.replace(table) == 3
     text, = kernel.commands
     assert ('add element netdev virtco egress_pair4 '

@@ -306,8 +306,8 @@ def test_every_change_of_a_classifier_passes_the_decoder(ports, first,
     for found, hooks in ((first, {('tap4', 4), ('tap-2.5', 5)}),
                          (second, {('tap4', 4)})):
         classifier.replace(classify.Table(frozenset(hooks), found, {
-            'control': {classify.MapKey(minor): minor | 0x8000
-                        for minor in found.values()},
+            'control': {classify.MapKey(ifindex): 0x9000 + ifindex
+                        for _, ifindex in hooks},
             'to': {classify.MapKey(4, 'fa:16:3e:00:00:01'): 0xc102},
             'others': {classify.MapKey(4): 0xc002}}))
     classifier.destinations()

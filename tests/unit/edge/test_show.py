@@ -72,7 +72,7 @@ def test_every_class_is_named_in_the_order_of_the_policy():
     assert [row[1] for row in found] == [
         'link', 'host (default)', 'unmanaged', '  from tap0',
         '  to others', '    from tap0', '  to h1', '    from tap0',
-        'control packets', '  from tap0', '  of sort', '  of c32',
+        'control packets', '  seen at the uplink', '  from tap0',
         'sort', '  to h2', '  to h3', 'c32']
 
 
@@ -288,11 +288,11 @@ def test_each_difference_of_the_classification_is_a_line():
         return classify.Entry(ifindex, '10.0.0.1', '10.0.0.2', port)
 
     have = table([GONE], {entry(6): 17, entry(0): 18, entry(9): 20},
-                 control={classify.MapKey(17): 0x8010},
+                 control={classify.MapKey(6): 0x9006},
                  to={classify.MapKey(6, 'm'): 1},
                  others={classify.MapKey(9): 1})
     wanted = table([TAP], {entry(5, 80): 17, entry(0): 19},
-                   control={classify.MapKey(17): 0x8020},
+                   control={classify.MapKey(5): 0x9005},
                    to={classify.MapKey(5, 'm'): 1})
     assert show.between({}, {}, have, wanted) == show.Drift((), (
         'port tap1 is not classified',
@@ -301,7 +301,8 @@ def test_each_difference_of_the_classification_is_a_line():
         '10.0.0.1 to 10.0.0.2 port 80 at tap1: None instead of 17',
         '10.0.0.1 to 10.0.0.2 port 0 at tap2: 17 instead of None',
         '10.0.0.1 to 10.0.0.2 port 0 at (9): 20 instead of None',
-        'control packets of class 0x11: 32784 instead of 32800',
+        'control packets of tap1 are in another class',
+        'control packets of tap2 are in another class',
         'what tap1 sends unmanaged to m is in another class',
         'what tap2 sends unmanaged to m is in another class',
         'what (9) sends unmanaged to others is in another class'))

@@ -88,9 +88,7 @@ def test_an_entry_of_a_port_says_which_and_others_say_none():
     assert table.entries == {
         base.Entry(5, '10.0.0.1', '10.0.0.2', 80): 17,
         base.Entry(5, '10.0.0.1', '10.0.0.2', 0): 0x7005}
-    # A class without an entry, such as 18, needs none for control packets.
-    assert table.maps == {'control': {base.MapKey(17): 0x8010,
-                                      base.MapKey(0x7005): 0x9005}}
+    assert table.maps == {'control': {base.MapKey(5): 0x9005}}
 
 
 def test_limits_are_by_port_and_destination():

@@ -103,14 +103,17 @@ def test_what_is_no_data_has_places_of_its_own(wanted, link_bps, ports):
         assert leaf.prio == model.LOWEST_PRIO > tree[2].prio
         assert leaf.limit_bytes == model.leaf_limit_bytes(
             default_bps, model.TreeSettings())
-    for coflow_class in wanted.classes:
-        control = tree[minors.of_control(coflow_class.minor)]
+    assert {item.minor for item in children[minors.CONTROL]} == {
+        minors.UPLINK_CONTROL, *map(
+            minors.of_control, minors.of_ports(ports).values())}
+    for control in children[minors.CONTROL]:
         # Bounded, first in order, and long enough for all flows at once.
         assert control.limit_bytes >= shape.CONTROL_LEAF_BYTES >= 64 * 1024
-        assert control.parent == minors.CONTROL and control.prio == 0
+        assert control.prio == 0
         assert control.ceil_bps == tree[minors.CONTROL].ceil_bps <= (
             0.06 * tree[1].rate_bps + 8)
         assert control.quantum_bytes < 1600
+    for coflow_class in wanted.classes:
         data = [item for item in children.get(coflow_class.minor, ())
                 ] or [tree[coflow_class.minor]]
         assert all(item.prio < model.LOWEST_PRIO for item in data)
@@ -281,18 +284,7 @@ def test_minors_of_limits_are_of_nobody_else():
         minors.of_limited(slot, seat)
         for slot in range(64) for seat in minors.seats(range(254)).values()]
     assert len(set(used)) == 64 * 255 and max(used) < 0xffff
-    assert min(used) > minors.of_control(edge_policy.LAST_MINOR)
     assert not any(map(minors.is_control, used))
-
-
-def test_control_packets_of_many_coflows_share_few_classes():
-    every = range(edge_policy.FIRST_MINOR, edge_policy.LAST_MINOR + 1)
-    places = {minor: minors.of_control(minor) for minor in every}
-    own = {places[minor] for minor in every[:1024]}
-    assert own == {0x8000 | minor for minor in every[:1024]}
-    shared = {places[minor] for minor in every[1024:]}
-    assert len(shared) == 15 and not shared & own
-    assert all(map(minors.is_control, own | shared))
 
 
 def test_control_packets_of_ports_have_places():
@@ -300,19 +292,17 @@ def test_control_packets_of_ports_have_places():
     own = minors.of_ports(ports)
     tree = shape.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS,
                             ports=ports)
-    places = [minors.of_port_control(own[port]) for port in ports]
+    places = [minors.of_control(own[port]) for port in ports]
     assert len(set(places)) == 4
-    its = tree[minors.of_control(0x10)]
+    its = tree[minors.UPLINK_CONTROL]
     for place in places:
         assert tree[place] == dataclasses.replace(its, minor=place)
         assert minors.is_control(place)
     assert {minor for minor in tree if minors.is_port(minor)} == {
         *own.values()}
-    every = {minors.of_port_control(minor) for minor
+    every = {minors.of_control(minor) for minor
              in minors.of_ports(range(1, 4096)).values()}
-    assert len(every) == 4095 and every.isdisjoint(
-        minors.of_control(minor) for minor in range(
-            edge_policy.FIRST_MINOR, edge_policy.LAST_MINOR + 1))
+    assert len(every) == 4095 and minors.UPLINK_CONTROL not in every
     assert not minors.is_control(max(every) + 1)
     assert max(every) < minors.of_limit(0)
 
@@ -358,7 +348,7 @@ def test_what_stands_at_a_receiver():
 def test_control_packets_have_leaves_for_many_flows():
     tree = shape.build_tree(policy([coflow(0x10, 1e6)], 8e6), LINK_BPS,
                             ports=[4])
-    for minor in (minors.of_control(0x10), 0x9004):
+    for minor in (minors.UPLINK_CONTROL, 0x9004):
         item = tree[minor]
         assert (item.rate_bps, item.ceil_bps, item.prio, item.quantum_bytes,
                 item.packet_bytes, item.parent) == (
@@ -367,7 +357,7 @@ def test_control_packets_have_leaves_for_many_flows():
     # 25 ms at their guarantee, to the next power of two.
     fast = shape.build_tree(policy([coflow(0x10, 1e9)], egress_bps=1e10),
                             1e10)
-    assert fast[minors.of_control(0x10)].limit_bytes == 2 ** 20
+    assert fast[minors.UPLINK_CONTROL].limit_bytes == 2 ** 20
     port = tree[minors.FIRST_PORT + 4]
     assert (port.rate_bps, port.prio, port.burst_bytes, port.parent) == (
         8, 7, 0, minors.UNMANAGED)
@@ -449,15 +439,11 @@ def test_which_minor_is_of_what():
         4: 0x7004, 4095: 0x7fff, 4096: 0x7001, 4097: 0x7002}
     assert [minors.is_port(minor) for minor in (
         0x6fff, 0x7000, 0x7fff, 0x8000)] == [False, True, True, False]
-    assert minors.of_port_control(0x7001) == 0x9001
+    assert minors.of_control(0x7001) == 0x9001
     assert [minors.is_control(minor) for minor in (
-        0x7fff, 0x8000, 0x9fff, 0xa000)] == [False, True, True, False]
+        0x8fff, 0x9000, 0x9fff, 0xa000)] == [False, True, True, False]
     assert (minors.ROOT, minors.LINK, minors.HOST, minors.UNMANAGED,
-            minors.CONTROL) == (0, 1, 2, 3, 4)
-    first = edge_policy.FIRST_MINOR
-    assert minors.of_control(first + 1023) == 0x8000 | first + 1023
-    assert minors.of_control(first + 1024) == (
-        0x8000 | 1 + (first + 1024) % 15)
+            minors.CONTROL, minors.UPLINK_CONTROL) == (0, 1, 2, 3, 4, 0x9000)
     assert (minors.of_limit(0), minors.of_limit(3)) == (0xc000, 0xc300)
     assert (minors.of_limited(3, 1), minors.of_limited(3, 254)) == (
         0xc301, 0xc3fe)

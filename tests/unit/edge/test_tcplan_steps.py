@@ -102,7 +102,7 @@ def test_leaving_class_is_idle_and_last():
     new = built()
     update = steps.plan_update(old, new)
     assert update.leave[-1] == 0x10 and set(update.leave) == {
-        0x10, 0x11, 0x12, 0x8010}
+        0x10, 0x11, 0x12}
     assert {item.rate_bps for item in update.lower} == {
         model.IDLE_RATE_BPS}
     assert {item.prio for item in update.lower} == {model.LOWEST_PRIO}
@@ -284,7 +284,7 @@ def test_the_children_of_a_class_that_moves_leave_with_it():
     after = built(coflow(0x10, 1e6))
     after[0x10] = dataclasses.replace(after[0x10], parent=minors.UNMANAGED)
     assert steps.plan_update(before, after).leave == (
-        0x11, 0x21, 0x8020, 0x10, 0x20)
+        0x11, 0x21, 0x10, 0x20)
 
 
 def test_a_class_whose_rate_stays_is_changed_with_those_that_rise():
