@@ -262,10 +262,7 @@ class Prober:
         return not is_asked
 
     def ask(self, request: wire.ProbeRequest) -> asked.Asked:
-        """Measure these pairs soon.
-
-        :raises virtco.exception.Invalid: for a pair of one host.
-        """
+        """Measure these pairs soon."""
         one = asked.Asked(request, self._clock())
         with self._lock:
             self._asked.append(one)

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
-import math
 
-from virtco import exception
 from virtco.model import matrix as matrices
 
 Flow = matrices.Flow
@@ -56,22 +54,9 @@ class Coflow:
                    flows: Iterable[tuple[int, int, float]],
                    dst_port: int | None = None,
                    iterations: int = 1) -> 'Coflow':
-        """Build from (src, dst, size_bytes) rows.
-
-        :raises virtco.exception.Invalid: for an index out of range or a size
-            that is negative, NaN or infinite.
-        """
+        """Build from (src, dst, size_bytes) rows."""
         total: dict[tuple[int, int], float] = {}
         for src, dst, size_bytes in flows:
-            for field, index in (('src', src), ('dst', dst)):
-                if not 0 <= index < n_vms:
-                    raise exception.Invalid(
-                        field=field, value=index,
-                        limit=f'a row between 0 and {n_vms - 1}')
-            if not (math.isfinite(size_bytes) and size_bytes >= 0):
-                raise exception.Invalid(
-                    field='size_bytes', value=size_bytes,
-                    limit='a finite number of bytes, at least 0')
             if src != dst and size_bytes > 0:
                 total[src, dst] = total.get((src, dst), 0.0) + size_bytes
         ends = sorted(total)

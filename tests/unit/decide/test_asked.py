@@ -55,7 +55,7 @@ def test_what_the_sender_is_told():
 def test_a_pair_is_of_two_hosts():
     asked.check(request(('a', 'b'), ('b', 'a')))
     with pytest.raises(exception.Invalid, match='two different hosts'):
-        asked.Asked(request(('a', 'b'), ('b', 'b')), 0.0)
+        asked.check(request(('a', 'b'), ('b', 'b')))
 
 
 def test_a_pair_waits_for_both_hosts_and_not_for_ever():

@@ -107,15 +107,6 @@ def test_the_end_that_is_unknown_is_shown():
         assert caught.value.kwargs['value'] == 7
 
 
-@pytest.mark.parametrize('field, flow', [
-    ('src', (-1, 0, 1.0)), ('src', (3, 0, 1.0)), ('dst', (0, 3, 1.0)),
-    ('size_bytes', (0, 1, -1.0)), ('size_bytes', (0, 1, math.inf))])
-def test_flows_of_no_vm_or_no_size_make_no_coflow(field, flow):
-    with pytest.raises(exception.Invalid) as caught:
-        coflow.Coflow.from_flows('c', 3, [(0, 2, 1.0), flow])
-    assert caught.value.kwargs['field'] == field
-
-
 @pytest.mark.parametrize('objective_s, bound_s, gap', [
     (3.0, 2.0, 0.5), (2.0, 2.0, 0.0), (1.0, 2.0, 0.0), (1.0, 0.0, math.inf)])
 def test_the_gap_is_relative_to_the_bound(objective_s, bound_s, gap):
