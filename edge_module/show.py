@@ -16,7 +16,6 @@ from edge_module.qdisc import htb
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from edge_module.tcplan import steps
-from edge_module.tcplan import vf_rates
 from virtco import units
 from virtco.wire import edge_policy
 
@@ -109,40 +108,29 @@ class Drift:
 
 def drift(enforcer: edge_enforcer.Enforcer) -> Drift:
     """Return the differences of the kernel from the policy; read-only."""
-    trees, wanted_trees = {}, {}
-    for place, one in enumerate(enforcer.uplinks):
+    classes: list[str] = []
+    for one in enforcer.uplinks:
         snapshot = one.uplink.snapshot()
         if snapshot.foreign is not None:
             return Drift(conflict=f'{one.uplink.dev} has {snapshot.foreign}')
         # The length of turns depends on counters, not on the policy.
-        desired = {minor: dataclasses.replace(
+        wanted = {minor: dataclasses.replace(
             item, quantum_bytes=snapshot.tree[minor].quantum_bytes)
             if minors.has_turns(minor) and minor in snapshot.tree else item
             for minor, item in one.desired_tree().items()}
-        trees[place], wanted_trees[place] = snapshot.tree, desired
+        where = '' if one is enforcer else f'{one.uplink.dev}: '
+        classes += (where + line
+                    for line in class_lines(snapshot.tree, wanted))
     table = enforcer.desired_table()
     _, rates = enforcer.functions.plan(
         enforcer.desired_tree, table.entries, enforcer.ifindexes())
-    found = between(trees.pop(0), wanted_trees.pop(0),
-                    enforcer.classifier.dump(), table, rates)
-    return dataclasses.replace(found, classes=(*found.classes, *(
-        f'{enforcer.uplinks[place].uplink.dev}: {line}' for place in trees
-        for line in _classes(trees[place], wanted_trees[place]))))
+    classes += (f'rate of a virtual function: {step}' for step in rates)
+    return Drift(tuple(classes), tuple(entry_lines(
+        enforcer.classifier.dump(), table)))
 
 
-def between(tree: model.Tree, wanted_tree: model.Tree,
-            table: classify.Table, wanted_table: classify.Table,
-            rates: Iterable[vf_rates.Step] = ()) -> Drift:
-    """Return the differences of tree and table from the wanted ones.
-
-    :param rates: changes that virtual functions need.
-    """
-    return Drift((*_classes(tree, wanted_tree), *(
-        f'rate of a virtual function: {step}' for step in rates)),
-        tuple(_entries(table, wanted_table)))
-
-
-def _classes(have: model.Tree, want: model.Tree) -> Iterator[str]:
+def class_lines(have: model.Tree, want: model.Tree) -> Iterator[str]:
+    """Yield a line for each difference of a tree from the wanted one."""
     update = steps.plan_update(have, want)
     created = {item.minor for item in update.create}
     for item in update.create:
@@ -154,7 +142,9 @@ def _classes(have: model.Tree, want: model.Tree) -> Iterator[str]:
         yield f'surplus class {minor:#x}'
 
 
-def _entries(have: classify.Table, want: classify.Table) -> Iterator[str]:
+def entry_lines(have: classify.Table, want: classify.Table
+                ) -> Iterator[str]:
+    """Yield a line for each difference of a table from the wanted one."""
     for dev, _ in sorted(want.hooks - have.hooks):
         yield f'port {dev} is not classified'
     for dev, _ in sorted(have.hooks - want.hooks):
