@@ -149,7 +149,7 @@ class UnmanagedCounters(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of ``PUT /v1/hosts/{host}/report``.
+    """Report of an edge module on its host.
 
     :ivar boot_ms: time of the report since the boot ``boot_id``. A report that
         arrives after a later one, such as by a relay that was halted, is not
@@ -193,7 +193,7 @@ NO_REPORT = Report(epoch='', applied_generation=0, link=Link(None, None),
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of ``POST /v1/measurements``: the result of a packet train.
+    """Result of a packet train, or of a connection.
 
     :ivar lower_bound: the path is at least that fast.
     :ivar loss: share of the packets.
