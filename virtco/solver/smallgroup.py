@@ -89,7 +89,8 @@ def enumerate_all(inst: instances.Instance, upper_s: float,
     """Find a bound of t, and the best placement found below upper_s.
 
     Targets far from the least t are soon refuted or reached. So these come
-    first, with little work each, then those between, with more and more.
+    first, with little work each, then those between, with more and more. The
+    nodes that had no host at one target are placed early at the next.
 
     :param lower_s: bound that is known.
     :returns: the bound is the least t, or upper_s if none is better, where
@@ -97,13 +98,15 @@ def enumerate_all(inst: instances.Instance, upper_s: float,
     """
     best: np.ndarray | None = None
     units = FIRST_UNITS
+    weight = inst.exchanged.sum(axis=1)
     while lower_s < upper_s and budget.in_time():
         low_s = lower_s
         while budget.in_time():
             aim_s = upper_s
             if low_s * NEAR < upper_s:
                 aim_s = math.sqrt(max(low_s, LEAST * upper_s) * upper_s)
-            least_s, is_done, found = _search(inst, aim_s, units, budget)
+            least_s, is_done, found = _search(inst, aim_s, units, budget,
+                                              weight)
             if found is not None:
                 best, upper_s = found, least_s
             if is_done:
@@ -118,13 +121,14 @@ def enumerate_all(inst: instances.Instance, upper_s: float,
 
 
 def _search(inst: instances.Instance, aim_s: float, units: float,
-            budget: budgets.Budget
+            budget: budgets.Budget, weight: np.ndarray
             ) -> tuple[float, bool, np.ndarray | None]:
     """Search for placements below aim_s for a while.
 
+    :param weight: weights of nodes, raised in place.
     :returns: the least t found or aim_s; whether all were tried; the best.
     """
-    state = _begin(inst, aim_s)
+    state = _begin(inst, aim_s, weight=weight)
     budget.spend_numpy(BEGIN_CALLS, state.open.nbytes + state.load.nbytes)
     is_done = bool((np.array(state.load[:state.n_ports])
                     > np.array(state.limit)).any())
@@ -138,11 +142,12 @@ def _search(inst: instances.Instance, aim_s: float, units: float,
 
 
 def _begin(inst: instances.Instance, upper_s: float,
-           code: types.ModuleType = enumeration_kernel
-           ) -> enumeration_kernel.Search:
+           code: types.ModuleType = enumeration_kernel,
+           weight: np.ndarray | None = None) -> enumeration_kernel.Search:
     """Prepare the kernel with the pinned nodes placed.
 
     :param code: the kernel, another one for comparison.
+    :param weight: weights of nodes, raised in place; by default their bytes.
     """
     (n, r), m, ports = inst.demand.shape, inst.n_hosts, len(inst.s_per_byte)
     load, free = np.zeros((n + 1, ports)), np.zeros((n + 1, m * r))
@@ -163,13 +168,15 @@ def _begin(inst: instances.Instance, upper_s: float,
         demand=inst.demand.ravel(), slot=inst.slot.ravel(), alike=alike,
         port_out=inst.port_out.ravel(), adj_start=start, adj_node=node,
         adj_out=out, adj_in=into, traffic=inst.exchanged.sum(axis=1),
+        weight=inst.exchanged.sum(axis=1) if weight is None else weight,
         s_per_byte=inst.s_per_byte, limit=limit, load=load.ravel(),
         free=free.ravel(), extra=np.zeros(ports),
         touched=np.zeros(ports, dtype=np.int64),
         drawn=np.zeros(n + 1, dtype=np.int64), sent=np.zeros(n),
         received=np.zeros(n), need=np.zeros(r),
         n_on=np.bincount(inst.fixed[inst.fixed >= 0], minlength=m),
-        assign=inst.fixed.copy(), open=may_go.ravel(),
+        assign=inst.fixed.copy(), near=np.zeros(n, dtype=np.uint8),
+        open=may_go.ravel(),
         node_at=np.zeros(n + 1, dtype=np.int64), best=inst.fixed.copy(),
         least_s=np.array([upper_s]), counts=np.array([0, 0, 1, 0]),
         work=np.zeros(1)))

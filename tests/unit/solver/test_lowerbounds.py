@@ -233,6 +233,32 @@ def test_a_host_holds_all_that_a_node_draws(slots, rate, is_open):
     assert (state.counts[3] > 0) is is_open
     # Otherwise no node has to be placed to see it.
     assert (state.node_at[0] >= 0) is is_open
+    # v0 weighs more for that.
+    assert list(state.weight) == [12.0 if is_open else 24.0, 12.0, 6.0]
+
+
+@pytest.mark.parametrize('has_pairs', [True, False])
+def test_with_pairs_only_nodes_that_exchange_bytes_are_checked(has_pairs):
+    names = ('h0', 'h1', 'h2')
+    inst = build(
+        coflows=(coflow.Coflow.from_flows('c', 3, [(0, 1, 9.0)]),),
+        pair_rate_bps={pair: 8.0 for pair in itertools.permutations(
+            names, 2)} if has_pairs else None)
+    state = smallgroup._begin(inst, math.inf)
+    assert enumeration_kernel.search(state, 1.0, math.inf)
+    # v2 exchanges none.
+    assert state.near[2] == (not has_pairs)
+
+
+def test_nodes_without_a_host_come_first_at_later_targets():
+    item = generator.hard('pipe18x40', 31)[2]
+    inst = instances.build(reference.to_problem(item))
+    budget = budgets.Budget(budgets.Counter(), 0.7)
+    lower_s, assign = smallgroup.enumerate_all(inst, 10.0, budget)
+    # By bytes alone it takes more than a second of work.
+    assert budget.in_time()
+    assert lower_s == pytest.approx(objectives.evaluate(
+        inst, assign, snapshot.Objective.ISOLATED).cct_s)
 
 
 def test_targets_far_from_the_best_are_decided_first():
