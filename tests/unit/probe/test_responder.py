@@ -5,6 +5,7 @@
 import contextlib
 import math
 import socket
+import threading
 import time
 import types
 
@@ -55,6 +56,17 @@ def test_few_wait_to_be_served():
         with pytest.raises(TimeoutError):
             socket.create_connection((LOOPBACK, answering.port),
                                      timeout=0.05)
+
+
+def test_a_responder_that_is_not_stopped_keeps_no_process_alive():
+    answering = make()
+    answering.start()
+    try:
+        served, = (one for one in threading.enumerate()
+                   if one.name == 'virtco-probe-responder')
+        assert served.daemon
+    finally:
+        answering.stop()
 
 
 def test_a_stopped_responder_leaves_its_port():
