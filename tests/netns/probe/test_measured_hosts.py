@@ -136,16 +136,16 @@ def test_an_operator_asks_what_tcp_gets(fabric, children, tmp_path):
     wait(fabric, children, lambda hosts: len(hosts) == 4 and all(
         _measured(hosts[host], LINK_BPS / 2 if host == 'h3' else LINK_BPS)
         for host in HOSTS), 'a measurement of all hosts')
-    paths = _command(fabric, 'measure', 'interference', 'h0', 'h1', 'h2',
-                     'h3', '--seconds', '2')
+    paths = _command(fabric, 'measure', 'paths', 'h0', 'h1', 'h2', 'h3',
+                     '--seconds', '2')
     for path, rate_bps in zip(paths, (LINK_BPS, LINK_BPS / 2)):
         expected_bps = calibration.tcp_bps(rate_bps)
         assert path['alone_bps'] == pytest.approx(expected_bps, rel=0.1)
         assert path['beside_bps'] == pytest.approx(expected_bps, rel=0.1)
         assert not path['shares_bottleneck']
     # Nobody else is there, and what was asked for changed no rate.
-    found = _command(fabric, 'measure', 'cross-traffic', 'h0', 'h1',
-                     '--seconds', '2')
+    found, = _command(fabric, 'measure', 'paths', 'h0', 'h1',
+                      '--seconds', '2')
     assert found['connections'] < 0.1
     # A train may be too old to count after all the bulk connections.
     found = _hosts(fabric)['h0']
