@@ -211,8 +211,8 @@ class Layouts:
         kept_bps = np.bincount(self.peer_of, child_bps * kept,
                                len(self.peers))
         first = np.full(len(self.peers), math.inf)
-        promised = kept & (child_bps > 0)
-        np.minimum.at(first, self.peer_of[promised], place[promised])
+        is_sure = kept & (child_bps > 0)
+        np.minimum.at(first, self.peer_of[is_sure], place[is_sure])
         is_after = kept & (place > first[self.peer_of])
         n_after = np.bincount(self.peer_of, is_after, len(self.peers))
         taken_bps = np.where(kept & ~is_after, child_bps,
