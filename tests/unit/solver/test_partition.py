@@ -142,12 +142,16 @@ def test_narrowing_ends_at_the_optimum(problem):
         assert found_s == pytest.approx(best_s, rel=1e-6)
 
 
-def test_pricing_is_the_same_uncompiled():
-    item = generator.paper18(random.Random(2), 'recomm-1g', 'medium',
-                             'partial')
+def valued(app):
+    """An application on the paper's hosts, and a value of each VM."""
+    item = generator.paper18(random.Random(2), app, 'medium', 'partial')
     inst = instances.build(reference.to_problem(item), budgets.unlimited())
-    value = np.array([random.Random(j).random()
-                      for j in range(inst.n_nodes)])
+    return inst, np.array([random.Random(j).random()
+                           for j in range(inst.n_nodes)])
+
+
+def test_pricing_is_the_same_uncompiled():
+    inst, value = valued('recomm-1g')
     nothing = np.zeros(inst.n_nodes, dtype=bool)
 
     def price(code):
@@ -174,11 +178,7 @@ def test_40_vms_on_unlike_hosts_are_proven(app, density):
 
 
 def test_a_pricing_costs_about_what_its_budget_has():
-    item = generator.paper18(random.Random(2), 'recomm-5g', 'medium',
-                             'partial')
-    inst = instances.build(reference.to_problem(item), budgets.unlimited())
-    value = np.array([random.Random(j).random()
-                      for j in range(inst.n_nodes)])
+    inst, value = valued('recomm-5g')
     pool = columns.Pool(inst, lowerbounds.hose_s_per_byte(inst).T)
     limits = np.full((len(pool.classes), 2), 5e-9)
 
