@@ -46,7 +46,9 @@ class PostgreSQL(service.SqlService):
             'listen_addresses': service.ADDRESS, 'port': self.port,
             'unix_socket_directories': self.home, 'max_connections': 500,
             # Logs are written at each commit, and no disk is waited for.
-            'fsync': 'off', 'full_page_writes': 'off'}
+            'fsync': 'off', 'full_page_writes': 'off',
+            # Nothing of a server that is killed stays in /dev/shm.
+            'dynamic_shared_memory_type': 'mmap'}
         return ['-D', str(self.home / 'data'), *(
             word for name, value in settings.items()
             for word in ('-c', f'{name}={value}'))]
