@@ -159,11 +159,10 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
               0 if coflow.is_busy(now_s, options.quiet_s)
               or coflow.live.coflow_id in floors else 1].append(
                   coflow.live)
-    if options.theta_s < math.inf:
-        tiers[0][:] = [starvation.waiting(
-            coflow, starvation.begun(coflow, waits).since_s
-            if coflow.coflow_id in queued else now_s,
-            now_s, options.theta_s) for coflow in tiers[0]]
+    tiers[0][:] = [starvation.waiting(
+        coflow, starvation.begun(coflow, waits).since_s
+        if coflow.coflow_id in queued else now_s,
+        now_s, options.theta_s) for coflow in tiers[0]]
     found: list[live.CoflowSchedule] = []
     for tier in filter(None, tiers):
         made = scheduling.schedule(

@@ -26,16 +26,13 @@ def _crossed_bytes(tracked: 'inflight.Tracked') -> tuple[float, float]:
 
 def is_exceeded(tracked: 'inflight.Tracked', rules: endings.Rules) -> bool:
     """Tell whether a coflow has sent more than its matrix says."""
-    # Flows are filled up to their sizes; the rest is excess.
-    return tracked.counting.excess_bytes > 0 and endings.is_exceeded(
-        *_crossed_bytes(tracked), rules)
+    return endings.is_exceeded(*_crossed_bytes(tracked), rules)
 
 
 def is_overrun(tracked: 'inflight.Tracked', rules: endings.Rules) -> bool:
     """Tell whether the excess is so large that the hint was wrong."""
-    return not tracked.model.is_estimated and (
-        tracked.counting.excess_bytes > 0
-        and endings.is_overrun(*_crossed_bytes(tracked), rules))
+    return not tracked.model.is_estimated and endings.is_overrun(
+        *_crossed_bytes(tracked), rules)
 
 
 def _queued_bytes(tracked: 'inflight.Tracked') -> np.ndarray:
