@@ -11,11 +11,11 @@ from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
 
 #: Rates to choose from. More than the largest shows nothing new.
-RATES_BPS = (10e6, 15e6, 20e6, 30e6, 40e6, 50e6)
+RATES_BPS = (5e6, 10e6, 15e6, 20e6, 30e6, 40e6, 50e6)
 # Of what the machine carries, for one host and for so many: edge modules and
 # controller need the rest.
 _USED_SHARE = 0.8
-_HALF_USED_HOSTS = 18
+_HALF_USED_HOSTS = 12
 _TRIAL_LINK_BPS = 10e9
 _TRIAL_BYTES = 10 * 2 ** 20
 _N_TRIALS = 2

@@ -163,8 +163,8 @@ def test_coflows_that_send_nothing_are_no_tie():
 
 
 @pytest.mark.parametrize('carried_bps, n_hosts, rate_bps', [
-    (50e6 * 6 * 11 / 0.6, 6, 50e6), (49e6 * 6 * 11 / 0.6, 6, 40e6),
-    (15e6 * 18 * 11 / 0.4, 18, 15e6), (1e6, 6, 10e6), (1e12, 6, 50e6)])
+    (50e6 * 6 * 11 * 1.5 / 0.8, 6, 50e6), (49e6 * 6 * 11 * 1.5 / 0.8, 6, 40e6),
+    (15e6 * 18 * 11 * 2.5 / 0.8, 18, 15e6), (1e6, 6, 5e6), (1e12, 6, 50e6)])
 def test_rate_of_uplinks_is_what_the_machine_carries(
         carried_bps, n_hosts, rate_bps):
     assert calibration.choose_rate_bps(carried_bps * 1.0001,
@@ -172,8 +172,8 @@ def test_rate_of_uplinks_is_what_the_machine_carries(
 
 
 def test_a_rate_that_just_fits_is_chosen():
-    carried_bps = 20e6 * 18 * 11 / 0.4
-    assert carried_bps * 0.4 / 18 / 11 == 20e6
+    carried_bps = 20e6 * 18 * 11 / 0.32
+    assert carried_bps * 0.32 / 18 / 11 == 20e6
     assert calibration.choose_rate_bps(carried_bps, 18) == 20e6
 
 
