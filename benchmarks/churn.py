@@ -84,6 +84,7 @@ class Cloud:
         self._report()
         for coflow in self._tenant.coflows(state='planned'):
             for host in coflow['hosts']:
+                self._edges[host].wait_class(coflow['id'])
                 self._edges[host].count(coflow['id'], SIZE_BYTES)
         self._report()
         harness.wait_for(lambda: not self._tenant.coflows(state='active'),
