@@ -30,9 +30,9 @@ _RERUNS = {'netns': 3, 'kernel': 1, 'discovery': 1}
 # machine may keep it busy for a minute.
 _RERUN_DELAY_S = 2
 _TIMES = pytest.StashKey[list[int]]()
-# Tests marked full run in the default gear, too, where one of these files of
-# the product changed, or the test itself. Of directories within each other,
-# the innermost counts.
+# Tests marked full run in the default gear, too, where one of these files
+# changed, or the test itself. Of directories within each other, the innermost
+# counts.
 _FULL_WHERE_CHANGED = {
     'netns': ('edge_module/', 'virtco/table/', 'virtco/measure/',
               'lab/virtco_lab/emulation/', 'examples/tutorial/'),
@@ -40,7 +40,9 @@ _FULL_WHERE_CHANGED = {
     'functional/nova': ('nova_filters/', 'virtco/follow/',
                         'lab/virtco_lab/emulation/nova_'),
     'faults': ('virtco/db/', 'virtco/leadership/'),
+    'functional/devstack': ('devstack/',),
     'unit/lab': ('lab/virtco_lab/',),
+    'unit/mutation': ('tests/mutation/',),
 }
 _PART = pytest.StashKey[frozenset[pathlib.Path]]()
 

@@ -21,6 +21,12 @@ from tests.functional.devstack.node import ROOT
 from virtco.api import policies
 from virtco.cmd import controller as controller_cmd
 
+#: Nothing but the plug-in decides these.
+FULL = pytest.mark.full(
+    reason='DevStack runs its phases in a shell for each',
+    still='functional/devstack/test_plugin.py::'
+          'test_clean_leaves_nothing_behind')
+
 
 @pytest.fixture
 def devstack(tmp_path):
@@ -143,6 +149,7 @@ def test_a_controller_that_starts_is_waited_for(devstack, fake_edge):
     assert asked == ['curl', 'systemctl', 'curl', 'systemctl', 'curl']
 
 
+@FULL
 def test_a_controller_that_ended_is_not(devstack, fake_edge):
     done = devstack.attempt(*PHASES, BIN_DIR=fake_edge, UNHEALTHY=9,
                             ENDED='yes')
@@ -203,6 +210,7 @@ NOVA_CONFS = {
 }
 
 
+@FULL
 @pytest.mark.parametrize('text, services', [
     *((text, 'n-sch,n-cpu') for text in NOVA_CONFS.values()),
     (NOVA_CONFS['empty'], 'n-cpu'), (NOVA_CONFS['several drivers'], 'rabbit,'
@@ -219,6 +227,7 @@ def test_any_nova_conf_comes_back_byte_by_byte(devstack, fake_edge, text,
     assert _snapshot(devstack) == before
 
 
+@FULL
 def test_stacking_twice_changes_nothing_more(devstack, fake_edge):
     before = _snapshot(devstack)
     devstack.run(*PHASES, BIN_DIR=fake_edge)
@@ -232,6 +241,7 @@ def test_stacking_twice_changes_nothing_more(devstack, fake_edge):
     assert _snapshot(devstack) == before
 
 
+@FULL
 def test_clean_keeps_what_others_changed_meanwhile(devstack, fake_edge):
     devstack.run(*PHASES, BIN_DIR=fake_edge)
     text = devstack.nova_conf.read_text()
@@ -249,6 +259,7 @@ def test_clean_keeps_what_others_changed_meanwhile(devstack, fake_edge):
     assert 'virtco' not in nova
 
 
+@FULL
 def test_a_compute_node_gets_the_edge_only(devstack, fake_edge):
     calls = devstack.run(*PHASES, ENABLED_SERVICES='n-cpu',
                          DISABLED_SERVICES='virtco-controller',
@@ -261,6 +272,7 @@ def test_a_compute_node_gets_the_edge_only(devstack, fake_edge):
     assert not any(call.startswith('create_service_user') for call in calls)
 
 
+@FULL
 @pytest.mark.parametrize('sample, services, started', [
     ('all-in-one', 'n-api,n-sch,n-cpu', {'controller', 'edge'}),
     ('controller', 'n-api,n-sch,n-cpu', {'controller'}),
@@ -286,6 +298,7 @@ def test_a_sample_starts_what_it_says(devstack, fake_edge, tmp_path, sample,
     assert bool(database) == (sample == 'controller')
 
 
+@FULL
 def test_disabled_altogether_it_does_nothing(devstack):
     before = _snapshot(devstack)
     calls = devstack.run(
@@ -295,12 +308,14 @@ def test_disabled_altogether_it_does_nothing(devstack):
     assert _snapshot(devstack) == before
 
 
+@FULL
 def test_unstack_and_clean_before_stack_do_no_harm(devstack, fake_edge):
     before = _snapshot(devstack)
     devstack.run('unstack', 'clean', BIN_DIR=fake_edge)
     assert _snapshot(devstack) == before
 
 
+@FULL
 @pytest.mark.parametrize('variables, link_bps', [
     ({}, '1000000000'), ({'VIRTCO_LINK_BPS': '2e9'}, '2e9')])
 def test_the_uplink_is_the_device_of_the_host_ip(devstack, fake_edge,

@@ -6,6 +6,7 @@ kernel has them, by the second.
 
 import pytest
 
+from tests.netns import gear
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
@@ -57,6 +58,8 @@ def tc(bed, *words):
 
 
 @pytest.mark.real_time(reason='measures the rate of TCP transfers')
+@gear.full('the tree and the report of the test beside it, and the same '
+           'classes on one uplink in test_shaping')
 def test_each_uplink_has_the_shares_of_the_policy(site):
     bed, _edge, controller, ends = site
     # A queue that was full at the beginning lost frames; what the receiver

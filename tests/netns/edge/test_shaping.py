@@ -34,6 +34,8 @@ def test_coflow_gets_its_rate_beside_noise(pair):
 
 
 @real_time
+@gear.full('unit/edge/test_early_packets, whose queues these are, and '
+           'test_coflow_gets_its_rate_beside_noise')
 @pytest.mark.parametrize('is_limited', [False, True])
 def test_a_flow_has_its_rate_as_soon_as_a_late_hint_comes(pair, is_limited):
     """Its sender's timer expired several times beside a busy coflow."""

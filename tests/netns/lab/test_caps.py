@@ -7,6 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from tests.netns import gear
 from virtco import scheduling
 from virtco import units
 from virtco.model import cluster
@@ -22,6 +23,8 @@ PAYLOAD_SHARE = 1448 / 1514
 
 
 @pytest.mark.real_time(reason='measures the rate of TCP transfers')
+@gear.full('unit/scheduling/test_capped_parts for the prediction, and '
+           'test_a_limit_of_others_holds_beside_a_coflow for the limit')
 def test_a_capped_coflow_ends_as_predicted(make_fabric, tmp_path):
     """One VM is limited as libvirt limits what it receives. Two others send
     to it, and to a free one on its host.
