@@ -8,6 +8,7 @@ from typing import Any
 
 import fixtures
 from nova.virt import fake
+import pytest
 
 from nova_filters import coflow_weigher
 from tests import patience
@@ -15,6 +16,11 @@ from tests.unit.nova_filters import scripted_controller
 from virtco_lab.emulation import nova_client
 from virtco_lab.emulation import nova_cloud
 
+#: Of a test to which nova_filters, hints and the wire matter only.
+FULL = pytest.mark.full(
+    reason='a cloud of its own with a controller that the test writes',
+    still='functional/nova/test_placement.py::test_planned_hosts, and '
+          'unit/nova_filters')
 TM = '{"pattern": "all-to-all", "n": %d, "size": "1GB"}'
 
 

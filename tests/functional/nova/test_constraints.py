@@ -12,6 +12,7 @@ class ConstraintTest(base.ScriptedTest):
 
     hypervisors = {'h1': 3, 'h3': 3, 'h4': 3, 'h5': 3}
 
+    @base.FULL
     def test_constraints(self):
         """Each request adds to what runs."""
         self.check_anti_affinity()
@@ -108,6 +109,7 @@ class RequiredWishTest(base.ScriptedTest):
             self.wait_status(server.uuid, 'ERROR')
         return servers
 
+    @base.FULL
     def test_required(self):
         self.check_a_refusal_leaves_no_host()
         self.check_metadata_requires_as_well()

@@ -112,7 +112,7 @@ class RackTest(controllers.RealControllerTest):
 
     @pytest.mark.full(
         reason='a cloud of its own',
-        still='RequiredWishTest for Nova, controller/test_topology for the '
+        still='unit/nova_filters for Nova, controller/test_topology for the '
               'answers of a rack that is full or lost a VM')
     def test_one_rack_is_required(self):
         """Refused with its reason, met in one rack, replaced in that rack."""

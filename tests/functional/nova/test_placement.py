@@ -115,6 +115,7 @@ class PlacementTest(base.ScriptedTest):
 class RoomTest(base.ScriptedTest):
     hypervisors = {'h0': 2, 'h2': 2, 'h4': 2}
 
+    @base.FULL
     def test_a_batch_fills_the_cloud(self):
         self.create(1, 'filler', hints={'virtco:index': '1'})
         before = self.nova.list_servers()[0].host
@@ -129,6 +130,7 @@ class MoveTest(base.ScriptedTest):
 
     hypervisors = {'h1': 2, 'h3': 2, 'h5': 2}
 
+    @base.FULL
     def test_cold_and_live_migration_and_delete(self):
         self.plan = {0: ['h3', 'h1']}
         (server,) = self.create()
