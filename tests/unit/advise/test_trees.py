@@ -70,6 +70,16 @@ def test_every_tree_spans(cloud):
             spans(orders.shaped(shape, order, is_reduce), root, n)
 
 
+def test_one_tree_passes_on_what_it_is_still_receiving():
+    made = trees.candidates(trees.message(np.array([
+        [0.0, 4.0, 3.0, 2.0], [2.0, 0.0, 1.0, 1.0], [1.0, 5.0, 0.0, 5.0],
+        [3.0, 4.0, 5.0, 0.0]])), 0)
+    # After 2 s the root could send again, until 5 s; a chain's second member
+    # passes on within 1 s.
+    assert made['earliest'] == [(0, 3), (0, 2), (3, 1)]
+    assert made['stream'] == [(0, 3), (3, 1), (1, 2)]
+
+
 @settings(deadline=None)
 @given(messages(), st.booleans())
 def test_advice_is_the_best_and_above_its_bound(cloud, is_reduce):

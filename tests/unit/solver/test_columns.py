@@ -130,6 +130,33 @@ def test_a_pricing_cut_short_is_a_bound(problem, t_s, seed):
             assert full - 1e-12 <= cut <= value.sum() + 1e-9
 
 
+@pytest.mark.parametrize('seed', [17, 19, 28, 32])
+def test_pricing_knows_each_resource(seed):
+    """Of vCPUs there are enough, so memory decides."""
+    rng = random.Random(seed)
+    memory = [float(rng.randint(1, 4)) for _ in range(6)]
+    free = 6.0, float(rng.randint(5, 8))
+    inst = unlike(
+        hosts=tuple(cluster.Host(f'h{m}', free, 8.0, 8.0) for m in range(12)),
+        vms=tuple(cluster.Vm(f'v{j}', (1.0, one))
+                  for j, one in enumerate(memory)),
+        coflows=(coflow.Coflow.from_flows('c', 6, [
+            (0, 1, 1.0), (2, 3, 1.0), (4, 5, 1.0)]),),
+        resources=('vcpus', 'memory_mb'))
+    value = np.array([rng.random() for _ in memory])
+    best = max(sum(value[list(some)]) for n in range(7)
+               for some in itertools.combinations(range(6), n)
+               if sum(memory[j] for j in some) <= free[1])
+    pool = pool_of(inst)
+    limits = hose_s(inst)[pool.ports] / 100.0
+    for most in (2, 3, 10 ** 6):
+        upper, _found = pool.price(0, limits, value, -1.0, most,
+                                   np.zeros(6, dtype=bool),
+                                   budgets.unlimited())
+        assert upper >= best - 1e-9
+    assert upper == pytest.approx(best)
+
+
 def test_classes_are_hosts_alike_of_one_subtree():
     inst = unlike(hosts=tuple(
         cluster.Host(f'h{m}', (2.0,), 8.0, 8.0) for m in range(5)),
