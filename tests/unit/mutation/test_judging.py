@@ -20,27 +20,40 @@ pytestmark = pytest.mark.full(
     still='the tier of mutants, which judges the lines of each change so')
 
 
-def test_a_mutant_replaces_a_module_below_a_folder_of_tools(tmp_path):
-    test = tmp_path / 'test_constant.py'
-    test.write_text('''
-from virtco_tenant.cast import peers
-def test_it():
-    assert peers.MAX_GATES == 32
-''')
-    done = subprocess.run([sys.executable, '-c', f'''
+JUDGED = """
 import hypothesis
 from tests.mutation import areas
 from tests.mutation import mutants
 from tests.mutation import run
-areas.tests = lambda path: [{str(test)!r}]
+areas.tests = lambda path: [{test!r}]
+run.IDLE_S = {idle_s}
 hypothesis.settings.register_profile('virtco')
-path = 'tenant/virtco_tenant/cast/peers.py'
-mutant, = [one for one in mutants.find(path, (areas.ROOT / path).read_text())
-           if one.before == '32']
-outcome, = run.judge([run.Task(path, mutant)], 20, 20, 1)
-assert outcome.verdict is run.Verdict.KILLED, outcome
-'''], cwd=areas.ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+text = (areas.ROOT / {path!r}).read_text()
+mutant = next(one for one in mutants.find({path!r}, text) if {chosen})
+outcome, = run.judge([run.Task({path!r}, mutant)], 20, 20, 1)
+print(outcome.verdict.value)
+"""
+
+
+def judged(test, text, path='virtco/units.py', chosen='True', idle_s=20.0):
+    """Return the verdict of a test, a file with this text, on a mutant.
+
+    :param chosen: an expression of the mutant, ``one``.
+    """
+    test.write_text(text)
+    done = subprocess.run(
+        [sys.executable, '-c', JUDGED.format(
+            test=str(test), path=path, chosen=chosen, idle_s=idle_s)],
+        cwd=areas.ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_a_mutant_replaces_a_module_below_a_folder_of_tools(tmp_path):
+    assert judged(tmp_path / 'test_constant.py', '''
+from virtco_tenant.cast import peers
+def test_it():
+    assert peers.MAX_GATES == 32
+''', 'tenant/virtco_tenant/cast/peers.py', 'one.before == "32"') == 'killed'
 
 
 def test_a_module_that_the_judge_imports_itself_is_replaced_too():
@@ -60,44 +73,16 @@ def test_a_module_that_the_judge_imports_itself_is_replaced_too():
 
 def test_a_mutant_that_conftest_cannot_load_is_noticed(tmp_path):
     (tmp_path / 'conftest.py').write_text('raise ValueError\n')
-    test = tmp_path / 'test_nothing.py'
-    test.write_text('def test_it():\n    pass\n')
-    done = subprocess.run([sys.executable, '-c', f'''
-import hypothesis
-from tests.mutation import areas
-from tests.mutation import mutants
-from tests.mutation import run
-areas.tests = lambda path: [{str(test)!r}]
-hypothesis.settings.register_profile('virtco')
-path = 'virtco/units.py'
-mutant, *_ = mutants.find(path, (areas.ROOT / path).read_text())
-outcome, = run.judge([run.Task(path, mutant)], 20, 20, 1)
-assert outcome.verdict is run.Verdict.KILLED, outcome
-'''], cwd=areas.ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert judged(tmp_path / 'test_nothing.py',
+                  'def test_it():\n    pass\n') == 'killed'
 
 
 def test_tests_that_sleep_are_ended(tmp_path):
-    sleeping = tmp_path / 'test_sleeping.py'
-    sleeping.write_text("""
+    assert judged(tmp_path / 'test_sleeping.py', '''
 import time
 def test_it():
     time.sleep(60)
-""")
-    done = subprocess.run([sys.executable, '-c', f'''
-import hypothesis
-from tests.mutation import areas
-from tests.mutation import mutants
-from tests.mutation import run
-areas.tests = lambda path: [{str(sleeping)!r}]
-run.IDLE_S = 0.5
-hypothesis.settings.register_profile('virtco')
-path = 'virtco/units.py'
-mutant, *_ = mutants.find(path, (areas.ROOT / path).read_text())
-outcome, = run.judge([run.Task(path, mutant)], 20, 20, 1)
-assert outcome.verdict is run.Verdict.TIMED_OUT, outcome
-'''], cwd=areas.ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+''', idle_s=0.5) == 'timed out'
 
 
 @pytest.mark.parametrize('expected, verdict', [
@@ -106,8 +91,7 @@ assert outcome.verdict is run.Verdict.TIMED_OUT, outcome
 def test_a_mutant_of_a_kernel_is_in_its_plain_self_too(
         tmp_path, expected, verdict):
     """Their equality tells nothing."""
-    test = tmp_path / 'test_kernel.py'
-    test.write_text(f'''
+    assert judged(tmp_path / 'test_kernel.py', f'''
 import numpy as np
 from virtco import compiled
 from virtco.solver.moves import rank_kernel
@@ -122,21 +106,8 @@ def test_it():
     assert rank_kernel.__file__ != {rank_kernel.__file__!r}
     compiled.check()
     assert own_s(rank_kernel) == {expected}
-''')
-    done = subprocess.run([sys.executable, '-c', f'''
-import hypothesis
-from tests.mutation import areas
-from tests.mutation import mutants
-from tests.mutation import run
-hypothesis.settings.register_profile('virtco')
-areas.tests = lambda path: [{str(test)!r}]
-path = 'virtco/solver/moves/rank_kernel.py'
-mutant, = [one for one in mutants.find(path, (areas.ROOT / path).read_text())
-           if (one.where, one.after) == ('own_times', 'p <= 0')]
-outcome, = run.judge([run.Task(path, mutant)], 20, 20, 1)
-assert outcome.verdict.value == {verdict!r}, outcome
-'''], cwd=areas.ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+''', 'virtco/solver/moves/rank_kernel.py',
+        '(one.where, one.after) == ("own_times", "p <= 0")') == verdict
 
 
 COLLECTED = """
