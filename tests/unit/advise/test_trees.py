@@ -74,8 +74,8 @@ def test_one_tree_passes_on_what_it_is_still_receiving():
     made = trees.candidates(trees.message(np.array([
         [0.0, 4.0, 3.0, 2.0], [2.0, 0.0, 1.0, 1.0], [1.0, 5.0, 0.0, 5.0],
         [3.0, 4.0, 5.0, 0.0]])), 0)
-    # After 2 s the root could send again, until 5 s; a chain's second member
-    # passes on within 1 s.
+    # A second message ends after 5 s at member 2, after 6 s at member 1. The
+    # root would be busy for 5 s, member 3 is for 4 s.
     assert made['earliest'] == [(0, 3), (0, 2), (3, 1)]
     assert made['stream'] == [(0, 3), (3, 1), (1, 2)]
 
