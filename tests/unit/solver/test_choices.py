@@ -252,7 +252,7 @@ def test_choices_that_may_be_better_are_refuted_in_turn(monkeypatch,
 
     monkeypatch.setattr(choices.search, 'run', run)
     monkeypatch.setattr(choices.proofs, 'narrow', narrow)
-    whole = budgets.Budget(budgets.Counter(), 10.0)
+    whole = budgets.Budget(budgets.Counter(), 1.0)
     problem = left_open((1, 1.1, 1.2, 9))
     if objective == Objective.ONLINE:
         problem = dataclasses.replace(problem, coflows=problem.coflows * 2)

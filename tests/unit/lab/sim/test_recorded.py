@@ -8,7 +8,8 @@ Those of every figure: tests/evaluation; all: virtco-sim reproduce --check.
 from virtco_lab.cmd import sim as command
 
 QUICK = ('virtco-case1', 'choreo-greedy', 'orchestra-table3',
-         'orchestra-fig14', 'orchestra-fig15', 'facebook-like', 'liars')
+         'orchestra-fig14', 'orchestra-fig15', 'facebook-like',
+         'training-mixed')
 
 
 def test_short_check_of_quick_figures(capsys):

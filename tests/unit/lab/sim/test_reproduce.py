@@ -34,9 +34,9 @@ def written(tmp_path_factory):
     """Two quick figures, one of them with two seeds."""
     directory = tmp_path_factory.mktemp('written')
     assert command.main([
-        'reproduce', 'all', '--only', 'orchestra-table3,liars', '--seeds',
-        '2', '--write', '--record', str(directory / 'record'), '--output',
-        str(directory / 'out')]) == 0
+        'reproduce', 'all', '--only', 'orchestra-table3,training-mixed',
+        '--seeds', '2', '--write', '--record', str(directory / 'record'),
+        '--output', str(directory / 'out')]) == 0
     return directory / 'record'
 
 
@@ -51,39 +51,37 @@ def altered(path, change):
     path.write_text(json.dumps(content))
 
 
-@pytest.mark.full(reason='simulates two figures again',
-                  still='test_seeds_short_and_json_together, and '
-                        'test_a_cell_that_differs_is_named')
 def test_what_was_written_is_found_again(reproduce, recorded):
-    code, out, err = reproduce('all', '--only', 'orchestra-table3,liars',
+    code, out, err = reproduce('all', '--only',
+                               'orchestra-table3,training-mixed',
                                '--check', '--processes', 2)
     assert (code, [line for line in err.splitlines()
                    if line.startswith('virtco-sim:')]) == (0, [])
-    assert 'liars: 14 cells compared, 0 off' in out
-    assert 'liars: 7 settings, seeds 0 to 1, about' in err
+    assert 'training-mixed: 15 cells compared, 0 off' in out
+    assert 'training-mixed: 3 settings, seeds 0 to 1, about' in err
 
 
 def test_seeds_short_and_json_together(reproduce, recorded):
-    code, out, _ = reproduce('all', '--only', 'liars', '--seeds', '1-1',
-                             '--short', '--json', '--check')
+    code, out, _ = reproduce('all', '--only', 'training-mixed', '--seeds',
+                             '1-1', '--short', '--json', '--check')
     answer = json.loads(out)
     figure, = answer['figures']
     assert code == 0 and answer['failures'] == []
-    assert figure['seeds'] == [1] and figure['compared'] == 4
+    assert figure['seeds'] == [1] and figure['compared'] == 10
     assert set(figure['made']) >= {'commit', 'python', 'numpy', 'machine',
                                    'cpu_s'}
 
 
 def test_a_cell_that_differs_is_named(reproduce, recorded):
     def worse(content):
-        rows = content['samples']['0.3']['his CCT']
+        rows = content['samples']['mrtf']['mean CCT']
         rows[1] = [rows[1][0] * 1.1]
-    altered(recorded / 'liars.json', worse)
-    short = ('liars', '--check', '--short')
+    altered(recorded / 'training-mixed.json', worse)
+    short = ('training-mixed', '--check', '--short')
     code, _, err = reproduce(*short, '--seeds', 2)
     assert code == 1
     line, = (line for line in err.splitlines() if 'tolerance' in line)
-    assert line.startswith('virtco-sim: liars: 0.3 / his CCT: ')
+    assert line.startswith('virtco-sim: training-mixed: mrtf / mean CCT: ')
     assert 'recorded ' in line and 'tolerance 1.00%' in line
     # The first seed is as recorded, and so is all within a fifth.
     assert 'tolerance' not in reproduce(*short)[2]
@@ -92,33 +90,30 @@ def test_a_cell_that_differs_is_named(reproduce, recorded):
 
 
 def test_a_table_that_is_not_its_record_is_named(reproduce, recorded):
-    path = recorded / 'liars.inc'
-    path.write_text(path.read_text().replace('1.00', '0.99', 1))
-    code, _, err = reproduce('liars', '--check', '--short')
+    path = recorded / 'training-mixed.inc'
+    path.write_text(path.read_text().replace('"mrtf","', '"mrtf","1', 1))
+    code, _, err = reproduce('training-mixed', '--check', '--short')
     assert code == 1 and f'{path}: not the table of its record' in err
     assert reproduce('all', '--render')[0] == 0
-    assert reproduce('liars', '--check', '--short')[0] == 0
+    assert reproduce('training-mixed', '--check', '--short')[0] == 0
 
 
-@pytest.mark.full(reason='simulates a figure to its end',
-                  still='test_a_cell_that_differs_is_named, and what asks '
-                        'for seeds that are not recorded')
 def test_short_takes_what_is_recorded_only(reproduce, recorded):
     def forget(content):
-        del content['samples']['0.3']
-    altered(recorded / 'liars.json', forget)
-    code, _, err = reproduce('liars', '--check')
-    assert code == 2 and '0.3 / his CCT' in err
+        del content['samples']['mrtf']
+    altered(recorded / 'training-mixed.json', forget)
+    code, _, err = reproduce('training-mixed', '--check')
+    assert code == 2 and 'mrtf / GPUs' in err
 
 
 @pytest.mark.parametrize('argv, said', [
-    (('liars', '--check', '--short', '--seeds', '2-3'), '0 to 1'),
+    (('training-mixed', '--check', '--short', '--seeds', '2-3'), '0 to 1'),
     (('choreo-greedy', '--check'), 'choreo-greedy.json'),
-    (('all', '--only', 'liar', '--check'), 'liar'),
-    (('liars', '--only', 'liars'), '--only'),
-    (('liars', '--write', '--short'), '--short'),
+    (('all', '--only', 'training-mix', '--check'), 'training-mix'),
+    (('training-mixed', '--only', 'training-mixed'), '--only'),
+    (('training-mixed', '--write', '--short'), '--short'),
     (('virtco-case1', '--check', '--shape', 'dense'), '--shape'),
-    (('liars', '--trace', '/nowhere'), '--trace')])
+    (('training-mixed', '--trace', '/nowhere'), '--trace')])
 def test_what_cannot_be_done_is_said(reproduce, recorded, argv, said):
     code, _, err = reproduce(*argv)
     assert code == 2
@@ -191,7 +186,7 @@ def made_up(value, seeds=(0, 1)):
 
 
 def test_seconds_are_in_proportion_to_the_seeds():
-    known = record.Record('liars', 'medium', {}, made_up(1.0))
+    known = record.Record('training-mixed', 'medium', {}, made_up(1.0))
     assert record.seconds(known, ('s', 'new'), 3) == 15.0
 
 
@@ -201,8 +196,8 @@ def test_seconds_are_in_proportion_to_the_seeds():
     (2e-9, 1.1e-9, 0.01, False)])
 def test_a_cell_is_off_by_more_than_the_tolerance(
         recorded, value, tolerance, is_off):
-    known = record.Record('liars', 'medium', {}, made_up(recorded))
-    count, off = record.compare(figures.FIGURES['liars'],
+    known = record.Record('training-mixed', 'medium', {}, made_up(recorded))
+    count, off = record.compare(figures.FIGURES['training-mixed'],
                                 made_up(value, (1,)), known, tolerance)
     assert (count, bool(off)) == (1, is_off)
 
@@ -232,13 +227,15 @@ def test_a_record_tells_of_changed_files(tmp_path, monkeypatch):
 
 
 def test_seeds_that_are_not_recorded():
-    figure = figures.FIGURES['liars']
-    known = record.Record('liars', 'medium', {}, samples.Samples((0, 1)))
+    figure = figures.FIGURES['training-mixed']
+    known = record.Record('training-mixed', 'medium', {},
+                          samples.Samples((0, 1)))
     with pytest.raises(exception.Invalid, match='0 to 1'):
         record.compare(figure, samples.Samples((5,)), known)
 
 
 def test_a_cell_that_is_not_recorded():
-    known = record.Record('liars', 'medium', {}, samples.Samples((0, 1)))
+    known = record.Record('training-mixed', 'medium', {},
+                          samples.Samples((0, 1)))
     with pytest.raises(exception.Invalid, match='a recorded cell.* s / x'):
-        record.compare(figures.FIGURES['liars'], made_up(1.0), known)
+        record.compare(figures.FIGURES['training-mixed'], made_up(1.0), known)
