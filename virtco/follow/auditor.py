@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import itertools
 import logging
@@ -23,6 +24,8 @@ from virtco.model import states
 LOG = logging.getLogger(__name__)
 
 STOP_S = 5.0
+#: Between looks for VMs that were built since the last one.
+NEWCOMERS_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,6 +47,10 @@ class Believed:
     ingress_limit_bps: float | None = None
 
 
+# VMs that differ from Nova, each with the change that makes them agree.
+Repairs = list[tuple[Believed, notifications.Change]]
+
+
 class Auditor(threading.Thread):
     """A thread of its own, for which nobody waits.
 
@@ -63,6 +70,9 @@ class Auditor(threading.Thread):
         self._metrics = metrics
         self._interval_s = interval_s
         self._is_away = False
+        # Generation of the last look, and the VMs, with their hosts, that ran.
+        self._generation = -1
+        self._ran: set[tuple[str, str | None]] = set()
         self._is_ending = threading.Event()
 
     def stop(self) -> None:
@@ -71,22 +81,35 @@ class Auditor(threading.Thread):
         self.join(STOP_S)
 
     def run(self) -> None:
+        left_s = 0.0
         while not self._is_ending.is_set():
-            outcome = 'failed'
-            try:
-                self.compare()
-                outcome = 'done'
-            except exception.NovaUnavailable as error:
-                if not self._is_away:
-                    LOG.warning('Nothing is compared with Nova: %s', error)
-                self._is_away = True
-            except exception.VirtcoException as error:
-                LOG.warning('Could not repair by the comparison with Nova: '
-                            '%s', error)
-            except Exception:
-                LOG.exception('Could not compare with Nova.')
-            self._metrics.comparisons.labels(outcome).inc()
-            self._is_ending.wait(self._interval_s)
+            if left_s <= 0.0:
+                outcome = self._outcome(self.compare)
+                self._metrics.comparisons.labels(outcome).inc()
+                left_s = self._interval_s
+            else:
+                outcome = self._outcome(self.compare_newcomers)
+            # A failure is left to the next whole comparison.
+            pause_s = (min(left_s, NEWCOMERS_S) if outcome == 'done'
+                       else left_s)
+            self._is_ending.wait(pause_s)
+            left_s -= pause_s
+
+    def _outcome(self, work: Callable[[], int]) -> str:
+        try:
+            work()
+        except exception.NovaUnavailable as error:
+            if not self._is_away:
+                LOG.warning('Nothing is compared with Nova: %s', error)
+            self._is_away = True
+        except exception.VirtcoException as error:
+            LOG.warning('Could not repair by the comparison with Nova: '
+                        '%s', error)
+        except Exception:
+            LOG.exception('Could not compare with Nova.')
+        else:
+            return 'done'
+        return 'failed'
 
     def compare(self) -> int:
         """Compare with Nova and repair; return the number of servers repaired.
@@ -94,12 +117,42 @@ class Auditor(threading.Thread):
         :raises virtco.exception.NovaUnavailable:
         :raises virtco.exception.DatabaseUnavailable:
         """
+        believed, _newcomers = self._look()
+        return self._each_project(believed, self._wrong)
+
+    def compare_newcomers(self) -> int:
+        """Read the limits of the ports of VMs that were built or moved since
+        the last look; return the number of these with other ones.
+
+        :raises virtco.exception.DatabaseUnavailable:
+        """
+        with self._database.reader() as session:
+            if db_groups.generation(session) == self._generation:
+                return 0
+        _believed, newcomers = self._look()
+        return self._each_project(newcomers, self._otherwise_limited)
+
+    def _look(self) -> tuple[list[Believed], list[Believed]]:
+        """Return the VMs of the model, by project, and those of them that run
+        where they did not at the last look.
+        """
+        with self._database.reader() as session:
+            self._generation = db_groups.generation(session)
+        believed = self._believed()
+        runs = {(vm.instance_uuid, vm.host): vm for vm in believed
+                if vm.state == states.MemberState.RUNNING}
+        newcomers = [vm for key, vm in runs.items() if key not in self._ran]
+        self._ran = set(runs)
+        return believed, newcomers
+
+    def _each_project(self, vms: list[Believed], wrong: Callable[
+            [str, list[Believed]], Repairs]) -> int:
         n_repaired = 0
-        for project_id, vms in itertools.groupby(
-                self._believed(), key=lambda vm: vm.project_id):
+        for project_id, of_project in itertools.groupby(
+                vms, key=lambda vm: vm.project_id):
             if self._is_ending.is_set():
                 break
-            n_repaired += self._compare_project(project_id, list(vms))
+            n_repaired += self._repair(wrong(project_id, list(of_project)))
         return n_repaired
 
     def _believed(self) -> list[Believed]:
@@ -108,12 +161,7 @@ class Auditor(threading.Thread):
             return [Believed(*row)
                     for row in db_groups.living_vms(session)]
 
-    def _compare_project(self, project_id: str,
-                         vms: list[Believed]) -> int:
-        wrong = self._wrong(project_id, vms)
-        if self._is_away:
-            LOG.info('Nova answers again.')
-            self._is_away = False
+    def _repair(self, wrong: Repairs) -> int:
         # What a notification changed meanwhile is newer than Nova's list.
         unchanged = set(self._believed()) if wrong else set()
         n_repaired = 0
@@ -124,8 +172,7 @@ class Auditor(threading.Thread):
                 LOG.info('No notification told, Nova did: %s', change)
         return n_repaired
 
-    def _wrong(self, project_id: str, vms: list[Believed]
-               ) -> list[tuple[Believed, notifications.Change]]:
+    def _wrong(self, project_id: str, vms: list[Believed]) -> Repairs:
         """Return the VMs that differ from Nova, each with its repair.
 
         A server that the list does not hold is asked for by its uuid: it may
@@ -135,8 +182,11 @@ class Auditor(threading.Thread):
         listed = {server.uuid: server
                   for server in self._nova.servers(project_id)
                   if server.uuid in uuids}
+        if self._is_away:
+            LOG.info('Nova answers again.')
+            self._is_away = False
         limits_bps = self._limits_bps(project_id)
-        found = []
+        found: Repairs = []
         for vm in vms:
             server = (listed.get(vm.instance_uuid)
                       or self._nova.server(vm.instance_uuid))
@@ -146,13 +196,28 @@ class Auditor(threading.Thread):
                 found.append((vm, change))
         return found
 
-    def _limits_bps(self, project_id: str
+    def _otherwise_limited(self, project_id: str, vms: list[Believed]
+                           ) -> Repairs:
+        """Return the VMs whose ports have other limits in Neutron."""
+        known = self._limits_bps(project_id,
+                                 [vm.instance_uuid for vm in vms])
+        found: Repairs = []
+        for vm in vms:
+            if known is None or vm.host is None:
+                continue
+            limits_bps = known.get(vm.instance_uuid, neutron.UNLIMITED)
+            if limits_bps != (vm.egress_limit_bps, vm.ingress_limit_bps):
+                found.append((vm, notifications.Built(
+                    vm.instance_uuid, vm.host, limits_bps=limits_bps)))
+        return found
+
+    def _limits_bps(self, project_id: str, only: Sequence[str] = ()
                     ) -> Mapping[str, neutron.Limits] | None:
         """Return the limits of a project's VMs that have any; None while
         Neutron does not tell.
         """
         try:
-            return self._neutron.limits_bps(project_id)
+            return self._neutron.limits_bps(project_id, only)
         except exception.NovaUnavailable as error:
             LOG.debug('No limits of ports are known: %s', error)
             return None

@@ -11,6 +11,7 @@ import pytest
 from tests import patience
 from virtco import exception
 from virtco import metrics
+from virtco.db import groups
 from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
@@ -44,10 +45,15 @@ class FakeNeutron:
 
     found = None
 
-    def limits_bps(self, project_id):
+    def __init__(self):
+        self.asked = []
+
+    def limits_bps(self, project_id, only=()):
+        self.asked.append((project_id, only))
         if self.found is None:
             raise exception.NovaUnavailable(why='no QoS')
-        return self.found
+        return {vm: limits for vm, limits in self.found.items()
+                if not only or vm in only}
 
 
 @pytest.fixture
@@ -129,6 +135,102 @@ def test_limits_of_ports_are_told_once(bench, database, neutron):
     assert audit.compare() == 1
     assert applied[1:] == [notifications.Built('p-1', 'h2',
                                                limits_bps=(None, None))]
+
+
+def test_limits_of_new_vms_are_told_before_the_next_comparison(
+        bench, database, neutron):
+    nova, applied, audit, _counts = bench
+    add_group(database, 'p', ['h1', 'h2'])
+    add_group(database, 'q', ['h1'])
+    nova.known = {f'{name}': server(name, 'h1') for name in ('p-0', 'q-0')}
+    nova.known['p-1'] = server('p-1', 'h2')
+    audit.compare()
+    asked = nova.asked.copy()
+    neutron.asked.clear()
+    neutron.found = {'p-0': (5e6, None)}
+    # Nothing was built: nobody is asked, whatever changed in Neutron.
+    assert audit.compare_newcomers() == 0
+    assert not neutron.asked
+    with database.writer() as session:
+        groups.advance(session.connection())
+        for row, host in ((0, 'h3'), (1, None)):
+            session.get(models.Member, ('p', row)).host = host
+        session.get(models.Member, ('q', 0)).state = 'reserved'
+    # Those that run where they did not are asked for, Nova is not.
+    assert audit.compare_newcomers() == 1
+    assert neutron.asked == [('p', ['p-0', 'p-1'])]
+    assert applied == [notifications.Built('p-0', 'h3',
+                                           limits_bps=(5e6, None))]
+    # Once, whatever Neutron said.
+    neutron.found = None
+    with database.writer() as session:
+        groups.advance(session.connection())
+        session.get(models.Member, ('q', 0)).state = 'running'
+    assert audit.compare_newcomers() == audit.compare_newcomers() == 0
+    assert neutron.asked[1:] == [('q', ['q-0'])]
+    assert nova.asked == asked
+
+
+class Turns:
+    """Ends a thread's loop after so many pauses, and keeps these."""
+
+    def __init__(self, n):
+        self.n = n
+        self.pauses_s = []
+
+    def is_set(self):
+        return len(self.pauses_s) >= self.n
+
+    def wait(self, pause_s):
+        self.pauses_s.append(pause_s)
+
+
+def test_limits_of_a_vm_that_moved_meanwhile_are_left_to_the_next_look(
+        bench, database, neutron):
+    _nova, applied, audit, _counts = bench
+    add_group(database, 'p', ['h1'])
+    neutron.found = {'p-0': (5e6, None)}
+    ask = neutron.limits_bps
+
+    def migrate(*args):
+        with database.writer() as session:
+            groups.advance(session.connection())
+            session.get(models.Member, ('p', 0)).host = 'h2'
+        return ask(*args)
+
+    neutron.limits_bps = migrate
+    assert audit.compare_newcomers() == 0
+    neutron.limits_bps = ask
+    assert audit.compare_newcomers() == 1
+    assert applied == [notifications.Built('p-0', 'h2',
+                                           limits_bps=(5e6, None))]
+
+
+@pytest.mark.parametrize('fails_at, pauses_s', [
+    (None, [5.0, 5.0, 2.0, 5.0]),
+    # A failure is left to the next whole comparison.
+    (1, [12.0, 5.0, 5.0, 2.0]),
+    (2, [5.0, 7.0, 5.0, 5.0])])
+def test_it_looks_for_new_vms_between_two_comparisons(
+        database, neutron, fails_at, pauses_s):
+    looks, counts = [], metrics.Metrics()
+    audit = auditor.Auditor(database, FakeNova(), neutron, lambda _: True,
+                            counts, 12.0)
+
+    def look(kind):
+        looks.append(kind)
+        if len(looks) == fails_at:
+            raise exception.NovaUnavailable(why='HTTP 503')
+        return 0
+
+    audit.compare = lambda: look('whole')
+    audit.compare_newcomers = lambda: look('new')
+    audit._is_ending = Turns(4)
+    audit.run()
+    assert audit._is_ending.pauses_s == pauses_s
+    began = {0} | {i + 1 for i in range(3) if sum(pauses_s[:i + 1]) == 12.0}
+    assert looks == ['whole' if i in began else 'new' for i in range(4)]
+    assert count(counts, 'done') + count(counts, 'failed') == len(began)
 
 
 def test_a_server_that_the_pages_missed_is_not_gone(bench, database):

@@ -2,6 +2,8 @@
 
 """Neutron's API: which limits of ports count for a VM."""
 
+import urllib.parse
+
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ks_session
 import pytest
@@ -33,11 +35,14 @@ def port(number, vm, policy=None, of_network=None):
 @pytest.fixture
 def ask(api):
     """Returns the limits of a project; Neutron has two ports a page."""
-    def limits_bps(ports, policies=POLICIES):
-        def page(_handler, query):
+    def limits_bps(everybodys, policies=POLICIES, only=()):
+        def page(handler, query):
             if 'project_id' not in query:
                 return 200, {'policies': policies}
             assert query['project_id'] == 'p'
+            wanted = urllib.parse.parse_qs(handler.path).get('device_id')
+            ports = [one for one in everybodys
+                     if wanted is None or one['device_id'] in wanted]
             start = [one['id'] for one in ports].index(
                 query['marker']) + 1 if 'marker' in query else 0
             links = [{'rel': 'previous'}] * (start > 0) + [
@@ -49,7 +54,7 @@ def ask(api):
         return neutron.Neutron(
             test_nova.made_conf(), ks_session.Session(noauth.NoAuth(
                 endpoint=f'http://127.0.0.1:{api.server_port}'))
-        ).limits_bps('p')
+        ).limits_bps('p', only)
 
     return limits_bps
 
@@ -59,6 +64,14 @@ def test_the_least_rule_of_each_direction_counts(api, ask):
                 port(3, 'd', 'least', 'both'), port(4, 'e', None, 'both')
                 ]) == {'a': (4e6, 3e6), 'e': (4e6, 3e6)}
     assert api.asked == ['/v2.0/qos/policies', *['/v2.0/ports'] * 3]
+
+
+def test_ports_of_some_vms_are_asked_for(api, ask, monkeypatch):
+    monkeypatch.setattr(neutron, '_VMS_AT_ONCE', 2)
+    ports = [port(0, 'a', 'both'), port(1, 'b', 'both'), port(2, 'c', 'both'),
+             port(3, 'd', 'both')]
+    assert set(ask(ports, only=['a', 'd', 'c'])) == {'a', 'c', 'd'}
+    assert api.asked == ['/v2.0/qos/policies', *['/v2.0/ports'] * 2]
 
 
 def test_limits_of_a_vms_ports_add_up(ask):
