@@ -35,8 +35,7 @@ def bottleneck(rater: Rater, c: cython.Py_ssize_t) -> cython.double:
 def bottlenecks(rater: Rater, out: cython.double[::1]) -> None:
     """Write each coflow's remaining time alone on the fabric, seconds."""
     for c in range(out.shape[0]):
-        longest = bottleneck(rater, c)
-        out[c] = longest * rater.scale[c] if longest > 0.0 else 0.0
+        out[c] = bottleneck(rater, c) * rater.scale[c]
 
 
 def prefix_times(rater: Rater, order: cython.longlong[::1],

@@ -3,6 +3,7 @@
 """Which typed operations the helper makes, and which it refuses."""
 
 import contextlib
+import dataclasses
 import importlib
 import importlib.machinery
 import os
@@ -59,6 +60,25 @@ def test_every_class_of_a_policy_passes_the_decoder(wanted):
     assert decoded == changes
     assert [change.message() for change in decoded] == [
         change.message() for change in changes]
+
+
+@pytest.mark.parametrize('field, most', [
+    ('minor', 2 ** 16 - 1), ('parent', 2 ** 16 - 1), ('rate_bps', 10 ** 15),
+    ('ceil_bps', 10 ** 15), ('prio', 7), ('quantum_bytes', 2 ** 32 - 1),
+    ('limit_bytes', 2 ** 32 - 1), ('packet_bytes', 2 ** 32 - 1),
+    ('overhead_bytes', 2 ** 16 - 1), ('frame_min_bytes', 2 ** 16 - 1),
+    ('burst_bytes', 2 ** 32 - 1)])
+def test_parameters_fit_their_fields_of_the_kernel(field, most):
+    def decoded(value):
+        return guarded._CALLS['tc_change'][0].decode(msgspec.msgpack.encode(
+            [operations.SetClass(UPLINK, dataclasses.replace(
+                CLASS, **{field: value}))]))
+
+    change, = decoded(most)
+    assert getattr(change.wanted, field) == most
+    for beyond in (most + 1, -1):
+        with pytest.raises(msgspec.ValidationError, match=field):
+            decoded(beyond)
 
 
 def test_changes_of_the_uplink_and_its_ifb_are_made(ours):

@@ -270,6 +270,14 @@ def test_a_sender_fills_one_receiver_after_the_other():
           True, 0, policies.SHARE_MADD, policies.BACKFILL_GREEDY)
 
 
+def test_what_a_bound_of_rates_leaves_is_handed_out_next():
+    """One flow reaches the bound after a port of another is full."""
+    agree(by_hand((0, 0, 1, 8, False), (0, 2, 3, 1, False),
+                  (0, 3, 0, 1, False), cap=(1, 1, 1, 4, 4, 0.5, 1, 0.1625)),
+          False, 0, policies.SHARE_MADD, policies.BACKFILL_IN_ORDER,
+          horizon_s=3.0)
+
+
 @pytest.mark.parametrize('trickle', [0.2, 0.4])
 def test_the_head_of_a_queue_keeps_half_of_each_port(trickle):
     agree(by_hand((0, 0, 1, 5, False), (1, 0, 2, 8, False),
