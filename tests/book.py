@@ -9,6 +9,7 @@ lines that continue them; a block with a caption that is a path is that file.
 import dataclasses
 import pathlib
 import re
+import subprocess
 from typing import ClassVar
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from docutils.parsers.rst.directives import body
 
 ROOT = pathlib.Path(__file__).parents[1]
 _DIRECTIVE = re.compile(r'( *)\.\. code-block:: (\w+)')
+_END = '--- end of the output'
 #: Words that differ between runs.
 _ID = re.compile(r'\b[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}\b')
 _NUMBER = re.compile(r'[-+]?\d[\d.,:]*(?:e[-+]?\d+)?')
@@ -127,6 +129,24 @@ def _shown(lines, begin, end, indent):
         yield Command(text, first, after, indent)
 
 
+def run(steps, **shell):
+    """Run commands with prompts in one shell; return each with its lines."""
+    done = subprocess.run(
+        ['bash', '-ec', '\n'.join(
+            f'{step.text[2:]}\necho {_END}' for step in steps)],
+        text=True, timeout=900, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, **shell)
+    assert done.returncode == 0, done.stdout
+    return [(step, found.splitlines()) for step, found
+            in zip(steps, done.stdout.split(f'{_END}\n'), strict=False)]
+
+
+def check(lines, step, found):
+    """Compare what a page shows of a command's output with what it prints."""
+    shown = lines[step.begin:step.end]
+    assert agree(plain(shown), plain(found)), (step.text, shown, found)
+
+
 def plain(lines):
     """Join the lines without what differs between runs: numbers, ids, line
     breaks and the steps of a plan.
@@ -134,7 +154,7 @@ def plain(lines):
     text = re.sub('(Time of the plan):[^-]*', r'\1 ', '\n'.join(lines))
     text = _NUMBER.sub('0', _ID.sub('ID', text))
     return re.sub(r'\b0 ([um]?s|min)\b', '0 s', ' '.join(
-        re.sub('[-+|]+', ' ', text).split()))
+        re.sub('[-+|\u2500-\u257f]+', ' ', text).split()))
 
 
 def agree(shown, found):

@@ -178,9 +178,7 @@ def follow(lines, run):
 def check(page, run):
     lines = book.text_of(page)
     for step, found in follow(lines, run):
-        shown = lines[step.begin:step.end]
-        assert book.agree(book.plain(shown), book.plain(found)), (
-            step.text, shown, found)
+        book.check(lines, step, found)
 
 
 @pytest.fixture(scope='module')

@@ -19,9 +19,6 @@ _SCRIPTS = _ROOT / 'examples/tutorial'
 _URL = 'http://192.168.79.1:8791'
 
 
-_END = '--- end of the output'
-
-
 @pytest.fixture
 def lab(tmp_path):
     directory = tmp_path / 'lab'
@@ -62,10 +59,9 @@ def test_page_names_every_script_in_the_tested_order():
         'network', 'controller', 'edges', 'group', 'boot', 'send', 'clean']
 
 
-def _follow(directory):
-    """Run the commands of the page in one shell; yield each with its output.
-    """
-    commands = [step for step in book.follow(book.text_of('user/tutorial'))
+def _follow(directory, lines):
+    """Run the commands of the page; return each with its output."""
+    commands = [step for step in book.follow(lines)
                 if step.text.startswith('# ')]
     # What comes first prepares the shell that the test has already.
     assert [step.text for step in commands[:3]] == [
@@ -73,23 +69,16 @@ def _follow(directory):
         'LAB=/tmp/virtco-tutorial.$$', '# cd examples/tutorial']
     *followed, clean = commands[3:]
     assert clean.text == '# . ./clean.sh'
-    done = subprocess.run(
-        ['bash', '-e'], text=True, timeout=600, cwd=_SCRIPTS,
-        env=_environment(directory) | {'COLUMNS': '76'},
-        input='\n'.join(f'{step.text[2:]}\necho {_END}' for step in followed),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert done.returncode == 0, done.stdout
-    return zip(followed, done.stdout.split(f'{_END}\n'), strict=False)
+    return book.run(followed, cwd=_SCRIPTS,
+                    env=_environment(directory) | {'COLUMNS': '76'})
 
 
 @pytest.mark.real_time(reason='the bytes are timed')
 def test_tutorial(lab):
     lines = book.text_of('user/tutorial')
-    for step, found in _follow(lab):
-        shown = lines[step.begin:step.end]
-        if shown:
-            assert book.agree(book.plain(shown), book.plain(
-                found.splitlines())), (step.text, shown, found)
+    for step, found in _follow(lab, lines):
+        if lines[step.begin:step.end]:
+            book.check(lines, step, found)
     coflow = _coflow(lab)
     assert coflow['state'] == 'done'
     assert 0.8 < coflow['measured_cct_s'] / coflow['cct_s'] < 1.5
