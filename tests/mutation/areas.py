@@ -24,6 +24,7 @@ _ELSEWHERE = {
     'virtco/model': ('scheduling', 'solver', 'topology', 'hints', 'place'),
     'lab/virtco_lab/cmd': ('lab',),
     'lab/virtco_lab': ('lab',),
+    'tenant/virtco_tenant': ('cast', 'hintkit'),
     'tenant/virtco_tenant/cast': ('cast',),
     'tenant/virtco_tenant/hintkit': ('hintkit',),
     'virtco/fluid': ('lab/sim', 'scheduling'),

@@ -392,7 +392,7 @@ def test_an_order_of_ranks_puts_the_matrix_on_its_rows():
     ({'period': 1}, 'period', 'nothing where iterations'),
     ({'compute': 1, 'iterations': 1}, 'compute', 'nothing where iterations'),
     ({'iterations': 2, 'period': 0.0009}, 'period', '1 ms and 720 h'),
-    ({'iterations': 2, 'period': '43201min'}, 'period', '1 ms and 720 h'),
+    ({'iterations': 2, 'period': '2592001s'}, 'period', '1 ms and 720 h'),
     ({'iterations': 2, 'period': '3 parsecs'}, 'period', '"250ms"'),
     ({'iterations': 2, 'period': True}, 'period', '1 ms and 720 h'),
     ({'iterations': 2, 'period': None}, 'period', '1 ms and 720 h'),

@@ -16,13 +16,13 @@ def _reading(at_s, rate_bps=1e8, src='a', dst='b', **more):
 def test_the_newest_readings_are_kept(depth, n):
     kept = history.History(depth)
     for i in range(n):
-        kept.add(_reading(float(i + 1), 1e6 * (i + 1)))
+        kept.add(_reading(i + 0.5, 1e6 * (i + 1)))
     table = kept.table()
     assert table.times_s[np.isfinite(table.times_s)].tolist() == [
-        float(i + 1) for i in range(max(0, n - depth), n)]
+        i + 0.5 for i in range(max(0, n - depth), n)]
     if n:
         assert table.rates_bps[-1, 0] == 1e6 * n
-        assert kept.newest_s() == n
+        assert kept.newest_s() == n - 0.5
 
 
 @given(st.integers(1, 12))

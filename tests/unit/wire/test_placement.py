@@ -28,6 +28,10 @@ def test_what_nova_may_leave_out():
         'unplanned_passes': 0, 'instance_uuid': ''}
 
 
+def test_a_host_is_feasible_unless_told():
+    assert placement.RankedHost('h1', 0).feasible
+
+
 @pytest.mark.parametrize('bad', ['', 'h 2', 'h/2', 'h2\n', 'hé'])
 def test_the_first_host_with_a_bad_name_is_told(bad):
     names = ['h1', 'rack1:h@2_x.y-z', bad, 'h3', bad]

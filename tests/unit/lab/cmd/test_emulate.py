@@ -67,10 +67,11 @@ def test_a_rate_needs_its_unit(capsys):
         with pytest.raises(SystemExit):
             parse('demo', f'--rate={text}')
         assert 'such as 50Mbit' in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        parse('demo', '--rate=2Gbit')
-    assert ("between 5 Mbit/s and 1 Gbit/s, got '2Gbit'"
-            in capsys.readouterr().err)
+    for text in ('2Gbit', '1000000001bps', '4999999bps'):
+        with pytest.raises(SystemExit):
+            parse('demo', f'--rate={text}')
+        assert (f"between 5 Mbit/s and 1 Gbit/s, got '{text}'"
+                in capsys.readouterr().err)
 
 
 @pytest.mark.parametrize('argv', [

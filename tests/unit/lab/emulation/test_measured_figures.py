@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import pathlib
 import types
+from unittest import mock
 
 import pytest
 
@@ -212,3 +213,12 @@ def test_drawn_figures_are_those_that_there_are():
     drawn = {path.stem.removesuffix('-short')
              for path in pathlib.Path(drawing.DRAWN).glob('*.json')}
     assert measured.FIGURES.keys() <= drawn
+
+
+def test_hosts_explain_a_rate_that_is_four_percent_off():
+    found = [(1, 9e8, 9e8), (2, 1.039e7, 1e7), (4, 0.961e7, 1e7),
+             (6, 1.041e7, 1e7), (6, 0.959e7, 1.1e7)]
+    with mock.patch.object(lengths, '_measure', return_value=found):
+        rows = lengths.figure8(types.SimpleNamespace(rate_bps=1e7),
+                               mock.Mock()).rows
+    assert [row[-1] for row in rows[:4]] == [None, 100.0, 100.0, 0.0]

@@ -115,6 +115,8 @@ def test_timeline_draws_each_time_to_scale(found):
     assert 500 < longest_px <= 600
     assert [width / longest_px for width in widths] == pytest.approx(
         [time_s / 7.0 for time_s in (7.0, 2.0, 4.0, 2.0, 5.0, 0.0)], abs=1e-3)
+    assert re.findall(r'"middle">([\d.]+)</text>', text) == [
+        '0', '1.5', '3', '4.5', '6', '7.5']
     for label in ('apart:\n 4.5 s on average', '>7.0</text>', '>C2</text>'):
         assert label in text
     assert found.measured in text

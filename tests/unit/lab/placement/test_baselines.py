@@ -168,7 +168,8 @@ def test_choreo_goes_on_from_where_a_vm_is(is_back):
 
 
 @pytest.mark.parametrize('flows', [
-    [(0, 1, 9.0), (0, 2, 5.0)], [(1, 0, 9.0), (2, 0, 5.0)]])
+    [(0, 1, 9.0), (0, 2, 5.0), (0, 3, 4.0)],
+    [(1, 0, 9.0), (2, 0, 5.0), (3, 0, 4.0)]])
 def test_choreo_fills_a_host_that_has_just_room(flows):
-    inst = build([3, 1, 1], [1, 1, 1], flows, [(8.0, 8.0)] * 3)
-    assert places(choreo.place(inst, budgets.unlimited())) == [0, 0, 0]
+    inst = build([4, 1, 1], [1] * 4, flows, [(8.0, 8.0)] * 3)
+    assert places(choreo.place(inst, budgets.unlimited())) == [0] * 4
