@@ -223,6 +223,17 @@ def test_swaps_make_no_tree_slower(cloud, shape, is_reduce, n_segments):
         member = parent[member]
 
 
+def test_the_last_to_be_served_may_be_the_first_edges():
+    """All others are on the root's machine, so member 1 is served last."""
+    message = trees.message(np.array([
+        [0.0, 8.0, 0.0, 0.0], [2.0, 0.0, 2.0, 5.0], [0.0, 4.0, 0.0, 0.0],
+        [0.0, 6.0, 0.0, 0.0]]), [2, 0, 2, 2])
+    found = orders.swapped(orders.Shape.BINARY, range(4), message, 1, True)
+    assert found == [0, 2, 3, 1]
+    assert message.took_s(
+        orders.shaped(orders.Shape.BINARY, found, True), 1) == 4.0
+
+
 @pytest.mark.parametrize('n_segments', [1, 4])
 def test_a_trial_of_a_swap_costs_its_messages_and_three_more(n_segments):
     """The last member's second swap is the first that helps."""
