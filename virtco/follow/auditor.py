@@ -169,7 +169,7 @@ class Auditor(threading.Thread):
             if vm in unchanged and self._apply(change):
                 n_repaired += 1
                 self._metrics.repairs.labels(type(change).__name__).inc()
-                LOG.info('No notification told, Nova did: %s', change)
+                LOG.info('No notification told of this: %s', change)
         return n_repaired
 
     def _wrong(self, project_id: str, vms: list[Believed]) -> Repairs:

@@ -142,8 +142,8 @@ def test_limits_of_new_vms_are_told_before_the_next_comparison(
     nova, applied, audit, _counts = bench
     add_group(database, 'p', ['h1', 'h2'])
     add_group(database, 'q', ['h1'])
-    nova.known = {f'{name}': server(name, 'h1') for name in ('p-0', 'q-0')}
-    nova.known['p-1'] = server('p-1', 'h2')
+    nova.pages = {'p': [server('p-0', 'h1'), server('p-1', 'h2')],
+                  'q': [server('q-0', 'h1')]}
     audit.compare()
     asked = nova.asked.copy()
     neutron.asked.clear()
@@ -171,20 +171,6 @@ def test_limits_of_new_vms_are_told_before_the_next_comparison(
     assert nova.asked == asked
 
 
-class Turns:
-    """Ends a thread's loop after so many pauses, and keeps these."""
-
-    def __init__(self, n):
-        self.n = n
-        self.pauses_s = []
-
-    def is_set(self):
-        return len(self.pauses_s) >= self.n
-
-    def wait(self, pause_s):
-        self.pauses_s.append(pause_s)
-
-
 def test_limits_of_a_vm_that_moved_meanwhile_are_left_to_the_next_look(
         bench, database, neutron):
     _nova, applied, audit, _counts = bench
@@ -204,6 +190,20 @@ def test_limits_of_a_vm_that_moved_meanwhile_are_left_to_the_next_look(
     assert audit.compare_newcomers() == 1
     assert applied == [notifications.Built('p-0', 'h2',
                                            limits_bps=(5e6, None))]
+
+
+class Turns:
+    """Ends a thread's loop after so many pauses, and keeps these."""
+
+    def __init__(self, n):
+        self.n = n
+        self.pauses_s = []
+
+    def is_set(self):
+        return len(self.pauses_s) >= self.n
+
+    def wait(self, pause_s):
+        self.pauses_s.append(pause_s)
 
 
 @pytest.mark.parametrize('fails_at, pauses_s', [
