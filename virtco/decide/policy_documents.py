@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import dataclasses
 import functools
 import math
@@ -16,6 +17,7 @@ from virtco.model import live
 from virtco.scheduling import deadlines
 from virtco.scheduling import starvation
 from virtco.state import schedule_input as known
+from virtco.table import borrowing
 from virtco.table import coflow_table
 from virtco.table import host_policies
 from virtco.table import host_policy
@@ -85,21 +87,20 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
         is_counted=options.is_fair,
         protect=options.protect_receivers and not options.is_fair,
         before=told.layouts if told is not None else None)
+    reached = _reached(snapshot)
     told = host_policies.update(
         laid, schedule,
         {c.live.coflow_id: c.live.flows.remaining_bytes for c in coflows},
         ranks,
-        host_policies.Options(
-            options.work_conserving,
-            options.min_rate_fraction, options.policy_ttl_s),
+        host_policies.Options(options.min_rate_fraction, options.policy_ttl_s),
         options.rate_tolerance_fraction, told,
         functools.partial(limit_senders, snapshot)
         if options.limits_senders else None,
-        # A rate by a size that is not believed is a guess: nobody makes room.
-        {c.live.coflow_id for c in coflows
-         if c.live.served is None and c.is_queued},
-        _held(laid, snapshot, promised), _reached(snapshot),
-        options.default_share)
+        borrowing.Lending.of(
+            laid, _shared(snapshot, reached), ranks,
+            *_kept(snapshot), promised.floors().keys()
+            if promised is not None else frozenset()).ceil_bps
+        if options.work_conserving else None, reached)
     is_kept = before is not None and before.told.layouts is laid
     return Policies(told.of_host, told.changed,
                     {} if is_kept else laid.new_minors, schedule,
@@ -116,20 +117,38 @@ def _reached(snapshot: known.Snapshot) -> frozenset[str]:
                      for host, macs in sender.macs.items() if macs)
 
 
-def _held(laid: layouts.Layouts, snapshot: known.Snapshot,
-          promised: deadlines.Plan | None) -> np.ndarray | bool:
-    """Return whether each child borrows nothing, shape (n_children,).
+def _shared(snapshot: known.Snapshot, reached: Set[str]) -> borrowing.Ports:
+    """Return the ports that TCP shares.
 
-    Several that borrow at their senders may together fill a downlink or an
-    uplink of a coflow with a promise, which TCP shares whatever the
-    guarantees.
+    :param reached: hosts to which unmanaged traffic goes.
     """
-    floors = promised.floors() if promised is not None else {}
-    if not floors:
-        return False
-    return laid.meeting(
-        np.array([one.coflow_id in floors for one in laid.coflows], np.bool_),
-        snapshot.hosts.number_of, snapshot.uplinks)
+    hosts = snapshot.hosts
+    speeds_bps = hosts.speeds_bps
+    is_slow = np.isfinite(speeds_bps) & (
+        np.array((hosts.egress_bps, hosts.ingress_bps)) < speeds_bps)
+    lent = 1 - snapshot.options.default_share * np.array(
+        [name in reached for name in hosts.names], np.float64)
+    above_bps = snapshot.uplinks.cap_bps
+    return borrowing.Ports(
+        hosts.number_of,
+        np.concatenate((np.full(len(hosts), math.inf), speeds_bps[1] * lent,
+                        np.full(len(above_bps), math.inf))),
+        np.concatenate((
+            np.where(is_slow[0], snapshot.egress_bps, math.inf),
+            np.where(is_slow[1], hosts.ingress_bps, speeds_bps[1]) * lent,
+            above_bps)), snapshot.uplinks)
+
+
+def _kept(snapshot: known.Snapshot) -> tuple[set[str], set[str]]:
+    """Return the coflows for which others leave room, and those for which they
+    do at links of senders.
+
+    A rate by a size that is not believed is a guess: nobody makes room.
+    """
+    believed = [one for one in snapshot.coflows if one.live.served is None]
+    return ({one.live.coflow_id for one in believed if one.is_queued},
+            {one.live.coflow_id for one in believed
+             if one.is_busy(snapshot.now_s, snapshot.options.quiet_s)})
 
 
 def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],

@@ -96,6 +96,14 @@ class Hosts(tuple[Host, ...]):
         return tuple(host.link for host in self if host.link is not None)
 
     @functools.cached_property
+    def speeds_bps(self) -> np.ndarray:
+        """Speed of each link out and in, inf where unknown, (2, n_hosts)."""
+        return np.array([
+            (host.link.egress_bps, host.link.ingress_bps)
+            if host.link is not None else (math.inf, math.inf)
+            for host in self], np.float64).reshape(-1, 2).T
+
+    @functools.cached_property
     def links_bps(self) -> float:
         """Sum of the links' egress rates, in bits per second."""
         return sum(link.egress_bps for link in self.links)

@@ -7,7 +7,6 @@ from what they were told get a policy of their own.
 """
 
 from collections.abc import Callable
-from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
@@ -21,20 +20,22 @@ from virtco.table import layouts
 from virtco.table import unmanaged
 from virtco.wire import edge_policy
 
+#: Makes limits of unmanaged traffic, by host, of layouts and their children's
+#: rates.
 Limit = Callable[[layouts.Layouts, np.ndarray],
                  Mapping[str, edge_policy.Unmanaged]]
+#: Returns the rate up to which each child may borrow by the children's rates.
+Lend = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
     """How a schedule becomes classes.
 
-    :ivar work_conserving: ceil is the link instead of the allocated rate.
     :ivar min_rate_fraction: share of the link that is there for the classes
         to which the schedule gives nothing, all of them together.
     """
 
-    work_conserving: bool = False
     min_rate_fraction: float = 0.01
     ttl_s: float = 60.0
 
@@ -52,9 +53,7 @@ class Numbers:
     @classmethod
     def of(cls, laid: layouts.Layouts, schedule: live.Schedule,
            remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
-           options: Options, kept: Collection[str],
-           is_held: np.ndarray | bool,
-           others_share: np.ndarray | float) -> 'Numbers':
+           options: Options, lend: Lend | None) -> 'Numbers':
         rates = {c.coflow_id: c.flow_rates.rate_bps
                  for c in schedule.coflows} if len(laid.coflow_of) else {}
         none = np.zeros(0)
@@ -65,14 +64,11 @@ class Numbers:
             options.min_rate_fraction)
         rank = np.array([ranks[one.coflow_id] for one in laid.coflows],
                         np.int64)
-        is_kept = np.array([one.coflow_id in kept for one in laid.coflows],
-                           np.bool_)
         return cls(_places(laid, rank[laid.coflow_of]),
                    np.bincount(laid.class_of, child_bps,
                                len(laid.n_children)),
-                   child_bps, laid.ceil_bps(
-                       child_bps, rank, is_kept, is_held, others_share)
-                   if options.work_conserving else child_bps,
+                   child_bps,
+                   lend(child_bps) if lend is not None else child_bps,
                    layouts.joined(map(remaining.__getitem__, ids))[at])
 
     def far(self, told: 'Numbers', laid: layouts.Layouts, tolerance: float,
@@ -121,6 +117,7 @@ def _places(laid: layouts.Layouts, rank: np.ndarray) -> np.ndarray:
 class HostPolicies:
     """The last policies of all hosts.
 
+    :ivar borrows: whether classes may borrow.
     :ivar changed: hosts whose policy is new.
     :ivar numbers: numbers of the policies, laid out as in ``layouts``; NaN
         where a host's policy has another layout.
@@ -132,6 +129,7 @@ class HostPolicies:
 
     layouts: layouts.Layouts
     options: Options
+    borrows: bool
     of_host: Mapping[str, host_policy.HostPolicy]
     changed: tuple[str, ...]
     numbers: Numbers
@@ -145,8 +143,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
            remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
            options: Options = Options(), tolerance: float = 0.0,
            before: HostPolicies | None = None, limit: Limit | None = None,
-           kept: Collection[str] = (), is_held: np.ndarray | bool = False,
-           reached: Set[str] = frozenset(), others_share: float = 0.0
+           lend: Lend | None = None, reached: Set[str] = frozenset()
            ) -> HostPolicies:
     """Make a policy per link.
 
@@ -157,17 +154,12 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
         without any, flows are only counted: all stay in the default class.
     :param remaining: bytes left of each pair, per coflow.
     :param ranks: ranks of the coflows, 0 is served first.
-    :param kept: coflows whose rates later ones leave free where they arrive.
-    :param is_held: whether each child borrows nothing.
-    :param reached: hosts to which unmanaged traffic goes. ``others_share`` of
-        their links is not lent; it is small, and yet news when it changes.
-    :param limit: makes limits of unmanaged traffic, by host, of layouts and
-        its children's rates.
+    :param lend: None: no class borrows.
+    :param reached: hosts to which unmanaged traffic goes; less of their links
+        is lent. That is little, and yet news when it changes.
     """
-    new = Numbers.of(laid, schedule, remaining, ranks, options, kept,
-                     is_held, others_share * np.array([
-                         peer in reached for peer in laid.peers], np.float64))
-    told = _laid_anew(laid, options, before)
+    new = Numbers.of(laid, schedule, remaining, ranks, options, lend)
+    told = _laid_anew(laid, options, lend is not None, before)
     limits = limit(laid, new.child_bps) if limit is not None else {}
     policies = dict(told.of_host)
     numbers = Numbers(told.numbers.prios.copy(),
@@ -175,7 +167,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
                       told.numbers.child_bps.copy(),
                       told.numbers.child_ceil_bps.copy(), new.left_bytes)
     is_other = told.is_other.copy()
-    far = new.far(told.numbers, laid, tolerance, options.work_conserving)
+    far = new.far(told.numbers, laid, tolerance, lend is not None)
     if limits is not told.limits and (limits or told.limits):
         is_other |= np.array([not unmanaged.is_close(
             policies[link.host].unmanaged if link.host in policies else None,
@@ -191,7 +183,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
             layout, link, options.ttl_s, ranks, new.prios[classes].copy(),
             new.class_bps[classes].copy(), new.child_bps[children].copy(),
             new.child_ceil_bps[children].copy(),
-            new.left_bytes[children].copy(), options.work_conserving,
+            new.left_bytes[children].copy(), lend is not None,
             limits.get(link.host))
         old = policies.get(link.host)
         if not far[i] and not is_other_reach[i] and old is not None and (
@@ -204,20 +196,21 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
         numbers.child_bps[children] = made.child_bps
         numbers.child_ceil_bps[children] = made.child_ceil_bps
         is_other[i] = bool(layout.rivals)
-    return HostPolicies(laid, options, policies, tuple(changed), numbers,
-                        is_other, limits, frozenset(reached))
+    return HostPolicies(laid, options, lend is not None, policies,
+                        tuple(changed), numbers, is_other, limits,
+                        frozenset(reached))
 
 
-def _laid_anew(laid: layouts.Layouts, options: Options,
+def _laid_anew(laid: layouts.Layouts, options: Options, borrows: bool,
                before: HostPolicies | None) -> HostPolicies:
     """Return the earlier policies that the present layouts have numbers for.
     """
     if before is not None and before.layouts is laid and (
-            before.options == options):
+            before.options == options and before.borrows == borrows):
         return before
     known = [None if before is None else before.of_host.get(link.host)
              for link in laid.links]
-    known = [old if old is not None and old.borrows == options.work_conserving
+    known = [old if old is not None and old.borrows == borrows
              and old.layout.says_same(layout) else None
              for old, layout in zip(known, laid.of_link)]
 
@@ -228,7 +221,7 @@ def _laid_anew(laid: layouts.Layouts, options: Options,
 
     n_children = [len(layout.peers) for layout in laid.of_link]
     return HostPolicies(
-        laid, options, {old.link.host: old for old in known
+        laid, options, borrows, {old.link.host: old for old in known
                         if old is not None}, (), Numbers(
             joined('prios', laid.n_classes.tolist()),
             joined('class_bps', laid.n_classes.tolist()),

@@ -14,11 +14,9 @@ from collections.abc import Set
 import dataclasses
 import functools
 import itertools
-import math
 
 import numpy as np
 
-from virtco.model import uplinks as uplinks_model
 from virtco.table import coflow_table
 from virtco.table import layout
 from virtco.table import unmanaged
@@ -119,13 +117,6 @@ class Layouts:
         return np.array([link.egress_bps for link in self.links], np.float64)
 
     @functools.cached_property
-    def arrival_bps(self) -> np.ndarray:
-        """Rate of each peer's link; inf where it is not known."""
-        ingress_bps = {link.host: link.ingress_bps for link in self.links}
-        return np.array([ingress_bps.get(peer, math.inf)
-                         for peer in self.peers], np.float64)
-
-    @functools.cached_property
     def limit_bps(self) -> np.ndarray:
         """Rate for all classes of a host together, shape (n_hosts,)."""
         return self.egress_bps - np.array(
@@ -159,25 +150,6 @@ class Layouts:
         found: np.ndarray = rate_bps * factor[host_of_child]
         return found
 
-    def meeting(self, is_one: np.ndarray, number_of: Mapping[str, int],
-                uplinks: uplinks_model.Uplinks) -> np.ndarray:
-        """Return whether each child shares a receiver or an uplink with one of
-        these coflows, shape (n_children,).
-
-        :param is_one: whether each coflow has one destination.
-        :param number_of: each host's number in ``uplinks``.
-        """
-        is_child = is_one[self.coflow_of][self.class_of]
-        found = np.isin(self.peer_of, self.peer_of[is_child])
-        src, dst = (np.array([number_of[host] for host in hosts], np.int64)
-                    for hosts in ((link.host for link in self.links),
-                                  self.peers))
-        start, passed = uplinks.passed(
-            src[self.host_of[self.class_of]], dst[self.peer_of])
-        child = np.repeat(np.arange(len(found)), np.diff(start))
-        found[child[np.isin(passed, passed[is_child[child]])]] = True
-        return found
-
     def sends_to(self, hosts: Set[str]) -> np.ndarray:
         """Return whether each host has a child to one of these, (n_hosts,).
         """
@@ -186,45 +158,6 @@ class Layouts:
             is_child = np.array([peer in hosts for peer in self.peers],
                                 np.bool_)[self.peer_of]
             found[self.host_of[self.class_of[is_child]]] = True
-        return found
-
-    def ceil_bps(self, child_bps: np.ndarray, rank: np.ndarray,
-                 is_kept: np.ndarray, is_held: np.ndarray | bool = False,
-                 others_share: np.ndarray | float = 0.0) -> np.ndarray:
-        """Return the rate up to which each child may borrow, (n_children,).
-
-        The first kept coflow of a receiver's link may fill it. Children of
-        later kept coflows have equal parts of what all kept rates leave of
-        it: who borrows at one sender fills no downlink that an earlier coflow
-        needs, and takes from none what it is sure of. The rates of the rest
-        are guesses: each of them may borrow all that the kept coflows leave.
-
-        :param child_bps: rate of each child.
-        :param rank: place of each coflow, 0 is served first.
-        :param is_kept: whether each coflow's rate is left free.
-        :param is_held: whether each child borrows nothing.
-        :param others_share: part of each peer's link that is not lent, because
-            unmanaged traffic has it.
-        """
-        coflow = self.coflow_of[self.class_of]
-        place, kept = rank[coflow], is_kept[coflow]
-        kept_bps = np.bincount(self.peer_of, child_bps * kept,
-                               len(self.peers))
-        first = np.full(len(self.peers), math.inf)
-        is_sure = kept & (child_bps > 0)
-        np.minimum.at(first, self.peer_of[is_sure], place[is_sure])
-        is_after = kept & (place > first[self.peer_of])
-        n_after = np.bincount(self.peer_of, is_after, len(self.peers))
-        taken_bps = np.where(kept & ~is_after, child_bps,
-                             kept_bps[self.peer_of]
-                             + np.where(kept, 0.0, child_bps))
-        beyond_bps = np.where(is_held, 0.0, np.maximum(
-            0.0, (self.arrival_bps * (1 - others_share))[self.peer_of]
-            - taken_bps))
-        found: np.ndarray = np.minimum(
-            self.egress_bps[self.host_of[self.class_of]],
-            child_bps + beyond_bps / np.where(
-                is_after, n_after[self.peer_of], 1.0))
         return found
 
 

@@ -95,6 +95,39 @@ def test_a_receiver_keeps_room_for_what_waits_by_a_size_that_is_believed(
     assert first_bps > 0.5 * INGRESS_BPS
 
 
+@pytest.mark.parametrize(('direction', 'pairs'), [
+    ('egress_bps', [('h0', 'h1'), ('h0', 'h2')]),
+    ('ingress_bps', [('h1', 'h0'), ('h2', 'h0')])])
+def test_what_the_network_does_not_carry_is_not_lent(direction, pairs):
+    """Of the link of h0 it carries less than a third; the first coflow may
+    find out that this is wrong. At its sender no queue is seen.
+    """
+    coflows = [coflow(name, {pair: size_bytes}, moved_s=100.0,
+                      is_queued=direction == 'ingress_bps')
+               for name, pair, size_bytes in zip(
+                   ('first', 'second'), pairs, (1e8, 3e9))]
+    seen = at(*coflows, work_conserving=True)
+
+    def told(seen):
+        found = documents(policies.compute(seen))
+        return [one.destinations[0] for name, (src, _) in zip(
+            ('first', 'second'), pairs)
+            for one in found[src].classes if one.coflow_id == name]
+
+    first, second = told(seen)
+    assert first.ceil_bps == LINK_BPS and second.ceil_bps > 0.2 * LINK_BPS
+    rate_bps = 0.3 * LINK_BPS
+    left = getattr(seen, direction).copy()
+    left[0] = 0.98 * rate_bps
+    first, second = told(dataclasses.replace(
+        seen, **{direction: left}, hosts=schedule_input.Hosts((
+            dataclasses.replace(
+                HOSTS[0], **{direction: rate_bps}), *HOSTS[1:]))))
+    assert first.ceil_bps == LINK_BPS
+    # The least rate of a class comes on top.
+    assert first.rate_bps + second.ceil_bps <= 1.02 * rate_bps
+
+
 def test_those_that_pause_get_what_the_busy_leave():
     found = policies.compute(at(
         # Its place, name and bytes are before those of the one that paused.

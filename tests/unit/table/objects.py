@@ -9,7 +9,7 @@ from virtco.table import coflow_table
 from virtco.wire import edge_policy
 
 
-def policies(schedule, coflows, remaining, links, minors, options):
+def policies(schedule, coflows, remaining, links, minors, options, borrows):
     """The document of each link, by what the documentation says."""
     known = {c.coflow_id: c for c in coflows}
     rates = {(c.coflow_id, r.src_host, r.dst_host): r.rate_bps
@@ -38,7 +38,7 @@ def policies(schedule, coflows, remaining, links, minors, options):
             link.host, 0, options.ttl_s, link.egress_bps, link.ingress_bps,
             link.default_rate_bps, tuple(
                 _class(link, known[coflow_id], place, peers,
-                       fitted[coflow_id], taken, options)
+                       fitted[coflow_id], taken, borrows)
                 for place, (coflow_id, peers) in enumerate(left.items())),
             tuple(entries.values()))
     return found
@@ -58,16 +58,16 @@ def _fitted(link, left, rates, options):
             for coflow_id, peers in found.items()}
 
 
-def _class(link, coflow, place, left, rates, taken, options):
+def _class(link, coflow, place, left, rates, taken, borrows):
     total = sum(left.values())
     rate_bps = sum(rates.values())
     return edge_policy.CoflowClass(
         coflow.coflow_id, coflow.name, taken[coflow.coflow_id], rate_bps,
-        link.egress_bps if options.work_conserving else rate_bps,
+        link.egress_bps if borrows else rate_bps,
         min(place, 7), tuple(edge_policy.Destination(
             host, taken[coflow_table.destination_key(coflow.coflow_id, host)],
             size / total if total > 0 else 1 / len(left), rates[host],
-            link.egress_bps if options.work_conserving else rates[host])
+            link.egress_bps if borrows else rates[host])
             for host, size in sorted(left.items())))
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.unit import rows
 from tests.unit.table import objects
+from tests.unit.table import ports as made_ports
 from virtco import scheduling
 from virtco.model import live
 from virtco.table import coflow_table
@@ -79,6 +80,7 @@ class Made:
     minors: dict
     found: host_policies.HostPolicies
     options: host_policies.Options
+    borrows: bool
 
     @property
     def changed(self):
@@ -93,13 +95,14 @@ class Made:
         return objects.policies(
             self.schedule, [c.table for c in self.coflows],
             {c.coflow_id: c.left for c in self.coflows}, LINKS, self.minors,
-            self.options)
+            self.options, self.borrows)
 
 
-def make(coflows, options=host_policies.Options(), minors=None, protect=False,
-         grace_s=10, before=None, tolerance=0.0):
+def make(coflows, borrows=False, minors=None, protect=False, grace_s=10,
+         before=None, tolerance=0.0):
     """Make all policies, of layouts of their own.
 
+    :param borrows: whether classes may use the link.
     :param before: those that the hosts were told.
     """
     planned = schedule(coflows)
@@ -108,13 +111,16 @@ def make(coflows, options=host_policies.Options(), minors=None, protect=False,
         LINKS, [c.table for c in coflows], minors or {}, ranks, 0, grace_s,
         protect=protect)
     minors = {layout.host: layout.minors for layout in made.of_link}
+    options = host_policies.Options()
     return Made(planned, coflows, minors, host_policies.update(
         made, planned, {c.coflow_id: c.bytes_left for c in coflows}, ranks,
-        options, tolerance, before and before.found), options)
+        options, tolerance, before and before.found,
+        lend=made_ports.lending(made, ranks) if borrows else None),
+        options, borrows)
 
 
-def build(coflows, options=host_policies.Options(), minors=None):
-    made = make(coflows, options, minors)
+def build(coflows, borrows=False, minors=None):
+    made = make(coflows, borrows, minors)
     return made.policies, made.minors
 
 
@@ -130,9 +136,8 @@ coflow_lists = st.lists(
 
 @settings(deadline=None)
 @given(coflow_lists, st.booleans())
-def test_a_host_is_never_over_committed(coflows, work_conserving):
-    policies, _minors = build(coflows, host_policies.Options(
-        work_conserving=work_conserving))
+def test_a_host_is_never_over_committed(coflows, borrows):
+    policies, _minors = build(coflows, borrows)
     for policy in policies.values():
         total = sum(c.rate_bps for c in policy.classes)
         assert total <= (policy.egress_bps
@@ -151,10 +156,9 @@ def test_a_host_is_never_over_committed(coflows, work_conserving):
 @settings(deadline=None, max_examples=60)
 @given(coflow_lists, coflow_lists, st.booleans(),
        st.lists(st.integers(1, 200), max_size=14))
-def test_policies_say_what_objects_say(coflows, others, borrow, percents):
+def test_policies_say_what_objects_say(coflows, others, borrows, percents):
     """The arrays are nothing but a faster way to the same documents."""
-    options = host_policies.Options(work_conserving=borrow)
-    first = make(coflows, options)
+    first = make(coflows, borrows)
     moved = [dataclasses.replace(one, left={
         pair: size * percent / 100 for pair, size in one.left.items()})
         for one, percent in zip(coflows, percents + [100] * 14)]
@@ -162,11 +166,11 @@ def test_policies_say_what_objects_say(coflows, others, borrow, percents):
     for host, policy in first.policies.items():
         assert flat(policy) == pytest.approx(flat(expected[host]), rel=1e-9)
     for then in (coflows, moved, others):
-        second = make(then, options, first.minors)
+        second = make(then, borrows, first.minors)
         news = second.by_objects()
         # An odd tolerance, lest a difference is just as large.
         for tolerance in (0, 0.031415):
-            changed = make(then, options, first.minors, before=first,
+            changed = make(then, borrows, first.minors, before=first,
                            tolerance=tolerance).changed
             for host in HOSTS:
                 assert (host not in changed) is objects.is_close(
@@ -287,10 +291,9 @@ def test_weights_follow_what_is_left_to_each_host():
     assert one.ceil_bps == one.rate_bps
 
 
-def test_work_conserving_classes_may_use_the_link():
+def test_classes_that_borrow_may_use_the_link():
     policies, _minors = build(
-        [table_coflow('a', vm_flow('h0', 'h1'))],
-        host_policies.Options(work_conserving=True))
+        [table_coflow('a', vm_flow('h0', 'h1'))], borrows=True)
     (one,) = policies['h0'].classes
     assert one.ceil_bps == one.destinations[0].ceil_bps == EGRESS_BPS
 
@@ -333,8 +336,7 @@ def test_another_speed_of_the_link_is_news(field):
 def test_being_allowed_to_borrow_is_news():
     coflows = [table_coflow('a', vm_flow('h0', 'h1'))]
     before = make(coflows)
-    after = make(coflows, host_policies.Options(work_conserving=True),
-                 before.minors, before=before, tolerance=0.1)
+    after = make(coflows, True, before.minors, before=before, tolerance=0.1)
     assert 'h0' in after.changed
 
 
@@ -345,13 +347,14 @@ def test_a_link_of_another_speed_alone_changes_its_hosts_policy(field):
     planned, left = schedule(coflows), {'a': coflows[0].bytes_left}
     ranks = {'a': 0}
 
-    def update(links, options=host_policies.Options(), before=None):
+    def update(links, before=None, borrows=False):
         laid = layouts.lay_out(
             links, [coflows[0].table], {} if before is None else {
                 one.host: one.minors for one in before.layouts.of_link},
             ranks, 0, 10, before=before and before.layouts)
-        return host_policies.update(laid, planned, left, ranks, options, 0.01,
-                                    before)
+        return host_policies.update(
+            laid, planned, left, ranks, tolerance=0.01, before=before,
+            lend=made_ports.lending(laid, ranks) if borrows else None)
 
     first = update(LINKS)
     assert set(first.changed) == set(HOSTS)
@@ -362,8 +365,7 @@ def test_a_link_of_another_speed_alone_changes_its_hosts_policy(field):
     assert not field or again.of_host['h1'].policy() != (
         first.of_host['h1'].policy())
     # Those that may use the whole link have other ceils.
-    borrowing = update(links, host_policies.Options(work_conserving=True),
-                       again)
+    borrowing = update(links, again, borrows=True)
     assert set(borrowing.changed) >= {'h0', 'h1'}
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests.unit.table import ports
 from tests.unit.table import test_coflow_table as table
 from virtco.model import live
-from virtco.model import uplinks
 from virtco.table import coflow_table
 from virtco.table import host_policies
 from virtco.table import host_policy
@@ -205,8 +205,13 @@ def test_rivals_are_those_that_share_a_pair_of_vms():
     assert [some.rivals for some in laid.of_link] == [(('a', 'b'),), (), ()]
 
 
-def made(laid, rates, remaining, before=None, ranks=None, **values):
+def made(laid, rates, remaining, before=None, ranks=None, kept=None, **values):
+    """Make the policies of one schedule.
+
+    :param kept: coflows whose rates others leave free; None: nobody borrows.
+    """
     ids = [c.coflow_id for c in laid.coflows]
+    ranks = ranks or {name: rank for rank, name in enumerate(ids)}
     schedule = live.Schedule(0.0, tuple(live.CoflowSchedule(
         name, rank, 1.0, 1.0, live.FlowRates(
             coflow.pairs, np.array(rates[name])))
@@ -214,8 +219,8 @@ def made(laid, rates, remaining, before=None, ranks=None, **values):
     return host_policies.update(
         laid, schedule, {name: np.array(some) for name, some
                          in remaining.items()},
-        ranks or {name: rank for rank, name in enumerate(ids)},
-        before=before, **values)
+        ranks, before=before, lend=None if kept is None
+        else ports.lending(laid, ranks, kept), **values)
 
 
 def test_each_child_has_its_own_rate_and_bytes():
@@ -253,10 +258,9 @@ def test_a_host_keeps_its_policy_while_it_is_close():
                  tolerance=0.05)
     assert third.changed == ('h0',)
     assert made(laid, {'a': [2.25e7, 2e7, 6e7]}, left, third).changed == ()
-    for options in (host_policies.Options(ttl_s=61.0),
-                    host_policies.Options(True)):
-        told = made(laid, {'a': [2.25e7, 2e7, 6e7]}, left, third,
-                    options=options)
+    for changes in ({'options': host_policies.Options(ttl_s=61.0)},
+                    {'kept': ()}):
+        told = made(laid, {'a': [2.25e7, 2e7, 6e7]}, left, third, **changes)
         assert set(told.changed) >= {'h0', 'h2'}
 
 
@@ -322,14 +326,12 @@ def test_another_order_is_news():
 def test_who_has_the_whole_link_cannot_borrow(order):
     links = [dataclasses.replace(LINKS[0], default_rate_bps=0.0)]
     laid = lay_out(a(('h0', 'h1')), links=links)
-    options = host_policies.Options(True)
-    first = made(laid, {'a': [order[0] * 1e8]}, {'a': [5.0]},
-                 options=options)
-    told = made(laid, {'a': [order[1] * 1e8]}, {'a': [5.0]}, first,
-                options=options, tolerance=0.05)
+    first = made(laid, {'a': [order[0] * 1e8]}, {'a': [5.0]}, kept=())
+    told = made(laid, {'a': [order[1] * 1e8]}, {'a': [5.0]}, first, kept=(),
+                tolerance=0.05)
     assert told.changed == ('h0',)
-    same = made(laid, {'a': [order[1] * 1e8]}, {'a': [5.0]}, told,
-                options=options, tolerance=0.05)
+    same = made(laid, {'a': [order[1] * 1e8]}, {'a': [5.0]}, told, kept=(),
+                tolerance=0.05)
     assert same.changed == ()
 
 
@@ -346,107 +348,15 @@ def test_the_tolerance_is_of_the_larger_rate():
                 ).changed == ('h0',)
 
 
-@st.composite
-def _arrivals(draw):
-    """Coflows of several senders and receivers, a rate for each of their
-    pairs, ranks, and whose rates are kept.
-    """
-    pairs = [(src, dst) for src in table.HOSTS for dst in table.HOSTS
-             if src != dst]
-    cases = [a(*draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=4,
-                              unique=True)), name=name)
-             for name in 'abcd'[:draw(st.integers(1, 4))]]
-    laid = lay_out(*cases, links=LINKS[:draw(st.integers(2, 3))])
-    ids = [one.coflow_id for one in laid.coflows]
-    ranks = draw(st.permutations(range(len(ids))))
-    kept = draw(st.lists(st.booleans(), min_size=len(ids),
-                         max_size=len(ids)))
-    child_bps = draw(st.lists(st.floats(1e5, 1.5e9), min_size=len(
-        laid.class_of), max_size=len(laid.class_of)))
-    return laid, np.array(child_bps), np.array(ranks), np.array(kept)
-
-
-@given(_arrivals())
-def test_ceilings_are_what_kept_coflows_leave_of_the_receiver(drawn):
-    """The first kept one fills the link, the later ones what all leave."""
-    laid, child_bps, ranks, kept = drawn
-    arrival_bps = {link.host: link.ingress_bps for link in laid.links}
-    others_share = 0.25 * np.arange(len(laid.peers))
-    found = laid.ceil_bps(child_bps, ranks, kept, others_share=others_share)
-    of = laid.coflow_of[laid.class_of]
-    peers = [laid.peers[i] for i in laid.peer_of]
-
-    def kept_at(i):
-        return [j for j, peer in enumerate(peers)
-                if peer == peers[i] and kept[of[j]]]
-
-    after = [bool(kept[of[i]] and any(ranks[of[j]] < ranks[of[i]]
-                                      for j in kept_at(i)))
-             for i in range(len(of))]
-
-    def taken_bps(i):
-        if kept[of[i]] and not after[i]:
-            return child_bps[i]
-        return sum(child_bps[kept_at(i)]) + (not kept[of[i]]) * child_bps[i]
-
-    for i, rate_bps in enumerate(child_bps):
-        sharing = sum(after[j] for j, peer in enumerate(peers)
-                      if peer == peers[i]) if after[i] else 1
-        lent = 1 - others_share[laid.peer_of[i]]
-        beyond_bps = max(0.0, lent * arrival_bps.get(peers[i], np.inf)
-                         - taken_bps(i))
-        assert found[i] == pytest.approx(min(
-            laid.egress_bps[laid.host_of[laid.class_of[i]]],
-            rate_bps + beyond_bps / sharing))
-
-
-def test_coflows_after_the_first_have_equal_parts_of_what_is_left():
-    laid = lay_out(a(('h2', 'h0')), a(('h1', 'h0'), name='b'),
-                   a(('h2', 'h0'), name='c'))
-    # Children of b, of a and of c; 200 Mbit/s arrive at h0.
-    assert laid.coflow_of[laid.class_of].tolist() == [1, 0, 2]
-    child_bps, ranks = np.array([2e7, 1e7, 3e7]), np.arange(3)
-    for kept, expected_bps in (
-            ([1, 1, 1], [2e7 + 1.4e8 / 2, 2e8, 3e7 + 1.4e8 / 2]),
-            ([1, 0, 1], [1.6e8, 2e8, 1.9e8]), ([0, 0, 0], [2e8] * 3)):
-        assert laid.ceil_bps(child_bps, ranks, np.array(kept, bool)
-                             ) == pytest.approx(expected_bps)
-
-
-@given(_arrivals(), st.lists(st.integers(-1, 1), min_size=3, max_size=3))
-def test_children_meet_at_a_receiver_or_on_an_uplink(drawn, racks):
-    """Each rack has an uplink up, 0 and 1, and one down, 2 and 3."""
-    laid, _, _, is_one = drawn
-    number_of = {host: i for i, host in enumerate(table.HOSTS)}
-    above = uplinks.Uplinks(np.array([[rack] for rack in racks]), np.ones(4))
-    found = laid.meeting(is_one, number_of, above)
-    of = laid.coflow_of[laid.class_of]
-    ways = []
-    for i, host in enumerate(laid.host_of[laid.class_of].tolist()):
-        peer = laid.peers[laid.peer_of[i]]
-        up, down = (racks[number_of[one]]
-                    for one in (laid.links[host].host, peer))
-        ways.append({peer} | ({rack for rack in (
-            up, down + 2 if down >= 0 else -1) if rack >= 0}
-            if up != down else set()))
-    for i, way in enumerate(ways):
-        assert found[i] == any(way & other for j, other in enumerate(ways)
-                               if is_one[of[j]])
-    some = laid.ceil_bps(np.full(len(of), 1e6), np.zeros(len(is_one)),
-                         np.zeros(len(is_one), bool), found)
-    assert ((some == 1e6) == found).all()
-
-
 def test_a_ceiling_is_news_by_its_part_of_the_link():
     # Both arrive at h2: what a is promised there b may not borrow.
     laid = lay_out(a(('h0', 'h2')), a(('h1', 'h2'), name='b'), links=(
         *LINKS[:2], dataclasses.replace(LINKS[2], ingress_bps=1e8)))
     left = {'a': [5.0], 'b': [5.0]}
-    options = host_policies.Options(True)
 
     def update(a_bps, before=None, kept=('a',), tolerance=0.05):
         return made(laid, {'a': [a_bps], 'b': [1e7]}, left, before,
-                    options=options, tolerance=tolerance, kept=kept)
+                    tolerance=tolerance, kept=kept)
 
     def ceil_bps(found, host):
         (one,) = found.of_host[host].policy().classes
@@ -464,8 +374,8 @@ def test_a_ceiling_is_news_by_its_part_of_the_link():
     assert ceil_bps(second, 'h1') == pytest.approx((3e8, 4.4e7))
     third = update(5.6e7, second, kept=())
     assert third.changed == ('h1',) and ceil_bps(third, 'h1')[1] == 1e8
-    lent = made(laid, {'a': [4e7], 'b': [1e7]}, left, kept=('a',))
-    assert ceil_bps(lent, 'h1') == (1e7, 1e7)
+    sure = made(laid, {'a': [4e7], 'b': [1e7]}, left)
+    assert ceil_bps(sure, 'h1') == (1e7, 1e7)
 
 
 def test_a_shared_pair_is_the_first_ones():
@@ -491,7 +401,7 @@ def test_what_limits_are_made_by():
 
 def test_defaults():
     assert host_policies.Options() == host_policies.Options(
-        work_conserving=False, min_rate_fraction=0.01, ttl_s=60.0)
+        min_rate_fraction=0.01, ttl_s=60.0)
     assert host_policy.UNMANAGED_TOLERANCE == 0.1
     assert host_policy.LAST_PRIO == 7
     empty = layout.Layout.of('h0', ())

@@ -8,7 +8,7 @@ import pytest
 
 from virtco.model import coflow as coflow_model
 from virtco.state import schedule_input
-from virtco.table import layouts
+from virtco.table import borrowing
 from virtco_lab.sim import claims
 from virtco_lab.sim import controlled
 
@@ -170,7 +170,7 @@ def test_who_is_told_late_borrows_last_until_then(receiver):
 
 def test_borrowers_beyond_a_ceil_do_not_exist(monkeypatch):
     """The ceil is what the policy says."""
-    monkeypatch.setattr(layouts.Layouts, 'ceil_bps',
+    monkeypatch.setattr(borrowing.Lending, 'ceil_bps',
                         lambda self, child_bps, *others: child_bps)
     ccts_s = [controlled.simulate([_sent(_coflow('c', 5 * MB))], HOSTS,
                                   options, receiver=receiver)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ports that TCP shares, of a few links."""
+
+import math
+
+import numpy as np
+
+from virtco.model import uplinks as uplinks_model
+from virtco.table import borrowing
+
+
+def of(links, hosts, egress_bps=(), above=uplinks_model.NONE):
+    """The receivers' links alone, unless other ports are slow, too.
+
+    :param hosts: all, with a link or without one.
+    :param egress_bps: rate that the network carries of each host's link.
+    """
+    known = {link.host: link.ingress_bps for link in links}
+    ingress_bps = [known.get(host, math.inf) for host in hosts]
+    free = [math.inf] * len(hosts)
+    return borrowing.Ports(
+        {host: i for i, host in enumerate(hosts)},
+        np.array([*free, *ingress_bps, *[math.inf] * len(above.cap_bps)]),
+        np.array([*(egress_bps or free), *ingress_bps, *above.cap_bps]),
+        above)
+
+
+def lending(laid, ranks, kept=(), hosts=('h0', 'h1', 'h2')):
+    return borrowing.Lending.of(
+        laid, of(laid.links, hosts), ranks, kept, kept).ceil_bps

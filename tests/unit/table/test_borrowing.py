@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Borrowing: how far classes borrow at the ports that TCP shares."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from tests.unit.table import ports as made_ports
+from tests.unit.table import test_coflow_table as table
+from tests.unit.table import test_layouts
+from virtco.model import uplinks
+from virtco.table import borrowing
+
+LINKS = test_layouts.LINKS
+MAYBE_SLOW = st.lists(st.one_of(st.just(math.inf), st.floats(1e5, 1e9)),
+                      min_size=3, max_size=3)
+
+
+def lending(laid, ranks, kept, at_senders=None, promised=frozenset(),
+            **ports):
+    """By the coflows in the order of their ids.
+
+    :param at_senders: whether each is kept there; None: as elsewhere.
+    """
+    ids = [one.coflow_id for one in laid.coflows]
+    return borrowing.Lending.of(
+        laid, made_ports.of(laid.links, table.HOSTS, **ports),
+        dict(zip(ids, ranks, strict=True)),
+        *({name for name, is_kept in zip(ids, some, strict=True) if is_kept}
+          for some in (kept, kept if at_senders is None else at_senders)),
+        promised)
+
+
+def a(*pairs, name='a'):
+    return test_layouts.a(*pairs, name=name)
+
+
+@st.composite
+def _cases(draw):
+    """Coflows of several senders and receivers, a rate for each of their
+    pairs, ranks, and whose rates are kept.
+    """
+    pairs = [(src, dst) for src in table.HOSTS for dst in table.HOSTS
+             if src != dst]
+    cases = [a(*draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=4,
+                              unique=True)), name=name)
+             for name in 'abcd'[:draw(st.integers(1, 4))]]
+    laid = test_layouts.lay_out(*cases, links=LINKS[:draw(st.integers(2, 3))])
+    ids = [one.coflow_id for one in laid.coflows]
+    ranks = draw(st.permutations(range(len(ids))))
+    kept = draw(st.lists(st.booleans(), min_size=len(ids),
+                         max_size=len(ids)))
+    child_bps = draw(st.lists(st.floats(1e5, 1.5e9), min_size=len(
+        laid.class_of), max_size=len(laid.class_of)))
+    return laid, np.array(child_bps), ranks, kept
+
+
+def ways_of(laid, racks):
+    """Return the ports of each child: egress, receiver, uplinks above.
+
+    Each rack has an uplink up, 0 and 1, and one down, 2 and 3.
+    """
+    found = []
+    for host, peer in zip(laid.host_of[laid.class_of].tolist(),
+                          laid.peer_of.tolist()):
+        hosts = [table.HOSTS.index(laid.links[host].host),
+                 table.HOSTS.index(laid.peers[peer])]
+        up, down = (racks[one] for one in hosts)
+        above = [6 + up] * (up >= 0) + [8 + down] * (down >= 0)
+        found.append([hosts[0], 3 + hosts[1], *(above if up != down else [])])
+    return found
+
+
+@given(_cases(), MAYBE_SLOW,
+       st.lists(st.integers(-1, 1), min_size=3, max_size=3),
+       st.lists(st.floats(1e5, 1e9), min_size=4, max_size=4))
+def test_ceilings_are_what_kept_coflows_leave_of_each_port(
+        drawn, egress_bps, racks, above_bps):
+    """The first kept one fills it, the later ones what all leave."""
+    laid, child_bps, ranks, kept = drawn
+    at_senders = [not is_kept for is_kept in kept]
+    one = lending(laid, ranks, kept, at_senders, egress_bps=egress_bps,
+                  above=uplinks.Uplinks(np.array([[rack] for rack in racks]),
+                                        np.array(above_bps)))
+    ways, ports = ways_of(laid, racks), one.ports
+    of = laid.coflow_of[laid.class_of]
+
+    def most_bps(i, port):
+        kept = drawn[3] if port >= 3 else at_senders
+        at = [j for j, way in enumerate(ways) if port in way]
+        sure = [j for j in at if kept[of[j]]]
+        left_bps = ports.shared_bps[port] - sum(child_bps[sure])
+
+        def is_after(j):
+            return kept[of[j]] and any(
+                ranks[of[k]] < ranks[of[j]] for k in sure)
+
+        if is_after(i):
+            return child_bps[i] + max(0.0, left_bps) / sum(map(is_after, at))
+        if kept[of[i]] or not sure:
+            return max(child_bps[i], ports.first_bps[port])
+        return max(child_bps[i], left_bps)
+
+    found = one.ceil_bps(child_bps)
+    for i, way in enumerate(ways):
+        shared = [port for port in way if ports.shared_bps[port] < math.inf]
+        assert found[i] == pytest.approx(min(
+            [laid.egress_bps[laid.host_of[laid.class_of[i]]],
+             max([borrowing.LEAST_CEIL_BPS, min(
+                 [math.inf, *(most_bps(i, port) for port in shared)])])]))
+
+
+@given(_cases(), MAYBE_SLOW,
+       st.lists(st.integers(-1, 1), min_size=3, max_size=3))
+def test_nobody_borrows_at_a_port_of_a_promised_coflow(drawn, egress_bps,
+                                                       racks):
+    laid, child_bps, ranks, is_promised = drawn
+    promised = {one.coflow_id for one, is_one in zip(
+        laid.coflows, is_promised) if is_one}
+    above = uplinks.Uplinks(np.array([[rack] for rack in racks]),
+                            np.full(4, 2e9))
+    one = lending(laid, ranks, [False] * len(ranks), promised=promised,
+                  egress_bps=egress_bps, above=above)
+    ways = [{port for port in way if one.ports.shared_bps[port] < math.inf}
+            for way in ways_of(laid, racks)]
+    of = laid.coflow_of[laid.class_of]
+    held = [any(way & other for j, other in enumerate(ways)
+                if is_promised[of[j]]) for way in ways]
+    assert one.is_held().tolist() == held
+    link_bps = laid.egress_bps[laid.host_of[laid.class_of]]
+    assert one.ceil_bps(child_bps)[held] == pytest.approx(np.minimum(
+        np.maximum(child_bps, borrowing.LEAST_CEIL_BPS), link_bps)[held])
+
+
+def test_coflows_after_the_first_have_equal_parts_of_what_is_left():
+    laid = test_layouts.lay_out(
+        a(('h2', 'h0')), a(('h1', 'h0'), name='b'), a(('h2', 'h0'), name='c'))
+    # Children of b, of a and of c; 200 Mbit/s arrive at h0.
+    assert laid.coflow_of[laid.class_of].tolist() == [1, 0, 2]
+    child_bps = np.array([2e7, 1e7, 3e7])
+    for kept, expected_bps in (
+            ([1, 1, 1], [2e7 + 1.4e8 / 2, 2e8, 3e7 + 1.4e8 / 2]),
+            ([1, 0, 1], [1.6e8, 2e8, 1.9e8]), ([0, 0, 0], [2e8] * 3)):
+        assert lending(laid, range(3), kept).ceil_bps(child_bps) == (
+            pytest.approx(expected_bps))
+
+
+def test_a_class_without_a_rate_sends_a_frame_each_tenth_of_a_second():
+    """Else it would be in debt when its coflow becomes the first."""
+    laid = test_layouts.lay_out(a(('h2', 'h0')), a(('h1', 'h0'), name='b'))
+    found = lending(laid, range(2), [True] * 2)
+    # Children of b and of a; 200 Mbit/s arrive at h0.
+    frame_s = 1514 * 8 / found.ceil_bps(np.array([1e3, 2e8]))
+    assert frame_s == pytest.approx([0.1, 6e-5], rel=0.02)
+
+
+def test_a_network_slower_than_the_senders_link_is_no_later_coflows():
+    """The link of h2 has 700 Mbit/s, the network carries 50 of them."""
+    laid = test_layouts.lay_out(a(('h2', 'h0')), a(('h2', 'h1'), name='b'),
+                                a(('h2', 'h1'), name='c'))
+    child_bps = np.array([4e7, 1e5, 2e5])
+    for egress_bps, expected_bps in (
+            ([math.inf] * 3, [2e8, 6e8, 6e8 - 1e5]),
+            ([math.inf, math.inf, 5e7],
+             [2e8, 1e5 + 9.7e6 / 2, 2e5 + 9.7e6 / 2])):
+        found = lending(laid, range(3), [True] * 3, egress_bps=egress_bps)
+        assert found.ceil_bps(child_bps) == pytest.approx(expected_bps)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How far classes borrow where no qdisc keeps the coflows' order. Pure.
+
+A host's qdiscs lend its link in that order. TCP shares all other ports: a
+receiver's link, the uplink of a rack, and a sender's link where the network
+carries less than its speed.
+"""
+
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Set
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from virtco.model import uplinks as uplinks_model
+from virtco.table import layouts
+
+#: Least rate up to which a class may borrow, a frame each 100 ms. The kernel
+#: charges a frame to its class as time, and the class has to wait for as long
+#: even if its coflow has meanwhile become the first.
+LEAST_CEIL_BPS = 1.2e5
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Ports:
+    """Ports that TCP shares: egress of H hosts, their ingress, G uplinks.
+
+    :ivar number_of: each host's number.
+    :ivar first_bps: rate up to which the first coflow at a port may borrow,
+        shape (2 H + G,).
+    :ivar shared_bps: rate for all coflows, inf at ports that limit none, shape
+        (2 H + G,).
+    """
+
+    number_of: Mapping[str, int]
+    first_bps: np.ndarray
+    shared_bps: np.ndarray
+    uplinks: uplinks_model.Uplinks = uplinks_model.NONE
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lending:
+    """The order in which classes borrow, and the ports where they meet.
+
+    :ivar rank: place of each coflow, 0 is served first, shape (n_coflows,).
+    :ivar is_kept: whether later coflows leave a coflow's rates free, shape
+        (2, n_coflows): at all ports, and at links of senders. There its bytes
+        wait in the network, so that no host sees a queue.
+    :ivar promised: coflows where nobody else borrows. Several that borrow at
+        their senders may together fill a port, which TCP shares whatever the
+        guarantees.
+    """
+
+    laid: layouts.Layouts
+    ports: Ports
+    rank: np.ndarray
+    is_kept: np.ndarray
+    promised: Set[str]
+
+    @classmethod
+    def of(cls, laid: layouts.Layouts, ports: Ports, ranks: Mapping[str, int],
+           kept: Collection[str], kept_at_senders: Collection[str],
+           promised: Set[str] = frozenset()) -> 'Lending':
+        """Look the coflows up by their ids."""
+        ids = [one.coflow_id for one in laid.coflows]
+        return cls(laid, ports,
+                   np.array([ranks[one] for one in ids], np.int64),
+                   np.array([[one in some for one in ids]
+                             for some in (kept, kept_at_senders)], np.bool_),
+                   promised)
+
+    @functools.cached_property
+    def passed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Children and the shared ports that each passes, equal shapes."""
+        laid, number_of = self.laid, self.ports.number_of
+        src, dst = (np.array([number_of[host] for host in hosts], np.int64)
+                    for hosts in ((link.host for link in laid.links),
+                                  laid.peers))
+        src = src[laid.host_of[laid.class_of]]
+        dst = dst[laid.peer_of]
+        start, above = self.ports.uplinks.passed(src, dst)
+        each, n_hosts = np.arange(len(src)), len(number_of)
+        child = np.concatenate((each, each, np.repeat(each, np.diff(start))))
+        port = np.concatenate((src, n_hosts + dst, 2 * n_hosts + above))
+        is_shared = self.ports.shared_bps[port] < math.inf
+        return child[is_shared], port[is_shared]
+
+    def is_held(self) -> np.ndarray:
+        """Return whether each child borrows nothing, shape (n_children,)."""
+        laid, (child, port) = self.laid, self.passed
+        is_promised = np.array(
+            [one.coflow_id in self.promised for one in laid.coflows],
+            np.bool_)[laid.coflow_of][laid.class_of]
+        found = np.zeros(len(is_promised), np.bool_)
+        found[child[np.isin(port, port[is_promised[child]])]] = True
+        return found
+
+    def ceil_bps(self, child_bps: np.ndarray) -> np.ndarray:
+        """Return the rate up to which each child may borrow, (n_children,).
+
+        The first kept coflow of a port may fill it. Children of later kept
+        coflows have equal parts of what all kept rates leave of it: who
+        borrows at one sender fills no port that an earlier coflow needs, and
+        takes from none what it is sure of. The rates of the rest are guesses:
+        each of them may borrow all that the kept coflows leave.
+
+        :param child_bps: rate of each child.
+        """
+        laid, ports, (child, port) = self.laid, self.ports, self.passed
+        coflow = laid.coflow_of[laid.class_of[child]]
+        rank, bps = self.rank[coflow], child_bps[child]
+        is_kept = self.is_kept[
+            (port < len(ports.number_of)).astype(np.int64), coflow]
+        n_ports = len(ports.shared_bps)
+        kept_bps = np.bincount(port, bps * is_kept, n_ports)
+        first = np.full(n_ports, math.inf)
+        is_sure = is_kept & (bps > 0)
+        np.minimum.at(first, port[is_sure], rank[is_sure])
+        is_after = is_kept & (rank > first[port])
+        n_after = np.bincount(port, is_after, n_ports)
+        # A guess is the first where no coflow is kept.
+        is_first = ~is_after & (is_kept | (first[port] == math.inf))
+        taken_bps = np.where(is_kept & ~is_after, bps, kept_bps[port]
+                             + np.where(is_kept, 0.0, bps))
+        beyond_bps = np.maximum(0.0, np.where(
+            is_first, ports.first_bps[port], ports.shared_bps[port])
+            - taken_bps) / np.where(is_after, n_after[port], 1.0)
+        most_bps = np.full(len(child_bps), math.inf)
+        np.minimum.at(most_bps, child, beyond_bps)
+        if self.promised:
+            most_bps[self.is_held()] = 0.0
+        found: np.ndarray = np.minimum(
+            laid.egress_bps[laid.host_of[laid.class_of]],
+            np.maximum(child_bps + most_bps, LEAST_CEIL_BPS))
+        return found
