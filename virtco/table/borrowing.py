@@ -118,8 +118,7 @@ class Lending:
         n_ports = len(ports.shared_bps)
         kept_bps = np.bincount(port, bps * is_kept, n_ports)
         first = np.full(n_ports, math.inf)
-        is_sure = is_kept & (bps > 0)
-        np.minimum.at(first, port[is_sure], rank[is_sure])
+        np.minimum.at(first, port[is_kept], rank[is_kept])
         is_after = is_kept & (rank > first[port])
         n_after = np.bincount(port, is_after, n_ports)
         # A guess is the first where no coflow is kept.

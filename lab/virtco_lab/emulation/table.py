@@ -45,11 +45,12 @@ def build(workload: results_module.WorkloadResult,
         mark = (_TIE if tied else ' ') if workload.has_ties else ''
         return f'{found}{measured_s:5.2f}{mark}'
 
-    for rows in zip(*(scheme.coflows for scheme in workload.schemes)):
+    for first, *others in zip(*(scheme.coflows
+                                for scheme in workload.schemes)):
         table.add_row(
-            rows[0].name, units.format_size(rows[0].size_bytes),
+            first.name, units.format_size(first.size_bytes),
             *(times(row.predicted_s, row.measured_s, row.tied)
-              for row in rows))
+              for row in (first, *others)))
     means = [(scheme.mean_predicted_s, scheme.mean_measured_s)
              for scheme in workload.schemes]
     table.add_section()

@@ -8,6 +8,7 @@ import math
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import numpy as np
 import pytest
 
 from tests.unit.decide import test_policy_documents as given_by
@@ -117,6 +118,18 @@ def test_what_unmanaged_traffic_has_at_a_receiver_is_not_lent():
     assert ceil_bps(sends={'h3': sender('h2'), 'h0': sender()}) == alone_bps
     assert ceil_bps(sends={'h3': sender('h1')}) == pytest.approx(
         alone_bps - SHARE * given_by.INGRESS_BPS)
+
+
+def test_nor_is_it_lent_to_the_first_coflow():
+    seen = given_by.at(busy('a', {('h0', 'h1'): 1e9}), work_conserving=True)
+    slow = schedule_input.Hosts(dataclasses.replace(
+        host, ingress_bps=5e8, link=dataclasses.replace(
+            host.link, ingress_bps=5e8)) for host in seen.hosts)
+    for sends, lent in (({}, 1), ({'h3': sender('h1')}, 1 - SHARE)):
+        found = policy_documents.compute(dataclasses.replace(
+            seen, hosts=slow, ingress_bps=np.full(4, 3e8), senders=sends))
+        one, = found.of_host['h0'].policy().classes
+        assert one.destinations[0].ceil_bps == pytest.approx(lent * 5e8)
 
 
 def test_that_unmanaged_traffic_begins_or_ends_is_news():

@@ -28,6 +28,14 @@ def test_silent_edge_modules_are_let_go(make):
     assert new.refused == unknown.refused == []
 
 
+def test_broken_files_of_tls_show_while_nobody_connects(make):
+    site, looks = make(heartbeat_s=2), []
+    site.server._tls = types.SimpleNamespace(
+        context=lambda: looks.append(len(looks)))
+    site.run(site.server._watch)
+    assert looks == [0]
+
+
 def test_who_is_not_read_is_not_silent(make):
     site = make(heartbeat_s=2)
     edge = site.join('h1')

@@ -520,6 +520,15 @@ def test_a_bulk_connection_keeps_to_its_bytes():
                               protocol.Bulk(0.5, 2 ** 20), SENDING, KEY)
 
 
+def test_bulk_connections_count_like_trains():
+    with _responder(max_trains_per_minute=1) as answering:
+        asked = (LOOPBACK, answering.port, protocol.Bulk(0.1, 2 ** 12),
+                 SENDING, KEY)
+        bulk.transfer(*asked)
+        with pytest.raises(protocol.ProbeError, match='too many trains'):
+            bulk.transfer(*asked)
+
+
 @pytest.mark.parametrize('lasts_s', [0.0, 11.0, None, 'x', True])
 def test_a_bulk_connection_out_of_bounds_is_refused(lasts_s):
     with _responder() as answering, _control(answering.port) as control:

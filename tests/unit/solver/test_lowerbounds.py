@@ -363,6 +363,22 @@ def test_few_placements_are_all_judged(monkeypatch):
     assert not late.spent_s()
 
 
+def test_whether_all_placements_are_tried_depends_on_what_they_cost():
+    """Flows and ports of each of them."""
+    inst, asked = build(), []
+
+    class Poor:
+        def holds(self, cells):
+            asked.append(cells)
+
+    assert smallgroup.try_all(inst, snapshot.Objective.JOINT, Poor()) is None
+    n_loads = len(inst.s_per_byte) * (len(inst.running) + len(inst.arcs))
+    n_flows = sum(len(src) for src, _, _ in inst.arcs)
+    assert asked == [len(inst.allowed[0]) ** len(inst.movable) * (
+        smallgroup.JUDGE_CELLS * n_loads
+        + smallgroup.PATH_CELLS * len(inst.port_out) * n_flows)]
+
+
 def test_where_nothing_is_to_be_placed_or_fits_there_is_no_choice():
     pinned = tuple(cluster.Vm(f'vm{j}', (1.0,), f'h{j}') for j in range(3))
     found = smallgroup.try_all(build(vms=pinned), snapshot.Objective.JOINT,

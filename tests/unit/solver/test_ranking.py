@@ -38,6 +38,9 @@ def test_hosts_not_looked_at_come_after_those_that_were():
     values = ranking.evaluate(inst, plan.objective, assign, 0,
                               np.arange(len(hosts)), lambda: False)
     assert (values.port[~values.is_exact] == -1).all()
+    full = ranking.evaluate(inst, plan.objective, assign, 0,
+                            np.arange(len(hosts)), lambda: True)
+    assert (values.objective_s <= full.objective_s).all()
     # Who sets no end has all looked at.
     assert not any('lower bound' in row.why for row in ranking.rank(
         inst, plan.objective, assign, 0))

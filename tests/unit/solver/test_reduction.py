@@ -13,6 +13,15 @@ from virtco.solver.model import loads
 from virtco.solver.model import reduction
 
 
+def test_loads_of_hosts_are_without_those_of_uplinks():
+    """Ports of two hosts, then an uplink."""
+    found = reduction.by_host(loads.of_dense(np.array([
+        [1.0, 0.0, 2.0, 3.0, 4.0], [0.0, 5.0, 0.0, 0.0, 6.0]])), 2)
+    # Of each host: coflow 0 out and in, coflow 1 out and in.
+    assert found.dense().tolist() == [[1.0, 2.0, 0.0, 0.0],
+                                      [0.0, 3.0, 5.0, 0.0]]
+
+
 def plain(free, s_per_byte, active_bytes, allowed, fixed, above):
     """The rule of the module's docstring, host by host."""
     n_movable = int((fixed < 0).sum())

@@ -2,6 +2,8 @@
 
 """What decisions see: hosts, what coflows may use of them, who is busy."""
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
@@ -32,6 +34,9 @@ def test_hosts_by_columns():
     assert found.number_of == {'h0': 0, 'h1': 1, 's': 2}
     assert found.links == (found[0].link, found[1].link)
     assert found.links_bps == 4.0
+    assert found.speeds_bps.tolist() == [[1.0, 3.0, math.inf],
+                                         [2.0, 5.0, math.inf]]
+    assert schedule_input.Hosts().speeds_bps.shape == (2, 0)
     assert found.egress_bps.tolist() == [1.0, 3.0, 0.0]
     assert found.ingress_bps.tolist() == [2.0, 5.0, 7.0]
 

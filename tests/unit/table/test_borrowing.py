@@ -149,6 +149,13 @@ def test_coflows_after_the_first_have_equal_parts_of_what_is_left():
             pytest.approx(expected_bps))
 
 
+def test_what_is_kept_at_senders_is_not_at_receivers():
+    """Also at the receiver whose number comes after the last sender's."""
+    laid = test_layouts.lay_out(a(('h2', 'h0')), a(('h1', 'h0'), name='b'))
+    found = lending(laid, range(2), [False] * 2, [True] * 2)
+    assert found.ceil_bps(np.array([1e7, 2e7])) == pytest.approx([2e8, 2e8])
+
+
 def test_a_class_without_a_rate_sends_a_frame_each_tenth_of_a_second():
     """Else it would be in debt when its coflow becomes the first."""
     laid = test_layouts.lay_out(a(('h2', 'h0')), a(('h1', 'h0'), name='b'))

@@ -33,6 +33,7 @@ def test_fig1_has_the_papers_flows():
                      {(1, 2): 1, (2, 1): 2}]
     ports = [coflow.dst_port for coflow in group.coflows]
     assert len(set(ports)) == 2 and None not in ports
+    assert [coflow.n_vms for coflow in group.coflows] == [3, 3]
     # A host holds two of the VMs, not three.
     assert 2 * group.vm_slots <= 7 < 3 * group.vm_slots
 

@@ -101,6 +101,16 @@ def test_each_job_computes_and_sends_again_and_again(bed):
         f'ns-job{job}-{row}' for job in range(2) for row in range(2)}
 
 
+def test_a_job_leaves_no_socket(bed, monkeypatch):
+    jobs = []
+    close = training._Job.close
+    monkeypatch.setattr(training._Job, 'close', lambda self: (
+        close(self), jobs.append(self)))
+    bed.bed.run(False, 2, 1)
+    assert jobs and all(one.fileno() < 0 for job in jobs for one in (
+        job._socket, job._peer, job._listener))
+
+
 def test_a_job_whose_bytes_do_not_arrive_is_given_up(bed, monkeypatch):
     monkeypatch.setattr(training, '_PATIENCE_S', 0.2)
     monkeypatch.setattr(training._Job, '_receive', lambda self: None)

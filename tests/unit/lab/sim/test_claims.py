@@ -56,3 +56,12 @@ def test_a_hint_in_time_is_told_at_the_start():
     in_time, late = (hints.ccts_s(load, [TRUE, claim])[1]
                      for claim in (TRUE, claims.Claim(late_s=1.0)))
     assert 0.4 < in_time < late - 0.1
+
+
+def test_the_workload_of_a_seed_stays_what_it_was():
+    """Figures are recorded by it."""
+    load = hints.workload(0)
+    assert len(load.coflows) == hints.N_COFLOWS
+    first = load.coflows[0]
+    assert (first.start_s, first.coflow.size_bytes) == pytest.approx(
+        (2.156341, 1747085466))

@@ -226,6 +226,13 @@ def test_shuffles_of_orchestra_may_use_different_hosts():
     assert found == pytest.approx([1.0, 3.0])
 
 
+def test_a_shuffle_of_orchestra_begins_when_it_arrives():
+    one = fabric_model.Demand(np.array([0]), np.array([1]), np.array([1e9]),
+                              np.ones(1))
+    assert orchestra._run([one, one], [0.0, 2.0], 'fifo') == pytest.approx(
+        [1.0, 1.0])
+
+
 def test_fewer_connections_than_senders_leave_ports_idle():
     times_s = [orchestra.fetched_s(10, connections, np.random.default_rng(0))
                for connections in (1, 2, 30)]

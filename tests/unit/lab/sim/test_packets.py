@@ -5,6 +5,8 @@
 import json
 import shutil
 
+import pytest
+
 from virtco_lab.sim.figures import packets
 from virtco_lab.sim.figures import record
 
@@ -43,6 +45,13 @@ def test_distances_are_by_scheme_and_by_wait(tmp_path):
     assert by_wait == ('up to 10% of the run: 5.0 and 10.0 % in 10 runs, '
                        'beyond 5 %: 5; over 10% of the run: 20.0 and 20.0 % '
                        'in 5 runs, beyond 5 %: 5')
+
+
+def test_a_run_without_a_column_is_an_error(tmp_path):
+    put(tmp_path, 'virtco-case1', CASE | {
+        'runs': {'a / virtco / 0': [0, 10.0, 11.0]}})
+    with pytest.raises(ValueError):
+        list(packets._case_runs(tmp_path))
 
 
 def test_casts_and_jobs_are_compared(tmp_path):
