@@ -83,12 +83,13 @@ class Auditor(threading.Thread):
     def run(self) -> None:
         left_s = 0.0
         while not self._is_ending.is_set():
-            if left_s <= 0.0:
-                outcome = self._outcome(self.compare)
-                self._metrics.comparisons.labels(outcome).inc()
+            is_whole = left_s <= 0.0
+            outcome = self._outcome(self.compare if is_whole
+                                    else self.compare_newcomers)
+            if is_whole:
                 left_s = self._interval_s
-            else:
-                outcome = self._outcome(self.compare_newcomers)
+            if is_whole or outcome == 'failed':
+                self._metrics.comparisons.labels(outcome).inc()
             # A failure is left to the next whole comparison.
             pause_s = (min(left_s, NEWCOMERS_S) if outcome == 'done'
                        else left_s)
