@@ -96,10 +96,13 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
         options.rate_tolerance_fraction, told,
         functools.partial(limit_senders, snapshot)
         if options.limits_senders else None,
+        # A rate by a size that is not believed is a guess: nobody makes room.
         borrowing.Lending.of(
             laid, _shared(snapshot, reached), ranks,
-            *_kept(snapshot), promised.floors().keys()
-            if promised is not None else frozenset()).ceil_bps
+            {c.live.coflow_id for c in coflows
+             if c.live.served is None and c.is_sending},
+            promised.floors().keys() if promised is not None
+            else frozenset()).ceil_bps
         if options.work_conserving else None, reached)
     is_kept = before is not None and before.told.layouts is laid
     return Policies(told.of_host, told.changed,
@@ -137,18 +140,6 @@ def _shared(snapshot: known.Snapshot, reached: Set[str]) -> borrowing.Ports:
             np.where(is_slow[0], snapshot.egress_bps, math.inf),
             np.where(is_slow[1], hosts.ingress_bps, speeds_bps[1]) * lent,
             above_bps)), snapshot.uplinks)
-
-
-def _kept(snapshot: known.Snapshot) -> tuple[set[str], set[str]]:
-    """Return the coflows for which others leave room, and those for which they
-    do at links of senders.
-
-    A rate by a size that is not believed is a guess: nobody makes room.
-    """
-    believed = [one for one in snapshot.coflows if one.live.served is None]
-    return ({one.live.coflow_id for one in believed if one.is_queued},
-            {one.live.coflow_id for one in believed
-             if one.is_busy(snapshot.now_s, snapshot.options.quiet_s)})
 
 
 def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],

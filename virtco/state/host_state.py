@@ -80,7 +80,7 @@ class HostState:
         self.background = byte_counters.Average(half_life_s)
         self.vms: Set[str] = frozenset()
         self.new_vms: Set[str] = frozenset()
-        self.queued: Set[str] = frozenset()
+        self.sending: Set[str] = frozenset()
         self.minors = coflow_table.NO_MINORS
         self.observed: dict[str, byte_counters.Average] = {}
         self.deltas: Sequence[byte_counters.Delta] = ()

@@ -48,6 +48,7 @@ class Tracked:
     :ivar planned_cct_s: completion time of the last plan; None without a plan.
     :ivar expires_s: time at which the coflow is given up; None = never.
     :ivar moved_s: time at which its counters last moved; None = never.
+    :ivar sending: hosts whose last report had new bytes of it or a queue.
     :ivar deadline_s: deadline that its tenant wants; inf = none.
     :ivar is_promised: whether the deadline was promised at the launch.
     :ivar was_placed: whether all its VMs ran at some time; a VM that is
@@ -84,6 +85,7 @@ class Tracked:
     deadline_s: float = math.inf
     is_promised: bool = False
     queues: silence.Queues = dataclasses.field(default_factory=silence.Queues)
+    sending: set[str] = dataclasses.field(default_factory=set)
     was_placed: bool = False
     is_dirty: bool = False
     check_s: float = -math.inf
@@ -115,6 +117,7 @@ class Tracked:
                    if member.host is not None}
             self.hosts |= now
             self.queues.keep(now)
+            self.sending &= now
             for name in ('route', 'planned_route', 'awaited_hosts', 'whole',
                          '_ends'):
                 self.__dict__.pop(name, None)
@@ -236,7 +239,8 @@ class Tracked:
                 one = one._replace(capped=self._capped.shown(self.counting))
             self._shown = snapshots.Coflow(
                 one, self._table,
-                self.moved_s, bool(self.queues), self.upcoming is not None)
+                self.moved_s, bool(self.queues), self.upcoming is not None,
+                bool(self.sending))
         return self._shown
 
     def vms(self, flow: int) -> tuple[str, str]:

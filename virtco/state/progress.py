@@ -111,7 +111,9 @@ class Progress:
         It is urgent when a coflow starts or may have ended.
         """
         strange = self._find_strange(state)
-        urgent = self._take_backlogs(state, strange)
+        urgent = self._take_backlogs(state, strange, {
+            delta.coflow_id for delta in deltas
+            if delta.wire_bytes > 0 and delta.coflow_id not in strange})
         for delta in deltas:
             if delta.coflow_id in strange:
                 continue
@@ -200,10 +202,12 @@ class Progress:
                     f'{now_s - last_s:.0f} s there are not counted')
             del self._left[coflow_id, host]
 
-    def _take_backlogs(self, state: host_state.HostState,
-                       strange: Set[str]) -> bool:
+    def _take_backlogs(self, state: host_state.HostState, strange: Set[str],
+                       moved: Set[str]) -> bool:
         """Take the queues; return whether a coflow may have ended by its last
         one.
+
+        :param moved: coflows of which the host sent bytes.
         """
         host = state.host
         after = {counters.coflow_id: counters
@@ -211,15 +215,20 @@ class Progress:
                  if counters.backlog_bytes
                  and counters.coflow_id not in strange}
         drained = False
-        for coflow_id in after.keys() | state.queued:
+        sending = after.keys() | moved
+        for coflow_id in sending | state.sending:
             tracked = self._groups.coflows.get(coflow_id)
             if tracked is None:
                 continue
             counters = after.get(coflow_id)
             if tracked.queues.take(host, counters) and counters is None:
                 drained |= tracked.is_all_sent(self.endings)
+            if coflow_id in sending:
+                tracked.sending.add(host)
+            else:
+                tracked.sending.discard(host)
             tracked.touch()
-        state.queued = after.keys()
+        state.sending = sending
         return drained
 
     def _credit(self, host: str, delta: byte_counters.Delta,

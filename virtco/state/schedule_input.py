@@ -149,6 +149,8 @@ class Coflow:
 
     :ivar is_queued: whether bytes of it wait at some host.
     :ivar is_resting: whether it is between two iterations.
+    :ivar is_sending: whether bytes of it waited at some host, or left it, by
+        the host's last report.
     """
 
     live: live.LiveCoflow
@@ -156,6 +158,7 @@ class Coflow:
     moved_s: float | None = None
     is_queued: bool = False
     is_resting: bool = False
+    is_sending: bool = False
 
     def is_busy(self, now_s: float, quiet_s: float) -> bool:
         return self.is_queued or (self.moved_s is not None

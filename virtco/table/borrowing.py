@@ -48,8 +48,7 @@ class Lending:
 
     :ivar rank: place of each coflow, 0 is served first, shape (n_coflows,).
     :ivar is_kept: whether later coflows leave a coflow's rates free, shape
-        (2, n_coflows): at all ports, and at links of senders. There its bytes
-        wait in the network, so that no host sees a queue.
+        (n_coflows,).
     :ivar promised: coflows where nobody else borrows. Several that borrow at
         their senders may together fill a port, which TCP shares whatever the
         guarantees.
@@ -63,15 +62,13 @@ class Lending:
 
     @classmethod
     def of(cls, laid: layouts.Layouts, ports: Ports, ranks: Mapping[str, int],
-           kept: Collection[str], kept_at_senders: Collection[str],
-           promised: Set[str] = frozenset()) -> 'Lending':
+           kept: Collection[str], promised: Set[str] = frozenset()
+           ) -> 'Lending':
         """Look the coflows up by their ids."""
         ids = [one.coflow_id for one in laid.coflows]
         return cls(laid, ports,
                    np.array([ranks[one] for one in ids], np.int64),
-                   np.array([[one in some for one in ids]
-                             for some in (kept, kept_at_senders)], np.bool_),
-                   promised)
+                   np.array([one in kept for one in ids], np.bool_), promised)
 
     @functools.cached_property
     def passed(self) -> tuple[np.ndarray, np.ndarray]:
@@ -112,9 +109,8 @@ class Lending:
         """
         laid, ports, (child, port) = self.laid, self.ports, self.passed
         coflow = laid.coflow_of[laid.class_of[child]]
-        rank, bps = self.rank[coflow], child_bps[child]
-        is_kept = self.is_kept[
-            (port < len(ports.number_of)).astype(np.int64), coflow]
+        rank, is_kept = self.rank[coflow], self.is_kept[coflow]
+        bps = child_bps[child]
         n_ports = len(ports.shared_bps)
         kept_bps = np.bincount(port, bps * is_kept, n_ports)
         first = np.full(n_ports, math.inf)

@@ -73,9 +73,9 @@ def test_the_shorter_one_has_the_link():
 
 
 @pytest.mark.parametrize('values, makes_room', [
-    ({}, False), ({'is_queued': True}, True),
-    ({'is_queued': True, 'is_believed': False}, False)])
-def test_a_receiver_keeps_room_for_what_waits_by_a_size_that_is_believed(
+    ({}, False), ({'is_sending': True}, True),
+    ({'is_sending': True, 'is_believed': False}, False)])
+def test_a_receiver_keeps_room_for_what_is_sent_by_a_size_that_is_believed(
         values, makes_room):
     is_believed = values.pop('is_believed', True)
     first = coflow('first', {('h0', 'h2'): 1e7}, moved_s=100.0, **values)
@@ -83,7 +83,7 @@ def test_a_receiver_keeps_room_for_what_waits_by_a_size_that_is_believed(
         first = dataclasses.replace(first, live=first.live._replace(
             served=first.live.flows))
     second = coflow('second', {('h1', 'h2'): 3e9}, moved_s=100.0,
-                    is_queued=True)
+                    is_sending=True)
     found = policies.compute(at(first, second, work_conserving=True))
     assert [c.coflow_id for c in found.schedule.coflows] == [
         'first', 'second']
@@ -100,10 +100,10 @@ def test_a_receiver_keeps_room_for_what_waits_by_a_size_that_is_believed(
     ('ingress_bps', [('h1', 'h0'), ('h2', 'h0')])])
 def test_what_the_network_does_not_carry_is_not_lent(direction, pairs):
     """Of the link of h0 it carries less than a third; the first coflow may
-    find out that this is wrong. At its sender no queue is seen.
+    find out that this is wrong.
     """
     coflows = [coflow(name, {pair: size_bytes}, moved_s=100.0,
-                      is_queued=direction == 'ingress_bps')
+                      is_sending=True)
                for name, pair, size_bytes in zip(
                    ('first', 'second'), pairs, (1e8, 3e9))]
     seen = at(*coflows, work_conserving=True)

@@ -59,6 +59,30 @@ def test_flows_of_unknown_sizes_get_on_as_their_pairs_do(is_estimated,
         pytest.approx(shares))
 
 
+def test_a_coflow_sends_while_a_hosts_last_report_has_bytes_of_it(state):
+    def is_sending():
+        one, = state.snapshot(schedule_input.Options(), 9.0).coflows
+        return one.is_sending
+
+    reported = []
+    for host, sent, backlog, expected in (
+            ('h0', 0, 0, False), ('h1', 5, 0, True), ('h0', 0, 0, True),
+            ('h0', 7, 0, True), ('h1', 5, 0, True), ('h0', 7, 0, False),
+            ('h0', 7, 3, True), ('h0', 7, 3, True), ('h0', 7, 0, False)):
+        reported.append(None)
+        state.intake(host, known.report(sent, backlog=backlog),
+                     1.0 + len(reported) / 10)
+        assert is_sending() is expected
+
+
+def test_where_no_vm_is_any_more_a_coflow_does_not_send(state):
+    state.intake('h0', known.report(5), 1.0)
+    state.load_groups([known.member('g', 0, 'h3')], [known.stored()],
+                      only={'g'})
+    one, = state.snapshot(schedule_input.Options(), 1.5).coflows
+    assert not one.is_sending
+
+
 def test_without_counters_pairs_are_divided_by_what_is_left(state):
     state.intake('h0', known.report(30), 1.0)
     state.intake('h1', known.report(5), 1.0)

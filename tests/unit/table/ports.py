@@ -28,4 +28,4 @@ def of(links, hosts, egress_bps=(), above=uplinks_model.NONE):
 
 def lending(laid, ranks, kept=(), hosts=('h0', 'h1', 'h2')):
     return borrowing.Lending.of(
-        laid, of(laid.links, hosts), ranks, kept, kept).ceil_bps
+        laid, of(laid.links, hosts), ranks, kept).ceil_bps

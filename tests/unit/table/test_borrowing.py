@@ -20,18 +20,13 @@ MAYBE_SLOW = st.lists(st.one_of(st.just(math.inf), st.floats(1e5, 1e9)),
                       min_size=3, max_size=3)
 
 
-def lending(laid, ranks, kept, at_senders=None, promised=frozenset(),
-            **ports):
-    """By the coflows in the order of their ids.
-
-    :param at_senders: whether each is kept there; None: as elsewhere.
-    """
+def lending(laid, ranks, kept, promised=frozenset(), **ports):
+    """By the coflows in the order of their ids."""
     ids = [one.coflow_id for one in laid.coflows]
     return borrowing.Lending.of(
         laid, made_ports.of(laid.links, table.HOSTS, **ports),
         dict(zip(ids, ranks, strict=True)),
-        *({name for name, is_kept in zip(ids, some, strict=True) if is_kept}
-          for some in (kept, kept if at_senders is None else at_senders)),
+        {name for name, is_kept in zip(ids, kept, strict=True) if is_kept},
         promised)
 
 
@@ -82,15 +77,13 @@ def test_ceilings_are_what_kept_coflows_leave_of_each_port(
         drawn, egress_bps, racks, above_bps):
     """The first kept one fills it, the later ones what all leave."""
     laid, child_bps, ranks, kept = drawn
-    at_senders = [not is_kept for is_kept in kept]
-    one = lending(laid, ranks, kept, at_senders, egress_bps=egress_bps,
+    one = lending(laid, ranks, kept, egress_bps=egress_bps,
                   above=uplinks.Uplinks(np.array([[rack] for rack in racks]),
                                         np.array(above_bps)))
     ways, ports = ways_of(laid, racks), one.ports
     of = laid.coflow_of[laid.class_of]
 
     def most_bps(i, port):
-        kept = drawn[3] if port >= 3 else at_senders
         at = [j for j, way in enumerate(ways) if port in way]
         sure = [j for j in at if kept[of[j]]]
         left_bps = ports.shared_bps[port] - sum(child_bps[sure])
@@ -147,13 +140,6 @@ def test_coflows_after_the_first_have_equal_parts_of_what_is_left():
             ([1, 0, 1], [1.6e8, 2e8, 1.9e8]), ([0, 0, 0], [2e8] * 3)):
         assert lending(laid, range(3), kept).ceil_bps(child_bps) == (
             pytest.approx(expected_bps))
-
-
-def test_what_is_kept_at_senders_is_not_at_receivers():
-    """Also at the receiver whose number comes after the last sender's."""
-    laid = test_layouts.lay_out(a(('h2', 'h0')), a(('h1', 'h0'), name='b'))
-    found = lending(laid, range(2), [False] * 2, [True] * 2)
-    assert found.ceil_bps(np.array([1e7, 2e7])) == pytest.approx([2e8, 2e8])
 
 
 def test_a_class_without_a_rate_sends_a_frame_each_tenth_of_a_second():
