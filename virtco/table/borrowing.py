@@ -96,21 +96,24 @@ class Lending:
         found[child[np.isin(port, port[is_promised[child]])]] = True
         return found
 
-    def ceil_bps(self, child_bps: np.ndarray) -> np.ndarray:
+    def ceil_bps(self, child_bps: np.ndarray, left_bytes: np.ndarray
+                 ) -> np.ndarray:
         """Return the rate up to which each child may borrow, (n_children,).
 
         The first kept coflow of a port may fill it. Children of later kept
         coflows have equal parts of what all kept rates leave of it: who
         borrows at one sender fills no port that an earlier coflow needs, and
         takes from none what it is sure of. The rates of the rest are guesses:
-        each of them may borrow all that the kept coflows leave.
+        each of them may borrow all that the kept coflows leave. A child that
+        has sent all its bytes is no coflow's before which others wait.
 
         :param child_bps: rate of each child.
+        :param left_bytes: bytes left of each child.
         """
         laid, ports, (child, port) = self.laid, self.ports, self.passed
         coflow = laid.coflow_of[laid.class_of[child]]
-        rank, is_kept = self.rank[coflow], self.is_kept[coflow]
-        bps = child_bps[child]
+        rank, bps = self.rank[coflow], child_bps[child]
+        is_kept = self.is_kept[coflow] & (left_bytes[child] >= 1)
         n_ports = len(ports.shared_bps)
         kept_bps = np.bincount(port, bps * is_kept, n_ports)
         first = np.full(n_ports, math.inf)

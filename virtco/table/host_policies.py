@@ -24,8 +24,9 @@ from virtco.wire import edge_policy
 #: rates.
 Limit = Callable[[layouts.Layouts, np.ndarray],
                  Mapping[str, edge_policy.Unmanaged]]
-#: Returns the rate up to which each child may borrow by the children's rates.
-Lend = Callable[[np.ndarray], np.ndarray]
+#: Returns the rate up to which each child may borrow, by the children's rates
+#: and bytes left.
+Lend = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,14 +63,14 @@ class Numbers:
         child_bps = laid.fitted_bps(
             layouts.joined(map(rates.__getitem__, ids))[at],
             options.min_rate_fraction)
+        left_bytes = layouts.joined(map(remaining.__getitem__, ids))[at]
         rank = np.array([ranks[one.coflow_id] for one in laid.coflows],
                         np.int64)
         return cls(_places(laid, rank[laid.coflow_of]),
                    np.bincount(laid.class_of, child_bps,
                                len(laid.n_children)),
-                   child_bps,
-                   lend(child_bps) if lend is not None else child_bps,
-                   layouts.joined(map(remaining.__getitem__, ids))[at])
+                   child_bps, lend(child_bps, left_bytes)
+                   if lend is not None else child_bps, left_bytes)
 
     def far(self, told: 'Numbers', laid: layouts.Layouts, tolerance: float,
             borrows: bool) -> np.ndarray:

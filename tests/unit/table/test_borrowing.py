@@ -77,28 +77,32 @@ def test_ceilings_are_what_kept_coflows_leave_of_each_port(
         drawn, egress_bps, racks, above_bps):
     """The first kept one fills it, the later ones what all leave."""
     laid, child_bps, ranks, kept = drawn
+    left_bytes = np.where(np.arange(len(child_bps)) % 3 == 2, 0.0, 1e6)
     one = lending(laid, ranks, kept, egress_bps=egress_bps,
                   above=uplinks.Uplinks(np.array([[rack] for rack in racks]),
                                         np.array(above_bps)))
     ways, ports = ways_of(laid, racks), one.ports
     of = laid.coflow_of[laid.class_of]
 
+    def is_kept(i):
+        return kept[of[i]] and left_bytes[i] > 0
+
     def most_bps(i, port):
         at = [j for j, way in enumerate(ways) if port in way]
-        sure = [j for j in at if kept[of[j]]]
+        sure = [j for j in at if is_kept(j)]
         left_bps = ports.shared_bps[port] - sum(child_bps[sure])
 
         def is_after(j):
-            return kept[of[j]] and any(
+            return is_kept(j) and any(
                 ranks[of[k]] < ranks[of[j]] for k in sure)
 
         if is_after(i):
             return child_bps[i] + max(0.0, left_bps) / sum(map(is_after, at))
-        if kept[of[i]] or not sure:
+        if is_kept(i) or not sure:
             return max(child_bps[i], ports.first_bps[port])
         return max(child_bps[i], left_bps)
 
-    found = one.ceil_bps(child_bps)
+    found = one.ceil_bps(child_bps, left_bytes)
     for i, way in enumerate(ways):
         shared = [port for port in way if ports.shared_bps[port] < math.inf]
         assert found[i] == pytest.approx(min(
@@ -125,8 +129,9 @@ def test_nobody_borrows_at_a_port_of_a_promised_coflow(drawn, egress_bps,
                 if is_promised[of[j]]) for way in ways]
     assert one.is_held().tolist() == held
     link_bps = laid.egress_bps[laid.host_of[laid.class_of]]
-    assert one.ceil_bps(child_bps)[held] == pytest.approx(np.minimum(
-        np.maximum(child_bps, borrowing.LEAST_CEIL_BPS), link_bps)[held])
+    least_bps = np.maximum(child_bps, borrowing.LEAST_CEIL_BPS)
+    assert one.ceil_bps(child_bps, child_bps)[held] == pytest.approx(
+        np.minimum(least_bps, link_bps)[held])
 
 
 def test_coflows_after_the_first_have_equal_parts_of_what_is_left():
@@ -138,7 +143,8 @@ def test_coflows_after_the_first_have_equal_parts_of_what_is_left():
     for kept, expected_bps in (
             ([1, 1, 1], [2e7 + 1.4e8 / 2, 2e8, 3e7 + 1.4e8 / 2]),
             ([1, 0, 1], [1.6e8, 2e8, 1.9e8]), ([0, 0, 0], [2e8] * 3)):
-        assert lending(laid, range(3), kept).ceil_bps(child_bps) == (
+        assert lending(laid, range(3), kept).ceil_bps(
+            child_bps, child_bps) == (
             pytest.approx(expected_bps))
 
 
@@ -147,7 +153,8 @@ def test_a_class_without_a_rate_sends_a_frame_each_tenth_of_a_second():
     laid = test_layouts.lay_out(a(('h2', 'h0')), a(('h1', 'h0'), name='b'))
     found = lending(laid, range(2), [True] * 2)
     # Children of b and of a; 200 Mbit/s arrive at h0.
-    frame_s = 1514 * 8 / found.ceil_bps(np.array([1e3, 2e8]))
+    frame_s = 1514 * 8 / found.ceil_bps(
+        np.array([1e3, 2e8]), np.ones(2))
     assert frame_s == pytest.approx([0.1, 6e-5], rel=0.02)
 
 
@@ -161,4 +168,5 @@ def test_a_network_slower_than_the_senders_link_is_no_later_coflows():
             ([math.inf, math.inf, 5e7],
              [2e8, 1e5 + 9.7e6 / 2, 2e5 + 9.7e6 / 2])):
         found = lending(laid, range(3), [True] * 3, egress_bps=egress_bps)
-        assert found.ceil_bps(child_bps) == pytest.approx(expected_bps)
+        assert found.ceil_bps(child_bps, child_bps) == pytest.approx(
+            expected_bps)

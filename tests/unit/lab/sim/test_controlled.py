@@ -171,7 +171,7 @@ def test_who_is_told_late_borrows_last_until_then(receiver):
 def test_borrowers_beyond_a_ceil_do_not_exist(monkeypatch):
     """The ceil is what the policy says."""
     monkeypatch.setattr(borrowing.Lending, 'ceil_bps',
-                        lambda self, child_bps, *others: child_bps)
+                        lambda self, child_bps, left_bytes: child_bps)
     ccts_s = [controlled.simulate([_sent(_coflow('c', 5 * MB))], HOSTS,
                                   options, receiver=receiver)
               for options in (schedule_input.Options(beta=0.0), BORROWING)
