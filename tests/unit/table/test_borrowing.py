@@ -77,7 +77,7 @@ def test_ceilings_are_what_kept_coflows_leave_of_each_port(
         drawn, egress_bps, racks, above_bps):
     """The first kept one fills it, the later ones what all leave."""
     laid, child_bps, ranks, kept = drawn
-    left_bytes = np.where(np.arange(len(child_bps)) % 3 == 2, 0.0, 1e6)
+    left_bytes = np.where(np.arange(len(child_bps)) % 3 == 2, 0.5, 1.0)
     one = lending(laid, ranks, kept, egress_bps=egress_bps,
                   above=uplinks.Uplinks(np.array([[rack] for rack in racks]),
                                         np.array(above_bps)))
@@ -85,7 +85,7 @@ def test_ceilings_are_what_kept_coflows_leave_of_each_port(
     of = laid.coflow_of[laid.class_of]
 
     def is_kept(i):
-        return kept[of[i]] and left_bytes[i] > 0
+        return kept[of[i]] and left_bytes[i] == 1
 
     def most_bps(i, port):
         at = [j for j, way in enumerate(ways) if port in way]
