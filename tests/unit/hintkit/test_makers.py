@@ -206,6 +206,8 @@ def test_ranks_of_mpi_have_a_bound(tmp_path, monkeypatch):
     path = tmp_path / 'm.txt'
     path.write_text('0 1\n2 0')
     assert matrix('from-mpi', str(path)) == {(0, 1): 1, (1, 0): 2}
+    # A tool's bytes are bytes.
+    assert not facts('from-mpi', str(path))['warnings']
     path.write_text('0 1 2\n3 0 4\n5 6 0')
     assert re.search('line 1: columns: .* at most 2, got 3',
                      refused('from-mpi', str(path)))
