@@ -99,8 +99,8 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
         # A rate by a size that is not believed is a guess: nobody makes room.
         borrowing.Lending.of(
             laid, _shared(snapshot, reached), ranks,
-            {c.live.coflow_id for c in coflows
-             if c.live.served is None and c.is_sending},
+            {c.live.coflow_id: c.sent_bps for c in coflows
+             if c.live.served is None and c.sent_bps is not None},
             promised.floors().keys() if promised is not None
             else frozenset()).ceil_bps
         if options.work_conserving else None, reached)

@@ -24,6 +24,7 @@ from virtco.state import capped_flows
 from virtco.state import remaining_flows
 from virtco.state import route as routes
 from virtco.state import schedule_input as snapshots
+from virtco.state import sending as sent
 from virtco.state import silence
 from virtco.table import coflow_table
 
@@ -48,7 +49,7 @@ class Tracked:
     :ivar planned_cct_s: completion time of the last plan; None without a plan.
     :ivar expires_s: time at which the coflow is given up; None = never.
     :ivar moved_s: time at which its counters last moved; None = never.
-    :ivar sending: hosts whose last report had new bytes of it or a queue.
+    :ivar sending: rates at its hosts by their last reports.
     :ivar deadline_s: deadline that its tenant wants; inf = none.
     :ivar is_promised: whether the deadline was promised at the launch.
     :ivar was_placed: whether all its VMs ran at some time; a VM that is
@@ -85,7 +86,7 @@ class Tracked:
     deadline_s: float = math.inf
     is_promised: bool = False
     queues: silence.Queues = dataclasses.field(default_factory=silence.Queues)
-    sending: set[str] = dataclasses.field(default_factory=set)
+    sending: sent.Sending = dataclasses.field(default_factory=sent.Sending)
     was_placed: bool = False
     is_dirty: bool = False
     check_s: float = -math.inf
@@ -117,7 +118,7 @@ class Tracked:
                    if member.host is not None}
             self.hosts |= now
             self.queues.keep(now)
-            self.sending &= now
+            self.sending.keep(now)
             for name in ('route', 'planned_route', 'awaited_hosts', 'whole',
                          '_ends'):
                 self.__dict__.pop(name, None)
@@ -240,7 +241,7 @@ class Tracked:
             self._shown = snapshots.Coflow(
                 one, self._table,
                 self.moved_s, bool(self.queues), self.upcoming is not None,
-                bool(self.sending))
+                self.sending.of_pairs(self.route.pairs, self.queues))
         return self._shown
 
     def vms(self, flow: int) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import functools
 
 import numpy as np
 
+from virtco import units
 from virtco.profiles import pairs as profile_pairs
 from virtco.scheduling import endings
 from virtco.scheduling import policing
@@ -23,6 +24,7 @@ from virtco.state import host_state
 from virtco.state import inflight
 from virtco.state import living_groups
 from virtco.state import pair_counters
+from virtco.state import sending
 from virtco.state import summary
 from virtco.state import unhinted
 
@@ -30,6 +32,8 @@ from virtco.state import unhinted
 MOST_TOLD = 10_000
 #: A host that says nothing for so long after a VM left it is dead.
 MISSING_S = 30.0
+#: Two reports at once are so far apart.
+LEAST_S = 1e-3
 
 
 class Progress:
@@ -111,9 +115,14 @@ class Progress:
         It is urgent when a coflow starts or may have ended.
         """
         strange = self._find_strange(state)
-        urgent = self._take_backlogs(state, strange, {
-            delta.coflow_id for delta in deltas
-            if delta.wire_bytes > 0 and delta.coflow_id not in strange})
+        sent: dict[str, dict[str | None, float]] = (
+            collections.defaultdict(dict))
+        for coflow_id, dst_host, wire_bytes in deltas:
+            if coflow_id not in strange:
+                sent[coflow_id][dst_host] = (
+                    wire_bytes * units.BITS_PER_BYTE
+                    / max(now_s - since_s, LEAST_S))
+        urgent = self._take_backlogs(state, strange, sent)
         for delta in deltas:
             if delta.coflow_id in strange:
                 continue
@@ -203,11 +212,11 @@ class Progress:
             del self._left[coflow_id, host]
 
     def _take_backlogs(self, state: host_state.HostState, strange: Set[str],
-                       moved: Set[str]) -> bool:
-        """Take the queues; return whether a coflow may have ended by its last
-        one.
+                       sent: Mapping[str, sending.Rates]) -> bool:
+        """Take queues and rates; return whether a coflow may have ended by its
+        last queue.
 
-        :param moved: coflows of which the host sent bytes.
+        :param sent: rates of coflows.
         """
         host = state.host
         after = {counters.coflow_id: counters
@@ -215,20 +224,17 @@ class Progress:
                  if counters.backlog_bytes
                  and counters.coflow_id not in strange}
         drained = False
-        sending = after.keys() | moved
-        for coflow_id in sending | state.sending:
+        found = after.keys() | sent.keys()
+        for coflow_id in found | state.sending:
             tracked = self._groups.coflows.get(coflow_id)
             if tracked is None:
                 continue
             counters = after.get(coflow_id)
             if tracked.queues.take(host, counters) and counters is None:
                 drained |= tracked.is_all_sent(self.endings)
-            if coflow_id in sending:
-                tracked.sending.add(host)
-            else:
-                tracked.sending.discard(host)
+            tracked.sending.take(host, sent.get(coflow_id))
             tracked.touch()
-        state.sending = sending
+        state.sending = found
         return drained
 
     def _credit(self, host: str, delta: byte_counters.Delta,

@@ -149,8 +149,8 @@ class Coflow:
 
     :ivar is_queued: whether bytes of it wait at some host.
     :ivar is_resting: whether it is between two iterations.
-    :ivar is_sending: whether bytes of it waited at some host, or left it, by
-        the host's last report.
+    :ivar sent_bps: rate of each pair by its host's last report, inf where
+        bytes wait, shape (n_pairs,); None: nothing is sent.
     """
 
     live: live.LiveCoflow
@@ -158,7 +158,7 @@ class Coflow:
     moved_s: float | None = None
     is_queued: bool = False
     is_resting: bool = False
-    is_sending: bool = False
+    sent_bps: np.ndarray | None = None
 
     def is_busy(self, now_s: float, quiet_s: float) -> bool:
         return self.is_queued or (self.moved_s is not None

@@ -7,7 +7,6 @@ receiver's link, the uplink of a rack, and a sender's link where the network
 carries less than its speed.
 """
 
-from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
@@ -19,6 +18,10 @@ import numpy as np
 from virtco.model import uplinks as uplinks_model
 from virtco.table import layouts
 
+#: Others leave room for so many times the rate at which a coflow sends: it has
+#: its rate after a few reports, and nearly nothing is kept free for one that
+#: sends single bytes.
+ROOM_FACTOR = 4.0
 #: Least rate up to which a class may borrow, a frame each 100 ms. The kernel
 #: charges a frame to its class as time, and the class has to wait for as long
 #: even if its coflow has meanwhile become the first.
@@ -47,8 +50,8 @@ class Lending:
     """The order in which classes borrow, and the ports where they meet.
 
     :ivar rank: place of each coflow, 0 is served first, shape (n_coflows,).
-    :ivar is_kept: whether later coflows leave a coflow's rates free, shape
-        (n_coflows,).
+    :ivar sent_bps: rate at which each child sends, inf where bytes wait, 0 of
+        coflows for which nobody makes room, shape (n_children,).
     :ivar promised: coflows where nobody else borrows. Several that borrow at
         their senders may together fill a port, which TCP shares whatever the
         guarantees.
@@ -57,18 +60,24 @@ class Lending:
     laid: layouts.Layouts
     ports: Ports
     rank: np.ndarray
-    is_kept: np.ndarray
+    sent_bps: np.ndarray
     promised: Set[str]
 
     @classmethod
     def of(cls, laid: layouts.Layouts, ports: Ports, ranks: Mapping[str, int],
-           kept: Collection[str], promised: Set[str] = frozenset()
-           ) -> 'Lending':
-        """Look the coflows up by their ids."""
-        ids = [one.coflow_id for one in laid.coflows]
-        return cls(laid, ports,
-                   np.array([ranks[one] for one in ids], np.int64),
-                   np.array([one in kept for one in ids], np.bool_), promised)
+           sent_bps: Mapping[str, np.ndarray],
+           promised: Set[str] = frozenset()) -> 'Lending':
+        """Look the coflows up by their ids.
+
+        :param sent_bps: rates of the pairs of coflows for which others leave
+            room.
+        """
+        of_pairs = layouts.joined(
+            sent_bps[one.coflow_id] if one.coflow_id in sent_bps
+            else np.zeros(len(one.pairs)) for one in laid.coflows)
+        return cls(laid, ports, np.array(
+            [ranks[one.coflow_id] for one in laid.coflows], np.int64),
+            of_pairs[laid.pair_of], promised)
 
     @functools.cached_property
     def passed(self) -> tuple[np.ndarray, np.ndarray]:
@@ -100,12 +109,13 @@ class Lending:
                  ) -> np.ndarray:
         """Return the rate up to which each child may borrow, (n_children,).
 
-        The first kept coflow of a port may fill it. Children of later kept
-        coflows have equal parts of what all kept rates leave of it: who
-        borrows at one sender fills no port that an earlier coflow needs, and
-        takes from none what it is sure of. The rates of the rest are guesses:
-        each of them may borrow all that the kept coflows leave. A child that
-        has sent all its bytes is no coflow's before which others wait.
+        Coflows that send are *kept*: others leave room for them, as far as
+        they use it. The first one of a port may fill it. Children of later
+        ones have equal parts of what is left of it: who borrows at one sender
+        fills no port that an earlier coflow needs, and takes from none what it
+        is sure of. The rates of the rest are guesses: each of them may borrow
+        all that the kept coflows leave. Nobody waits for a child that has sent
+        all its bytes.
 
         :param child_bps: rate of each child.
         :param left_bytes: bytes left of each child.
@@ -113,9 +123,11 @@ class Lending:
         laid, ports, (child, port) = self.laid, self.ports, self.passed
         coflow = laid.coflow_of[laid.class_of[child]]
         rank, bps = self.rank[coflow], child_bps[child]
-        is_kept = self.is_kept[coflow] & (left_bytes[child] >= 1)
+        sent_bps = self.sent_bps[child]
+        is_kept = (sent_bps > 0) & (left_bytes[child] >= 1)
         n_ports = len(ports.shared_bps)
-        kept_bps = np.bincount(port, bps * is_kept, n_ports)
+        kept_bps = np.bincount(port, is_kept * np.minimum(
+            bps, ROOM_FACTOR * sent_bps), n_ports)
         first = np.full(n_ports, math.inf)
         np.minimum.at(first, port[is_kept], rank[is_kept])
         is_after = is_kept & (rank > first[port])

@@ -17,6 +17,8 @@ from virtco.state import schedule_input
 from virtco.table import coflow_table
 
 LINK_BPS, INGRESS_BPS = 1e9, 1.25e9
+#: Bytes of the only pair wait.
+SENT = np.array([np.inf])
 NAMES = ('h0', 'h1', 'h2', 'h3')
 HOSTS = schedule_input.Hosts(
     schedule_input.Host(name, coflow_table.Link(
@@ -73,8 +75,8 @@ def test_the_shorter_one_has_the_link():
 
 
 @pytest.mark.parametrize('values, makes_room', [
-    ({}, False), ({'is_sending': True}, True),
-    ({'is_sending': True, 'is_believed': False}, False)])
+    ({}, False), ({'sent_bps': SENT}, True),
+    ({'sent_bps': SENT, 'is_believed': False}, False)])
 def test_a_receiver_keeps_room_for_what_is_sent_by_a_size_that_is_believed(
         values, makes_room):
     is_believed = values.pop('is_believed', True)
@@ -83,7 +85,7 @@ def test_a_receiver_keeps_room_for_what_is_sent_by_a_size_that_is_believed(
         first = dataclasses.replace(first, live=first.live._replace(
             served=first.live.flows))
     second = coflow('second', {('h1', 'h2'): 3e9}, moved_s=100.0,
-                    is_sending=True)
+                    sent_bps=SENT)
     found = policies.compute(at(first, second, work_conserving=True))
     assert [c.coflow_id for c in found.schedule.coflows] == [
         'first', 'second']
@@ -103,7 +105,7 @@ def test_what_the_network_does_not_carry_is_not_lent(direction, pairs):
     find out that this is wrong.
     """
     coflows = [coflow(name, {pair: size_bytes}, moved_s=100.0,
-                      is_sending=True)
+                      sent_bps=SENT)
                for name, pair, size_bytes in zip(
                    ('first', 'second'), pairs, (1e8, 3e9))]
     seen = at(*coflows, work_conserving=True)

@@ -19,6 +19,7 @@ from virtco.wire import edge_policy
 
 NAMES = given_by.NAMES
 SHARE = 0.02
+SENT = given_by.SENT
 OTHERS_BPS = 3e6
 
 
@@ -107,7 +108,7 @@ def test_what_unmanaged_traffic_has_at_a_receiver_is_not_lent():
     """Else both fill the link, and the host's own packets wait before it."""
     def ceil_bps(**more):
         _, found, _ = told(*(given_by.coflow(
-            name, {(src, 'h1'): size_bytes}, moved_s=100.0, is_sending=True)
+            name, {(src, 'h1'): size_bytes}, moved_s=100.0, sent_bps=SENT)
             for name, src, size_bytes in (('a', 'h0', 1e9), ('b', 'h2', 9e9))),
             work_conserving=True, **more)
         one, = found.of_host['h2'].policy().classes
@@ -135,9 +136,9 @@ def test_nor_is_it_lent_to_the_first_coflow():
 def test_that_unmanaged_traffic_begins_or_ends_is_news():
     """Although a change of a ceiling that is so small is none."""
     one = given_by.coflow('a', {('h0', 'h1'): 1e9}, moved_s=100.0,
-                          is_queued=True)
+                          sent_bps=SENT)
     other = given_by.coflow('b', {('h2', 'h1'): 9e9, ('h2', 'h0'): 1e9},
-                            moved_s=100.0, is_sending=True)
+                            moved_s=100.0, sent_bps=np.repeat(SENT, 2))
     seen, found, _ = told(one, other, work_conserving=True,
                           rate_tolerance_fraction=0.5)
     assert seen.options.rate_tolerance_fraction == 0.5

@@ -2,6 +2,8 @@
 
 """How coflows get on by reports: profiles, queues, and what is urgent."""
 
+import math
+
 import pytest
 
 from tests.unit import made
@@ -62,7 +64,7 @@ def test_flows_of_unknown_sizes_get_on_as_their_pairs_do(is_estimated,
 def test_a_coflow_sends_while_a_hosts_last_report_has_bytes_of_it(state):
     def is_sending():
         one, = state.snapshot(schedule_input.Options(), 9.0).coflows
-        return one.is_sending
+        return one.sent_bps is not None
 
     reported = []
     for host, sent, backlog, expected in (
@@ -75,12 +77,39 @@ def test_a_coflow_sends_while_a_hosts_last_report_has_bytes_of_it(state):
         assert is_sending() is expected
 
 
+def test_rates_are_of_pairs_and_bytes_that_wait_are_more_than_any(state):
+    def sent_bps():
+        one, = state.snapshot(schedule_input.Options(), 9.0).coflows
+        return dict(zip(one.table.pairs, one.sent_bps.tolist()))
+
+    nothing = known.report(destinations={'h1': 0, 'h2': 0})
+    state.intake('h0', nothing, 1.0)
+    state.intake('h0', known.report(destinations={'h1': 5, 'h2': 0}), 1.5)
+    found = sent_bps()
+    assert found[('h0', 'h1')] == pytest.approx(5 * 8 / 0.5)
+    assert found[('h0', 'h2')] == found[('h1', 'h2')] == 0
+    # Told in all, it is anybody's.
+    state.intake('h1', known.report(0), 1.5)
+    state.intake('h1', known.report(6), 2.0)
+    assert sent_bps()[('h1', 'h2')] == pytest.approx(6 * 8 / 0.5)
+    state.intake('h0', known.report(
+        backlog=7, destinations={'h1': 5, 'h2': 0}), 2.0)
+    assert sent_bps()[('h0', 'h1')] == sent_bps()[('h0', 'h2')] == math.inf
+
+
+def test_who_has_no_vm_of_a_coflow_does_not_send_it(state):
+    state.intake('x', known.report(5), 1.0)
+    state.intake('x', known.report(9), 2.0)
+    one, = state.snapshot(schedule_input.Options(), 2.0).coflows
+    assert one.sent_bps is None
+
+
 def test_where_no_vm_is_any_more_a_coflow_does_not_send(state):
     state.intake('h0', known.report(5), 1.0)
     state.load_groups([known.member('g', 0, 'h3')], [known.stored()],
                       only={'g'})
     one, = state.snapshot(schedule_input.Options(), 1.5).coflows
-    assert not one.is_sending
+    assert one.sent_bps is None
 
 
 def test_without_counters_pairs_are_divided_by_what_is_left(state):

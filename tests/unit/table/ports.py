@@ -26,6 +26,12 @@ def of(links, hosts, egress_bps=(), above=uplinks_model.NONE):
         above)
 
 
+def sent(laid, kept):
+    """:param kept: ids of coflows whose rates others leave free."""
+    return {one.coflow_id: np.full(len(one.pairs), math.inf)
+            for one in laid.coflows if one.coflow_id in kept}
+
+
 def lending(laid, ranks, kept=(), hosts=('h0', 'h1', 'h2')):
     return borrowing.Lending.of(
-        laid, of(laid.links, hosts), ranks, kept).ceil_bps
+        laid, of(laid.links, hosts), ranks, sent(laid, kept)).ceil_bps

@@ -26,8 +26,8 @@ def lending(laid, ranks, kept, promised=frozenset(), **ports):
     return borrowing.Lending.of(
         laid, made_ports.of(laid.links, table.HOSTS, **ports),
         dict(zip(ids, ranks, strict=True)),
-        {name for name, is_kept in zip(ids, kept, strict=True) if is_kept},
-        promised)
+        made_ports.sent(laid, {name for name, is_kept in zip(
+            ids, kept, strict=True) if is_kept}), promised)
 
 
 def a(*pairs, name='a'):
@@ -146,6 +146,20 @@ def test_coflows_after_the_first_have_equal_parts_of_what_is_left():
         assert lending(laid, range(3), kept).ceil_bps(
             child_bps, child_bps) == (
             pytest.approx(expected_bps))
+
+
+def test_others_leave_room_for_four_times_what_is_sent():
+    """Who trickles has nearly none, whatever it says."""
+    laid = test_layouts.lay_out(a(('h2', 'h0')), a(('h1', 'h0'), name='b'))
+    # Children of b and of a; 200 Mbit/s arrive at h0.
+    child_bps = np.array([1e6, 1.5e8])
+    for sent_bps, room_bps in ((0, 0), (1e3, 4e3), (1e7, 4e7), (5e7, 1.5e8),
+                               (math.inf, 1.5e8)):
+        one = borrowing.Lending.of(
+            laid, made_ports.of(laid.links, table.HOSTS), {'a': 0, 'b': 1},
+            {'a': np.array([sent_bps]), 'b': np.array([math.inf])})
+        assert one.ceil_bps(child_bps, child_bps)[0] == pytest.approx(
+            2e8 - room_bps)
 
 
 def test_a_class_without_a_rate_sends_a_frame_each_tenth_of_a_second():
