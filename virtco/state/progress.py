@@ -32,7 +32,7 @@ from virtco.state import unhinted
 MOST_TOLD = 10_000
 #: A host that says nothing for so long after a VM left it is dead.
 MISSING_S = 30.0
-#: Two reports at once are so far apart.
+#: Least time between two reports for a rate.
 LEAST_S = 1e-3
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from virtco.model import uplinks as uplinks_model
 from virtco.table import layouts
 
-#: Others leave room for so many times the rate at which a coflow sends: it has
-#: its rate after a few reports, and nearly nothing is kept free for one that
-#: sends single bytes.
+#: A coflow may need so many times the rate at which it sends. So it has its
+#: rate after a few reports, and who sends single bytes keeps nobody from
+#: borrowing.
 ROOM_FACTOR = 4.0
 #: Least rate up to which a class may borrow, a frame each 100 ms. The kernel
 #: charges a frame to its class as time, and the class has to wait for as long
@@ -110,40 +110,41 @@ class Lending:
         """Return the rate up to which each child may borrow, (n_children,).
 
         Coflows that send are *kept*: others leave room for them, as far as
-        they use it. The first one of a port may fill it. Children of later
-        ones have equal parts of what is left of it: who borrows at one sender
-        fills no port that an earlier coflow needs, and takes from none what it
-        is sure of. The rates of the rest are guesses: each of them may borrow
-        all that the kept coflows leave. Nobody waits for a child that has sent
-        all its bytes.
+        they may need it. The first one of a port may fill it. Children of
+        later ones have parts of what is left of it by what they may need: who
+        borrows at one sender fills no port that an earlier coflow needs, and
+        takes from none what it is sure of. The rates of the rest are guesses:
+        each of them may borrow all that the kept coflows leave. Nobody waits
+        for a child that has sent all its bytes.
 
         :param child_bps: rate of each child.
         :param left_bytes: bytes left of each child.
         """
         laid, ports, (child, port) = self.laid, self.ports, self.passed
-        coflow = laid.coflow_of[laid.class_of[child]]
-        rank, bps = self.rank[coflow], child_bps[child]
-        sent_bps = self.sent_bps[child]
-        is_kept = (sent_bps > 0) & (left_bytes[child] >= 1)
-        n_ports = len(ports.shared_bps)
-        kept_bps = np.bincount(port, is_kept * np.minimum(
-            bps, ROOM_FACTOR * sent_bps), n_ports)
+        rank = self.rank[laid.coflow_of[laid.class_of[child]]]
+        bps, n_ports = child_bps[child], len(ports.shared_bps)
+        link_bps = laid.egress_bps[laid.host_of[laid.class_of]]
+        needed_bps = np.where(left_bytes < 1, 0.0, np.minimum(
+            ROOM_FACTOR * self.sent_bps, link_bps))[child]
+        is_kept = needed_bps > 0
+        kept_bps = np.bincount(port, np.minimum(bps, needed_bps), n_ports)
         first = np.full(n_ports, math.inf)
         np.minimum.at(first, port[is_kept], rank[is_kept])
         is_after = is_kept & (rank > first[port])
-        n_after = np.bincount(port, is_after, n_ports)
         # A guess is the first where no coflow is kept.
         is_first = ~is_after & (is_kept | (first[port] == math.inf))
+        part = np.ones(len(child))
+        part[is_after] = needed_bps[is_after] / np.bincount(
+            port, needed_bps * is_after, n_ports)[port[is_after]]
         taken_bps = np.where(is_kept & ~is_after, bps, kept_bps[port]
                              + np.where(is_kept, 0.0, bps))
-        beyond_bps = np.maximum(0.0, np.where(
+        beyond_bps = part * np.maximum(0.0, np.where(
             is_first, ports.first_bps[port], ports.shared_bps[port])
-            - taken_bps) / np.where(is_after, n_after[port], 1.0)
+            - taken_bps)
         most_bps = np.full(len(child_bps), math.inf)
         np.minimum.at(most_bps, child, beyond_bps)
         if self.promised:
             most_bps[self.is_held()] = 0.0
         found: np.ndarray = np.minimum(
-            laid.egress_bps[laid.host_of[laid.class_of]],
-            np.maximum(child_bps + most_bps, LEAST_CEIL_BPS))
+            link_bps, np.maximum(child_bps + most_bps, LEAST_CEIL_BPS))
         return found

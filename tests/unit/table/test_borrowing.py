@@ -83,6 +83,7 @@ def test_ceilings_are_what_kept_coflows_leave_of_each_port(
                                         np.array(above_bps)))
     ways, ports = ways_of(laid, racks), one.ports
     of = laid.coflow_of[laid.class_of]
+    link_bps = laid.egress_bps[laid.host_of[laid.class_of]]
 
     def is_kept(i):
         return kept[of[i]] and left_bytes[i] == 1
@@ -90,14 +91,16 @@ def test_ceilings_are_what_kept_coflows_leave_of_each_port(
     def most_bps(i, port):
         at = [j for j, way in enumerate(ways) if port in way]
         sure = [j for j in at if is_kept(j)]
-        left_bps = ports.shared_bps[port] - sum(child_bps[sure])
+        left_bps = ports.shared_bps[port] - sum(
+            np.minimum(child_bps, link_bps)[sure])
 
         def is_after(j):
             return is_kept(j) and any(
                 ranks[of[k]] < ranks[of[j]] for k in sure)
 
         if is_after(i):
-            return child_bps[i] + max(0.0, left_bps) / sum(map(is_after, at))
+            return child_bps[i] + max(0.0, left_bps) * link_bps[i] / sum(
+                link_bps[list(filter(is_after, at))])
         if is_kept(i) or not sure:
             return max(child_bps[i], ports.first_bps[port])
         return max(child_bps[i], left_bps)
@@ -106,7 +109,7 @@ def test_ceilings_are_what_kept_coflows_leave_of_each_port(
     for i, way in enumerate(ways):
         shared = [port for port in way if ports.shared_bps[port] < math.inf]
         assert found[i] == pytest.approx(min(
-            [laid.egress_bps[laid.host_of[laid.class_of[i]]],
+            [link_bps[i],
              max([borrowing.LEAST_CEIL_BPS, min(
                  [math.inf, *(most_bps(i, port) for port in shared)])])]))
 
@@ -134,14 +137,15 @@ def test_nobody_borrows_at_a_port_of_a_promised_coflow(drawn, egress_bps,
         np.minimum(least_bps, link_bps)[held])
 
 
-def test_coflows_after_the_first_have_equal_parts_of_what_is_left():
+def test_coflows_after_the_first_have_parts_of_what_is_left():
+    """By the links of h1 and h2, 300 and 700 Mbit/s, since bytes wait."""
     laid = test_layouts.lay_out(
         a(('h2', 'h0')), a(('h1', 'h0'), name='b'), a(('h2', 'h0'), name='c'))
     # Children of b, of a and of c; 200 Mbit/s arrive at h0.
     assert laid.coflow_of[laid.class_of].tolist() == [1, 0, 2]
     child_bps = np.array([2e7, 1e7, 3e7])
     for kept, expected_bps in (
-            ([1, 1, 1], [2e7 + 1.4e8 / 2, 2e8, 3e7 + 1.4e8 / 2]),
+            ([1, 1, 1], [2e7 + 0.3 * 1.4e8, 2e8, 3e7 + 0.7 * 1.4e8]),
             ([1, 0, 1], [1.6e8, 2e8, 1.9e8]), ([0, 0, 0], [2e8] * 3)):
         assert lending(laid, range(3), kept).ceil_bps(
             child_bps, child_bps) == (
@@ -160,6 +164,22 @@ def test_others_leave_room_for_four_times_what_is_sent():
             {'a': np.array([sent_bps]), 'b': np.array([math.inf])})
         assert one.ceil_bps(child_bps, child_bps)[0] == pytest.approx(
             2e8 - room_bps)
+
+
+def test_who_trickles_takes_no_part_of_what_others_borrow():
+    """Neither in many classes."""
+    many = [a(('h1', 'h0'), name=f'b{i}') for i in range(20)]
+    laid = test_layouts.lay_out(
+        a(('h2', 'h0')), *many, a(('h2', 'h0'), name='c'))
+    ids = [one.coflow_id for one in laid.coflows]
+    child_bps = np.full(len(ids), 1e6)
+    one = borrowing.Lending.of(
+        laid, made_ports.of(laid.links, table.HOSTS),
+        {name: i for i, name in enumerate(ids)},
+        {name: np.array([1e3 if name[0] == 'b' else math.inf])
+         for name in ids})
+    last = laid.coflow_of[laid.class_of].tolist().index(len(ids) - 1)
+    assert one.ceil_bps(child_bps, child_bps)[last] > 0.98 * 2e8
 
 
 def test_a_class_without_a_rate_sends_a_frame_each_tenth_of_a_second():
