@@ -132,6 +132,21 @@ def test_the_compiled_kernel_does_what_the_plain_one_does(problem, n_fixed):
     assert order[:n_fixed].tolist() == list(range(min(n_fixed, len(order))))
 
 
+@pytest.mark.parametrize('seed', range(8))
+def test_a_search_does_not_depend_on_the_unit_of_volumes(seed):
+    """Of equal volumes, of which many swaps leave the busiest port alone."""
+    volumes, paths = made(12, seed)
+    volumes = (volumes > 0).astype(float)
+    machines = np.random.default_rng(seed).permutation(np.arange(12) // 3)
+    paths = mappings.Paths(np.full((12, 12), 8.0), np.zeros((12, 12)),
+                           machines)
+    order, ports, _left = relieved(kernels, (volumes, paths))
+    for factor in (2.0 ** -40, 2.0 ** 40):
+        again, scaled, _left = relieved(kernels, (volumes * factor, paths))
+        assert again.tolist() == order.tolist()
+        assert scaled.tolist() == (ports * factor).tolist()
+
+
 def test_a_search_ends_with_its_work():
     problem = made(60, 5)
     for work in (0, 10_000, 100_000):

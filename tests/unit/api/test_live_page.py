@@ -112,6 +112,11 @@ def test_events_ask_who_watches(watchers):
         'X-Roles': 'reader', 'X-Project-Id': 'p',
         'X-Identity-Status': 'Confirmed'})
     assert found.headers['content-type'] == 'text/event-stream'
+    # A proxy that buffers would tell of a change when the next ones come.
+    assert found.headers['x-accel-buffering'] == 'no'
+    assert found.headers.items() >= {
+        name.lower(): value for name, value in live_page.HEADERS.items()
+    }.items()
     assert found.content == viewers.CHANGED
 
 

@@ -101,10 +101,7 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
 def least_around(work: Workspace, node: int, cutoff_s: float,
                  enough_s: float, limit: int, budget: budgets.Budget
                  ) -> float:
-    """Call :func:`sets_kernel.least_around` within a budget.
-
-    :func:`sets_kernel.least_around` within a budget.
-    """
+    """Call :func:`sets_kernel.least_around` within a budget."""
     work.sets.work[0], work.sets.work[1] = 0.0, budget.units()
     least_s: float = sets_kernel.least_around(
         work.sets, work.classes, node, cutoff_s, enough_s, limit)

@@ -120,7 +120,7 @@ def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch, tmp_path):
     def run(settings, options, display):
         return {(setting, seed): hinted.Run(
             setting, seed, {}, tuple(
-                (1 + place / 3) * (1.0234 + i / 10 + seed / 50)
+                (1 + place / 3) * (1.0234 + i / 10 + seed / 5)
                 for i in range(misled.N_COFLOWS)),
             tuple((1 + place / 3) * (1 + i / 10)
                   for i in range(misled.N_COFLOWS)),

@@ -108,7 +108,12 @@ class Bed:
                 for i in range(n_windows)]))
 
     def bulks(self, paths, lasts_s):
-        return [self.bulk(*path, lasts_s).result() for path in paths]
+        began_s = self.clock.now_s
+        found = []
+        for path in paths:
+            self.clock.now_s = began_s
+            found.append(self.bulk(*path, lasts_s).result())
+        return found
 
 
 @pytest.fixture(name='story')

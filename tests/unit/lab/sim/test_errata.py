@@ -48,6 +48,12 @@ def test_rounding_is_more_than_twice_the_optimum(small, solve, rounded_s,
     assert least_s <= small.least_s() == best_s
 
 
+def test_a_relaxation_counts_what_a_host_receives():
+    both = errata._Small((1, 1, 1), 3, ((0, 2, 4.0), (1, 2, 4.0)), {2: 0})
+    for solve in (errata.linked, errata.with_products):
+        assert solve(both)[0] == pytest.approx(8.0)
+
+
 def test_an_example_that_refutes_nothing_fails(monkeypatch, capsys):
     monkeypatch.setattr(errata, 'LINKED', errata.FIG_1_C1)
     assert command.main(['errata']) == 1

@@ -17,6 +17,7 @@ from virtco_lab.sim import figures
 from virtco_lab.sim import groups
 from virtco_lab.sim.figures import choreo
 from virtco_lab.sim.figures import orchestra
+from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
 from virtco_lab.sim.figures import virtco
@@ -49,6 +50,7 @@ QUICK = {
     'rpca-fig5': ('1',),
     'rpca-fig6': ('2',),
     'rpca-fig8': ('16', '32'),
+    'training-cluster': ('4:1',),
     'training-mixed': ('mrtf', 'order', 'training first'),
     'wrong-hints': ('10 % wrong',)}
 #: Where the product places VMs, which becomes better now and then.
@@ -90,6 +92,33 @@ def test_each_setting_runs_with_each_seed_in_this_process():
         'one': [[3.0], [4.0]], 'two': [[1.0, 6.0], [1.0, 8.0]]}
         for setting in 'ab'}
     assert samples.Context().seeds == tuple(range(8))
+
+
+def test_a_table_tells_the_shape_where_matrices_are_drawn():
+    def notes(*inputs):
+        return samples.Figure(
+            'made up', ('a',), None, lambda found: outcome.Outcome(
+                'made up', '', (), (), (), ('one',)), inputs).show(
+            samples.Samples((0,)), samples.Context(shape='dense')).notes
+
+    assert notes('trace') == ('one',)
+    assert notes('shape') == ('one', 'Shape of the matrices: dense.')
+
+
+def test_the_spread_is_swept_with_background(monkeypatch):
+    seen = []
+    monkeypatch.setattr(virtco, 'mean_ccts_s', lambda hosts, *_: (
+        seen.append(hosts), {})[1])
+    figures.FIGURES['virtco-sigma'].run('1.5', 3, samples.Context())
+    assert seen == [virtco.datacentre(3, background=True)]
+
+
+def test_a_reading_of_a_host_with_itself_is_none():
+    machines = np.array([0, 1, 40])
+    for found in clouds.Cluster(n_flows=4).readings(
+            machines, 2, np.random.default_rng(0)):
+        assert (found.diagonal() == 0).all()
+        assert (found + np.eye(3) > 0).all()
 
 
 def test_processor_time_of_all_seeds_is_added():

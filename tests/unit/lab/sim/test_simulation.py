@@ -98,14 +98,16 @@ def test_weighted_fair_shares_the_bottleneck():
     assert sim.completion_s() == pytest.approx([40.0, 40.0])
 
 
-def test_priority_class_goes_first():
+@pytest.mark.parametrize('policy, ends', [
+    ('priority', [18.0, 3.0, 8.0]), ('dark', [10.0, 13.0, 18.0])])
+def test_priority_class_goes_first_where_a_policy_knows_it(policy, ends):
     sim = simulation.Simulation(
-        np.ones(4), simulation.Config('priority'),
+        np.ones(4), simulation.Config(policy),
         [demand((0, 1, 10.0)), demand((0, 1, 3.0)), demand((0, 1, 5.0))])
     for index, priority in enumerate((1, 0, 0)):
         sim.start(index, priority_class=priority)
     sim.run()
-    assert sim.completion_s() == pytest.approx([18.0, 3.0, 8.0])
+    assert sim.completion_s() == pytest.approx(ends)
 
 
 def test_dark_demotes_by_what_was_sent():

@@ -40,6 +40,11 @@ def test_a_link_is_idle_while_nobody_can_send():
         (10 / 30 + 1 / 2) / 2)
 
 
+def test_without_jobs_nothing_takes_time():
+    assert training_bounds.least_mean_iteration_s([]) == 0.0
+    assert training_bounds.most_utilisation([]) == 0.0
+
+
 def test_the_mean_iteration_by_prices():
     """The least of mean 1 / x_j where sum_j b_j x_j <= 1."""
     some = [periodic.job(f'j{n}', 0.0, a=1.0 + n) for n in range(3)]
