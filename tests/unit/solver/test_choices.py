@@ -269,6 +269,26 @@ def test_choices_that_may_be_better_are_refuted_in_turn(monkeypatch,
         assert looked_at == refuted and not searched[1:]
 
 
+def test_the_choice_of_the_least_bound_is_refuted_first(monkeypatch):
+    task = states.Task(Objective.ISOLATED, 1, budgets.unlimited())
+    race = choices._Race(instances.prepare(left_open((1, 2, 4))), task)
+    race._bound()
+    race._gather(budgets.unlimited())
+    race.choices = [states.State(part.instance(), task)
+                    for part in choices.parts(race.whole)]
+    for choice, floor_s in zip(race.choices, (3.0, 2.0, 1.0), strict=True):
+        choices.search.begin(choice, budgets.unlimited())
+        choice.floor_s = floor_s
+    seen = []
+    monkeypatch.setattr(choices.search, 'run',
+                        lambda choice, budget: seen.append(choice.floor_s))
+    monkeypatch.setattr(
+        choices.proofs, 'narrow',
+        lambda choice, upper_s, budget: seen.append(choice.floor_s))
+    race._refute()
+    assert len(seen) == 2 and seen == sorted(seen)
+
+
 @pytest.mark.parametrize(('ratio', 'is_beaten'), [
     (1 - 0.9e-8, True), (1 - 1.1e-8, False)])
 def test_a_choice_is_beaten_by_a_time_near_its_bound(ratio, is_beaten):

@@ -44,6 +44,16 @@ def test_each_objective_is_its_sum():
     assert online.objective_s == joint.objective_s + online.ahead_s
 
 
+@pytest.mark.parametrize('objective', Objective)
+def test_many_placements_cost_what_each_costs_beside_others(objective):
+    inst = build(active=running(6.0, 0.5))
+    assigns = np.array([APART, [0, 0, 1], [2, 1, 0], [1, 1, 1]])
+    keys = objectives.keys_of_many(inst, assigns, objective)
+    assert keys == pytest.approx(np.array([
+        objectives.evaluate(inst, assign, objective).key
+        for assign in assigns]))
+
+
 def test_the_slowest_port_is_named_where_there_is_one():
     assert objectives.evaluate(
         build(), APART, Objective.ISOLATED).port == 3 + 1

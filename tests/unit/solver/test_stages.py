@@ -620,7 +620,8 @@ def test_room_costs_a_tenth_beside_others(monkeypatch, running, ratio,
 
 
 @pytest.mark.parametrize('floor_s, ahead_s, annealed', [
-    (5.0, 3.0, True), (4.9, 3.0, False), (8.0, 0.0, False)])
+    (5.0, 3.0, True), (4.9, 3.0, False), (8.0, 0.0, False),
+    (8.0, 1e-3, True)])
 def test_those_to_come_are_looked_at_where_the_known_are_done(
         monkeypatch, floor_s, ahead_s, annealed):
     state = begin(ONLINE)

@@ -341,10 +341,11 @@ def test_shares_count_members_pinned_below_a_switch():
 
 @pytest.mark.parametrize('tied, skew, hosts', [
     (1, 1, range(7)), (1, 0, ()), (6, 1, ()), (2, 0, range(7))])
-def test_a_tied_member_beyond_the_share_has_no_host(tied, skew, hosts):
+@pytest.mark.parametrize('level', ['rack', 'zone'])
+def test_a_tied_member_beyond_the_share_has_no_host(tied, skew, hosts, level):
     """One each; v0 is pinned in r0, v1 is tied to a pinned VM."""
     problem = zoned(['h0', None], spread=(
-        snapshot.Spread('rack', (0, 1), skew),))
+        snapshot.Spread(level, (0, 1), skew),))
     allowed = np.ones((2, 7), dtype=bool)
     switches.shares(problem, np.array([0, 1]), np.array([0, tied]), allowed)
     assert np.flatnonzero(allowed[1]).tolist() == list(hosts)

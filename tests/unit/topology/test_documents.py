@@ -168,6 +168,8 @@ def test_a_speed_without_a_unit_or_bound_is_left_out():
         root, = read.topology.planes[0].roots
         assert root.uplink == tree.Uplink(rate_bps, rate_bps)
         assert len(read.notices) == (rate_bps is None)
+    read = slurm_conf.load(f'SwitchName=a LinkSpeed={"9" * 41}\n', 'p')
+    assert f'={"9" * 40} is no rate' in read.notices[0]
 
 
 def test_a_picture_is_written(tmp_path):

@@ -419,6 +419,8 @@ def planes(n, entry):
     (formats.YAML, 'planes:\n' + planes(17, '- name: p{}\n'), 'at most 16'),
     (formats.YAML, 'planes:\n- name: p\n- name: p\n',
      'line 3: .*no other plane has'),
+    (formats.YAML, 'planes:\n- name: p\n  name: q\n',
+     'line 3: .*text, each once'),
     (formats.YAML, 'planes: [{name: p, nodes: [{name: a, hosts: [[x]]}]}]',
      'node a: hosts: .*a host list'),
     (formats.YAML, 'planes: [{name: p, nodes: [{name: a, hosts: {x: y}}]}]',

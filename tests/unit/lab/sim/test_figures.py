@@ -6,9 +6,13 @@ In contrast to ``virtco-sim reproduce --check`` each number counts, not the
 mean of a cell, and each is as near as other libraries may bring it.
 """
 
+import math
+import types
+
 import numpy as np
 import pytest
 
+from tests.unit.scheduling import test_periodic as periodic
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.scheduling import fabric as fabric_model
@@ -20,6 +24,7 @@ from virtco_lab.sim.figures import orchestra
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
+from virtco_lab.sim.figures import training
 from virtco_lab.sim.figures import virtco
 
 #: The second seed of figures that have several.
@@ -50,7 +55,6 @@ QUICK = {
     'rpca-fig5': ('1',),
     'rpca-fig6': ('2',),
     'rpca-fig8': ('16', '32'),
-    'training-cluster': ('4:1',),
     'training-mixed': ('mrtf', 'order', 'training first'),
     'wrong-hints': ('10 % wrong',)}
 #: Where the product places VMs, which becomes better now and then.
@@ -111,6 +115,19 @@ def test_the_spread_is_swept_with_background(monkeypatch):
         seen.append(hosts), {})[1])
     figures.FIGURES['virtco-sigma'].run('1.5', 3, samples.Context())
     assert seen == [virtco.datacentre(3, background=True)]
+
+
+def test_a_job_that_never_computes_counts_as_one_long_iteration():
+    jobs = [periodic.job(f'j{n}', 1.0, a=1.0) for n in range(3)]
+    ran = types.SimpleNamespace(utilisation=0.5, mean_s=np.array(
+        [math.inf, math.inf, jobs[2].period_s]))
+    found = {}
+    training._serve(types.SimpleNamespace(cluster=types.SimpleNamespace(
+        periodic=lambda jobs: jobs, run=lambda *args: ran)),
+        jobs, ('fair',), '', found)
+    assert found['fair, slowdown'] == training.PERIODS
+    assert found['fair, slowest'] == 0.0
+    assert found['fair, stragglers'] == pytest.approx(2 / 3)
 
 
 def test_a_reading_of_a_host_with_itself_is_none():
