@@ -326,6 +326,7 @@ def test_a_report_says_where_it_is(found, tmp_path):
     demo.present(found, options, out)
     assert out.file.getvalue().endswith(
         f'Report: {tmp_path}/a/report/report.html\n')
+    assert all(one.title in out.file.getvalue() for one in found.workloads)
     assert {path.name for path in options.report_dir.iterdir()} == {
         'results.json', 'table.svg', 'timeline.svg', 'report.html'}
     assert options.slots == scenario.slots_per_host(3)
