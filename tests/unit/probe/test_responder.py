@@ -69,6 +69,24 @@ def test_a_responder_that_is_not_stopped_keeps_no_process_alive():
         answering.stop()
 
 
+def test_only_a_failure_to_accept_is_logged(monkeypatch):
+    is_logged = threading.Event()
+    answering = make()
+    answering.start()
+    monkeypatch.setattr(responder.LOG, 'warning',
+                        lambda *args: is_logged.set())
+    answering.stop()
+    assert not answering._thread.is_alive() and not is_logged.is_set()
+    answering = make()
+    answering.start()
+    answering._listener.shutdown(socket.SHUT_RDWR)
+    assert is_logged.wait(5)
+    answering._stop.set()
+    answering._thread.join(5)
+    answering._listener.close()
+    answering._packets.close()
+
+
 def test_a_stopped_responder_leaves_its_port():
     answering = make()
     answering.start()

@@ -15,6 +15,8 @@ from tests import examples
 from tests.unit.solver import problems
 from virtco import compiled as kernels
 from virtco import exception
+from virtco.model import cluster
+from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
@@ -52,6 +54,39 @@ def test_each_host_costs_what_its_trial_costs(problem, objective, number):
             assert (values.port[i] < 0) == (found.port < 0)
             assert found.port < 0 or problems.close(
                 times[values.port[i]], found.cct_s)
+
+
+def racked():
+    """Two racks behind slow uplinks and a host behind none, all of it busy."""
+    rng = np.random.default_rng(7)
+    hosts = tuple(cluster.Host(f'h{m}', (4.0,), 1e9 + m, 2e9 - m)
+                  for m in range(5))
+    tree = cluster.Tree(
+        (cluster.Subtree('r0', 3e8, 4e8), cluster.Subtree('r1', 5e8, 2e8)),
+        {'h0': 'r0', 'h1': 'r0', 'h2': 'r1', 'h3': 'r1'})
+    return snapshot.PlacementProblem(
+        hosts, tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(4)),
+        tuple(coflow.Coflow.from_flows(f'c{i}', 4, [
+            (a, b, float(rng.integers(1, 99)) * 1e6) for a in range(4)
+            for b in range(4) if a != b]) for i in range(2)), tree,
+        (snapshot.ActiveCoflow('a', (('h0', 1e8),), (('h2', 1e8),)),))
+
+
+@pytest.mark.parametrize('objective', snapshot.Objective)
+@pytest.mark.parametrize('placement', [(0, 1, 2, 4), (0, 0, 3, 3)])
+def test_in_racks_each_host_costs_what_its_trial_costs(objective, placement):
+    inst, assign = instances.build(racked()), np.array(placement)
+    hosts = np.arange(inst.n_hosts)
+    for node in range(inst.n_nodes):
+        values = ranking.evaluate(inst, objective, assign, node, hosts,
+                                  lambda: True)
+        for host in hosts:
+            trial = assign.copy()
+            trial[node] = host
+            found = objectives.evaluate(inst, trial, objective)
+            assert problems.close(values.objective_s[host],
+                                  found.objective_s)
+            assert problems.close(values.cct_s[host], found.cct_s)
 
 
 @hypothesis.settings(max_examples=examples.count(200), deadline=None)
