@@ -158,6 +158,12 @@ def test_a_search_ends_with_its_work():
     assert tops == sorted(tops, reverse=True) and tops[0] > tops[-1]
 
 
+def test_work_is_counted_by_what_is_looked_at():
+    """Ten for each flow of two tasks, and the ports where a swap helps."""
+    assert [mappings.WORK - relieved(kernels, made(n, 5))[2]
+            for n in (6, 12, 24)] == [2952, 29964, 318192]
+
+
 @pytest.mark.parametrize('seed', range(4))
 def test_a_ring_finds_its_racks(seed):
     """Shuffled racks: only few messages may cross, and none that is heavy."""

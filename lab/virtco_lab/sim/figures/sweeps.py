@@ -76,8 +76,7 @@ def _show(name: str, found: samples.Samples) -> outcome.Outcome:
         rows += [(value, word, *_cells(found, setting))
                  for setting, value in names.items()]
         panels.append(virtco.panel(f'Average CCT, {word} load', what, found,
-                                   (*virtco.FEW, virtco.BOUND), log_y=True,
-                                   names=names))
+                                   (*virtco.FEW, virtco.BOUND), names))
         values = tuple(names.values())
         panels.append(virtco.savings_panel(
             what, found, COMPARED, [
@@ -123,7 +122,7 @@ def _sigma_show(found: samples.Samples) -> outcome.Outcome:
         'virtco-sigma', 'Impact of the spread of the flows\' sizes, σ',
         ('σ', *_COLUMNS), rows,
         (virtco.panel('Average CCT', 'σ', found,
-                      (*virtco.FEW, virtco.BOUND), log_y=True),
+                      (*virtco.FEW, virtco.BOUND)),
          virtco.savings_panel('σ', found, COMPARED)),
         ('The six applications of test case 2 with background; σ is the '
          'standard deviation of the logarithm of the flows\' sizes as drawn, '

@@ -181,7 +181,7 @@ def _case1_show(found: samples.Samples) -> outcome.Outcome:
         'virtco-case1', 'Single CCT (VirtCO test case 1)',
         ('application', *(f'{label(s)} s' for s in FEW), 'vs Baseline %',
          'paper %', 'vs min-cut TA %', 'paper (TA) %'), tuple(rows),
-        (panel('Single CCT', 'application', found, FEW, log_y=True),
+        (panel('Single CCT', 'application', found, FEW),
          savings_panel('application', found, ('baseline', 'sebf-ta'), (
              papers_series(names, scheme, [
                  papers[name][scheme] for name in names])
@@ -224,7 +224,7 @@ def _case2_show(found: samples.Samples) -> outcome.Outcome:
     return outcome.Outcome(
         'virtco-case2', 'Average CCT, seconds (VirtCO test case 2)',
         ('scheme', *labels), tuple(rows),
-        (panel('Average CCT', 'workload', found, (*ALL, BOUND), log_y=True),
+        (panel('Average CCT', 'workload', found, (*ALL, BOUND)),
          savings_panel('workload', found, against[:3], (
              papers_series(labels, scheme, papers[scheme])
              for scheme in against[:2]))),
@@ -299,9 +299,9 @@ def gap(found: samples.Samples, setting: str, bound: str = BOUND
 
 
 def panel(title: str, x_label: str, found: samples.Samples,
-          chosen: Sequence[str], log_y: bool = False,
-          names: dict[str, str] | None = None) -> outcome.Panel:
-    """Build a panel of bars of mean and deviation.
+          chosen: Sequence[str], names: dict[str, str] | None = None
+          ) -> outcome.Panel:
+    """Build a panel of bars of mean and deviation, on a logarithmic scale.
 
     :param names: settings to show, and what to call them; default all.
     """
@@ -309,7 +309,7 @@ def panel(title: str, x_label: str, found: samples.Samples,
     return outcome.Panel('bars', title, x_label, 's', tuple(
         outcome.averaged(label(scheme), tuple(names.values()),
                          [found.of(key, scheme) for key in names])
-        for scheme in chosen), log_y)
+        for scheme in chosen), log_y=True)
 
 
 def savings_panel(x_label: str, found: samples.Samples,
