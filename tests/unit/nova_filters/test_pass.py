@@ -78,6 +78,8 @@ def planned(*order, **fields):
 def test_the_hints_mean_what_the_tests_want(conf):
     assert not request.requires_a_place(spec(), conf)
     assert request.requires_a_place(spec(**REQUIRED), conf)
+    # A wish without ":required".
+    assert not request.requires_a_place(spec(within='rack'), conf)
     assert not request.requires_a_place(spec(within='nowhere?'), conf)
     assert not request.requires_a_place(test_request.make_spec(), conf)
 
