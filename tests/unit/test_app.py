@@ -192,6 +192,11 @@ def make(tmp_path, schedules=True, plans=True, **groups):
     return app.App(conf, schedules=schedules, plans=plans)
 
 
+def test_a_process_does_all_the_work_unless_told():
+    own = app.App(stored.conf(database={'connection': 'sqlite://'}))
+    assert own.plans and own.elector._lock is not None
+
+
 def test_a_process_alone_leads_until_it_stops(tmp_path):
     own = make(tmp_path, plans=False)
     assert not own.plans

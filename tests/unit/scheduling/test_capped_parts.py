@@ -68,6 +68,14 @@ TWO: Vms = {'v0': ('a', 0.2e9, math.inf), 'v1': ('a', math.inf, math.inf),
             'v2': ('b', math.inf, math.inf)}
 
 
+def test_bytes_take_time_at_the_slowest_cap():
+    flows = [('v0', 'v2', SIZE)]
+    assert coflow('x', TWO, flows).caps_s() == pytest.approx(5.0)
+    assert coflow('x', {vm: (host, math.inf, math.inf)
+                        for vm, (host, *_) in TWO.items()},
+                  flows).caps_s() == 0.0
+
+
 def test_what_a_capped_flow_cannot_use_goes_to_others():
     # The capped coflow goes first, since it is small.
     found, left = schedule([coflow('x', TWO, [('v0', 'v2', 0.1 * SIZE)]),

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from virtco.api import routes
+from virtco.wire import fields
 from virtco.wire import probe
 
 SAMPLES = json.loads((pathlib.Path(__file__).parents[3]
@@ -36,3 +37,11 @@ def test_an_order_of_measurements_has_defaults_and_limits():
             most)
         with pytest.raises(msgspec.ValidationError, match=field):
             msgspec.convert(body | {field: most + 1}, probe.ProbeRequest)
+
+
+def test_a_weight_has_bounds():
+    for weight in (1e-6, 1e6):
+        assert msgspec.convert(weight, fields.Weight) == weight
+    for weight in (0.99e-6, 1e6 + 0.5):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(weight, fields.Weight)

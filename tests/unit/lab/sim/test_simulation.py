@@ -120,6 +120,15 @@ def test_dark_demotes_by_what_was_sent():
     assert ccts == pytest.approx([105.0, 11.0], rel=1e-9)
 
 
+def test_dark_is_as_fair_at_any_speed():
+    """Rates below a bit a second, too, move a coflow to its next queue."""
+    demands = [demand((0, 1, 8e8)), demand((0, 1, 4e7))]
+    fast, slow = (run(demands, 'dark', arrivals=[0.0, 32e6 / rate_bps],
+                      rate_bps=rate_bps) * rate_bps
+                  for rate_bps in (8e6, 0.5))
+    assert slow == pytest.approx(fast)
+
+
 def test_dark_demotes_at_the_very_end_of_a_flow():
     """10 MB are sent when its small flow ends; its large one steps back."""
     megabyte = 8e6
