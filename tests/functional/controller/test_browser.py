@@ -281,6 +281,45 @@ def test_the_keyboard_is_enough(visit, controller):
         assert table.locator('th[scope=col]').count()
 
 
+def spoken(page):
+    """Role, name and whether the keyboard gets there of each node that a
+    screen reader is given.
+    """
+    tree = page.context.new_cdp_session(page).send(
+        'Accessibility.getFullAXTree')
+    return [(node['role']['value'], node.get('name', {}).get('value', ''),
+             any(one['name'] == 'focusable' and one['value']['value']
+                 for one in node.get('properties', ())))
+            for node in tree['nodes'] if not node['ignored']]
+
+
+@FULL
+@pytest.mark.parametrize(('view', 'heading'), [
+    ('coflows', 'Coflows'), ('network', 'Network'),
+    ('coflow', f'Coflow {SCRIPT}'), ('host', 'Host compute0')])
+def test_a_screen_reader_is_told_what_is_shown(visit, controller, view,
+                                               heading):
+    name = {'coflow': id_of(controller, SCRIPT), 'host': 'compute0'}
+    page = visit(f'#/{view}/{name.get(view, "")}')
+    page.locator('main [data-id], main [data-host], main tbody tr'
+                 ).first.wait_for()
+    page.locator('#status', has_text='live').wait_for()
+    told = spoken(page)
+    by_role = {role: [name for its, name, _ in told if its == role]
+               for role, _, _ in told}
+    assert [name for role, name, _ in told if role == 'heading'][0] == heading
+    assert by_role['navigation'] == ['Views'] and len(by_role['main']) == 1
+    assert by_role['status']
+    # Nothing that the keyboard reaches is without a name.
+    assert [role for role, name, is_reached in told if is_reached
+            and not name and role not in ('RootWebArea', 'main')] == []
+    words = ' '.join(name for _, name, _ in told).split()
+    for shown in page.locator('main :is(th, td):visible:not([aria-hidden] *)'
+                              ).all():
+        assert set(shown.inner_text().split()) <= set(words)
+    assert all(by_role.get('table', ())) and all(by_role.get('image', ()))
+
+
 @FULL
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
 @pytest.mark.parametrize('view', ['coflows', 'network', 'coflow', 'host'])

@@ -72,12 +72,14 @@ export class Host {
     const colour = (name) => style.getPropertyValue(name);
     const axis = { stroke: colour('--soft'), grid: {
       stroke: colour('--line') } };
-    return new window.uPlot({ width, height: 220, series: [{},
+    const plot = new window.uPlot({ width, height: 220, series: [{},
       ...SERIES.map(([label, name]) => ({ label, stroke: colour(name),
         width: 2, value: (_plot, value) => rate(value) }))],
     axes: [axis, { ...axis, size: 90, values: (_plot, ticks) =>
       ticks.map(rate) }], scales: { x: { range: (_plot, low, high) =>
       [Math.min(low, high - LEAST_S), high] }, y: { range: (_plot, _low, high) =>
       [0, Math.max(1, high)] } } }, this.points, this.chart);
+    plot.root.setAttribute('aria-hidden', 'true');
+    return plot;
   }
 }
