@@ -23,16 +23,18 @@ def add(session: orm.Session, hour: int,
 
     :returns: the projects of the groups.
     """
+    ids = list(counted)
+    rows = {row.group_id: row for row in session.scalars(sa.select(
+        _HOUR).where(_HOUR.hour == hour, _HOUR.group_id.in_(ids)))}
     projects = set()
-    for group_id, found in counted.items():
-        group = session.get(models.Group, group_id)
-        if group is None:
-            continue
+    for group in session.scalars(sa.select(models.Group).where(
+            models.Group.id.in_(ids))):
+        found = counted[group.id]
         projects.add(group.project_id)
-        row = session.get(_HOUR, (group_id, hour))
+        row = rows.get(group.id)
         if row is None:
             session.add(_HOUR(
-                group_id=group_id, hour=hour, project_id=group.project_id,
+                group_id=group.id, hour=hour, project_id=group.project_id,
                 group_name=group.name, app=group.app, n_vms=group.n_vms,
                 pairs=pairs.encode(found)))
         else:
