@@ -53,6 +53,8 @@ def main():
     parser.add_argument('--unhinted', type=float, default=0.0, metavar='SHARE',
                         help='of the launches, those without a hint')
     parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--fullness', type=float, default=0.8,
+                        metavar='SHARE', help='of the cloud in use')
     parser.add_argument('--json', action='store_true')
     parsed = parser.parse_args()
     databases = real_databases.Databases()
@@ -61,7 +63,7 @@ def main():
             outcome = overbooking.run(
                 parsed.database, databases, pathlib.Path(home),
                 parsed.launches, parsed.schedulers, parsed.seed,
-                unhinted=parsed.unhinted)
+                unhinted=parsed.unhinted, fullness=parsed.fullness)
         finally:
             databases.stop()
     if parsed.json:

@@ -36,11 +36,13 @@ class Outcome:
 
 
 def run(kind, databases, home, n_launches, n_schedulers=8, seed=0,
-        n_hosts=12, vcpus=16, flavors=(1, 2, 4), unhinted=0.0):
+        n_hosts=12, vcpus=16, flavors=(1, 2, 4), unhinted=0.0,
+        fullness=0.8):
     """A controller process on a database of that kind, and the launches.
 
     :param vcpus: of each host.
     :param flavors: vCPUs that a VM may have.
+    :param fullness: share of the cloud in use.
     :param unhinted: share of the launches without a hint.
     """
     connection = databases.make_current(kind, home)
@@ -51,7 +53,8 @@ def run(kind, databases, home, n_launches, n_schedulers=8, seed=0,
     with harness.running(home, options) as controller, contextlib.closing(
             fake_nova.Nova(controller.url, capacities, seed, flavors=flavors,
                            unhinted=unhinted)) as nova:
-        fake_nova.drive(nova, n_launches, n_schedulers, seed, fullness=0.8)
+        fake_nova.drive(nova, n_launches, n_schedulers, seed,
+                        fullness=fullness)
         nova.settle()
         changes = history.read(connection)
         final = history.final(changes)
