@@ -110,7 +110,7 @@ def _stop_with_parent(stopping: threading.Event) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the stack that a file in JSON describes."""
-    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument('--config', required=True, metavar='FILE.json')
     path = parser.parse_args(argv).config
     try:

@@ -406,6 +406,18 @@ def test_flows_are_enforced_once_all_edges_know_them_and_no_others(
             found.wait_enforced(wanted)
 
 
+def test_flows_that_an_edge_forgot_are_waited_for_no_more(bed):
+    found = bed.up()
+    flows = [types.SimpleNamespace(src_ip='a', dst_ip=dst) for dst in 'bc']
+    found._services.policies = {'h0': types.SimpleNamespace(
+        generation=3, flows=flows), 'h1': types.SimpleNamespace(
+        generation=3, flows=[])}
+    seen, wanted = set(), {('h0', 'a', 'b')}
+    assert not found._enforced(wanted, seen)
+    flows.pop()
+    assert found._enforced(wanted, seen) and seen == wanted
+
+
 def test_an_error_inside_is_told_outside(bed):
     found = bed.up()
 
