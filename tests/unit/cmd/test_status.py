@@ -26,3 +26,12 @@ def test_releases_with_the_flaw_of_hints_are_told(monkeypatch, found, is_safe):
     assert result.code == (upgradecheck.Code.SUCCESS if is_safe
                            else upgradecheck.Code.WARNING)
     assert is_safe or found in result.details
+
+
+def test_the_program_logs_as_it_is_told(monkeypatch):
+    names = []
+    monkeypatch.setattr(status.configuration, 'set_up_log',
+                        lambda conf, name: names.append(name))
+    monkeypatch.setattr(status.upgradecheck, 'run', lambda conf: 3)
+    assert status.main(['upgrade', 'check']) == 3
+    assert names == ['virtco']

@@ -110,6 +110,25 @@ def test_priority_class_goes_first_where_a_policy_knows_it(policy, ends):
     assert sim.completion_s() == pytest.approx(ends)
 
 
+@pytest.mark.parametrize('weight, ends', [
+    (1.0, [18.0, 8.0]), (2.0, [10.0, 18.0])])
+def test_a_weight_divides_the_remaining_time(weight, ends):
+    sim = simulation.Simulation(
+        np.ones(4), simulation.Config('mrtf'),
+        [demand((0, 1, 10.0)), demand((0, 1, 8.0))])
+    sim.start(0, weight=weight)
+    sim.start(1)
+    sim.run()
+    assert sim.completion_s() == pytest.approx(ends)
+
+
+def test_a_coflow_that_others_leave_something_does_not_starve():
+    """Its second flow is served meanwhile, so it is not lifted."""
+    demands = [demand((0, 1, 10.0)), demand((0, 1, 5.0), (2, 3, 20.0))]
+    assert run(demands, theta_s=4.0)[0] == pytest.approx(10.0)
+    assert run([demands[0], demand((0, 1, 20.0))], theta_s=4.0)[0] > 10.1
+
+
 def test_dark_demotes_by_what_was_sent():
     """Aalo: 10 MB at the top queue, then the newcomer goes first."""
     megabyte = 8e6
