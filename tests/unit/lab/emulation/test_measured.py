@@ -82,7 +82,8 @@ def test_an_estimate_may_be_as_far_off_as_was_asked_for(
 
 @pytest.mark.parametrize(('percent', 'n_shared', 'share', 'unmet'), [
     (6.0, 0, 100, ['median', 'mean']), (7.0, 1, 0, ['median']),
-    (4.5, 0, 100, ['median', 'mean']), (2.0, 0, 100, []), (4.0, 1, 100, ['median']), (4.0, 0, 100, ['median'])])
+    (4.5, 0, 100, ['median', 'mean']), (2.0, 0, 100, []),
+    (4.0, 1, 100, ['median']), (4.0, 0, 100, ['median'])])
 def test_an_error_may_be_as_large_as_was_asked_for(
         percent, n_shared, share, unmet, monkeypatch):
     monkeypatch.setattr(stability, 'CLOUDS', (dataclasses.replace(
