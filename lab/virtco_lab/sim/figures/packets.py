@@ -10,11 +10,12 @@ import pathlib
 import statistics
 from typing import Any
 
+from virtco_lab.sim import schemes
+
 Row = dict[str, Any]
 _CASES = ('virtco-case1', 'virtco-case2', 'virtco-case4', 'virtco-case5',
           'virtco-case6')
 _HINTED = ('wrong-hints', 'late-hints', 'unknown-sizes', 'liars')
-_SCHEMES = {'baseline': 'Baseline', 'sebf-ta': 'SEBF-TA', 'virtco': 'virtco'}
 #: Share of a run above which a wait for a processor is listed separately.
 _LONG_WAIT = 0.10
 _WITH_RACKS, _WITHOUT = 'virtco, topology', 'virtco'
@@ -44,11 +45,11 @@ def _rows(directory: pathlib.Path, name: str) -> dict[str, Row]:
 
 def _cases(directory: pathlib.Path) -> str:
     """Return the spread of measured mean CCTs around simulated ones."""
-    off: dict[str, list[float]] = {name: [] for name in _SCHEMES}
+    off: dict[str, list[float]] = {}
     for scheme, distance, _waited in _case_runs(directory):
-        off[scheme].append(distance)
-    return '; '.join(
-        f'{_SCHEMES[name]}: {_spread(its)}' for name, its in off.items())
+        off.setdefault(scheme, []).append(distance)
+    return '; '.join(f'{schemes.get(name).label}: {_spread(its)}'
+                     for name, its in off.items())
 
 
 def _waits(directory: pathlib.Path) -> str:
