@@ -39,9 +39,9 @@ def test_distances_are_by_scheme_and_by_wait(tmp_path):
     for number in (1, 2, 4, 5, 6):
         put(tmp_path, f'virtco-case{number}', CASE)
     by_scheme, by_wait = (reached for _, reached in packets.targets(tmp_path))
-    assert by_scheme == ('Baseline: 10.0 and 10.0 % in 5 runs; SEBF-TA: 20.0 '
-                         'and 20.0 % in 5 runs; virtco: 0.0 and 0.0 % in 5 '
-                         'runs')
+    assert by_scheme == (
+        'Baseline: 10.0 and 10.0 % in 5 runs; SEBF-TA (min-cut): 20.0 and '
+        '20.0 % in 5 runs; virtco (online): 0.0 and 0.0 % in 5 runs')
     assert by_wait == ('up to 10% of the run: 5.0 and 10.0 % in 10 runs, '
                        'beyond 5 %: 5; over 10% of the run: 20.0 and 20.0 % '
                        'in 5 runs, beyond 5 %: 5')
