@@ -238,6 +238,14 @@ def test_flow_ends_between_two_coflow_ends_make_one_event(
     assert one == pytest.approx(each, rel=1e-6, abs=1e-6)
 
 
+def test_a_coflow_that_ends_within_a_second_leaves_its_share_at_once():
+    """Three flows leave host 0 until 4 bits of each are sent."""
+    demands = [demand((0, 1, 3.0), (0, 2, 5.0)),
+               demand((0, 1, 4.0), (2, 3, 1.0))]
+    assert run(demands, 'fair', rate_bps=64.0, each_flow=False
+               ) == pytest.approx([13 / 64, 12 / 64])
+
+
 @hypothesis.settings(deadline=None, max_examples=30)
 @hypothesis.given(situations(), st.floats(1.0, 15.0))
 def test_no_coflow_waits_longer_than_theta(situation, theta_s):
@@ -245,6 +253,15 @@ def test_no_coflow_waits_longer_than_theta(situation, theta_s):
     sim = simulation.Simulation(
         np.ones(8), simulation.Config(theta_s=theta_s), demands)
     assert longest_wait_s(sim, arrivals, 0.5) <= theta_s + 0.5
+
+
+def test_each_end_of_a_flow_is_an_event():
+    sim = simulation.Simulation(np.ones(8), simulation.Config(), FIG1[:1])
+    sim.start(0)
+    sim.run(0.5)
+    assert sim.events == 1
+    sim.run()
+    assert sim.events == 4
 
 
 def test_added_later_is_the_same():
