@@ -32,6 +32,7 @@ class Addresses:
 
     @property
     def of_vm(self) -> Mapping[str, _Known]:
+        """Host, IP addresses and caps (egress, ingress) in bit/s, by VM."""
         return self._of_vm
 
     def vm_at(self, ip: str) -> str | None:

@@ -37,10 +37,12 @@ class Span(NamedTuple):
 
     @property
     def first_byte_s(self) -> float:
+        """Estimated time of the first byte: the middle of ``first_s``."""
         return sum(self.first_s) / 2
 
     @property
     def last_byte_s(self) -> float:
+        """Estimated time of the last byte: the middle of ``last_s``."""
         return sum(self.last_s) / 2
 
     @property
@@ -109,6 +111,7 @@ class CoflowProgress:
 
     @property
     def all_bytes(self) -> float:
+        """Bytes counted in all, those beyond the hint included."""
         return float(self.sent_bytes.sum()) + self.excess_bytes
 
     def remaining_bytes(self) -> np.ndarray:

@@ -49,10 +49,12 @@ class Debts:
                                               coflow_id))
 
     def forgive(self, project_id: str) -> None:
+        """Set the debt of a project to 0; an overrun is not charged twice."""
         self._set(project_id, dataclasses.replace(self._account(project_id),
                                                   debt_bytes=0.0))
 
     def owed_bytes(self, project_id: str) -> float:
+        """Return the bytes that a project owes, 0 without a debt."""
         return self._account(project_id).debt_bytes
 
     def all(self) -> dict[str, float]:

@@ -425,14 +425,20 @@ class Tracked:
             now_s - (self.ended_s or 0.0), rules)
 
     def is_all_sent(self, rules: endings.Rules) -> bool:
+        """Tell whether the bytes left between hosts are negligible.
+
+        False where the sizes are estimated.
+        """
         return not self.model.is_estimated and endings.is_all_sent(
             self.model.size_bytes, self.crossing_bytes, rules)
 
     def is_busy(self, now_s: float, quiet_s: float) -> bool:
+        """Tell whether bytes wait at a host or moved within ``quiet_s``."""
         return bool(self.queues) or (self.moved_s is not None
                                      and now_s - self.moved_s < quiet_s)
 
     def has_expired(self, now_s: float) -> bool:
+        """Tell whether the time has come at which the coflow is given up."""
         return self.expires_s is not None and now_s >= self.expires_s
 
     @property

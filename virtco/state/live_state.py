@@ -531,6 +531,7 @@ class LiveState:
     # Debts.
 
     def load_debts(self, owing: Mapping[str, float]) -> None:
+        """Take over the debts of the database, in bytes by project."""
         with self._lock:
             self._debts.load(owing)
 
@@ -540,6 +541,7 @@ class LiveState:
             return self._debts.all()
 
     def forgive(self, project_id: str) -> None:
+        """Set the debt of a project to 0, to be saved with other changes."""
         with self._lock:
             self._debts.forgive(project_id)
 

@@ -59,6 +59,7 @@ class Options:
 
     @property
     def limits_senders(self) -> bool:
+        """Whether senders' unmanaged traffic is limited; never if fair."""
         return self.limit_senders and not self.is_fair
 
 
@@ -88,6 +89,7 @@ class Hosts(tuple[Host, ...]):
 
     @functools.cached_property
     def number_of(self) -> Mapping[str, int]:
+        """Index of each host by its name."""
         return {name: i for i, name in enumerate(self.names)}
 
     @functools.cached_property
@@ -110,10 +112,12 @@ class Hosts(tuple[Host, ...]):
 
     @functools.cached_property
     def egress_bps(self) -> np.ndarray:
+        """Rate of each uplink from its host, shape (n_hosts,)."""
         return np.array([host.egress_bps for host in self], np.float64)
 
     @functools.cached_property
     def ingress_bps(self) -> np.ndarray:
+        """Rate of each uplink to its host, shape (n_hosts,)."""
         return np.array([host.ingress_bps for host in self], np.float64)
 
 
@@ -161,6 +165,7 @@ class Coflow:
     sent_bps: np.ndarray | None = None
 
     def is_busy(self, now_s: float, quiet_s: float) -> bool:
+        """Tell whether bytes wait at a host or moved within ``quiet_s``."""
         return self.is_queued or (self.moved_s is not None
                                   and now_s - self.moved_s < quiet_s)
 

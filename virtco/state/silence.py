@@ -25,6 +25,7 @@ Heard = Callable[[str], float]
 
 
 def never(_: str) -> float:
+    """Return -inf, as for a host that never reported."""
     return -np.inf
 
 

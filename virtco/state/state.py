@@ -56,6 +56,7 @@ class Peer(Protocol):
         raise NotImplementedError
 
     def forgotten(self, hosts: Iterable[str]) -> None:
+        """Tell the leader that these hosts were forgotten."""
         raise NotImplementedError
 
 

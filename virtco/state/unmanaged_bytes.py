@@ -65,10 +65,12 @@ class Towards:
 
     @property
     def is_sending(self) -> bool:
+        """Whether the host sent unmanaged traffic lately, by its reports."""
         return bool(self._seen_s or self.sent_bps.get(''))
 
     @property
     def macs(self) -> frozenset[str]:
+        """Ethernet addresses that the host sent to within :data:`KEPT_S`."""
         return frozenset(self._seen_s)
 
 
