@@ -95,6 +95,7 @@ class Search:
 @cython.exceptval(check=False)
 def pass_port(g: Search, port: cython.Py_ssize_t, size: cython.double
               ) -> cython.void:
+    """Add bytes on trial to a port; one that had none is now touched."""
     if size > 0:
         if g.extra[port] == 0:
             g.touched[g.counts[0]] = port

@@ -201,6 +201,7 @@ def rule_out(g: Sets, node: cython.Py_ssize_t, sign: cython.double
 @cython.nogil
 @cython.exceptval(check=False)
 def undo(g: Sets, depth: cython.Py_ssize_t) -> cython.void:
+    """Make the node that was settled at this depth undecided again."""
     node = g.trail_node[depth]
     if g.status[node] == INSIDE:
         join(g, node, -1.0)
@@ -238,6 +239,7 @@ def turn_round(g: Sets, depth: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.nogil
 @cython.exceptval(check=False)
 def can_join(g: Sets, node: cython.Py_ssize_t) -> cython.bint:
+    """Tell whether the node fits in the room left of each resource."""
     for r in range(g.n_resources):
         need = g.demand[node * g.n_resources + r]
         if need > 0 and need > g.room[r]:
@@ -258,6 +260,7 @@ def least_sent(g: Sets, node: cython.Py_ssize_t) -> cython.double:
 @cython.nogil
 @cython.exceptval(check=False)
 def least_received(g: Sets, node: cython.Py_ssize_t) -> cython.double:
+    """Bound from below the received bytes that the node adds; may be < 0."""
     return g.unit[1] * (max(g.from_outside[node], g.least_in[node])
                         - g.to_set[node])
 

@@ -156,6 +156,7 @@ class Instance(Arrays):
 
     @property
     def n_nodes(self) -> int:
+        """Number of nodes; a node has one VM or several that are tied."""
         return len(self.node_vms)
 
     @property
@@ -194,9 +195,11 @@ class Instance(Arrays):
 
     @property
     def movable(self) -> np.ndarray:
+        """Indices of the nodes that are not pinned to a host, rising."""
         return np.flatnonzero(self.fixed < 0)
 
     def host_name(self, host: int) -> str:
+        """Return the name of a kept host by its index in these arrays."""
         return self.problem.hosts[int(self.host_index[host])].name
 
     def port_name(self, port: int) -> str:

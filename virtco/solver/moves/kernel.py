@@ -134,6 +134,7 @@ def draw(s: State, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.nogil
 @cython.exceptval(check=False)
 def power_of(x: cython.double, power: cython.Py_ssize_t) -> cython.double:
+    """Compute x ** (2 ** power) by repeated squaring."""
     for _ in range(power):
         x = x * x
     return x
@@ -143,6 +144,7 @@ def power_of(x: cython.double, power: cython.Py_ssize_t) -> cython.double:
 @cython.nogil
 @cython.exceptval(check=False)
 def root_of(x: cython.double, power: cython.Py_ssize_t) -> cython.double:
+    """Compute the inverse of :func:`power_of`, by repeated square roots."""
     for _ in range(power):
         x = math.sqrt(x)
     return x
@@ -404,6 +406,7 @@ def refresh(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def smooth_cost(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.double:
+    """Compute the objective with smoothed maxima, in seconds."""
     total = s.priced_s[0]
     for k in range(g.n_levels):
         total += g.weight[k] * s.scale[k] * root_of(s.power_sum[k], power)
@@ -414,6 +417,7 @@ def smooth_cost(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.double:
 @cython.nogil
 @cython.exceptval(check=False)
 def true_cost(g: Graph, s: State) -> cython.double:
+    """Compute the objective with the true maxima, in seconds."""
     total = s.priced_s[0]
     for k in range(g.n_levels):
         total += g.weight[k] * s.top_s[k]
@@ -587,6 +591,7 @@ def withdraw(g: Graph, s: State) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 def has_room(g: Graph, s: State, host: cython.Py_ssize_t) -> cython.bint:
+    """Tell whether no resource of the host is used beyond its capacity."""
     for r in range(g.n_resources):
         if s.free[g.slot[host * g.n_resources + r]] < 0:
             return False

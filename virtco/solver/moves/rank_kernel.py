@@ -20,6 +20,7 @@ import cython
 @cython.nogil
 @cython.exceptval(check=False)
 def time_s(load: cython.double, s_per_byte: cython.double) -> cython.double:
+    """Compute load * s_per_byte with 0 * inf = 0."""
     return load * s_per_byte if load > 0.0 else 0.0
 
 
@@ -29,6 +30,7 @@ def time_s(load: cython.double, s_per_byte: cython.double) -> cython.double:
 def is_slot(slot_port: cython.longlong[:, ::1], t: cython.Py_ssize_t,
             n_base: cython.Py_ssize_t, port: cython.longlong
             ) -> cython.bint:
+    """Tell whether a port is among the first ``n_base`` slots of trial t."""
     i: cython.Py_ssize_t
     for i in range(n_base):
         if slot_port[t, i] == port:

@@ -50,6 +50,7 @@ class HostClass:
 
     @property
     def is_terminal(self) -> bool:
+        """Whether nodes are pinned here; the class is one host then."""
         return bool(self.pinned.any())
 
 

@@ -123,6 +123,7 @@ class Master:
                      chosen, result.x[:len(chosen)])
 
     def is_done(self) -> bool:
+        """Tell whether every node has a host, so that none is left to fix."""
         return bool((self.assign >= 0).all())
 
     def fix(self, column: int) -> None:

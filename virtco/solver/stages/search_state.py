@@ -153,6 +153,7 @@ class State:
         return value.objective_s - value.ahead_s <= self.floor_s * (1 + ratio)
 
     def is_done(self, budget: budgets.Budget) -> bool:
+        """Tell whether the best placement is optimal or the time is up."""
         return self.is_closed() or not budget.in_time()
 
     def anneal(self, start: np.ndarray, moves: int, hot: float, power: int,

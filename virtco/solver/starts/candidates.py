@@ -97,6 +97,7 @@ def best_fit(inst: instances.Instance) -> np.ndarray | None:
 
 
 def fullest(filler: Filler, node: int, hosts: np.ndarray) -> int:
+    """Choose the host with the least free capacity, the first on a tie."""
     return int(hosts[filler.left()[hosts].argmin()])
 
 
