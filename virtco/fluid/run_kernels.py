@@ -182,6 +182,7 @@ def unload(rater: Rater, run: Run, c: cython.Py_ssize_t,
 
 def end_flow(rater: Rater, run: Run, c: cython.Py_ssize_t,
              f: cython.Py_ssize_t) -> cython.void:
+    """Take flow f, which has ended, out of the state of its coflow c."""
     e = rater.src[f]
     end_at(rater, run, c, e, rater.base[f])
     end_at(rater, run, c, rater.dst[f], rater.base[f])
@@ -210,6 +211,7 @@ def end_at(rater: Rater, run: Run, c: cython.Py_ssize_t,
 
 
 def end_coflow(rater: Rater, run: Run, c: cython.Py_ssize_t) -> cython.void:
+    """Clear the flows and loads of coflow c; its end is ``run.now_s``."""
     for f in range(rater.flow_ptr[c], rater.flow_ptr[c + 1]):
         rater.base[f] = 0.0
         rater.skip[f] = f + 1

@@ -52,6 +52,7 @@ class Claims:
 
 
 def no_claims(n_ports: int) -> Claims:
+    """Return claims of no coflow, to which others can be joined."""
     return Claims((), np.zeros((0, n_ports)), np.zeros(0), np.zeros(0))
 
 

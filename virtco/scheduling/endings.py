@@ -40,6 +40,7 @@ class Rules:
 
     @property
     def longest_tail_s(self) -> float:
+        """Longest time in seconds that a tail may go on."""
         return 3 * self.tail_s
 
     @property

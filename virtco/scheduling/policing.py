@@ -37,6 +37,7 @@ class Account:
 
     @property
     def in_debt(self) -> bool:
+        """Whether the payer owes bytes, so that its hints do not count."""
         return self.debt_bytes > 0.0
 
 

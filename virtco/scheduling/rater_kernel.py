@@ -112,6 +112,7 @@ class Rater:
 
 
 def no_sets(n_words: cython.Py_ssize_t) -> Any:
+    """Return empty sets of ports, 64 ports a word, shape (n_words,)."""
     return view(np.zeros(n_words, np.uint64))
 
 
@@ -203,6 +204,7 @@ def leave_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
 
 
 def clear(rater: Rater) -> cython.void:
+    """Set the demand and count of all ports to 0, to add loads up."""
     for p in range(rater.cap.shape[0]):
         rater.demand[p] = 0.0
         rater.count[p] = 0
