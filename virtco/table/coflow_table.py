@@ -35,6 +35,7 @@ class Link:
     default_rate_bps: float
 
     def speeds(self) -> tuple[float, float, float]:
+        """Return the rates of egress, ingress and all other traffic."""
         return self.egress_bps, self.ingress_bps, self.default_rate_bps
 
 
@@ -186,6 +187,7 @@ NO_MINORS = Minors()
 
 
 def destination_key(coflow_id: str, host: str) -> str:
+    """Return the key of a coflow's class for one destination host."""
     return f'{coflow_id}/{host}'
 
 

@@ -63,6 +63,7 @@ class Layouts:
 
     @functools.cached_property
     def child_ends(self) -> list[int]:
+        """Index of each host's first child, then the number of children."""
         return [0, *np.cumsum([len(some.peers)
                                for some in self.of_link]).tolist()]
 
@@ -114,6 +115,7 @@ class Layouts:
 
     @functools.cached_property
     def egress_bps(self) -> np.ndarray:
+        """Egress rate of each host's link, shape (n_hosts,)."""
         return np.array([link.egress_bps for link in self.links], np.float64)
 
     @functools.cached_property

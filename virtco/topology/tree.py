@@ -33,6 +33,7 @@ class Uplink:
     oversubscription: float | None = None
 
     def is_given(self) -> bool:
+        """Tell whether a rate or an oversubscription is given."""
         return self != NOT_GIVEN
 
 
@@ -61,6 +62,7 @@ class Node:
     uplink: Uplink = NOT_GIVEN
 
     def height(self) -> int:
+        """Count the levels of switches below this one, 0 with hosts alone."""
         return (1 + max(child.height() for child in self.children)
                 if self.children else 0)
 
@@ -71,6 +73,7 @@ class Node:
             yield from child.walk()
 
     def all_hosts(self) -> Iterator[str]:
+        """Yield the names of the hosts at this node and all below."""
         for node in self.walk():
             yield from node.hosts
 
@@ -101,6 +104,7 @@ class Plane:
         return max((1 + root.height() for root in self.roots), default=0)
 
     def level(self, height: int) -> Level:
+        """Return the level of a height, a default one above the last given."""
         return (self.levels[height] if height < len(self.levels)
                 else Level(default_level_name(height)))
 
@@ -112,6 +116,7 @@ class Plane:
 
 
 def default_level_name(height: int) -> str:
+    """Return rack, pod or zone for heights 0 to 2, then tier-4 and so on."""
     return (LEVEL_NAMES[height] if height < len(LEVEL_NAMES)
             else f'tier-{height + 1}')
 

@@ -159,6 +159,7 @@ def _plain(node: Any, depth: int) -> Any:
 
 
 def to_yaml(value: Any) -> str:
+    """Write a value as YAML in block style, with keys in their order."""
     return str(yaml.safe_dump(value, sort_keys=False,
                               default_flow_style=False))
 
