@@ -99,6 +99,11 @@ class Pace:
         self.n_under_way = 0
 
     def expected_s(self, *phases: str) -> float:
+        """Return the seconds that these phases are expected to take in all.
+
+        A mean halves each :data:`HALF_LIFE_S` without a new duration; a phase
+        that was never measured counts 0.
+        """
         with self._lock:
             return sum(map(self._expected_s, phases))
 

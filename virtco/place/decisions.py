@@ -43,6 +43,7 @@ _DECODER = msgspec.msgpack.Decoder(Decision)
 
 
 def pack(decision: Decision) -> bytes:
+    """Encode a decision for the database, as compressed MessagePack."""
     return zlib.compress(msgspec.msgpack.encode(decision), 1)
 
 

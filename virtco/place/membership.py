@@ -196,6 +196,7 @@ class Reader:
                                  'hosts are not checked')
 
     def expiry_s(self) -> float:
+        """Return the time at which a reservation made now expires."""
         return self.clock() + float(
             self._conf.placement.reservation_ttl_s)
 

@@ -15,6 +15,7 @@ def vector(of: fields.Resources) -> booking.Vector:
 
 
 def host_names(request: wire.Placement) -> list[str]:
+    """List the names of the hosts that Nova offers, in its order."""
     return [offer.host for offer in request.hosts]
 
 

@@ -38,6 +38,7 @@ class Counted:
             of_group.setdefault(pair, UNSEEN)
 
     def has(self, group_id: str) -> bool:
+        """Tell whether the group has counts that nobody took yet."""
         return group_id in self._groups
 
     def take(self) -> dict[str, Bytes]:
