@@ -52,6 +52,8 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Path:
+    """Path from one host to another, by their places in the tree."""
+
     src: Place
     dst: Place
 

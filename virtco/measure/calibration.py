@@ -31,6 +31,7 @@ class Setting:
 
     @property
     def train_bytes(self) -> int:
+        """Bytes of payload of one train: all packets of all bursts."""
         return self.bursts * self.packets * wire.PACKET_BYTES
 
 

@@ -88,6 +88,7 @@ class Constant:
 
     @property
     def trust(self) -> Trust:
+        """Class of trust that follows from ``noise``."""
         return trust(self.noise)
 
 

@@ -66,6 +66,7 @@ class Coflow:
 
     @property
     def n_vms(self) -> int:
+        """Number of VMs in the matrix, those without flows included."""
         return self.matrix.n_vms
 
     @property

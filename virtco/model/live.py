@@ -26,6 +26,7 @@ class Pairs(tuple[tuple[str, str], ...]):
 
     @functools.cached_property
     def sources(self) -> frozenset[str]:
+        """Hosts that send in at least one pair."""
         return frozenset(src for src, _ in self)
 
     def numbers(self, index: Mapping[str, int]) -> np.ndarray:

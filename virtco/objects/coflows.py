@@ -248,6 +248,10 @@ class Coflows:
         self._state.invalidate()
 
     def project_of(self, coflow_id: str) -> str:
+        """Return the id of the project that owns a coflow.
+
+        :raises virtco.exception.NotFound:
+        """
         with self._state.database.reader() as session:
             return _get(session, coflow_id).project_id
 

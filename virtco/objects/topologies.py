@@ -59,6 +59,10 @@ class Topology:
 
     def would_change(self, planes: tuple[tree.Plane, ...]
                      ) -> list[wire.TopologyChange]:
+        """Compare these planes with those of the same names; change nothing.
+
+        :returns: changes that :meth:`replace` would make.
+        """
         return comparison.changes(self._topology, tree.Topology(planes))
 
     def replace(self, planes: tuple[tree.Plane, ...],
