@@ -128,6 +128,7 @@ class Shell(app.App):
         return parser
 
     def initialize_app(self, argv: list[str]) -> None:
+        """Make the client manager of the commands from the parsed options."""
         self.client_manager = ClientManager(self.options)
 
     def run_subcommand(self, argv: list[str]) -> int:
@@ -144,6 +145,10 @@ class Shell(app.App):
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run a command of ``virtco`` and return its exit code.
+
+    :param argv: arguments after the program's name; None: the process's.
+    """
     return Shell().run(sys.argv[1:] if argv is None else argv)
 
 

@@ -27,9 +27,11 @@ class Cell(columns.FormattableColumn):
         self._tell = tell
 
     def human_readable(self) -> Any:
+        """Return the value in words for a table; an empty text for None."""
         return '' if self._value is None else self._tell(self._value)
 
     def machine_readable(self) -> Any:
+        """Return the value as built-in types, for JSON and other formats."""
         return msgspec.to_builtins(self._value)
 
 
@@ -114,6 +116,7 @@ def title(name: str) -> str:
 
 
 def cell(name: str, value: Any) -> Cell:
+    """Make the cell of a field, with the words for its name or its unit."""
     return Cell(value, KINDS.get(name) or UNITS.get(
         name.rpartition('_')[2], lambda value: value))
 

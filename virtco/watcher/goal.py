@@ -23,6 +23,7 @@ class Indicator(indicators.IndicatorSpecification):
 
     @property
     def schema(self) -> dict[str, Any]:
+        """JSON schema of the number, by which Watcher checks it."""
         return self._schema
 
 
@@ -57,14 +58,17 @@ class CoflowCompletionTime(base.Goal):
 
     @classmethod
     def get_name(cls) -> str:
+        """Return the name by which audits ask for the goal."""
         return NAME
 
     @classmethod
     def get_display_name(cls) -> str:
+        """Return the title that Watcher shows to people."""
         return TITLE
 
     get_translatable_display_name = get_display_name
 
     @classmethod
     def get_efficacy_specification(cls) -> Efficacy:
+        """Return the figures by which audits of the goal are judged."""
         return Efficacy()

@@ -49,16 +49,19 @@ class CoflowAdvice(base.BaseStrategy):
 
     @classmethod
     def get_name(cls) -> str:
+        """Return the name by which audits ask for the strategy."""
         return NAME
 
     @classmethod
     def get_display_name(cls) -> str:
+        """Return the title that Watcher shows to people."""
         return TITLE
 
     get_translatable_display_name = get_display_name
 
     @classmethod
     def get_goal_name(cls) -> str:
+        """Return the name of the goal that the strategy serves."""
         return goal.NAME
 
     @classmethod
@@ -104,6 +107,7 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
         self._moves: list[wire.Move] = []
 
     def pre_execute(self) -> None:
+        """Let Watcher check that its compute model is there and current."""
         self._pre_execute()
 
     def do_execute(self, audit: Any = None) -> None:
