@@ -89,8 +89,7 @@ UNDOCUMENTED = {
     'virtco/advise': 7, 'virtco/api': 8, 'virtco/app.py': 1, 'virtco/cmd': 3,
     'virtco/conf': 1, 'virtco/db': 16, 'virtco/decide': 2,
     'virtco/distribute': 7, 'virtco/exception.py': 16, 'virtco/leadership': 1,
-    'virtco/metrics.py': 1, 'virtco/startup.py': 1, 'virtco/units.py': 7,
-    'virtco/wire': 4}
+    'virtco/metrics.py': 1, 'virtco/startup.py': 1, 'virtco/units.py': 7}
 #: Lines of a definition that its name does not describe.
 LONG = 4
 # Kernels are compiled again when a comment changes.

@@ -20,6 +20,7 @@ MOST_BYTES = 4 * 1024 * 1024
 
 
 def frame(payload: bytes) -> bytes:
+    """Put the payload's length in front of it, in four bytes, big-endian."""
     return len(payload).to_bytes(HEADER_BYTES, 'big') + payload
 
 
@@ -30,6 +31,7 @@ def enveloped(host: str, payload: bytes) -> bytes:
 
 
 def is_enveloped(payload: bytes) -> bool:
+    """Tell whether a payload is an envelope of one of many hosts."""
     return payload[:1] == b'\0'
 
 

@@ -71,6 +71,8 @@ class Nack(msgspec.Struct, frozen=True, tag='nack'):
 
 
 class Whole(msgspec.Struct, frozen=True, tag='report'):
+    """Whole report of an edge module, the base of later deltas."""
+
     report: reports.Report
 
 
@@ -79,6 +81,8 @@ class Heartbeat(msgspec.Struct, frozen=True, tag='heartbeat'):
 
 
 class Measured(msgspec.Struct, frozen=True, tag='measurement'):
+    """Result of a measurement, told by an edge module."""
+
     measurement: reports.Measurement
 
 
