@@ -198,4 +198,5 @@ class Metrics:
             ['loop'])
 
     def render(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
         return prometheus_client.generate_latest(self.registry)

@@ -58,6 +58,7 @@ class Startup:
         systemd.notify(STATUS=f'Failing: {why}')
 
     def stopping(self) -> None:
+        """Tell systemd that the controller stops."""
         systemd.notify(STOPPING=1)
 
     def why(self) -> str | None:

@@ -55,14 +55,17 @@ class NotAnAmount(ValueError):
 
 
 def bytes_per_s_to_bps(rate_bytes_per_s: float) -> float:
+    """Convert bytes per second to bits per second."""
     return rate_bytes_per_s * BITS_PER_BYTE
 
 
 def kilobytes_per_s_to_bps(rate_kb_per_s: float) -> float:
+    """Convert kilobytes (1000 bytes) per second to bits per second."""
     return rate_kb_per_s * 1000 * BITS_PER_BYTE
 
 
 def kilobits_per_s_to_bps(rate_kbit_per_s: float) -> float:
+    """Convert kilobits (1000 bits) per second to bits per second."""
     return rate_kbit_per_s * 1000
 
 
@@ -98,10 +101,12 @@ def _positive(text: str) -> int:
 
 
 def bps_to_bytes_per_s(rate_bps: float) -> float:
+    """Convert bits per second to bytes per second."""
     return rate_bps / BITS_PER_BYTE
 
 
 def ms_to_s(time_ms: float) -> float:
+    """Convert milliseconds to seconds."""
     return time_ms / 1e3
 
 
@@ -173,10 +178,12 @@ def _value(text: str, limit: str, number: str, prefix: str) -> float:
 
 
 def format_size(size_bytes: float) -> str:
+    """Format bytes with a decimal prefix and four digits: 720 MB."""
     return format_amount(size_bytes, 'B')
 
 
 def format_rate(rate_bps: float) -> str:
+    """Format a rate with a decimal prefix and four digits: 1.5 Gbit/s."""
     return format_amount(rate_bps, 'bit/s')
 
 

@@ -241,4 +241,5 @@ def _with_lease(url: str, lease_s: float) -> str:
 
 
 def name_of_process() -> str:
+    """Return ``hostname:pid``, by which other processes know this one."""
     return f'{socket.gethostname()}:{os.getpid()}'
