@@ -86,6 +86,7 @@ class Total:
 
     @property
     def value(self) -> model.Counts:
+        """Sums since the first reading, across restarts of the kernel's."""
         return model.Counts(*map(operator.add, self.base, self.last))
 
 
@@ -258,6 +259,7 @@ class Counters:
         self._total(_RDMA).update(model.Counts(sent_bytes))
 
     def rdma_bytes(self) -> int:
+        """Return the bytes that the uplink's card sent past the tree."""
         return self._total(_RDMA).value.sent_bytes
 
     def uplink_bytes(self) -> int:

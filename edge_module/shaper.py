@@ -91,6 +91,7 @@ class Shaper:
 
     @property
     def uplink(self) -> htb.Uplink:
+        """Device whose classes this shaper keeps."""
         return self.tree.uplink
 
     @property

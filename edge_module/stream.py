@@ -256,6 +256,10 @@ class Link:
         return train
 
     def say_taken(self, generation: int, error: str | None = None) -> None:
+        """Acknowledge or refuse the policy of a generation.
+
+        :param error: reason for which it is refused; None to acknowledge it.
+        """
         self.outbox.put_ack(self._epochs.newest, generation, error)
 
 

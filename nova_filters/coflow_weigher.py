@@ -32,6 +32,7 @@ class CoflowWeigher(weights.BaseHostWeigher):
         self._told = recent.Recent()
 
     def weight_multiplier(self, host_state: Any) -> float:
+        """Return ``[virtco] weight_multiplier``, the same for every host."""
         return float(CONF.virtco.weight_multiplier)
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:

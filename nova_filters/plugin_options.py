@@ -88,6 +88,7 @@ Related options:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of :func:`list_opts`, each in its group."""
     for group, opts in list_opts():
         conf.register_opts(opts, group=group)
 

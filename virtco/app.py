@@ -173,6 +173,7 @@ class App:
         self.database.dispose()
 
     def leads(self) -> bool:
+        """Tell whether this process leads, as far as it can know."""
         return self.elector.is_current()
 
     def keeps(self) -> bool:

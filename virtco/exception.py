@@ -61,10 +61,13 @@ class ConfigInvalid(VirtcoException):
 
     @property
     def code(self) -> str:
+        """Code of the problem; by default of an option with a bad value."""
         return str(self.kwargs.get('code', 'VC-002'))
 
 
 class HintInvalid(Invalid):
+    """Hint, matrix or announcement that is wrong or goes beyond a limit."""
+
     msg_fmt = 'Hint ' + Invalid.msg_fmt
 
 
@@ -81,10 +84,14 @@ class InputInvalid(Invalid):
 
 
 class PolicyInvalid(Invalid):
+    """Malformed policy, or one for another host or of an earlier leader."""
+
     msg_fmt = 'Policy ' + Invalid.msg_fmt
 
 
 class TopologyInvalid(Invalid):
+    """Error in a topology, or a level that its plane does not have."""
+
     msg_fmt = 'Topology ' + Invalid.msg_fmt
 
 
@@ -104,51 +111,78 @@ class WishRefused(PlacementInfeasible):
 
 
 class NotFound(VirtcoException):
+    """No object or device has the name or id that was asked for."""
+
     msg_fmt = '%(what)s %(id)s was not found.'
 
 
 class Conflict(VirtcoException):
+    """A change that another one preceded, or that the state forbids."""
+
     msg_fmt = '%(what)s %(id)s was changed by someone else.'
 
 
 class Deposed(VirtcoException):
+    """End of a leader's epoch: another scheduler leads by now."""
+
     msg_fmt = 'Epoch %(epoch)s is over, another scheduler leads.'
 
 
 class DatabaseUnavailable(VirtcoException):
+    """Failed statement, or a database that is away, busy or replaced."""
+
     msg_fmt = 'The database did not answer: %(why)s.'
 
 
 class Starting(VirtcoException):
+    """The planner, or the process that leads, cannot answer at the moment."""
+
     msg_fmt = 'There is no plan yet: %(why)s.'
 
 
 class TooLate(VirtcoException):
+    """No plan before the deadline of a placement.
+
+    :ivar kwargs: keyword ``phase``, the phase that takes most of the time.
+    """
+
     msg_fmt = 'no plan in time: %(why)s'
 
 
 class Forbidden(VirtcoException):
+    """Request that no policy rule, ticket or certificate allows."""
+
     msg_fmt = 'This is not allowed: %(what)s.'
 
 
 class ControllerUnavailable(VirtcoException):
+    """No valid answer of the controller, or a refused connection."""
+
     msg_fmt = 'The virtco controller at %(url)s did not answer: %(why)s.'
 
 
 class NovaUnavailable(VirtcoException):
+    """No valid answer of Nova or keystone, or a Nova that is too old."""
+
     msg_fmt = 'Nova did not answer: %(why)s.'
 
 
 class KernelRefused(VirtcoException):
+    """Changes that the kernel or nft refused, or the helper did not make."""
+
     msg_fmt = 'The kernel refused to %(what)s (%(count)s times): %(why)s.'
 
 
 class QdiscConflict(VirtcoException):
+    """An uplink has a qdisc or a QoS that another program made."""
+
     msg_fmt = ('%(dev)s is shaped by somebody else (%(qdisc)s); virtco leaves '
                'it alone.')
 
 
 class OvsUnavailable(VirtcoException):
+    """No connection to the database of Open vSwitch."""
+
     msg_fmt = 'Open vSwitch at %(address)s did not answer: %(why)s.'
 
 

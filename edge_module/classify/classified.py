@@ -61,6 +61,7 @@ class Entry(NamedTuple):
 
     @property
     def is_ipv6(self) -> bool:
+        """Whether the addresses are of IPv6; both are of one family."""
         return ':' in self.src_ip
 
 

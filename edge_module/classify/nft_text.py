@@ -68,9 +68,11 @@ class Hook:
 
     @property
     def is_at_ports(self) -> bool:
+        """Whether packets are seen at VM ports, not at the uplink's egress."""
         return self.name == 'ingress'
 
     def map_name(self, kind: str) -> str:
+        """Return the name of the map of a kind of entry, or a small map."""
         return f'{self.name}_{kind}'
 
     def maps(self) -> dict[str, tuple[str, ...]]:
@@ -229,6 +231,8 @@ def _without_data6() -> str:
 
 
 def kind_of(entry: base.Entry) -> RuleName:
+    """Return the kind of an entry: its IP version, and whether it has a port.
+    """
     return _KINDS[entry.is_ipv6, bool(entry.dst_port)]
 
 
@@ -249,6 +253,7 @@ HOOKS = {'ingress': INGRESS, 'egress': EGRESS}
 
 
 def classid(minor: int) -> str:
+    """Return the classid of a minor, both parts in hexadecimal."""
     return f'{wire.ROOT_MAJOR:x}:{minor:x}'
 
 
@@ -311,6 +316,7 @@ def set_names(ifindex: int) -> tuple[str, ...]:
 
 
 def delete_sets(names: Iterable[str]) -> str:
+    """Return the commands that delete sets by their names, one per set."""
     return ''.join(f'delete set {TABLE} {name}\n' for name in names)
 
 

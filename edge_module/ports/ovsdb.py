@@ -170,6 +170,7 @@ class OvsDb(base.PortSource):
                      for port in bridge.ports if _has(port, dev)), None)
 
     def port_of(self, dev: str) -> ovs_idl.Row | None:
+        """Find the row of the port with this interface; None without one."""
         return next((port for port in self._rows('Port') if _has(port, dev)),
                     None)
 

@@ -270,6 +270,7 @@ class Listing(_Operation, frozen=True):
         pattern=rf'\A(?:(?:in|e)gress_[a-z0-9]{{1,16}}|{_OF_PORT})?\Z')] = ''
 
     def command(self) -> str:
+        """Return the line for nft that asks for the listing."""
         return f'list {self.what} {nft_text.TABLE} {self.name}\n'
 
 

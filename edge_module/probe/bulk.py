@@ -32,6 +32,7 @@ class Flow:
 
     @property
     def sent_bytes(self) -> int:
+        """Payload that arrived in all windows, in bytes."""
         return sum(self.windows_bytes)
 
     def in_frames(self, window_s: float) -> 'Flow':

@@ -47,6 +47,7 @@ def add_ifb(name: str) -> wire.Message:
 
 
 def delete_link(ifindex: int) -> wire.Message:
+    """Build the request that deletes a network device."""
     return RTM_DELLINK, 0, wire.IFINFOMSG.pack(0, 0, ifindex, 0, 0)
 
 
@@ -59,6 +60,7 @@ def ingress_qdisc(ifindex: int) -> wire.Message:
 
 
 def delete_ingress(ifindex: int) -> wire.Message:
+    """Build the request that deletes the qdisc of :func:`ingress_qdisc`."""
     return wire.tc(wire.RTM_DELQDISC, 0, ifindex, wire.INGRESS_HANDLE,
                    _TC_H_INGRESS)
 
@@ -99,6 +101,7 @@ def redirect_all(ifindex: int, target: int) -> wire.Message:
 
 
 def dump_redirects(ifindex: int) -> wire.Message:
+    """Build the request for all filters of the ingress qdisc."""
     return wire.dump_request(wire.RTM_GETTFILTER, ifindex,
                              wire.INGRESS_HANDLE)
 
@@ -117,6 +120,7 @@ def redirect_target(body: bytes) -> int | None:
 
 
 def delete_redirect(ifindex: int) -> wire.Message:
+    """Build the request that deletes the filter of :func:`redirect_all`."""
     return wire.tc(wire.RTM_DELTFILTER, 0, ifindex, 0, wire.INGRESS_HANDLE,
                    _REDIRECT_INFO)
 
@@ -146,6 +150,7 @@ def match_pair(ifindex: int, key: classify.Entry, minor: int) -> wire.Message:
 
 
 def dump_pairs(ifindex: int) -> wire.Message:
+    """Build the request for all filters of our HTB on a device."""
     return wire.dump_request(wire.RTM_GETTFILTER, ifindex, wire.ROOT_HANDLE)
 
 
@@ -173,5 +178,9 @@ def read_pair(body: bytes) -> tuple[classify.Entry, int, int] | None:
 
 
 def delete_pair(ifindex: int, handle: int, info: int) -> wire.Message:
+    """Build the request that deletes a filter of :func:`match_pair`.
+
+    :param handle: handle as :func:`read_pair` returns it, like ``info``.
+    """
     return wire.tc(wire.RTM_DELTFILTER, 0, ifindex, handle, wire.ROOT_HANDLE,
                    info)

@@ -105,6 +105,7 @@ class ClassStats:
 
     @property
     def counts(self) -> model.Counts:
+        """Cumulative counters: bytes and packets sent, and packets dropped."""
         return model.Counts(self.sent_bytes, self.sent_packets, self.drops)
 
 
@@ -113,6 +114,7 @@ NO_STATS = ClassStats()
 
 
 def attr(kind: int, payload: bytes) -> bytes:
+    """Pack a netlink attribute with its header, padded to 4 bytes."""
     length = _ATTR.size + len(payload)
     return _ATTR.pack(length, kind) + payload + b'\0' * (-length % 4)
 
@@ -200,6 +202,7 @@ def set_leaf(ifindex: int, wanted: model.HtbClass) -> Message:
 
 
 def delete_class(ifindex: int, minor: int) -> Message:
+    """Build the message that deletes a class of our HTB with its queue."""
     return tc(RTM_DELTCLASS, 0, ifindex, ROOT_HANDLE | minor)
 
 
@@ -217,6 +220,7 @@ def dump_request(message_type: int, ifindex: int, parent: int = 0) -> Message:
 
 
 def handle_of(body: bytes) -> int:
+    """Parse the handle of a qdisc, class or filter from a message's body."""
     return int(TCMSG.unpack_from(body)[2])
 
 

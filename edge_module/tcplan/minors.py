@@ -109,6 +109,7 @@ def limit_of(minor: int) -> int | None:
 
 
 def is_limited_port(minor: int) -> bool:
+    """Return whether a class of limited traffic is a single port's."""
     return limit_of(minor) is not None and minor & (1 << _LIMIT_BITS) - 1 > 0
 
 

@@ -86,6 +86,7 @@ class HtbClass:
             and self.same_parameters(have))
 
     def same_leaf(self, other: 'HtbClass') -> bool:
+        """Return whether queue length and largest whole packet agree."""
         return (self.limit_bytes, self.packet_bytes) == (
             other.limit_bytes, other.packet_bytes)
 

@@ -61,6 +61,7 @@ class Estimate:
 
     @property
     def trust(self) -> constant.Trust | None:
+        """Class of the noise around the estimate; None where noise is None."""
         return None if self.noise is None else constant.trust(self.noise)
 
 

@@ -99,6 +99,10 @@ def restore(task: cython.Py_ssize_t, order: cython.longlong[::1],
 @cython.nogil
 @cython.exceptval(check=False)
 def fourth_powers(ports: cython.double[::1]) -> cython.double:
+    """Return the sum of the fourth powers of all ports' busy seconds.
+
+    The second criterion of :func:`is_less`: even loads have a lower sum.
+    """
     p: cython.Py_ssize_t
     square: cython.double
     total: cython.double = 0.0
@@ -163,6 +167,7 @@ def relieve_all(order: cython.longlong[::1], n_fixed: cython.Py_ssize_t,
                 ports: cython.double[::1], trial: cython.double[::1],
                 queue: cython.longlong[::1], queued: cython.longlong[::1],
                 work: cython.longlong) -> cython.longlong:
+    """Run :func:`relieve` without the GIL; return the ``work`` left."""
     n: cython.Py_ssize_t = order.shape[0]
     n_ports: cython.Py_ssize_t = ports.shape[0]
     n_machines: cython.Py_ssize_t = n_ports // 2
@@ -302,6 +307,7 @@ def grow_all(cost_s: cython.double[:, ::1], at: cython.longlong[::1],
              member: cython.longlong[::1], parent: cython.longlong[::1],
              key: cython.double[::1], to: cython.longlong[::1]
              ) -> cython.Py_ssize_t:
+    """Run :func:`grow` without the GIL; return the number of members."""
     # Times only grow, so a key of before is a bound: the least one is
     # renewed until it stays the least.
     n: cython.Py_ssize_t = member.shape[0]
@@ -365,6 +371,7 @@ def deliver_all(sender: cython.longlong[::1],
                 has_s: cython.double[::1], out_s: cython.double[::1],
                 in_s: cython.double[::1], end_s: cython.double[::1]
                 ) -> cython.Py_ssize_t:
+    """Run :func:`deliver` without the GIL; return 0."""
     k: cython.Py_ssize_t
     e: cython.Py_ssize_t
     src: cython.Py_ssize_t
@@ -447,6 +454,7 @@ def serve_all(order: cython.longlong[::1], sender: cython.longlong[::1],
               member: cython.longlong[:, ::1],
               edge_s: cython.double[:, ::1], busy_s: cython.double[:, ::1],
               work: cython.longlong) -> cython.longlong:
+    """Run :func:`serve_sooner` without the GIL; return the ``work`` left."""
     rank: cython.Py_ssize_t
     other: cython.Py_ssize_t
     one: cython.Py_ssize_t

@@ -206,6 +206,7 @@ class Message:
             self.machines, n_segments)
 
     def took_s(self, edges: Edges | Indices, n_segments: int = 1) -> float:
+        """Return the time until every member has the message, in s."""
         return float(self.delivered_s(edges, n_segments).max(initial=0.0))
 
     def best(self, edges: Edges | Indices) -> tuple[int, float]:

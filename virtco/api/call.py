@@ -27,6 +27,7 @@ class Call:
 
     @property
     def caller(self) -> oslo_context.RequestContext:
+        """User, project and roles of the sender, from keystone's headers."""
         return oslo_context.RequestContext.from_environ(self.request.env)
 
     def may(self, rule: Rule, **target: str) -> bool:

@@ -28,6 +28,7 @@ class Front:
         self._api: listeners.Wsgi | None = None
 
     def hand_over(self, api: listeners.Wsgi) -> None:
+        """Let the API answer all requests from now on."""
         self._api = api
 
     def __call__(self, environ: dict[str, Any],

@@ -167,6 +167,7 @@ def _content(schema: dict[str, Any], sample: Any = None) -> dict[str, Any]:
 
 
 def render(samples: Samples) -> str:
+    """Return :func:`document` as indented JSON with sorted keys."""
     return json.dumps(document(samples), indent=1, sort_keys=True) + '\n'
 
 

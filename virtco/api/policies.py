@@ -52,6 +52,7 @@ def _rule(name: str, check: str, description: str,
 
 
 def list_rules() -> list[Rule]:
+    """List all rules, for the enforcer and oslo.policy's generators."""
     return _RULES
 
 

@@ -8,6 +8,10 @@ from virtco.cmd import controller
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run ``virtco-scheduler``; return its exit code.
+
+    :param argv: options; None takes those of the command line.
+    """
     return controller.main(argv, controller.SCHEDULER)
 
 

@@ -21,5 +21,6 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of :func:`list_opts`, each in its group."""
     for group, options in list_opts():
         conf.register_opts(options, group=group)

@@ -40,6 +40,7 @@ def decode_matrix(text: str, n_vms: int) -> matrices.Matrix:
 
 
 def encode_matrix(matrix: matrices.Matrix) -> str:
+    """Encode the flows as a JSON list of [sender, receiver, bytes]."""
     return msgspec.json.encode(list(matrix.rows())).decode()
 
 

@@ -121,6 +121,7 @@ def members(session: orm.Session, group_id: str) -> list[models.Member]:
 
 def member_of(session: orm.Session,
               instance_uuid: str) -> models.Member | None:
+    """Find the row that an instance fills; None where no group has it."""
     return session.scalar(_MEMBER_OF, {'instance_uuid': instance_uuid})
 
 
@@ -224,6 +225,7 @@ def living_coflows(session: orm.Session,
 
 
 def expired(session: orm.Session, now_s: float) -> list[models.Member]:
+    """List members whose ``expires_at`` has passed; NULL never does."""
     return list(session.scalars(
         sa.select(models.Member).where(models.Member.expires_at < now_s)))
 

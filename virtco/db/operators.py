@@ -12,6 +12,7 @@ MOST_CHANGES = 1000
 
 
 def drains(session: orm.Session) -> dict[str, models.Drain]:
+    """Read the drained hosts, by name."""
     return {drain.host: drain
             for drain in session.scalars(sa.select(models.Drain))}
 

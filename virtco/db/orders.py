@@ -76,6 +76,7 @@ def signature(session: orm.Session) -> Signature:
 
 
 def findings(session: orm.Session) -> list[models.Finding]:
+    """List all findings, by host or switch and then by kind."""
     return list(session.scalars(sa.select(models.Finding).order_by(
         models.Finding.subject, models.Finding.kind)))
 

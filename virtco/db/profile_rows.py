@@ -54,6 +54,7 @@ def trim(session: orm.Session, project_id: str, keep: int) -> None:
 
 
 def purge(session: orm.Session, before_hour: int) -> None:
+    """Delete the rows of all projects for hours before this one."""
     session.execute(sa.delete(_HOUR).where(_HOUR.hour < before_hour))
 
 
@@ -98,6 +99,7 @@ def find(session: orm.Session, project_id: str | None, group: str
 
 
 def hours(session: orm.Session, group_id: str) -> list[models.ProfileHour]:
+    """List a group's rows, the earliest hour first."""
     return list(session.scalars(sa.select(_HOUR).where(
         _HOUR.group_id == group_id).order_by(_HOUR.hour)))
 

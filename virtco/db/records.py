@@ -55,6 +55,7 @@ def count_registered(session: orm.Session, project_id: str) -> int:
 
 
 def list_hosts(session: orm.Session) -> list[models.Host]:
+    """List the stored hosts, in no particular order."""
     return list(session.scalars(sa.select(models.Host)))
 
 
@@ -127,11 +128,13 @@ def settings(session: orm.Session) -> dict[str, str]:
 
 
 def save_settings(session: orm.Session, values: dict[str, str]) -> None:
+    """Store settings by name; the others keep their values."""
     for name, value in values.items():
         session.merge(models.Setting(name=name, value=value))
 
 
 def list_projects(session: orm.Session) -> list[models.Project]:
+    """List the projects that have a row, by id; others have the defaults."""
     return list(session.scalars(
         sa.select(models.Project).order_by(models.Project.project_id)))
 

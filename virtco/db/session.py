@@ -166,6 +166,7 @@ class Database:
         return self.retried(fenced)
 
     def dispose(self) -> None:
+        """Close all pooled connections that are not in use."""
         self.engine.dispose()
 
 

@@ -21,6 +21,7 @@ def signature(session: orm.Session) -> Signature:
 
 
 def list_planes(session: orm.Session) -> list[models.TopologyPlane]:
+    """List the planes of the topology in the order of their names."""
     return list(session.scalars(sa.select(models.TopologyPlane).order_by(
         models.TopologyPlane.name)))
 

@@ -19,6 +19,7 @@ Results = dict[Pair, reports.Measurement | None]
 
 
 def train_bytes(request: wire.ProbeRequest) -> int:
+    """Compute the payload of one packet train of a request, in bytes."""
     return request.bursts * request.packets * request.packet_bytes
 
 
@@ -52,6 +53,7 @@ class Asked:
         self._waiting = list(dict.fromkeys(request.pairs))
 
     def is_done(self) -> bool:
+        """Tell whether each pair has a result or has failed."""
         return len(self.results) == len(set(self.request.pairs))
 
     def to_dict(self) -> dict[str, Any]:

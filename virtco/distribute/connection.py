@@ -198,9 +198,11 @@ class Connection(asyncio.Protocol):
         self._hub.closed(self)
 
     def pause_writing(self) -> None:
+        """Stop :meth:`write` from sending: the other end does not read."""
         self.is_writable = False
 
     def resume_writing(self) -> None:
+        """Write again, and have the server send the newest policies."""
         self.is_writable = self._transport is not None
         self._hub.resumed(self)
 

@@ -327,6 +327,7 @@ class Server(LoopThread):
         return min(SPREAD_S, n_hosts / RESYNC_PER_S[self._tls is not None])
 
     def refused(self, who: str, why: str) -> None:
+        """Count a refused connection, and log the reason at a limited rate."""
         self._counts.refused_connections.labels('protocol').inc()
         self._log('Closing the connection of %s: %s', who, why)
 

@@ -11,10 +11,12 @@ import hmac
 
 
 def of_host(key: str, host: str) -> str:
+    """Return the ticket by which an edge module proves its host, in hex."""
     return _sign(key, f'host {host}')
 
 
 def of_peer(key: str, name: str) -> str:
+    """Return the ticket by which a process proves its name, in hex."""
     return _sign(key, f'peer {name}')
 
 

@@ -88,6 +88,7 @@ class Upstream(server.LoopThread):
 
     @property
     def epoch(self) -> int:
+        """Newest epoch that the leader or the database told; 0 before any."""
         seen = self._looks.seen
         return max(self._epoch, seen.epoch if seen is not None else 0)
 
@@ -107,6 +108,7 @@ class Upstream(server.LoopThread):
         self._soon(self._say, messages.Forgiven(project_id))
 
     def forgotten(self, hosts: Iterable[str]) -> None:
+        """Tell the leader which hosts to forget, as this process did."""
         self._soon(self._say, messages.Forgotten(sorted(hosts)))
 
     def policy(self, host: str, wait_s: float

@@ -23,6 +23,7 @@ MOST_HOSTS = 512
 
 
 def rates(call: Call) -> wire.Rates:
+    """List the newest measurement of each pair of hosts, with its age."""
     return wire.Rates(call.rooms.state.rates.pairs(call.rooms.clock()))
 
 

@@ -60,6 +60,7 @@ def moves(call: Call) -> plan_wire.Moves:
 
 
 def find_moves(call: Call, body: plan_wire.Look) -> plan_wire.Moves:
+    """Search now for moves that would pay, at most one per group."""
     return plan_wire.Moves(call.rooms.place.advise(body.budget_s))
 
 

@@ -19,6 +19,7 @@ def show(call: Call, group: str, query: fields.ProjectQuery) -> wire.Profile:
 
 
 def find_apps(call: Call, query: fields.ProjectQuery) -> wire.Apps:
+    """List applications with the number and the last hour of launches."""
     return wire.Apps(call.rooms.objects.profiles.apps(
         call.project(query, policies.PROFILES)))
 

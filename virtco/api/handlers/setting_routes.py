@@ -19,4 +19,5 @@ def change(call: Call, body: wire.SettingsChange) -> wire.Settings:
 
 
 def history(call: Call) -> wire.History:
+    """List the changes that operators made, the newest first."""
     return wire.History(call.rooms.objects.history.list())

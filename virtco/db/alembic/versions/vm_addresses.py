@@ -10,4 +10,5 @@ down_revision = 'initial'
 
 
 def upgrade() -> None:
+    """Add the column of addresses, NULL in rows from before."""
     op.add_column('members', sa.Column('addresses', sa.Text))

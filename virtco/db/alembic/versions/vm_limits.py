@@ -10,5 +10,6 @@ down_revision = 'vm_addresses'
 
 
 def upgrade() -> None:
+    """Add the columns of both limits in bit/s, NULL in rows from before."""
     for name in ('egress_limit_bps', 'ingress_limit_bps'):
         op.add_column('members', sa.Column(name, sa.Double))
