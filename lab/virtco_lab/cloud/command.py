@@ -32,10 +32,14 @@ def _is_up(layout: layouts.Layout | None) -> bool:
 
 
 class NoCloud(exception.VirtcoException):
+    """A command needs a running cloud and none is up."""
+
     msg_fmt = 'No cloud is up; tools/cloud up starts one.'
 
 
 class NoSuch(exception.VirtcoException):
+    """A command names a VM or hypervisor that the cloud does not have."""
+
     msg_fmt = 'There is no %(what)s; there are: %(known)s.'
 
 

@@ -14,6 +14,7 @@ from virtco_lab.cloud import driver
 
 
 def main() -> None:
+    """Register the cloud's driver below ``nova.virt`` and run nova-compute."""
     sys.modules['nova.virt.virtco_lab'] = driver
     compute.main()
 

@@ -189,6 +189,12 @@ def controller(layout: layouts.Layout, number: int, database: str,
 
 
 def controller_port(number: int) -> int:
+    """Return the port of a controller's API.
+
+    Its distributor listens at the next one.
+
+    :param number: number of the controller, from 0.
+    """
     return layouts.CONTROLLER_PORT + 1000 * (1 + number)
 
 

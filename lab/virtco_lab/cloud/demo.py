@@ -56,6 +56,8 @@ class TooSmall(exception.VirtcoException):
 
 
 class NotReached(exception.VirtcoException):
+    """The demo's coflows did not reach an awaited state in time."""
+
     msg_fmt = '%(what)s did not happen within %(limit_s)g s; it is %(now)s.'
 
 
@@ -115,6 +117,10 @@ class Client:
         return done.stdout
 
     def json(self, *words: str) -> Any:
+        """Run a command of the client; return its output, decoded from JSON.
+
+        :raises exception.VirtcoException: with the client's error.
+        """
         return json.loads(self.run(*words, '-f', 'json'))
 
     def delete_all(self) -> None:

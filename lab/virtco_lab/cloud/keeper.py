@@ -41,6 +41,8 @@ Say = Callable[[str], object]
 
 
 class StepFailed(exception.VirtcoException):
+    """A step of the cloud's start failed or took too long."""
+
     msg_fmt = '%(what)s'
 
 

@@ -50,15 +50,22 @@ class Layout:
 
     @property
     def control(self) -> str:
+        """Name of the network namespace in which all services listen."""
         return f'virtco-emu-{self.run}-control'
 
     def namespace(self, host: str) -> str:
+        """Return the name of a hypervisor's network namespace."""
         return f'virtco-emu-{self.run}-{host}'
 
     def vm_namespace(self, uuid: str) -> str:
+        """Return the name of the network namespace of a VM of Nova."""
         return f'virtco-emu-{self.run}-vm{uuid.replace("-", "")[:12]}'
 
     def ports_file(self, host: str) -> pathlib.Path:
+        """Return the file in which a hypervisor's edge module finds its ports.
+
+        With the backend ``ovn`` the edge module asks Open vSwitch instead.
+        """
         return self.home / f'ports-{host}.json'
 
     def ovsdb(self, name: str) -> str:
@@ -69,6 +76,7 @@ class Layout:
         return f'unix:{self.home}/ovsdb-{name}/db.sock'
 
     def config(self, process: str) -> pathlib.Path:
+        """Return the configuration file of a process, such as ``nova``."""
         return self.home / 'etc' / process / f'{process}.conf'
 
     def url(self, service: str) -> str:
@@ -77,10 +85,12 @@ class Layout:
 
     @property
     def controller_url(self) -> str:
+        """Address of the controllers' API: haproxy, which terminates TLS."""
         return f'https://{self.address}:{CONTROLLER_PORT}'
 
     @property
     def ca_file(self) -> pathlib.Path:
+        """CA certificate by which clients check the controllers' TLS."""
         return self.home / 'tls' / 'ca.pem'
 
     def environment(self, user: str = 'admin') -> dict[str, str]:

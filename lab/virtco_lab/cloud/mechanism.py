@@ -15,7 +15,7 @@ class LabMechanism(api.MechanismDriver):
     """Driver of Neutron that binds every port at once."""
 
     def initialize(self) -> None:
-        pass
+        """Do nothing; Neutron calls it before any other method."""
 
     def bind_port(self, context: api.PortContext) -> None:
         """Bind a port to its first segment."""

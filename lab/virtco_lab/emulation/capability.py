@@ -16,6 +16,8 @@ _TOOLS = ('tc', 'nft', 'nsenter', 'setpriv')
 
 
 class CannotEmulate(exception.VirtcoException):
+    """The machine lacks a right, tool or kernel feature of the testbed."""
+
     msg_fmt = 'This machine cannot run the emulated testbed: %(why)s.'
 
 

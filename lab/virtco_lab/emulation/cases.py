@@ -52,14 +52,17 @@ class Scale:
 
     @property
     def is_paper(self) -> bool:
+        """Whether there are at least as many hypervisors as in the paper."""
         return self.n_hosts >= paper.N_HOSTS
 
     @property
     def slots(self) -> int:
+        """Slots of each hypervisor: the paper's 12, or 6 below its size."""
         return paper.SLOTS if self.is_paper else _FEW_SLOTS
 
     @property
     def width_factor(self) -> float:
+        """Factor on the number of VMs in Table 2; 1 at the paper's size."""
         return 1.0 if self.is_paper else _FEW_WIDTH
 
     @property
@@ -69,6 +72,7 @@ class Scale:
 
     @property
     def widths(self) -> tuple[int, ...]:
+        """Number of VMs of a group in each cell of test case 4."""
         return _WIDTHS[self.is_paper]
 
 

@@ -44,6 +44,7 @@ class Options:
 
     @property
     def slots(self) -> int:
+        """Slots of each hypervisor, chosen from the number of hypervisors."""
         return scenario.slots_per_host(self.n_hosts)
 
     def workloads(self, rate_bps: float) -> list[scenario.Workload]:

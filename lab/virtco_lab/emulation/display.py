@@ -24,6 +24,7 @@ class Display:
 
     @property
     def elapsed_s(self) -> float:
+        """Seconds since the display was made."""
         return time.monotonic() - self._began_s
 
     def say(self, text: str) -> None:

@@ -91,14 +91,17 @@ class Fabric:
 
     @property
     def core(self) -> str:
+        """Name of the namespace whose bridge connects all uplinks."""
         return namespaces.name(self.run, 'core')
 
     @property
     def control(self) -> str:
+        """Name of the controller's namespace, with the management bridge."""
         return namespaces.name(self.run, 'control')
 
     @property
     def control_address(self) -> str:
+        """IPv4 address of the control namespace in the management network."""
         return str(_MGMT_NET[1])
 
     def build(self, uplinks: collections.abc.Iterable[Uplink],

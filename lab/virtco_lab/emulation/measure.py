@@ -107,6 +107,7 @@ class Run:
 
     @property
     def identity(self) -> tuple[str, str, int, int, float]:
+        """Key in a book: cell, scheme, seed, number of hosts, uplink rate."""
         return self.key, self.scheme, self.seed, self.n_hosts, self.rate_bps
 
 

@@ -67,6 +67,7 @@ class Mesh:
 
     @property
     def addresses(self) -> list[str]:
+        """IPv4 address of each host in the data network, in order of names."""
         return [self._fabric.hypervisors[name].address for name in self.names]
 
     def set_rates(self, rates_bps: Matrix, verb: str = 'change') -> None:

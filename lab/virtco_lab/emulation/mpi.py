@@ -69,6 +69,8 @@ exec nsenter --net={namespace}$host unshare --uts \\
 
 
 class NoMpi(exception.VirtcoException):
+    """Open MPI's mpirun or its Python package mpi4py is not installed."""
+
     msg_fmt = ('Debian\'s openmpi-bin and python3-mpi4py are not installed; '
                'tools/setup mpi does it.')
 

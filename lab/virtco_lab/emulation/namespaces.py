@@ -47,6 +47,7 @@ def new_run() -> str:
 
 
 def run_dir(run: str) -> pathlib.Path:
+    """Return the path of a run's directory, whether or not it exists."""
     return RUNS_DIR / run
 
 
@@ -108,6 +109,7 @@ def remove(namespace: str) -> None:
 
 
 def path(namespace: str) -> str:
+    """Return the path of the file by which nsenter enters a namespace."""
     return str(_NETNS_DIR / namespace)
 
 

@@ -43,6 +43,8 @@ class Server:
 
 
 class NovaError(exception.VirtcoException):
+    """Nova failed a request, did not answer, or did not build a server."""
+
     msg_fmt = 'Nova did not %(what)s: %(why)s.'
 
 
@@ -104,6 +106,10 @@ class NovaClient:
                       key=lambda server: (server.row, server.name))
 
     def get_server(self, uuid: str) -> Server:
+        """Read the present state of a server.
+
+        :raises NovaError: also when the project has no such server.
+        """
         return _server(self._request('show', 'GET',
                                      f'/servers/{uuid}')['server'])
 
@@ -194,6 +200,7 @@ class NovaClient:
         self._action(uuid, {'migrate': None})
 
     def confirm(self, uuid: str) -> None:
+        """Confirm a cold migration; Nova then frees the old host's slots."""
         self._action(uuid, {'confirmResize': None})
 
     def _action(self, uuid: str, action: dict[str, Any]) -> None:

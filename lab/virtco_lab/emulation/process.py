@@ -30,10 +30,14 @@ Say = collections.abc.Callable[[str], object]
 
 
 class ProcessFailed(exception.VirtcoException):
+    """A child process ended while it was needed."""
+
     msg_fmt = '%(what)s ended with status %(status)s. %(said)s'
 
 
 class NotReady(exception.VirtcoException):
+    """A wait was given up because nothing advanced for too long."""
+
     msg_fmt = ('%(what)s did not happen: nothing advanced for %(stall_s).0f '
                's. %(said)s')
 
@@ -99,9 +103,17 @@ class Child:
                          for log in self._logs if log.path.exists())
 
     def last_line(self) -> str:
+        """Return the last line that it logged; '(nothing)' if there is none.
+
+        The line is of its own log where it has one, else of its output.
+        """
         return self._logs[0].tail(1)[0]
 
     def log_advanced(self) -> bool:
+        """Read new lines of its logs; return whether one is unlike all before.
+
+        Lines that differ in numbers alone are alike.
+        """
         return any([log.advanced() for log in self._logs])
 
     def pids(self) -> list[int]:

@@ -48,6 +48,7 @@ class Racks:
         namespaces.release(self._run)
 
     def namespace(self, vm: str) -> str:
+        """Return the name of the namespace of a VM, or of ``fabric``."""
         return namespaces.name(self._run, vm)
 
     def start(self, vm: str, *argv: str,

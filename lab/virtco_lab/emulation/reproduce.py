@@ -136,6 +136,7 @@ class Compared(Protocol):
 
 
 def mean_off(runs: Sequence[Compared]) -> float:
+    """Return the mean of the runs' absolute deviations, as a fraction."""
     return statistics.fmean(abs(run.off) for run in runs)
 
 

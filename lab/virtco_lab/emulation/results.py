@@ -61,14 +61,17 @@ class SchemeResult:
 
     @property
     def mean_predicted_s(self) -> float:
+        """Mean of the coflows' predicted completion times, in seconds."""
         return statistics.fmean(c.predicted_s for c in self.coflows)
 
     @property
     def mean_unpaced_s(self) -> float:
+        """Mean CCT in seconds if transfers inside of a host took no time."""
         return statistics.fmean(c.unpaced_s for c in self.coflows)
 
     @property
     def mean_measured_s(self) -> float:
+        """Mean of the coflows' measured completion times, in seconds."""
         return statistics.fmean(c.measured_s for c in self.coflows)
 
 
@@ -90,6 +93,7 @@ class WorkloadResult:
 
     @property
     def has_ties(self) -> bool:
+        """Whether any scheme's order ranks two coflows equal."""
         return any(coflow.tied for scheme in self.schemes
                    for coflow in scheme.coflows)
 

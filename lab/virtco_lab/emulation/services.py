@@ -32,6 +32,7 @@ _NOVA_NICENESS = 10
 
 
 def controller_url(fabric: fabric_module.Fabric) -> str:
+    """Return the address of the controller's API in the management network."""
     return f'http://{fabric.control_address}:{CONTROLLER_PORT}'
 
 

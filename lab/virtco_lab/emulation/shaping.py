@@ -28,6 +28,7 @@ _MIN_BURST_BYTES = 16 * 1024
 
 
 def ifb_name(port: str) -> str:
+    """Return the name of the IFB device that shapes a port's ingress."""
     return f'ifb-{port}'
 
 

@@ -34,6 +34,10 @@ class Usage:
     ran: dict[int, float]
 
     def ran_by(self, pids: Iterable[int]) -> float:
+        """Sum the shares of one processor that processes used.
+
+        A process that was not looked at counts as 0.
+        """
         return sum(self.ran.get(pid, 0.0) for pid in pids)
 
 

@@ -65,6 +65,7 @@ class Config:
 
 
 def host_names(n_hosts: int) -> tuple[str, ...]:
+    """Return the hypervisors' names: ``h0``, ``h1`` and so on."""
     return tuple(f'h{number}' for number in range(n_hosts))
 
 
@@ -239,6 +240,7 @@ class Testbed:
                 if entry.host in self.config.hosts}
 
     def change_settings(self, settings: dict[str, str]) -> None:
+        """Change settings of the running controller through its API."""
         self.inside(lambda: self._controller.change_settings(**settings))
 
     def inside(self, function: collections.abc.Callable[[], T],

@@ -90,10 +90,12 @@ class Job:
     bin_s: float = 0.1
 
     def to_json(self) -> str:
+        """Encode the job as a line of input for the traffic process."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> 'Job':
+        """Decode a line that :meth:`to_json` made."""
         return msgspec.json.decode(text, type=cls)
 
 

@@ -74,6 +74,7 @@ class Found:
 
     @property
     def mean_s(self) -> float:
+        """Mean over the jobs of their mean iteration time, in seconds."""
         return statistics.fmean(map(statistics.fmean, self.iteration_s))
 
 

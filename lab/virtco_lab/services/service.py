@@ -36,6 +36,8 @@ _SERVER_PORTS = (15000, 32000)
 
 
 class ServiceFailed(exception.VirtcoException):
+    """A service ended or was not up in time, or its preparation failed."""
+
     msg_fmt = '%(what)s %(why)s; %(log)s ends with:\n%(said)s'
 
 

@@ -76,6 +76,7 @@ class Result:
 
     @property
     def mean_cct_s(self) -> float:
+        """Mean completion time of the coflows, in seconds from their start."""
         return float(np.mean([row.cct_s for row in self.coflows]))
 
     @property

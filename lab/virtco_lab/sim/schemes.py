@@ -34,6 +34,7 @@ class Scheme:
     window_s: float | None = None
 
     def config(self) -> simulation.Config:
+        """Return a simulation's configuration with the scheme's policy."""
         return simulation.Config(self.policy)
 
 

@@ -32,6 +32,7 @@ CHUNK_EVENTS = 20000
 
 
 def policy_names() -> tuple[str, ...]:
+    """List the names of virtco's policies and of ``dark``, which is Aalo's."""
     return (*policies.POLICIES, 'dark')
 
 

@@ -15,6 +15,8 @@ from virtco_tenant.cast import swarm
 
 
 class GivesUp(exception.VirtcoException):
+    """A cast cannot go on: a file failed or changed, or the sender gave up."""
+
     msg_fmt = '%(why)s.'
 
 

@@ -63,9 +63,11 @@ class Share:
     first: tuple[float, float] = (0.0, 0.0)
 
     def has(self, block: int) -> bool:
+        """Return whether this gate fetches a block for its cluster."""
         return int(block * _GATE_STEP % 1 * self.gates) == self.gate
 
     def is_first(self, block: int) -> bool:
+        """Return whether this gate takes a block from the source itself."""
         return self.has(block) and self.is_clusters_first(block)
 
     def is_clusters_first(self, block: int) -> bool:

@@ -27,11 +27,15 @@ TRACKER_S = 60.0
 
 
 class OtherFiles(exception.VirtcoException):
+    """The tracker offers other files than those that were begun."""
+
     msg_fmt = ('The sender at %(url)s was started again with other files than '
                'this began with; start this again, too.')
 
 
 class NotReached(exception.VirtcoException):
+    """The tracker did not answer within ``TRACKER_S``."""
+
     msg_fmt = '%(url)s did not answer for %(limit_s)g s: %(why)s.'
 
 

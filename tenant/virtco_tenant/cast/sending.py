@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 class NotReceived(exception.VirtcoException):
+    """A cast is over, and some receivers left early or never came."""
+
     msg_fmt = '%(n_missing)d of %(n_receivers)d did not get all: %(who)s.'
 
 

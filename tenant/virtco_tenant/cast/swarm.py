@@ -130,6 +130,7 @@ class Transfer:
 
     @property
     def port(self) -> int:
+        """TCP port at which this member listens for its neighbours."""
         listening: int = self._session.listen_port()
         return listening
 
@@ -148,11 +149,13 @@ class Transfer:
 
     @property
     def receive_bps(self) -> float:
+        """Rate of received payload in bit/s, summed over the swarms."""
         return 8 * sum(float(one.status().download_payload_rate)
                        for one in self._swarms)
 
     @property
     def send_bps(self) -> float:
+        """Rate of sent payload in bit/s, summed over the swarms."""
         return 8 * sum(float(one.status().upload_payload_rate)
                        for one in self._swarms)
 

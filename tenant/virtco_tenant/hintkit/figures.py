@@ -48,10 +48,12 @@ class Figures:
 
     @property
     def n_flows(self) -> int:
+        """Number of flows, summed over all coflows of the hint."""
         return sum(len(coflow.flows) for coflow in self.hint.coflows)
 
     @property
     def largest_bytes(self) -> float:
+        """Size in bytes of the largest single flow; 0 without flows."""
         return max((flow.size_bytes for coflow in self.hint.coflows
                     for flow in coflow.flows), default=0.0)
 

@@ -31,6 +31,7 @@ class Made:
 
 
 def compact(value: Any) -> str:
+    """Encode a value as JSON without spaces between its tokens."""
     return json.dumps(value, separators=(',', ':'))
 
 

@@ -49,6 +49,10 @@ class Connection:
     periods_s: tuple[tuple[float, float], ...]
 
     def sends_at(self, at_s: float) -> bool:
+        """Return whether the connection sends at a time.
+
+        :param at_s: time since the begin of the traffic.
+        """
         return any(begin_s <= at_s < end_s
                    for begin_s, end_s in self.periods_s)
 

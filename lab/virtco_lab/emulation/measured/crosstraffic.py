@@ -76,6 +76,11 @@ class Run:
     rows: dict[int, list[tuple[float, int, float]]]
 
     def errors(self, together: int, least: int) -> list[float]:
+        """Return the estimate minus the real number of each merged window.
+
+        :param together: number of merged windows.
+        :param least: least real number of connections of a window that counts.
+        """
         return [found - real for _, real, found in self.rows[together]
                 if real >= least]
 

@@ -40,6 +40,7 @@ class Series:
 
     @property
     def colour(self) -> str:
+        """Key of the colour, which series with the same subject share."""
         return self.of or self.label
 
 

@@ -158,6 +158,7 @@ class Figure:
         return (self.short if context.short else ()) or self.settings
 
     def seeds(self, context: Context) -> tuple[int, ...]:
+        """Return the context's seeds, or 0 alone where nothing is random."""
         return context.seeds if self.seeded else (0,)
 
     def sample(self, context: Context) -> Samples:

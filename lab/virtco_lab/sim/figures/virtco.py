@@ -285,6 +285,7 @@ def label(scheme: str) -> str:
 
 
 def cell(saving: outcome.Saving | None) -> str | None:
+    """Return a saving as the text of a table's cell; None without a saving."""
     return None if saving is None else str(saving)
 
 
