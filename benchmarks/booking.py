@@ -44,16 +44,23 @@ def show(outcome, n_launches):
         print(f'        {found}')
 
 
+def share(text):
+    value = float(text)
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f'expected 0 to 1, got {text}')
+    return value
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--database', choices=real_databases.KINDS,
                         default='sqlite')
     parser.add_argument('--launches', type=int, default=2000)
     parser.add_argument('--schedulers', type=int, default=8)
-    parser.add_argument('--unhinted', type=float, default=0.0, metavar='SHARE',
+    parser.add_argument('--unhinted', type=share, default=0.0, metavar='SHARE',
                         help='of the launches, those without a hint')
     parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--fullness', type=float, default=0.8,
+    parser.add_argument('--fullness', type=share, default=0.8,
                         metavar='SHARE', help='of the cloud in use')
     parser.add_argument('--json', action='store_true')
     parsed = parser.parse_args()

@@ -3,8 +3,8 @@
 """Nova as eight schedulers see it: placement, and numbers that come late.
 
 What is claimed is exact and at once, as in placement. What schedulers read as
-free is what each compute service wrote last, some time after a VM was built
-or deleted, and they go on with what they read while others launch.
+free is what each compute service wrote last: some time after a claim, and
+before room is released. They go on with what they read while others launch.
 """
 
 import collections
@@ -32,7 +32,7 @@ MIXED = 0.3
 class Pace:
     """Seconds, each drawn between 0 and its value.
 
-    :ivar numbers_s: from a claim or a release until schedulers read it.
+    :ivar numbers_s: from a claim until schedulers read it.
     :ivar build_s: of a build.
     :ivar stale_s: between reading the numbers and asking.
     """
@@ -98,7 +98,7 @@ class Nova:
         with self._lock:
             if event_type == 'instance.create.end':
                 self._known[vm] = host
-            else:
+            elif event_type != 'instance.create.start':
                 self._known.pop(vm, None)
 
     def _is_full_of_known(self, host, vcpus):
@@ -120,7 +120,7 @@ class Nova:
         with self._lock:
             return sum(self._used.values())
 
-    def show(self, host, change, rng):
+    def show(self, host, change, delay_s=0.0):
         """Schedulers will read it; a later number is never overwritten."""
         with self._lock:
             self._tracked[host] += change
@@ -129,7 +129,10 @@ class Nova:
         def later():
             with self._lock:
                 self._shown[host] = max(self._shown[host], written)
-        self._later.do(rng.random() * self.pace.numbers_s, later)
+        if delay_s:
+            self._later.do(delay_s, later)
+        else:
+            later()
 
     # What nova-api, schedulers, conductor and computes do.
 
@@ -162,6 +165,9 @@ class Nova:
                 continue
             consumed[hosts[0]] += self.vcpus[vm]
             chosen[vm] = hosts
+        # All builds begin at once, whichever ends first.
+        for vm, hosts in chosen.items():
+            self._begin(vm, hosts[0], rng)
         return {vm: host for vm, hosts in chosen.items()
                 if (host := self._build(vm, hosts, rng))}
 
@@ -173,7 +179,10 @@ class Nova:
             rng.shuffle(hosts)
             host = next((host for host in hosts if self.claim(vm, host)),
                         None)
-            if host is not None and self._build(vm, [host], rng):
+            if host is None:
+                continue
+            self._begin(vm, host, rng)
+            if self._build(vm, [host], rng):
                 built[vm] = host
                 self.counts['without a hint'] += 1
         return built
@@ -232,17 +241,22 @@ class Nova:
             self.counts[f'{answer["status"]}: {answer["why"][:60]}'] += 1
         return answer
 
+    def _begin(self, vm, host, rng):
+        self.notify('instance.create.start', vm, host)
+        self.show(host, self.vcpus[vm], rng.random() * self.pace.numbers_s)
+
     def _build(self, vm, hosts, rng):
         """On its host, or on an alternate that nobody asks us about."""
         for host in hosts:
-            if vm not in self.claims and not self.claim(vm, host):
-                continue
-            self.show(host, self.vcpus[vm], rng)
+            if vm not in self.claims:
+                if not self.claim(vm, host):
+                    continue
+                self._begin(vm, host, rng)
             time.sleep(rng.random() * self.pace.build_s)
             if rng.random() < self.failures:
                 self.counts['failed builds'] += 1
+                self.show(host, -self.vcpus[vm])
                 self.release(vm)
-                self.show(host, -self.vcpus[vm], rng)
                 continue
             self.notify('instance.create.end', vm, host)
             return host
@@ -250,9 +264,10 @@ class Nova:
         self.counts['not built'] += 1
         return None
 
-    def delete(self, vm, rng):
+    def delete(self, vm):
+        # ComputeManager._delete_instance: the numbers, then placement.
+        self.show(self.claims[vm], -self.vcpus[vm])
         host = self.release(vm)
-        self.show(host, -self.vcpus[vm], rng)
         self.notify('instance.delete.end', vm, host)
 
     def notify(self, event_type, vm, host=None):
@@ -261,8 +276,11 @@ class Nova:
                 'vcpus': self.vcpus[vm], 'memory_mb': MEMORY_MB,
                 'root_gb': 1, 'ephemeral_gb': 0}}}
         now = datetime.datetime.now(datetime.UTC).isoformat()
+        if event_type == 'instance.create.start':
+            data['host'] = None
         self._bus.send({'event_type': event_type, 'timestamp': now,
-                        'payload': {'nova_object.data': data}})
+                        'payload': {'nova_object.data': data},
+                        'publisher_id': f'nova-compute:{host}'})
 
     def settle(self):
         """Wait until all that was sent has been taken in."""
@@ -412,12 +430,15 @@ def drive(nova, n_launches, n_schedulers, seed=0, most_vms=4,
                            for _ in range(n_vms)):
                         return
                 built = nova.launch(n_vms, rng)
+                old, left = [], nova.n_used()
                 with lock:
                     alive.append(built)
-                    old = (alive.popleft()
-                           if nova.n_used() > room and alive else {})
+                    while alive and left > room:
+                        group = alive.popleft()
+                        old += group
+                        left -= sum(nova.vcpus[vm] for vm in group)
                 for vm in old:
-                    nova.delete(vm, rng)
+                    nova.delete(vm)
         except BaseException as error:
             errors.append(error)
             raise

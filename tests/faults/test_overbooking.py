@@ -21,7 +21,7 @@ FULL = os.environ.get('VIRTCO_FAULTS') == 'full'
     'on each server are in tests/functional/services'))
 def test_no_host_is_booked_twice(kind, databases, tmp_path):
     outcome = overbooking.run(kind, databases, tmp_path,
-                              n_launches=2000 if FULL else 60)
+                              n_launches=2000 if FULL else 60, fullness=0.95)
     print(outcome)
     assert outcome.overbooked == []
     assert outcome.wrong == {}
