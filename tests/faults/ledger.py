@@ -41,7 +41,8 @@ class Vm:
     :ivar hosts: where Placement holds room for it: host -> demand.
     :ivar counted: by compute services, likewise.
     :ivar shown: by the numbers in Nova's database.
-    :ivar target: the host that it was answered beside the one of its row.
+    :ivar target: the host beside the one of its row that it was answered, or
+        that told of its build.
     :ivar is_told: a notification told the controller where it is.
     """
 
@@ -124,14 +125,25 @@ class Launches(stateful.RuleBasedStateMachine):
 
     def tell(self, vm, host):
         vm.is_told, vm.target = True, None
+        self._tell(notifications.Built, vm, host)
+
+    def tell_of_begin(self, vm, host):
+        vm.is_told = vm.group is None
+        if vm.group is not None:
+            vm.target = host
+        self._tell(notifications.Begun, vm, host)
+
+    def _tell(self, kind, vm, host):
         for _twice in (1, 2):
-            self._apply(notifications.Built(vm.uuid, host, tuple(zip(
+            self._apply(kind(vm.uuid, host, tuple(zip(
                 ('vcpus', 'memory_mb', 'disk_gb'), vm.demand))))
 
     def _apply(self, change):
-        one = self.controllers[0]
-        transitions.Transitions(self.database, one.clock).apply(
-            change)
+        self.transitions().apply(change)
+
+    def transitions(self):
+        return transitions.Transitions(self.database,
+                                       self.controllers[0].clock)
 
     def ask(self, number, vm, hosts, index=None, n_rows=1, n_vms=1):
         """Ask one controller; its host, or any other, is claimed."""
@@ -186,10 +198,11 @@ class Launches(stateful.RuleBasedStateMachine):
             controller.now_s += seconds
         for vm in self.vms.values():
             if seconds > booking.SETTLED_S or (
-                    vm.group is None and seconds > booking.OTHERS_S):
+                    vm.group is None and seconds > booking.NUMBERS_S):
                 vm.shown = dict(vm.hosts)
         for number in range(SCHEDULERS):
             self.read_numbers(number)
+        self.transitions().expire()
 
     def launch_now(self, number, flavors, asked, fails, batch):
         self.n_groups += 1
@@ -273,6 +286,21 @@ class Launches(stateful.RuleBasedStateMachine):
         self._launch(0, vm, offered, 0, self.groups[vm.group][0], 1, False,
                      True)
 
+    @stateful.rule(which=st.integers(0, 20),
+                   host=st.sampled_from(sorted(HOSTS)))
+    def build_elsewhere(self, which, host):
+        """A build failed on its host: Nova takes another one unasked."""
+        waiting = [vm for vm in self.vms.values()
+                   if not vm.is_built and host not in vm.hosts]
+        if waiting:
+            vm = waiting[which % len(waiting)]
+            vm.hosts = {}
+            if self.claim(vm, host):
+                self.tell_of_begin(vm, host)
+            else:
+                del self.vms[vm.uuid]
+                self._apply(notifications.Gone(vm.uuid, 'no valid host'))
+
     @stateful.rule(which=st.integers(0, 20), flavor=st.sampled_from(FLAVORS))
     def resize(self, which, flavor):
         """Room is taken on both hosts until it is finished."""
@@ -305,14 +333,17 @@ class Launches(stateful.RuleBasedStateMachine):
             self.tell(vm, target)
 
     @stateful.rule(host=st.sampled_from(sorted(HOSTS)),
-                   flavor=st.sampled_from(FLAVORS), is_told=st.booleans())
-    def launch_unhinted(self, host, flavor, is_told):
+                   flavor=st.sampled_from(FLAVORS), is_told=st.booleans(),
+                   begins=st.booleans())
+    def launch_unhinted(self, host, flavor, is_told, begins):
         vm = self.make(flavor)
         if not self.claim(vm, host):
             del self.vms[vm.uuid]
             return
-        vm.is_built = True
-        if is_told:
+        vm.is_built = not begins
+        if begins:
+            self.tell_of_begin(vm, host)
+        elif is_told:
             self.tell(vm, host)
 
     @stateful.rule(which=st.integers(0, 20))

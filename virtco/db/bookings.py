@@ -44,16 +44,15 @@ _NEVER = sa.false()
 _OF_MEMBERS = sa.select(
     _MEMBERS.host, *_sums(_MEMBERS, _COUNTS, _IS_SETTLED),
     *_sums(_MEMBERS, _COUNTS, ~_IS_SETTLED, ~_IS_PLANNED),
-    *_sums(_MEMBERS, _COUNTS, _IS_PLANNED), *_sums(_MEMBERS, _NEVER),
+    *_sums(_MEMBERS, _COUNTS, _IS_PLANNED),
     *(sa.func.max(sa.case((~_IS_SETTLED, _MEMBERS[name])))
       for name in ROOM)).group_by(_MEMBERS.host)
 _OF_CLAIMS = sa.select(
     _CLAIMS.host, *_sums(_CLAIMS, _NEVER),
-    *_sums(_CLAIMS, _CLAIMS.is_member), *_sums(_CLAIMS, _NEVER),
-    *_sums(_CLAIMS, ~_CLAIMS.is_member),
+    *(sa.func.sum(_CLAIMS[name]) for name in DEMAND),
+    *_sums(_CLAIMS, _NEVER),
     *(sa.func.max(sa.case((_NEVER, _CLAIMS[name])))
       for name in DEMAND)).where(
-        _CLAIMS.expires_at > sa.bindparam('now_s'),
         _CLAIMS.instance_uuid != sa.bindparam('instance_uuid')).group_by(
             _CLAIMS.host)
 _HOSTS: sa.BindParameter[Any] = sa.bindparam('hosts')
@@ -94,7 +93,7 @@ def ledger(connection: sa.Connection, now_s: float,
     accounts: dict[str, booking.Account] = {}
     if chosen:
         values = {
-            'now_s': now_s, 'since_s': now_s - booking.SETTLED_S,
+            'since_s': now_s - booking.SETTLED_S,
             'until_s': now_s + booking.SETTLED_S, 'group_id': beside.group_id,
             'row_index': beside.row_index,
             'anew': states.MemberState.PLANNED if beside.plans else '',
@@ -112,9 +111,9 @@ def ledger(connection: sa.Connection, now_s: float,
 
 def _account(row: Any) -> booking.Account:
     n = len(DEMAND)
-    settled, claimed, planned, others, room = (
-        tuple(row[1 + n * i:1 + n * (i + 1)]) for i in range(5))
-    return booking.Account(settled, claimed, planned, others,
+    settled, claimed, planned, room = (
+        tuple(row[1 + n * i:1 + n * (i + 1)]) for i in range(4))
+    return booking.Account(settled, claimed, planned,
                            None if None in room else room)
 
 
@@ -127,9 +126,9 @@ def claim(session: orm.Session, instance_uuid: str, host: str,
         expires_at=until_s, **{name: demand[name] for name in DEMAND}))
 
 
-def claimed_host(session: orm.Session, instance_uuid: str) -> str | None:
-    return session.scalar(sa.select(models.Claim.host).where(
-        models.Claim.instance_uuid == instance_uuid))
+def claim_of(session: orm.Session, instance_uuid: str
+             ) -> models.Claim | None:
+    return session.get(models.Claim, instance_uuid)
 
 
 def release(session: orm.Session, instance_uuid: str) -> None:
@@ -143,21 +142,38 @@ def count_expired(session: orm.Session, before_s: float) -> int:
         models.Claim.expires_at < before_s)) or 0
 
 
-def forget_expired(session: orm.Session, before_s: float) -> None:
-    """Delete claims that expired before that time."""
-    session.execute(sa.delete(models.Claim).where(
-        models.Claim.expires_at < before_s))
+def settle_expired(session: orm.Session, now_s: float) -> None:
+    """End claims that expired.
+
+    A VM without a group becomes Nova's own. Its claim is kept without demand,
+    so that word of its build does not count it twice.
+    """
+    claims = session.scalars(sa.select(models.Claim).where(
+        models.Claim.expires_at < now_s).order_by(models.Claim.instance_uuid))
+    for found in claims:
+        demand = {name: getattr(found, name) for name in DEMAND}
+        if found.is_member or not any(demand.values()):
+            session.delete(found)
+            continue
+        lessen_room(session, found.host, demand)
+        found.expires_at = now_s + booking.MOVE_S
+        for name in DEMAND:
+            setattr(found, name, 0.0)
 
 
 def lessen_room(session: orm.Session, host: str,
-                demand: Mapping[str, float]) -> None:
+                demand: Mapping[str, float], since_s: float = 0.0) -> None:
     """Reduce the free room that young bookings on a host remember.
 
     A settled member left, which Nova's numbers may have shown as free before
-    we knew; or a VM without a group came, which they may have lacked.
+    we knew; or a VM without a group came.
+
+    :param since_s: bookings before that time keep theirs.
     """
     session.execute(sa.update(models.Member).where(
         models.Member.host == host,
+        sa.or_(models.Member.placed_at.is_(None),
+               models.Member.placed_at >= since_s),
         models.Member.room_vcpus.is_not(None)).values({
             room: _MEMBERS[room] - demand[name]
             for room, name in zip(ROOM, DEMAND)}))

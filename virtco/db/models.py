@@ -165,7 +165,7 @@ class Claim(Base):
     """Room of a VM on a host that no row of a member has.
 
     :ivar is_member: a member on its way to the host. Otherwise a VM without a
-        group that came lately, which Nova's numbers may lack.
+        group that came lately; without demand once Nova's numbers have it.
     """
 
     __tablename__ = 'claims'

@@ -246,8 +246,6 @@ def purge(session: orm.Session, before_s: float) -> dict[str, int]:
                 models.Placement.instance_uuid.not_in(
                     sa.select(models.Member.instance_uuid).where(
                         models.Member.instance_uuid.is_not(None))))),
-            ('claims', sa.delete(models.Claim).where(
-                models.Claim.expires_at < before_s)),
             ('events', sa.delete(models.Event).where(
                 models.Event.created_at < before_s))):
         done = session.execute(statement)

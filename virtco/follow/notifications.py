@@ -37,6 +37,18 @@ class Built:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Begun:
+    """A host begins to build the instance, and may fail.
+
+    :ivar flavor: demand as in :class:`Built`.
+    """
+
+    instance_uuid: str
+    host: str
+    flavor: tuple[tuple[str, float], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
     """A host reports a port of the instance, which ran nowhere.
 
@@ -62,13 +74,19 @@ class OffHost:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gone:
-    """The instance is no more, or could not be built (``why``)."""
+    """The instance is no more, or could not be built (``why``).
+
+    :ivar at_s: time as in :class:`Built`.
+    """
 
     instance_uuid: str
     why: str = ''
+    at_s: float | None = None
 
 
-Change = Built | Seen | OffHost | Gone
+#: A change of the instance's row.
+RowChange = Built | Seen | OffHost | Gone
+Change = Begun | RowChange
 
 # Events after which the payload's host is where the instance runs. During a
 # live migration only the destination's last word counts: ``.start`` still
@@ -92,6 +110,7 @@ GONE_EVENTS = frozenset({
 })
 OFF_HOST_EVENTS = frozenset({'instance.shelve_offload.end'})
 REBUILD_END = 'instance.rebuild.end'
+BUILD_START = 'instance.create.start'
 BUILD_ERROR = 'compute_task.build_instances.error'
 
 
@@ -110,7 +129,8 @@ def change_of(event_type: str, payload: Mapping[str, Any],
     data = _data(payload)
     if event_type == BUILD_ERROR:
         uuid = data.get('instance_uuid')
-        return Gone(uuid, _reason(data)) if _is_id(uuid) else None
+        return (Gone(uuid, _reason(data), _seconds(timestamp))
+                if _is_id(uuid) else None)
     uuid = data.get('uuid')
     if not _is_id(uuid):
         return None
@@ -119,18 +139,27 @@ def change_of(event_type: str, payload: Mapping[str, Any],
         at_s = _seconds(data.get('updated_at'))
     if event_type in HOST_EVENTS:
         host = data.get('host')
-        if event_type == REBUILD_END and isinstance(publisher, str):
+        if event_type == REBUILD_END:
             # An evacuation is a rebuild on the new host, and the payload is
             # made before the instance is that host's.
-            host = publisher.partition(':')[2] or host
+            host = _host_of(publisher) or host
         if not isinstance(host, str) or not host:
             return None
         return Built(uuid, host, _flavor(data), at_s, _addresses(data))
+    if event_type == BUILD_START:
+        # The instance has no host yet, and the publisher is the one.
+        host, flavor = _host_of(publisher), _flavor(data)
+        return Begun(uuid, host, flavor) if host and flavor else None
     if event_type in GONE_EVENTS:
-        return Gone(uuid)
+        return Gone(uuid, at_s=at_s)
     if event_type in OFF_HOST_EVENTS:
         return OffHost(uuid, at_s)
     return None
+
+
+def _host_of(publisher: Any) -> str:
+    return (publisher.partition(':')[2] if isinstance(publisher, str)
+            else '')
 
 
 def _data(value: Any) -> Mapping[str, Any]:

@@ -49,19 +49,24 @@ class Transitions:
         :returns: the member's group; None if nothing of it changed.
         """
         uuid = change.instance_uuid
-        host = getattr(change, 'host', None)
-        flavor = dict(getattr(change, 'flavor', ()))
         with self._database.reader() as session:
-            if db_groups.member_of(session, uuid) is None and (
-                    host and not flavor
-                    or bookings.claimed_host(session, uuid) == host):
+            if _is_known(change, db_groups.member_of(session, uuid),
+                         bookings.claim_of(session, uuid)):
                 return None
 
         def work(session: orm.Session) -> str | None:
             db_groups.advance(session.connection())
             member = db_groups.member_of(session, uuid)
+            claim = bookings.claim_of(session, uuid)
+            if _is_known(change, member, claim):
+                raise _Unchanged
+            if isinstance(change, notifications.Begun) or (
+                    member is None and isinstance(change,
+                                                  notifications.Built)):
+                self._claim(session, member is not None, change)
+                return None
             if member is None:
-                self._change_other(session, uuid, host, flavor)
+                bookings.release(session, uuid)
                 return None
             if self._apply(session, member, change):
                 return member.group_id
@@ -77,12 +82,12 @@ class Transitions:
             return None
 
     def _apply(self, session: orm.Session, member: models.Member,
-               change: notifications.Change) -> bool:
+               change: notifications.RowChange) -> bool:
         """Change the member; return whether that changed anything."""
         if isinstance(change, notifications.Gone):
             if change.why:
                 self._note(session, member, 'build_failed', change.why)
-            self._leave(session, member)
+            self._leave(session, member, change.at_s)
             db_groups.vacate(member)
             self._retire_if_empty(session, member.group_id)
             return True
@@ -91,7 +96,7 @@ class Transitions:
             known = change.host if change.is_planned else None
             return (member.state != states.MemberState.RUNNING
                     and member.host == known
-                    and self._built(session, member, change.host, {}))
+                    and self._built(session, member, change.host, {}, None))
         if _is_overtaken(member, change.at_s):
             return False
         if isinstance(change, notifications.Built):
@@ -102,19 +107,20 @@ class Transitions:
                  member.ingress_limit_bps) = change.limits_bps
             is_new = _told(member) != before
             return self._built(session, member, change.host,
-                               dict(change.flavor)) or is_new
+                               dict(change.flavor), change.at_s) or is_new
         if member.host is None:
             return False
-        self._leave(session, member)
+        self._leave(session, member, change.at_s)
         db_groups.take_host(member)
         return True
 
-    def _leave(self, session: orm.Session, member: models.Member) -> None:
-        self._leave_host(session, member)
+    def _leave(self, session: orm.Session, member: models.Member,
+               at_s: float | None) -> None:
+        self._leave_host(session, member, at_s)
         bookings.release(session, member.instance_uuid or '')
 
     def _built(self, session: orm.Session, member: models.Member, host: str,
-               flavor: Mapping[str, float]) -> bool:
+               flavor: Mapping[str, float], at_s: float | None) -> bool:
         """Let the member run on ``host``, planned or not."""
         bookings.release(session, member.instance_uuid or '')
         if (member.state == states.MemberState.RUNNING
@@ -127,7 +133,7 @@ class Transitions:
         if (member.host != host
                 or member.state == states.MemberState.RUNNING):
             # It moved or was resized: the room is that of long ago.
-            self._leave_host(session, member)
+            self._leave_host(session, member, at_s)
         member.state = states.MemberState.RUNNING
         member.host = host
         member.expires_at = None
@@ -136,28 +142,29 @@ class Transitions:
             setattr(member, name, float(value))
         return True
 
-    def _leave_host(self, session: orm.Session,
-                    member: models.Member) -> None:
+    def _leave_host(self, session: orm.Session, member: models.Member,
+                    at_s: float | None) -> None:
         if (member.host is not None
                 and member.state == states.MemberState.RUNNING
                 and (member.placed_at is None
                      or abs(self._clock() - member.placed_at)
                      >= booking.SETTLED_S)):
-            bookings.lessen_room(session, member.host, {
-                name: getattr(member, name) for name in bookings.DEMAND})
+            bookings.lessen_room(
+                session, member.host, {
+                    name: getattr(member, name) for name in bookings.DEMAND},
+                0.0 if at_s is None else at_s - booking.NUMBERS_S)
         for name in bookings.ROOM:
             setattr(member, name, None)
 
-    def _change_other(self, session: orm.Session, instance_uuid: str,
-                      host: str | None, flavor: Mapping[str, float]) -> None:
-        """Claim the room of a VM without a group, which Nova's numbers may
-        lack.
+    def _claim(self, session: orm.Session, is_member: bool,
+               change: notifications.Begun | notifications.Built) -> None:
+        """Book the room of a VM without a group, or of one whose build began
+        where no row has its room.
         """
-        bookings.release(session, instance_uuid)
-        if host is not None and flavor:
-            bookings.claim(session, instance_uuid, host, flavor, False,
-                           self._clock() + booking.OTHERS_S)
-            bookings.lessen_room(session, host, flavor)
+        until_s = self._clock() + (booking.MOVE_S if is_member
+                                   else booking.NUMBERS_S)
+        bookings.claim(session, change.instance_uuid, change.host,
+                       dict(change.flavor), is_member, until_s)
 
     def _note_host(self, session: orm.Session, member: models.Member,
                    host: str) -> None:
@@ -178,16 +185,14 @@ class Transitions:
         """
         with self._database.reader() as session:
             if not (db_groups.expired(session, self._clock())
-                    or bookings.count_expired(session, self._claims_end_s())):
+                    or bookings.count_expired(session, self._clock())):
                 return []
         return self._database.as_leader(self._expire)
 
     def _expire(self, session: orm.Session) -> list[str]:
-        bookings.forget_expired(session, self._claims_end_s())
-        members = db_groups.expired(session, self._clock())
-        if not members:
-            return []
         db_groups.advance(session.connection())
+        bookings.settle_expired(session, self._clock())
+        members = db_groups.expired(session, self._clock())
         for member in members:
             if member.state == states.MemberState.RESERVED:
                 self._note(session, member, 'expired',
@@ -196,10 +201,6 @@ class Transitions:
         for group_id in {member.group_id for member in members}:
             self._retire_if_empty(session, group_id)
         return [member.group_id for member in members]
-
-    def _claims_end_s(self) -> float:
-        # Clocks of processes differ.
-        return self._clock() - booking.SETTLED_S
 
     def _retire_if_empty(self, session: orm.Session, group_id: str) -> None:
         members = db_groups.members(session, group_id)
@@ -221,6 +222,21 @@ class Transitions:
             group_id=member.group_id,
             instance_uuid=member.instance_uuid or '', kind=kind,
             detail=detail[:4000], created_at=self._clock())
+
+
+def _is_known(change: notifications.Change, member: models.Member | None,
+              claim: models.Claim | None) -> bool:
+    """Return whether the change is no news, by the rows of its instance."""
+    if isinstance(change, notifications.Begun):
+        if member is not None and (member.host == change.host or member.state
+                                   == states.MemberState.RUNNING):
+            return True
+    elif member is not None:
+        return False
+    if isinstance(change, notifications.Begun | notifications.Built):
+        return not change.flavor or (claim is not None
+                                     and claim.host == change.host)
+    return isinstance(change, notifications.Seen) or claim is None
 
 
 def _told(member: models.Member) -> tuple[object, ...]:

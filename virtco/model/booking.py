@@ -9,7 +9,8 @@ it: its numbers include some bookings and lack others.
 A member is *settled* when it has run on its host for so long that Nova's
 numbers include it. Until then they may or may not. Hence the room lies
 between two bounds, and young bookings remember where: each holds the room of
-its host at the time of its commit.
+its host at the time of its commit. A VM without a group is a booking, too,
+until Nova's numbers surely include it; then the rooms shrink by it.
 """
 
 from collections.abc import Mapping
@@ -18,9 +19,9 @@ import dataclasses
 #: How long after a VM was built Nova's numbers may lack it: compute services
 #: write them again after ``[compute] update_resources_interval``, 60 s.
 SETTLED_S = 60.0
-#: The like for a VM without a group: of those its compute service tells first
-#: and the notification comes later, so only a pass that read before lacks it.
-OTHERS_S = 10.0
+#: Longest time between a VM's coming or leaving, when its compute service
+#: writes its numbers, and the answer to a scheduler that read them before.
+NUMBERS_S = 10.0
 #: Longest time for which a VM on its way to a host is booked there without a
 #: notification.
 MOVE_S = 600.0
@@ -35,11 +36,9 @@ class Account:
     """Bookings on one host, per resource.
 
     :ivar settled: demand of members that Nova's numbers include.
-    :ivar claimed: demand of members that have a VM; the numbers may include
-        them.
+    :ivar claimed: demand of members that have a VM, and of VMs without a group
+        that came lately; the numbers may include them.
     :ivar planned: demand of members without a VM; the numbers lack them.
-    :ivar others: demand of VMs without a group that came lately; the numbers
-        may lack them.
     :ivar room: largest room that a young booking remembers; None without any.
         All shrink with VMs that come without a group, see
         :func:`virtco.db.bookings.lessen_room`.
@@ -48,14 +47,12 @@ class Account:
     settled: Vector
     claimed: Vector
     planned: Vector
-    others: Vector
     room: Vector | None = None
 
     def __add__(self, other: 'Account') -> 'Account':
         return Account(_add(self.settled, other.settled),
                        _add(self.claimed, other.claimed),
                        _add(self.planned, other.planned),
-                       _add(self.others, other.others),
                        self.room or other.room)
 
     def room_in(self, shown: Vector) -> Vector:
@@ -63,12 +60,9 @@ class Account:
 
         :param shown: free capacity, as Nova says.
         """
-        least = tuple(map(max, (
-            s + t - o for s, t, o in zip(
-                shown, self.settled, self.others, strict=True)),
-            self.room or (float('-inf'),) * len(shown)))
-        most = _add(_add(shown, self.settled), self.claimed)
-        return tuple(map(min, least, most))
+        least = _add(shown, self.settled)
+        most = _add(least, self.claimed)
+        return tuple(map(min, map(max, least, self.room or least), most))
 
     def left_in(self, shown: Vector) -> Vector:
         """Return the room that may still be booked, at most Nova's free

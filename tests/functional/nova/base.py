@@ -69,16 +69,20 @@ class ScriptedTest(nova_cloud.Cloud):
                      ) -> dict[int, str | None]:
         return {server.row: server.host for server in servers}
 
-    def notified(self, event: str, uuid: str) -> dict[str, Any]:
-        """The payload of an instance's notification, once it is there."""
+    def message(self, event: str, uuid: str) -> dict[str, Any]:
+        """An instance's notification, once it is there."""
         def found() -> dict[str, Any] | None:
             for body in list(self.controller.notifications):
                 data = body['payload'].get('nova_object.data', {})
                 if body['event_type'] == event and data.get('uuid') == uuid:
-                    return data
+                    return body
             return None
 
         return patience.wait_for(found, f'{event} for {uuid}')
+
+    def notified(self, event: str, uuid: str) -> dict[str, Any]:
+        """The payload of an instance's notification, once it is there."""
+        return self.message(event, uuid)['payload']['nova_object.data']
 
     def wait_status(self, uuid: str, status: str) -> nova_client.Server:
         waiting = patience.Patience(f'{status} of server {uuid}')

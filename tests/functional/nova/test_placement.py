@@ -5,6 +5,7 @@
 from tests.functional.nova import base
 from virtco import hint_matrix
 from virtco import hints
+from virtco.follow import notifications
 from virtco_lab.emulation import nova_client
 
 
@@ -39,6 +40,13 @@ class PlacementTest(base.ScriptedTest):
                          body['hosts'][0]['free'])
         self.assertEqual('h4', self.notified('instance.create.end',
                                              server.uuid)['host'])
+        begun = self.message('instance.create.start', server.uuid)
+        self.assertIsNone(begun['payload']['nova_object.data']['host'])
+        change = notifications.change_of(
+            begun['event_type'], begun['payload'], begun['timestamp'],
+            begun['publisher_id'])
+        self.assertEqual(('h4', {'vcpus': 1, 'memory_mb': 512, 'disk_gb': 1}),
+                         (change.host, dict(change.flavor)))
 
     def check_batch_of_four(self):
         self.controller.calls.clear()

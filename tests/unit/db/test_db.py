@@ -226,7 +226,7 @@ def test_purging_keeps_what_lives(database):
         counts = records.purge(session, 10.0)
     # The placement of 'old' went with its row, the one without a row too.
     assert counts == {'coflows': 1, 'members': 1, 'groups': 1,
-                      'placements': 2, 'events': 0, 'claims': 0,
+                      'placements': 2, 'events': 0,
                       'decisions': 1}
     with database.reader() as session:
         assert session.get(models.Group, 'p-live') is not None

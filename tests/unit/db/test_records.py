@@ -15,6 +15,7 @@ from virtco.db import operators
 from virtco.db import profile_rows as profiles
 from virtco.db import records
 from virtco.db import topology_rows as topology
+from virtco.model import booking
 from virtco.model import states
 from virtco.profiles import learning
 from virtco.profiles import pairs
@@ -176,11 +177,9 @@ def test_what_ended_at_the_very_time_is_not_purged(session):
                           answer='', updated_at=10.0))
     for at in 9.9, 10.0:
         _event(session, created_at=at)
-        bookings.claim(session, str(at), 'h', dict.fromkeys(
-            bookings.DEMAND, 1.0), True, at)
     counts = records.purge(session, 10.0)
-    assert (counts['groups'], counts['placements'], counts['events'],
-            counts['claims']) == (1, 0, 1, 1)
+    assert (counts['groups'], counts['placements'],
+            counts['events']) == (1, 0, 1)
 
 
 def test_more_groups_than_a_statement_takes_are_purged(session):
@@ -436,23 +435,29 @@ def test_claims_take_room_until_they_end(session):
     bookings.claim(session, 'other', 'h', demand, False, 60.0)
     session.flush()
     connection = session.connection()
-    for now_s, left in ((49.0, (6, 4, 2)), (50.0, (7, 6, 5)),
-                        (60.0, (8, 8, 8))):
-        assert bookings.ledger(connection, now_s, shown).left() == {'h': left}
-        assert bookings.ledger(connection, now_s, shown, ['h']).left() == {
-            'h': left}
+
+    def left():
+        session.flush()
+        found = bookings.ledger(connection, 0.0, shown).left()
+        assert found == bookings.ledger(connection, 0.0, shown, ['h']).left()
+        return found['h']
+
+    assert left() == (6, 4, 2)
     assert bookings.ledger(connection, 0.0, shown, beside=bookings.Beside(
         instance_uuid='move')).left() == {'h': (7, 6, 5)}
-    assert bookings.claimed_host(session, 'move') == 'h'
-    for before_s, n_over, n_left in ((50.0, 0, 2), (50.1, 1, 1),
-                                     (60.0, 0, 1)):
-        assert bookings.count_expired(session, before_s) == n_over
-        bookings.forget_expired(session, before_s)
+    assert bookings.claim_of(session, 'move').host == 'h'
+    for now_s, n_over, n_left, room in (
+            (50.0, 0, 2, (6, 4, 2)), (50.1, 1, 1, (7, 6, 5)),
+            (60.1, 1, 1, (8, 8, 8)), (60.1 + booking.MOVE_S, 0, 1, (8, 8, 8)),
+            (60.2 + booking.MOVE_S, 1, 0, (8, 8, 8))):
+        assert bookings.count_expired(session, now_s) == n_over
+        bookings.settle_expired(session, now_s)
+        assert left() == room
         assert session.query(models.Claim).count() == n_left
     bookings.claim(session, 'move', 'h', demand, True, 50.0)
     session.flush()
     bookings.release(session, 'move')
-    assert bookings.claimed_host(session, 'move') is None
+    assert bookings.claim_of(session, 'move') is None
 
 
 def test_the_newest_of_very_many_coflows(session):

@@ -41,7 +41,7 @@ class Bench:
             stored.member('p-a', 2, None, instance_uuid=None,
                           state=STATE.VACANT),
             stored.group('b'), stored.member(
-                'p-b', 0, 'h0', placed_at=100.0, room_vcpus=20.0,
+                'p-b', 0, 'h0', placed_at=None, room_vcpus=20.0,
                 room_memory_mb=30.0, room_disk_gb=40.0))
         self.changed, self.waiting = [], {}
         self.counts = metrics.Metrics()

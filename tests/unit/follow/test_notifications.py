@@ -24,7 +24,7 @@ def test_these_events_name_the_host(event_type):
 
 
 @pytest.mark.parametrize('event_type', [
-    'instance.create.start', 'instance.create.error', 'instance.update',
+    'instance.create.error', 'instance.update',
     'instance.live_migration_post_dest.start', 'instance.resize_prep.end',
     'instance.resize.end', 'instance.power_off.end', 'service.update',
     'scheduler.select_destinations.end', ''])
@@ -32,11 +32,13 @@ def test_these_events_mean_nothing(event_type):
     assert notifications.change_of(event_type, instance()) is None
 
 
+FLAVOR = {'nova_object.data': {'vcpus': 2, 'memory_mb': 2048,
+                               'root_gb': 10, 'ephemeral_gb': 5}}
+
+
 def test_the_flavor_comes_along():
-    flavor = {'nova_object.data': {'vcpus': 2, 'memory_mb': 2048,
-                                   'root_gb': 10, 'ephemeral_gb': 5}}
     change = notifications.change_of('instance.create.end',
-                                     instance(flavor=flavor))
+                                     instance(flavor=FLAVOR))
     assert dict(change.flavor) == {'vcpus': 2, 'memory_mb': 2048,
                                    'disk_gb': 15}
 
@@ -73,6 +75,19 @@ def test_when_it_was_sent(event_type, timestamp, updated_at, at_s):
 def test_an_evacuation_is_told_by_its_new_host(event_type, publisher, host):
     assert notifications.change_of(event_type, instance(), None,
                                    publisher).host == host
+
+
+@pytest.mark.parametrize(('publisher', 'flavor', 'is_told'), [
+    ('nova-compute:h7', FLAVOR, True), ('nova-compute:h7', None, False),
+    ('nova-compute:', FLAVOR, False), ('h7', FLAVOR, False),
+    (None, FLAVOR, False)])
+def test_a_build_begins_on_the_host_that_says_so(publisher, flavor, is_told):
+    """The instance has no host yet."""
+    assert notifications.change_of(
+        'instance.create.start', instance(host=None, flavor=flavor), None,
+        publisher) == (notifications.Begun(UUID, 'h7', (
+            ('vcpus', 2.0), ('memory_mb', 2048.0), ('disk_gb', 15.0)))
+            if is_told else None)
 
 
 def test_deletion_and_failed_builds_release():

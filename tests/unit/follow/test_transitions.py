@@ -15,7 +15,6 @@ from virtco.db import models
 from virtco.db import session as db_session
 from virtco.follow import notifications
 from virtco.follow import transitions
-from virtco.model import booking
 from virtco.model import states
 
 UUID = '178b0921-8f85-4257-88b6-2e743b5a975c'
@@ -208,6 +207,11 @@ def remember_rooms(database):
             found.room_vcpus = found.room_memory_mb = found.room_disk_gb = 99.0
 
 
+def generation(database):
+    with database.reader() as session:
+        return groups.generation(session)
+
+
 def test_servers_without_a_group_take_room_too(follow, database):
     begin(database)
     remember_rooms(database)
@@ -215,17 +219,78 @@ def test_servers_without_a_group_take_room_too(follow, database):
     for _ in range(2):
         assert follow.apply(came) is None
         assert claims(database) == [('stranger', 'h0', False, 2.0, 1010.0)]
-        assert rooms(database) == [97.0, 99.0]
-    # It moves, and its room at the first host stays lost for a while.
+    # It moves.
     assert follow.apply(notifications.Built('stranger', 'h9', TOLD)) is None
     assert claims(database) == [('stranger', 'h9', False, 2.0, 1010.0)]
-    assert rooms(database) == [97.0, 97.0]
     # A flavor that is not told tells nothing.
     assert follow.apply(notifications.Built('another', 'h0')) is None
     assert len(claims(database)) == 1
-    assert follow.apply(notifications.Gone('stranger')) is None
-    assert follow.apply(notifications.Gone('stranger')) is None
+    for kind in notifications.Gone, notifications.OffHost:
+        assert follow.apply(kind('stranger')) is None
+        assert claims(database) == []
+    assert follow.apply(notifications.Seen('stranger', 'h0', True)) is None
     assert claims(database) == []
+    assert rooms(database) == [99.0, 99.0]
+
+
+def test_a_server_without_a_group_becomes_novas_own(database):
+    """Its build may fail, so no room is lost before."""
+    now_s = 1000.0
+    follow = transitions.Transitions(database, lambda: now_s)
+    begin(database)
+    remember_rooms(database)
+    for host in ('h0', 'h9'):  # it failed at h0
+        assert follow.apply(
+            notifications.Begun('stranger', host, TOLD)) is None
+        assert claims(database) == [('stranger', host, False, 2.0, 1010.0)]
+    now_s = 1010.0
+    before = generation(database)
+    for kind in notifications.Begun, notifications.Built:
+        assert follow.apply(kind('stranger', 'h9', TOLD)) is None
+    assert follow.expire() == []
+    assert generation(database) == before
+    assert rooms(database) == [99.0, 99.0]
+    now_s = 1010.5
+    for _ in range(2):
+        assert follow.expire() == []
+        assert claims(database) == [('stranger', 'h9', False, 0.0, 1610.5)]
+        assert rooms(database) == [99.0, 97.0]
+        assert generation(database) == before + 1
+        # Its build ends late.
+        follow.apply(notifications.Built('stranger', 'h9', TOLD))
+    now_s = 1611.0
+    assert follow.expire() == []
+    assert claims(database) == []
+    assert rooms(database) == [99.0, 97.0]
+
+
+def test_a_build_elsewhere_is_booked_beside_the_reservation(
+        database, follow):
+    begin(database)
+    remember_rooms(database)
+    before = generation(database)
+    # The reservation has its room, and who runs was built.
+    assert follow.apply(notifications.Begun(UUID, 'h0', TOLD)) is None
+    assert follow.apply(notifications.Begun('other', 'h1', TOLD)) is None
+    assert claims(database) == []
+    assert generation(database) == before
+    for _ in range(2):
+        assert follow.apply(notifications.Begun(UUID, 'h1', TOLD)) is None
+        assert claims(database) == [(UUID, 'h1', True, 2.0, 1600.0)]
+        assert row(database) == (UUID, 'reserved', 'h0')
+        assert generation(database) == before + 1
+    assert follow.apply(notifications.Built(UUID, 'h1', TOLD)) == 'g'
+    assert claims(database) == []
+    assert row(database) == (UUID, 'running', 'h1')
+
+
+def test_a_claim_of_a_member_ends_without_a_trace(database, follow):
+    begin(database)
+    remember_rooms(database)
+    with database.writer() as session:
+        bookings.claim(session, UUID, 'h9', FLAVOR, True, 999.0)
+    assert follow.expire() == []
+    assert (claims(database), rooms(database)) == ([], [99.0, 99.0])
 
 
 def test_a_resize_forgets_the_room_of_long_ago(follow, database):
@@ -255,30 +320,20 @@ def test_a_vm_that_leaves_claims_nothing(follow, database, leaves):
 
 
 @pytest.mark.parametrize('leaves', [notifications.Gone, notifications.OffHost])
+@pytest.mark.parametrize(('at_s', 'placed_s', 'room'), [
+    (1000.0, 990.0, 97.0), (1000.0, 989.9, 99.0), (990.0, 980.0, 97.0),
+    (1000.0, None, 97.0), (None, 1.0, 97.0)])
 def test_a_vm_that_leaves_lessens_the_room_that_others_remember(
-        follow, database, leaves):
+        follow, database, leaves, at_s, placed_s, room):
+    """Who was placed by numbers of before knows the room."""
     begin(database)
     remember_rooms(database)
     with database.writer() as session:
         one, other = groups.members(session, 'g')
         one.state, one.host, one.vcpus = states.MemberState.RUNNING, 'h9', 2.0
-    assert follow.apply(leaves(UUID)) == 'g'
-    assert rooms(database) == [None, 97.0]
-
-
-def test_claims_are_forgotten_a_while_after_their_end(follow, database):
-    begin(database)
-    with database.writer() as session:
-        before = groups.generation(session)
-        for name, until_s in (('over', 1000.0 - booking.SETTLED_S - 1),
-                              ('young', 1000.0 - booking.SETTLED_S)):
-            bookings.claim(session, name, 'h0', dict.fromkeys(
-                bookings.DEMAND, 1.0), False, until_s)
-    assert follow.expire() == []
-    with database.reader() as session:
-        assert [bookings.claimed_host(session, name)
-                for name in ('over', 'young')] == [None, 'h0']
-        assert groups.generation(session) == before
+        other.placed_at = placed_s
+    assert follow.apply(leaves(UUID, at_s=at_s)) == 'g'
+    assert rooms(database) == [None, room]
 
 
 def test_addresses_stay_until_others_are_told_or_the_vm_is_gone(
