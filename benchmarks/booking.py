@@ -10,6 +10,7 @@ booking down in the order of the commits::
 """
 
 import argparse
+import functools
 import json
 import pathlib
 import sys
@@ -44,10 +45,10 @@ def show(outcome, n_launches):
         print(f'        {found}')
 
 
-def share(text):
+def share(text, most=1.0):
     value = float(text)
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f'expected 0 to 1, got {text}')
+    if not 0.0 <= value <= most:
+        raise argparse.ArgumentTypeError(f'expected 0 to {most}, got {text}')
     return value
 
 
@@ -60,8 +61,9 @@ def main():
     parser.add_argument('--unhinted', type=share, default=0.0, metavar='SHARE',
                         help='of the launches, those without a hint')
     parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--fullness', type=share, default=0.8,
-                        metavar='SHARE', help='of the cloud in use')
+    parser.add_argument('--fullness', default=0.8, metavar='SHARE',
+                        type=functools.partial(share, most=1.5),
+                        help='of the cloud in use, above 1 more than fits')
     parser.add_argument('--json', action='store_true')
     parsed = parser.parse_args()
     databases = real_databases.Databases()

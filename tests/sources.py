@@ -14,7 +14,7 @@ class Source(NamedTuple):
     :ivar openings: first lines of the docstrings of the module, its classes
         and functions, each with the line number of what it describes.
     :ivar undocumented: public classes, functions and methods without a
-        docstring: line number, name and number of lines.
+        docstring: line number and name.
     :ivar methods: names of methods that have a docstring.
     :ivar imports: all its statements that import.
     :ivar reaches: names of attributes of anything but ``self``.
@@ -22,7 +22,7 @@ class Source(NamedTuple):
 
     docstring: str
     openings: tuple[tuple[int, str], ...]
-    undocumented: tuple[tuple[int, str, int], ...]
+    undocumented: tuple[tuple[int, str], ...]
     methods: frozenset[str]
     imports: tuple[ast.Import | ast.ImportFrom, ...]
     reaches: frozenset[str]
@@ -46,8 +46,7 @@ def read(path: pathlib.Path) -> Source:
     methods, undocumented = set(), []
     for owner, node in _definitions(tree):
         if ast.get_docstring(node) is None:
-            undocumented.append((node.lineno, node.name,
-                                 node.end_lineno - node.lineno + 1))
+            undocumented.append((node.lineno, node.name))
         elif isinstance(owner, ast.ClassDef):
             methods.add(node.name)
     return Source(ast.get_docstring(tree) or '', tuple(openings),

@@ -128,6 +128,7 @@ def claim(session: orm.Session, instance_uuid: str, host: str,
 
 def claim_of(session: orm.Session, instance_uuid: str
              ) -> models.Claim | None:
+    """Read the instance's claim; None without one."""
     return session.get(models.Claim, instance_uuid)
 
 
@@ -138,6 +139,7 @@ def release(session: orm.Session, instance_uuid: str) -> None:
 
 
 def count_expired(session: orm.Session, before_s: float) -> int:
+    """Count the claims that expired before that time."""
     return session.scalar(sa.select(sa.func.count()).where(
         models.Claim.expires_at < before_s)) or 0
 
