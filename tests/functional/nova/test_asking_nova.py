@@ -13,6 +13,7 @@ from tests.functional.nova import controllers
 from virtco import exception
 from virtco.conf import nova_options as nova_conf
 from virtco.follow import nova as follow_nova
+from virtco.follow import follow
 from virtco.model import booking
 from virtco_lab.emulation import nova_client
 from virtco_lab.emulation import nova_cloud
@@ -51,7 +52,7 @@ class ReunionTest(controllers.RealControllerTest):
             self.nova.wait_active(filler)
         # Until then they are booked beside what Nova says, in case it lacks
         # them: the cloud would be full.
-        until_s = time.monotonic() + booking.OTHERS_S
+        until_s = time.monotonic() + booking.NUMBERS_S + 2 * follow.REAP_S
         self.controller.wait_for(lambda: time.monotonic() > until_s,
                                  'Nova\'s numbers to count alone')
         tm = [[0, '1TB'], [0, 0]]
