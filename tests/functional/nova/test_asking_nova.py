@@ -12,8 +12,8 @@ from tests import patience
 from tests.functional.nova import controllers
 from virtco import exception
 from virtco.conf import nova_options as nova_conf
-from virtco.follow import nova as follow_nova
 from virtco.follow import follow
+from virtco.follow import nova as follow_nova
 from virtco.model import booking
 from virtco_lab.emulation import nova_client
 from virtco_lab.emulation import nova_cloud
