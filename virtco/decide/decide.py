@@ -11,6 +11,7 @@ from virtco import metrics
 from virtco.decide import checks
 from virtco.decide import loop
 from virtco.decide import measurement_orders as orders
+from virtco.decide import policy_documents
 from virtco.decide import probes
 from virtco.decide import publisher
 from virtco.decide import waiting
@@ -36,6 +37,8 @@ class Decide:
                                     objects.findings.conclude, clock)
         self.orders = orders.Orders(conf, state, self.checks, self.prober,
                                     counts, clock)
+        self._waiting: tuple[policy_documents.Policies | None,
+                             dict[str, waiting.Waiting]] = None, {}
         state.on_change.append(self.loop.notify)
 
     def start(self) -> None:
@@ -68,7 +71,10 @@ class Decide:
     def waiting(self) -> dict[str, waiting.Waiting]:
         """Return the port where each coflow waits in the latest schedule."""
         policies = self.loop.policies
-        return waiting.find(policies.schedule, policies.snapshot)
+        if self._waiting[0] is not policies:
+            self._waiting = policies, waiting.find(policies.schedule,
+                                                   policies.snapshot)
+        return self._waiting[1]
 
     def _measurable(self, now_s: float, stale_s: float, only_idle: bool
                     ) -> probes.Measurable:

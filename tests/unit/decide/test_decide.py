@@ -2,6 +2,8 @@
 
 """The door of the room, and what the loop counts and publishes."""
 
+import types
+
 import prometheus_client
 import pytest
 
@@ -18,6 +20,7 @@ def make():
     """The door alone: its rooms are looked at in their own tests."""
     found = object.__new__(decide.Decide)
     found.publisher = publisher.Publisher()
+    found._waiting = None, {}
     return found
 
 
@@ -48,6 +51,18 @@ def test_what_begins_and_ends_with_the_room():
     door.stop()
     assert sorted(told) == [(name, 'stop')
                             for name in ('checks', 'loop', 'orders')]
+
+
+def test_where_coflows_wait_is_found_once_for_each_schedule(monkeypatch):
+    monkeypatch.setattr(decide.waiting, 'find', lambda *of: {'c': of})
+    door = make()
+    door.loop = types.SimpleNamespace()
+    for schedule in ('first', 'second'):
+        door.loop.policies = types.SimpleNamespace(
+            schedule=schedule, snapshot='now')
+        found = door.waiting()
+        assert found == {'c': (schedule, 'now')}
+        assert door.waiting() is found
 
 
 class Settings:
