@@ -34,8 +34,11 @@ from virtco.state import schedule_input
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import misled
 from virtco_lab.emulation import scenario
+from virtco_lab.sim import bound
 from virtco_lab.sim import claims
+from virtco_lab.sim import cloud
 from virtco_lab.sim import controlled
+from virtco_lab.sim import demands
 from virtco_lab.sim import groups
 
 #: Of a link, on the wire, where nothing else is said.
@@ -68,8 +71,9 @@ TOLD = 'told0.5', 'told2'
 ON_PACKETS_ONLY = (*WITH_UDP, *TOLD)
 #: Share of a link that the datagrams of one foreign coflow take.
 UDP_SHARE = 0.3
-#: Of the fluid only: see :mod:`benchmarks.hint_ideal`.
-IDEAL = 'ideal'
+#: Of the fluid only: see :mod:`benchmarks.hint_ideal`; and the least mean CCT
+#: of any schedule, as the CCT of each coflow.
+IDEAL, BOUND = 'ideal', 'bound'
 #: What the liar claims of his coflow, the largest but one.
 LIE = 0.3
 _SIGMA, _MOST_SIGMAS = 1.0, 1.5
@@ -89,6 +93,12 @@ def _foreign(_: np.random.Generator, n_coflows: int) -> list[Claim]:
             for i in range(n_coflows)]
 
 
+def _turning(_: np.random.Generator, n_coflows: int) -> list[Claim]:
+    """Exact hints, and from the half on a quarter or four times the truth."""
+    return [Claim(1.0 if 2 * i < n_coflows else 4.0 if i % 2 else 0.25)
+            for i in range(n_coflows)]
+
+
 def is_foreign(number: int) -> bool:
     return number % 4 == 0
 
@@ -96,7 +106,7 @@ def is_foreign(number: int) -> bool:
 #: Quality of hints -> claims of coflows.
 QUALITIES: dict[str, Callable[[np.random.Generator, int], list[Claim]]] = {
     NONE: _all(Claim(late_s=claims.NEVER_S)),
-    IDEAL: _all(Claim()),
+    IDEAL: _all(Claim()), BOUND: _all(Claim()),
     'exact': _all(Claim()),
     'unknown': _all(Claim(is_sized=False)),
     'half': _all(Claim(0.5)),
@@ -105,7 +115,9 @@ QUALITIES: dict[str, Callable[[np.random.Generator, int], list[Claim]]] = {
     'four': _all(Claim(4.0)),
     'random50': lambda rng, n_coflows: [
         Claim(float(factor)) for factor in rng.uniform(0.5, 1.5, n_coflows)],
+    'turning': _turning,
     'late0.5': _all(Claim(late_s=0.5)),
+    'late1': _all(Claim(late_s=1.0)),
     'late2': _all(Claim(late_s=2.0)),
     TOLD[0]: _all(Claim(late_s=0.5, is_launched=True)),
     TOLD[1]: _all(Claim(late_s=2.0, is_launched=True)),
@@ -290,6 +302,9 @@ def fluid_s(cell: Cell) -> list[float]:
         return hint_ideal.ccts_s(
             case.coflows, case.hosts, scenario.goodput_bps(cell.rate_bps),
             cell.receiver == 'order')
+    if cell.quality == BOUND:
+        return [least_mean_s(case, scenario.goodput_bps(cell.rate_bps))] * len(
+            case.coflows)
     claimed = case.claims(cell.quality, cell.seed)
     return list(misled.expect(
         case.coflows, claimed, case.hosts, [
@@ -298,3 +313,15 @@ def fluid_s(cell: Cell) -> list[float]:
         cases.Scale(cell.hosts, cell.rate_bps), options(cell),
         'order' if cell.receiver == 'order' else 'tcp',
         controlled.Timing(report_s=cell.report_s, look_s=cell.look_s)))
+
+
+def least_mean_s(case: Case, link_bps: float) -> float:
+    """Lower bound on the mean CCT of any schedule at the case's hosts."""
+    number = {name: i for i, name in enumerate(sorted(
+        {host for its in case.hosts.values() for host in its}))}
+    return bound.least_mean_cct_s(demands.fabric_of(
+        np.full(2 * len(number), link_bps), [cloud.demand_of(
+            one.coflow, np.array([number[host] for host
+                                  in case.hosts[one.coflow.name]]))
+            for one in case.coflows]),
+        np.array([one.start_s for one in case.coflows]))

@@ -8,7 +8,8 @@ one quality, load of the busiest link and number of hosts; each ratio is of
 the mean CCTs of one seed, and the columns are over the seeds. The liar's own
 coflow and those beside it have rows of their own, and so have the coflows of
 which nobody ever tells and those with exact hints beside them. *Ideal* is what
-the order alone may gain, with everything known at once.
+the order alone may gain, with everything known at once; *bound* is below the
+mean CCT of any schedule.
 
 ``--packets`` runs them with real TCP on 20 Mbit/s or ``--rate`` (root; 30 to
 60 s each; a machine that does nothing else). ``--part 2/3 --resume FILE`` runs
@@ -46,7 +47,8 @@ from virtco_lab.emulation import display
 
 LOADS, USUAL_LOAD = (0.5, 0.7, 0.9), 0.7
 #: Qualities at every load and size; the others at 6 hosts and USUAL_LOAD.
-EVERYWHERE = (hint_cases.NONE, hint_cases.IDEAL, 'exact', 'unknown', 'half')
+EVERYWHERE = (hint_cases.NONE, hint_cases.IDEAL, hint_cases.BOUND, 'exact',
+              'unknown', 'half')
 #: Number of hosts -> seeds.
 SEEDS, SHORT_SEEDS = {6: 10, 18: 3}, {6: 5, 18: 2}
 #: Between short, medium and long coflows.
@@ -93,14 +95,14 @@ def cells(args: argparse.Namespace) -> list[Cell]:
              'product' if args.packets else args.receiver, args.packets,
              args.options, args.rate, args.report_s,
              args.look_s)
-        for n_hosts in args.hosts for seed in range(
-            args.seeds or (SHORT_SEEDS if args.short else SEEDS)[n_hosts])
+        for n_hosts in args.hosts for seed in args.seeds or range(
+            (SHORT_SEEDS if args.short else SEEDS)[n_hosts])
         if seed % n_parts == part - 1
         for load in args.loads
         for quality in args.qualities or (
             hint_cases.QUALITIES if (n_hosts, load) == (_FEW, USUAL_LOAD)
             else EVERYWHERE)]
-    missing = ((hint_cases.IDEAL,) if args.packets
+    missing = ((hint_cases.IDEAL, hint_cases.BOUND) if args.packets
                else hint_cases.ON_PACKETS_ONLY)
     found = [cell for cell in found if cell.quality not in missing]
     # Every row needs these two.
@@ -245,6 +247,15 @@ def _part(text: str) -> tuple[int, int]:
     return part, n_parts
 
 
+def _seeds(text: str) -> range:
+    """Parse ``N``, the first N, or ``FIRST-LAST``."""
+    first, dash, last = text.rpartition('-')
+    found = range(int(first), int(last) + 1) if dash else range(int(last))
+    if not found:
+        raise ValueError
+    return found
+
+
 def _option(text: str) -> tuple[str, str]:
     name, value = text.split('=')
     try:
@@ -273,7 +284,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument('--look-s', type=float, metavar='SECONDS',
                         default=Cell('', 0.0, 0, 0, '').look_s, help=(
                             'between looks at its classes (default: none)'))
-    parser.add_argument('--seeds', type=int)
+    parser.add_argument('--seeds', type=_seeds, metavar='N or FIRST-LAST')
     parser.add_argument('--part', type=_part, default=(1, 1), metavar='K/N')
     parser.add_argument('--ceil', choices=[
         name for name, _ in scheduler.CEILS], help='default: the product\'s')
@@ -287,7 +298,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument('--logs', type=pathlib.Path, metavar='DIRECTORY',
                         default=pathlib.Path(tempfile.gettempdir())
                         / 'virtco-hints')
-    parser.add_argument('--json', metavar='FILE', help='- is standard output')
+    parser.add_argument('--json', metavar='FILE', nargs='?', const='-',
+                        help='default: standard output')
     parser.add_argument('--by-length', action='store_true', help='also show '
                         'what short, medium and long coflows gain or lose')
     parser.add_argument('--resume', type=pathlib.Path, metavar='FILE')

@@ -78,13 +78,15 @@ def test_tenants_say_what_the_quality_says():
             ('exact', Claim()), ('unknown', Claim(is_sized=False)),
             ('quarter', Claim(0.25)), ('half', Claim(0.5)),
             ('twice', Claim(2.0)), ('four', Claim(4.0)),
-            ('late0.5', Claim(late_s=0.5)), ('late2', Claim(late_s=2.0)),
+            ('late0.5', Claim(late_s=0.5)), ('late1', Claim(late_s=1.0)),
+            ('late2', Claim(late_s=2.0)),
             ('told0.5', Claim(late_s=0.5, is_launched=True)),
             ('told2', Claim(late_s=2.0, is_launched=True)),
             ('none', Claim(late_s=claims.NEVER_S))):
         assert made(quality) == [claim] * len(case.coflows)
     assert [one.is_sized for one in made('half-unknown')] == [
         True, False] * 8
+    assert [one.factor for one in made('turning')] == [1] * 8 + [0.25, 4] * 4
     factors = [one.factor for one in made('random50')]
     assert len(set(factors)) == len(factors)
     assert 0.5 <= min(factors) < 1 < max(factors) <= 1.5
@@ -121,6 +123,34 @@ def test_order_at_both_ends_is_better_than_none():
                            for seed in range(2))
                        for quality in ('none', 'exact'))
     assert exact_s < 0.97 * none_s
+
+
+@pytest.mark.parametrize('load', [0.5, 0.9])
+def test_no_schedule_is_below_the_bound(load):
+    """Neither what is shared as TCP shares it nor the best order known."""
+    least_s, ideal_s = (
+        sum(hint_cases.fluid_s(_cell(quality, load=load))) / 16
+        for quality in ('bound', 'ideal'))
+    alone_s = sum(max(
+        carried for side in ('src', 'dst') for end in {
+            getattr(flow, side) for flow in one.coflow.flows}
+        for carried in [sum(flow.size_bytes for flow in one.coflow.flows
+                            if getattr(flow, side) == end)])
+        for one in _case(load).coflows) / 16 / units.bps_to_bytes_per_s(
+            scenario.goodput_bps(20e6))
+    assert alone_s < least_s < ideal_s < 1.1 * least_s
+
+
+@pytest.mark.parametrize('text, seeds', [('3', range(3)), ('7-8', range(7, 9)),
+                                         ('4-4', range(4, 5))])
+def test_seeds_are_the_first_or_from_one_to_another(text, seeds):
+    assert hints._seeds(text) == seeds
+
+
+@pytest.mark.parametrize('text', ['0', '3-2', 'a', '-1'])
+def test_no_seeds_are_an_error(text):
+    with pytest.raises(ValueError):
+        hints._seeds(text)
 
 
 def test_a_cell_says_how_late_the_controller_knows(monkeypatch):
@@ -191,7 +221,7 @@ def test_the_gain_is_told_by_length():
 
 
 def test_foreign_datagrams_are_compared_with_plain_tcp_beside_them():
-    found = hints.cells(_args(hosts=(6,), loads=(0.7,), seeds=1,
+    found = hints.cells(_args(hosts=(6,), loads=(0.7,), seeds=range(1),
                               qualities=('foreign-udp',), packets=True))
     assert {cell.quality for cell in found} == {
         'none-udp', 'exact', 'foreign-udp'}
@@ -206,8 +236,8 @@ def test_foreign_datagrams_are_compared_with_plain_tcp_beside_them():
 
 def _args(**changes):
     return argparse.Namespace(**{
-        'hosts': (6, 18), 'loads': (0.5, 0.7), 'qualities': None, 'seeds': 2,
-        'short': False, 'part': (1, 1), 'ceil': 'link', 'receiver': 'tcp',
+        'hosts': (6, 18), 'loads': (0.5, 0.7), 'qualities': None,
+        'seeds': range(2), 'short': False, 'part': (1, 1), 'ceil': 'link', 'receiver': 'tcp',
         'packets': False, 'options': (), 'rate': hint_cases.RATE_BPS,
         'report_s': 0.1, 'look_s': math.inf,
         **changes})
@@ -227,14 +257,15 @@ def test_all_qualities_are_run_at_one_load():
 
 
 def test_parts_are_all_together():
-    whole = hints.cells(_args(seeds=5))
-    parts = [hints.cells(_args(seeds=5, part=(k, 3))) for k in (1, 2, 3)]
+    whole = hints.cells(_args(seeds=range(5)))
+    parts = [hints.cells(_args(seeds=range(5), part=(k, 3)))
+             for k in (1, 2, 3)]
     assert sorted(map(str, sum(parts, []))) == sorted(map(str, whole))
     assert all(parts)
 
 
 def test_a_wanted_quality_comes_with_those_it_is_compared_to():
-    cells = hints.cells(_args(hosts=(6,), loads=(0.7,), seeds=1,
+    cells = hints.cells(_args(hosts=(6,), loads=(0.7,), seeds=range(1),
                               qualities=('late2',)))
     assert {cell.quality for cell in cells} == {'none', 'exact', 'late2'}
     assert {cell.receiver for cell in hints.cells(_args(packets=True))} == {
