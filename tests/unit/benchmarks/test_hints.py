@@ -237,8 +237,9 @@ def test_foreign_datagrams_are_compared_with_plain_tcp_beside_them():
 def _args(**changes):
     return argparse.Namespace(**{
         'hosts': (6, 18), 'loads': (0.5, 0.7), 'qualities': None,
-        'seeds': range(2), 'short': False, 'part': (1, 1), 'ceil': 'link', 'receiver': 'tcp',
-        'packets': False, 'options': (), 'rate': hint_cases.RATE_BPS,
+        'seeds': range(2), 'short': False, 'part': (1, 1), 'ceil': 'link',
+        'receiver': 'tcp', 'packets': False, 'options': (),
+        'rate': hint_cases.RATE_BPS,
         'report_s': 0.1, 'look_s': math.inf,
         **changes})
 
