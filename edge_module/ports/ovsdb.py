@@ -12,6 +12,7 @@ restart of the database; everything here reads that replica.
 
 from collections.abc import Callable
 from typing import Any
+from typing import NamedTuple
 
 from oslo_log import log as logging
 from ovs.db import idl as ovs_idl
@@ -29,6 +30,8 @@ _TABLES = ('Open_vSwitch', 'Bridge', 'Port', 'Interface', 'QoS')
 _TUNNELS = ('geneve', 'gre', 'stt', 'vxlan')
 # Neutron's name for the end of a sub-port in the bridge of its trunk.
 _SUB_PORT = 'spt-'
+# ``physnet1:br-ex,…``; of one chassis of several with its name behind it.
+_MAPPINGS = 'ovn-bridge-mappings'
 _TIMEOUT_S = 5
 NOOP = 'linux-noop'
 HTB = 'linux-htb'
@@ -169,6 +172,17 @@ class OvsDb(base.PortSource):
                      for bridge in self._rows('Bridge')
                      for port in bridge.ports if _has(port, dev)), None)
 
+    def is_ovns(self, dev: str) -> bool:
+        """Return whether the bridge with a device is one by which OVN reaches
+        a physical network.
+        """
+        mapped = {pair.rpartition(':')[2]
+                  for row in self._rows('Open_vSwitch')
+                  for key, value in row.external_ids.items()
+                  if key.startswith(_MAPPINGS) for pair in value.split(',')}
+        return any(_has(port, dev) for bridge in self._rows('Bridge')
+                   if bridge.name in mapped for port in bridge.ports)
+
     def port_of(self, dev: str) -> ovs_idl.Row | None:
         """Find the row of the port with this interface; None without one."""
         return next((port for port in self._rows('Port') if _has(port, dev)),
@@ -191,6 +205,20 @@ def _has(port: ovs_idl.Row, dev: str) -> bool:
     return any(item.name == dev for item in port.interfaces)
 
 
+class _Shaping(NamedTuple):
+    """Who shapes an uplink.
+
+    :ivar kind: type of the QoS row, empty without one.
+    :ivar is_shared: whether another program than ours may.
+    :ivar is_ovns: whether OVN writes the row.
+    """
+
+    port: str
+    kind: str
+    is_shared: bool
+    is_ovns: bool
+
+
 class OvsGuard:
     """Open vSwitch is told to leave the qdisc of one uplink alone.
 
@@ -202,12 +230,13 @@ class OvsGuard:
         self.database = database
         self.dev = dev
         self.is_shared = False
-        self._seen: tuple[int, tuple[str, str, bool] | None] | None = None
+        self._seen: tuple[int, _Shaping | None] | None = None
 
     def ensure(self) -> None:
         """Have Open vSwitch leave the uplink's qdisc alone.
 
-        Without a QoS row it removes foreign qdiscs when it restarts.
+        Without a QoS row it removes foreign qdiscs when it restarts. With one
+        that is not its own, OVN since 23.06 makes no limit at the uplink.
 
         :raises virtco.exception.QdiscConflict: when it shapes the uplink by
             another qdisc than HTB.
@@ -218,12 +247,14 @@ class OvsGuard:
         self._seen = changes, found
         if found is None:
             return
-        port, kind, self.is_shared = found
+        port, kind, self.is_shared, is_ovns = found
         if kind not in ('', NOOP, HTB):
             raise exception.QdiscConflict(dev=self.dev,
                                           qdisc=f'Open vSwitch QoS {kind}')
-        if not kind:
-            self._seen = changes, (port, NOOP, self.is_shared)
+        if is_ovns and self.remove():
+            self._seen = changes, found._replace(kind='')
+        elif not (kind or is_ovns):
+            self._seen = changes, found._replace(kind=NOOP)
             api = self.database.connected()
             with api.transaction(check_error=True) as transaction:
                 made = transaction.add(api.db_create(
@@ -242,23 +273,25 @@ class OvsGuard:
         self._seen = changes, self._seen[1]
         return False
 
-    def _shaping(self) -> tuple[str, str, bool] | None:
-        """Return the uplink's port, the type of its QoS, '' without one, and
-        whether another program may shape it; None without a port.
+    def _shaping(self) -> _Shaping | None:
+        """Return who shapes the uplink; None without a port.
 
-        ovn-controller shapes the interface with ``ovn-egress-iface`` by
-        itself, under a row of type ``linux-noop``.
+        Up to 23.03 ovn-controller shapes the interface with
+        ``ovn-egress-iface`` by itself, under a row of type ``linux-noop``;
+        later ones write a row of type ``linux-htb``.
         """
         port = self.database.port_of(self.dev)
         if port is None:
             return None
-        is_ovns = any(item.external_ids.get('ovn-egress-iface') == 'true'
-                      for item in port.interfaces if item.name == self.dev)
-        if not port.qos:
-            return port.name, '', is_ovns
-        row = port.qos[0]
-        return port.name, row.type, (is_ovns or row.type == HTB or (
-            row.external_ids.get('owner') != _OWNER))
+        is_shared = any(item.external_ids.get('ovn-egress-iface') == 'true'
+                        for item in port.interfaces if item.name == self.dev)
+        kind = ''
+        if port.qos:
+            row = port.qos[0]
+            kind = row.type
+            is_shared |= kind == HTB or row.external_ids.get('owner') != _OWNER
+        return _Shaping(port.name, kind, is_shared,
+                        self.database.is_ovns(self.dev))
 
     def remove(self) -> bool:
         """Undo :meth:`ensure`; return False when there was nothing."""

@@ -253,9 +253,19 @@ def test_tree_that_vswitchd_took_is_made_again_at_once(site):
     beds.wait_for(lambda: '7000:11' in edge.tc(), 10, 'the tree again')
 
 
-def test_an_htb_that_open_vswitch_sets_and_clears_holds_beside_ours(site):
+@pytest.mark.parametrize('of_ovn', [False, True])
+def test_an_htb_that_open_vswitch_sets_and_clears_holds_beside_ours(site,
+                                                                    of_ovn):
+    """OVN since 23.06 writes such a row, if there is none of another's."""
     bed, switch, controller, edge = site
     _enforced(site)
+    rest = 'linux-noop'
+    if of_ovn:
+        rest = None
+        switch.vsctl('set', 'open', '.',
+                     'external-ids:ovn-bridge-mappings=physnet1:ovsbr')
+    beds.wait_for(lambda: _qos_type(switch) == rest
+                  and '7000:11' in edge.tc(), 10, 'row and tree')
     _shape(switch)
     beds.wait_for(lambda: 'htb 1: root' in _qdisc(bed)
                   and 'htb 7000: parent 1:fffd' in _qdisc(bed)
@@ -265,8 +275,8 @@ def test_an_htb_that_open_vswitch_sets_and_clears_holds_beside_ours(site):
                                      'classid', '1:fffe', netns=bed.ns('h1'))
     assert _qos_type(switch) == 'linux-htb'
     switch.vsctl('clear', 'port', 'uplink0', 'qos')
-    beds.wait_for(lambda: _qos_type(switch) == 'linux-noop'
-                  and '7000:11' in edge.tc(), 10, 'row and tree')
+    beds.wait_for(lambda: _qos_type(switch) == rest
+                  and '7000:11' in edge.tc(), 10, 'row and tree again')
     controller.wait_report(lambda r: r['health'] == 'ok')
 
 

@@ -63,14 +63,19 @@ def database(**tables):
     return found
 
 
-def with_uplink(*qos, datapath_type=''):
+def with_uplink(*qos, datapath_type='', **mappings):
+    """Of eth0 in br-ex.
+
+    :param mappings: of OVN, by what they have in place of a hyphen.
+    """
     # Of a bond.
     port = row(name='br-port', qos=list(qos),
                interfaces=[interface('eth8'), interface('eth0')])
     return database(
         Port=[row(name='p', interfaces=[interface('eth1')], qos=[]), port],
-        Bridge=[row(ports=[], datapath_type='netdev'),
-                row(ports=[port], datapath_type=datapath_type)])
+        Bridge=[row(name='br-int', ports=[], datapath_type='netdev'),
+                row(name='br-ex', ports=[port], datapath_type=datapath_type)],
+        Open_vSwitch=[interface('', **{'system-id': 'h1', **mappings})])
 
 
 @pytest.mark.parametrize('config, router, notes', [
@@ -181,6 +186,33 @@ def test_who_may_shape_the_uplink_as_well(kind, is_shared, of_ovn):
         OURS if is_shared or of_ovn else ovsdb.NOOP)]
     found.changes += 1
     assert guard.was_lost()
+
+
+@pytest.mark.parametrize('mappings, is_ovns', [
+    ({'ovn_bridge_mappings': 'p1:br-x,p2:br-ex'}, True),
+    ({'ovn_bridge_mappings_h1': 'p2:br-ex'}, True),
+    ({'ovn_bridge_mappings': 'br-ex:br-x'}, False)])
+def test_ovn_writes_the_row_of_its_bridges(mappings, is_ovns):
+    """With another's row, OVN since 23.06 makes no limit."""
+    for rows, asked in (
+            ([], []), ([qos(ovsdb.HTB)], []), ([qos(ovsdb.NOOP)], []),
+            ([qos(OURS)], ['db_clear', 'db_destroy'])):
+        found = with_uplink(*rows, **mappings)
+        guard = ovsdb.OvsGuard(found, 'eth0')
+        guard.ensure()
+        if not is_ovns:
+            asked = [] if rows else ['db_create', 'db_set']
+        assert [command for command, *_ in found._api.asked] == asked
+        # It is not taken for a change by others.
+        port = found.port_of('eth0')
+        if asked:
+            port.qos = [] if is_ovns else [qos(OURS)]
+        found.changes += 1
+        assert not guard.was_lost()
+        found._api.idl.tables['Open_vSwitch'].rows[0].external_ids = {
+            'ovn-bridge-mappings': '' if is_ovns else 'p:br-ex'}
+        found.changes += 1
+        assert guard.was_lost()
 
 
 def test_only_the_own_row_is_taken_away():
