@@ -8,6 +8,7 @@ counts them; bytes of VM pairs are counted at the VM's port.
 
 import collections
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
 import contextlib
@@ -111,7 +112,7 @@ class Counters:
         self._limits: dict[int, str] = {}
         self._classes: dict[int, tuple[str, str]] = {}
         self._in_policy: set[int] = set()
-        self._of_class: dict[int, Total | None] | None = None
+        self._of_class: dict[int, list[Total]] | None = None
         for row in saved:
             # One of another version is left out.
             with contextlib.suppress(msgspec.ValidationError):
@@ -158,11 +159,11 @@ class Counters:
         self._stats = stats
         if self._of_class is None or stats.keys() != self._of_class.keys():
             self._of_class = self._follow(stats.keys())
-        for minor, total in self._of_class.items():
-            if total is not None:
+        for minor, totals in self._of_class.items():
+            for total in totals:
                 total.update(stats[minor].counts)
 
-    def _follow(self, classes: Set[int]) -> dict[int, Total | None]:
+    def _follow(self, classes: Set[int]) -> dict[int, list[Total]]:
         """Return the totals of the kernel's classes; delete those without."""
         self._classes = {minor: of for minor, of in self._classes.items()
                          if minor in classes or minor in self._in_policy}
@@ -170,9 +171,8 @@ class Counters:
                      and name != self._name_of(int(name.where))]:
             del self.totals[name]
         self._fold(classes)
-        return {minor: None if name is None else self._total(name)
-                for minor, name in ((minor, self._name_of(minor))
-                                    for minor in classes)}
+        return {minor: list(map(self._total, self._names_of(minor)))
+                for minor in classes}
 
     def _fold(self, classes: Set[int]) -> None:
         """Add up the totals of deleted leaves of each part."""
@@ -183,9 +183,20 @@ class Counters:
             into.base = model.Counts(*map(operator.add, into.base,
                                     self.totals.pop(name).value))
 
+    def _names_of(self, minor: int) -> Iterator[Name]:
+        """Yield the names of the counters that count a class."""
+        name = self._name_of(minor)
+        if name is not None:
+            yield name
+            if name.kind == 'coflow' and minor >= minors.FURTHER:
+                # What the uplink sent less what coflows sent is others'.
+                yield Name('uplink', 'further', '', name.where)
+
     def _name_of(self, minor: int) -> Name | None:
         """Return the name of a class's counter; None counts nothing."""
         where = str(minor)
+        if minor < 0:
+            return Name('uplink', 'queue', '', where)
         further, minor = divmod(minor, minors.FURTHER)
         if further and minor not in self._classes:
             return None
@@ -263,6 +274,8 @@ class Counters:
         return self._total(_RDMA).value.sent_bytes
 
     def uplink_bytes(self) -> int:
+        """Return the bytes that the uplink sent, and coflows at further ones.
+        """
         return sum(seen.sent_bytes for _, seen in self._of_kind('uplink'))
 
     def shared(self) -> dict[str, reports.PartCounters]:

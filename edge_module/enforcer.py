@@ -122,7 +122,8 @@ class Enforcer(shaper.Shaper):
         for place, one in enumerate(self.further, 1):
             with contextlib.suppress(exception.NotFound):
                 found |= {place * minors.FURTHER + minor: seen
-                          for minor, seen in read(one.uplink).items()}
+                          for minor, seen in read(one.uplink).items()
+                          if minor >= 0}
         return found
 
     def observe(self, stats: Mapping[int, wire.ClassStats], now_s: float

@@ -97,7 +97,7 @@ class Shaper:
     @property
     def note(self) -> str | None:
         """Who else shapes the uplink, while both hold."""
-        if self.conflict is not None or not self.tree.is_inside:
+        if self.conflict is not None or not self.uplink.is_inside:
             return None
         return (f'{self.uplink.dev} has queues of Open vSwitch or OVN, whose '
                 'packets are in no class of virtco')

@@ -55,6 +55,8 @@ class Uplink:
         self.dev = dev
         #: Whether another program may put classes at the root at any time.
         self.is_shared = False
+        #: Whether ours was inside another program's when it was read last.
+        self.is_inside = False
 
     def ifindex(self) -> int:
         """Index of the device in the kernel.
@@ -140,11 +142,20 @@ class Uplink:
 
         All classes are dumped: the kernel cannot list a selection, and it
         sends the answer about a single class to all listeners to changes.
+        Queues beside our tree have their minors below zero.
         """
+        found = self._read(wire.ROOT_HANDLE)
+        if self.is_inside:
+            found.update((-minor, seen) for minor, seen in self._read(
+                shared_root.HANDLE).items() if minor < shared_root.NO_QUEUE)
+        return found
+
+    def _read(self, root: int) -> dict[int, wire.ClassStats]:
         # Without a parent, each leaf's own class comes as well.
-        return dict(filter(None, map(wire.read_stats, self.kernel.tc_dump(
-            wire.dump_request(wire.RTM_GETTCLASS, self.ifindex(),
-                              wire.ROOT_HANDLE)))))
+        return dict(filter(None, (
+            wire.read_stats(body, root >> 16) for body in self.kernel.tc_dump(
+                wire.dump_request(wire.RTM_GETTCLASS, self.ifindex(),
+                                  root)))))
 
     def ensure_root(self, seen: Snapshot | None = None) -> None:
         """Put our qdisc in place of the device's default one, or inside that

@@ -24,15 +24,10 @@ _PATIENCE_S = 30.0
 
 
 class TreeKeeper:
-    """The tree of one uplink.
-
-    :ivar is_inside: whether it was inside another program's HTB when it was
-        read last.
-    """
+    """The tree of one uplink."""
 
     def __init__(self, uplink: htb.Uplink):
         self.uplink = uplink
-        self.is_inside = False
         # With the index of the device it was read from.
         self._known: tuple[int, model.Tree] | None = None
         # When classes without use are deleted.
@@ -110,7 +105,7 @@ class TreeKeeper:
             LOG.info('Uplink %s is shaped by htb', self.uplink.dev)
             self.uplink.ensure_root(snapshot)
             snapshot = self.uplink.snapshot()
-        self.is_inside = snapshot.is_inside
+        self.uplink.is_inside = snapshot.is_inside
         return snapshot.tree
 
     def _held_up(self, desired: model.Tree, tree: model.Tree

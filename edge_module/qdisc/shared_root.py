@@ -20,6 +20,8 @@ from virtco import units
 
 HANDLE = wire.INSIDE & 0xffff0000
 LINK = HANDLE | 0xfffe
+#: Least minor of a class that is no queue's.
+NO_QUEUE = 0xf001
 #: By this divisor a root is known as ours; each class names its quantum.
 R2Q_MARK = wire.R2Q_MARK + 1
 # As Open vSwitch names queue 0, which takes what no filter matches.

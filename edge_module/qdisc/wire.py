@@ -280,10 +280,11 @@ def read_class(body: bytes) -> tuple[model.HtbClass, int, ClassStats] | None:
             _read_stats(attributes.get(_STATS2, b'')))
 
 
-def read_stats(body: bytes) -> tuple[int, ClassStats] | None:
-    """Parse only (minor, counters) of a class; None unless it is ours."""
+def read_stats(body: bytes, major: int = ROOT_MAJOR
+               ) -> tuple[int, ClassStats] | None:
+    """Parse only (minor, counters) of a class; None for another qdisc's."""
     handle, stats = handle_of(body), _stats_of(body)
-    if handle >> 16 != ROOT_MAJOR or stats is None:
+    if handle >> 16 != major or stats is None:
         return None
     return handle & 0xffff, stats
 

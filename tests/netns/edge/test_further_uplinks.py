@@ -78,8 +78,10 @@ def test_each_uplink_has_the_shares_of_the_policy(site):
     target, = sent['C2']['destinations']
     assert target['host'] == 'h2'
     assert target['sent_bytes'] == sent['C2']['sent_bytes']
-    # The controller knows the first uplink alone.
-    assert report['uplink_sent_bytes'] < 1.2 * sent['C1']['sent_bytes'] + 1e6
+    # The noise at the second uplink is not taken for the first one's.
+    others_bytes = report['uplink_sent_bytes'] - sum(
+        one['sent_bytes'] for one in sent.values())
+    assert 0 <= others_bytes < 1e6
 
 
 def test_a_tree_that_is_lost_comes_back_and_goes_with_the_clean_up(site):

@@ -390,3 +390,6 @@ def test_a_limit_of_others_holds_beside_a_coflow(make_bed, edge_of):
         beds.Flow(a, sinks[0]), beds.Flow(limited, sinks[1])])
     assert managed_bps == pytest.approx(30e6 * GOODPUT, rel=0.05)
     assert limited_bps == pytest.approx(5e6 * GOODPUT, rel=0.05)
+    # What is in their queue counts as the uplink's.
+    queued = beds.in_netns(edge.netns, edge.enforcer.stats)[-2]
+    assert queued.sent_bytes > 5e6 / 8

@@ -57,7 +57,8 @@ def test_coflows_are_counted_on_every_uplink():
     assert (entry.sent_bytes, entry.sent_packets, entry.drops,
             entry.backlog_bytes) == (1800, 4, 7, 21)
     assert _by_host(entry) == {'h2': 1205, 'h3': 600}
-    assert seen.uplink_bytes() == 1000
+    # So that what is left of it, less the coflow's, is of others at the first.
+    assert seen.uplink_bytes() == 1000 + 900
     assert seen.shared()['host'] == reports.PartCounters(100, 1, 4)
     # A tree that is made once more counts on by itself.
     stats[further + 0x10] = wire.ClassStats(10)
@@ -66,6 +67,24 @@ def test_coflows_are_counted_on_every_uplink():
     again.add_stats(stats)
     entry, = again.coflows()
     assert (entry.sent_bytes, _by_host(entry)['h2']) == (1810, 1205)
+    assert again.uplink_bytes() == 1000 + 910
+    # The coflow goes, and nothing that was sent is taken back.
+    again.name_classes([])
+    again.add_stats({minors.LINK: STATS[minors.LINK]})
+    assert again.coflows() == () and again.uplink_bytes() == 1910
+
+
+def test_queues_of_others_are_of_the_uplink():
+    """With OVN or Open vSwitch, whatever is in them."""
+    seen = _counters()
+    seen.add_stats(STATS | {-1: wire.ClassStats(0), -2: wire.ClassStats(70)})
+    assert seen.uplink_bytes() == 1070
+    seen.add_stats(STATS | {-3: wire.ClassStats(5)})
+    assert seen.uplink_bytes() == 1075
+    again = counters.Counters(json.loads(json.dumps(seen.to_rows())))
+    again.add_stats(STATS | {-2: wire.ClassStats(1), -3: wire.ClassStats(6)})
+    assert again.uplink_bytes() == 1077
+    assert seen.shared()['host'] == reports.PartCounters(100, 1, 4)
 
 
 def test_parts_that_are_no_data():
