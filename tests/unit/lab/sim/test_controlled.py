@@ -155,6 +155,33 @@ def test_who_lies_idle_lends_to_a_rank_below_at_the_receiver():
     assert order_s[1] < 3.2 and order_s[0] > 3.5
 
 
+@pytest.mark.parametrize('report_s', [0.1, 0.9])
+def test_how_long_ranks_below_delay_one_at_a_receiver(report_s, monkeypatch):
+    """Until its rates are in force, and the others know that it sends."""
+    hosts = dict.fromkeys(('h0', 'h1', 'h2', 'h3', 'h4'), 8e6)
+    timing = controlled.Timing(report_s=report_s)
+    most_s = report_s + 2 * (timing.interval_s + timing.delay_s)
+
+    def sent(name, size_bytes, src, start_s):
+        truth = coflow_model.Coflow.from_flows(name, 5, [(src, 1, size_bytes)])
+        return controlled.Sent(truth, truth, tuple(hosts), start_s, start_s)
+
+    first = sent('first', MB, 2, 1.0)
+    below = [sent(f'below{i}', 3 * MB + i, src, 0.0)
+             for i, src in enumerate((0, 3, 4))]
+    alone_s, = controlled.simulate([first], hosts, BORROWING, timing)
+
+    def delay_s():
+        return controlled.simulate([*below, first], hosts, BORROWING,
+                                   timing)[-1] - alone_s
+
+    assert 0 < delay_s() < most_s
+    # Everybody borrows.
+    monkeypatch.setattr(borrowing.Lending, 'ceil_bps', lambda one, *_: (
+        one.laid.egress_bps[one.laid.host_of[one.laid.class_of]]))
+    assert delay_s() > most_s
+
+
 @pytest.mark.parametrize('receiver', RECEIVERS)
 def test_who_is_told_late_borrows_last_until_then(receiver):
     small, large = _coflow('small', 2 * MB), _coflow('large', 8 * MB, 0, 2)
