@@ -9,6 +9,7 @@ repeats those that may fail later.
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import difflib
 from importlib import metadata
 import os
@@ -104,14 +105,16 @@ def _of_schema(database: db_session.Database) -> Iterator[Problem]:
 
 
 def taken(addresses: Iterable[tuple[str, int]]) -> Iterator[Problem]:
-    """Find addresses that cannot be listened on."""
-    for host, port in addresses:
-        family = socket.AF_INET6 if ':' in host else socket.AF_INET
-        try:
-            socket.create_server((host, port), family=family).close()
-        except OSError as error:
-            yield Problem('VC-010', f'{host} port {port}: '
-                          f'{exception.reason(error)}')
+    """Find addresses that cannot be listened on, all at the same time."""
+    with contextlib.ExitStack() as stack:
+        for host, port in addresses:
+            family = socket.AF_INET6 if ':' in host else socket.AF_INET
+            try:
+                stack.enter_context(
+                    socket.create_server((host, port), family=family))
+            except OSError as error:
+                yield Problem('VC-010', f'{host} port {port}: '
+                              f'{exception.reason(error)}')
 
 
 def writes(database: db_session.Database) -> Iterator[Problem]:

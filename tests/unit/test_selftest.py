@@ -202,6 +202,9 @@ def test_an_address_that_is_taken(host, family):
         assert found.code == 'VC-010'
         assert found.finding.startswith(f'{host} port {port}: ')
     assert not list(selftest.taken([(host, port)]))
+    # Two listeners cannot have it, either.
+    found, = selftest.taken([(host, port)] * 2)
+    assert found.code == 'VC-010' and str(port) in found.finding
 
 
 def test_a_database_before_the_start(tmp_path, monkeypatch):

@@ -14,9 +14,11 @@ from keystoneauth1 import loading
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ks_session
 
+from virtco import exception
 from virtco import version
 from virtco.client import v1
 from virtco.cmd import entry
+from virtco.osc import plugin
 
 
 class ClientManager:
@@ -29,8 +31,28 @@ class ClientManager:
     @property
     def coflow(self) -> v1.Client:
         if self._client is None:
-            self._client = self.at(self._options.controller_url)
+            self._client = self.at(self._options.controller_url
+                                   or self._endpoint())
         return self._client
+
+    def _endpoint(self) -> str:
+        """Return the catalogue's URL of the controller; the default one
+        without authentication.
+
+        :raises virtco.exception.NotFound: where the catalogue has none.
+        """
+        session = self.session
+        if session is None:
+            return v1.DEFAULT_URL
+        found = session.get_endpoint(
+            service_type=plugin.SERVICE_TYPE,
+            interface=os.environ.get('OS_INTERFACE', 'public'),
+            region_name=os.environ.get('OS_REGION_NAME'))
+        if not found:
+            raise exception.NotFound(
+                what="The catalogue's endpoint of service type",
+                id=plugin.SERVICE_TYPE)
+        return str(found)
 
     def at(self, url: str) -> v1.Client:
         """Make a client of the controller at ``url``."""
@@ -114,16 +136,18 @@ class Shell(app.App):
             {**(argparse_kwargs or {}), 'allow_abbrev': False})
         parser.add_argument(
             '--controller-url', metavar='<url>',
-            default=os.environ.get('VIRTCO_URL', v1.DEFAULT_URL),
-            help='The controller (env: VIRTCO_URL), default '
-                 + v1.DEFAULT_URL)
+            default=os.environ.get('VIRTCO_URL'),
+            help='The controller (env: VIRTCO_URL), default with a login '
+                 'where the catalogue says, else ' + v1.DEFAULT_URL)
         parser.add_argument(
             '--http-timeout', metavar='<seconds>', type=float,
             default=v1.DEFAULT_TIMEOUT_S,
             help='Longest wait for an answer of the controller')
+        # An openrc says where to log in, and how only if not by password.
         loading.register_auth_argparse_arguments(
-            parser, sys.argv[1:], default=os.environ.get('OS_AUTH_TYPE',
-                                                         'none'))
+            parser, sys.argv[1:], default=os.environ.get(
+                'OS_AUTH_TYPE', 'password' if os.environ.get('OS_AUTH_URL')
+                else 'none'))
         loading.register_session_argparse_arguments(parser)
         return parser
 

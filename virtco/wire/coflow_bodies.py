@@ -119,7 +119,7 @@ class Coflow(operation.Response, frozen=True, kw_only=True):
     :ivar measured_period_s: between beginnings, as counted.
     :ivar counted_compute_s: between an end and the next beginning, as
         counted.
-    :ivar priority_class: the highest is served first.
+    :ivar priority_class: the lowest is served first.
     :ivar weight: share beside other coflows.
     :ivar in_debt: whether its project owes bytes, so that it comes last.
     :ivar rank: in the order of service, 0 is the first.
@@ -245,7 +245,7 @@ class CoflowChange(operation.Request, frozen=True, kw_only=True):
     """Fields of a coflow to change; at least one.
 
     :ivar state: ``done``, to declare that it is.
-    :ivar priority_class: the highest is served first.
+    :ivar priority_class: the lowest is served first.
     :ivar weight: share beside other coflows.
     """
 

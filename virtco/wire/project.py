@@ -14,7 +14,7 @@ class Project(operation.Response, frozen=True, kw_only=True):
     """A project for which something was set, or that owes.
 
     :ivar project_id: id of the project.
-    :ivar priority_class: class of its coflows; the highest is served first.
+    :ivar priority_class: class of its coflows; the lowest is served first.
     :ivar weight: share of its coflows beside those of others.
     :ivar debt_bytes: sent by its coflows beyond their hints, not yet paid.
     """

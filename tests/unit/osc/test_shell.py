@@ -11,6 +11,7 @@ import sys
 from keystoneauth1 import session as ks_session
 import pytest
 
+from virtco import exception
 from virtco.osc import shell
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -48,6 +49,44 @@ def test_the_client_is_made_once(monkeypatch):
     assert manager.coflow is manager.coflow
     assert manager.coflow.url == 'http://192.0.2.7'
     assert manager.session is None
+
+
+OPENRC = {'OS_AUTH_URL': 'https://192.0.2.1/v3', 'OS_USERNAME': 'u',
+          'OS_PASSWORD': 'p', 'OS_REGION_NAME': 'R1'}
+
+
+@pytest.mark.parametrize('environment, url', [
+    ({}, 'http://127.0.0.1:8791'), (OPENRC, 'https://192.0.2.6'),
+    (OPENRC | {'OS_INTERFACE': 'internal'}, 'https://192.0.2.6'),
+    (OPENRC | {'VIRTCO_URL': 'http://192.0.2.7'}, 'http://192.0.2.7'),
+    (OPENRC | {'OS_AUTH_TYPE': 'none'}, 'http://127.0.0.1:8791')])
+def test_an_openrc_is_enough(environment, url, monkeypatch):
+    for name in [*OPENRC, 'OS_INTERFACE', 'OS_AUTH_TYPE', 'VIRTCO_URL']:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    asked = []
+    monkeypatch.setattr(ks_session.Session, 'get_endpoint',
+                        lambda _self, **values: (
+                            asked.append(values), 'https://192.0.2.6')[1])
+    manager = shell.ClientManager(_options([], monkeypatch))
+    assert manager.coflow.url == url
+    assert asked == ([{
+        'service_type': 'coflow', 'region_name': 'R1',
+        'interface': environment.get('OS_INTERFACE', 'public')}]
+        if '192.0.2.6' in url else [])
+    assert (manager.session is None) == (url == 'http://127.0.0.1:8791')
+
+
+def test_a_catalogue_without_the_controller_is_an_error(monkeypatch):
+    for name, value in OPENRC.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv('VIRTCO_URL', raising=False)
+    monkeypatch.setattr(ks_session.Session, 'get_endpoint',
+                        lambda _self, **_: None)
+    manager = shell.ClientManager(_options([], monkeypatch))
+    with pytest.raises(exception.NotFound, match='coflow'):
+        manager.coflow
 
 
 def test_options_are_not_cut_short(monkeypatch):
