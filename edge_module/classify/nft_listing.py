@@ -32,6 +32,25 @@ def counted_sets(listing: str) -> dict[str, dict[str, model.Counts]]:
         for shown in json.loads(listing)['nftables'] if 'set' in shown}
 
 
+#: Types of fields that a key is said to be made of; the others are integers.
+_TYPES = {'iif': 'iface_index', 'oif': 'iface_index', 'saddr': 'ipv4_addr',
+          'daddr': 'ipv4_addr'}
+
+
+def _types(shown: str | list[str] | dict[str, Any]) -> tuple[str, ...]:
+    """Return the types of a map's key.
+
+    Of a map declared by ``typeof`` nftables shows the types up to 1.0.6, and
+    the fields in 1.1.3.
+    """
+    if isinstance(shown, dict):
+        fields = (next(iter(field.values()))
+                  for field in shown['typeof']['concat'])
+        return tuple(_TYPES.get(field.get('key', field.get('field')),
+                                'integer') for field in fields)
+    return (shown,) if isinstance(shown, str) else tuple(shown)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Standing(base.Table):
     """Contents of virtco's nftables table, as read or as last written.
@@ -78,9 +97,7 @@ class Reader:
         self._seen: set[tuple[Any, ...]] = set()
         for item in objects:
             if 'map' in item:
-                types = item['map']['type']
-                self._types[item['map']['name']] = (
-                    (types,) if isinstance(types, str) else tuple(types))
+                self._types[item['map']['name']] = _types(item['map']['type'])
         for item in objects:
             if 'map' in item and self._types.items() <= hook.maps().items():
                 kind = item['map']['name'].removeprefix(hook.map_name(''))
