@@ -421,6 +421,34 @@ def test_what_stands_at_the_uplink_is_left_alone():
     assert classifier.counted() == {('', PAIR): model.Counts(5, 1)}
 
 
+def _fields(*payloads):
+    """The type of such a map's key in nftables 1.1.3."""
+    return {'typeof': {'concat': [{'meta': {'key': 'oif'}}, *(
+        {'payload': payload} for payload in payloads)]}}
+
+
+FIELDS = {
+    'egress_frag4': _fields(*({'protocol': 'ip', 'field': name}
+                              for name in ('saddr', 'daddr', 'id'))),
+    'egress_frag6': _fields({'base': 'nh', 'offset': 256, 'len': 64},
+                            {'base': 'nh', 'offset': 352, 'len': 32})}
+
+
+@pytest.mark.parametrize('spoiled', [None, *FIELDS])
+def test_fields_of_a_key_are_as_good_as_its_types(spoiled):
+    kernel = _AtUplink([_element('lo', '10.0.0.1', '10.0.0.2')], ['pair4'])
+    shown = json.loads(kernel.listing)
+    for item in shown['nftables']:
+        name = item.get('map', {}).get('name')
+        if name in FIELDS:
+            item['map']['type'] = FIELDS[name] if name != spoiled else {
+                'typeof': {'concat': FIELDS[name]['typeof']['concat'][:-1]}}
+    kernel.listing = json.dumps(shown)
+    classifier = nft.NftEgressClassifier(kernel, 'lo')
+    classifier.replace(base.Table(LO, {PAIR: 0x11}))
+    assert bool(kernel.commands) == (spoiled is not None)
+
+
 def test_packets_of_both_protocols_count_for_an_entry():
     """And elements without a counter are entries as well."""
     kernel = _Kernel(*_listing())
