@@ -84,11 +84,12 @@ def checks() -> list[Check]:
           for nova in _NOVAS),
         Check('Python 3.13, wheels', (
             'tools/debian13', *_pytest('tests/wheels')), 20),
-        # Its OVN shapes by other means than that of Debian 12.
-        Check('OVN and Open vSwitch of Debian 13', (
+        # Its OVN shapes by other means than that of Debian 12, and its
+        # nftables lists a table otherwise.
+        Check('Debian 13, edge module', (
             'tools/debian13', 'env', 'VIRTCO_TEST_GEAR=full', *_pytest(
                 *(f'tests/netns/edge/test_{name}.py'
-                  for name in ('ovn', 'ovs')))), 10),
+                  for name in ('agent', 'counting', 'ovn', 'ovs')))), 10),
         *(Check(f'fuzzed requests, part {part} of {_FUZZ_PARTS}',
                 _pytest('-s', 'tests/faults/test_fuzzing.py'), 20,
                 (*_FULL, ('VIRTCO_FUZZ_REQUESTS', str(_FUZZ_REQUESTS))))
