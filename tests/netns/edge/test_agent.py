@@ -419,22 +419,28 @@ def test_operator_sees_rates_and_metrics(make_bed, tmp_path):
         beds.wait_for(lambda: flow.now_s() > 1)
         lines = {line.split()[0]: line
                  for line in edge.once('--show').stdout.splitlines()[1:]}
-        flow.close()
         assert 'C1' in lines['7000:10'] and 'to h2' in lines['7000:11']
         match = re.search(r'20 Mbit/s +20 Mbit/s +([0-9.]+) Mbit/s',
                           lines['7000:10'])
         assert match, lines
         # More than the class has is shown in no case.
         assert 1 < float(match.group(1)) < 21.2
-        text = beds.in_netns(bed.ns('h1'), lambda: urllib.request.urlopen(
-            'http://127.0.0.1:9472/metrics', timeout=5).read().decode())
+
+        def metrics():
+            return beds.in_netns(bed.ns('h1'), lambda: urllib.request.urlopen(
+                'http://127.0.0.1:9472/metrics', timeout=5).read().decode())
+
+        # The transfer fills its queue until something is dropped.
+        beds.wait_for(lambda: re.search(
+            r'virtco_edge_coflow_drops_total\{coflow="C1"\} [1-9]',
+            metrics()), 20, 'a drop')
+        flow.close()
+        text = metrics()
         assert re.search(r'virtco_edge_coflow_sent_bytes_total\{coflow="C1",'
                          r'destination="h2"\} [0-9.e+]+', text)
         assert 'virtco_edge_controller_up 1.0' in text
-        # The transfer filled its queue until something was dropped.
-        for name in ('sent_packets', 'drops'):
-            assert re.search(rf'virtco_edge_coflow_{name}_total'
-                             r'\{coflow="C1"\} [1-9]', text), text
+        assert re.search(r'virtco_edge_coflow_sent_packets_total'
+                         r'\{coflow="C1"\} [1-9]', text), text
         assert 'virtco_edge_coflow_backlog_bytes{coflow="C1"}' in text
         assert 'virtco_edge_coflow_rate_bps{coflow="C1",name="C1"} 2e+07' \
             in text
