@@ -74,7 +74,8 @@ class Load:
 
 def mixed_rounds(hosts: Sequence[str], seed: int = 0
                  ) -> tuple[tuple[tuple[Pair, ...], ...], ...]:
-    """Build rounds in which all hosts take part, per repetition.
+    """Build rounds of disjoint pairs of all hosts, for each repetition, paired
+    by chance.
 
     :param hosts: LEAST_HOSTS to MOST_HOSTS, all different.
     """

@@ -24,7 +24,7 @@ _SLACK = 1e-6
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Load:
-    """Coflows over time; times in seconds.
+    """Ports of a run, and arrivals and deadlines of its coflows, in seconds.
 
     :ivar cap_bps: egress of each host, then ingress, shape (2H,).
     :ivar arrivals_s: ascending, shape (C,).
@@ -119,7 +119,9 @@ class _Promises:
             np.zeros(len(coflows)))
 
     def ask(self, c: int, is_new: bool) -> bool:
-        """Judge a coflow, and promise it if it finds room."""
+        """Promise a coflow's deadline if all promises can be kept; return
+        whether it was promised.
+        """
         size_s = port_s(self._sim, [c])[0]
         alone_s = float(size_s.max())
         left_s = float(self._load.deadlines_s[c] - self._sim.now_s)

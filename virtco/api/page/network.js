@@ -88,7 +88,7 @@ export class Network {
     this.by = make('select', { onchange: () => this.draw() },
       make('option', { value: 'used' }, 'use of the uplink'),
       make('option', { value: 'measured' },
-        'speed that measurement did not find'));
+        'missing rate (measured below nominal)'));
     this.hosts = new Map();
     this.uplinks = new Map();
     this.tree = make('ul', { class: 'tree' });

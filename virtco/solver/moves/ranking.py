@@ -243,9 +243,10 @@ class _Prefixes:
 
     def sums_s(self, known: np.ndarray, in_time: Callable[[], bool]
                ) -> tuple[np.ndarray, np.ndarray]:
-        """Compute sums, and which of them are exact, not a lower bound only.
+        """Compute the sum of CCTs of each trial, in seconds, and whether it is
+        exact or a lower bound.
 
-        The most promising are looked at first.
+        Trials with the least bounds are made exact first.
 
         :param known: trials whose slots are filled.
         """

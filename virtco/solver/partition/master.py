@@ -91,7 +91,9 @@ class Master:
 
     def cover(self, limits: np.ndarray, budget: budgets.Budget
               ) -> Cover | None:
-        """Cover as much as fractions of sets can; None without time."""
+        """Return the fractions of sets that leave least uncovered; None when
+        the time is over.
+        """
         chosen = self._chosen(limits)
         matrix = self._matrix(chosen)
         n, n_plain = self.n_cover, matrix.shape[0] - self.n_cover

@@ -4,8 +4,9 @@
 
 Run as a module it reads the connections as one JSON line and connects them,
 on sockets that it made inside their namespaces. After ``ready`` they begin; it
-ends when its standard input does. A process of its own: what takes the
-processor away from a measurement would look like traffic.
+ends when its standard input does. It is a process of its own, because a
+measurement that waits for a processor reads a lower rate, as if there were
+more traffic.
 """
 
 from collections.abc import Iterator
