@@ -138,7 +138,7 @@ class Readings:
         except (exception.VirtcoException, OSError):
             return False, 0.0  # the next report says so
         of_coflows = {key for key in stats
-                      if key % minors.FURTHER in coflows}
+                      if key >= 0 and key % minors.FURTHER in coflows}
         return (self.activity.has_changed(of_coflows, stats),
                 _REST * (time.thread_time() - start_s))
 

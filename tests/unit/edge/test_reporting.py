@@ -177,6 +177,10 @@ def test_a_look_is_at_the_classes_of_coflows(reporter):
     stats[minors.FURTHER + 0x11] = wire.ClassStats(5)
     stats[minors.FURTHER + minors.HOST] = wire.ClassStats(5)
     assert readings.look()[0]
+    assert readings.look()[0]  # both have ceased
+    # A queue of OVN is no coflow's, whatever its number.
+    stats[0x10 - minors.FURTHER] = wire.ClassStats(5)
+    assert not readings.look()[0]
 
 
 def test_a_look_tells_what_it_took(reporter, monkeypatch):
