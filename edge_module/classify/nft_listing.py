@@ -45,7 +45,7 @@ def _types(shown: str | list[str] | dict[str, Any]) -> tuple[str, ...]:
     """
     if isinstance(shown, dict):
         fields = (next(iter(field.values()))
-                  for field in shown['typeof']['concat'])
+                  for field in shown['typeof'].get('concat', ()))
         return tuple(_TYPES.get(field.get('key', field.get('field')),
                                 'integer') for field in fields)
     return (shown,) if isinstance(shown, str) else tuple(shown)

@@ -3,6 +3,7 @@
 """What is asked of nftables, and what its listings mean."""
 
 import dataclasses
+import itertools
 import json
 
 import pytest
@@ -434,15 +435,24 @@ FIELDS = {
                             {'base': 'nh', 'offset': 352, 'len': 32})}
 
 
-@pytest.mark.parametrize('spoiled', [None, *FIELDS])
-def test_fields_of_a_key_are_as_good_as_its_types(spoiled):
+def _but_last(type_):
+    return {'typeof': {'concat': type_['typeof']['concat'][:-1]}}
+
+
+def _first_alone(type_):
+    return {'typeof': type_['typeof']['concat'][0]}
+
+
+@pytest.mark.parametrize('spoiled, spoil', [
+    (None, None), *itertools.product(FIELDS, (_but_last, _first_alone))])
+def test_fields_of_a_key_are_as_good_as_its_types(spoiled, spoil):
     kernel = _AtUplink([_element('lo', '10.0.0.1', '10.0.0.2')], ['pair4'])
     shown = json.loads(kernel.listing)
     for item in shown['nftables']:
         name = item.get('map', {}).get('name')
         if name in FIELDS:
-            item['map']['type'] = FIELDS[name] if name != spoiled else {
-                'typeof': {'concat': FIELDS[name]['typeof']['concat'][:-1]}}
+            item['map']['type'] = (FIELDS[name] if name != spoiled
+                                   else spoil(FIELDS[name]))
     kernel.listing = json.dumps(shown)
     classifier = nft.NftEgressClassifier(kernel, 'lo')
     classifier.replace(base.Table(LO, {PAIR: 0x11}))
