@@ -145,9 +145,8 @@ class Shell(app.App):
             help='Longest wait for an answer of the controller')
         # An openrc says where to log in, and how only if not by password.
         loading.register_auth_argparse_arguments(
-            parser, sys.argv[1:], default=os.environ.get(
-                'OS_AUTH_TYPE', 'password' if os.environ.get('OS_AUTH_URL')
-                else 'none'))
+            parser, sys.argv[1:], default=os.environ.get('OS_AUTH_TYPE') or (
+                'password' if os.environ.get('OS_AUTH_URL') else 'none'))
         loading.register_session_argparse_arguments(parser)
         return parser
 

@@ -59,6 +59,7 @@ OPENRC = {'OS_AUTH_URL': 'https://192.0.2.1/v3', 'OS_USERNAME': 'u',
     ({}, 'http://127.0.0.1:8791'), (OPENRC, 'https://192.0.2.6'),
     (OPENRC | {'OS_INTERFACE': 'internal'}, 'https://192.0.2.6'),
     (OPENRC | {'VIRTCO_URL': 'http://192.0.2.7'}, 'http://192.0.2.7'),
+    (OPENRC | {'OS_AUTH_TYPE': '', 'VIRTCO_URL': ''}, 'https://192.0.2.6'),
     (OPENRC | {'OS_AUTH_TYPE': 'none'}, 'http://127.0.0.1:8791')])
 def test_an_openrc_is_enough(environment, url, monkeypatch):
     for name in [*OPENRC, 'OS_INTERFACE', 'OS_AUTH_TYPE', 'VIRTCO_URL']:
